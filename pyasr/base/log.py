@@ -1,0 +1,37 @@
+"""Log lines of steps and jobs: time, program, sentence."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+_logger = logging.getLogger("pyasr")
+
+
+def setup(name: str) -> None:
+    """Send log lines to standard output, each headed by the time and `name`."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter(f"%(asctime)s {name}: %(message)s", datefmt="%H:%M:%S"))
+    _logger.handlers[:] = [handler]
+    _logger.setLevel(logging.INFO)
+
+
+info = _logger.info
+warning = _logger.warning
+
+
+class Progress:
+    """A status line at most every `every_s` seconds: `align: 1200/5368 utterances, 00:12 left`."""
+
+    def __init__(self, what: str, total: int, unit: str, every_s: float = 5.0):
+        self.what, self.total, self.unit, self.every_s = what, total, unit, every_s
+        self.begin = self.last = time.monotonic()
+
+    def update(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self.last < self.every_s and done < self.total:
+            return
+        self.last = now
+        left = (now - self.begin) / max(done, 1) * (self.total - done)
+        info(f"{self.what}: {done}/{self.total} {self.unit}, {int(left) // 60:02d}:{int(left) % 60:02d} left")

@@ -1,0 +1,291 @@
+"""Options declared once: flags, config files, help, validation and saved JSON all derive from one frozen dataclass.
+
+    @dataclass(frozen=True)
+    class MfccOptions:
+        num_ceps: int = option(13, "cepstra per frame", minimum=1)
+
+    options = parse(MfccOptions, ["--num-ceps", "20"], doc="Make MFCCs.")
+
+A field is a flag (`option`), a positional (`argument`) or a whole dataclass of flags (`group`), flattened into the flags of its owner.
+`--config FILE` reads `--name=value` lines, as Kaldi does; flags on the command line win over the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import json
+import types
+import typing
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+
+_MISSING = dataclasses.MISSING
+
+
+class HelpRequested(Exception):
+    """`--help` was given; the message is the help text."""
+
+
+def option(default, help, *, choices=None, minimum=None, maximum=None):
+    """A flag with a default. `choices`, `minimum` and `maximum` (inclusive) are checked whenever an instance is parsed."""
+    return dataclasses.field(default=default, metadata=dict(kind="option", help=help, choices=choices, minimum=minimum, maximum=maximum))
+
+
+def argument(help, *, many=False):
+    """A positional argument; with `many` the last positional takes all that remain (type `tuple`)."""
+    return dataclasses.field(default=_MISSING, metadata=dict(kind="argument", help=help, many=many))
+
+
+def group(cls, **defaults):
+    """All flags of the dataclass `cls`, flattened; `defaults` replace some of its own."""
+    return dataclasses.field(default_factory=lambda: cls(**defaults), metadata=dict(kind="group", cls=cls, defaults=defaults))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Flag:
+    """One flag of a step: where its value goes and what it accepts."""
+
+    name: str
+    path: tuple[str, ...]
+    type: type
+    optional: bool
+    default: object
+    meta: dict
+
+    def convert(self, text: str, where: str):
+        value = self._typed(text, where)
+        meta = self.meta
+        if meta["choices"] and value not in meta["choices"]:
+            raise UserError(f"{where}: '{text}' is not one of {', '.join(map(str, meta['choices']))}")
+        if meta["minimum"] is not None and value is not None and value < meta["minimum"]:
+            raise UserError(f"{where}: {text} is below the least allowed value {meta['minimum']}")
+        if meta["maximum"] is not None and value is not None and value > meta["maximum"]:
+            raise UserError(f"{where}: {text} is above the greatest allowed value {meta['maximum']}")
+        return value
+
+    def _typed(self, text: str, where: str):
+        if self.optional and text in ("", "none"):
+            return None
+        if self.type is bool:
+            if text.lower() in ("true", "false"):
+                return text.lower() == "true"
+            raise UserError(f"{where}: '{text}' is neither true nor false")
+        try:
+            return self.type(text)
+        except ValueError:
+            noun = {int: "a whole number", float: "a number"}.get(self.type, f"a {self.type.__name__}")
+            raise UserError(f"{where}: '{text}' is not {noun}") from None
+
+
+def _plain_type(hint):
+    """(type, optional) of an annotation such as `int` or `float | None`."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        inner = [a for a in typing.get_args(hint) if a is not type(None)]
+        return inner[0], True
+    return hint, False
+
+
+def _flags(cls, path=(), defaults=None) -> list[_Flag]:
+    """All flags of `cls`, groups flattened. Raises TypeError when a name occurs twice: a mistake of ours, not of the user."""
+    hints = typing.get_type_hints(cls)
+    found = []
+    for field in dataclasses.fields(cls):
+        kind = field.metadata.get("kind")
+        if kind == "group":
+            found += _flags(field.metadata["cls"], (*path, field.name), field.metadata["defaults"])
+        elif kind == "option":
+            hint, optional = _plain_type(hints[field.name])
+            default = (defaults or {}).get(field.name, field.default)
+            found.append(_Flag(field.name.replace("_", "-"), (*path, field.name), hint, optional, default, field.metadata))
+    names = [flag.name for flag in found]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise TypeError(f"{cls.__name__} declares {', '.join(sorted(twice))} twice")
+    return found
+
+
+def _positionals(cls):
+    return [f for f in dataclasses.fields(cls) if f.metadata.get("kind") == "argument"]
+
+
+def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | None = None):
+    """An instance of `cls` from a command line.
+
+    `extra_flags` are switches without a value that the caller handles itself ({"force": help}); they come back as a set in the
+    second place: `(instance, {"force"})`.
+
+    Raises UserError for an unknown flag, a missing or impossible value, too few or too many positionals; HelpRequested for --help.
+    """
+    extra_flags = extra_flags or {}
+    flags = {flag.name: flag for flag in _flags(cls)}
+    positionals = _positionals(cls)
+    from_line, from_config, words, switched = {}, {}, [], set()
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word in ("--help", "-h"):
+            raise HelpRequested(help_text(cls, doc, extra_flags))
+        if word == "--":
+            words += rest
+            break
+        if not word.startswith("--"):
+            words.append(word)
+            continue
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("_", "-")
+        if name in extra_flags and not equals:
+            switched.add(name)
+            continue
+        if name != "config" and name not in flags:
+            raise UserError(_unknown(f"--{name}", flags))
+        if not equals:
+            value = _value_of(name, flags, rest)
+        if name == "config":
+            from_config |= _read_config(Path(value), flags)
+        else:
+            from_line[name] = flags[name].convert(value, f"--{name}")
+    instance = _build(cls, flags, from_config | from_line, _bind(positionals, words, cls))
+    return instance, switched
+
+
+def _value_of(name, flags, rest):
+    """The word after a flag; a boolean flag may stand alone."""
+    is_bool = name in flags and flags[name].type is bool
+    if is_bool and (not rest or rest[0].lower() not in ("true", "false")):
+        return "true"
+    if not rest or (rest[0].startswith("--") and not rest[0][2:3].isdigit()):
+        raise UserError(f"--{name}: a value is missing after it")
+    return rest.pop(0)
+
+
+def _unknown(name, flags, where=""):
+    near = difflib.get_close_matches(name.lstrip("-"), flags, n=1)
+    hint = f"did you mean --{near[0]}?" if near else "see --help"
+    return f"{where}{name}: no such option; {hint}"
+
+
+def _read_config(path: Path, flags) -> dict:
+    """Kaldi's config format: one `--name=value` a line, `#` starts a comment."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise UserError(f"--config {path}: {error.strerror}") from None
+    values = {}
+    for number, line in enumerate(lines, 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        name, equals, value = line.removeprefix("--").partition("=")
+        name = name.strip().replace("_", "-")
+        where = f"{path}:{number}: "
+        if name not in flags:
+            raise UserError(_unknown(f"--{name}", flags, where))
+        if not equals and flags[name].type is not bool:
+            raise UserError(f"{where}--{name}: a value is missing, write --{name}=VALUE")
+        values[name] = flags[name].convert(value.strip() if equals else "true", f"{where}--{name}")
+    return values
+
+
+def _bind(positionals, words, cls):
+    """Positional words to fields."""
+    hints = typing.get_type_hints(cls)
+    many = bool(positionals) and positionals[-1].metadata["many"]
+    names = " ".join(f.name.upper() for f in positionals)
+    if len(words) < len(positionals) or (len(words) > len(positionals) and not many):
+        raise UserError(f"expected {len(positionals)} argument(s) ({names}), got {len(words)}: {' '.join(words) or 'none'}; see --help")
+    bound = {}
+    for i, field in enumerate(positionals):
+        if many and i == len(positionals) - 1:
+            bound[field.name] = tuple(words[i:])
+        else:
+            bound[field.name] = _plain_type(hints[field.name])[0](words[i])
+    return bound
+
+
+def _build(cls, flags, values, positionals):
+    """Nested instances from flat values."""
+    tree = {}
+    for name, flag in flags.items():
+        node = tree
+        for part in flag.path[:-1]:
+            node = node.setdefault(part, {})
+        node[flag.path[-1]] = values.get(name, flag.default)
+    return _construct(cls, tree | positionals)
+
+
+def _construct(cls, tree: dict):
+    arguments = {}
+    for field in dataclasses.fields(cls):
+        if field.metadata.get("kind") == "group":
+            arguments[field.name] = _construct(field.metadata["cls"], tree.get(field.name, {}))
+        elif field.name in tree:
+            arguments[field.name] = tree[field.name]
+    return cls(**arguments)
+
+
+def help_text(cls, doc: str, extra_flags: dict[str, str]) -> str:
+    """What --help prints: the step's docstring, then positionals and flags with types and defaults."""
+    lines = [doc.strip(), ""]
+    for field in _positionals(cls):
+        lines.append(f"  {field.name.upper():<28} {field.metadata['help']}")
+    lines.append("")
+    for flag in _flags(cls):
+        choices = f" ({'|'.join(map(str, flag.meta['choices']))})" if flag.meta["choices"] else ""
+        lines.append(f"  {'--' + flag.name + ' ' + flag.type.__name__.upper():<28} {flag.meta['help']}{choices} [{flag.default}]")
+    for name, text in {"config FILE": "read --name=value lines from FILE", **extra_flags}.items():
+        lines.append(f"  {'--' + name:<28} {text}")
+    return "\n".join(lines)
+
+
+def to_json(instance) -> dict:
+    """The options as plain JSON values, with the class they belong to under `"type"`."""
+    return {"type": f"{type(instance).__module__}:{type(instance).__qualname__}", **_jsonable(dataclasses.asdict(instance))}
+
+
+def _jsonable(value):
+    if isinstance(value, dict):
+        return {k: _jsonable(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def save(path: Path, instance) -> None:
+    """Write `instance` to a JSON file, atomically."""
+    with atomic_write(path) as f:
+        json.dump(to_json(instance), f, indent=1)
+        f.write("\n")
+
+
+def load(path: Path):
+    """The instance that `save` wrote. Only classes of pyasr are taken. Raises UserError for anything else."""
+    try:
+        content = json.loads(Path(path).read_text())
+        module, _, name = content.pop("type").partition(":")
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise UserError(f"{path}: not a file of saved options ({error})") from None
+    if not module.startswith("pyasr."):
+        raise UserError(f"{path}: options of {module}, which is no part of pyasr")
+    return _from_json(getattr(importlib.import_module(module), name), content)
+
+
+def _from_json(cls, content: dict):
+    """Rebuild paths, tuples and nested dataclasses from plain JSON values."""
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for field in dataclasses.fields(cls):
+        if field.name not in content:
+            continue
+        value, (hint, _) = content[field.name], _plain_type(hints[field.name])
+        if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+            value = _from_json(hint, value)
+        elif hint is Path and value is not None:
+            value = Path(value)
+        elif (hint is tuple or typing.get_origin(hint) is tuple) and value is not None:
+            value = tuple(value)
+        values[field.name] = value
+    return cls(**values)

@@ -1,0 +1,57 @@
+"""The frame every program in steps/ and utils/ runs in: options, logging, one clear sentence when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyasr.base import log, options as opt
+from pyasr.base.errors import UpToDate, UserError
+from pyasr.base.output import disk_error, stage_output
+
+_state = {"force": False}
+
+
+def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
+    """Parse the command line into `cls`, call `main(options)` and exit.
+
+    Exit status 0: done or up to date; 1: a UserError, printed as `NAME: error: SENTENCE`; 130: interrupted.
+    """
+    name = Path(sys.argv[0]).name
+    log.setup(name)
+    try:
+        options, switched = opt.parse(cls, sys.argv[1:] if argv is None else argv, doc, {"force": "make the output anew even if its options differ"})
+        _state["force"] = "force" in switched
+        main(options)
+    except opt.HelpRequested as request:
+        print(request)
+    except UpToDate as note:
+        log.info(str(note))
+    except UserError as error:
+        sys.exit(_complain(name, error))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output has left, as `head` does: harmless
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; run the same command again to go on", file=sys.stderr)
+        sys.exit(130)
+    except OSError as error:
+        told = disk_error(error, Path(error.filename or "."))
+        if not isinstance(told, UserError):
+            raise
+        sys.exit(_complain(name, told))
+    sys.exit(0)
+
+
+def _complain(name, error) -> int:
+    sys.stdout.flush()
+    print(f"{name}: error: {error}", file=sys.stderr, flush=True)
+    return 1
+
+
+def output_of(options, out: Path, inputs: list[Path], **keywords):
+    """`stage_output` for a step: its options as JSON (without how the jobs are run), and --force as the user gave it."""
+    content = opt.to_json(options)
+    content.pop("type")
+    content.pop("jobs", None)
+    return stage_output(out, content, inputs, force=_state["force"], **keywords)
