@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Flight of the Amazon Queen: acted dialogue of a 1995 adventure game, 8 kHz, 3.8 h of training speech, 31 min of test speech
+# by three actors who are not in the training data. From the Debian package to word error rates; see RESULTS.md.
+#
+#   ./run.sh            the whole corpus
+#   ./run.sh --quick    45 minutes of speech, smaller models
+#   ./run.sh --help     the options below
+
+cd "$(dirname "$0")"
+. ./path.sh
+. utils/recipe.sh
+
+corpus=""       # a copy of the corpus (queen.1c, the .deb or a directory that holds one); empty: fetch the Debian package
+quick=false     # 45 minutes of speech and smaller models
+nj=2            # parallel jobs of feature extraction, alignment and decoding
+num_ranks=2     # MPI ranks of DNN training
+parse_recipe_options "$@"
+. ./cmd.sh
+
+data=data exp=exp
+tri_opts="--num-leaves 1200 --num-gauss 9000"
+dnn_opts="--config conf/dnn.conf"
+if $quick; then
+  data=data_quick exp=exp_quick
+  tri_opts="--num-leaves 500 --num-gauss 3000"
+  dnn_opts="--config conf/dnn_quick.conf"
+fi
+jobs="--nj $nj"
+
+# decode_and_score SYSTEM GRAPH FEATURES: lattices of dev and test; the LM weight is chosen on dev and applied to test.
+decode_and_score() {
+  local system=$1 graph=$2 features=$3
+  for set in dev test; do
+    steps/decode.py $jobs --cmd "$decode_cmd" --model-dir "$exp/$system" "$graph" "$data/$set$features" "$exp/$system/decode_$set"
+  done
+  steps/score.py $jobs "$data/dev$features" "$data/lang_test" "$exp/$system/decode_dev"
+  steps/score.py $jobs --params-from "$exp/$system/decode_dev" "$data/test$features" "$data/lang_test" "$exp/$system/decode_test"
+}
+
+if stage 1 "Check the installation and prepare the corpus"; then
+  utils/check_install.py
+  local/get_corpus.py --corpus "$corpus" corpus
+  local/prepare_data.py --quick $quick --nj "$nj" corpus "$data"
+fi
+
+if stage 2 "Lexicon, lang directory, language model"; then
+  utils/prepare_dict.py "$data/train/text" "$data/local/dict"
+  utils/prepare_lang.py "$data/local/dict" "<unk>" "$data/lang"
+  utils/train_lm.py "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/trigram.arpa.gz"
+  utils/make_grammar.py "$data/lang" "$data/local/lm/trigram.arpa.gz" "$data/lang_test"
+fi
+
+if stage 3 "Features"; then
+  for set in train dev test; do
+    utils/copy_data_dir.py "$data/$set" "$data/${set}_hires"
+    steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/$set"
+    steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc_hires.conf "$data/${set}_hires"
+    for features in "" _hires; do
+      steps/compute_cmvn.py "$data/$set$features"
+      utils/validate_data_dir.py "$data/$set$features"
+    done
+  done
+fi
+
+if stage 4 "GMMs: monophones, then triphones on deltas"; then
+  steps/train_mono.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/mono"
+  steps/align_si.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/mono" "$exp/mono_ali"
+  steps/train_deltas.py $jobs --cmd "$train_cmd" $tri_opts "$data/train" "$data/lang" "$exp/mono_ali" "$exp/tri1"
+  steps/align_si.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
+fi
+
+if stage 5 "Graphs and lattices of the GMMs"; then
+  for system in mono tri1; do
+    utils/make_graph.py "$data/lang_test" "$exp/$system" "$exp/$system/graph"
+    decode_and_score $system "$exp/$system/graph" ""
+  done
+fi
+
+if stage 6 "DNN: $num_ranks MPI ranks with parameter averaging"; then
+  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" $dnn_opts "$data/train_hires" "$data/lang" "$exp/tri1_ali" "$exp/dnn"
+  decode_and_score dnn "$exp/tri1/graph" _hires
+fi
+
+if stage 7 "Results"; then
+  utils/collect_results.py "$exp" "$exp/RESULTS.md"
+fi
