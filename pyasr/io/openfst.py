@@ -1,0 +1,287 @@
+"""OpenFst binary files as numpy arrays: `vector` and `const` transducers with tropical weights (arc type `standard`).
+
+An `Fst` is a struct of arrays, so that whole graphs are handled by numpy and numba without an object per arc. Nothing here needs OpenFst.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write, disk_error
+
+ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
+_CONST_STATE = np.dtype([("final", "<f4"), ("pos", "<u4"), ("num_arcs", "<u4"), ("num_iepsilons", "<u4"), ("num_oepsilons", "<u4")])
+_MAGIC, _SYMBOLS_MAGIC = 2125659606, 2125658996
+_HAS_ISYMBOLS, _HAS_OSYMBOLS, _IS_ALIGNED = 1, 2, 4
+_EXPANDED, _MUTABLE = 1, 2
+_ALIGNMENT = 16
+
+
+@dataclass
+class Fst:
+    """A weighted transducer over the tropical semiring; the arcs of state s are `arc_offsets[s]:arc_offsets[s + 1]`.
+
+    start        state number, -1 for an empty transducer
+    arc_offsets  int64 (num_states + 1)
+    ilabels, olabels, nextstates  int32 (num_arcs); label 0 is epsilon
+    weights      float32 (num_arcs), costs: negated natural logarithms
+    finals       float32 (num_states), final costs; inf where a state is not final
+    """
+
+    start: int
+    arc_offsets: np.ndarray
+    ilabels: np.ndarray
+    olabels: np.ndarray
+    weights: np.ndarray
+    nextstates: np.ndarray
+    finals: np.ndarray
+
+    @classmethod
+    def from_arcs(cls, num_states: int, start: int, sources, ilabels, olabels, weights, nextstates, finals=None) -> Fst:
+        """A transducer from arcs in any order; arcs of one state keep their order. `finals`: array or {state: cost}."""
+        sources = np.asarray(sources, np.int64)
+        arrays = [np.asarray(ilabels, np.int32), np.asarray(olabels, np.int32), np.asarray(weights, np.float32), np.asarray(nextstates, np.int32)]
+        if len(sources) > 1 and (np.diff(sources) < 0).any():
+            order = np.argsort(sources, kind="stable")
+            arrays = [array[order] for array in arrays]
+        offsets = np.zeros(num_states + 1, np.int64)
+        np.cumsum(np.bincount(sources, minlength=num_states), out=offsets[1:])
+        return cls(start, offsets, *arrays, _final_costs(num_states, finals))
+
+    @property
+    def num_states(self) -> int:
+        return len(self.finals)
+
+    @property
+    def num_arcs(self) -> int:
+        return len(self.ilabels)
+
+    @property
+    def num_arcs_out(self) -> np.ndarray:
+        """int64 (num_states)."""
+        return np.diff(self.arc_offsets)
+
+    @property
+    def sources(self) -> np.ndarray:
+        """The state that each arc leaves, int32 (num_arcs)."""
+        return np.repeat(np.arange(self.num_states, dtype=np.int32), self.num_arcs_out)
+
+    def replaced(self, **arrays) -> Fst:
+        """A copy with some of its fields replaced; the others are shared."""
+        return Fst(**{**vars(self), **arrays})
+
+    def keep_arcs(self, mask: np.ndarray) -> Fst:
+        """The same states with only the arcs where the bool array `mask` (num_arcs) holds."""
+        return Fst.from_arcs(self.num_states, self.start, self.sources[mask], self.ilabels[mask], self.olabels[mask],
+                             self.weights[mask], self.nextstates[mask], self.finals)
+
+    def arcsort(self, side: str = "ilabel") -> Fst:
+        """Arcs of each state in the order of their `ilabel` or `olabel`; ties keep their order."""
+        order = np.lexsort((self.ilabels if side == "ilabel" else self.olabels, self.sources))
+        return self.replaced(ilabels=self.ilabels[order], olabels=self.olabels[order], weights=self.weights[order],
+                             nextstates=self.nextstates[order])
+
+    def text(self) -> str:
+        """AT&T text form, start state first, as `fstprint` shows it; for tests and debugging."""
+        lines = []
+        for state in ([self.start] if self.start >= 0 else []) + [s for s in range(self.num_states) if s != self.start]:
+            for a in range(self.arc_offsets[state], self.arc_offsets[state + 1]):
+                lines.append(f"{state}\t{self.nextstates[a]}\t{self.ilabels[a]}\t{self.olabels[a]}\t{self.weights[a]:.6g}")
+            if np.isfinite(self.finals[state]):
+                lines.append(f"{state}\t{self.finals[state]:.6g}")
+        return "\n".join(lines) + "\n"
+
+
+def _final_costs(num_states: int, finals) -> np.ndarray:
+    if finals is not None and not isinstance(finals, dict):
+        return np.asarray(finals, np.float32)
+    costs = np.full(num_states, np.inf, np.float32)
+    for state, cost in (finals or {}).items():
+        costs[state] = cost
+    return costs
+
+
+class _Cursor:
+    """Reads typed values from the bytes of a file; every failure names file and offset."""
+
+    def __init__(self, data: bytes, path: Path):
+        self.data, self.path, self.offset = data, path, 0
+
+    def error(self, what: str) -> UserError:
+        return UserError(f"{self.path}: {what} at byte {self.offset} of {len(self.data)}; make the file anew")
+
+    def take(self, size: int, what: str) -> memoryview:
+        if size < 0 or self.offset + size > len(self.data):
+            raise self.error(f"truncated or damaged FST: {what} needs {size} bytes")
+        self.offset += size
+        return memoryview(self.data)[self.offset - size : self.offset]
+
+    def value(self, code: str, what: str):
+        return struct.unpack("<" + code, self.take(struct.calcsize("<" + code), what))[0]
+
+    def string(self, what: str) -> str:
+        return bytes(self.take(self.value("i", what), what)).decode("utf-8", "replace")
+
+
+def read_fst(path: Path) -> Fst:
+    """The transducer in an OpenFst binary file (`vector` or `const`, arc type `standard`); symbol tables inside are skipped.
+
+    Raises UserError naming file and offset for anything else: not an FST, another arc type, truncated, impossible sizes or states.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        told = disk_error(error, path)
+        raise (told if isinstance(told, UserError) else UserError(f"{path}: {error.strerror}")) from None
+    cursor = _Cursor(data, path)
+    if len(data) < 4 or cursor.value("i", "magic number") != _MAGIC:
+        raise UserError(f"{path}: not an OpenFst binary file (no magic number at byte 0); write it with fstcompile or pyasr")
+    kind, arc_type = cursor.string("FST type"), cursor.string("arc type")
+    if kind not in ("vector", "const") or arc_type != "standard":
+        raise UserError(f"{path}: an FST of type '{kind}' with '{arc_type}' arcs; only vector and const with standard arcs are read, use fstconvert")
+    version, flags = cursor.value("i", "version"), cursor.value("i", "flags")
+    cursor.value("Q", "properties")
+    start, num_states, num_arcs = (cursor.value("q", what) for what in ("start state", "number of states", "number of arcs"))
+    for flag in (_HAS_ISYMBOLS, _HAS_OSYMBOLS):
+        if flags & flag:
+            _skip_symbols(cursor)
+    if kind == "vector":
+        fst = _read_vector(cursor, start, num_states)
+    else:
+        fst = _read_const(cursor, start, num_states, num_arcs, aligned=bool(flags & _IS_ALIGNED) or version == 1)
+    _check_states(fst, path)
+    return fst
+
+
+def _skip_symbols(cursor: _Cursor) -> None:
+    if cursor.value("i", "symbol table") != _SYMBOLS_MAGIC:
+        raise cursor.error("damaged FST: no symbol table where the header promises one")
+    cursor.string("symbol table")
+    cursor.value("q", "symbol table")
+    for _ in range(cursor.value("q", "symbol table")):
+        cursor.string("symbol")
+        cursor.value("q", "symbol")
+
+
+def _read_vector(cursor: _Cursor, start: int, num_states: int) -> Fst:
+    """States one after the other: final cost, number of arcs (int64), arcs. A negative `num_states` means until the end of the file."""
+    rest = len(cursor.data) - cursor.offset
+    if num_states > rest // 12:
+        raise cursor.error(f"truncated or damaged FST: {num_states} states announced")
+    words = np.frombuffer(cursor.data, "<i4", rest // 4, cursor.offset)
+    offsets, bad = _vector_offsets(words, num_states)
+    if bad >= 0 or (num_states < 0 and rest % 4):
+        cursor.offset += 4 * max(bad, 0)
+        raise cursor.error(f"truncated or damaged FST: the arcs of state {len(offsets) - 1} go beyond the end of the file")
+    finals = np.empty(len(offsets) - 1, np.float32)
+    arcs = np.empty((offsets[-1], 4), np.int32)
+    _vector_fill(words, offsets, finals.view(np.int32), arcs)
+    ilabels, olabels, weights, nextstates = np.ascontiguousarray(arcs.T)
+    return Fst(start, offsets, ilabels, olabels, weights.view(np.float32), nextstates, finals)
+
+
+@njit(cache=True, nogil=True)
+def _vector_offsets(words, num_states):
+    """Arc offsets of a vector FST's body; and the word where it breaks off, or -1."""
+    capacity = num_states if num_states >= 0 else len(words) // 3
+    offsets = np.zeros(capacity + 1, np.int64)
+    at = 0
+    state = 0
+    while state < capacity and (num_states >= 0 or at < len(words)):
+        if at + 3 > len(words):
+            return offsets[: state + 1], at
+        low = np.int64(words[at + 1]) & np.int64(0xFFFFFFFF)
+        num_arcs = low + (np.int64(words[at + 2]) << 32)
+        if num_arcs < 0 or num_arcs > (len(words) - at - 3) // 4:
+            return offsets[: state + 1], at
+        offsets[state + 1] = offsets[state] + num_arcs
+        at += 3 + 4 * num_arcs
+        state += 1
+    return offsets[: state + 1], -1
+
+
+@njit(cache=True, nogil=True)
+def _vector_fill(words, offsets, finals, arcs):
+    at = 0
+    for state in range(len(offsets) - 1):
+        finals[state] = words[at]
+        at += 3
+        for a in range(offsets[state], offsets[state + 1]):
+            for column in range(4):
+                arcs[a, column] = words[at + column]
+            at += 4
+
+
+def _read_const(cursor: _Cursor, start: int, num_states: int, num_arcs: int, aligned: bool) -> Fst:
+    """A table of all states, then one of all arcs."""
+    def table(dtype, count, what):
+        if aligned:
+            cursor.take(-cursor.offset % _ALIGNMENT, "padding")
+        return np.frombuffer(cursor.take(count * dtype.itemsize, what), dtype)
+
+    states = table(_CONST_STATE, num_states, f"{num_states} states")
+    arcs = table(ARC, num_arcs, f"{num_arcs} arcs")
+    offsets = np.zeros(num_states + 1, np.int64)
+    np.cumsum(states["num_arcs"], out=offsets[1:])
+    if offsets[-1] != num_arcs or (states["pos"][states["num_arcs"] > 0] != offsets[:-1][states["num_arcs"] > 0]).any():
+        raise cursor.error("damaged FST: the states' arc counts do not add up")
+    columns = (np.ascontiguousarray(arcs[name]) for name in ARC.names)
+    return Fst(start, offsets, *columns, np.ascontiguousarray(states["final"]))
+
+
+def _check_states(fst: Fst, path: Path) -> None:
+    """All state numbers in range and no weight that is not a number."""
+    wrong = fst.num_arcs and (fst.nextstates.min() < 0 or fst.nextstates.max() >= fst.num_states)
+    if wrong or not -1 <= fst.start < fst.num_states:
+        raise UserError(f"{path}: damaged FST: a state number beyond its {fst.num_states} states; make the file anew")
+    if np.isnan(fst.weights).any() or np.isnan(fst.finals).any():
+        raise UserError(f"{path}: damaged FST: a weight is not a number; make the file anew")
+
+
+def write_fst(path: Path, fst: Fst, kind: str = "vector") -> None:
+    """Write an OpenFst binary file of type `vector` or `const`, atomically, without symbol tables."""
+    body = _vector_body(fst) if kind == "vector" else _const_body(fst)
+    properties = _EXPANDED | _MUTABLE if kind == "vector" else _EXPANDED
+    name = kind.encode()
+    header = struct.pack(f"<ii{len(name)}si8siiQqqq", _MAGIC, len(name), name, 8, b"standard", 2, 0, properties, fst.start, fst.num_states,
+                         fst.num_arcs)
+    with atomic_write(path, "wb") as f:
+        f.write(header)
+        for array in body:
+            f.write(array.data)
+
+
+def _arc_table(fst: Fst) -> np.ndarray:
+    arcs = np.empty((fst.num_arcs, 4), np.int32)
+    for column, array in enumerate((fst.ilabels, fst.olabels, np.ascontiguousarray(fst.weights, np.float32).view(np.int32), fst.nextstates)):
+        arcs[:, column] = array
+    return arcs
+
+
+def _vector_body(fst: Fst) -> list[np.ndarray]:
+    """Per state 3 words (final cost, number of arcs as int64) and 4 for each arc, laid out by index arithmetic."""
+    counts = fst.num_arcs_out
+    words = np.empty(3 * fst.num_states + 4 * fst.num_arcs, np.int32)
+    heads = 3 * np.arange(fst.num_states) + 4 * fst.arc_offsets[:-1]
+    words[heads] = fst.finals.view(np.int32)
+    words[heads + 1], words[heads + 2] = counts, 0
+    firsts = np.repeat(heads + 3 - 4 * fst.arc_offsets[:-1], counts) + 4 * np.arange(fst.num_arcs)
+    arcs = _arc_table(fst)
+    for column in range(4):
+        words[firsts + column] = arcs[:, column]
+    return [words]
+
+
+def _const_body(fst: Fst) -> list[np.ndarray]:
+    states = np.zeros(fst.num_states, _CONST_STATE)
+    states["final"], states["pos"], states["num_arcs"] = fst.finals, fst.arc_offsets[:-1], fst.num_arcs_out
+    for name, labels in (("num_iepsilons", fst.ilabels), ("num_oepsilons", fst.olabels)):
+        states[name] = np.bincount(fst.sources[labels == 0], minlength=fst.num_states)
+    return [states, _arc_table(fst)]
