@@ -1,0 +1,157 @@
+"""Operations on transducers: kaldifst's algorithms behind functions of `Fst`, and those it lacks.
+
+kaldifst lives here alone. Transducers enter and leave it as files, in bulk; a loop over its arcs in Python would be a thousand times slower.
+Every function gives a new `Fst` and leaves its arguments as they are. Costs are negated natural logarithms; "log" operations add probabilities
+(log semiring), the others take the best (tropical semiring).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.io.openfst import Fst, read_fst, write_fst
+from pyasr.lang import fst_kernels
+
+DELTA = 1.0 / 1024  # below this, costs count as equal
+
+
+def to_kaldifst(fst: Fst):
+    """The same transducer as a `kaldifst.StdVectorFst`."""
+    import kaldifst
+
+    with tempfile.TemporaryDirectory(prefix="pyasr-fst-") as scratch:
+        write_fst(Path(scratch) / "in.fst", fst)
+        return kaldifst.StdVectorFst.read(str(Path(scratch) / "in.fst"))
+
+
+def from_kaldifst(native) -> Fst:
+    """The same transducer as arrays."""
+    with tempfile.TemporaryDirectory(prefix="pyasr-fst-") as scratch:
+        path = Path(scratch) / "out.fst"
+        if not native.write(str(path)):
+            raise UserError(f"{scratch}: cannot be written; free some space there or set TMPDIR to another directory")
+        return read_fst(path)
+
+
+def _native(fst):
+    """`fst` itself when it is kaldifst's already: intermediate results of a chain need no conversion."""
+    return to_kaldifst(fst) if isinstance(fst, Fst) else fst
+
+
+def compose_natively(left, right):
+    """The composition as kaldifst's object, for another operation to go on with; see `compose`."""
+    import kaldifst
+
+    left, right = _native(left), _native(right)
+    return kaldifst.StdVectorFst(kaldifst.compose(left, right, match_side="left", compose_filter="sequence", connect=True))
+
+
+def compose(left: Fst, right: Fst) -> Fst:
+    """Table composition (`fsttablecompose`): right's arcs must be sorted by input label or left's by output label."""
+    return from_kaldifst(compose_natively(left, right))
+
+
+def determinize_star(fst, use_log: bool = True, max_states: int = -1) -> Fst:
+    """Remove epsilons and determinise on input labels in one go (`fstdeterminizestar --use-log=true`); takes an Fst or kaldifst's object.
+
+    max_states  give up beyond so many states (UserError); -1: no limit
+    """
+    import kaldifst
+
+    native = _native(fst)
+    if native is fst:
+        native = native.copy()
+    if kaldifst.determinize_star(native, DELTA, max_states, use_log):
+        raise UserError(f"determinisation stopped at {max_states} states; check the lexicon for words whose disambiguation symbols are missing")
+    return from_kaldifst(native)
+
+
+def minimize_encoded(fst: Fst) -> Fst:
+    """Merge equivalent states, labels and costs taken as one symbol, so that no cost moves (`fstminimizeencoded`)."""
+    import kaldifst
+
+    native = to_kaldifst(fst)
+    kaldifst.minimize_encoded(native, DELTA)
+    return from_kaldifst(native)
+
+
+def compose_context(fst: Fst, disambig: list[int], context_width: int, central_position: int) -> tuple[Fst, list[list[int]]]:
+    """C o LG and what its input labels stand for (`fstcomposecontext`).
+
+    Returns (clg, ilabel_info): `ilabel_info[label]` is a window of `context_width` phones (0 beyond the utterance's ends), `[-symbol]` for a
+    disambiguation symbol, `[0]` for the mark that delays the first window, and `[]` for label 0.
+    """
+    import kaldifst
+
+    native, info = kaldifst.compose_context(list(disambig), context_width, central_position, to_kaldifst(fst))
+    return from_kaldifst(native), [list(window) for window in info]
+
+
+def connect(fst: Fst) -> Fst:
+    """Only the states on paths from the start to a final state, in their old order."""
+    if fst.start < 0:
+        return _empty()
+    keep = fst_kernels.reachable(fst.start, fst.arc_offsets, fst.nextstates)
+    keep &= fst_kernels.coreachable(fst.sources, fst.nextstates, fst.finals)
+    if not keep[fst.start]:
+        return _empty()
+    number = np.cumsum(keep) - 1
+    arcs = keep[fst.sources] & keep[fst.nextstates]
+    return Fst.from_arcs(int(keep.sum()), int(number[fst.start]), number[fst.sources[arcs]], fst.ilabels[arcs], fst.olabels[arcs],
+                         fst.weights[arcs], number[fst.nextstates[arcs]], fst.finals[keep])
+
+
+def _empty() -> Fst:
+    return Fst.from_arcs(0, -1, [], [], [], [], [])
+
+
+def remove_symbols(fst: Fst, symbols) -> Fst:
+    """Epsilon in the place of these input labels (`fstrmsymbols`)."""
+    return fst.replaced(ilabels=np.where(np.isin(fst.ilabels, np.asarray(symbols)), 0, fst.ilabels).astype(np.int32))
+
+
+def add_disambig_loops(fst: Fst, ilabels: list[int], olabels: list[int]) -> Fst:
+    """Loops `ilabel:olabel` on every final state and every state with a non-epsilon output label leaving it (`fstaddselfloops`)."""
+    has_output = np.bincount(fst.sources[fst.olabels != 0], minlength=fst.num_states) > 0
+    states = np.flatnonzero(has_output | np.isfinite(fst.finals))
+    count = len(ilabels)
+    return Fst.from_arcs(fst.num_states, fst.start, np.r_[fst.sources, np.repeat(states, count)], np.r_[fst.ilabels, np.tile(ilabels, len(states))],
+                         np.r_[fst.olabels, np.tile(olabels, len(states))], np.r_[fst.weights, np.zeros(count * len(states))],
+                         np.r_[fst.nextstates, np.repeat(states, count)], fst.finals)
+
+
+def remove_epsilons_local(fst: Fst) -> Fst:
+    """Merge arcs across states with one arc in or one arc out wherever that adds no arc (`fstrmepslocal`).
+
+    Costs of paths are kept in the tropical semiring; where a state's arcs are split, the remaining ones are rescaled so that sums of probabilities stay.
+    """
+    arrays = [array.copy() for array in (fst.ilabels, fst.olabels, fst.weights, fst.nextstates, fst.finals)]
+    sources = fst_kernels.remove_epsilons_local(fst.start, fst.arc_offsets, fst.sources.copy(), *arrays)
+    kept = sources >= 0
+    ilabels, olabels, weights, nextstates = (array[kept] for array in arrays[:4])
+    return connect(Fst.from_arcs(fst.num_states, fst.start, sources[kept], ilabels, olabels, weights, nextstates, arrays[4]))
+
+
+def push_special(fst: Fst, max_iterations: int = 200) -> Fst:
+    """Move costs along the paths so that every state has the same log-sum over its arcs and final cost (`fstpushspecial`).
+
+    With P the matrix of arc probabilities, in which a final state leads back to the start with its final probability, and P v = lambda v, an arc s -> t
+    of probability p gets p v(t) / v(s), a final probability f gets f v(start) / v(s): all states then sum to lambda, and no path changes its cost.
+    """
+    if fst.start < 0:
+        return fst
+    log_v = fst_kernels.principal_log_eigenvector(fst.start, fst.arc_offsets, fst.nextstates, fst.weights, fst.finals, max_iterations, 1e-4)
+    log_v -= log_v[fst.start]
+    weights = fst.weights - log_v[fst.nextstates] + log_v[fst.sources]
+    return fst.replaced(weights=weights.astype(np.float32), finals=(fst.finals + log_v).astype(np.float32))
+
+
+def stochasticity(fst: Fst) -> tuple[float, float]:
+    """The least and greatest -log of the sum of a state's probabilities (`fstisstochastic`); (0, 0) for a stochastic transducer."""
+    sums = fst_kernels.log_sums(fst.arc_offsets, fst.weights, fst.finals)
+    sums = sums[np.isfinite(sums)]
+    return (float(-sums.max()), float(-sums.min())) if len(sums) else (0.0, 0.0)
