@@ -1,0 +1,87 @@
+"""Kaldi's dictionary directory (`data/local/dict`): a lexicon and the lists of its phones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.lang.lexicon import Lexicon, read_lexicon
+from pyasr.lang.symbols import EPSILON, read_lines, write_lines
+
+POSITIONS = ("_B", "_E", "_I", "_S")
+RESERVED_WORDS = (EPSILON, "<s>", "</s>", "#0")
+PhoneGroups = list[tuple[str, ...]]
+
+
+@dataclass
+class DictDir:
+    """What `local/dict` holds.
+
+    silence, nonsilence  groups of phones: a line of `silence_phones.txt`; the phones of a group share a root of the decision tree
+    optional_silence     the phone that may stand between words
+    extra_questions      sets of phones that the tree may ask about besides those found by clustering
+    """
+
+    lexicon: Lexicon
+    silence: PhoneGroups
+    nonsilence: PhoneGroups
+    optional_silence: str
+    extra_questions: PhoneGroups
+
+    def write(self, directory: Path) -> None:
+        directory = Path(directory)
+        self.lexicon.write(directory)
+        for name, groups in (("silence_phones", self.silence), ("nonsilence_phones", self.nonsilence), ("extra_questions", self.extra_questions)):
+            write_lines(directory / f"{name}.txt", map(" ".join, groups))
+        write_lines(directory / "optional_silence.txt", [self.optional_silence])
+
+
+def read_dict_dir(directory: Path) -> DictDir:
+    """Read and check `local/dict`; `lexiconp.txt` is preferred to `lexicon.txt`, `extra_questions.txt` may be missing.
+
+    Raises UserError naming every inconsistency between lexicon and phone lists.
+    """
+    directory = Path(directory)
+    silence, nonsilence = (_groups(directory / f"{name}_phones.txt") for name in ("silence", "nonsilence"))
+    extra = directory / "extra_questions.txt"
+    optional = [phone for group in _groups(directory / "optional_silence.txt") for phone in group]
+    with_probabilities = directory / "lexiconp.txt"
+    lexicon = read_lexicon(with_probabilities if with_probabilities.exists() else directory / "lexicon.txt")
+    content = DictDir(lexicon, silence, nonsilence, " ".join(optional), _groups(extra) if extra.exists() else [])
+    problems = find_problems(content)
+    if problems:
+        raise UserError(f"{directory}: {'; '.join(problems)}")
+    return content
+
+
+def _groups(path: Path) -> PhoneGroups:
+    return [tuple(line.split()) for line in read_lines(path) if line.strip()]
+
+
+def find_problems(content: DictDir) -> list[str]:
+    """Everything that Kaldi's tools could not digest, one clause each with what to do."""
+    listed = [phone for group in content.silence + content.nonsilence for phone in group]
+    known = set(listed)
+    problems = [f"the phone {phone} is listed twice in silence_phones.txt and nonsilence_phones.txt, remove one"
+                for phone in sorted(known) if listed.count(phone) > 1]
+    problems += [f"'{phone}' cannot be the name of a phone, rename it" for phone in sorted(known) if _is_bad_phone(phone)]
+    problems += [f"{name}_phones.txt lists no phone" for name in ("silence", "nonsilence") if not getattr(content, name)]
+    if content.optional_silence not in {phone for group in content.silence for phone in group}:
+        problems.append(f"optional_silence.txt has to hold one phone of silence_phones.txt, not '{content.optional_silence}'")
+    for word, variants in content.lexicon.entries.items():
+        unknown = sorted({phone for phones in variants for phone in phones} - known)
+        if unknown:
+            problems.append(f"the phone {unknown[0]} of '{word}' is in neither phone list, add it or correct the pronunciation")
+    asked = {phone for group in content.extra_questions for phone in group}
+    problems += [f"extra_questions.txt asks about the unknown phone {phone}, remove it" for phone in sorted(asked - known)]
+    problems += [f"'{word}' is reserved and cannot be a word, remove it from the lexicon" for word in RESERVED_WORDS if word in content.lexicon]
+    return _shortened(problems)
+
+
+def _is_bad_phone(phone: str) -> bool:
+    return phone == EPSILON or phone.startswith("#") or phone.endswith(POSITIONS)
+
+
+def _shortened(problems: list[str], most: int = 10) -> list[str]:
+    return problems if len(problems) <= most else [*problems[:most], f"and {len(problems) - most} more problems of these kinds"]

@@ -1,0 +1,77 @@
+"""Symbol tables: `words.txt` and `phones.txt`, one `SYMBOL ID` a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+
+EPSILON = "<eps>"
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text file. Raises UserError when it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; check the name") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start} is no UTF-8 text; convert the file to UTF-8") from None
+
+
+def write_lines(path: Path, lines) -> None:
+    """Write `lines`, each ended by a newline, atomically."""
+    with atomic_write(path, "wb") as f:
+        f.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+
+
+class SymbolTable:
+    """Symbols with their integers, both ways: `table["AA_B"]`, `table.symbol(12)`, `"AA_B" in table`."""
+
+    def __init__(self, ids: dict[str, int]):
+        self.ids = ids
+        self._symbols = {number: symbol for symbol, number in ids.items()}
+
+    @classmethod
+    def of(cls, symbols) -> SymbolTable:
+        """Numbered from 0 in the order given."""
+        return cls({symbol: number for number, symbol in enumerate(symbols)})
+
+    @classmethod
+    def read(cls, path: Path) -> SymbolTable:
+        """Raises UserError with file and line for anything but `SYMBOL ID`, and for a symbol or an id that occurs twice."""
+        ids: dict[str, int] = {}
+        for number, line in enumerate(read_lines(path), 1):
+            fields = line.split()
+            if len(fields) != 2 or not fields[1].isdigit():
+                raise UserError(f"{path}:{number}: expected 'SYMBOL ID', found '{line.strip()}'; correct the line")
+            if fields[0] in ids:
+                raise UserError(f"{path}:{number}: the symbol {fields[0]} occurs twice; remove one of the lines")
+            ids[fields[0]] = int(fields[1])
+        table = cls(ids)
+        if len(table._symbols) != len(ids):
+            raise UserError(f"{path}: {len(ids) - len(table._symbols)} id(s) are given to more than one symbol; number the symbols anew")
+        return table
+
+    def write(self, path: Path) -> None:
+        write_lines(path, (f"{symbol} {number}" for symbol, number in self.ids.items()))
+
+    def __getitem__(self, symbol: str) -> int:
+        return self.ids[symbol]
+
+    def __contains__(self, symbol: str) -> bool:
+        return symbol in self.ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def get(self, symbol: str, default=None):
+        return self.ids.get(symbol, default)
+
+    def symbol(self, number: int) -> str:
+        return self._symbols[int(number)]
+
+    @property
+    def symbols(self) -> list[str]:
+        return list(self.ids)

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Make a language directory in Kaldi's layout from a dictionary directory.
+
+Reads   DICT_DIR/{lexicon,lexiconp,silence_phones,nonsilence_phones,optional_silence,extra_questions}.txt
+Writes  LANG_DIR: phones.txt words.txt oov.{txt,int} topo L.fst L_disambig.fst phones/*.{txt,int,csl}
+
+  utils/prepare_lang.py data/local/dict "<unk>" data/lang
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.lang.dict_dir import read_dict_dir
+from pyasr.lang.prepare_lang import LangOptions, write_lang
+
+
+@dataclass(frozen=True)
+class PrepareLang:
+    dict_dir: Path = argument("dictionary directory, made by utils/prepare_dict.py or as Kaldi's local/dict")
+    oov_word: str = argument("the word of the lexicon that stands for words outside it, such as <unk>")
+    lang_dir: Path = argument("language directory to make")
+    lang: LangOptions = group(LangOptions)
+
+
+def main(options: PrepareLang) -> None:
+    lexicon = next((options.dict_dir / name for name in ("lexiconp.txt", "lexicon.txt") if (options.dict_dir / name).exists()),
+                   options.dict_dir / "lexicon.txt")
+    inputs = [lexicon, *(options.dict_dir / f"{name}.txt" for name in ("silence_phones", "nonsilence_phones", "optional_silence"))]
+    with output_of(options, options.lang_dir, inputs) as out:
+        content = read_dict_dir(options.dict_dir)
+        write_lang(content, options.oov_word, options.lang, out)
+    log.info(f"{options.lang_dir}: {len(content.lexicon)} words, {len(content.lexicon.rows())} pronunciations")
+
+
+if __name__ == "__main__":
+    run_step(PrepareLang, main, __doc__)
