@@ -1,0 +1,88 @@
+"""What a mixing strategy is, and the register of all of them.
+
+A strategy sees `(master, frames)` after every minibatch and decides when, and with whom, this rank's parameters are mixed. The training
+loop knows none by name. A new scheme is one module in this package:
+
+    @register("ring")
+    class Ring(Strategy): ...
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.parallel.comm import Comm
+
+_REGISTER: dict[str, type] = {}
+
+
+@dataclass(frozen=True)
+class MixingOptions:
+    """How the ranks of a training job share what they learn."""
+
+    strategy: str = option("allreduce", "how ranks mix their parameters: allreduce = periodic average over all ranks")
+    period_frames: int = option(10240, "frames that a rank sees between two mixings", minimum=1)
+
+
+class Mixing(NamedTuple):
+    """What one mixing told this rank: frames that all ranks had seen since the last one. 0: nobody has data left."""
+
+    frames: int
+
+
+class Strategy:
+    """Base of all strategies.
+
+    Every rank calls `step` after each of its minibatches, and then, out of data, `step(master, 0)` until a mixing of 0 frames comes
+    back: so shards may be uneven, and all ranks take part in the same number of collectives. `seconds` is the time spent in mixing.
+    """
+
+    def __init__(self, comm: Comm, options: MixingOptions):
+        self.comm, self.options = comm, options
+        self.seconds = 0.0
+
+    def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
+        """Tell of `frames` more frames trained on; None, or what came of a mixing, which has changed `master` in place."""
+        raise NotImplementedError
+
+    def timed(self, function, *arguments):
+        """`function(*arguments)`, its time added to `seconds`."""
+        begin = time.perf_counter()
+        try:
+            return function(*arguments)
+        finally:
+            self.seconds += time.perf_counter() - begin
+
+
+def register(name: str):
+    """Class decorator: make a strategy known as `name`."""
+
+    def add(cls):
+        _REGISTER[name] = cls
+        return cls
+
+    return add
+
+
+def strategy_names() -> list[str]:
+    """All registered names; imports every module of this package once."""
+    package = importlib.import_module(__package__)
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{__package__}.{module.name}")
+    return sorted(_REGISTER)
+
+
+def make_strategy(comm: Comm, options: MixingOptions) -> Strategy:
+    """The strategy that `options.strategy` names."""
+    names = strategy_names()
+    if options.strategy not in names:
+        raise UserError(f"--strategy '{options.strategy}': there is no such strategy; choose one of {', '.join(names)}")
+    return _REGISTER[options.strategy](comm, options)
