@@ -1,0 +1,216 @@
+r"""Diagonal Gaussian mixtures, one for each pdf of an acoustic model, all in flat arrays.
+
+Notation: Gaussian g of pdf p has weight w_g, mean mu_g and variances sigma²_g (dimension D); i counts dimensions.
+
+    log p(x | p) = log sum_{g in p} exp( c_g + sum_i x_i mu_gi / sigma²_gi - 1/2 sum_i x_i² / sigma²_gi )
+    c_g = log w_g - 1/2 sum_i ( log 2 pi sigma²_gi + mu_gi² / sigma²_gi )
+
+so that the exponents of all Gaussians and frames are one matrix product of [c, mu/sigma², -1/(2 sigma²)] with [1, x, x²].
+Parameters are kept as Kaldi's files keep them (weights, mu/sigma², 1/sigma², float32): writing and reading a model changes no bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+
+from pyasr.base.errors import UserError
+
+_FRAMES_PER_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class AmDiagGmm:
+    """The mixtures of an acoustic model; the Gaussians of pdf p are `offsets[p]:offsets[p + 1]`. Arrays are not to be changed.
+
+    offsets        int64 (num_pdfs + 1)
+    weights        float32 (num_gauss)
+    means_invvars  float32 (num_gauss, dim), mean divided by variance
+    inv_vars       float32 (num_gauss, dim)
+    """
+
+    offsets: np.ndarray
+    weights: np.ndarray
+    means_invvars: np.ndarray
+    inv_vars: np.ndarray
+
+    @classmethod
+    def from_moments(cls, offsets, weights, means, variances) -> AmDiagGmm:
+        """A model from weights (num_gauss), means and variances (num_gauss, dim); computed in float64."""
+        inv_vars = 1.0 / np.asarray(variances, np.float64)
+        return cls(np.asarray(offsets, np.int64), np.asarray(weights, np.float32),
+                   (np.asarray(means, np.float64) * inv_vars).astype(np.float32), inv_vars.astype(np.float32))
+
+    @property
+    def num_pdfs(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def num_gauss(self) -> int:
+        return len(self.weights)
+
+    @property
+    def dim(self) -> int:
+        return self.inv_vars.shape[1]
+
+    @property
+    def num_gauss_of(self) -> np.ndarray:
+        """Gaussians of each pdf, int64 (num_pdfs)."""
+        return np.diff(self.offsets)
+
+    @property
+    def means(self) -> np.ndarray:
+        """float64 (num_gauss, dim)."""
+        return self.means_invvars.astype(np.float64) / self.inv_vars
+
+    @property
+    def variances(self) -> np.ndarray:
+        """float64 (num_gauss, dim)."""
+        return 1.0 / self.inv_vars.astype(np.float64)
+
+    @cached_property
+    def gconsts(self) -> np.ndarray:
+        """c_g, float32 (num_gauss); a weight of 0 gives -inf."""
+        inv_vars, scaled = self.inv_vars.astype(np.float64), self.means_invvars.astype(np.float64)
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(self.weights.astype(np.float64))
+        rest = self.dim * np.log(2 * np.pi) - np.log(inv_vars).sum(1) + (scaled * scaled / inv_vars).sum(1)
+        return (log_weights - 0.5 * rest).astype(np.float32)
+
+    @cached_property
+    def exponent_matrix(self) -> np.ndarray:
+        """[c, mu/sigma², -1/(2 sigma²)], float32 (num_gauss, 1 + 2 dim): its product with `augment(feats)` are the exponents."""
+        return np.ascontiguousarray(np.hstack([self.gconsts[:, None], self.means_invvars, np.float32(-0.5) * self.inv_vars]))
+
+    def log_likelihoods(self, feats: np.ndarray) -> np.ndarray:
+        """log p(x_t | p) of all frames and pdfs, float32 (num_frames, num_pdfs), for feats (num_frames, dim)."""
+        return np.ascontiguousarray(self.log_likelihoods_by_pdf(feats).T)
+
+    def log_likelihoods_by_pdf(self, feats: np.ndarray, pdfs: np.ndarray | None = None) -> np.ndarray:
+        """log p(x_t | p) of `pdfs` (all if None), float32 (len(pdfs), num_frames)."""
+        matrix, offsets = (self.exponent_matrix, self.offsets) if pdfs is None else self.selected(pdfs)
+        data = augment(self.checked(feats))
+        result = np.empty((len(offsets) - 1, len(data)), np.float32)
+        for begin in range(0, len(data), _FRAMES_PER_BLOCK):
+            block = slice(begin, begin + _FRAMES_PER_BLOCK)
+            log_sum_exp(matrix @ data[block].T, offsets, result[:, block])
+        return result
+
+    def selected(self, pdfs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of `exponent_matrix` that belong to `pdfs`, in their order, and the offsets of each in these rows."""
+        counts = self.num_gauss_of[pdfs]
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[pdfs] - offsets[:-1], counts)
+        return self.exponent_matrix[rows], offsets
+
+    def checked(self, feats: np.ndarray) -> np.ndarray:
+        """`feats`, if they have the model's dimension; else UserError."""
+        if feats.ndim != 2 or feats.shape[1] != self.dim:
+            raise UserError(f"features of dimension {feats.shape[-1]}, but the GMM was trained on {self.dim}: "
+                            "use the features and deltas that the model's input.json names")
+        return feats
+
+    def boosted(self, pdfs: np.ndarray, factor: float) -> AmDiagGmm:
+        """The model with the likelihoods of `pdfs` multiplied by `factor` (gmm-boost-silence)."""
+        scale = np.ones(self.num_pdfs)
+        scale[pdfs] = factor
+        weights = (self.weights * np.repeat(scale, self.num_gauss_of)).astype(np.float32)
+        return AmDiagGmm(self.offsets, weights, self.means_invvars, self.inv_vars)
+
+    @classmethod
+    def read(cls, reader) -> AmDiagGmm:
+        """The model at the position of a `KaldiReader` (<DIMENSION> ... </DiagGMM>). Raises UserError when it is damaged."""
+        reader.expect("<DIMENSION>")
+        dim = reader.int32()
+        reader.expect("<NUMPDFS>")
+        parts = [_read_mixture(reader, dim) for _ in range(reader.int32())]
+        if not parts:
+            raise UserError(f"{reader.path}: an acoustic model without pdfs")
+        offsets = np.concatenate([[0], np.cumsum([len(weights) for weights, _, _ in parts])])
+        return cls(offsets, *(np.ascontiguousarray(np.concatenate(part)) for part in zip(*parts)))
+
+    def write(self, writer) -> None:
+        """Write in Kaldi's format to a `KaldiWriter`."""
+        writer.token("<DIMENSION>")
+        writer.int32(self.dim)
+        writer.token("<NUMPDFS>")
+        writer.int32(self.num_pdfs)
+        for begin, end in zip(self.offsets[:-1], self.offsets[1:]):
+            writer.token("<DiagGMM>")
+            for token, write, array in (("<GCONSTS>", writer.vector, self.gconsts), ("<WEIGHTS>", writer.vector, self.weights),
+                                        ("<MEANS_INVVARS>", writer.matrix, self.means_invvars), ("<INV_VARS>", writer.matrix, self.inv_vars)):
+                writer.token(token)
+                write(array[begin:end])
+            writer.token("</DiagGMM>")
+
+
+def _read_mixture(reader, dim: int):
+    """(weights, means_invvars, inv_vars) of one <DiagGMM>; its gconsts are computed anew when needed."""
+    reader.expect("<DiagGMM>")
+    token = reader.token()
+    if token == "<GCONSTS>":
+        reader.vector()
+        token = reader.token()
+    if token != "<WEIGHTS>":
+        raise UserError(f"{reader.path}: found {token} where a <DiagGMM> has <WEIGHTS>; the model is damaged or not a diagonal GMM")
+    weights = reader.vector()
+    reader.expect("<MEANS_INVVARS>")
+    means_invvars = reader.matrix()
+    reader.expect("<INV_VARS>")
+    inv_vars = reader.matrix()
+    reader.expect("</DiagGMM>")
+    if not means_invvars.shape == inv_vars.shape == (len(weights), dim):
+        raise UserError(f"{reader.path}: a mixture of {len(weights)} weights has means of shape {means_invvars.shape}; the model is damaged")
+    return weights.astype(np.float32), means_invvars.astype(np.float32), inv_vars.astype(np.float32)
+
+
+@njit(nogil=True, cache=True)
+def augment(feats):
+    """[1, x, x²], float32 (num_frames, 1 + 2 dim)."""
+    num_frames, dim = feats.shape
+    data = np.empty((num_frames, 1 + 2 * dim), np.float32)
+    for t in range(num_frames):
+        data[t, 0] = 1.0
+        for i in range(dim):
+            data[t, 1 + i] = feats[t, i]
+            data[t, 1 + dim + i] = feats[t, i] * feats[t, i]
+    return data
+
+
+@njit(inline="always")
+def _exp(x):
+    """exp(x) for x <= 0 in float32 to 2e-7, as 2^n times a polynomial (Cephes' coefficients), written so that LLVM vectorises it."""
+    x = max(x, np.float32(-87.0))
+    n = np.floor(x * np.float32(1.44269504088896) + np.float32(0.5))
+    r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
+    p = np.float32(1.9875691500e-4)
+    p = p * r + np.float32(1.3981999507e-3)
+    p = p * r + np.float32(8.3334519073e-3)
+    p = p * r + np.float32(4.1665795894e-2)
+    p = p * r + np.float32(1.6666665459e-1)
+    p = p * r + np.float32(5.0000001201e-1)
+    power = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+    return (p * r * r + r + np.float32(1.0)) * power
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+def log_sum_exp(exponents, offsets, result):
+    """result[p, t] = log sum_{g = offsets[p]}^{offsets[p+1]-1} exp exponents[g, t]; (num_gauss, T) float32 -> (num_pdfs, T)."""
+    num_frames = exponents.shape[1]
+    total = np.empty(num_frames, np.float32)
+    for p in range(len(offsets) - 1):
+        best = result[p]
+        for t in range(num_frames):
+            best[t] = max(exponents[offsets[p], t], np.float32(-1e30))
+            total[t] = 0.0
+        for g in range(offsets[p] + 1, offsets[p + 1]):
+            for t in range(num_frames):
+                best[t] = max(best[t], exponents[g, t])
+        for g in range(offsets[p], offsets[p + 1]):
+            for t in range(num_frames):
+                total[t] += _exp(exponents[g, t] - best[t])
+        for t in range(num_frames):
+            best[t] += np.log(total[t])

@@ -1,0 +1,124 @@
+"""Archives of integer vectors, one for each utterance: Kaldi's `ali.*.gz` (binary or text, gzipped or not).
+
+An entry is `KEY␣`, then in binary `\\0B`, the count and that many values, each as the byte 4 and an int32; in text the values up to the
+line's end.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+
+_BINARY = b"\0B"
+_INT = np.dtype([("size", "i1"), ("value", "<i4")])
+
+
+def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
+    """{key: int32 array} in the file's order. Raises UserError naming the file when it is missing, truncated or something else."""
+    data = _content(Path(path))
+    vectors: dict[str, np.ndarray] = {}
+    position = 0
+    while position < len(data):
+        space = data.find(b" ", position)
+        newline = data.find(b"\n", position)
+        if space < 0 or 0 <= newline < space:
+            raise _damaged(path, position, "a key with a space after it was expected")
+        key = _key(data[position:space], path, position)
+        if key in vectors:
+            raise UserError(f"{path}: the key {key} occurs twice; remove one of its entries")
+        if data[space + 1:space + 3] == _BINARY:
+            vectors[key], position = _binary_vector(data, space + 3, path, key)
+        else:
+            vectors[key], position = _text_vector(data, space + 1, path, key)
+    return vectors
+
+
+def write_int_vectors(path: Path, vectors: dict[str, np.ndarray], binary: bool = True) -> None:
+    """Write {key: integers} atomically; gzipped when the name ends in `.gz`."""
+    entries = (_binary_entry if binary else _text_entry)
+    with atomic_write(path, "wb") as raw:
+        if Path(path).suffix != ".gz":
+            raw.writelines(entries(key, vector) for key, vector in vectors.items())
+            return
+        with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=3, mtime=0) as f:
+            f.write(b"".join(entries(key, vector) for key, vector in vectors.items()))
+
+
+def read_job_archives(directory: Path, stem: str = "ali") -> dict[str, np.ndarray]:
+    """All vectors of `DIRECTORY/STEM.1.gz` ... `STEM.N.gz`, where N stands in `DIRECTORY/num_jobs`."""
+    directory = Path(directory)
+    try:
+        num_jobs = int((directory / "num_jobs").read_text())
+    except (OSError, ValueError):
+        raise UserError(f"{directory}/num_jobs: missing or no number; is this an alignment directory?") from None
+    vectors: dict[str, np.ndarray] = {}
+    for job in range(1, num_jobs + 1):
+        more = read_int_vectors(directory / f"{stem}.{job}.gz")
+        twice = vectors.keys() & more.keys()
+        if twice:
+            raise UserError(f"{directory}/{stem}.{job}.gz: {min(twice)} is also in the archive of an earlier job; align again")
+        vectors |= more
+    return vectors
+
+
+def _content(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: damaged or truncated gzip file ({error}); make it anew") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+
+
+def _damaged(path, position: int, what: str) -> UserError:
+    return UserError(f"{path}: not an archive of integer vectors: {what} at byte {position}; make the file anew")
+
+
+def _key(raw: bytes, path, position: int) -> str:
+    try:
+        key = raw.decode()
+    except UnicodeDecodeError:
+        key = ""
+    if not key or not key.isprintable():
+        raise _damaged(path, position, "a key with a space after it was expected")
+    return key
+
+
+def _binary_vector(data: bytes, position: int, path, key: str) -> tuple[np.ndarray, int]:
+    if position + 5 > len(data) or data[position] != 4:
+        raise _damaged(path, position, f"{key} has no int32 vector")
+    (size,) = struct.unpack_from("<i", data, position + 1)
+    begin, end = position + 5, position + 5 + 5 * size
+    if size < 0 or end > len(data):
+        raise _damaged(path, position, f"the {size} integers of {key} do not fit the file")
+    integers = np.frombuffer(data, _INT, size, begin)
+    if (integers["size"] != 4).any():
+        raise _damaged(path, begin, f"{key} has something else than int32 values")
+    return integers["value"].astype(np.int32), end
+
+
+def _text_vector(data: bytes, position: int, path, key: str) -> tuple[np.ndarray, int]:
+    end = data.find(b"\n", position)
+    end = len(data) if end < 0 else end
+    try:
+        return np.array([int(word) for word in data[position:end].split()], np.int32), end + 1
+    except (ValueError, OverflowError):
+        raise _damaged(path, position, f"{key} has something else than integers") from None
+
+
+def _binary_entry(key: str, vector) -> bytes:
+    integers = np.empty(len(vector), _INT)
+    integers["size"], integers["value"] = 4, vector
+    return key.encode() + b" " + _BINARY + b"\4" + struct.pack("<i", len(vector)) + integers.tobytes()
+
+
+def _text_entry(key: str, vector) -> bytes:
+    return f"{key} {' '.join(map(str, np.asarray(vector).tolist()))}\n".encode()

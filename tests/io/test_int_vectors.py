@@ -1,0 +1,77 @@
+"""Archives of integer vectors against kaldi-native-io and against broken files."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
+
+VECTORS = {"utt-1": np.array([1, 2, 2, 70000], np.int32), "utt-2": np.array([], np.int32), "ütt-3": np.array([-5], np.int32)}
+
+
+def assert_equal(found):
+    assert list(found) == list(VECTORS)
+    for key, vector in VECTORS.items():
+        assert found[key].dtype == np.int32 and found[key].tolist() == vector.tolist()
+
+
+@pytest.mark.parametrize("name", ["ali.ark", "ali.1.gz"])
+@pytest.mark.parametrize("binary", [True, False])
+def test_round_trip(tmp_path, name, binary):
+    write_int_vectors(tmp_path / name, VECTORS, binary)
+    assert_equal(read_int_vectors(tmp_path / name))
+
+
+def test_kaldi_reads_what_we_write(tmp_path):
+    kaldi = pytest.importorskip("kaldi_native_io")
+    for binary in True, False:
+        write_int_vectors(tmp_path / "ali.ark", VECTORS, binary)
+        with kaldi.SequentialInt32VectorReader(f"ark:{tmp_path}/ali.ark") as reader:
+            assert {key: list(value) for key, value in reader} == {key: value.tolist() for key, value in VECTORS.items()}
+
+
+def test_we_read_what_kaldi_writes(tmp_path):
+    kaldi = pytest.importorskip("kaldi_native_io")
+    for options in "ark", "ark,t":
+        with kaldi.Int32VectorWriter(f"{options}:{tmp_path}/ali.ark") as writer:
+            for key, vector in VECTORS.items():
+                writer.write(key, vector.tolist())
+        assert_equal(read_int_vectors(tmp_path / "ali.ark"))
+
+
+def test_jobs_are_merged(tmp_path):
+    write_int_vectors(tmp_path / "ali.1.gz", {"a": [1]})
+    write_int_vectors(tmp_path / "ali.2.gz", {"b": [2]})
+    (tmp_path / "num_jobs").write_text("2\n")
+    assert sorted(read_job_archives(tmp_path)) == ["a", "b"]
+    write_int_vectors(tmp_path / "ali.2.gz", {"a": [2]})
+    with pytest.raises(UserError, match="ali.2.gz: a is also"):
+        read_job_archives(tmp_path)
+    (tmp_path / "num_jobs").unlink()
+    with pytest.raises(UserError, match="num_jobs"):
+        read_job_archives(tmp_path)
+
+
+def test_every_truncation_is_an_error_that_names_the_file(tmp_path):
+    write_int_vectors(tmp_path / "whole", {"utt-1": [1, 2, 3]})
+    whole = (tmp_path / "whole").read_bytes()
+    for size in range(1, len(whole)):
+        (tmp_path / "cut").write_bytes(whole[:size])
+        if whole[:size] == b"utt-1 ":
+            continue  # an empty vector in text form
+        with pytest.raises(UserError, match="cut: "):
+            read_int_vectors(tmp_path / "cut")
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8bnonsense", gzip.compress(b"a 1 2\n")[:-9], b"a 1 x\n", b"\0\1\2 \3", b"a 1\na 2\n", b"alone\n"])
+def test_broken_files(tmp_path, content):
+    (tmp_path / "ali.1.gz").write_bytes(content)
+    with pytest.raises(UserError, match="ali.1.gz: "):
+        read_int_vectors(tmp_path / "ali.1.gz")
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(UserError, match="ali.1.gz: No such file"):
+        read_int_vectors(tmp_path / "ali.1.gz")
