@@ -1,0 +1,71 @@
+"""Take a file out of a Debian package, and fetch a package without being root."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+
+
+def extract(package: Path, name: str, out: Path) -> None:
+    """Write the file called `name` of `package` to `out`. Raises UserError when the package is damaged or has no such file."""
+    member, data = _data_archive(package)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            found = [m for m in archive.getmembers() if m.name.rpartition("/")[2] == name and m.isfile()]
+            if not found:
+                raise UserError(f"{package}: holds no {name}; give the package flight-of-the-amazon-queen")
+            with archive.extractfile(found[0]) as source, out.open("wb") as target:
+                shutil.copyfileobj(source, target)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise UserError(f"{package}: {member} cannot be read ({error}); unpack the package yourself and give queen.1c with --corpus") from None
+
+
+def _data_archive(package: Path) -> tuple[str, bytes]:
+    """(name, content) of `data.tar.*`; a Debian package is an `ar` archive of three members with 60-byte headers."""
+    content = package.read_bytes()
+    if not content.startswith(b"!<arch>\n"):
+        raise UserError(f"{package}: not a Debian package; get it again")
+    at = 8
+    while at + 60 <= len(content):
+        name, size = content[at:at + 16].decode("ascii", "replace").strip(" /"), int(content[at + 48:at + 58])
+        body, at = content[at + 60:at + 60 + size], at + 60 + size + size % 2
+        if name.startswith("data.tar"):
+            if len(body) < size:
+                break
+            return name, body
+    raise UserError(f"{package}: cut short; get it again")
+
+
+def download(name: str, directory: Path) -> Path:
+    """Fetch the package `name` into `directory` by apt-get; where apt has no package lists, with lists of our own beside it.
+
+    Raises UserError, saying what to do, when there is no apt or the package cannot be had.
+    """
+    by_hand = (f"get the Debian package {name} (https://packages.debian.org/{name}, 35 MB, no dependencies) on any machine "
+               "and give it, or the queen.1c in it, with --corpus FILE")
+    if not shutil.which("apt-get"):
+        raise UserError(f"no apt-get on this machine to fetch the corpus; {by_hand}")
+    with tempfile.TemporaryDirectory() as scratch:
+        own_lists = ["-o", f"Dir::State={scratch}/state", "-o", f"Dir::Cache={scratch}/cache"]
+        (Path(scratch) / "state/lists/partial").mkdir(parents=True)
+        (Path(scratch) / "cache/archives/partial").mkdir(parents=True)
+        for settings in ([], own_lists):
+            if settings:
+                _apt([*settings, "update"], directory)
+            message = _apt([*settings, "download", name], directory)
+            packages = sorted(directory.glob(f"{name}_*.deb"))
+            if packages:
+                return packages[0]
+    raise UserError(f"apt-get cannot fetch {name} ({message}); check the network, or {by_hand}")
+
+
+def _apt(arguments: list[str], directory: Path) -> str:
+    """Run apt-get in `directory`; its last line. Whether it worked is seen by what lies there."""
+    run = subprocess.run(["apt-get", "-q", *arguments], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return (run.stdout.strip().splitlines() or ["no message"])[-1]

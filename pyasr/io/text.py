@@ -1,0 +1,55 @@
+"""Kaldi's text tables: one entry a line, the first word is the key, the rest of the line its value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text file. Raises UserError when it is not there or not text."""
+    try:
+        return Path(path).read_bytes().decode("utf-8").removesuffix("\n").split("\n") if Path(path).stat().st_size else []
+    except OSError as error:
+        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError as error:
+        line = Path(path).read_bytes()[:error.start].count(b"\n") + 1
+        raise UserError(f"{path}:{line}: not UTF-8 text; convert the file with iconv -t utf-8") from None
+
+
+def read_table(path: Path) -> dict[str, str]:
+    """{key: rest of the line}, in the file's order; the rest is '' where there is none.
+
+    Raises UserError with file and line for an empty line, a duplicated key, or a file that is not there.
+    """
+    table = {}
+    for number, line in enumerate(read_lines(path), 1):
+        key, _, value = line.strip().partition(" ") if "\t" not in line else _split_at_blank(line.strip())
+        if not key:
+            raise UserError(f"{path}:{number}: empty line; remove it")
+        if key in table:
+            raise UserError(f"{path}:{number}: '{key}' stands here a second time; keep one of the two lines")
+        table[key] = value.strip()
+    return table
+
+
+def _split_at_blank(line: str) -> tuple[str, str, str]:
+    """`partition` at the first blank of any kind."""
+    words = line.split(maxsplit=1)
+    return (words[0] if words else "", " ", words[1] if len(words) > 1 else "")
+
+
+def write_table(path: Path, table: dict[str, object]) -> None:
+    """Write `key value` lines in C order (Unicode code points, which is the byte order of UTF-8), atomically."""
+    with atomic_write(path) as f:
+        f.writelines(f"{key} {value}".rstrip() + "\n" for key, value in sorted(table.items()))
+
+
+def invert(utt2spk: dict[str, str]) -> dict[str, str]:
+    """spk2utt of a utt2spk table: {speaker: 'utt1 utt2 ...'}, utterances in C order."""
+    speakers: dict[str, list[str]] = {}
+    for utterance in sorted(utt2spk):
+        speakers.setdefault(utt2spk[utterance], []).append(utterance)
+    return {speaker: " ".join(utterances) for speaker, utterances in speakers.items()}
