@@ -1,0 +1,63 @@
+"""Costs of paths by exhaustive search in plain Python: what the tests of transducers compare with."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from pyasr.io.openfst import Fst
+
+
+def best_cost(fst: Fst, ilabels=None, olabels=None) -> float:
+    """The least cost of a path with these labels, epsilons aside; None leaves a side free. inf when there is no such path."""
+    ilabels, olabels = (None if labels is None else list(labels) for labels in (ilabels, olabels))
+    begin = (fst.start, 0, 0)
+    costs, queue, best = {begin: 0.0}, deque([begin]), float("inf")
+    offsets, arcs = fst.arc_offsets.tolist(), (fst.ilabels, fst.olabels, fst.weights, fst.nextstates)
+    while queue:
+        here = queue.popleft()
+        state, i, o = here
+        cost = costs[here]
+        if (ilabels is None or i == len(ilabels)) and (olabels is None or o == len(olabels)):
+            best = min(best, cost + float(fst.finals[state]))
+        for a in range(offsets[state], offsets[state + 1]):
+            ilabel, olabel, weight, target = (array[a] for array in arcs)
+            next_i, next_o = _step(ilabels, i, ilabel), _step(olabels, o, olabel)
+            if next_i is None or next_o is None:
+                continue
+            there = (int(target), next_i, next_o)
+            if cost + float(weight) < costs.get(there, float("inf")) - 1e-6:
+                costs[there] = cost + float(weight)
+                queue.append(there)
+    return best
+
+
+def _step(labels, position, label):
+    if labels is None or label == 0:
+        return position
+    return position + 1 if position < len(labels) and labels[position] == label else None
+
+
+def random_path(fst: Fst, rng: np.random.Generator, max_arcs: int = 200, stop: float = 0.3):
+    """(input labels, output labels, cost) of a random walk that ends in a final state, epsilons left out; None if it gets lost."""
+    state, ilabels, olabels, cost = fst.start, [], [], 0.0
+    for _ in range(max_arcs):
+        begin, end = fst.arc_offsets[state], fst.arc_offsets[state + 1]
+        if np.isfinite(fst.finals[state]) and (begin == end or rng.random() < stop):
+            return ilabels, olabels, cost + float(fst.finals[state])
+        if begin == end:
+            return None
+        a = int(rng.integers(begin, end))
+        ilabels += [int(fst.ilabels[a])] * bool(fst.ilabels[a])
+        olabels += [int(fst.olabels[a])] * bool(fst.olabels[a])
+        cost += float(fst.weights[a])
+        state = int(fst.nextstates[a])
+    return None
+
+
+def random_paths(fst: Fst, num: int, seed: int = 0, stop: float = 0.3) -> list:
+    """`num` random paths."""
+    rng = np.random.default_rng(seed)
+    walks = (random_path(fst, rng, stop=stop) for _ in range(100 * num))
+    return [walk for walk in walks if walk is not None][:num]

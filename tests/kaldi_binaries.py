@@ -1,0 +1,39 @@
+"""Kaldi's own programs, from the riva-asrlib-decoder wheel, as functions of files: oracles for the transducer tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyasr.io.openfst import Fst, read_fst, write_fst
+
+
+def _directory() -> Path | None:
+    try:
+        spec = importlib.util.find_spec("riva")
+    except ModuleNotFoundError:
+        return None
+    for place in spec.submodule_search_locations if spec else ():
+        found = Path(place) / "asrlib/decoder/scripts/prepare_TLG_fst/bin"
+        if (found / "fstdeterminizestar").exists():
+            return found
+    return None
+
+
+DIRECTORY = _directory()
+needed = pytest.mark.skipif(DIRECTORY is None, reason="the Kaldi binaries of riva-asrlib-decoder are not installed")
+
+
+def run(program: str, *arguments: object) -> str:
+    """Run a program; its standard output."""
+    return subprocess.run([str(DIRECTORY / program), *map(str, arguments)], check=True, capture_output=True, text=True).stdout
+
+
+def apply(program: str, fst: Fst, scratch: Path, *options: str) -> Fst:
+    """`program OPTIONS in.fst out.fst` on a transducer."""
+    write_fst(scratch / "in.fst", fst)
+    run(program, *options, scratch / "in.fst", scratch / "out.fst")
+    return read_fst(scratch / "out.fst")
