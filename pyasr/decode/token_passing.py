@@ -1,0 +1,430 @@
+"""Kernels of the lattice-generating beam search. docs/decoding.md derives them; `pyasr.decode.search` calls them.
+
+A token is a graph state reached at a frame, with the least cost of reaching it; a link is an arc of the graph taken between two tokens.
+All tokens lie in one pool in the order of their frames, all links in another in the order of their segments: segment 2t holds the epsilon
+links inside frame t, segment 2t + 1 the links that frame t's likelihoods pay for, from frame t to t + 1. Sources of a segment's epsilon
+links are in topological order, so that one walk from the pool's end to its beginning meets every link after all that follow it on any path.
+
+Costs of a frame's tokens are kept relative to a running offset, so that float32 is precise to about 1e-5 however long the utterance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+ARC = np.dtype([("target", "i4"), ("weight", "f4"), ("pdf", "i4")])
+TOKEN = np.dtype([("state", "i4"), ("cost", "f4"), ("extra", "f4"), ("scratch", "i4")])
+LINK = np.dtype([("source", "i4"), ("target", "i4"), ("arc", "i4"), ("total", "f4")])
+
+_INF = np.float32(np.inf)
+_NUM_BINS = 256
+_MAX_ROUNDS = 10000
+_NO_EPSILON = np.int64(1) << 62
+OK, NEGATIVE_CYCLE = 0, 1
+
+
+@njit(nogil=True, cache=True)
+def grown(pool, used, wanted):
+    """`pool` itself, or a larger copy with room for `wanted` more entries after the `used` ones."""
+    if used + wanted <= len(pool):
+        return pool
+    larger = np.empty(max(2 * len(pool), used + wanted), pool.dtype)
+    larger[:used] = pool[:used]
+    return larger
+
+
+@njit(nogil=True, cache=True)
+def kth_cost(tokens, begin, end, low, high, k):
+    """A cost between `low` and `high` below which about `k` tokens lie, to within (high - low) / 65536."""
+    counts = np.empty(_NUM_BINS, np.int64)
+    for _ in range(2):
+        counts[:] = 0
+        width = (high - low) / np.float32(_NUM_BINS)
+        if not width > 0:
+            return high
+        inverse = np.float32(1.0) / width
+        for i in range(begin, end):
+            cost = tokens[i].cost
+            if low <= cost < high:
+                counts[min(np.int64((cost - low) * inverse), _NUM_BINS - 1)] += 1
+        chosen = 0
+        while chosen < _NUM_BINS - 1 and counts[chosen] < k:
+            k -= counts[chosen]
+            chosen += 1
+        low = low + np.float32(chosen) * width
+        high = low + width
+    return high
+
+
+@njit(nogil=True, cache=True)
+def search_cutoff(tokens, begin, end, beam, max_active, min_active, beam_delta):
+    """(best token, cutoff, beam for the next frame): the beam narrowed to `max_active` tokens or widened to `min_active`."""
+    best, worst, best_token = _INF, -_INF, begin
+    for i in range(begin, end):
+        cost = tokens[i].cost
+        worst = max(worst, cost)
+        if cost < best:
+            best, best_token = cost, i
+    within = 0
+    cutoff = best + beam
+    for i in range(begin, end):
+        within += tokens[i].cost <= cutoff
+    if within > max_active:
+        cutoff = kth_cost(tokens, begin, end, best, cutoff, max_active)
+        return best_token, cutoff, cutoff - best + beam_delta
+    if within < min_active and end - begin > within:
+        cutoff = worst if end - begin <= min_active else kth_cost(tokens, begin, end, best, worst, min_active)
+        return best_token, cutoff, cutoff - best + beam_delta
+    return best_token, cutoff, beam
+
+
+@njit(nogil=True, cache=True)
+def count_arcs(tokens, begin, end, offsets, cutoff):
+    """An upper bound on the links of the next emitting step."""
+    count = 0
+    for i in range(begin, end):
+        if tokens[i].cost <= cutoff:
+            state = tokens[i].state
+            count += offsets[state, 1] - offsets[state, 0]
+    return count
+
+
+@njit(nogil=True, cache=True)
+def emit(arcs, offsets, acoustic, tokens, links, token_of_state, begin, end, num_links, best_token, cutoff, beam, lattice_beam):
+    """Take all emitting arcs out of tokens begin..end. Returns (number of tokens, number of links, cutoff of the new frame).
+
+    acoustic  float32 (num_pdfs): scaled acoustic cost of the frame, less the frame's best cost
+
+    A link whose cost exceeds its target's by more than the lattice beam cannot lie on a path inside that beam: it is not made at all.
+    """
+    num_tokens = end
+    best_state = tokens[best_token].state
+    next_cutoff = _INF
+    for a in range(offsets[best_state, 0], offsets[best_state, 1]):
+        next_cutoff = min(next_cutoff, tokens[best_token].cost + arcs[a].weight + acoustic[arcs[a].pdf] + beam)
+    for i in range(begin, end):
+        cost = tokens[i].cost
+        if cost > cutoff:
+            continue
+        state = tokens[i].state
+        for a in range(offsets[state, 0], offsets[state, 1]):
+            total = cost + arcs[a].weight + acoustic[arcs[a].pdf]
+            if total >= next_cutoff:
+                continue
+            if total + beam < next_cutoff:
+                next_cutoff = total + beam
+            target = arcs[a].target
+            j = token_of_state[target]
+            if j < end or j >= num_tokens or tokens[j].state != target:
+                j = num_tokens
+                token_of_state[target] = j
+                tokens[j].state = target
+                tokens[j].cost = total
+                tokens[j].extra = np.float32(0)
+                num_tokens += 1
+            elif total < tokens[j].cost:
+                tokens[j].cost = total
+            elif total > tokens[j].cost + lattice_beam:
+                continue
+            links[num_links].source = i
+            links[num_links].target = j
+            links[num_links].arc = a
+            links[num_links].total = total
+            num_links += 1
+    return num_tokens, num_links, next_cutoff
+
+
+@njit(nogil=True, cache=True)
+def close_epsilons(arcs, offsets, levels, heads, tokens, links, token_of_state, begin, num_tokens, num_links, cutoff, lattice_beam):
+    """Follow the epsilon arcs inside a frame of a graph without epsilon cycles; each token once, in the order of `levels`.
+
+    levels  int32 (num_states): length of the longest epsilon path that leads to a state; -1 where no epsilon arc leaves it
+    heads   int32 (num_levels), all -1: first token waiting at each level; the others are chained through `scratch`
+    """
+    for i in range(begin, num_tokens):
+        if tokens[i].cost < cutoff:
+            level = levels[tokens[i].state]
+            if level >= 0:
+                tokens[i].scratch = heads[level]
+                heads[level] = i
+    level = 0
+    while level < len(heads):
+        i = heads[level]
+        if i < 0:
+            level += 1
+            continue
+        heads[level] = tokens[i].scratch
+        state, cost = tokens[i].state, tokens[i].cost
+        first, last = offsets[state, 1], offsets[state + 1, 0]
+        tokens = grown(tokens, num_tokens, last - first)
+        links = grown(links, num_links, last - first)
+        for a in range(first, last):
+            total = cost + arcs[a].weight
+            if total >= cutoff:
+                continue
+            target = arcs[a].target
+            j = token_of_state[target]
+            waits = False
+            if j < begin or j >= num_tokens or tokens[j].state != target:
+                j = num_tokens
+                token_of_state[target] = j
+                tokens[j].state = target
+                tokens[j].cost = total
+                tokens[j].extra = np.float32(0)
+                num_tokens += 1
+                waits = True
+            elif total < tokens[j].cost:
+                waits = tokens[j].cost >= cutoff
+                tokens[j].cost = total
+            elif total > tokens[j].cost + lattice_beam:
+                continue
+            if waits and levels[target] >= 0:
+                tokens[j].scratch = heads[levels[target]]
+                heads[levels[target]] = j
+            links[num_links].source = i
+            links[num_links].target = j
+            links[num_links].arc = a
+            links[num_links].total = total
+            num_links += 1
+    return tokens, links, num_tokens, num_links
+
+
+@njit(nogil=True, cache=True)
+def _relax(arcs, offsets, tokens, token_of_state, begin, num_tokens, cutoff):
+    """Least costs over epsilon arcs that may form cycles. Returns tokens, their number, the time of each token's last improvement, status."""
+    stamps = np.arange(max(16, 2 * (num_tokens - begin)))
+    dirty = np.ones(len(stamps), np.int64)
+    now, changed, rounds = len(stamps), True, 0
+    while changed:
+        changed = False
+        rounds += 1
+        if rounds > _MAX_ROUNDS:
+            return tokens, num_tokens, stamps, NEGATIVE_CYCLE
+        i = begin
+        while i < num_tokens:
+            state, cost = tokens[i].state, tokens[i].cost
+            first, last = offsets[state, 1], offsets[state + 1, 0]
+            work = dirty[i - begin] and cost < cutoff
+            dirty[i - begin] = 0
+            i += 1
+            if not work or first == last:
+                continue
+            tokens = grown(tokens, num_tokens, last - first)
+            stamps = grown(stamps, num_tokens - begin, last - first)
+            dirty = grown(dirty, num_tokens - begin, last - first)
+            for a in range(first, last):
+                total, target = cost + arcs[a].weight, arcs[a].target
+                if total >= cutoff:
+                    continue
+                j = token_of_state[target]
+                if j < begin or j >= num_tokens or tokens[j].state != target:
+                    j = num_tokens
+                    token_of_state[target] = j
+                    tokens[j].state = target
+                    tokens[j].extra = np.float32(0)
+                    num_tokens += 1
+                elif total >= tokens[j].cost:
+                    continue
+                tokens[j].cost = total
+                stamps[j - begin] = now
+                dirty[j - begin] = 1
+                now += 1
+                changed = True
+    return tokens, num_tokens, stamps, OK
+
+
+@njit(nogil=True, cache=True)
+def close_epsilon_cycles(arcs, offsets, levels, tokens, links, token_of_state, begin, num_tokens, num_links, cutoff):
+    """As `close_epsilons`, for a graph with epsilon cycles, all of positive cost: links that would close a cycle are left out.
+
+    States of one strongly connected component share their level; inside it a link is kept when its target's cost was settled after its
+    source's, which holds for every link of a best path.
+    """
+    tokens, num_tokens, stamps, status = _relax(arcs, offsets, tokens, token_of_state, begin, num_tokens, cutoff)
+    keys = np.empty(num_tokens - begin, np.int64)
+    for i in range(len(keys)):
+        level = levels[tokens[begin + i].state]
+        keys[i] = _NO_EPSILON + i if level < 0 else (np.int64(level) << 40) + stamps[i]
+    for i in np.argsort(keys):
+        state, cost = tokens[begin + i].state, tokens[begin + i].cost
+        if keys[i] >= _NO_EPSILON or cost >= cutoff:
+            continue
+        links = grown(links, num_links, offsets[state + 1, 0] - offsets[state, 1])
+        for a in range(offsets[state, 1], offsets[state + 1, 0]):
+            total = cost + arcs[a].weight
+            if total >= cutoff:
+                continue
+            j = token_of_state[arcs[a].target]
+            if keys[j - begin] > keys[i]:
+                links[num_links].source = begin + i
+                links[num_links].target = j
+                links[num_links].arc = a
+                links[num_links].total = total
+                num_links += 1
+    return tokens, links, num_tokens, num_links, status
+
+
+@njit(nogil=True, cache=True)
+def prune_segment(tokens, links, first, last, lattice_beam):
+    """Walk links last-1 .. first backwards: lower their sources' extra costs, mark those outside the lattice beam by source -1."""
+    for k in range(last - 1, first - 1, -1):
+        target = links[k].target
+        extra = tokens[target].extra + (links[k].total - tokens[target].cost)
+        if extra > lattice_beam:
+            links[k].source = -1
+        elif extra < tokens[links[k].source].extra:
+            tokens[links[k].source].extra = max(extra, np.float32(0))
+
+
+@njit(nogil=True, cache=True)
+def prune_back(tokens, links, token_begin, link_begin, frame, settled, delta, lattice_beam):
+    """Extra costs of the tokens before `frame`, whose own are known. Returns the first frame whose tokens may be removed.
+
+    Stops at a frame up to `settled` (pruned before) where no extra cost changed by more than `delta`.
+    """
+    for t in range(frame - 1, -1, -1):
+        begin, end = token_begin[t], token_begin[t + 1]
+        before = np.empty(end - begin, np.float32)
+        for i in range(begin, end):
+            before[i - begin] = tokens[i].extra
+            tokens[i].extra = _INF
+        prune_segment(tokens, links, link_begin[2 * t], link_begin[2 * t + 2], lattice_beam)
+        change = np.float32(0)
+        for i in range(begin, end):
+            if tokens[i].extra != before[i - begin]:
+                change = max(change, abs(tokens[i].extra - before[i - begin]))
+        if t <= settled and change <= delta:
+            return t + 1
+    return 0
+
+
+@njit(nogil=True, cache=True)
+def compact(tokens, links, token_begin, link_begin, first, frame, num_links):
+    """Remove the tokens of frames first..frame that no path inside the lattice beam needs, and the marked links. Returns the new counts."""
+    count = token_begin[first]
+    for i in range(token_begin[first], token_begin[frame + 1]):
+        tokens[i].scratch = count
+        count += tokens[i].extra < _INF
+    base = token_begin[first]
+    kept = link_begin[2 * max(first - 1, 0)]
+    for segment in range(2 * max(first - 1, 0), 2 * frame + 1):
+        begin, end = link_begin[segment], link_begin[segment + 1]
+        link_begin[segment] = kept
+        for k in range(begin, end):
+            source, target = links[k].source, links[k].target
+            if source >= 0:
+                links[kept].source = tokens[source].scratch if source >= base else source
+                links[kept].target = tokens[target].scratch if target >= base else target
+                links[kept].arc = links[k].arc
+                links[kept].total = links[k].total
+                kept += 1
+    link_begin[2 * frame + 1] = kept
+    for t in range(first, frame + 1):
+        begin, end = token_begin[t], token_begin[t + 1]
+        token_begin[t] = base
+        for i in range(begin, end):
+            if tokens[i].extra < _INF:
+                tokens[base].state = tokens[i].state
+                tokens[base].cost = tokens[i].cost
+                tokens[base].extra = tokens[i].extra
+                base += 1
+    token_begin[frame + 1] = base
+    return base, kept
+
+
+@njit(nogil=True, cache=True)
+def final_extras(tokens, begin, end, finals, lattice_beam, complete):
+    """Extra costs of the last frame's tokens from the final costs; all at no cost where none is final or the search is not `complete`.
+
+    Returns whether final costs were used.
+    """
+    best = _INF
+    if complete:
+        for i in range(begin, end):
+            best = min(best, tokens[i].cost + finals[tokens[i].state])
+    reached = best < _INF
+    if not reached:
+        for i in range(begin, end):
+            best = min(best, tokens[i].cost)
+    for i in range(begin, end):
+        extra = tokens[i].cost - best
+        if reached:
+            extra += finals[tokens[i].state]
+        tokens[i].extra = extra if extra <= lattice_beam else _INF
+    return reached
+
+
+@njit(nogil=True, cache=True)
+def search(arcs, offsets, levels, num_levels, cyclic, start, finals, loglikes, scale, beam, lattice_beam, max_active, min_active,
+           beam_delta, prune_interval, token_of_state, tokens, links):
+    """The whole search of one utterance.
+
+    Returns (tokens, links, token_begin, link_begin, frames decoded, reached a final state, tokens expanded, most links held, status).
+    token_of_state needs no clearing: an entry counts only if it points at a token of the present frame for the same state.
+    """
+    num_frames = len(loglikes)
+    token_begin = np.zeros(num_frames + 2, np.int64)
+    link_begin = np.zeros(2 * num_frames + 3, np.int64)
+    heads = np.full(num_levels, -1, np.int32)
+    acoustic = np.empty(loglikes.shape[1], np.float32)
+    tokens[0].state, tokens[0].cost, tokens[0].extra = start, np.float32(0), np.float32(0)
+    token_of_state[start] = 0
+    begin, num_tokens, num_links, next_cutoff = 0, 1, 0, beam
+    settled, num_expanded, peak, status, frame = -1, 0, 0, OK, 0
+    while True:
+        if cyclic:
+            tokens, links, num_tokens, num_links, status = close_epsilon_cycles(
+                arcs, offsets, levels, tokens, links, token_of_state, begin, num_tokens, num_links, next_cutoff)
+        else:
+            tokens, links, num_tokens, num_links = close_epsilons(
+                arcs, offsets, levels, heads, tokens, links, token_of_state, begin, num_tokens, num_links, next_cutoff, lattice_beam)
+        token_begin[frame + 1] = num_tokens
+        link_begin[2 * frame + 1] = num_links
+        num_expanded += num_tokens - begin
+        peak = max(peak, num_links)
+        if frame == num_frames or status != OK:
+            break
+        if frame > 0 and frame % prune_interval == 0:
+            first = prune_back(tokens, links, token_begin, link_begin, frame, settled, np.float32(0.1) * lattice_beam, lattice_beam)
+            num_tokens, num_links = compact(tokens, links, token_begin, link_begin, first, frame, num_links)
+            begin, settled = token_begin[frame], frame
+        best_token, cutoff, adaptive = search_cutoff(tokens, begin, num_tokens, beam, max_active, min_active, beam_delta)
+        for pdf in range(len(acoustic)):
+            acoustic[pdf] = -scale * loglikes[frame, pdf] - tokens[best_token].cost
+        wanted = count_arcs(tokens, begin, num_tokens, offsets, cutoff)
+        tokens = grown(tokens, num_tokens, wanted)
+        links = grown(links, num_links, wanted)
+        end = num_tokens
+        num_tokens, num_links, next_cutoff = emit(
+            arcs, offsets, acoustic, tokens, links, token_of_state, begin, end, num_links, best_token, cutoff, adaptive, lattice_beam)
+        if num_tokens == end:
+            break
+        frame += 1
+        link_begin[2 * frame] = num_links
+        begin = end
+    reached = final_extras(tokens, token_begin[frame], token_begin[frame + 1], finals, lattice_beam, frame == num_frames)
+    prune_segment(tokens, links, link_begin[2 * frame], link_begin[2 * frame + 1], lattice_beam)
+    prune_back(tokens, links, token_begin, link_begin, frame, -1, np.float32(0), lattice_beam)
+    compact(tokens, links, token_begin, link_begin, 0, frame, num_links)
+    return tokens, links, token_begin, link_begin, frame, reached, num_expanded, peak, status
+
+
+@njit(nogil=True, cache=True)
+def lattice_arrays(arcs, tids, words, finals, loglikes, tokens, links, token_begin, link_begin, num_frames, reached):
+    """Arcs and final costs of the lattice that the surviving links form; tokens are its states."""
+    num_arcs, num_states = link_begin[2 * num_frames + 1], token_begin[num_frames + 1]
+    sources, targets = np.empty(num_arcs, np.int32), np.empty(num_arcs, np.int32)
+    ilabels, olabels = np.empty(num_arcs, np.int32), np.empty(num_arcs, np.int32)
+    graph, acoustic = np.empty(num_arcs, np.float32), np.zeros(num_arcs, np.float32)
+    for segment in range(2 * num_frames + 1):
+        for k in range(link_begin[segment], link_begin[segment + 1]):
+            a = links[k].arc
+            sources[k], targets[k] = links[k].source, links[k].target
+            ilabels[k], olabels[k], graph[k] = tids[a], words[a], arcs[a].weight
+            if segment % 2 == 1:
+                acoustic[k] = -loglikes[segment // 2, arcs[a].pdf]
+    final = np.full(num_states, _INF, np.float32)
+    for i in range(token_begin[num_frames], num_states):
+        final[i] = finals[tokens[i].state] if reached else np.float32(0)
+    return sources, targets, ilabels, olabels, graph, acoustic, final
