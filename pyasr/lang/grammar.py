@@ -1,0 +1,191 @@
+"""G: an n-gram model in ARPA form as a transducer over the words of a lang dir, and the lang dir that holds it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.io.openfst import Fst, write_fst
+from pyasr.lang.arpa import Arpa, read_arpa
+from pyasr.lang.symbols import SymbolTable
+
+BOS, EOS, BACKOFF = "<s>", "</s>", "#0"
+_LN10 = math.log(10.0)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What of an ARPA file is not in G: words without an id, n-grams with such a word, n-grams whose history is not listed."""
+
+    words: tuple[str, ...]
+    num_oov_ngrams: int
+    num_orphans: int
+
+
+class _Histories:
+    """The states of G, a trie over histories: state 0 is the empty history, each listed n-gram below the highest order has one.
+
+    For each length, `keys` are `state of all but the last word * vocabulary + last word`, sorted, beside the `states` they lead to.
+    """
+
+    def __init__(self, vocabulary: int):
+        self.vocabulary, self.num_states = vocabulary, 1
+        self.keys: list[np.ndarray] = []
+        self.states: list[np.ndarray] = []
+
+    def add(self, parents: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """New states for histories one word longer than before, int64 (num)."""
+        keys = parents * self.vocabulary + words
+        states = self.num_states + np.arange(len(keys))
+        order = np.argsort(keys)
+        self.keys.append(keys[order])
+        self.states.append(states[order])
+        self.num_states += len(keys)
+        return states
+
+    def find(self, ids: np.ndarray) -> np.ndarray:
+        """The states of the histories in the rows of `ids` (num, length), -1 where there is none."""
+        found = np.zeros(len(ids), np.int64)
+        for column, (keys, states) in zip(ids.T, self._levels(ids.shape[1])):
+            wanted = found * self.vocabulary + column
+            at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+            matches = (found >= 0) & (keys[at] == wanted) if len(keys) else np.zeros(len(ids), bool)
+            found = np.where(matches, states[at] if len(keys) else 0, -1)
+        return found
+
+    def _levels(self, length: int):
+        empty = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return [(self.keys[i], self.states[i]) if i < len(self.keys) else empty for i in range(length)]
+
+    def longest_suffix(self, ids: np.ndarray) -> np.ndarray:
+        """The state of the longest history that ends each row of `ids` (num, length)."""
+        found = self.find(ids)
+        for drop in range(1, ids.shape[1] + 1):
+            missing = np.flatnonzero(found < 0)
+            found[missing] = self.find(ids[missing, drop:])
+        return found
+
+
+def arpa_to_fst(arpa: Arpa, words: SymbolTable) -> tuple[Fst, Dropped]:
+    """G as Kaldi's `arpa2fst --disambig-symbol=#0` makes it, arcs sorted by input label.
+
+    A state is a history; its arc for a word costs -ln p(word | history) and leads to the longest listed history; its arc #0:epsilon costs
+    -ln of the backoff weight. `<s>` and `</s>` are no labels: the history `<s>` is the start, p(</s> | history) a final cost. States with
+    nothing but a backoff arc are bypassed. N-grams with a word that has no id are left out, as are those whose history is not listed.
+    """
+    if BACKOFF not in words:
+        raise UserError(f"words.txt has no {BACKOFF}, the symbol of backoff arcs; make the lang dir with utils/prepare_lang.py")
+    ids = np.array([words.get(word, -1) for word in arpa.words], np.int64)
+    ids = np.where([word == "<eps>" or word.startswith("#") and word[1:].isdigit() for word in arpa.words], -1, ids)
+    builder = _GrammarBuilder(words)
+    dropped_ngrams = 0
+    for order, table in enumerate(arpa.tables, 1):
+        rows = ids[table.ids]
+        known = (rows >= 0).all(axis=1)
+        dropped_ngrams += int((~known).sum())
+        builder.add(rows[known], -_LN10 * table.logprob[known], -_LN10 * table.backoff[known], highest=order == len(arpa.tables))
+    missing = tuple(word for word, number in zip(arpa.words, ids) if number < 0 and word not in (BOS, EOS))
+    return builder.fst(), Dropped(missing, dropped_ngrams, builder.num_orphans)
+
+
+class _GrammarBuilder:
+    """Collects states and arcs order by order; see `arpa_to_fst`."""
+
+    def __init__(self, words: SymbolTable):
+        self.bos, self.eos, self.backoff_label = words.get(BOS, -1), words.get(EOS, -1), words[BACKOFF]
+        self.histories = _Histories(max(words.ids.values()) + 1)
+        self.arcs: list[tuple[np.ndarray, ...]] = []  # source, label, cost, destination
+        self.finals: list[tuple[np.ndarray, np.ndarray]] = []
+        self.backoffs: list[tuple[np.ndarray, ...]] = []  # state, cost, destination
+        self.start = 0
+        self.num_orphans = 0
+
+    def add(self, ids: np.ndarray, costs: np.ndarray, backoff_costs: np.ndarray, highest: bool) -> None:
+        """All n-grams of one order: `ids` (num, order), in rising order of orders."""
+        sources = self.histories.find(ids[:, :-1])
+        sound = (ids[:, 1:] != self.bos).all(axis=1) & (ids[:, :-1] != self.eos).all(axis=1)
+        self.num_orphans += int((sound & (sources < 0)).sum())
+        keep = sound & (sources >= 0)
+        ends = keep & (ids[:, -1] == self.eos)
+        self.finals.append((sources[ends], costs[ends]))
+        keep &= ~ends
+        ids, costs, backoff_costs, sources = ids[keep], costs[keep], backoff_costs[keep], sources[keep]
+        suffixes = self.histories.longest_suffix(ids[:, 1:])
+        if highest:
+            targets = suffixes
+        else:
+            targets = self.histories.add(sources, ids[:, -1])
+            self.backoffs.append((targets, backoff_costs, suffixes))
+        spoken = ids[:, -1] != self.bos
+        self.start = int(targets[~spoken][0]) if (~spoken).any() else self.start
+        self.arcs.append((sources[spoken], ids[spoken, -1], costs[spoken], targets[spoken]))
+
+    def fst(self) -> Fst:
+        """G without redundant states, its arcs sorted by input label."""
+        num_states = self.histories.num_states
+        finals = np.full(num_states, np.inf)
+        for states, costs in self.finals:
+            finals[states] = costs
+        sources, labels, costs, targets = (np.concatenate(column) for column in zip(*self.arcs))
+        states, backoff_costs, backoff_targets = self._joined_backoffs()
+        bypassed = (np.bincount(sources, minlength=num_states) == 0) & np.isinf(finals)
+        bypassed[[0, self.start]] = False
+        onward, extra = np.arange(num_states), np.zeros(num_states)
+        onward[states], extra[states] = backoff_targets, backoff_costs
+        onward[~bypassed], extra[~bypassed] = np.flatnonzero(~bypassed), 0.0
+        while bypassed[onward].any():
+            extra += extra[onward]
+            onward = onward[onward]
+        kept = ~bypassed[states]
+        all_sources = np.r_[sources, states[kept]]
+        all_targets = np.r_[targets, backoff_targets[kept]]
+        ilabels = np.r_[labels, np.full(kept.sum(), self.backoff_label)]
+        olabels = np.r_[labels, np.zeros(kept.sum(), np.int64)]
+        all_costs = np.r_[costs, backoff_costs[kept]] + extra[all_targets]
+        number = np.cumsum(~bypassed) - 1
+        order = np.lexsort((ilabels, all_sources))
+        return Fst.from_arcs(int((~bypassed).sum()), int(number[self.start]), number[all_sources][order], ilabels[order], olabels[order],
+                             all_costs[order], number[onward[all_targets]][order], finals[~bypassed])
+
+    def _joined_backoffs(self):
+        if not self.backoffs:
+            return np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)
+        return tuple(np.concatenate(column) for column in zip(*self.backoffs))
+
+
+def make_grammar(lang: Path, arpa_path: Path, out: Path) -> Dropped:
+    """Fill `out` with a copy of the lang dir and `G.fst` made from an ARPA file, as Kaldi's format_lm.sh does."""
+    words = SymbolTable.read(lang / "words.txt")
+    grammar, dropped = arpa_to_fst(read_arpa(arpa_path), words)
+    if (grammar.ilabels == words[BACKOFF]).all():
+        raise UserError(f"{arpa_path}: none of its words is in {lang}/words.txt; make both from the same text")
+    copy_lang(lang, out)
+    write_fst(out / "G.fst", grammar)
+    if dropped.words:
+        shown = " ".join(dropped.words[:10])
+        log.warning(f"{arpa_path}: {len(dropped.words)} words are not in {lang}/words.txt ({shown} ...); {dropped.num_oov_ngrams} n-grams dropped")
+    if dropped.num_orphans:
+        log.warning(f"{arpa_path}: {dropped.num_orphans} n-grams dropped because their history is not listed")
+    log.info(f"G.fst: {grammar.num_states} states, {grammar.num_arcs} arcs")
+    return dropped
+
+
+def copy_lang(lang: Path, out: Path) -> None:
+    """Copy the files of a lang dir, `phones/` included; not its logs, done-file or G.fst."""
+    for path in sorted(lang.iterdir()):
+        if path.is_file() and path.name != "G.fst" and not path.name.startswith("."):
+            shutil.copy2(path, out / path.name)
+    shutil.copytree(lang / "phones", out / "phones", dirs_exist_ok=True)
+
+
+def copy_symbols(lang: Path, out: Path) -> None:
+    """Copy what decoding and scoring need of a lang dir: words.txt, phones.txt, phones/."""
+    for name in ("words.txt", "phones.txt"):
+        shutil.copy2(lang / name, out / name)
+    shutil.copytree(lang / "phones", out / "phones", dirs_exist_ok=True)
