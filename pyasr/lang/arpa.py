@@ -1,0 +1,271 @@
+"""N-gram models in ARPA format: strict and fast reading, writing, perplexity.
+
+    \\data\\
+    ngram 1=3808
+    ngram 2=17210
+
+    \\1-grams:
+    -2.3105<TAB>the<TAB>-0.5214        log10 probability, words, log10 back-off weight (optional)
+    ...
+    \\end\\
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.lang import arpa_kernels as kernels
+
+NO_PROBABILITY = -99.0  # what SRILM and Kaldi write for log10(0)
+_COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)$")
+_LINE_PROBLEMS = {
+    kernels.BAD_NUMBER: "the log10 probability or back-off weight is not a number",
+    kernels.UNKNOWN_WORD: "a word that has no unigram",
+    kernels.BAD_COLUMNS: "the wrong number of columns",
+}
+
+
+@dataclass
+class NgramTable:
+    """All n-grams of one order: ids int32 (num, n) into the words of the model; log10 probability and back-off weight, float64 (num)."""
+
+    ids: np.ndarray
+    logprob: np.ndarray
+    backoff: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass
+class Arpa:
+    """A back-off model: its words and a table for each order, lowest first."""
+
+    words: list[str]
+    tables: list[NgramTable]
+    _index: dict[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def order(self) -> int:
+        return len(self.tables)
+
+    @property
+    def index(self) -> dict[str, int]:
+        """Word -> its id."""
+        if not self._index:
+            self._index.update({word: number for number, word in enumerate(self.words)})
+        return self._index
+
+
+def read_arpa(path: Path) -> Arpa:
+    """A model in ARPA format, gzipped or not; entry i of `words` is the i-th unigram.
+
+    Raises UserError with the line for a broken header, counts that do not hold, a malformed n-gram, an n-gram of unknown words, a missing end.
+    """
+    data = _content(Path(path))
+    counts, offset = _header(data, path)
+    words: list[str] = []
+    tables, table = [], None
+    for n, expected in enumerate(counts, 1):
+        begin, end = _section(data, offset, n, path)
+        if n == 1:
+            words = _unigram_words(data, begin, end, path)
+            table = kernels.word_table([word.encode() for word in words])
+        ids, logprob, backoff, lines = _parse(data, begin, end, n, n == len(counts), expected, table, path)
+        if lines != expected:
+            raise UserError(f"{path}:{_line(data, begin) - 1}: {lines} {n}-grams where the header promises {expected}; the file is damaged, make it anew")
+        tables.append(NgramTable(ids, logprob, backoff))
+        offset = end
+    if not re.match(rb"\s*\\end\\", data[offset : offset + 4096]):
+        raise UserError(f"{path}:{_line(data, offset)}: no \\end\\ after the {len(counts)}-grams; the file is cut short, make it anew")
+    return Arpa(words, tables)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: damaged gzip data ({error}); make the file anew") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; check the name") from None
+
+
+def _line(data: bytes, offset: int) -> int:
+    """The number of the line that holds byte `offset`."""
+    return data.count(b"\n", 0, offset) + 1
+
+
+def _header(data: bytes, path: Path) -> tuple[list[int], int]:
+    """Counts of all orders, and where the header ends. Anything may stand before `\\data\\`, nothing but counts after it."""
+    begin = re.search(rb"^\\data\\[ \t\r]*$", data, re.MULTILINE)
+    if not begin:
+        raise UserError(f"{path}:1: no \\data\\ line; not a language model in ARPA format")
+    offset, counts = begin.end() + 1, []
+    while offset < len(data):
+        end = data.find(b"\n", offset)
+        end = len(data) if end < 0 else end
+        line = data[offset:end].decode("utf-8", "replace").strip()
+        if line.startswith("\\"):
+            break
+        match = _COUNT.match(line)
+        if line and (not match or int(match[1]) != len(counts) + 1):
+            raise UserError(f"{path}:{_line(data, offset)}: expected 'ngram {len(counts) + 1}=COUNT' in the header, found '{line[:40]}'; correct the line")
+        counts += [int(match[2])] if match else []
+        offset = end + 1
+    if not counts:
+        raise UserError(f"{path}:{_line(data, begin.start())}: no 'ngram 1=COUNT' after \\data\\; the header is broken")
+    return counts, min(offset, len(data))
+
+
+def _section(data: bytes, offset: int, n: int, path: Path) -> tuple[int, int]:
+    """First byte after the title of the n-grams, and the byte of the next title."""
+    title = re.compile(rb"\s*\\" + str(n).encode() + rb"-grams:[ \t\r]*\n").match(data, offset)
+    if not title:
+        raise UserError(f"{path}:{_line(data, offset)}: expected \\{n}-grams: here; the header or a section is broken")
+    end = title.end() - 1
+    while True:  # a line that begins with a backslash; a word cannot stand at the beginning of a line
+        end = data.find(b"\n\\", end)
+        return title.end(), len(data) if end < 0 else end + 1
+
+
+def _unigram_words(data: bytes, begin: int, end: int, path: Path) -> list[str]:
+    rows = [line.split() for line in data[begin:end].split(b"\n")]
+    try:
+        words = [row[1].decode("utf-8") for row in rows if row]
+    except (IndexError, UnicodeDecodeError):
+        bad = next(i for i, row in enumerate(rows) if row and (len(row) < 2 or not _is_text(row[1])))
+        raise UserError(f"{path}:{_line(data, begin) + bad}: a unigram needs a probability and a word in UTF-8; correct the line") from None
+    if len(set(words)) != len(words):
+        twice = next(word for i, word in enumerate(words) if word in words[:i])
+        raise UserError(f"{path}:{_line(data, begin) - 1}: the unigram '{twice}' occurs twice; remove one")
+    return words
+
+
+def _is_text(word: bytes) -> bool:
+    try:
+        word.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _parse(data: bytes, begin: int, end: int, n: int, highest: bool, expected: int, table, path: Path):
+    """ids, log10 probabilities and back-off weights of the lines of one section, and how many there are."""
+    lines = np.frombuffer(data, np.uint8)[begin:end]
+    ids = np.zeros((expected, n), np.int32)
+    logprob, backoff = np.zeros(expected), np.zeros(expected)
+    found, problem, where = kernels.parse_section(lines, *table, ids, logprob, backoff, not highest)
+    if problem:
+        line = data[begin + where :].split(b"\n", 1)[0].decode("utf-8", "replace")
+        raise UserError(f"{path}:{_line(data, begin + where)}: {_LINE_PROBLEMS[problem]} in the {n}-gram '{line[:60]}'; correct the line")
+    if (logprob > 1e-3).any():
+        row = int(np.argmax(logprob))
+        raise UserError(f"{path}: the {n}-gram number {row + 1} has the log10 probability {logprob[row]}, greater than 0; make the file anew")
+    return ids, logprob, backoff, found
+
+
+def write_arpa(path: Path, arpa: Arpa) -> None:
+    """Write a model, gzipped when the name ends in .gz, with 6 decimals; the same model gives the same bytes."""
+    parts = ["\\data\\\n", *(f"ngram {n}={len(table)}\n" for n, table in enumerate(arpa.tables, 1)), "\n"]
+    chunks = ["".join(parts).encode()]
+    words = [word.encode() for word in arpa.words]
+    for n, table in enumerate(arpa.tables, 1):
+        chunks.append(f"\\{n}-grams:\n".encode())
+        chunks.append(_section_bytes(table, words, highest=n == arpa.order))
+        chunks.append(b"\n")
+    data = b"".join([*chunks, b"\\end\\\n"])
+    with atomic_write(path, "wb") as f:
+        f.write(gzip.compress(data, 4, mtime=0) if str(path).endswith(".gz") else data)
+
+
+def _section_bytes(table: NgramTable, words: list[bytes], highest: bool) -> bytes:
+    lengths = np.array([len(word) for word in words], np.int64)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    text = np.frombuffer(b"".join(words), np.uint8)
+    room = int(lengths[table.ids].sum()) + len(table) * (table.ids.shape[1] + 40)
+    line = np.empty(room, np.uint8)
+    size = kernels.format_section(line, text, offsets, table.ids, table.logprob, table.backoff, not highest)
+    return line[:size].tobytes()
+
+
+class Scorer:
+    """Probabilities of running text under a model.
+
+    Each order is a sorted array of keys (index of the history in the order below) * num_words + last word, searched by bisection.
+    """
+
+    def __init__(self, arpa: Arpa):
+        self.words, self.order = arpa.words, arpa.order
+        num_words = len(arpa.words)
+        keys, logprobs, backoffs, sizes = [], [], [], [0]
+        for n, table in enumerate(arpa.tables, 1):
+            key = _keys(keys, table.ids, num_words, n)
+            order = np.argsort(key, kind="stable")
+            order = order[key[order] >= 0]
+            keys.append(key[order])
+            logprobs.append(table.logprob[order])
+            backoffs.append(table.backoff[order])
+            sizes.append(sizes[-1] + len(order))
+        self.keys, self.logprob, self.backoff = (np.concatenate(arrays) for arrays in (keys, logprobs, backoffs))
+        self.offsets = np.array(sizes, np.int64)
+
+    def sentence_scores(self, flat: np.ndarray, lengths: np.ndarray, begin: int, end: int) -> np.ndarray:
+        """log10 p of every word and of </s> of each sentence, one after the other, float64 (len(flat) + len(lengths)); NaN for id -1."""
+        return kernels.score(self.keys, self.logprob, self.backoff, self.offsets, len(self.words), np.asarray(flat, np.int64),
+                             np.asarray(lengths, np.int64), begin, end)
+
+
+def _keys(lower: list[np.ndarray], ids: np.ndarray, num_words: int, n: int) -> np.ndarray:
+    """Keys of n-grams, -1 where the history is not in the model: nothing can reach such an n-gram."""
+    history = np.zeros(len(ids), np.int64)
+    for k in range(n - 1):
+        wanted = np.where(history < 0, -1, history * num_words + ids[:, k])
+        at = np.minimum(np.searchsorted(lower[k], wanted), max(len(lower[k]) - 1, 0))
+        history = np.where(len(lower[k]) > 0 and lower[k][at] == wanted, at, -1)
+    return np.where(history < 0, -1, history * num_words + ids[:, n - 1])
+
+
+@dataclass
+class Perplexity:
+    """How well a model predicts a text: log10 probability over the words it knows and the sentence ends."""
+
+    logprob: float
+    num_words: int
+    num_oov: int
+    num_sentences: int
+
+    @property
+    def perplexity(self) -> float:
+        """Per known word and sentence end, as SRILM's `ppl`."""
+        return 10 ** (-self.logprob / max(self.num_words - self.num_oov + self.num_sentences, 1))
+
+    @property
+    def oov_percent(self) -> float:
+        return 100 * self.num_oov / max(self.num_words, 1)
+
+    def __str__(self) -> str:
+        return (f"perplexity {self.perplexity:.1f}, {self.num_sentences} sentences, {self.num_words} words, "
+                f"{self.num_oov} of them ({self.oov_percent:.2f} %) out of vocabulary")
+
+
+def perplexity(arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>") -> Perplexity:
+    """Perplexity of `sentences`. Unknown words are counted, not scored; they end the history unless the model has the word `unknown`."""
+    index, known = arpa.index, arpa.index.get(unknown, -1)
+    flat = np.array([index.get(word, -1) for words in sentences for word in words], np.int64)
+    lengths = np.array([len(words) for words in sentences], np.int64)
+    oov = (flat < 0) | (flat == known)
+    scores = Scorer(arpa).sentence_scores(np.where(oov, known, flat), lengths, index["<s>"], index["</s>"])
+    ends = np.zeros(len(scores), bool)
+    ends[np.cumsum(lengths + 1) - 1] = True
+    counted = ends.copy()
+    counted[~ends] = ~oov
+    return Perplexity(float(scores[counted].sum()), len(flat), int(oov.sum()), len(sentences))

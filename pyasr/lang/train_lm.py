@@ -1,0 +1,63 @@
+"""From a text and a vocabulary to an n-gram model: what utils/train_lm.py does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.lang.arpa import Arpa
+from pyasr.lang.ngram import BEGIN, END, estimate
+from pyasr.lang.symbols import EPSILON, read_lines
+from pyasr.lang.vocabulary import read_sentences
+
+_NO_WORDS = (EPSILON, "#0", BEGIN, END)
+
+
+@dataclass(frozen=True)
+class NgramOptions:
+    """How an n-gram model is estimated."""
+
+    order: int = option(3, "longest n-gram", minimum=1, maximum=20)
+    min_counts: str = option("1", "least counts of n-grams of order 2, 3, ...; the last one holds for all above, as 1,2")
+    oov_word: str = option("<unk>", "word of the lexicon that words outside it are mapped to")
+    text_ids: bool = option(True, "the first field of each line is an utterance id")
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """The words of a lexicon, a words.txt or a list of words: the first field of each line, without the symbols that are no words."""
+    words = dict.fromkeys(line.split()[0] for line in read_lines(path) if line.strip())
+    return [word for word in words if word not in _NO_WORDS]
+
+
+def train(text: Path, vocabulary: list[str], options: NgramOptions) -> Arpa:
+    """The model of a text file; words outside the vocabulary count as `options.oov_word`, lines without words are left out.
+
+    Raises UserError when a word of the text is outside the vocabulary and the OOV word is too, and when no words are left.
+    """
+    sentences = [words for words in read_sentences(text, options.text_ids) if words]
+    flat, lengths = to_ids(sentences, vocabulary, options.oov_word)
+    return estimate((flat, lengths), vocabulary, options.order, _min_counts(options.min_counts))
+
+
+def to_ids(sentences: list[list[str]], vocabulary: list[str], oov_word: str) -> tuple[np.ndarray, np.ndarray]:
+    """Indices into `vocabulary` of all words, int64, and the lengths of the sentences."""
+    index = {word: number for number, word in enumerate(vocabulary)}
+    flat = np.fromiter((index.get(word, -1) for word in chain.from_iterable(sentences)), np.int64)
+    if (flat < 0).any() and oov_word not in index:
+        words = list(chain.from_iterable(sentences))
+        raise UserError(f"'{words[int(np.argmin(flat))]}' is not in the vocabulary, nor is the OOV word '{oov_word}' that it would be mapped to; "
+                        f"add '{oov_word}' to the lexicon or give --oov-word")
+    flat[flat < 0] = index.get(oov_word, -1)
+    return flat, np.array([len(words) for words in sentences], np.int64)
+
+
+def _min_counts(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(field) for field in text.split(","))
+    except ValueError:
+        raise UserError(f"--min-counts: '{text}' is not a list of whole numbers such as 1,2") from None

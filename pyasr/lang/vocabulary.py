@@ -1,0 +1,76 @@
+"""Texts as sequences of word ids, with an account of the words outside the vocabulary."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.symbols import SymbolTable, read_lines
+
+
+@dataclass
+class MappedText:
+    """Texts in word ids.
+
+    ids       utterance -> int32 (num_words)
+    oov       words outside the vocabulary with their counts; they became the id of the OOV word
+    oov_only  utterances all of whose words are outside the vocabulary: legal, but there is little to be learnt from them
+    """
+
+    ids: dict[str, np.ndarray] = field(default_factory=dict)
+    num_words: int = 0
+    oov: Counter = field(default_factory=Counter)
+    oov_only: list[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        num_oov = sum(self.oov.values())
+        most = ", ".join(f"{word} ({count})" for word, count in self.oov.most_common(5))
+        lines = f"{num_oov} of {self.num_words} words ({100 * num_oov / max(self.num_words, 1):.2f} %) are outside the vocabulary"
+        only = f"; {len(self.oov_only)} utterance(s) hold no word of it: {', '.join(self.oov_only[:3])}" if self.oov_only else ""
+        return lines + (f": {most}" if most else "") + only
+
+
+def map_text(texts: dict[str, str], words: SymbolTable, oov: int) -> MappedText:
+    """Word ids of every text (utterance -> words separated by blanks); unknown words become `oov`. An occurrence of the OOV word counts as OOV."""
+    mapped, ids = MappedText(), words.ids
+    for utterance, text in texts.items():
+        tokens = text.split()
+        numbers = np.array([ids.get(word, oov) for word in tokens], np.int32)
+        mapped.ids[utterance] = numbers
+        mapped.num_words += len(tokens)
+        outside = numbers == oov
+        if outside.any():
+            mapped.oov.update(word for word, out in zip(tokens, outside) if out)
+            if outside.all():
+                mapped.oov_only.append(utterance)
+    return mapped
+
+
+def map_to_lang(texts: dict[str, str], lang: LangDir) -> MappedText:
+    """`map_text` with the vocabulary and the OOV word of a language directory; says in the log what was outside."""
+    mapped = map_text(texts, lang.words, lang.oov)
+    if mapped.oov:
+        log.info(f"{lang.path}: {mapped.summary()}")
+    return mapped
+
+
+def read_sentences(path: Path, ids: bool = True) -> list[list[str]]:
+    """The words of every line of a text, gzipped or not. With `ids` the first field, the utterance, is left out. Empty sentences stay."""
+    path = Path(path)
+    lines = _gzipped_lines(path) if path.suffix == ".gz" else read_lines(path)
+    return [line.split()[1:] if ids else line.split() for line in lines if line.strip()]
+
+
+def _gzipped_lines(path: Path) -> list[str]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as f:
+            return f.read().splitlines()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as gzipped UTF-8 text ({error}); check the file") from None
