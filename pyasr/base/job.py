@@ -10,11 +10,12 @@ from pyasr.base.errors import UserError
 
 
 def resolve(name: str):
-    """The function that `module:function` names; only pyasr's own."""
+    """The function that `module:function` names. Raises UserError when there is none."""
     module, _, function = name.partition(":")
-    if not module.startswith("pyasr."):
-        raise UserError(f"{name}: not a function of pyasr")
-    return getattr(importlib.import_module(module), function)
+    found = getattr(importlib.import_module(module), function, None)
+    if not callable(found):
+        raise UserError(f"{name}: no such function")
+    return found
 
 
 def main(argv: list[str]) -> int:

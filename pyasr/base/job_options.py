@@ -1,0 +1,16 @@
+"""How a step's work is spread over jobs; here, below all packages, so that steps and library may both declare it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyasr.base.options import option
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """Jobs of a step: how many, through which runner, with how many threads each. Never changes what the step computes."""
+
+    nj: int = option(2, "number of parallel jobs", minimum=1)
+    cmd: str = option("run.pl", "how jobs are run: run.pl with any of its options, e.g. 'run.pl --max-jobs-run 2'")
+    num_threads: int = option(1, "threads of each job", minimum=1)

@@ -1,0 +1,163 @@
+"""Jobs as processes of this machine: what utils/run.pl does.
+
+Each job is a process group with its own log (Kaldi's header and trailer) and status file. As many run at a time as there are cores for
+their threads. When one fails the others are stopped: the step as a whole has failed, and the sooner that is known the better.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import disk_error
+from pyasr.cluster.command_line import Request, parse_request
+from pyasr.cluster.mpi import launch_prefix
+from pyasr.cluster.processes import Guard, signal_group
+from pyasr.cluster.report import failure_report
+from pyasr.cluster.status import JobStatus, from_wait, status_path, write_status
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+class Stopped(Exception):
+    """A signal asked the runner to end; the argument is its number."""
+
+
+@dataclass
+class _Running:
+    process: subprocess.Popen  # kept, because a forgotten Popen object would collect its process behind our back
+    job: int
+    log: Path
+    command: str
+    begin: float
+
+
+class LocalRunner:
+    """Runs the jobs of one request. `run()` gives their statuses in the order in which they ended."""
+
+    def __init__(self, request: Request):
+        self.request = request
+        self.prefix = launch_prefix(request.num_ranks) + " " if request.num_ranks else ""
+        self.environment = {**os.environ, **{name: str(request.num_threads) for name in _THREAD_VARIABLES}}
+        self.running: dict[int, _Running] = {}
+        self.ended: list[JobStatus] = []
+        self.guard = Guard()
+
+    def run(self) -> list[JobStatus]:
+        waiting = list(self.request.jobs)
+        limit = self.request.max_jobs_run or max(1, num_cores() // (self.request.num_threads * max(self.request.num_ranks, 1)))
+        try:
+            while waiting or self.running:
+                while waiting and len(self.running) < limit:
+                    self._start(waiting.pop(0))
+                if not self._collect().ok:
+                    break
+        finally:
+            self._stop_running()
+        return self.ended
+
+    def _start(self, job: int) -> None:
+        log, command = self.request.log_of(job), self.prefix + self.request.command_of(job)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        status_path(log).unlink(missing_ok=True)
+        if self.request.done_marker:
+            Path(self.request.done_marker).unlink(missing_ok=True)
+        with log.open("w") as f:
+            f.write(f"# {command}\n# Started at {time.ctime()}\n#\n")
+        with log.open("a") as f:
+            process = subprocess.Popen(["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, stdout=f,
+                                       stderr=subprocess.STDOUT, env=self.environment, preexec_fn=self.guard.enter)
+        self.running[process.pid] = _Running(process, job, log, command, time.time())
+
+    def _collect(self) -> JobStatus:
+        """Wait for the next job that ends, and put down how it did."""
+        pid, wait_status, usage = os.wait4(-1, 0)
+        while pid not in self.running:
+            pid, wait_status, usage = os.wait4(-1, 0)
+        return self._finish(pid, wait_status, usage, stopped=False)
+
+    def _finish(self, pid: int, wait_status: int, usage, stopped: bool) -> JobStatus:
+        run = self.running.pop(pid)
+        run.process.returncode = os.waitstatus_to_exitcode(wait_status)
+        signal_group(pid, signal.SIGKILL)  # what the job left in the background
+        self.guard.leave(pid)
+        status = self._proved(from_wait(run.job, wait_status, usage, run.begin, run.command, stopped), run.log)
+        with run.log.open("a") as f:
+            f.write(f"# Accounting: time={round(status.end - status.begin)} threads={self.request.num_threads}\n")
+            f.write(f"# Ended (code {status.status}) at {time.ctime()}\n")
+        write_status(run.log, status)
+        self.ended.append(status)
+        return status
+
+    def _proved(self, status: JobStatus, log: Path) -> JobStatus:
+        """The status, or a failure where the proof of success is not there."""
+        marker = self.request.done_marker
+        if not status.ok or not marker or Path(marker).exists():
+            return status
+        with log.open("a") as f:
+            f.write(f"error: the command ended with status 0 but {marker} was not written; a rank or a node was lost\n")
+        return replace(status, status=1)
+
+    def _stop_running(self) -> None:
+        """End all jobs that still run; a second signal must not break this off."""
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        for pid in self.running:
+            signal_group(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 2.0
+        while self.running and time.monotonic() < deadline:
+            self._collect_stopped(os.WNOHANG)
+            time.sleep(0.02)
+        for pid in self.running:
+            signal_group(pid, signal.SIGKILL)
+        while self.running:
+            self._collect_stopped(0)
+
+    def _collect_stopped(self, flags: int) -> None:
+        for pid in list(self.running):
+            found, wait_status, usage = os.wait4(pid, flags)
+            if found:
+                self._finish(pid, wait_status, usage, stopped=True)
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _stop(number, frame) -> None:
+    raise Stopped(number)
+
+
+def main(argv: list[str]) -> int:
+    """What utils/run.pl does; its exit status."""
+    for number in _SIGNALS:
+        signal.signal(number, _stop)
+    name = Path(sys.argv[0]).name
+    try:
+        request = parse_request(argv)
+        failed = [status for status in LocalRunner(request).run() if not status.ok and not status.stopped]
+    except UserError as error:
+        print(f"{name}: error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        told = disk_error(error, Path(error.filename or "."))
+        if not isinstance(told, UserError):
+            raise
+        print(f"{name}: error: {told}", file=sys.stderr)
+        return 1
+    except Stopped as stop:
+        print(f"{name}: stopped by signal {stop.args[0]}; its jobs were ended", file=sys.stderr)
+        return 128 + stop.args[0]
+    if failed:
+        print(failure_report(request, failed), file=sys.stderr)
+    return 1 if failed else 0

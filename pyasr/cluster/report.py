@@ -1,0 +1,97 @@
+"""What a failure looks like to the user: once, with the first failing job, its log's end, a likely cause and the command to repeat it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from pyasr.cluster.command_line import Request
+from pyasr.cluster.status import JobStatus
+
+_TAIL_LINES = 15
+_TAIL_BYTES = 16384
+
+HINTS = [
+    (r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED", "the GPU's memory is too small: use a smaller minibatch, or see with nvidia-smi who else uses it"),
+    (r"No space left on device|[Tt]he disk is full|Disk quota exceeded", "the disk is full: free some space (df -h .) and run the same command again"),
+    (r"MemoryError|Cannot allocate memory|bad_alloc|DefaultCPUAllocator", "memory ran out: run fewer jobs at a time (--cmd 'run.pl --max-jobs-run 1')"),
+    (r"[Bb]us error|SIGBUS", "most often /dev/shm is too small for MPI (df -h /dev/shm): give it 64 MB or more"),
+    (r"[Ii]llegal instruction|SIGILL", "this processor lacks an instruction that a library was built with: install the library's version for it"),
+    (r"No module named", "a library is missing: start the recipe through its path.sh, which installs what requirements.txt names"),
+    (r"Too many open files", "too few open files are allowed: try 'ulimit -n 4096' before the recipe"),
+    (r"mpiexec is missing|mpiexec: (command )?not found", "MPI is not installed: utils/check_install.py says how"),
+    (r"nvidia-smi|CUDA error|no CUDA-capable device", "the GPU could not be used: see whether nvidia-smi lists it, or run on the CPU"),
+    (r"Killed \(signal 9\)|exited on signal 9", "a rank was killed from outside, most often for want of memory: run fewer ranks, see also 'dmesg'"),
+    (r"BAD TERMINATION|exited on signal", "a rank broke down in a library or was ended from outside: the cause is above this message in the log"),
+    (r"FileNotFoundError|[Nn]o such file or directory", "an input is missing: see whether the stage before has made it"),
+    (r"command not found", "a program is not on PATH: was path.sh sourced?"),
+    (r"[Pp]ermission denied", "a file may not be read, written or run: see its owner and mode with ls -l"),
+]
+_KILLED = "something outside killed it, most often for want of memory (its peak was {mb:.0f} MB): run fewer jobs at a time, see also 'dmesg'"
+
+
+def log_tail(log: Path) -> list[str]:
+    """The last lines of a log, without its header and trailer."""
+    try:
+        with log.open("rb") as f:
+            f.seek(max(0, os.fstat(f.fileno()).st_size - _TAIL_BYTES))
+            text = f.read().decode("utf-8", "replace")
+    except OSError as error:
+        return [f"({log} cannot be read: {error.strerror})"]
+    lines = [line.rstrip() for line in text.splitlines() if not re.match(r"#( |$)", line)]
+    return lines[-_TAIL_LINES:]
+
+
+def hint(text: str, status: JobStatus) -> str | None:
+    """The likely cause of a failure that left `text` at the end of its log, as a sentence; None when it is not a known one."""
+    for pattern, sentence in HINTS:
+        if re.search(pattern, text):
+            return sentence
+    return _KILLED.format(mb=status.peak_memory_mb) if status.signal == 9 else None
+
+
+def own_sentence(log: Path) -> str | None:
+    """What the job itself gave as its error: the last line `error: SENTENCE` of its log; or which rank was lost."""
+    found = [line for line in log_tail(Path(log)) if re.match(r"(\S+: )?error: ", line)]
+    return found[-1].partition("error: ")[2] if found else _lost_rank(Path(log))
+
+
+def _lost_rank(log: Path) -> str | None:
+    """The rank that mpiexec (MPICH's or Open MPI's) saw dying without a word; ranks give their process numbers when they begin."""
+    try:
+        text = log.read_text(errors="replace")
+    except OSError:
+        return None
+    seen = re.search(r"PID (\d+) RUNNING AT|with PID (\d+) on node", text)
+    rank = seen and re.search(rf"(rank \d+ of \d+ on \S+) is process {seen[1] or seen[2]}\n", text)
+    how = re.search(r"\b(signal \d+)", text[seen.end():]) if seen else None
+    return f"{rank[1]} died" + (f" by {how[1]}" if how else "") if rank else None
+
+
+def again(request: Request, job: int) -> str:
+    """The command that repeats one job."""
+    options = [f"--num-ranks {request.num_ranks}"] if request.num_ranks else []
+    options += [f"--done-marker {shlex.quote(request.done_marker)}"] if request.done_marker else []
+    options += [f"{request.name}={job}"] if request.name else []
+    return " ".join([sys.argv[0], *options, *map(shlex.quote, (request.log, *request.words))])
+
+
+def failure_report(request: Request, failed: list[JobStatus]) -> str:
+    """The report on jobs that failed, in the order in which they ended."""
+    first = failed[0]
+    log = request.log_of(first.job)
+    tail = log_tail(log)
+    cause = hint("\n".join(tail), first)
+    runner = Path(sys.argv[0]).name
+    lines = [f"{runner}: {len(failed)} / {len(request.jobs)} failed, log is in {request.log}"]
+    step = os.environ.get("PYASR_STEP")
+    lines += [f"  step   {step}"] if step else []
+    lines += [f"  job    {first.job} on {first.host}: {first.how()} after {first.end - first.begin:.1f} s"]
+    lines += [f"  log    {log}, its last lines:"] + [f"    | {line}" for line in tail]
+    lines += [f"  hint   {cause}"] if cause else []
+    lines += [f"  again  {again(replace(request, log=str(log)), first.job)}"]
+    return "\n".join(lines)

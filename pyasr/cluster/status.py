@@ -1,0 +1,72 @@
+"""What is known of one job when it has ended: a JSON file beside its log, written by atomic rename. Success is what this file says."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyasr.base.output import atomic_write
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """How one job ended.
+
+    status          exit status as a shell gives it (128 + signal when a signal ended it)
+    signal          the signal that ended it, or None
+    stopped         ended by the runner because another job had failed
+    begin, end      seconds since 1970
+    peak_memory_mb  largest resident memory of one of its processes
+    """
+
+    job: int
+    status: int
+    signal: int | None
+    stopped: bool
+    host: str
+    begin: float
+    end: float
+    peak_memory_mb: float
+    command: str
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 0
+
+    def how(self) -> str:
+        """`exit status 1` or `killed by signal 9`."""
+        return f"exit status {self.status}" if self.signal is None else f"killed by signal {self.signal}"
+
+
+def status_path(log: Path) -> Path:
+    """`x.3.log` -> `x.3.status`."""
+    log = Path(log)
+    return log.with_name(log.name.removesuffix(".log") + ".status")
+
+
+def write_status(log: Path, status: JobStatus) -> None:
+    with atomic_write(status_path(log)) as f:
+        json.dump(asdict(status), f, indent=1)
+        f.write("\n")
+
+
+def read_status(log: Path) -> JobStatus | None:
+    """The status beside `log`, or None: the job has not ended, or its runner keeps no status files."""
+    try:
+        return JobStatus(**json.loads(status_path(log).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def from_wait(job: int, wait_status: int, usage, begin: float, command: str, stopped: bool) -> JobStatus:
+    """The status of a job from what `os.wait4` returned for it."""
+    code = os.waitstatus_to_exitcode(wait_status)
+    if code < 0:
+        code = 128 - code
+    number = code - 128 if 128 < code <= 192 else None
+    peak_memory_mb = round(usage.ru_maxrss / 1024, 1)  # Linux counts in KiB
+    return JobStatus(job, code, number, stopped, socket.gethostname(), round(begin, 3), round(time.time(), 3), peak_memory_mb, command)

@@ -1,0 +1,297 @@
+"""How ranks talk: one small interface over MPI, over threads of one process (tests), and over nobody (one rank).
+
+    def rank(spec, comm: Comm):
+        counts = np.zeros(10)                 # this rank's share
+        comm.allreduce(counts)                # now the sum over all ranks, on every rank
+
+Collectives are blocking: every rank must call the same ones in the same order. Arrays are numpy arrays or CPU tensors; they are
+changed in place. This module alone imports mpi4py, and only when an `MpiComm` is made.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any, Callable, Protocol
+
+import numpy as np
+
+# Types that MPI adds natively. Everything narrower is added in the type given here: a half-precision sum in MPI is not to be had
+# (MPICH refuses it, Open MPI adds bfloat16 bit patterns as if they were integers), and it would round once per rank.
+_ADDED_IN = {
+    "float64": "float64", "float32": "float32", "int64": "int64", "int32": "int32", "uint8": "uint8",
+    "float16": "float32", "bfloat16": "float32", "int16": "int32", "int8": "int32",
+}
+_REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+class Comm(Protocol):
+    """A group of `size` ranks, of which this is number `rank` (0-based)."""
+
+    rank: int
+    size: int
+
+    def allreduce(self, array, op: str = "sum"):
+        """Replace `array` on every rank by the elementwise sum (or "max", "min", "mean") over ranks; returns `array`.
+
+        float64, float32, int64, int32 and uint8 are added as they are; float16, bfloat16, int16 and int8 in 32 bits and rounded
+        once. Raises TypeError for other types and for tensors that are not in host memory.
+        """
+
+    def reduce_scalar(self, value: float, op: str = "sum") -> float:
+        """The sum (or "max", "min", "mean") of one number over ranks, in float64."""
+
+    def bcast(self, array, root: int = 0):
+        """Replace `array` on every rank by the root's, which has the same shape and type; returns `array`."""
+
+    def bcast_object(self, value: Any, root: int = 0) -> Any:
+        """The root's `value` on every rank; for small Python objects (pickled)."""
+
+    def gather(self, value: Any, root: int = 0) -> list | None:
+        """The values of all ranks in rank order on the root, None elsewhere; for small Python objects (pickled)."""
+
+    def allgather(self, value: Any) -> list:
+        """The values of all ranks in rank order on every rank; for small Python objects (pickled)."""
+
+    def barrier(self) -> None:
+        """Return when all ranks have called it."""
+
+    def split(self, colour: int) -> "Comm":
+        """The group of those ranks that gave the same `colour`, in the same order."""
+
+
+def _is_tensor(array) -> bool:
+    return type(array).__module__.partition(".")[0] == "torch"
+
+
+def _host_view(array):
+    """(view, name of its type): a numpy view of `array`'s memory; None for the types that numpy lacks (bfloat16)."""
+    if isinstance(array, np.ndarray):
+        return array, array.dtype.name
+    if not _is_tensor(array):
+        raise TypeError(f"a collective takes numpy arrays and CPU tensors, not {type(array).__name__}; for a number use reduce_scalar")
+    if array.device.type != "cpu":
+        raise TypeError(f"the tensor is on {array.device}: copy it to the host before a collective")
+    name = str(array.dtype).removeprefix("torch.")
+    return (None if name == "bfloat16" else array.detach().numpy()), name
+
+
+def _reduce_in_place(array, op: str, size: int, add: Callable[[np.ndarray, str], None]) -> None:
+    """Reduce `array` over ranks by `add(buffer, op)`, which reduces a contiguous buffer of a natively added type in place."""
+    if op not in ("sum", "max", "min", "mean"):
+        raise ValueError(f"allreduce: op '{op}' is none of sum, max, min, mean")
+    view, name = _host_view(array)
+    if name not in _ADDED_IN:
+        raise TypeError(f"allreduce: arrays of type {name} cannot be reduced; use one of {', '.join(_ADDED_IN)}")
+    if op == "mean" and "float" not in name:
+        raise TypeError(f"allreduce: the mean of {name} is no {name}; convert to float64 first")
+    wide = _ADDED_IN[name]
+    direct = view is not None and wide == name and view.flags.c_contiguous and view.flags.writeable
+    buffer = view if direct else _wide_copy(array, view, wide)
+    add(buffer, "sum" if op == "mean" else op)
+    if op == "mean":
+        buffer /= size
+    if not direct:
+        _store(array, view, buffer)
+
+
+def _wide_copy(array, view, wide: str) -> np.ndarray:
+    if view is None:
+        return array.detach().float().contiguous().numpy()
+    return np.array(view, dtype=wide, order="C")
+
+
+def _store(array, view, buffer: np.ndarray) -> None:
+    if view is None:
+        import torch
+
+        array.detach().copy_(torch.from_numpy(buffer))
+    else:
+        view[...] = buffer
+
+
+def _bytes_of(array) -> tuple[np.ndarray, Callable[[], None]]:
+    """(contiguous uint8 buffer of `array`'s content, function that puts a changed buffer back)."""
+    view, _ = _host_view(array)
+    if view is None:
+        import torch
+
+        view = array.detach().view(torch.int16).numpy()
+    flat = np.ascontiguousarray(view).reshape(-1)
+    raw = flat.view(np.uint8)
+    if np.shares_memory(flat, view):
+        return raw, lambda: None
+    return raw, lambda: view.__setitem__(..., flat.reshape(view.shape))
+
+
+class _Base:
+    """What all communicators share: everything that can be said with `_reduce`, `_bcast_bytes` and `allgather`."""
+
+    rank: int
+    size: int
+
+    def allreduce(self, array, op: str = "sum"):
+        _reduce_in_place(array, op, self.size, self._reduce)
+        return array
+
+    def reduce_scalar(self, value: float, op: str = "sum") -> float:
+        return float(self.allreduce(np.array([value], np.float64), op)[0])
+
+    def bcast(self, array, root: int = 0):
+        raw, put_back = _bytes_of(array)
+        self._bcast_bytes(raw, root)
+        put_back()
+        return array
+
+    def bcast_object(self, value, root: int = 0):
+        return self.allgather(value if self.rank == root else None)[root]
+
+    def gather(self, value, root: int = 0):
+        values = self.allgather(value)
+        return values if self.rank == root else None
+
+    @property
+    def name(self) -> str:
+        """`rank 1 of 4 on HOST`, for messages."""
+        return f"rank {self.rank} of {self.size} on {socket.gethostname()}"
+
+
+class SoloComm(_Base):
+    """One rank alone: collectives leave everything as it is."""
+
+    rank, size = 0, 1
+
+    def _reduce(self, buffer: np.ndarray, op: str) -> None:
+        pass
+
+    def _bcast_bytes(self, raw: np.ndarray, root: int) -> None:
+        pass
+
+    def allgather(self, value):
+        return [value]
+
+    def barrier(self) -> None:
+        pass
+
+    def split(self, colour: int) -> Comm:
+        return self
+
+
+class MpiComm(_Base):
+    """The ranks that mpiexec started (or a part of them). Start Python as `python -m mpi4py`, see `pyasr.parallel.rank`."""
+
+    def __init__(self, comm=None):
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._comm = MPI.COMM_WORLD if comm is None else comm
+        self._ops = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
+        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+
+    def _reduce(self, buffer: np.ndarray, op: str) -> None:
+        self._comm.Allreduce(self._mpi.IN_PLACE, buffer, self._ops[op])
+
+    def _bcast_bytes(self, raw: np.ndarray, root: int) -> None:
+        self._comm.Bcast(raw, root)
+
+    def bcast_object(self, value, root: int = 0):
+        return self._comm.bcast(value, root)
+
+    def gather(self, value, root: int = 0):
+        return self._comm.gather(value, root)
+
+    def allgather(self, value):
+        return self._comm.allgather(value)
+
+    def barrier(self) -> None:
+        self._comm.Barrier()
+
+    def split(self, colour: int) -> Comm:
+        return MpiComm(self._comm.Split(colour, self.rank))
+
+    def abort(self, status: int = 1) -> None:
+        """End all ranks of the job at once, not only those of this group."""
+        self._mpi.COMM_WORLD.Abort(status)
+
+
+class _Board:
+    """The memory that the threads of one group share. `family` has the barriers of all groups split from one another."""
+
+    def __init__(self, size: int, family: list | None = None):
+        self.slots: list = [None] * size
+        self.barrier = threading.Barrier(size)
+        self.family = [] if family is None else family
+        self.family.append(self.barrier)
+
+
+class ThreadComm(_Base):
+    """Ranks as threads of one process, for tests with many ranks and without MPI; see `run_threads`.
+
+    Sums are taken in rank order, so results are the same in every run.
+    """
+
+    def __init__(self, rank: int, board: _Board):
+        self.rank, self.size, self._board = rank, len(board.slots), board
+
+    def _post(self, value) -> list:
+        """Every rank's value; the slots are free for the next call when the caller has passed one more barrier."""
+        self._board.slots[self.rank] = value
+        self._board.barrier.wait()
+        return list(self._board.slots)
+
+    def _reduce(self, buffer: np.ndarray, op: str) -> None:
+        total = _REDUCE[op].reduce(np.stack(self._post(buffer)), axis=0, dtype=buffer.dtype)
+        self._board.barrier.wait()
+        buffer[...] = total
+        self._board.barrier.wait()
+
+    def _bcast_bytes(self, raw: np.ndarray, root: int) -> None:
+        source = self._post(raw)[root]
+        if self.rank != root:
+            raw[...] = source
+        self._board.barrier.wait()
+
+    def allgather(self, value):
+        values = self._post(value)
+        self._board.barrier.wait()
+        return values
+
+    def barrier(self) -> None:
+        self._board.barrier.wait()
+
+    def split(self, colour: int) -> Comm:
+        colours = self.allgather(colour)
+        members = [rank for rank, other in enumerate(colours) if other == colour]
+        boards = self.allgather(_Board(len(members), self._board.family))
+        return ThreadComm(members.index(self.rank), boards[members[0]])
+
+    def give_up(self) -> None:
+        """Wake all ranks that wait for this one; they raise `threading.BrokenBarrierError`."""
+        for barrier in self._board.family:
+            barrier.abort()
+
+
+def run_threads(num: int, function: Callable[[Comm], Any]) -> list:
+    """Call `function(comm)` on `num` ranks that are threads of this process; the results in rank order.
+
+    When ranks raise, the others are woken from their collectives and the first rank's own exception is raised here.
+    """
+    board, results, errors = _Board(num), [None] * num, {}
+
+    def one(rank: int) -> None:
+        comm = ThreadComm(rank, board)
+        try:
+            results[rank] = function(comm)
+        except BaseException as error:
+            errors[rank] = error
+            comm.give_up()
+
+    threads = [threading.Thread(target=one, args=(rank,), name=f"rank-{rank}") for rank in range(num)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    own = [e for _, e in sorted(errors.items()) if not isinstance(e, threading.BrokenBarrierError)]
+    if errors:
+        raise (own or list(errors.values()))[0]
+    return results

@@ -1,0 +1,68 @@
+"""Entry point of one rank of `run_ranks`: `python -m mpi4py -m pyasr.parallel.rank MODULE:FUNCTION SPEC.json`.
+
+Every rank calls FUNCTION(spec, comm). When all have returned, rank 0 writes SPEC.done: the job's proof of success, because mpiexec
+may exit with status 0 although a node was lost. An exception on one rank prints one sentence with its rank and host and ends all
+ranks at once; left alone, the others would wait in their next collective for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from pyasr.base import log, options
+from pyasr.base.errors import UserError
+from pyasr.base.job import resolve
+from pyasr.base.output import atomic_write
+from pyasr.parallel.comm import MpiComm
+
+
+def done_marker(spec: Path) -> Path:
+    """Where rank 0 leaves its mark when all ranks have ended well."""
+    return Path(spec).with_suffix(".done")
+
+
+def set_threads() -> None:
+    """Give torch the number of threads the runner has chosen; numpy and numba have read it from the environment at their import."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+
+
+def run(name: str, spec: Path, comm: MpiComm) -> None:
+    """Call the function on this rank, then say on rank 0 that all are done."""
+    function = resolve(name)
+    set_threads()
+    function(options.load(spec), comm)
+    comm.barrier()
+    if comm.rank == 0:
+        with atomic_write(done_marker(spec)) as f:
+            f.write(f"{comm.size} ranks\n")
+
+
+def main(argv: list[str]) -> None:
+    name, spec = argv
+    comm = MpiComm()
+    log.setup(name.partition(":")[2] + (f"[{comm.rank}]" if comm.size > 1 else ""))
+    print(f"{comm.name} is process {os.getpid()}", flush=True)
+    try:
+        run(name, Path(spec), comm)
+    except UserError as error:
+        _end_all(comm, str(error))
+    except BaseException as error:  # whatever it is, the other ranks must not be left waiting
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            error = RuntimeError("the function called exit before all ranks were done")
+        traceback.print_exception(type(error), error, error.__traceback__)
+        _end_all(comm, f"{type(error).__name__}: {error}")
+
+
+def _end_all(comm: MpiComm, sentence: str) -> None:
+    sys.stderr.flush()
+    print(f"error: {sentence} ({comm.name})", flush=True)
+    comm.abort(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
