@@ -1,0 +1,117 @@
+"""Audio of wav.scp entries: files, and commands whose output is audio (`sph2pipe ... |`).
+
+A damaged recording is an error, never a shorter utterance: what a file's header promises must be there.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from pyasr.base.errors import UserError
+
+INT16_SCALE = 32768.0
+_UNKNOWN_SIZES = (0, 0x7FFFF000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)  # what programs write that stream a WAV through a pipe
+_OFFSET = re.compile(r"(.+):(\d+)$")
+_RESAMPLE_TAPER = 0.05  # share of the new band over which resampling fades out
+_RESAMPLE_PAD_S = 0.05
+
+
+def read_audio(rx: str, name: str = "") -> tuple[np.ndarray, int]:
+    """(float32 samples at int16 scale, shape (num_samples,), sampling rate in Hz) of one wav.scp entry.
+
+    rx    a path, `path:offset` into an archive of WAV files, or a command ending in `|`
+    name  the recording or utterance, for messages
+
+    Formats are those of libsndfile: WAV, FLAC, Ogg, MP3, SPHERE (not shorten). Raises UserError, naming `name` and the file, when the
+    audio is missing, cut short, not audio, or has more than one channel.
+    """
+    where = f"{name}: {rx}" if name else rx
+    source = _content(rx, where)
+    _check_wav_size(source, where)
+    try:
+        with soundfile.SoundFile(source) as audio:
+            samples, promised, rate = audio.read(dtype="float32"), audio.frames, audio.samplerate
+    except (soundfile.LibsndfileError, RuntimeError) as error:
+        cause = getattr(error, "error_string", str(error)).strip().rstrip(".")
+        raise UserError(f"{where}: not readable as audio ({cause}); replace the file or remove its utterances") from None
+    if samples.ndim > 1:
+        raise UserError(f"{where}: {samples.shape[1]} channels, expected 1; choose one, as by 'sox FILE -t wav - remix 1 |' in wav.scp")
+    if len(samples) < promised:
+        raise UserError(f"{where}: cut short, {len(samples)} of {promised} samples are there; replace the file or remove its utterances")
+    return samples * np.float32(INT16_SCALE), rate
+
+
+def _content(rx: str, where: str) -> io.BufferedIOBase:
+    """The bytes that an entry stands for."""
+    if rx.rstrip().endswith("|"):
+        return io.BytesIO(_output_of(rx.rstrip()[:-1], where))
+    path, offset = rx, 0
+    match = _OFFSET.match(rx)
+    if match and not Path(rx).exists():
+        path, offset = match[1], int(match[2])
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"{where}: {(error.strerror or str(error)).lower()}; correct wav.scp or remove its utterances") from None
+    if not content[offset:]:
+        raise UserError(f"{where}: the file is empty; replace it or remove its utterances")
+    return io.BytesIO(content[offset:])
+
+
+def _output_of(command: str, where: str) -> bytes:
+    run = subprocess.run(command, shell=True, executable="/bin/bash", capture_output=True)
+    if run.returncode:
+        told = (run.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        raise UserError(f"{where}: the command failed with status {run.returncode} ({told}); run it by hand to see why")
+    if not run.stdout:
+        raise UserError(f"{where}: the command gave no audio; run it by hand to see why")
+    return run.stdout
+
+
+def _check_wav_size(source: io.BytesIO, where: str) -> None:
+    """libsndfile silently shortens a WAV whose end is missing; compare the size of its data chunk with what is there."""
+    content = source.getbuffer()
+    if bytes(content[:4]) != b"RIFF":
+        return
+    at = 12
+    while at + 8 <= len(content):
+        kind, size = struct.unpack_from("<4sI", content, at)
+        at += 8
+        if kind == b"data":
+            if size not in _UNKNOWN_SIZES and at + size > len(content):
+                raise UserError(f"{where}: cut short, {len(content) - at} of {size} bytes of audio are there; replace the file or remove its utterances")
+            return
+        at += size + size % 2
+
+
+def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
+    """`samples` (num_samples,) at `rate` Hz as float32 at `new_rate` Hz, ceil(num_samples * new_rate / rate) of them.
+
+    Band-limited interpolation: the spectrum of the whole (zero-padded) signal is cut at the lower of the two Nyquist frequencies, with a
+    raised-cosine edge below it against ringing, and transformed back on the new grid. No delay and no aliasing.
+    """
+    if rate == new_rate:
+        return samples.astype(np.float32, copy=False)
+    common = np.gcd(rate, new_rate)
+    up, down = new_rate // common, rate // common
+    num_blocks = -(-(len(samples) + int(_RESAMPLE_PAD_S * rate)) // down)
+    spectrum = np.fft.rfft(samples, num_blocks * down)
+    num_bins = num_blocks * min(up, down) // 2 + 1
+    kept = np.zeros(num_blocks * up // 2 + 1, dtype=spectrum.dtype)
+    position = np.arange(num_bins) / (num_bins - 1)
+    edge = np.clip((1 - position) / _RESAMPLE_TAPER, 0, 1)
+    kept[:num_bins] = spectrum[:num_bins] * (0.5 - 0.5 * np.cos(np.pi * edge)) * (up / down)
+    return np.fft.irfft(kept, num_blocks * up)[:-(-len(samples) * up // down)].astype(np.float32)
+
+
+def write_audio(path: Path, samples: np.ndarray, rate: int) -> None:
+    """Write float32 `samples` at int16 scale as 16-bit WAV or FLAC, as `path`'s suffix says. Louder samples are clipped."""
+    whole = np.clip(np.rint(samples), -32768, 32767).astype(np.int16)
+    soundfile.write(path, whole, rate, subtype="PCM_16")

@@ -1,0 +1,172 @@
+"""The data directory: tables of utterances, their speakers, words, audio and features.
+
+    data = DataDir("data/train")
+    data.utterances[:3], data.utt2spk["joe-001"], data.durations["joe-001"]
+
+Tables are read when first asked for. A DataDir does not check that tables agree: `pyasr.data.validation` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.io.text import invert, read_table, write_table
+
+UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "vad.scp")
+SPEAKER_TABLES = ("spk2utt", "cmvn.scp", "spk2gender")
+RECORDING_TABLES = ("wav.scp", "reco2dur", "reco2file_and_channel")
+TABLES = UTTERANCE_TABLES + SPEAKER_TABLES + RECORDING_TABLES
+_UNBALANCED = 1.05
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The part of a recording that an utterance is; an end of -1 stands for the end of the recording, as in Kaldi."""
+
+    recording: str
+    begin_s: float
+    end_s: float
+
+
+class DataDir:
+    """A data directory; every property is one table as a dictionary. Raises UserError where a table cannot be read."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise UserError(f"{self.path}: no such data directory")
+
+    def has(self, name: str) -> bool:
+        """Whether the table `name` is there."""
+        return (self.path / name).exists()
+
+    def table(self, name: str) -> dict[str, str]:
+        return read_table(self.path / name)
+
+    def optional_table(self, name: str) -> dict[str, str]:
+        """The table `name`, empty where there is none."""
+        return self.table(name) if self.has(name) else {}
+
+    @cached_property
+    def utt2spk(self) -> dict[str, str]:
+        return self.table("utt2spk")
+
+    @cached_property
+    def spk2utt(self) -> dict[str, list[str]]:
+        """Made from utt2spk, so that the two agree."""
+        return {speaker: utterances.split() for speaker, utterances in invert(self.utt2spk).items()}
+
+    @cached_property
+    def utterances(self) -> list[str]:
+        """All utterances of utt2spk in C order."""
+        return sorted(self.utt2spk)
+
+    @cached_property
+    def text(self) -> dict[str, str]:
+        return self.table("text")
+
+    @cached_property
+    def wav_scp(self) -> dict[str, str]:
+        return self.table("wav.scp")
+
+    @cached_property
+    def feats_scp(self) -> dict[str, str]:
+        return self.table("feats.scp")
+
+    @cached_property
+    def cmvn_scp(self) -> dict[str, str]:
+        return self.table("cmvn.scp")
+
+    @cached_property
+    def utt2num_frames(self) -> dict[str, int]:
+        return {key: int(value) for key, value in self.table("utt2num_frames").items()}
+
+    @cached_property
+    def utt2dur(self) -> dict[str, float]:
+        """Seconds."""
+        return {key: float(value) for key, value in self.table("utt2dur").items()}
+
+    @cached_property
+    def segments(self) -> dict[str, Segment]:
+        """Empty where every recording is one utterance. Raises UserError for a line that is not 'UTTERANCE RECORDING BEGIN END'."""
+        found = {}
+        for key, value in self.optional_table("segments").items():
+            try:
+                recording, begin, end = value.split()
+                found[key] = Segment(recording, float(begin), float(end))
+            except ValueError:
+                raise UserError(f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' with times in seconds") from None
+        return found
+
+    @cached_property
+    def durations(self) -> dict[str, float]:
+        """A measure of every utterance's length: seconds, or frames, or 1 where nothing is known."""
+        if self.has("utt2dur"):
+            known = self.utt2dur
+        elif self.has("utt2num_frames"):
+            known = self.utt2num_frames
+        else:
+            known = {utt: part.end_s - part.begin_s for utt, part in self.segments.items() if part.end_s > part.begin_s}
+        missing = float(np.mean(list(known.values()))) if known else 1.0
+        return {utt: float(known.get(utt, missing)) for utt in self.utterances}
+
+    def recording(self, utterance: str) -> str:
+        """The key of wav.scp that an utterance is in."""
+        return self.segments[utterance].recording if self.segments else utterance
+
+
+def split(path: Path, num: int) -> list[list[str]]:
+    """The utterances of a data directory in `num` lists of nearly equal duration, each in C order; the same at every call.
+
+    Speakers stay whole unless that would make a list more than 5 % longer than the mean; then the longest are cut into shorter
+    pieces, as few as needed. Raises UserError where there are fewer utterances than lists.
+    """
+    data = DataDir(path)
+    if num > len(data.utterances):
+        raise UserError(f"{path}: {len(data.utterances)} utterance(s) cannot be split over {num} jobs; lower --nj")
+    total = sum(data.durations.values())
+    limit = total / num
+    while True:
+        pieces = _pieces(data, limit)
+        lists, longest = _distribute(pieces, num, data.durations)
+        whole = all(len(piece) == 1 for piece in pieces)
+        if all(lists) and (longest <= _UNBALANCED * total / num or whole):
+            return [sorted(utterances) for utterances in lists]
+        limit /= 2
+
+
+def _pieces(data: DataDir, limit: float) -> list[list[str]]:
+    """Speakers, those longer than `limit` cut into runs of utterances of about equal duration up to it."""
+    pieces = []
+    for utterances in data.spk2utt.values():
+        ends = np.cumsum([data.durations[utt] for utt in utterances])
+        num = int(np.ceil(ends[-1] / limit - 1e-9)) if limit > 0 else len(utterances)
+        part = np.minimum((ends - ends[0] / 2) / max(ends[-1], 1e-9) * num, num - 1).astype(int) if num > 1 else np.zeros(len(ends), int)
+        if num >= len(utterances):
+            part = np.arange(len(utterances))
+        pieces += [[utterances[i] for i in np.flatnonzero(part == p)] for p in np.unique(part)]
+    return pieces
+
+
+def _distribute(pieces: list[list[str]], num: int, durations: dict[str, float]) -> tuple[list[list[str]], float]:
+    """Longest piece first into the list that is shortest so far; the lists and the duration of the longest."""
+    lists, loads = [[] for _ in range(num)], [0.0] * num
+    lengths = [sum(durations[utt] for utt in piece) for piece in pieces]
+    for i in sorted(range(len(pieces)), key=lambda i: (-lengths[i], pieces[i][0])):
+        shortest = min(range(num), key=lambda j: (loads[j], len(lists[j])))
+        lists[shortest] += pieces[i]
+        loads[shortest] += lengths[i]
+    return lists, max(loads)
+
+
+def write_data_dir(path: Path, tables: dict[str, dict[str, object]]) -> None:
+    """Write {file name: table} into the existing directory `path`; spk2utt is made from utt2spk."""
+    for name, table in tables.items():
+        write_table(Path(path) / name, table)
+    if "utt2spk" in tables:
+        write_table(Path(path) / "spk2utt", invert(tables["utt2spk"]))
