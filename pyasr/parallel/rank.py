@@ -46,7 +46,7 @@ def main(argv: list[str]) -> None:
     name, spec = argv
     comm = MpiComm()
     log.setup(name.partition(":")[2] + (f"[{comm.rank}]" if comm.size > 1 else ""))
-    print(f"{comm.name} is process {os.getpid()}", flush=True)
+    _say(f"{comm.name} is process {os.getpid()}")
     try:
         run(name, Path(spec), comm)
     except UserError as error:
@@ -60,8 +60,14 @@ def main(argv: list[str]) -> None:
 
 def _end_all(comm: MpiComm, sentence: str) -> None:
     sys.stderr.flush()
-    print(f"error: {sentence} ({comm.name})", flush=True)
+    _say(f"error: {sentence} ({comm.name})")
     comm.abort(1)
+
+
+def _say(line: str) -> None:
+    """Print a line in one piece: mpiexec merges the ranks' output as it comes."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
