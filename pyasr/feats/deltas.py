@@ -1,0 +1,47 @@
+r"""Time derivatives and splicing of features.
+
+The delta of order k is the convolution of the features with f_k, where f_0 = 1 and
+
+    f_k = f_{k-1} * (-w, ..., 0, ..., w) / sum_{j=-w..w} j^2,        window w = 2
+
+At the ends of an utterance the first and the last frame are repeated (as Kaldi's `add-deltas` and `splice-feats` do).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+DELTA_WINDOW = 2
+
+
+def delta_filters(order: int, window: int = DELTA_WINDOW) -> list[np.ndarray]:
+    """f_0 .. f_order; f_k has 2 k window + 1 taps, the earliest frame first."""
+    slope = np.arange(-window, window + 1) / np.sum(np.arange(-window, window + 1) ** 2)
+    filters = [np.ones(1)]
+    for _ in range(order):
+        filters.append(np.convolve(filters[-1], slope))
+    return [taps.astype(np.float32) for taps in filters]
+
+
+def add_deltas(features: np.ndarray, order: int = 2) -> np.ndarray:
+    """(T, D) to (T, (order + 1) D): the features, their first derivatives, their second ..."""
+    if order == 0 or len(features) == 0:
+        return np.tile(features, (1, order + 1))
+    num_frames, dim = features.shape
+    reach = order * DELTA_WINDOW
+    padded = np.concatenate([features[:1].repeat(reach, 0), features, features[-1:].repeat(reach, 0)])
+    out = np.zeros((num_frames, (order + 1) * dim), np.float32)
+    for k, taps in enumerate(delta_filters(order)):
+        target = out[:, k * dim : (k + 1) * dim]
+        for offset, tap in enumerate(taps, reach - len(taps) // 2):
+            if tap:
+                target += tap * padded[offset : offset + num_frames]
+    return out
+
+
+def splice(features: np.ndarray, left: int, right: int) -> np.ndarray:
+    """(T, D) to (T, (left + 1 + right) D): frames t - left .. t + right side by side."""
+    if left == right == 0 or len(features) == 0:
+        return np.tile(features, (1, left + 1 + right))
+    index = np.arange(len(features))[:, None] + np.arange(-left, right + 1)
+    return features[index.clip(0, len(features) - 1)].reshape(len(features), -1)

@@ -1,0 +1,144 @@
+"""Features of a data directory, by parallel jobs: one shard of utterances each, then one table.
+
+The stage output is DATA/feats: `raw.JOB.ark` with `feats.JOB.scp`, `short.JOB.txt` (utterances without a single frame), and the merged `feats.scp`
+and `utt2num_frames`, which `publish` copies to DATA when the output stands under its final name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import group, option
+from pyasr.data.audio import read_audio
+from pyasr.data.datadir import DataDir, split
+from pyasr.feats.extractor import Extractor
+from pyasr.feats.options import FbankOptions, MfccOptions
+from pyasr.io.ark import ArkWriter, read_scp
+from pyasr.io.text import read_table, write_table
+
+TABLES = ("feats.scp", "utt2num_frames")
+BATCH_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class ArchiveOptions:
+    """How features are stored, and how many utterances may be left out."""
+
+    compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")
+    max_short: float = option(0.01, "greatest allowed share of utterances that are too short for a frame", minimum=0.0, maximum=1.0)
+    seed: int = option(0, "seed of dither")
+
+
+@dataclass(frozen=True)
+class ExtractSpec:
+    """The work of all jobs: utterances of `data`, split over `num_jobs`, to archives in `out`, which will be renamed to `named`."""
+
+    data: Path
+    out: Path
+    named: Path
+    num_jobs: int
+    archive: ArchiveOptions = group(ArchiveOptions)
+    mfcc: MfccOptions | None = None
+    fbank: FbankOptions | None = None
+
+
+def make_features(spec: ExtractSpec, run: Callable[[Path, str, ExtractSpec], None]) -> None:
+    """Extract all shards by `run(log, function, spec)` and merge their tables in `spec.out`."""
+    run(spec.out / "log" / "extract.JOB.log", f"{__name__}:extract_shard", spec)
+    merge_shards(spec)
+
+
+def extract_shard(spec: ExtractSpec, job: int) -> None:
+    """Features of shard `job` (1-based): writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB and short.JOB.txt."""
+    options = spec.mfcc or spec.fbank
+    extractor = Extractor(options)
+    utterances = split(spec.data, spec.num_jobs)[job - 1]
+    num_frames, short = {}, []
+    progress = log.Progress("features", len(utterances), "utterances")
+    ark = f"raw.{job}.ark"
+    with ArkWriter(spec.out / ark, spec.out / f"feats.{job}.scp", spec.archive.compress, spec.named / ark) as writer:
+        for keys, waves in batches(read_waveforms(DataDir(spec.data), utterances, options.frame.sample_frequency), options.frame.sample_frequency):
+            for key, features in zip(keys, extractor(waves, keys, spec.archive.seed)):
+                if len(features) == 0:
+                    short.append(key)
+                    continue
+                writer.write(key, features)
+                num_frames[key] = str(len(features))
+            progress.update(len(num_frames) + len(short))
+    write_table(spec.out / f"num_frames.{job}", num_frames)
+    (spec.out / f"short.{job}.txt").write_text("".join(f"{key}\n" for key in short))
+
+
+def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float) -> Iterator[tuple[str, np.ndarray]]:
+    """(utterance, float32 samples at int16 scale). A recording with several segments in a row is read once."""
+    recording, samples = None, None
+    for utt in utterances:
+        segment = data.segments.get(utt) if data.segments else None
+        name = segment.recording if segment else utt
+        if name not in data.wav_scp:
+            raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")
+        if name != recording:
+            samples, rate = read_audio(data.wav_scp[name])
+            recording = name
+            if rate != rate_hz:
+                raise UserError(f"{data.wav_scp[name]}: audio of {rate} Hz, but --sample-frequency is {rate_hz:g}; correct the configuration file")
+        yield utt, _cut(samples, segment, rate_hz, data, utt) if segment else samples
+
+
+def _cut(samples: np.ndarray, segment, rate_hz: float, data: DataDir, utt: str) -> np.ndarray:
+    begin, end = round(segment.begin_s * rate_hz), round(segment.end_s * rate_hz)
+    if begin >= len(samples):
+        raise UserError(f"{data.path}/segments: {utt} begins at {segment.begin_s} s, after the end of the recording {segment.recording}; correct it")
+    return samples[begin:end]
+
+
+def batches(waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float) -> Iterator[tuple[list[str], list[np.ndarray]]]:
+    """Utterances in groups of about BATCH_SECONDS of audio: few enough for memory, many enough to keep tensors large."""
+    keys, waves, num_samples = [], [], 0
+    for key, wave in waveforms:
+        keys.append(key)
+        waves.append(wave)
+        num_samples += len(wave)
+        if num_samples >= BATCH_SECONDS * rate_hz:
+            yield keys, waves
+            keys, waves, num_samples = [], [], 0
+    if keys:
+        yield keys, waves
+
+
+def merge_shards(spec: ExtractSpec) -> None:
+    """One feats.scp and one utt2num_frames of all shards. Raises UserError when too many utterances were too short."""
+    table, num_frames, short = {}, {}, []
+    for job in range(1, spec.num_jobs + 1):
+        if (spec.out / f"feats.{job}.scp").stat().st_size:
+            table |= read_scp(spec.out / f"feats.{job}.scp")
+            num_frames |= read_table(spec.out / f"num_frames.{job}")
+        short += (spec.out / f"short.{job}.txt").read_text().split()
+    total = len(table) + len(short)
+    if short:
+        named = ", ".join(short[:5]) + (" ..." if len(short) > 5 else "")
+        sentence = f"{len(short)} of {total} utterances are too short for one frame: {named}"
+        if len(short) > spec.archive.max_short * total:
+            raise UserError(f"{spec.data}: {sentence}; remove them from the data directory or raise --max-short")
+        log.warning(f"{sentence}; they get no features")
+    write_table(spec.out / "feats.scp", table)
+    write_table(spec.out / "utt2num_frames", num_frames)
+    log.info(f"{len(table)} utterances, {sum(map(int, num_frames.values()))} frames")
+
+
+def withdraw(data: Path) -> None:
+    """Take away DATA's tables, just before the archives that they point into are replaced."""
+    for name in TABLES:
+        (data / name).unlink(missing_ok=True)
+
+
+def publish(data: Path) -> None:
+    """Copy the tables of DATA/feats to DATA."""
+    for name in TABLES:
+        write_table(data / name, read_table(data / "feats" / name))

@@ -1,0 +1,129 @@
+"""What a model sees of a data directory: features after CMVN, deltas and splicing, as the model's `input.json` says.
+
+    reader = FeatureReader(Path("data/train"), InputOptions(deltas=2))
+    for utt in reader.keys:
+        x = reader[utt]                      # float32 (T, 39)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import options
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.feats.cmvn import apply_cmvn, cmvn_stats, normaliser
+from pyasr.feats.deltas import add_deltas, splice
+from pyasr.io.ark import ArkReader, read_scp
+from pyasr.io.text import read_table
+
+INPUT_FILE = "input.json"
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """How features become the input of a model. Saved in the model's directory, read again by alignment and decoding."""
+
+    cmvn: str = option("speaker", "unit of cepstral mean normalisation", choices=("speaker", "utterance", "none"))
+    norm_vars: bool = option(False, "normalise variances too")
+    deltas: int = option(0, "order of the time derivatives appended", minimum=0, maximum=4)
+    splice_left: int = option(0, "frames of left context appended", minimum=0)
+    splice_right: int = option(0, "frames of right context appended", minimum=0)
+
+    def dim(self, feat_dim: int) -> int:
+        """Columns of the input for features of `feat_dim` columns."""
+        return feat_dim * (self.deltas + 1) * (self.splice_left + 1 + self.splice_right)
+
+    def save(self, model_dir: Path) -> None:
+        options.save(Path(model_dir) / INPUT_FILE, self)
+
+    @staticmethod
+    def load(model_dir: Path) -> InputOptions:
+        """The input options of a model directory; of one that Kaldi made, which has none: a UserError that says what to do."""
+        path = Path(model_dir) / INPUT_FILE
+        if not path.exists():
+            raise UserError(f"{path}: no such file; a model directory needs it to tell how its features are normalised and spliced")
+        return options.load(path)
+
+
+class FeatureReader:
+    """The input matrices of a data directory, by utterance.
+
+    `keys`: utterances in the order of feats.scp. Reading in this order opens each archive once. Not for use from several threads.
+    """
+
+    def __init__(self, data: Path, options: InputOptions):
+        self.data, self.options = Path(data), options
+        self._table = _need_table(self.data / "feats.scp", "steps/make_mfcc.py", read_scp)
+        self.keys = list(self._table)
+        self._reader = ArkReader()
+        self._num_frames: dict[str, int] | None = None
+        self._normalisers: dict[str, tuple] = {}
+        self._utt2spk = _need_table(self.data / "utt2spk", "utils/validate_data_dir.py", read_table)
+        self._cmvn = {}
+        if options.cmvn == "speaker":
+            self._cmvn = _need_table(self.data / "cmvn.scp", "steps/compute_cmvn.py", read_scp)
+
+    def speaker(self, utt: str) -> str:
+        try:
+            return self._utt2spk[utt]
+        except KeyError:
+            raise UserError(f"{self.data}/utt2spk: no line for utterance {utt} of feats.scp; run utils/fix_data_dir.py {self.data}") from None
+
+    def num_frames(self, utt: str) -> int:
+        """Frames of `utt`, from utt2num_frames where that exists."""
+        if self._num_frames is None:
+            path = self.data / "utt2num_frames"
+            self._num_frames = {key: int(value) for key, value in read_table(path).items()} if path.exists() else {}
+        if utt not in self._num_frames:
+            self._num_frames[utt] = len(self.raw(utt))
+        return self._num_frames[utt]
+
+    def raw(self, utt: str) -> np.ndarray:
+        """The features as they are stored, float32 (T, D)."""
+        try:
+            return self._reader.load(self._table[utt])
+        except KeyError:
+            raise UserError(f"{self.data}/feats.scp: no features of utterance {utt}; run steps/make_mfcc.py {self.data} again") from None
+
+    @property
+    def dim(self) -> int:
+        """Columns of the input matrices."""
+        if not self.keys:
+            raise UserError(f"{self.data}/feats.scp is empty; run steps/make_mfcc.py {self.data}")
+        return self.options.dim(self.raw(self.keys[0]).shape[1])
+
+    def __getitem__(self, utt: str) -> np.ndarray:
+        """CMVN, then deltas, then splicing: float32 (T, dim)."""
+        features = self.normalised(utt)
+        return splice(add_deltas(features, self.options.deltas), self.options.splice_left, self.options.splice_right)
+
+    def normalised(self, utt: str) -> np.ndarray:
+        """Features after CMVN only, float32 (T, D)."""
+        features = self.raw(utt)
+        if self.options.cmvn == "none":
+            return features
+        if self.options.cmvn == "utterance":
+            return apply_cmvn(features, *normaliser(cmvn_stats(features), self.options.norm_vars))
+        mean, inverse_std = self._speaker_normaliser(self.speaker(utt))
+        if len(mean) != features.shape[1]:
+            dims = f"{len(mean)} and {features.shape[1]}"
+            raise UserError(f"{self.data}: cmvn.scp and feats.scp have different dimensions ({dims}); run steps/compute_cmvn.py {self.data}")
+        return apply_cmvn(features, mean, inverse_std)
+
+    def _speaker_normaliser(self, speaker: str):
+        if speaker not in self._normalisers:
+            if speaker not in self._cmvn:
+                raise UserError(f"{self.data}/cmvn.scp: no statistics of speaker {speaker}; run steps/compute_cmvn.py {self.data}")
+            stats = ArkReader().load(self._cmvn[speaker], np.float64)
+            self._normalisers[speaker] = normaliser(stats, self.options.norm_vars)
+        return self._normalisers[speaker]
+
+
+def _need_table(path: Path, maker: str, read) -> dict[str, str]:
+    if not path.exists():
+        raise UserError(f"{path}: no such file; run {maker} {path.parent} first")
+    return read(path)

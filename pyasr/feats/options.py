@@ -1,0 +1,77 @@
+"""Options of feature extraction. Names and defaults are Kaldi's, so that its conf files can be used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyasr.base.options import group, option
+
+
+@dataclass(frozen=True)
+class FrameOptions:
+    """How the waveform is cut into windowed frames."""
+
+    sample_frequency: float = option(16000.0, "samples per second of the audio", minimum=1.0)
+    frame_length: float = option(25.0, "length of a frame in ms", minimum=1.0)
+    frame_shift: float = option(10.0, "distance of two frames in ms", minimum=0.1)
+    dither: float = option(0.0, "standard deviation of the noise added to the samples (int16 scale)", minimum=0.0)
+    preemphasis_coefficient: float = option(0.97, "c in x[i] - c x[i-1]", minimum=0.0, maximum=1.0)
+    remove_dc_offset: bool = option(True, "subtract the mean of each frame")
+    window_type: str = option("povey", "window function", choices=("povey", "hamming", "hanning", "rectangular", "blackman"))
+    blackman_coeff: float = option(0.42, "constant of the Blackman window")
+    snip_edges: bool = option(True, "only frames that lie whole within the audio")
+    raw_energy: bool = option(True, "energy is computed before preemphasis and windowing")
+
+    @property
+    def window_size(self) -> int:
+        """Samples of a frame."""
+        return int(self.sample_frequency * 0.001 * self.frame_length)
+
+    @property
+    def window_shift(self) -> int:
+        """Samples between the starts of two frames."""
+        return int(self.sample_frequency * 0.001 * self.frame_shift)
+
+    @property
+    def fft_size(self) -> int:
+        """Window size rounded up to a power of two."""
+        return 1 << (self.window_size - 1).bit_length()
+
+    def num_frames(self, num_samples: int) -> int:
+        """Frames of an utterance of `num_samples` samples, as Kaldi counts them."""
+        if not self.snip_edges:
+            return (num_samples + self.window_shift // 2) // self.window_shift
+        return max(0, 1 + (num_samples - self.window_size) // self.window_shift)
+
+
+@dataclass(frozen=True)
+class MelOptions:
+    """The triangular filters on the mel scale."""
+
+    num_mel_bins: int = option(23, "number of filters", minimum=3)
+    low_freq: float = option(20.0, "lower edge of the first filter in Hz", minimum=0.0)
+    high_freq: float = option(0.0, "upper edge of the last filter in Hz; zero or less: relative to half the sample frequency")
+
+
+@dataclass(frozen=True)
+class MfccOptions:
+    """Mel-frequency cepstral coefficients."""
+
+    frame: FrameOptions = group(FrameOptions)
+    mel: MelOptions = group(MelOptions)
+    num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1)
+    use_energy: bool = option(True, "log energy in the place of C0")
+    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
+    cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0)
+
+
+@dataclass(frozen=True)
+class FbankOptions:
+    """Log mel filter-bank energies."""
+
+    frame: FrameOptions = group(FrameOptions)
+    mel: MelOptions = group(MelOptions)
+    use_energy: bool = option(False, "log energy as a further, first column")
+    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
+    use_log_fbank: bool = option(True, "logarithm of the filters' energies")
+    use_power: bool = option(True, "power spectrum; false: magnitude")

@@ -1,0 +1,139 @@
+r"""Short-time spectra and mel energies of many utterances at once, with Kaldi's definitions.
+
+Notation, for a frame x of N samples at rate f, padded with zeros to M samples (M a power of two):
+
+    d[i] = x[i] - mean(x)                                     offset removed
+    p[i] = d[i] - c d[i-1],  p[0] = (1 - c) d[0]              preemphasis
+    P[k] = |sum_i w[i] p[i] exp(-2 pi j i k / M)|^2           power spectrum, w the window
+    E[b] = sum_k T_b(mel(k f / M)) P[k]                       mel(h) = 1127 ln(1 + h / 700), T_b a triangle
+    L[b] = ln max(E[b], eps)
+
+Preemphasis is done once on the signal, y[n] = x[n] - c x[n-1], not on overlapping frames: p[i] = y[i] - (1 - c) mean(x) for i > 0.
+All utterances lie in one buffer, each at a multiple of the shift, so the frames are a strided view of it; frames across two
+utterances are computed too, and dropped. A block of frames stays in the processor's cache from the samples to the features.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.feats.options import FrameOptions, MelOptions
+
+EPSILON = float(np.finfo(np.float32).eps)
+BLOCK_FRAMES = 1024
+
+
+def window_function(options: FrameOptions) -> torch.Tensor:
+    """The window of `options.window_size` samples."""
+    size = options.window_size
+    phase = 2 * math.pi * torch.arange(size, dtype=torch.float64) / (size - 1)
+    hanning = 0.5 - 0.5 * torch.cos(phase)
+    windows = {
+        "hanning": lambda: hanning,
+        "povey": lambda: hanning**0.85,
+        "hamming": lambda: 0.54 - 0.46 * torch.cos(phase),
+        "rectangular": lambda: torch.ones_like(phase),
+        "blackman": lambda: options.blackman_coeff - 0.5 * torch.cos(phase) + (0.5 - options.blackman_coeff) * torch.cos(2 * phase),
+    }
+    return windows[options.window_type]().float()
+
+
+def mel_scale(hertz):
+    return 1127.0 * np.log(1.0 + np.asarray(hertz) / 700.0)
+
+
+def mel_filters(mel: MelOptions, frame: FrameOptions) -> torch.Tensor:
+    """Weights (fft_size / 2 + 1, num_mel_bins) of the triangular filters; the last spectral line has weight 0, as in Kaldi."""
+    nyquist = frame.sample_frequency / 2
+    high = mel.high_freq if mel.high_freq > 0 else nyquist + mel.high_freq
+    if not 0 <= mel.low_freq < high <= nyquist:
+        raise UserError(f"--low-freq {mel.low_freq:g} and --high-freq {mel.high_freq:g} give no band below {nyquist:g} Hz; correct the configuration")
+    edges = np.linspace(mel_scale(mel.low_freq), mel_scale(high), mel.num_mel_bins + 2)
+    lines = mel_scale(np.arange(frame.fft_size // 2) * frame.sample_frequency / frame.fft_size)[:, None]
+    left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+    weights = np.clip(np.minimum((lines - left) / (centre - left), (right - lines) / (right - centre)), 0, None)
+    if not weights.any(axis=0).all():
+        raise UserError(f"--num-mel-bins {mel.num_mel_bins}: some filters cover no spectral line at {frame.sample_frequency:g} Hz; use fewer")
+    return torch.from_numpy(np.vstack([weights, np.zeros(mel.num_mel_bins)])).float()
+
+
+def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:
+    """Samples such that frame t begins at t * shift; without `snip_edges` the ends are continued by reflection."""
+    if options.snip_edges:
+        return samples
+    num_frames = options.num_frames(len(samples))
+    first = (options.window_shift - options.window_size) // 2
+    index = np.arange(first, first + (num_frames - 1) * options.window_shift + options.window_size)
+    period = 2 * len(samples)
+    index = index % period  # reflection has this period: ... 1 0 | 0 1 2 ... n-1 | n-1 n-2 ...
+    return samples[np.where(index < len(samples), index, period - 1 - index)]
+
+
+class FrameBuffer:
+    """Many waveforms in one buffer, in which all frames are a strided view.
+
+    `signal` (samples,), `emphasised` (samples,); frame t of utterance u is row `first_row[u] + t` of the view.
+    """
+
+    def __init__(self, waveforms: list[np.ndarray], options: FrameOptions):
+        self.options = options
+        shift = options.window_shift
+        self.num_frames = [options.num_frames(len(wave)) for wave in waveforms]
+        pieces = [padded_signal(wave, options) if n else wave[:0] for wave, n in zip(waveforms, self.num_frames)]
+        rows = np.cumsum([0] + [-(-len(piece) // shift) for piece in pieces])
+        self.first_row = rows[:-1]
+        self.num_rows = int(rows[-1])
+        buffer = np.zeros(self.num_rows * shift + options.window_size, np.float32)
+        for row, piece in zip(rows, pieces):
+            buffer[row * shift : row * shift + len(piece)] = piece
+        self.signal = torch.from_numpy(buffer)
+        self.emphasised = self.signal.clone()
+        self.emphasised[1:].sub_(self.signal[:-1], alpha=options.preemphasis_coefficient)
+
+    def frames(self, signal: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+        """Rows begin..end-1 of the strided view, shape (end - begin, window_size)."""
+        shift, size = self.options.window_shift, self.options.window_size
+        return signal.as_strided((end - begin, size), (shift, 1), begin * shift)
+
+
+class Spectrum:
+    """Blocks of windowed frames to weighted sums of their spectra.
+
+    weights  (fft_size / 2 + 1, num_columns): the filters
+    power    power spectrum; False: magnitude
+    """
+
+    def __init__(self, options: FrameOptions, weights: torch.Tensor, power: bool = True):
+        self.options, self.power = options, power
+        self.window = window_function(options)
+        # the power of a spectral line is the sum of the squares of its real and imaginary part: both get the line's weight
+        self.weights = weights.repeat_interleave(2, 0) if power else weights
+        self._padded = torch.zeros(BLOCK_FRAMES, options.fft_size)
+
+    def __call__(self, buffer: FrameBuffer, begin: int, end: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(weighted sums (end - begin, num_columns), frame means) of rows begin..end-1; at most BLOCK_FRAMES rows."""
+        size, c = self.options.window_size, self.options.preemphasis_coefficient
+        raw = buffer.frames(buffer.signal, begin, end)
+        mean = raw.mean(1, keepdim=True) if self.options.remove_dc_offset else raw.new_zeros(end - begin, 1)
+        padded = self._padded[: end - begin]
+        frames = padded[:, :size]
+        torch.sub(buffer.frames(buffer.emphasised, begin, end), mean, alpha=1 - c, out=frames)
+        frames[:, 0] = (1 - c) * (raw[:, 0] - mean[:, 0])
+        frames *= self.window
+        spectrum = torch.view_as_real(torch.fft.rfft(padded))
+        if self.power:
+            return spectrum.square_().flatten(1) @ self.weights, mean
+        return spectrum.norm(dim=2) @ self.weights, mean
+
+    def log_energy(self, buffer: FrameBuffer, begin: int, end: int, mean: torch.Tensor, floor: float) -> torch.Tensor:
+        """Log energies (end - begin,), of the raw frames or, with `raw_energy` false, of those that were just transformed."""
+        if self.options.raw_energy:
+            frames = buffer.frames(buffer.signal, begin, end) - mean
+        else:
+            frames = self._padded[: end - begin, : self.options.window_size]
+        energy = frames.square().sum(1).clamp_min_(EPSILON).log_()
+        return energy.clamp_min_(math.log(floor)) if floor > 0 else energy

@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Compute the cepstral mean and variance statistics of each speaker.
+
+Reads  DATA/{feats.scp,utt2spk}
+Writes DATA/cmvn (archive), DATA/cmvn.scp
+
+Example:
+    steps/compute_cmvn.py data/train
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.options import argument
+from pyasr.base.step import output_of, run_step
+from pyasr.feats.speaker_cmvn import publish, write_speaker_cmvn
+
+
+@dataclass(frozen=True)
+class ComputeCmvn:
+    data: Path = argument("data directory")
+
+
+def main(options: ComputeCmvn) -> None:
+    data, cmvn = options.data, options.data / "cmvn"
+    inputs = [data / "feats.scp", data / "utt2spk", *data.glob("feats")]
+    with output_of(options, cmvn, inputs, also=[data / "cmvn.scp"]) as out:
+        write_speaker_cmvn(data, out, cmvn.absolute())
+        (data / "cmvn.scp").unlink(missing_ok=True)
+    publish(data)
+
+
+if __name__ == "__main__":
+    run_step(ComputeCmvn, main, __doc__)
