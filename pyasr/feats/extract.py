@@ -16,7 +16,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import group, option
 from pyasr.data.audio import read_audio
-from pyasr.data.datadir import DataDir, split
+from pyasr.data.datadir import DataDir, Segment, split
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import FbankOptions, MfccOptions
 from pyasr.io.ark import ArkWriter, read_scp
@@ -79,20 +79,21 @@ def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float) -> Iter
     """(utterance, float32 samples at int16 scale). A recording with several segments in a row is read once."""
     recording, samples = None, None
     for utt in utterances:
-        segment = data.segments.get(utt) if data.segments else None
-        name = segment.recording if segment else utt
+        segment = data.segments.get(utt)
+        name = data.recording(utt)
         if name not in data.wav_scp:
             raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")
         if name != recording:
-            samples, rate = read_audio(data.wav_scp[name])
+            samples, rate = read_audio(data.wav_scp[name], name)
             recording = name
             if rate != rate_hz:
                 raise UserError(f"{data.wav_scp[name]}: audio of {rate} Hz, but --sample-frequency is {rate_hz:g}; correct the configuration file")
         yield utt, _cut(samples, segment, rate_hz, data, utt) if segment else samples
 
 
-def _cut(samples: np.ndarray, segment, rate_hz: float, data: DataDir, utt: str) -> np.ndarray:
-    begin, end = round(segment.begin_s * rate_hz), round(segment.end_s * rate_hz)
+def _cut(samples: np.ndarray, segment: Segment, rate_hz: float, data: DataDir, utt: str) -> np.ndarray:
+    begin = round(segment.begin_s * rate_hz)
+    end = round(segment.end_s * rate_hz) if segment.end_s > 0 else len(samples)
     if begin >= len(samples):
         raise UserError(f"{data.path}/segments: {utt} begins at {segment.begin_s} s, after the end of the recording {segment.recording}; correct it")
     return samples[begin:end]
