@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Install a requirements file into .venv, making .venv first if need be; called by path.sh and tests/run.sh.
+
+Reads: requirements.txt (also as constraints for other files). Writes: .venv, with a copy of the file as a mark when all of it is installed.
+
+    utils/build_environment.py requirements.txt
+
+Two at once are safe: the second waits for the first. What an interrupted build left is made anew. Runs on plain Python, without pyasr.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+CAUSES = [
+    (r"No space left on device", "the disk is full: the environment needs about 2 GB, with GPU libraries 6 GB"),
+    (r"NewConnectionError|name resolution|Name or service not known|Network is unreachable|ConnectTimeout|ProxyError|Connection refused",
+     "the package index was not reached: check the network, or pip's settings for a proxy or mirror (pip config list)"),
+    (r"No matching distribution found for (\S+)",
+     "no ready-made package \\1 for this Python and system: try another Python (3.10 to 3.13) with PYASR_PYTHON=/path/to/python3"),
+    (r"Permission denied", "a directory may not be written: see the owner of .venv"),
+]
+
+
+class Failure(Exception):
+    """One sentence for the user."""
+
+
+def mark(name: str) -> Path:
+    return VENV / f".installed-{name}"
+
+
+def wanted(name: str) -> str:
+    """What the mark of a complete installation holds: also where it is, because an environment that was moved does not work."""
+    return f"# {VENV}\n{(ROOT / name).read_text()}"
+
+
+def is_complete(name: str) -> bool:
+    return python().exists() and mark(name).is_file() and mark(name).read_text() == wanted(name)
+
+
+def python() -> Path:
+    return VENV / "bin" / "python"
+
+
+def run(command: list, log: Path) -> None:
+    """Run a command with its output in `log`. Raises Failure with a likely cause."""
+    with log.open("a") as f:
+        status = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT).returncode
+    if status:
+        raise Failure(cause(log.read_text(errors="replace")) + f" (log: {log})")
+
+
+def cause(text: str) -> str:
+    for pattern, sentence in CAUSES:
+        match = re.search(pattern, text)
+        if match:
+            return match.expand(sentence)
+    lines = [line for line in text.splitlines() if line.strip()]
+    return f"the environment could not be built: {lines[-1] if lines else 'no message'}"
+
+
+def make_venv(log: Path) -> None:
+    """An empty environment in the place of whatever an interrupted build has left."""
+    if importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip"):
+        run([sys.executable, "-m", "venv", "--clear", VENV], log)
+    elif importlib.util.find_spec("virtualenv"):
+        run([sys.executable, "-m", "virtualenv", "--clear", VENV], log)
+    else:
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        raise Failure(f"{sys.executable} cannot make environments: install its venv module (Debian, Ubuntu: apt-get install "
+                      f"python{version}-venv; without root: another Python by PYASR_PYTHON=/path/to/python3)")
+
+
+def install(name: str) -> None:
+    log = ROOT / ".venv.log"
+    log.write_text("")
+    print(f"installing {name} into {VENV} (this is done once; log: {log})", file=sys.stderr, flush=True)
+    if not (python().exists() and mark("requirements.txt").is_file()):
+        make_venv(log)
+    mark(name).unlink(missing_ok=True)
+    constraints = ["-c", ROOT / "requirements.txt"] if name != "requirements.txt" else []
+    run([python(), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--only-binary", ":all:",
+         "-r", ROOT / name, *constraints], log)
+    scratch = mark(name).with_suffix(".tmp")
+    scratch.write_text(wanted(name))
+    scratch.replace(mark(name))
+    log.unlink()
+
+
+def main(name: str) -> None:
+    with (ROOT / ".venv.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another program is building {VENV}; waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_complete(name):
+            install(name)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] in ("--help", "-h"):
+        print(__doc__.strip())
+        sys.exit(0 if sys.argv[1:] in (["--help"], ["-h"]) else 1)
+    for variable in ("PYTHONPATH", "PYTHONHOME"):
+        os.environ.pop(variable, None)
+    try:
+        main(sys.argv[1])
+    except Failure as failure:
+        sys.exit(f"path.sh: error: {failure}")
+    except OSError as error:
+        sys.exit(f"path.sh: error: {error.filename or VENV}: {error.strerror}")
+    except KeyboardInterrupt:
+        sys.exit("path.sh: interrupted; the same command goes on")
