@@ -1,0 +1,48 @@
+"""Model files: `final.mdl` is a transition model followed by the GMMs of its pdfs; `tree` must be of the same model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyasr.base.errors import UserError
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.tree import ContextTree
+from pyasr.io.kaldi import KaldiReader, KaldiWriter
+
+if TYPE_CHECKING:
+    from pyasr.hmm.gmm import AmDiagGmm
+
+
+def read_model(path: Path) -> tuple[TransitionModel, AmDiagGmm]:
+    """Read a GMM model. Raises UserError with file and offset; also when the GMMs are not those of the transition model."""
+    from pyasr.hmm.gmm import AmDiagGmm
+
+    reader = KaldiReader(path)
+    transitions = TransitionModel.read(reader)
+    gmm = AmDiagGmm.read(reader)
+    reader.expect_end()
+    if gmm.num_pdfs != transitions.num_pdfs:
+        raise reader.error(f"{gmm.num_pdfs} GMMs for a transition model with {transitions.num_pdfs} pdfs; the file is damaged")
+    return transitions, gmm
+
+
+def write_model(path: Path, transitions: TransitionModel, gmm: AmDiagGmm, binary: bool = True) -> None:
+    """Write `final.mdl`, atomically."""
+    with KaldiWriter(path, binary) as writer:
+        transitions.write(writer)
+        gmm.write(writer)
+
+
+def read_transitions(path: Path) -> TransitionModel:
+    """Only the transition model at the head of a model file; what follows is not looked at."""
+    return TransitionModel.read(KaldiReader(path))
+
+
+def read_tree(path: Path, transitions: TransitionModel | None = None) -> ContextTree:
+    """Read `tree`; with `transitions`, raise UserError unless it is the tree of that model."""
+    tree = ContextTree.read(path)
+    if transitions is not None and tree.num_pdfs != transitions.num_pdfs:
+        told = f"the tree has {tree.num_pdfs} pdfs, the model {transitions.num_pdfs}"
+        raise UserError(f"{path}: {told}; take tree and final.mdl from the same directory")
+    return tree
