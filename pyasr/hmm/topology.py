@@ -95,7 +95,8 @@ class Topology:
 
 def left_to_right(num_states: int, self_loop_prob: float = 0.75) -> Entry:
     """Bakis HMM without skips: `num_states` emitting states, each with its own pdf-class, and the final state."""
-    states = [HmmState(i, ((i, self_loop_prob), (i + 1, 1.0 - self_loop_prob))) for i in range(num_states)]
+    stay, leave = float(np.float32(self_loop_prob)), float(np.float32(1.0 - self_loop_prob))
+    states = [HmmState(i, ((i, stay), (i + 1, leave))) for i in range(num_states)]
     return (*states, HmmState(NO_PDF, ()))
 
 

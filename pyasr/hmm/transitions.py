@@ -1,8 +1,8 @@
 """The transition model: Kaldi's transition-states and transition-ids, and their probabilities.
 
 A *transition-state* is a triple (phone, HMM state, pdf). All triples that tree and topology allow are sorted; transition-states are
-numbered 1, 2, ... in this order. A *transition-id* is an arc out of a transition-state: numbered 1, 2, ... through the transition-states, in
-each in the order of the topology's arcs. Alignments are sequences of transition-ids.
+numbered in this order, here from 0 (Kaldi: from 1). A *transition-id* is an arc out of a transition-state: numbered 1, 2, ... through the
+transition-states, in each in the order of the topology's arcs. Alignments are sequences of transition-ids.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class TransitionModel:
     """Transition-ids of a topology and a tree.
 
     Arrays over transition-ids (index 0 is unused, length num_tids + 1):
-        tid2tstate int32, tid2pdf int32, tid2phone int32, tid2state int32 (HMM state in the phone, from 0), tid2pdf_class int32,
+        tid2state int32 (transition-state), tid2pdf int32, tid2phone int32, tid2hmm_state int32, tid2pdf_class int32,
         tid2index int32 (which arc of its state), is_self_loop bool, is_final bool (the arc leaves the phone), log_prob float64
-    Arrays over transition-states (index 0 is unused, length num_tstates + 1):
-        tstate2first_tid int32 (one more entry at the end), self_loop_tid int32 (0 if none),
-        self_loop_log_prob float64 (-inf if none), non_self_loop_log_prob float64: log(1 - p(self-loop))
-    tuples  int32 (num_tstates, 3): phone, HMM state, pdf of transition-state i + 1
+    Arrays over transition-states (num_states):
+        tuples int32 (num_states, 3): phone, HMM state, pdf; first_tid int32 (num_states + 1); self_loop_tid int32 (0 if none);
+        self_loop_log_prob float64 (-inf if none); non_self_loop_log_prob float64: log(1 - p(self-loop)), 0 if none
     """
 
     def __init__(self, topology: Topology, tuples: np.ndarray, log_prob: np.ndarray | None = None):
         self.topology, self.tuples = topology, np.asarray(tuples, np.int32).reshape(-1, 3)
-        self.num_tstates = len(self.tuples)
+        self.num_states = len(self.tuples)
         self.num_pdfs = int(self.tuples[:, 2].max()) + 1
+        self._state_of: dict[tuple, int] | None = None
         self._number()
         self._set_log_prob(self._initial_log_prob if log_prob is None else np.asarray(log_prob, np.float64))
 
@@ -51,28 +51,27 @@ class TransitionModel:
         return cls(topology, np.array(sorted(tuples), np.int32))
 
     def _number(self) -> None:
-        columns: dict[str, list] = {"tstate": [0], "index": [0], "state": [0], "pdf_class": [0], "loop": [False], "final": [False], "prob": [1.0]}
-        for tstate, (phone, number, _) in enumerate(self.tuples.tolist(), 1):
+        """The arrays over transition-ids that follow from topology and tuples."""
+        rows = [(-1, 0, 0, 0, False, False, 1.0)]
+        for state, (phone, hmm_state, _) in enumerate(self.tuples.tolist()):
             entry = self.topology.entry(phone)
-            for index, (destination, probability) in enumerate(entry[number].transitions):
-                values = (tstate, index, number, entry[number].pdf_class, destination == number, destination == len(entry) - 1, probability)
-                for column, value in zip(columns.values(), values):
-                    column.append(value)
-        self.tid2tstate, self.tid2index, self.tid2state, self.tid2pdf_class = (
-            np.array(columns[name], np.int32) for name in ("tstate", "index", "state", "pdf_class")
-        )
-        self.is_self_loop, self.is_final = np.array(columns["loop"]), np.array(columns["final"])
-        self._initial_log_prob = np.log(columns["prob"])
+            for index, (destination, probability) in enumerate(entry[hmm_state].transitions):
+                is_loop, is_final = destination == hmm_state, destination == len(entry) - 1
+                rows.append((state, index, hmm_state, entry[hmm_state].pdf_class, is_loop, is_final, probability))
+        columns = list(zip(*rows))
+        self.tid2state, self.tid2index, self.tid2hmm_state, self.tid2pdf_class = (np.array(column, np.int32) for column in columns[:4])
+        self.is_self_loop, self.is_final = (np.array(column) for column in columns[4:6])
+        self._initial_log_prob = np.log(columns[6])
+        self.num_tids = len(rows) - 1
         self._number_states()
 
     def _number_states(self) -> None:
-        self.num_tids = len(self.tid2tstate) - 1
-        padded = np.concatenate([[[0, 0, -1]], self.tuples]).astype(np.int32)
-        self.tid2phone, self.tid2pdf = padded[self.tid2tstate, 0].copy(), padded[self.tid2tstate, 2].copy()
-        self.tstate2first_tid = np.searchsorted(self.tid2tstate, np.arange(self.num_tstates + 2)).astype(np.int32)
-        self.self_loop_tid = np.zeros(self.num_tstates + 1, np.int32)
+        self.tid2phone, _, self.tid2pdf = self.tuples[self.tid2state].T.copy()
+        self.tid2phone[0], self.tid2pdf[0] = 0, -1
+        self.first_tid = np.searchsorted(self.tid2state, np.arange(self.num_states + 1)).astype(np.int32)
+        self.self_loop_tid = np.zeros(self.num_states, np.int32)
         loops = np.flatnonzero(self.is_self_loop)
-        self.self_loop_tid[self.tid2tstate[loops]] = loops
+        self.self_loop_tid[self.tid2state[loops]] = loops
 
     def _set_log_prob(self, log_prob: np.ndarray) -> None:
         self.log_prob = log_prob.copy()
@@ -82,19 +81,27 @@ class TransitionModel:
         left = np.maximum(-np.expm1(self.self_loop_log_prob), _LOWEST_PROB)
         self.non_self_loop_log_prob = np.where(has_loop, np.log(left), 0.0)
 
-    def tstates(self, phones, states, pdfs) -> np.ndarray:
-        """Transition-states of triples given as three arrays; 0 where there is none."""
+    def transition_states(self, phones, hmm_states, pdfs) -> np.ndarray:
+        """Transition-states of triples given as three arrays; -1 where there is none."""
         sizes = self.tuples.max(axis=0).astype(np.int64) + 1
-        wanted = np.stack(np.broadcast_arrays(phones, states, pdfs), axis=-1).astype(np.int64)
+        wanted = np.stack(np.broadcast_arrays(phones, hmm_states, pdfs), axis=-1).astype(np.int64)
         known = ((wanted >= 0) & (wanted < sizes)).all(axis=-1)
-        codes = self.tuples.astype(np.int64) @ _strides(sizes)
-        wanted_codes = wanted @ _strides(sizes)
-        places = np.minimum(np.searchsorted(codes, wanted_codes), self.num_tstates - 1)
-        return np.where(known & (codes[places] == wanted_codes), places + 1, 0).astype(np.int32)
+        codes, wanted_codes = self.tuples @ _strides(sizes), wanted @ _strides(sizes)
+        places = np.minimum(np.searchsorted(codes, wanted_codes), self.num_states - 1)
+        return np.where(known & (codes[places] == wanted_codes), places, -1).astype(np.int32)
 
-    def tids(self, tstates, indexes) -> np.ndarray:
-        """Transition-ids of arcs `indexes` of `tstates`."""
-        return self.tstate2first_tid[tstates] + np.asarray(indexes, np.int32)
+    def transition_state(self, phone: int, hmm_state: int, pdf: int) -> int:
+        """The transition-state of a triple. Raises UserError if the model has none."""
+        if self._state_of is None:
+            self._state_of = {triple: state for state, triple in enumerate(map(tuple, self.tuples.tolist()))}
+        state = self._state_of.get((phone, hmm_state, pdf))
+        if state is None:
+            raise UserError(f"the model has no state {hmm_state} of phone {phone} with pdf {pdf}; tree and final.mdl are not of the same training")
+        return state
+
+    def tids_of(self, state: int) -> range:
+        """The transition-ids of a transition-state, in the order of the topology's arcs."""
+        return range(int(self.first_tid[state]), int(self.first_tid[state + 1]))
 
     def check_alignment(self, alignment: np.ndarray, where: str) -> None:
         """Raise UserError, beginning with `where`, unless all transition-ids are the model's."""
@@ -111,11 +118,10 @@ class TransitionModel:
         counts = np.asarray(counts, np.float64)
         if counts.shape != self.log_prob.shape:
             raise UserError(f"counts of {len(counts) - 1} transition-ids for a model with {self.num_tids}; accumulate again with this model")
-        first = self.tstate2first_tid[1:-1]
-        totals = np.add.reduceat(counts, first)[self.tid2tstate[1:] - 1]
-        sizes = np.diff(self.tstate2first_tid[1:])[self.tid2tstate[1:] - 1]
-        change = (totals >= mincount) & (sizes > 1)
-        probs = _floored(counts[1:] / np.where(change, totals, 1.0), floor, self.tid2tstate[1:] - 1, first)
+        first, state = self.first_tid[:-1], self.tid2state[1:]
+        totals = np.add.reduceat(counts, first)[state]
+        change = (totals >= mincount) & (np.diff(self.first_tid)[state] > 1)
+        probs = _floored(counts[1:] / np.where(change, totals, 1.0), floor, state, first - 1)
         new = self.log_prob.copy()
         new[1:][change] = np.log(probs[change])
         gain = float(np.sum((counts[1:] * (new[1:] - self.log_prob[1:]))[change]))
@@ -157,7 +163,7 @@ class TransitionModel:
 
     def _write_tuples(self, writer: KaldiWriter) -> None:
         writer.token("<Triples>")
-        writer.int32(self.num_tstates)
+        writer.int32(self.num_states)
         writer.newline()
         for row in self.tuples.tolist():
             for value in row:
@@ -171,9 +177,8 @@ def _strides(sizes: np.ndarray) -> np.ndarray:
     return np.array([sizes[1] * sizes[2], sizes[2], 1], np.int64)
 
 
-def _floored(probs: np.ndarray, floor: float, states: np.ndarray, first: np.ndarray) -> np.ndarray:
+def _floored(probs: np.ndarray, floor: float, states: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Probabilities of each state's arcs with `floor` put under them, as in Kaldi: three rounds of flooring and normalising."""
-    start = first - first[0]
     for _ in range(3):
         totals = np.maximum(np.add.reduceat(probs, start), np.finfo(float).tiny)
         probs = np.maximum(probs / totals[states], floor)
