@@ -33,14 +33,20 @@ class FlatParameters:
         self.work = self.master if dtype == torch.float32 else torch.zeros(sum(sizes), dtype=dtype, device=device)
         self.grad = torch.zeros(sum(sizes), dtype=dtype, device=device)
         self.num_parameters = sum(p.numel() for p in parameters)
+        self._places = []
         begin = 0
         for p, size in zip(parameters, sizes):
             span = slice(begin, begin + p.numel())
+            self._places.append((span, p.shape))
             self.master[span] = p.detach().flatten()
             p.data = self.work[span].view_as(p)
             p.grad = self.grad[span].view_as(p)
             begin += size
         self.refresh()
+
+    def values(self) -> list[torch.Tensor]:
+        """The parameters, float32, in the order and shapes in which they were given: views into `master`."""
+        return [self.master[span].view(shape) for span, shape in self._places]
 
     def refresh(self) -> None:
         """Make the model see the current `master`."""

@@ -1,0 +1,63 @@
+"""Checkpoints of a training job: every rank writes its own file, then one checkpoint.json names the complete set.
+
+A reader trusts checkpoint.json alone, which is replaced atomically after all ranks have written; a job killed at any moment goes on
+from the set it names. The sets before it are deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.parallel.comm import Comm
+
+INDEX = "checkpoint.json"
+
+
+def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict) -> None:
+    """Write `shared` (rank 0's) and each rank's `own`: dictionaries of tensors and plain values. Every rank must call this."""
+    number = comm.bcast_object(_next_number(directory) if comm.rank == 0 else None)
+    directory.mkdir(exist_ok=True)
+    content = {"own": own, "shared": shared if comm.rank == 0 else None}
+    with atomic_write(directory / f"{number:06d}.rank-{comm.rank}.pt", "wb") as f:
+        torch.save(content, f)
+    comm.barrier()
+    if comm.rank == 0:
+        files = [f"{number:06d}.rank-{rank}.pt" for rank in range(comm.size)]
+        with atomic_write(directory / INDEX) as f:
+            json.dump({"number": number, "files": files}, f)
+        for path in directory.glob("*.pt"):
+            if path.name not in files:
+                path.unlink()
+
+
+def load_checkpoint(directory: Path, comm: Comm) -> tuple[dict, dict] | None:
+    """(shared, own) of the last complete set, or None where there is none. Raises UserError if it is of another number of ranks."""
+    index = _read_index(directory)
+    if index is None:
+        return None
+    if len(index["files"]) != comm.size:
+        raise UserError(f"{directory}: a checkpoint of {len(index['files'])} ranks, now there are {comm.size}; give --num-ranks {len(index['files'])} or --force")
+    first, own = (_load(directory / index["files"][rank]) for rank in (0, comm.rank))
+    return first["shared"], own["own"]
+
+
+def _load(path: Path) -> dict:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file fails in many ways; all mean the same to the user
+        raise UserError(f"{path}: this checkpoint cannot be read ({type(error).__name__}); delete {path.parent} to train from the start") from error
+
+
+def _read_index(directory: Path) -> dict | None:
+    path = directory / INDEX
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _next_number(directory: Path) -> int:
+    index = _read_index(directory)
+    return index["number"] + 1 if index else 1

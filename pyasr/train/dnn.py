@@ -1,0 +1,110 @@
+"""Cross-entropy training of a feed-forward acoustic model on MPI ranks: what one rank does from the data to the model file."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import group
+from pyasr.base.seeds import generator
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, log_priors
+from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.train.frames import FrameStore, global_normaliser, load_store
+from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.loop import LoopOptions, Training
+from pyasr.train.schedules import ScheduleOptions, make_schedule
+from pyasr.train.targets import Targets
+
+
+@dataclass(frozen=True)
+class DnnTraining:
+    """All options of the training itself."""
+
+    dnn: DnnOptions = group(DnnOptions)
+    schedule: ScheduleOptions = group(ScheduleOptions)
+    learner: LearnerOptions = group(LearnerOptions)
+    mixing: MixingOptions = group(MixingOptions)
+    loop: LoopOptions = group(LoopOptions)
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """The work of all ranks: features of `data`, targets in `out`/targets.npz, everything written to `out`."""
+
+    data: Path
+    out: Path
+    input: InputOptions
+    training: DnnTraining
+
+
+def train_rank(spec: TrainSpec, comm: Comm) -> None:
+    """Train on this rank's shard, together with all others; rank 0 writes final.nnet."""
+    options, targets = spec.training, Targets.load(spec.out / "targets.npz")
+    training, heldout = load_frames(spec, targets, comm)
+    mean, inverse_std = global_normaliser(training, comm)
+    for store in (training, heldout):
+        store.normalise(mean, inverse_std)
+        store.move(options.learner.torch_device(), options.learner.torch_dtype())
+    width = spec.input.splice_left + 1 + spec.input.splice_right
+    learner = make_learner(options, width * training.dim, targets.num_pdfs, comm)
+    job = Training(learner, training, heldout, make_strategy(comm, options.mixing), make_schedule(options.schedule), comm, options.loop,
+                   options.learner.minibatch, rate_factor(options, comm.size), spec.out)  # fmt: skip
+    _announce(job, options)
+    job.run()
+    if comm.rank == 0:
+        normaliser = torch.from_numpy(mean).repeat(width), torch.from_numpy(inverse_std).repeat(width)
+        final_model(learner, options.dnn, normaliser, targets).save(spec.out / MODEL_FILE)
+
+
+def load_frames(spec: TrainSpec, targets: Targets, comm: Comm) -> tuple[FrameStore, FrameStore]:
+    """This rank's training and held-out frames."""
+    reader = FeatureReader(spec.data, dataclasses.replace(spec.input, splice_left=0, splice_right=0))
+    context = spec.input.splice_left, spec.input.splice_right
+    stores = [load_store(reader, targets, targets.shard(comm.rank, comm.size, part), *context, reader.dim) for part in (False, True)]
+    if comm.reduce_scalar(stores[0].num_frames) == 0:
+        raise UserError(f"{spec.data}: no frames left to train on; lower --heldout-share")
+    return stores[0], stores[1]
+
+
+def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm) -> Learner:
+    """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
+    seed = options.loop.train_seed
+    network = FeedForward(options.dnn, input_dim, num_pdfs)
+    initialise(network, options.dnn, torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31))))
+    torch.manual_seed(int(generator(seed, "dropout", comm.rank).integers(1 << 31)))
+    return Learner(network, options.learner)
+
+
+def rate_factor(options: DnnTraining, num_ranks: int) -> float:
+    """From a schedule's rate to that of gradients summed over the minibatch."""
+    convention = 1.0 if options.schedule.lr_convention == "sum" else 1.0 / options.learner.minibatch
+    return options.schedule.scale(num_ranks) * convention
+
+
+def final_model(learner: Learner, options: DnnOptions, normaliser, targets: Targets) -> AcousticModel:
+    """The trained network in float32, with its input's normalisation and the priors of its targets."""
+    network = FeedForward(options, len(normaliser[0]), targets.num_pdfs)
+    for parameter, value in zip(network.parameters(), learner.flat.values()):
+        parameter.data.copy_(value)
+    return AcousticModel(options, network.eval(), *normaliser, log_priors(targets.counts()))
+
+
+def _announce(job: Training, options: DnnTraining) -> None:
+    """What is trained, on how much, with which learning rate."""
+    if job.comm.rank:
+        return
+    schedule, flat = options.schedule, job.learner.flat
+    factor = schedule.scale(job.comm.size)
+    log.info(f"{flat.num_parameters} parameters, {job.epoch_frames} frames an epoch, {job.comm.size} ranks, products in {flat.work.dtype}".replace("torch.", ""))
+    log.info(
+        f"learning rate {schedule.learning_rate:g} ({schedule.lr_convention} over minibatches of {options.learner.minibatch}), "
+        f"{schedule.lr_scaling} scaling: effective {schedule.learning_rate:g} x {factor:g} = {schedule.learning_rate * factor:g}"
+    )

@@ -1,0 +1,181 @@
+"""The training loop of one rank: minibatches of its own frames, mixing with the others, a schedule, checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies import Strategy
+from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
+from pyasr.train.frames import FrameStore
+from pyasr.train.learner import Learner
+from pyasr.train.progress import Reporter, Totals
+from pyasr.train.schedules import Schedule, ScheduleState
+
+
+@dataclass(frozen=True)
+class LoopOptions:
+    """When a training job reports and saves; all in frames seen over all ranks."""
+
+    log_frames: int = option(200_000, "frames between two log lines", minimum=1)
+    checkpoint_frames: int = option(1_000_000, "frames between two checkpoints within an epoch", minimum=1)
+    train_seed: int = option(777, "seed of initial parameters, shuffling and dropout")
+
+
+@dataclass
+class Position:
+    """How far a rank is: `frames_seen` over all ranks, `own_frames` of its own in this epoch, and their sums for the epoch's report."""
+
+    frames_seen: int = 0
+    own_frames: int = 0
+    epoch_sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
+
+
+class Training:
+    """A training job on one rank.
+
+    training, heldout  this rank's frames
+    rate_factor        from the schedule's rate to the rate of summed gradients: scaling with ranks, and lr convention
+    directory          for checkpoints and metrics.jsonl
+    """
+
+    def __init__(self, learner: Learner, training: FrameStore, heldout: FrameStore, strategy: Strategy, schedule: Schedule, comm: Comm,
+                 options: LoopOptions, minibatch: int, rate_factor: float, directory: Path):  # fmt: skip
+        self.learner, self.training, self.heldout, self.strategy, self.schedule = learner, training, heldout, strategy, schedule
+        self.comm, self.options, self.minibatch, self.rate_factor, self.directory = comm, options, minibatch, rate_factor, directory
+        self.position = Position()
+        self.best = None
+        self.epoch_frames = int(comm.reduce_scalar(training.num_frames))
+
+    def run(self) -> None:
+        """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""
+        flat, schedule = self.learner.flat, self.schedule
+        if not self._resume():
+            self.comm.bcast(flat.master)
+            flat.refresh()
+            self._begin()
+        self.reporter = Reporter(self.directory / "metrics.jsonl", self.comm, self.epoch_frames * schedule.options.num_epochs, self.position.frames_seen)
+        while not schedule.finished:
+            self._epoch(schedule.state.epoch + 1, schedule.rate)
+            self._end_epoch(schedule.rate)
+
+    def _epoch(self, epoch: int, rate: float) -> None:
+        """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""
+        flat, position, clock = self.learner.flat, self.position, self.reporter.clock
+        order = self.training.epoch_order(self.options.train_seed, epoch, self.comm.rank)
+        sums = np.zeros(3)
+        clock.restart()
+        while True:
+            index = order[position.own_frames : position.own_frames + self.minibatch]
+            if len(index):
+                with clock("data"):
+                    x, pdfs = self.training.gather(index)
+                sums += self.learner.step(x, pdfs, rate * self.rate_factor).cpu().numpy()
+                position.own_frames += len(index)
+            with clock("communication"):
+                mixing = self.strategy.step(flat.master, len(index))
+            flat.refresh()
+            if mixing is None:
+                continue
+            before, position.frames_seen = position.frames_seen, position.frames_seen + mixing.frames
+            if mixing.frames == 0 or self._passes(before, self.options.log_frames):
+                self._report(epoch, rate, sums)
+            if mixing.frames == 0:
+                return
+            if self._passes(before, self.options.checkpoint_frames):
+                self._save()
+
+    def _passes(self, before: int, interval: int) -> bool:
+        """Whether `frames_seen`, `before` until now, has passed a multiple of `interval`."""
+        return self.position.frames_seen // interval > before // interval
+
+    def _report(self, epoch: int, rate: float, sums: np.ndarray) -> None:
+        """Log what `sums` holds, unless no rank has seen a frame since the last time, and start anew."""
+        if self.comm.reduce_scalar(sums[2]) > 0:
+            self.reporter.interval(epoch, self.position.frames_seen, sums, rate)
+        self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, sums.tolist())]
+        sums[:] = 0
+
+    def evaluate(self) -> Totals:
+        """Loss and accuracy of the present parameters on the held-out frames of all ranks."""
+        sums = np.zeros(3)
+        for index in torch.arange(self.heldout.num_frames).split(4 * self.minibatch):
+            sums += self.learner.evaluate(*self.heldout.gather(index)).cpu().numpy()
+        return Totals(self.comm.allreduce(sums))
+
+    def _say(self, sentence: str) -> None:
+        if self.comm.rank == 0:
+            log.info(sentence)
+
+    def _begin(self) -> None:
+        start = self.evaluate()
+        self.schedule.begin(-start.objective, start.accuracy)
+        self.best = self._copy_if_needed()
+        self._say(f"initial model: held-out objective {start.objective:.4f}")
+
+    def _end_epoch(self, rate: float) -> None:
+        """Held-out result; the schedule moves on, or back to the best model; a checkpoint."""
+        train, heldout = Totals(self.comm.allreduce(np.array(self.position.epoch_sums))), self.evaluate()
+        self._check_divergence(train, heldout)
+        accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
+        epoch = self.schedule.state.epoch
+        self._say(
+            f"epoch {epoch} ended: objective {train.objective:.4f} accuracy {train.accuracy:.2%}, held-out objective {heldout.objective:.4f} "
+            f"accuracy {heldout.accuracy:.2%}{'' if accepted else '; worse than before, back to the best model'}"
+        )
+        self.reporter.write({
+            "epoch": epoch, "frames": self.position.frames_seen, "rate": rate, "train_objective": train.objective, "train_accuracy": train.accuracy,
+            "heldout_objective": heldout.objective, "heldout_accuracy": heldout.accuracy, "accepted": accepted,
+        })  # fmt: skip
+        if accepted:
+            self.best = self._copy_if_needed()
+        else:
+            self.learner.flat.master.copy_(self.best)
+            self.learner.flat.refresh()
+        self.position.own_frames, self.position.epoch_sums = 0, [0.0, 0.0, 0.0]
+        self._save()
+
+    def _check_divergence(self, train: Totals, heldout: Totals) -> None:
+        """A model that is clearly worse than guessing all pdfs equally has diverged."""
+        worst = min(train.objective, heldout.objective if heldout.sums[2] else 0.0)
+        num_pdfs = self.learner.network.layers[-1].out_features
+        if not worst > -2 * math.log(num_pdfs + 1):
+            raise UserError(
+                f"training has diverged (objective {worst:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): give a lower --learning-rate, "
+                f"or --lr-scaling sqrt or none, and --force"
+            )
+
+    def _copy_if_needed(self) -> torch.Tensor | None:
+        """A copy of the parameters for schedules that may go back to them."""
+        return None if self.schedule.options.schedule == "exponential" else self.learner.flat.master.clone()
+
+    def _save(self) -> None:
+        """Every rank has the same parameters here, just mixed; momentum and random state are each rank's own."""
+        shared = {"master": self.learner.flat.master.cpu(), "best": self.best, "schedule": dataclasses.asdict(self.schedule.state)}
+        own = {"position": dataclasses.asdict(self.position), "velocity": self.learner.velocity, "random": torch.get_rng_state()}
+        save_checkpoint(self.directory / "checkpoint", self.comm, shared, own)
+
+    def _resume(self) -> bool:
+        found = load_checkpoint(self.directory / "checkpoint", self.comm)
+        if found is None:
+            return False
+        shared, own = found
+        self.learner.flat.master.copy_(shared["master"])
+        self.learner.flat.refresh()
+        self.best = shared["best"]
+        self.schedule.state = ScheduleState(**shared["schedule"])
+        self.position = Position(**own["position"])
+        if own["velocity"] is not None:
+            self.learner.velocity.copy_(own["velocity"])
+        torch.set_rng_state(own["random"])
+        self._say(f"resuming at {self.position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}")
+        return True

@@ -1,0 +1,126 @@
+"""Training targets: the tied state (pdf) of every frame, from alignments; which utterances are held out; which rank gets which."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.base.seeds import generator
+
+
+@dataclass
+class Targets:
+    """Pdfs of the frames of many utterances.
+
+    keys      utterances
+    offsets   int64 (len(keys) + 1,): utterance i has frames offsets[i] .. offsets[i + 1] - 1
+    pdfs      int32 (offsets[-1],)
+    heldout   bool (len(keys),): not trained on
+    num_pdfs  targets are 0 .. num_pdfs - 1
+    """
+
+    keys: list[str]
+    offsets: np.ndarray
+    pdfs: np.ndarray
+    heldout: np.ndarray
+    num_pdfs: int
+
+    def __post_init__(self):
+        self._index = {key: i for i, key in enumerate(self.keys)}
+
+    def pdfs_of(self, key: str) -> np.ndarray:
+        i = self._index[key]
+        return self.pdfs[self.offsets[i] : self.offsets[i + 1]]
+
+    def counts(self) -> np.ndarray:
+        """Frames of each pdf, held-out ones included."""
+        return np.bincount(self.pdfs, minlength=self.num_pdfs)
+
+    def shard(self, rank: int, num_ranks: int, heldout: bool) -> list[str]:
+        """The utterances of one rank: longest first, each to the rank that has the fewest frames so far."""
+        lengths = np.diff(self.offsets)
+        members = [i for i in np.argsort(-lengths, kind="stable") if self.heldout[i] == heldout]
+        load, mine = np.zeros(num_ranks, np.int64), []
+        for i in members:
+            target = int(load.argmin())
+            load[target] += lengths[i]
+            if target == rank:
+                mine.append(i)
+        return [self.keys[i] for i in sorted(mine)]
+
+    def save(self, path: Path) -> None:
+        with atomic_write(path, "wb") as f:
+            np.savez(f, keys=np.array(self.keys), offsets=self.offsets, pdfs=self.pdfs, heldout=self.heldout, num_pdfs=self.num_pdfs)
+
+    @staticmethod
+    def load(path: Path) -> Targets:
+        with np.load(path) as f:
+            return Targets(f["keys"].tolist(), f["offsets"], f["pdfs"], f["heldout"], int(f["num_pdfs"]))
+
+
+def join(keys: list[str], num_frames: Callable[[str], int], alignments: dict, max_missing: float, data: Path, ali_dir: Path) -> list[str]:
+    """The utterances that have features and an alignment of the same length. Logs one table of what matches and what does not.
+
+    Raises UserError when more than the share `max_missing` of the utterances with features is lost.
+    """
+    differences = {key: len(alignments[key]) - num_frames(key) for key in keys if key in alignments}
+    good = [key for key, difference in differences.items() if difference == 0]
+    without = [key for key in keys if key not in alignments]
+    unequal = {key: difference for key, difference in differences.items() if difference}
+    log.info(f"features and alignment: {len(good)} utterances")
+    log.info(f"only features:          {len(without)} {_some(without)}")
+    log.info(f"only alignment:         {len(alignments) - len(differences)}")
+    for difference, count in sorted(Counter(unequal.values()).items()):
+        examples = [key for key in unequal if unequal[key] == difference]
+        log.info(f"length differs by {difference:+d}: {count} {_some(examples)}")
+    lost = len(without) + len(unequal)
+    if lost > max_missing * len(keys):
+        what = f"{len(without)} of {len(keys)} utterances have no alignment and {len(unequal)} one of another length {_some(without + list(unequal))}"
+        raise UserError(f"{ali_dir} does not match {data}: {what}; align {data} again, or raise --max-missing")
+    return good
+
+
+def _some(keys: list[str]) -> str:
+    """The first few of `keys`, in brackets."""
+    return f"({', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''})" if keys else ""
+
+
+def choose_heldout(keys: list[str], lengths: np.ndarray, speaker: Callable[[str], str], share: float, seed: int) -> np.ndarray:
+    """Which utterances are held out, bool (len(keys),): whole speakers of about `share` of the frames.
+
+    Speakers are taken in random order as long as they fit; if that gives less than half the share, utterances are taken instead.
+    """
+    budget = share * lengths.sum()
+    for unit in (np.array([speaker(key) for key in keys]), np.array(keys)):
+        names, member = np.unique(unit, return_inverse=True)
+        sizes = np.bincount(member, weights=lengths)
+        taken, total = np.zeros(len(names), bool), 0
+        for i in generator(seed, "heldout").permutation(len(names)):
+            if total + sizes[i] <= budget:
+                taken[i] = True
+                total += sizes[i]
+        if total >= 0.5 * budget:
+            break
+    kind = "speakers" if len(names) < len(keys) else "utterances"
+    log.info(f"held out: {taken.sum()} {kind}, {int(total)} of {lengths.sum()} frames")
+    return taken[member]
+
+
+def make_targets(keys: list[str], alignments: dict, tid2pdf: np.ndarray, ali_dir: Path) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets, pdfs) of the utterances `keys`; `tid2pdf` is indexed by transition-id, index 0 unused.
+
+    Raises UserError for transition-ids that the model does not have.
+    """
+    offsets = np.concatenate([[0], np.cumsum([len(alignments[key]) for key in keys])]).astype(np.int64)
+    tids = np.concatenate([alignments[key] for key in keys])
+    wrong = tids[(tids < 1) | (tids >= len(tid2pdf))]
+    if len(wrong):
+        raise UserError(f"{ali_dir}: its alignments hold transition-id {wrong[0]}, final.mdl has 1 to {len(tid2pdf) - 1}; they are of another model")
+    return offsets, tid2pdf[tids].astype(np.int32)

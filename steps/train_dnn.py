@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Train a feed-forward acoustic model by cross-entropy on the alignments of another model, on several MPI ranks.
+
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, LANG/phones.txt, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,tree}
+Writes DNN_DIR/final.nnet (network, normalisation, priors), final.mdl and tree (transition model and tree of ALI_DIR), input.json,
+       phones.txt, metrics.jsonl, log/train.log
+
+A job that was interrupted goes on from its last checkpoint when the same command is given again.
+
+Example:
+    steps/train_dnn.py --num-ranks 2 --hidden-layers 4 --schedule newbob data/train_hires data/lang exp/tri1_ali exp/dnn
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_ranks
+from pyasr.feats.inputs import InputOptions
+from pyasr.train.dnn import DnnTraining, TrainSpec
+from pyasr.train.prepare import TargetOptions, prepare_targets
+
+
+@dataclass(frozen=True)
+class TrainDnn:
+    data: Path = argument("data directory of the features")
+    lang: Path = argument("lang directory")
+    ali_dir: Path = argument("directory of the alignments, with their model")
+    out: Path = argument("directory of the model to be trained")
+    num_ranks: int = option(2, "MPI ranks", minimum=1)
+    input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
+    targets: TargetOptions = group(TargetOptions)
+    training: DnnTraining = group(DnnTraining)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: TrainDnn) -> None:
+    ali, lang = options.ali_dir, options.lang
+    inputs = [options.data / "feats.scp", lang / "phones.txt", ali / "num_jobs", ali / "final.mdl", ali / "tree", *sorted(ali.glob("ali.*.gz"))]
+    with output_of(options, options.out, inputs, resume=True) as out:
+        for source in (ali / "final.mdl", ali / "tree", lang / "phones.txt"):
+            shutil.copy(source, out)
+        options.input.save(out)
+        prepare_targets(options.data, ali, out, options.targets)
+        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", TrainSpec(options.data, out, options.input, options.training), options.num_ranks)
+        shutil.rmtree(out / "checkpoint", ignore_errors=True)
+        (out / "targets.npz").unlink()
+
+
+if __name__ == "__main__":
+    run_step(TrainDnn, main, __doc__)
