@@ -52,7 +52,7 @@ fi
 
 if stage 3 "Features"; then
   for set in train dev test; do
-    utils/copy_data_dir.py "$data/$set" "$data/${set}_hires"
+    utils/copy_data_dir.py --features false "$data/$set" "$data/${set}_hires"
     steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/$set"
     steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc_hires.conf "$data/${set}_hires"
     for features in "" _hires; do

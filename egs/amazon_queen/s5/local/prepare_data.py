@@ -71,7 +71,7 @@ def main(options: PrepareData) -> None:
     audio = options.data / "local" / "audio"
     decode_all(options, queen, utterances, audio)
     parts = choose(utterances, options)
-    for part in ("train", "dev", "test"):
+    for part in filter(parts.get, ("train", "dev", "test")):
         make_data_dir(options, part, parts[part], audio)
 
 

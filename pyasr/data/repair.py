@@ -1,0 +1,135 @@
+"""Put a data directory right: sort, drop what is broken or not in every table, make spk2utt anew."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, UTTERANCE_TABLES, DataDir
+from pyasr.data.validation import RULES, Table, archive_of, audio_complaint
+from pyasr.io.text import invert, write_table
+
+BACKUP = ".backup"
+_ESSENTIAL = ("utt2spk", "text", "segments", "feats.scp")  # an utterance without an entry here is removed
+# All other tables can be made again; one that lacks an entry is removed.
+
+
+def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> list[str]:
+    """Repair the data directory `path` in place; what was done, a sentence each. Changed files are kept in PATH/.backup.
+
+    audio             'exists' removes recordings whose file is missing, 'read' those that cannot be read to their end, 'no' does not look
+    prefix_speakers   put 'SPEAKER-' before every utterance that does not begin with its speaker
+
+    Raises UserError, and changes nothing, when no utterance would be left.
+    """
+    path = Path(path)
+    DataDir(path)
+    said: list[str] = []
+    tables = {name: _sound_lines(name, Table(path / name), said) for name in RULES if (path / name).exists()}
+    if "utt2spk" not in tables:
+        raise UserError(f"{path}/utt2spk: missing; write it, one 'UTTERANCE SPEAKER' a line")
+    _drop_missing_audio(tables, audio, said)
+    _agree(tables, path, said)
+    if prefix_speakers:
+        tables = _prefixed(tables, said)
+    tables["spk2utt"] = invert(tables["utt2spk"])
+    _write_changed(path, tables, said)
+    return said
+
+
+def _sound_lines(name: str, table: Table, said: list[str]) -> dict[str, str]:
+    """The table without lines that break its rule. A surplus column of utt2spk is cut off; the first of two lines for a key stays."""
+    rule, found = RULES[name], {}
+    least, most = rule.columns
+    for number, (key, value) in enumerate(zip(table.keys, table.values), 1):
+        words = value.split()
+        if name == "utt2spk" and len(words) > 1:
+            said.append(f"{table.path}:{number}: cut off '{' '.join(words[1:])}'")
+            words, value = words[:1], words[0]
+        num = len(words) + bool(key)
+        broken = num < least or (most is not None and num > most) or (rule.check is not None and rule.check(value))
+        if broken or key in found:
+            said.append(f"{table.path}:{number}: removed '{table.lines[number - 1]}'{'' if broken else ', a second line of its key'}")
+        else:
+            found[key] = value
+    return found
+
+
+def _drop_missing_audio(tables: dict[str, dict], audio: str, said: list[str]) -> None:
+    wav = tables.get("wav.scp", {})
+    for key in list(wav):
+        complaint = audio_complaint(key, wav[key], audio)
+        if complaint:
+            said.append(f"removed recording {key}: {complaint}")
+            del wav[key]
+    for key, rx in list(tables.get("feats.scp", {}).items()):
+        if archive_of(rx) and not Path(archive_of(rx)).exists():
+            said.append(f"removed features of {key}: no archive {archive_of(rx)}")
+            del tables["feats.scp"][key]
+    if "feats.scp" in tables and not tables["feats.scp"] and wav:
+        said.append("removed feats.scp: none of its archives are there")
+        del tables["feats.scp"]
+
+
+def _agree(tables: dict[str, dict], path: Path, said: list[str]) -> None:
+    """Keep the utterances that all essential tables have, and the speakers and recordings of those."""
+    kept = set(tables["utt2spk"])
+    for name in _ESSENTIAL:
+        if name in tables:
+            kept &= tables[name].keys()
+    if "wav.scp" in tables:
+        segments = tables.get("segments")
+        kept = {utt for utt in kept if (segments[utt].split()[0] if segments else utt) in tables["wav.scp"]}
+    if not kept:
+        raise UserError(f"{path}: no utterance is in all of {', '.join(n for n in (*_ESSENTIAL, 'wav.scp') if n in tables)}; "
+                        "nothing was changed, make these tables agree first")
+    lost = len(tables["utt2spk"].keys() - kept)
+    if lost:
+        said.append(f"removed {lost} utterance(s) that are not in every table, {len(kept)} are left")
+    filter_tables(tables, kept)
+    _drop_incomplete(tables, said)
+
+
+def filter_tables(tables: dict[str, dict], kept: set[str]) -> None:
+    """Leave in each table only what belongs to the utterances `kept`."""
+    speakers = {tables["utt2spk"][utt] for utt in kept}
+    recordings = {tables["segments"][utt].split()[0] for utt in kept} if "segments" in tables else kept
+    for names, keys in ((UTTERANCE_TABLES, kept), (SPEAKER_TABLES, speakers), (RECORDING_TABLES, recordings)):
+        for name in names:
+            if name in tables:
+                tables[name] = {key: value for key, value in tables[name].items() if key in keys}
+
+
+def _drop_incomplete(tables: dict[str, dict], said: list[str]) -> None:
+    """Tables that can be made again and lack an entry."""
+    speakers = set(tables["utt2spk"].values())
+    recordings = {value.split()[0] for value in tables["segments"].values()} if "segments" in tables else tables["utt2spk"].keys()
+    for names, keys in ((UTTERANCE_TABLES, tables["utt2spk"].keys()), (SPEAKER_TABLES, speakers), (RECORDING_TABLES, recordings)):
+        for name in names:
+            if name in tables and name != "spk2utt" and tables[name].keys() != keys:
+                said.append(f"removed {name}: it lacks {len(keys - tables[name].keys())} of {len(keys)} entries; make it again")
+                del tables[name]
+
+
+def _prefixed(tables: dict[str, dict], said: list[str]) -> dict[str, dict]:
+    speaker = tables["utt2spk"]
+    new = {utt: utt if utt.startswith(f"{speaker[utt]}-") else f"{speaker[utt]}-{utt}" for utt in speaker}
+    said.append(f"renamed {sum(utt != name for utt, name in new.items())} utterance(s) to SPEAKER-UTTERANCE")
+    by_utterance = UTTERANCE_TABLES + (() if "segments" in tables else RECORDING_TABLES)
+    return {name: {new[key]: value for key, value in table.items()} if name in by_utterance else table for name, table in tables.items()}
+
+
+def _write_changed(path: Path, tables: dict[str, dict], said: list[str]) -> None:
+    """Write what differs from what is there, the old file kept in PATH/.backup; delete tables that are gone."""
+    for name in RULES:
+        old = path / name
+        content = "".join(f"{key} {value}".rstrip() + "\n" for key, value in sorted(tables.get(name, {}).items())).encode()
+        if old.exists() and (name not in tables or old.read_bytes() != content):
+            (path / BACKUP).mkdir(exist_ok=True)
+            shutil.copy2(old, path / BACKUP / name)
+        if name not in tables:
+            old.unlink(missing_ok=True)
+        elif not old.exists() or old.read_bytes() != content:
+            write_table(old, tables[name])
+            said.append(f"wrote {old}")

@@ -1,0 +1,158 @@
+"""Parts and unions of data directories, written as data directories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.base.seeds import generator
+from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir
+from pyasr.data.repair import filter_tables
+from pyasr.io.text import invert, read_lines, write_table
+
+FEATURE_TABLES = ("feats.scp", "cmvn.scp", "utt2num_frames", "vad.scp")
+
+
+def table_files(data: DataDir, with_features: bool = True) -> list[Path]:
+    """The files of `data` that a copy or a part of it depends on."""
+    return [data.path / name for name in TABLES if data.has(name) and (with_features or name not in FEATURE_TABLES)]
+
+
+def read_all(data: DataDir) -> dict[str, dict[str, str]]:
+    """All tables that Kaldi knows and `data` has."""
+    return {name: data.table(name) for name in TABLES if data.has(name)}
+
+
+def write_all(path: Path, tables: dict[str, dict[str, str]]) -> None:
+    """Write tables into the existing directory `path`, spk2utt made from utt2spk."""
+    for name, table in (tables | {"spk2utt": invert(tables["utt2spk"])}).items():
+        write_table(Path(path) / name, table)
+
+
+def write_subset(data: DataDir, out: Path, utterances: list[str]) -> None:
+    """The data directory of some utterances of `data`. Raises UserError for one that `data` does not have, or for none at all."""
+    unknown = [utt for utt in utterances if utt not in data.utt2spk]
+    if unknown:
+        raise UserError(f"{data.path}/utt2spk: no utterance '{unknown[0]}' ({len(unknown)} such); correct the list")
+    if not utterances:
+        raise UserError(f"{data.path}: no utterance chosen; choose at least one")
+    tables = read_all(data)
+    filter_tables(tables, set(utterances))
+    write_all(out, tables)
+
+
+def first(data: DataDir, num: int) -> list[str]:
+    """The first `num` utterances in C order."""
+    return _enough(data, data.utterances, num)
+
+
+def shortest(data: DataDir, num: int) -> list[str]:
+    """The `num` shortest utterances. Raises UserError where no table tells durations."""
+    if not any(map(data.has, ("utt2dur", "utt2num_frames", "segments"))):
+        raise UserError(f"{data.path}: utt2dur, utt2num_frames and segments are missing, the shortest utterances are unknown; make features first")
+    return _enough(data, sorted(data.utterances, key=lambda utt: (data.durations[utt], utt)), num)
+
+
+def random_choice(data: DataDir, num: int, seed: int) -> list[str]:
+    """`num` utterances drawn without replacement; the same for the same seed."""
+    order = generator(seed, "subset").permutation(len(data.utterances))
+    return _enough(data, [data.utterances[i] for i in order], num)
+
+
+def per_speaker(data: DataDir, num: int) -> list[str]:
+    """Up to `num` utterances of each speaker, spread evenly over the speaker's utterances."""
+    chosen = []
+    for utterances in data.spk2utt.values():
+        size = min(num, len(utterances))
+        chosen += [utterances[i * len(utterances) // size] for i in range(size)]
+    return chosen
+
+
+def of_speakers(data: DataDir, num: int) -> list[str]:
+    """All utterances of whole speakers, in C order of speakers, until there are at least `num`."""
+    chosen: list[str] = []
+    for speaker in sorted(data.spk2utt):
+        if len(chosen) < num:
+            chosen += data.spk2utt[speaker]
+    return chosen
+
+
+def utterances_of(data: DataDir, speakers: list[str]) -> list[str]:
+    """All utterances of the given speakers. Raises UserError for a speaker that `data` does not have."""
+    for speaker in speakers:
+        if speaker not in data.spk2utt:
+            raise UserError(f"{data.path}/utt2spk: no speaker '{speaker}'; correct the list")
+    return [utt for speaker in speakers for utt in data.spk2utt[speaker]]
+
+
+def listed(path: Path) -> list[str]:
+    """The first word of every line of a file: utterances or speakers."""
+    return [line.split()[0] for line in read_lines(path) if line.strip()]
+
+
+def _enough(data: DataDir, order: list[str], num: int) -> list[str]:
+    if num > len(order):
+        raise UserError(f"{data.path}: {len(order)} utterances, fewer than the {num} asked for; ask for fewer")
+    return sorted(order[:num])
+
+
+def combine(sources: list[DataDir], out: Path) -> None:
+    """One data directory of several. Tables that only some of them have are left out, with a log line; so is cmvn.scp where they share speakers.
+
+    Raises UserError when an utterance or a recording means different things in two of them.
+    """
+    parts = [read_all(data) for data in sources]
+    shared = set.intersection(*map(set, parts))
+    for name in sorted(set().union(*parts) - shared):
+        if name in ("segments", "text", "wav.scp", "feats.scp"):
+            without = next(str(data.path) for data in sources if not data.has(name))
+            if name == "segments":
+                raise UserError(f"{without}: has no segments while another directory has; write 'UTTERANCE UTTERANCE 0 -1' lines for it first")
+        log.warning(f"{name} is left out: not all of the directories have it")
+    tables = {name: _union(name, parts, sources) for name in TABLES if name in shared and name != "spk2utt"}
+    write_all(out, {name: table for name, table in tables.items() if table is not None})
+
+
+def _union(name: str, parts: list[dict], sources: list[DataDir]) -> dict[str, str] | None:
+    """All entries of one table; None where directories give a speaker different values."""
+    found: dict[str, str] = {}
+    for tables, data in zip(parts, sources):
+        table = tables[name]
+        for key in found.keys() & table.keys():
+            if name in SPEAKER_TABLES and table[key] != found[key]:
+                log.warning(f"{name} is left out: speaker {key} has other values in {data.path}; make it again")
+                return None
+            if name in UTTERANCE_TABLES or table[key] != found[key]:
+                raise UserError(f"{data.path}/{name}: '{key}' is in another of the directories too; rename with utils/copy_data_dir.py --utt-prefix")
+        found |= table
+    return found
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """Prefixes and suffixes for the names of a copy. A speaker's prefix should begin the utterances' too, for Kaldi's order."""
+
+    utt_prefix: str = option("", "put before every utterance")
+    utt_suffix: str = option("", "put after every utterance")
+    spk_prefix: str = option("", "put before every speaker")
+    spk_suffix: str = option("", "put after every speaker")
+
+    def utterance(self, name: str) -> str:
+        return f"{self.utt_prefix}{name}{self.utt_suffix}"
+
+    def speaker(self, name: str) -> str:
+        return f"{self.spk_prefix}{name}{self.spk_suffix}"
+
+
+def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = True) -> None:
+    """A copy of `data` with other names, without the tables of features where they are to be made anew."""
+    tables = {name: table for name, table in read_all(data).items() if with_features or name not in FEATURE_TABLES}
+    by_utterance = UTTERANCE_TABLES + (() if "segments" in tables else RECORDING_TABLES)
+    for name, table in tables.items():
+        rename = renaming.utterance if name in by_utterance else renaming.speaker if name in SPEAKER_TABLES else str
+        tables[name] = {rename(key): value for key, value in table.items()}
+    tables["utt2spk"] = {key: renaming.speaker(value) for key, value in tables["utt2spk"].items()}
+    write_all(out, tables)

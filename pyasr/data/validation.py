@@ -1,0 +1,304 @@
+"""What is wrong with a data directory: every problem with file, line, the offending text and a command that repairs it.
+
+    for problem in validate("data/train"):
+        print(problem)
+
+The rules are those that Kaldi's programs rely on: tables sorted in C order without duplicates, equal sets of utterances, spk2utt the inverse
+of utt2spk, utterances that sort as their speakers do, audio that is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.data.audio import read_audio
+from pyasr.data.datadir import DataDir
+
+FIX = "utils/fix_data_dir.py"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong. `line` is 1-based, 0 where the file as a whole is meant."""
+
+    path: Path
+    line: int
+    text: str
+    message: str
+    fix: str
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.line}" if self.line else str(self.path)
+        said = f" '{self.text}':" if self.text else ""
+        return f"{where}:{said} {self.message}; fix: {self.fix}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The shape of a table's lines."""
+
+    form: str                                   # how a line should look
+    columns: tuple[int, int | None]             # least and greatest number of words
+    check: Callable[[str], str] | None = None   # complaint about the value of a line, or ''
+    of: str = "utterance"                       # what the keys are
+
+
+def _segment_complaint(value: str) -> str:
+    try:
+        begin, end = map(float, value.split()[1:3])
+    except ValueError:
+        return "times are not numbers"
+    return "" if 0 <= begin < end or (end == -1 and begin >= 0) else "the end is not after the beginning"
+
+
+def _number_complaint(kind: type, noun: str) -> Callable[[str], str]:
+    def complaint(value: str) -> str:
+        try:
+            return "" if 0 < kind(value) < float("inf") else f"not a positive {noun}"
+        except ValueError:
+            return f"not a positive {noun}"
+    return complaint
+
+
+def _gender_complaint(value: str) -> str:
+    return "" if value in ("m", "f") else "neither m nor f"
+
+
+RULES = {
+    "utt2spk": Rule("UTTERANCE SPEAKER", (2, 2)),
+    "text": Rule("UTTERANCE WORD ...", (2, None)),
+    "segments": Rule("UTTERANCE RECORDING BEGIN END", (4, 4), _segment_complaint),
+    "feats.scp": Rule("UTTERANCE FEATURES", (2, None)),
+    "vad.scp": Rule("UTTERANCE VECTOR", (2, None)),
+    "utt2dur": Rule("UTTERANCE SECONDS", (2, 2), _number_complaint(float, "number of seconds")),
+    "utt2num_frames": Rule("UTTERANCE NUM_FRAMES", (2, 2), _number_complaint(int, "whole number")),
+    "utt2lang": Rule("UTTERANCE LANGUAGE", (2, 2)),
+    "utt2uniq": Rule("UTTERANCE ORIGINAL", (2, 2)),
+    "spk2utt": Rule("SPEAKER UTTERANCE ...", (2, None), of="speaker"),
+    "cmvn.scp": Rule("SPEAKER STATISTICS", (2, None), of="speaker"),
+    "spk2gender": Rule("SPEAKER m|f", (2, 2), _gender_complaint, of="speaker"),
+    "wav.scp": Rule("RECORDING AUDIO", (2, None), of="recording"),
+    "reco2dur": Rule("RECORDING SECONDS", (2, 2), _number_complaint(float, "number of seconds"), of="recording"),
+    "reco2file_and_channel": Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
+}
+_COLUMN_WORDS = {1: "one column", 2: "two columns", 3: "three columns", 4: "four columns", 5: "five columns"}
+_EMPTY = {"text": "empty transcript", "wav.scp": "no audio named", "spk2utt": "speaker without utterances"}
+
+
+class Table:
+    """The lines of one table as they stand: `keys[i]` and `values[i]` are of line i + 1; lines that are not UTF-8 are read as Latin-1."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.not_utf8: list[int] = []
+        lines = self._decode(path.read_bytes())
+        if lines and not lines[-1]:
+            lines.pop()
+        self.lines = lines
+        words = [line.split(None, 1) for line in lines]
+        self.keys = [pair[0] if pair else "" for pair in words]
+        self.values = [pair[1].rstrip() if len(pair) > 1 else "" for pair in words]
+        self.line_of = dict(zip(reversed(self.keys), range(len(lines), 0, -1)))  # of a key's first line
+
+    def _decode(self, content: bytes) -> list[str]:
+        try:
+            return content.decode("utf-8").split("\n")
+        except UnicodeDecodeError:
+            return [self._decode_line(line, number) for number, line in enumerate(content.split(b"\n"), 1)]
+
+    def _decode_line(self, line: bytes, number: int) -> str:
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError:
+            self.not_utf8.append(number)
+            return line.decode("latin-1")
+
+
+def validate(path: Path, *, need_text: bool = True, need_feats: bool = False, audio: str = "exists") -> list[Problem]:
+    """All problems of a data directory, none if it is sound.
+
+    need_text, need_feats   whether `text`, `feats.scp` have to be there
+    audio                   'no': not looked at; 'exists': files of wav.scp are there; 'read': all audio is read to its end
+    """
+    return list(_Validator(Path(path), need_text, need_feats, audio).problems())
+
+
+class _Validator:
+    def __init__(self, path: Path, need_text: bool, need_feats: bool, audio: str):
+        DataDir(path)
+        self.path, self.audio = path, audio
+        self.need = ["utt2spk", "spk2utt"] + ["text"] * need_text + ["feats.scp"] * need_feats
+        self.fix = f"{FIX} {path}"
+        self.tables = {name: Table(path / name) for name in RULES if (path / name).exists()}
+
+    def problems(self) -> Iterator[Problem]:
+        yield from self._missing_files()
+        for name, table in self.tables.items():
+            yield from self._lines(name, table)
+            yield from self._order(table)
+        if self.tables.get("utt2spk"):
+            yield from self._keys()
+            yield from self._speakers()
+            yield from self._speaker_order()
+        if self.audio != "no" and "wav.scp" in self.tables:
+            yield from self._audio(self.tables["wav.scp"])
+        if "feats.scp" in self.tables:
+            yield from self._archives(self.tables["feats.scp"])
+
+    def _missing_files(self) -> Iterator[Problem]:
+        """A file that nothing can be made from has the command that makes it, or says what to write by hand."""
+        by_hand = {"utt2spk": f"write it, one '{RULES['utt2spk'].form}' a line",
+                   "text": "write it, or give --need-text false if there are no transcripts",
+                   "feats.scp": f"steps/make_mfcc.py {self.path}", "spk2utt": self.fix}
+        for name in self.need:
+            if name not in self.tables:
+                yield Problem(self.path / name, 0, "", "missing", by_hand[name])
+            elif not self.tables[name].lines:
+                yield Problem(self.path / name, 0, "", "empty file", by_hand[name])
+        if "wav.scp" not in self.tables and "feats.scp" not in self.tables:
+            yield Problem(self.path / "wav.scp", 0, "", "missing, and so is feats.scp", f"write it, one '{RULES['wav.scp'].form}' a line")
+
+    def _lines(self, name: str, table: Table) -> Iterator[Problem]:
+        """Encoding, number of columns and values."""
+        rule, (least, most) = RULES[name], RULES[name].columns
+        for number in table.not_utf8:
+            yield Problem(table.path, number, table.lines[number - 1], "not UTF-8 (the fix reads the line as Latin-1)", self.fix)
+        for i, (key, value) in enumerate(zip(table.keys, table.values)):
+            if most is None and value:
+                continue
+            num = (1 + value.count(" ") + value.count("\t") if value else 0) + bool(key)
+            num = num if num == most else len(value.split()) + bool(key)
+            complaint = ""
+            if num < least or (most and num > most):
+                complaint = self._column_complaint(name, rule, num)
+            elif rule.check:
+                complaint = rule.check(value)
+            if complaint:
+                yield Problem(table.path, i + 1, table.lines[i], complaint, self.fix)
+
+    @staticmethod
+    def _column_complaint(name: str, rule: Rule, num: int) -> str:
+        if num == 0:
+            return "empty line"
+        if num == 1 and name in _EMPTY:
+            return _EMPTY[name]
+        return f"{_COLUMN_WORDS.get(num, f'{num} columns')}, expected '{rule.form}'"
+
+    def _order(self, table: Table) -> Iterator[Problem]:
+        """Duplicated keys, and the first key that is smaller than the one before it."""
+        keys = table.keys
+        if len(table.line_of) < len(keys):
+            for i, key in enumerate(keys):
+                if key and table.line_of[key] != i + 1:
+                    yield Problem(table.path, i + 1, table.lines[i], f"'{key}' stands in line {table.line_of[key]} already", self.fix)
+        if keys != sorted(keys):
+            i = next(i for i in range(1, len(keys)) if keys[i] < keys[i - 1])
+            yield Problem(table.path, i + 1, table.lines[i], f"not sorted in C order, '{keys[i]}' comes after '{keys[i - 1]}'", self.fix)
+
+    def _keys(self) -> Iterator[Problem]:
+        """Every table against the utterances, speakers or recordings that there are."""
+        expected = {"utterance": ("utt2spk", self.tables["utt2spk"].line_of),
+                    "speaker": ("utt2spk", dict.fromkeys(self._speaker_of().values())),
+                    "recording": self._recordings()}
+        for name, table in self.tables.items():
+            source, known = expected[RULES[name].of]
+            if name != "utt2spk" and known.keys() != table.line_of.keys():
+                yield from self._differences(name, table, source, known)
+        if "segments" in self.tables and "wav.scp" in self.tables:
+            yield from self._missing_recordings(self.tables["segments"], self.tables["wav.scp"])
+
+    def _speaker_of(self) -> dict[str, str]:
+        table = self.tables["utt2spk"]
+        return {key: value.split(None, 1)[0] for key, value in zip(table.keys, table.values) if value}
+
+    def _recordings(self) -> tuple[str, dict]:
+        """The table that names recordings, and the recordings."""
+        if "segments" in self.tables:
+            return "segments", dict.fromkeys(value.split(None, 1)[0] for value in self.tables["segments"].values if value)
+        return "utt2spk", self.tables["utt2spk"].line_of
+
+    def _differences(self, name: str, table: Table, source: str, known: dict) -> Iterator[Problem]:
+        noun = RULES[name].of
+        for key, line in table.line_of.items():
+            if key and key not in known:
+                yield Problem(table.path, line, table.lines[line - 1], f"{noun} '{key}' is not in {source}", self.fix)
+        if name == "wav.scp" and source == "segments":
+            return  # told line by line of segments
+        reference = self.tables[source]
+        for key in known:
+            if key and key not in table.line_of:
+                line = reference.line_of.get(key, 0)
+                text = reference.lines[line - 1] if line else key
+                yield Problem(reference.path, line, text, f"{noun} '{key}' is not in {name}", self.fix)
+
+    def _missing_recordings(self, segments: Table, wav: Table) -> Iterator[Problem]:
+        for i, value in enumerate(segments.values):
+            if value and value.split(None, 1)[0] not in wav.line_of:
+                yield Problem(segments.path, i + 1, segments.lines[i], f"recording '{value.split()[0]}' is not in wav.scp", self.fix)
+
+    def _speakers(self) -> Iterator[Problem]:
+        """spk2utt has to be the inverse of utt2spk."""
+        if "spk2utt" not in self.tables:
+            return
+        table, speaker_of = self.tables["spk2utt"], self._speaker_of()
+        named = {}
+        for i, (speaker, value) in enumerate(zip(table.keys, table.values)):
+            for utterance in value.split():
+                if speaker_of.get(utterance) != speaker:
+                    said = speaker_of.get(utterance, "nobody")
+                    yield Problem(table.path, i + 1, f"{speaker} ... {utterance}", f"utt2spk gives '{utterance}' to '{said}'", self.fix)
+                elif utterance in named:
+                    yield Problem(table.path, i + 1, f"{speaker} ... {utterance}", f"'{utterance}' stands in line {named[utterance]} already", self.fix)
+                named[utterance] = i + 1
+        for utterance, speaker in speaker_of.items():
+            if utterance not in named and speaker in table.line_of:
+                line = table.line_of[speaker]
+                yield Problem(table.path, line, f"{speaker} ...", f"'{utterance}' of this speaker is missing", self.fix)
+
+    def _speaker_order(self) -> Iterator[Problem]:
+        """Kaldi reads utterances and speakers side by side: sorted by utterance, the speakers have to be sorted too."""
+        pairs = sorted(self._speaker_of().items())
+        for (utterance1, speaker1), (utterance2, speaker2) in zip(pairs, pairs[1:]):
+            if speaker2 < speaker1:
+                line = self.tables["utt2spk"].line_of[utterance2]
+                yield Problem(self.path / "utt2spk", line, f"{utterance2} {speaker2}",
+                              f"sorts after '{utterance1} {speaker1}' as utterance but before it as speaker; "
+                              "Kaldi needs utterances that begin with their speaker", f"{FIX} --prefix-speakers {self.path}")
+                return
+
+    def _audio(self, table: Table) -> Iterator[Problem]:
+        for i, (key, value) in enumerate(zip(table.keys, table.values)):
+            complaint = audio_complaint(key, value, self.audio) if value else ""
+            if complaint:
+                how = f"{FIX} --audio read {self.path}" if self.audio == "read" else self.fix
+                yield Problem(table.path, i + 1, table.lines[i], complaint, how)
+
+    def _archives(self, table: Table) -> Iterator[Problem]:
+        there = {}
+        for i, value in enumerate(table.values):
+            path = archive_of(value)
+            if path and not there.setdefault(path, os.path.exists(path)):
+                yield Problem(table.path, i + 1, table.lines[i], "no such archive", self.fix)
+
+
+def archive_of(rx: str) -> str:
+    """The file that an scp entry points into, '' for a command."""
+    return "" if rx.endswith("|") else re.sub(r"(:\d+)?(\[[^\]]*\])?$", "", rx)
+
+
+def audio_complaint(key: str, rx: str, how: str) -> str:
+    """What is wrong with the audio of `rx`, looked at as `how` ('no', 'exists', 'read') says; '' if nothing is."""
+    if how == "no" or (how == "exists" and (rx.endswith("|") or os.path.exists(rx) or os.path.exists(archive_of(rx)))):
+        return ""
+    if how == "exists":
+        return "no such audio file"
+    try:
+        read_audio(rx)
+    except UserError as error:
+        return str(error).removeprefix(f"{rx}: ").partition(";")[0]
+    return ""

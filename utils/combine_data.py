@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Make one data directory of several.
+
+Reads   SOURCES
+Writes  OUT
+
+    utils/combine_data.py data/train_all data/train_a data/train_b
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument
+from pyasr.base.step import output_of, run_step
+from pyasr.data import subsets
+from pyasr.data.datadir import DataDir
+
+
+@dataclass(frozen=True)
+class CombineData:
+    out: Path = argument("data directory to be made")
+    sources: tuple = argument("data directories", many=True)
+
+
+def main(options: CombineData) -> None:
+    sources = [DataDir(Path(source)) for source in options.sources]
+    with output_of(options, options.out, [path for data in sources for path in subsets.table_files(data)]) as out:
+        subsets.combine(sources, out)
+    log.info(f"{options.out}: {len(DataDir(options.out).utterances)} utterances of {len(sources)} directories")
+
+
+if __name__ == "__main__":
+    run_step(CombineData, main, __doc__)

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Repair a data directory: sort it, remove broken lines and utterances that are not in every table, make spk2utt anew.
+
+Reads   DATA
+Writes  DATA; what was there before is kept in DATA/.backup
+
+    utils/fix_data_dir.py data/train
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, option
+from pyasr.base.step import run_step
+from pyasr.data.repair import fix
+
+
+@dataclass(frozen=True)
+class FixDataDir:
+    data: Path = argument("data directory")
+    audio: str = option("exists", "remove utterances whose audio is not there, or cannot be read to its end", choices=("no", "exists", "read"))
+    prefix_speakers: bool = option(False, "put 'SPEAKER-' before utterances that do not begin with their speaker")
+
+
+def main(options: FixDataDir) -> None:
+    for sentence in fix(options.data, audio=options.audio, prefix_speakers=options.prefix_speakers) or ["nothing to repair"]:
+        log.info(sentence)
+
+
+if __name__ == "__main__":
+    run_step(FixDataDir, main, __doc__)

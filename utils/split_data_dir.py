@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Split a data directory into NUM of nearly equal duration; speakers stay whole where that is possible.
+
+Reads   DATA
+Writes  DATA/splitNUM/1 ... DATA/splitNUM/NUM
+
+    utils/split_data_dir.py data/train 4
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument
+from pyasr.base.step import output_of, run_step
+from pyasr.data import subsets
+from pyasr.data.datadir import DataDir, split
+
+
+@dataclass(frozen=True)
+class SplitDataDir:
+    data: Path = argument("data directory")
+    num: int = argument("number of parts")
+
+
+def main(options: SplitDataDir) -> None:
+    if options.num < 1:
+        raise UserError(f"NUM: {options.num} parts cannot be made; give at least 1")
+    data, where = DataDir(options.data), options.data / f"split{options.num}"
+    with output_of(options, where, subsets.table_files(data)) as out:
+        for number, utterances in enumerate(split(options.data, options.num), 1):
+            (out / str(number)).mkdir()
+            subsets.write_subset(data, out / str(number), utterances)
+    log.info(f"{where}: {options.num} parts of {len(data.utterances)} utterances")
+
+
+if __name__ == "__main__":
+    run_step(SplitDataDir, main, __doc__)

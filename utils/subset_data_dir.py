@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Make a data directory of some of the utterances of another; exactly one way of choosing is to be given.
+
+Reads   DATA, --utt-list or --spk-list
+Writes  OUT
+
+    utils/subset_data_dir.py --shortest 500 data/train data/train_500short
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, option
+from pyasr.base.step import output_of, run_step
+from pyasr.data import subsets
+from pyasr.data.datadir import DataDir
+
+
+@dataclass(frozen=True)
+class SubsetDataDir:
+    data: Path = argument("data directory")
+    out: Path = argument("data directory to be made")
+    first: int | None = option(None, "the first N utterances", minimum=1)
+    shortest: int | None = option(None, "the N shortest utterances", minimum=1)
+    random: int | None = option(None, "N utterances drawn by --seed", minimum=1)
+    per_spk: int | None = option(None, "up to N utterances of every speaker", minimum=1)
+    speakers: int | None = option(None, "whole speakers until there are N utterances", minimum=1)
+    utt_list: str | None = option(None, "the utterances that a file lists")
+    spk_list: str | None = option(None, "the speakers that a file lists")
+    seed: int = option(0, "seed of --random")
+
+
+def choose(data: DataDir, options: SubsetDataDir) -> list[str]:
+    ways = {
+        "first": lambda value: subsets.first(data, value),
+        "shortest": lambda value: subsets.shortest(data, value),
+        "random": lambda value: subsets.random_choice(data, value, options.seed),
+        "per_spk": lambda value: subsets.per_speaker(data, value),
+        "speakers": lambda value: subsets.of_speakers(data, value),
+        "utt_list": lambda value: subsets.listed(Path(value)),
+        "spk_list": lambda value: subsets.utterances_of(data, subsets.listed(Path(value))),
+    }
+    given = [name for name in ways if getattr(options, name) is not None]
+    if len(given) != 1:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
+        raise UserError(f"{len(given)} ways of choosing utterances are given; give one of {flags}")
+    return ways[given[0]](getattr(options, given[0]))
+
+
+def main(options: SubsetDataDir) -> None:
+    data = DataDir(options.data)
+    utterances = choose(data, options)
+    with output_of(options, options.out, subsets.table_files(data)) as out:
+        subsets.write_subset(data, out, utterances)
+    log.info(f"{options.out}: {len(utterances)} of {len(data.utterances)} utterances")
+
+
+if __name__ == "__main__":
+    run_step(SubsetDataDir, main, __doc__)

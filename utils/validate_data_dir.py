@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""List everything that is wrong with a data directory: file, line, text, and a command that repairs it; exit status 1 if anything is.
+
+Reads   DATA
+Writes  nothing
+
+    utils/validate_data_dir.py data/train
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, option
+from pyasr.base.step import run_step
+from pyasr.data.datadir import DataDir
+from pyasr.data.validation import validate
+
+
+@dataclass(frozen=True)
+class ValidateDataDir:
+    data: Path = argument("data directory")
+    need_text: bool = option(True, "transcripts have to be there")
+    need_feats: bool = option(False, "features have to be there")
+    audio: str = option("exists", "audio: not looked at, looked for, or read to its end", choices=("no", "exists", "read"))
+
+
+def main(options: ValidateDataDir) -> None:
+    begin = time.monotonic()
+    problems = validate(options.data, need_text=options.need_text, need_feats=options.need_feats, audio=options.audio)
+    for problem in problems:
+        print(problem)
+    if problems:
+        raise UserError(f"{options.data}: {len(problems)} problem(s); each line above ends with what repairs it")
+    log.info(f"{options.data}: {len(DataDir(options.data).utterances)} utterances, no problems, {time.monotonic() - begin:.1f} s")
+
+
+if __name__ == "__main__":
+    run_step(ValidateDataDir, main, __doc__)
