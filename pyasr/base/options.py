@@ -141,7 +141,7 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
             switched.add(name)
             continue
         if name != "config" and name not in flags:
-            raise UserError(_unknown(f"--{name}", flags))
+            raise UserError(did_you_mean(f"--{name}", flags))
         if not equals:
             value = _value_of(name, flags, rest)
         if name == "config":
@@ -162,7 +162,8 @@ def _value_of(name, flags, rest):
     return rest.pop(0)
 
 
-def _unknown(name, flags, where=""):
+def did_you_mean(name: str, flags, where: str = "") -> str:
+    """The sentence on a flag that does not exist."""
     near = difflib.get_close_matches(name.lstrip("-"), flags, n=1)
     hint = f"did you mean --{near[0]}?" if near else "see --help"
     return f"{where}{name}: no such option; {hint}"
@@ -183,7 +184,7 @@ def _read_config(path: Path, flags) -> dict:
         name = name.strip().replace("_", "-")
         where = f"{path}:{number}: "
         if name not in flags:
-            raise UserError(_unknown(f"--{name}", flags, where))
+            raise UserError(did_you_mean(f"--{name}", flags, where))
         if not equals and flags[name].type is not bool:
             raise UserError(f"{where}--{name}: a value is missing, write --{name}=VALUE")
         values[name] = flags[name].convert(value.strip() if equals else "true", f"{where}--{name}")

@@ -18,15 +18,11 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import disk_error
 from pyasr.cluster.command_line import Request, parse_request
 from pyasr.cluster.mpi import launch_prefix
-from pyasr.cluster.processes import Guard, signal_group
+from pyasr.cluster.processes import Guard, Stopped, ignore_stop, raise_on_stop, signal_group
 from pyasr.cluster.report import failure_report
 from pyasr.cluster.status import JobStatus, from_wait, status_path, write_status
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-
-
-class Stopped(Exception):
-    """A signal asked the runner to end; the argument is its number."""
 
 
 @dataclass
@@ -106,8 +102,7 @@ class LocalRunner:
 
     def _stop_running(self) -> None:
         """End all jobs that still run; a second signal must not break this off."""
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+        ignore_stop()
         for pid in self.running:
             signal_group(pid, signal.SIGTERM)
         deadline = time.monotonic() + 2.0
@@ -126,22 +121,14 @@ class LocalRunner:
                 self._finish(pid, wait_status, usage, stopped=True)
 
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
 def num_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _stop(number, frame) -> None:
-    raise Stopped(number)
-
-
 def main(argv: list[str]) -> int:
     """What utils/run.pl does; its exit status."""
-    for number in _SIGNALS:
-        signal.signal(number, _stop)
+    raise_on_stop()
     name = Path(sys.argv[0]).name
     try:
         request = parse_request(argv)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import time
 
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 _GRACE_S = 2.0
+_LAST_WORDS_S = 1.0
 
 
 def die_with_parent() -> None:
@@ -88,3 +90,54 @@ def _guard(reader: int) -> None:
         end_groups(sorted(groups))
     finally:
         os._exit(0)
+
+
+class Stopped(Exception):
+    """A signal asked this process to end; the argument is its number."""
+
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def raise_on_stop() -> None:
+    """From now on the signals that ask for an end raise `Stopped`."""
+
+    def stop(number, frame):
+        raise Stopped(number)
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, stop)
+
+
+def ignore_stop() -> None:
+    """From now on the signals that ask for an end do nothing: the end is being made."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def supervise(command: list[str]) -> int:
+    """Run a command as a process group of its own and end the whole group with it.
+
+    Returns the exit status as a shell gives it. When this process is asked to end, the group is ended; when it is killed outright,
+    the guard ends the group.
+    """
+    raise_on_stop()
+    guard = Guard()
+    process = subprocess.Popen(command, preexec_fn=guard.enter)
+    try:
+        status = process.wait()
+        _wait_until_empty(process.pid, _LAST_WORDS_S)
+    except Stopped as stop:
+        status = -stop.args[0]
+        name = next((word for word in command if word.endswith(".sh")), command[0])
+        print(f"{os.path.basename(name)}: stopped by signal {-status}; run the same command again to go on", file=sys.stderr)
+    ignore_stop()
+    end_groups([process.pid])
+    return status if status >= 0 else 128 - status
+
+
+def _wait_until_empty(group: int, most_s: float) -> None:
+    """Leave the rest of a group a moment to end by itself: `run.sh > >(tee log)` still has to write its last lines."""
+    deadline = time.monotonic() + most_s
+    while signal_group(group, 0) and time.monotonic() < deadline:
+        time.sleep(0.02)

@@ -7,14 +7,14 @@
 #   ./run.sh --help     the options below
 
 cd "$(dirname "$0")"
-. ./path.sh
 . utils/recipe.sh
 
-corpus=""       # a copy of the corpus (queen.1c, the .deb or a directory that holds one); empty: fetch the Debian package
+corpus=""       # a copy of the corpus (path): queen.1c, the .deb or a directory that holds one; empty: fetch the Debian package
 quick=false     # 45 minutes of speech and smaller models
 nj=2            # parallel jobs of feature extraction, alignment and decoding
 num_ranks=2     # MPI ranks of DNN training
 parse_recipe_options "$@"
+. ./path.sh
 . ./cmd.sh
 
 data=data exp=exp

@@ -3,14 +3,14 @@
 # a minute on two cores: to see that an installation works, and for the project's own tests.
 
 cd "$(dirname "$0")"
-. ./path.sh
 . utils/recipe.sh
 
-dir=.             # where data/ and exp/ are made
+dir=.             # where data/ and exp/ are made (path)
 num_train=120     # training utterances
 nj=2              # parallel jobs
 num_ranks=2       # MPI ranks of DNN training
 parse_recipe_options "$@"
+. ./path.sh
 . ./cmd.sh
 
 d=$dir/data e=$dir/exp

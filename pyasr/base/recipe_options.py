@@ -1,0 +1,115 @@
+"""The options of a recipe: its own variables.
+
+    python -m pyasr.base.recipe_options RUN.SH START_DIR [ARGUMENTS...]
+
+Reads the lines `name=value  # help` of RUN.SH above its call of parse_recipe_options; `--name VALUE` or `--name=VALUE` replaces the value.
+Prints assignments for the shell to evaluate. The type of a variable is that of its default: whole number, number, true/false (may stand
+alone as `--name`) or text. A help that says "(path)" marks a file or directory: it is taken relative to START_DIR, where the user stands.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import did_you_mean
+
+_DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s+#\s*(.*)")
+_STAGES = ["stage=0  # first stage to run", "stop_stage=1000  # last stage to run"]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One recipe variable: `default` as written in the recipe, without its quotes."""
+
+    name: str
+    default: str
+    help: str
+
+    @property
+    def flag(self) -> str:
+        return self.name.replace("_", "-")
+
+    @property
+    def kind(self) -> str:
+        if re.fullmatch(r"[+-]?\d+", self.default):
+            return "a whole number"
+        if re.fullmatch(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?", self.default):
+            return "a number"
+        return "true or false" if self.default in ("true", "false") else "text"
+
+    def check(self, value: str, start_dir: Path) -> str:
+        """The value as the shell is to have it. Raises UserError when it is not of the variable's kind."""
+        good = {"a whole number": r"[+-]?\d+", "a number": r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", "true or false": "true|false", "text": r"(?s).*"}
+        if not re.fullmatch(good[self.kind], value):
+            raise UserError(f"--{self.flag}: '{value}' is not {self.kind}")
+        return str(start_dir / value) if "(path)" in self.help and value else value
+
+
+def read_variables(recipe: Path) -> tuple[str, list[Variable]]:
+    """(the recipe's opening comment, its variables in order)."""
+    lines = recipe.read_text().splitlines()
+    ends = [i for i, line in enumerate(lines) if line.strip().startswith("parse_recipe_options")]
+    lines = lines[: ends[0]] if ends else lines
+    comment = []
+    for line in lines[1:] if lines and lines[0].startswith("#!") else lines:
+        if not line.startswith("#"):
+            break
+        comment.append(line[1:].removeprefix(" "))
+    matches = [match for line in [*lines, *_STAGES] if (match := _DECLARATION.fullmatch(line.rstrip()))]
+    variables = {match[1]: Variable(match[1], match[2].replace("'", "").replace('"', ""), match[3]) for match in matches}
+    return "\n".join(comment), list(variables.values())
+
+
+def parse(variables: list[Variable], argv: list[str], start_dir: Path) -> dict[str, str]:
+    """Values given on the command line. Raises UserError for unknown options, missing or impossible values."""
+    known, values, rest = {variable.flag: variable for variable in variables}, {}, list(argv)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        name = name.replace("_", "-")
+        if not word.startswith("--"):
+            raise UserError(f"{word}: a recipe takes options only; see --help")
+        if name not in known:
+            raise UserError(did_you_mean(f"--{name}", known))
+        if not equals:
+            value = _value_of(known[name], rest)
+        values[known[name].name] = known[name].check(value, start_dir)
+    return values
+
+
+def _value_of(variable: Variable, rest: list[str]) -> str:
+    """The word after an option; a true/false option may stand alone."""
+    if variable.kind == "true or false" and (not rest or rest[0] not in ("true", "false")):
+        return "true"
+    if not rest or rest[0].startswith("--"):
+        raise UserError(f"--{variable.flag}: a value is missing after it")
+    return rest.pop(0)
+
+
+def help_text(comment: str, variables: list[Variable]) -> str:
+    lines = [f"  --{variable.flag:<22} {variable.help} [{variable.default}]" for variable in variables]
+    return "\n".join([comment, "", *lines])
+
+
+def main(argv: list[str]) -> int:
+    recipe, start_dir, arguments = Path(argv[0]), Path(argv[1]), argv[2:]
+    comment, variables = read_variables(recipe)
+    if "--help" in arguments or "-h" in arguments:
+        print(f"printf '%s\\n' {shlex.quote(help_text(comment, variables))}; trap - EXIT; exit 0")
+        return 0
+    try:
+        for name, value in parse(variables, arguments, start_dir).items():
+            print(f"{name}={shlex.quote(value)}")
+    except UserError as error:
+        print(f"{recipe.name}: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

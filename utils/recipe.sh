@@ -1,0 +1,149 @@
+# What every run.sh sources first: strict mode, stages, background work that cannot fail unseen, options.
+#
+#   cd "$(dirname "$0")"
+#   . utils/recipe.sh
+#   nj=4            # parallel jobs
+#   quick=false     # train on a part of the corpus
+#   parse_recipe_options "$@"
+#   . ./path.sh
+#
+#   if stage 1 "Prepare the corpus"; then
+#     local/prepare_data.py data
+#   fi
+#   if stage 2 "Decode"; then
+#     spawn dev steps/decode.py ...          # in the background, its output in exp/log/spawn.dev.log
+#     spawn test steps/decode.py ...
+#     join                                   # waits for both; the recipe stops when one has failed
+#   fi
+#
+# The recipe runs in its own directory, as a process group that is ended as a whole when run.sh is killed, however it is killed.
+
+set -euo pipefail
+
+recipe_root=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+recipe_name=$(basename "$0")
+# shellcheck source=utils/find_python.sh
+. "$recipe_root/utils/find_python.sh"
+
+recipe_python=$recipe_root/.venv/bin/python
+[ -x "$recipe_python" ] || recipe_python=$(find_python)
+
+# The recipe may have gone to its own directory already.
+recipe_file=$0
+[ -f "$recipe_file" ] || recipe_file=./$recipe_name
+if [ -z "${PYASR_SUPERVISED:-}" ]; then
+  PYASR_START_DIR=$PWD
+  [ "$recipe_file" = "$0" ] || PYASR_START_DIR=$OLDPWD
+  export PYASR_START_DIR PYASR_SUPERVISED=$$
+  exec "$recipe_python" "$recipe_root/utils/supervise.py" bash "$recipe_file" "$@"
+fi
+cd "$(dirname "$recipe_file")"
+
+stage=0           # first stage to run
+stop_stage=1000   # last stage to run
+recipe_stage=""
+recipe_log_dir=exp/log
+recipe_num_spawned=0
+recipe_pids=()
+recipe_spawned=()
+recipe_in_background=""   # the spawned command, in the subshell that runs it
+recipe_told=""
+
+# Replaces recipe variables by the values given on the command line; --help lists them.
+parse_recipe_options() {
+  local assignments
+  assignments=$(PYTHONPATH=$recipe_root "$recipe_python" -m pyasr.base.recipe_options "./$recipe_name" "${PYASR_START_DIR:-$PWD}" "$@") || {
+    trap - EXIT
+    exit 1
+  }
+  eval "$assignments"
+}
+
+# stage N TITLE: is stage N to be run? Prints its header if so.
+stage() {
+  recipe_stage="$1 ($2)"
+  [ "$1" -ge "$stage" ] && [ "$1" -le "$stop_stage" ] || return 1
+  printf '\n== stage %s: %s (%s)\n' "$1" "$2" "$(date +%H:%M:%S)"
+}
+
+# spawn NAME COMMAND ARGUMENTS...: run in the background, with the output in a log file.
+spawn() {
+  local log=$recipe_log_dir/spawn.$1.log
+  recipe_spawned[recipe_num_spawned]=$1
+  shift
+  mkdir -p "$recipe_log_dir"
+  (
+    trap - EXIT
+    # shellcheck disable=SC2030 # only this subshell is to know
+    recipe_in_background="$*"
+    "$@"
+  ) >"$log" 2>&1 </dev/null &
+  recipe_pids[recipe_num_spawned]=$!
+  recipe_num_spawned=$((recipe_num_spawned + 1))
+}
+
+# join: wait for all that was spawned; fails when one of it has failed, and says which.
+join() {
+  local i failed=0 number=$recipe_num_spawned
+  recipe_num_spawned=0
+  for ((i = 0; i < number; i++)); do
+    wait "${recipe_pids[i]}" && continue
+    failed=1
+    recipe_show_failed "${recipe_spawned[i]}"
+  done
+  return $failed
+}
+
+recipe_show_failed() {
+  local log=$recipe_log_dir/spawn.$1.log
+  echo "$recipe_name: error: '$1' failed; the last lines of $log:" >&2
+  tail -n 15 "$log" | sed 's/^/    | /' >&2
+}
+
+# On ERR: names stage, file, line and command. A subshell's failure is told once, by the recipe's own shell.
+# shellcheck disable=SC2031,SC2016 # see spawn; and commands come here as they are written
+recipe_failed() {
+  local status=$1 parts=$2 file=$3 line=$4 command=$5
+  if [ "$BASH_SUBSHELL" -gt 0 ] && [ -z "$recipe_in_background" ]; then return; fi
+  case $command in
+    '"$@"') command=$recipe_in_background ;;
+    'return $failed') command='join' ;;
+  esac
+  case $parts in *\ *) command="... | $command" ;; esac
+  recipe_tell "'$command' failed with status $status (${file#./} line $line)"
+}
+
+recipe_tell() {
+  recipe_told=yes
+  echo "$recipe_name: error: ${recipe_stage:+stage $recipe_stage: }$1" >&2
+}
+
+# On EXIT: nothing that was spawned is left unjoined, and no failure untold.
+recipe_exit() {
+  local status=$?
+  trap - EXIT ERR
+  set +e
+  if [ "$status" -eq 0 ] && [ "$recipe_num_spawned" -gt 0 ]; then
+    join || status=1
+  fi
+  if [ "$status" -ne 0 ]; then
+    [ -n "$recipe_told" ] || recipe_tell "ended with status $status"
+    echo "$recipe_name: put it right and run the same command again; what is complete will not be made anew" >&2
+  fi
+  exit "$status"
+}
+
+# The runner for this machine, for cmd.sh: that of the cluster which is there, else run.pl.
+detect_runner() {
+  if command -v sbatch >/dev/null && [ -x "$recipe_root/utils/slurm.pl" ]; then
+    echo slurm.pl
+  elif command -v qsub >/dev/null && [ -x "$recipe_root/utils/queue.pl" ]; then
+    echo queue.pl
+  else
+    echo run.pl
+  fi
+}
+
+set -E
+trap 'recipe_failed $? "${PIPESTATUS[*]}" "${BASH_SOURCE[0]}" "$LINENO" "$BASH_COMMAND"' ERR
+trap recipe_exit EXIT

@@ -1,0 +1,19 @@
+#!/usr/bin/env python3
+"""Run a recipe so that nothing of it is left when it ends or is killed; utils/recipe.sh starts every run.sh through it.
+
+Reads, writes: nothing. The exit status is the command's, or 128 + the signal that ended it.
+
+    utils/supervise.py bash egs/amazon_queen/s5/run.sh
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from pyasr.cluster.processes import supervise  # noqa: E402
+
+if len(sys.argv) == 1 or sys.argv[1] in ("--help", "-h"):
+    print(__doc__.strip())
+    sys.exit(0)
+sys.exit(supervise(sys.argv[1:]))
