@@ -92,9 +92,7 @@ def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acous
         final_acoustic = np.where(np.isfinite(final_graph), 0, np.inf).astype(np.float32)
     sources, targets = np.asarray(sources, np.int32), np.asarray(targets, np.int32)
     columns = [np.asarray(a, t) for a, t in ((ilabels, np.int32), (olabels, np.int32), (graph_costs, np.float32), (acoustic_costs, np.float32))]
-    rank, num_kept, acyclic = _top_sort(start, sources, targets, len(final_graph))
-    if not acyclic:
-        raise UserError(f"{name}: the lattice has a cycle; it was not made by a decoder, make it anew")
+    rank, num_kept = _ranks(start, sources, targets, len(final_graph), name)
     sources, targets = rank[sources], rank[targets]
     order = np.argsort(sources, kind="stable")
     order = order[np.searchsorted(sources[order], 0):]
@@ -102,6 +100,16 @@ def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acous
     finals = np.full((2, num_kept), np.inf, np.float32)
     finals[0, rank[kept]], finals[1, rank[kept]] = final_graph[kept], np.asarray(final_acoustic, np.float32)[kept]
     return Lattice(sources[order], targets[order], *(column[order] for column in columns), *finals, bool(reached_final), stats)
+
+
+def _ranks(start, sources, targets, num_states, name):
+    """(place of each state in a topological order, -1 where `start` does not lead there; their number). Keeps an order that is one already."""
+    if start == 0 and (targets > sources).all() and len(np.unique(targets)) == num_states - 1:
+        return np.arange(num_states, dtype=np.int32), num_states
+    rank, num_kept, acyclic = _top_sort(start, sources, targets, num_states)
+    if not acyclic:
+        raise UserError(f"{name}: the lattice has a cycle; it was not made by a decoder, make it anew")
+    return rank, num_kept
 
 
 @njit(nogil=True, cache=True)

@@ -59,7 +59,7 @@ def kth_cost(tokens, begin, end, low, high, k):
 
 @njit(nogil=True, cache=True)
 def search_cutoff(tokens, begin, end, beam, max_active, min_active, beam_delta):
-    """(best token, cutoff, beam for the next frame): the beam narrowed to `max_active` tokens or widened to `min_active`."""
+    """(best token, cutoff, beam for the next frame): the beam narrowed to `max_active` tokens, widened to `min_active`, or no beam below these."""
     best, worst, best_token = _INF, -_INF, begin
     for i in range(begin, end):
         cost = tokens[i].cost
@@ -73,8 +73,10 @@ def search_cutoff(tokens, begin, end, beam, max_active, min_active, beam_delta):
     if within > max_active:
         cutoff = kth_cost(tokens, begin, end, best, cutoff, max_active)
         return best_token, cutoff, cutoff - best + beam_delta
-    if within < min_active and end - begin > within:
-        cutoff = worst if end - begin <= min_active else kth_cost(tokens, begin, end, best, worst, min_active)
+    if end - begin <= min_active:
+        return best_token, _INF, _INF
+    if within < min_active:
+        cutoff = kth_cost(tokens, begin, end, best, worst, min_active)
         return best_token, cutoff, cutoff - best + beam_delta
     return best_token, cutoff, beam
 
