@@ -1,0 +1,164 @@
+"""Pronunciations for words that a dictionary lacks: a few rules for what letters do not tell, else a joint-sequence model of the dictionary.
+
+The rules, in this order: possessives and contractions (`queen's`, `why've`), dropped g (`stickin'`), hyphens and apostrophes, interjections,
+stretched words (`beeeeautiful`), words without vowels (mumbled, or spelt if short). Rules for endings, compounds of known words and British
+spellings were tried on held-out words of the CMU dictionary and were all worse than the model (docs/lang.md), so there are none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from pyasr.lang.graphones import JointModel
+from pyasr.lang.lexicon import Lexicon, Phones
+
+_TRAINABLE = re.compile(r"[a-z]+(['-][a-z]+)*$")
+_SIBILANTS, _VOICELESS = {"S", "Z", "SH", "ZH", "CH", "JH"}, {"P", "T", "K", "F", "TH"}
+_VOWELS = set("aeiouy")
+
+_CONTRACTIONS = {"'ll": ("AH", "L"), "'ve": ("AH", "V"), "'re": ("ER",), "'d": ("D",), "'m": ("M",), "n't": ("AH", "N", "T"), "'em": ("AH", "M")}
+
+# Sounds that are spelt by convention; the letters may be stretched.
+_INTERJECTIONS = {
+    "a+h+": "AA", "a+r+g+h*": "AA R G", "a+w+": "AO", "a+hem": "AH HH EH M", "b+r+": "B ER", "e+k+": "IY K", "e+r+": "ER", "e+r+m+": "ER M",
+    "e*u+g*r+g*h+": "ER G", "e+w+": "IY UW", "g+r+": "G ER", "h+m+": "HH AH M", "h+u+h+": "HH AH", "m+": "M", "m+h+m+": "M HH M",
+    "n+y+a+h*": "N Y AA", "o+h+": "OW", "o+o+h*": "UW", "o+o+f+": "UW F", "o+w+": "AW", "p+f+t*": "P F", "p+h+e+w+": "F Y UW", "p+s+t+": "P S T",
+    "s+h+": "SH", "t+s+k+": "T IH S K", "u+g+h+": "AH G", "u+h+": "AH", "u+m+": "AH M", "u+h+-h+u+h+": "AH HH AH", "u+n+g+h*": "AH NG",
+    "u+n+g+h*a+h*": "AH NG G AH", "w+h+o+a+h*": "W OW", "w+h+[eo]{2,}": "W UW", "y+e+c+h+": "Y EH K", "z+": "Z",
+}
+_INTERJECTION = [(re.compile(pattern + "$"), tuple(phones.split())) for pattern, phones in _INTERJECTIONS.items()]
+
+_LETTER_NAMES = dict(zip("abcdefghijklmnopqrstuvwxyz", (
+    "EY", "B IY", "S IY", "D IY", "IY", "EH F", "JH IY", "EY CH", "AY", "JH EY", "K EY", "EH L", "EH M", "EH N", "OW", "P IY", "K Y UW", "AA R",
+    "EH S", "T IY", "Y UW", "V IY", "D AH B AH L Y UW", "EH K S", "W AY", "Z IY")))
+_CONSONANTS = {letter: tuple(phones.split("+")) for letter, phones in
+               zip("bcdfghjklmnpqrstvwxz", "B K D F G HH JH K L M N P K ER S T V W K+S Z".split())}
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A pronunciation and how it was come by: 'possessive', 'interjection', 'model', ..."""
+
+    phones: Phones
+    method: str
+
+
+def plural_ending(phones: Phones) -> Phones:
+    """How -s or -'s sounds after `phones`."""
+    last = phones[-1].rstrip("012")
+    if last in _SIBILANTS:
+        return ("AH", "Z")
+    return ("S",) if last in _VOICELESS else ("Z",)
+
+
+class LetterToSound:
+    """Guesses pronunciations of words missing from `lexicon` (words in lower case); its phones have stress if those of the lexicon have."""
+
+    def __init__(self, lexicon: Lexicon, model: JointModel, counts: Counter | None = None):
+        self.lexicon, self.model, self.counts = lexicon, model, counts or Counter()
+        self._stress = any(phone[-1].isdigit() for phone in model.phones)
+
+    @classmethod
+    def train(cls, lexicon: Lexicon, counts: Counter | None = None, order: int = 7) -> LetterToSound:
+        """Train the model on all ordinary words of `lexicon`; `counts` of words in a text decide between equally good readings.
+
+        A lexicon with stress gives slightly better guesses, even if the stress is removed afterwards.
+        """
+        pairs = [(word, phones) for word in lexicon.entries if _TRAINABLE.match(word) for phones in lexicon.entries[word]]
+        return cls(lexicon, JointModel.train(pairs, order), counts)
+
+    def pronounce(self, word: str) -> Guess | None:
+        """The pronunciation of `word` (any case), or None where no letter of it can be spoken."""
+        word = word.lower()
+        for method, rule in self._rules():
+            phones = rule(word)
+            if phones:
+                return Guess(phones, method)
+        return self._by_model(re.sub(r"[^a-z]", "", word))
+
+    def _stressed(self, phones: Phones, digit: str = "1") -> Phones:
+        """Phones of the tables above, as the lexicon writes them."""
+        return tuple(phone + digit if self._stress and phone[0] in "AEIOU" else phone for phone in phones)
+
+    def _rules(self):
+        return (("possessive", self._possessive), ("contraction", self._contraction), ("dropped g", self._dropped_g), ("parts", self._parts),
+                ("interjection", self._interjection), ("stretched", self._stretched), ("no vowels", self._without_vowels))
+
+    def _known(self, word: str) -> Phones | None:
+        """The first pronunciation in the dictionary."""
+        variants = self.lexicon.pronunciations(word)
+        return variants[0] if variants else None
+
+    def _known_or_guessed(self, word: str) -> Phones | None:
+        known = self._known(word)
+        if known or not word:
+            return known
+        guess = self.pronounce(word)
+        return guess.phones if guess else None
+
+    def _possessive(self, word: str) -> Phones | None:
+        if word.endswith("s'") and len(word) > 2:
+            return self._known_or_guessed(word[:-1])
+        if word.endswith("'s") and len(word) > 2:
+            base = self._known_or_guessed(word[:-2])
+            return base + self._stressed(plural_ending(base), "0") if base else None
+        return None
+
+    def _contraction(self, word: str) -> Phones | None:
+        for ending, sound in _CONTRACTIONS.items():
+            if word.endswith(ending) and len(word) > len(ending):
+                base = self._known_or_guessed(word.removesuffix(ending))
+                return base + self._stressed(sound, "0") if base else None
+        return None
+
+    def _dropped_g(self, word: str) -> Phones | None:
+        """stickin' as sticking with N instead of NG."""
+        if not word.endswith("in'") or len(word) < 5:
+            return None
+        full = self._known_or_guessed(word[:-1] + "g")
+        return (*full[:-1], "N") if full and full[-1] == "NG" else full
+
+    def _parts(self, word: str) -> Phones | None:
+        """What is left without hyphens, blanks and apostrophes, spoken part by part."""
+        parts = [part for part in re.split(r"[^a-z']+", word) if part.strip("'")]
+        if len(parts) == 1 and parts[0] == word:
+            inner = word.strip("'")
+            return self._known_or_guessed(inner) if inner and inner != word else None
+        sounds = [self._known_or_guessed(part) for part in parts]
+        return tuple(itertools.chain(*sounds)) if sounds and all(sounds) else None
+
+    def _stretched(self, word: str) -> Phones | None:
+        """beeeeautiful: every run of three and more letters shortened to one or two; the reading most frequent in the text wins."""
+        if not re.search(r"(.)\1\1", word):
+            return None
+        pieces = [piece.group() for piece in re.finditer(r"(.)\1*", word)]
+        options = [(piece,) if len(piece) < 3 else (piece[:2], piece[0]) for piece in pieces]
+        readings = ["".join(choice) for choice in itertools.product(*options)]
+        known = [reading for reading in readings if reading in self.lexicon]
+        if known:
+            return self._known(max(known, key=lambda reading: (self.counts[reading], -readings.index(reading))))
+        return self._known_or_guessed(readings[0])
+
+    def _interjection(self, word: str) -> Phones | None:
+        return next((self._stressed(phones) for pattern, phones in _INTERJECTION if pattern.match(word)), None)
+
+    def _without_vowels(self, word: str) -> Phones | None:
+        """Short ones are spelt (fx); the others, and those with r, are mumbled: each consonant once, r as ER (grrblt)."""
+        letters = re.sub(r"[^a-z]", "", word)
+        if not letters or set(letters) & _VOWELS:
+            return None
+        if len(letters) <= 3 and "r" not in letters:
+            return self._spelt(letters)
+        return self._stressed(tuple(itertools.chain(*(_CONSONANTS[letter] for letter, _ in itertools.groupby(letters)))))
+
+    def _spelt(self, letters: str) -> Phones:
+        return self._stressed(tuple(phone for letter in letters for phone in _LETTER_NAMES[letter].split()))
+
+    def _by_model(self, letters: str) -> Guess | None:
+        best = self.model.pronounce(letters)
+        if best:
+            return Guess(best[0][0], "model")
+        return Guess(self._spelt(letters), "spelt") if letters else None

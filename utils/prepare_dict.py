@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Make a dictionary directory (Kaldi's local/dict) for the words of a text.
+
+Reads   TEXT (Kaldi's `text`), a pronunciation dictionary, by default the CMU dictionary
+Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt extra_questions.txt; missing_words.txt tells
+        the words that the dictionary lacks, how often they occur, and where their pronunciations come from
+
+  utils/prepare_dict.py data/train/text data/local/dict
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.lang.lexicon import cmudict_path
+from pyasr.lang.prepare_dict import DictOptions, write_dict
+
+
+@dataclass(frozen=True)
+class PrepareDict:
+    text: Path = argument("text whose words are the vocabulary")
+    dict_dir: Path = argument("dictionary directory to make")
+    dictionary: DictOptions = group(DictOptions)
+
+
+def main(options: PrepareDict) -> None:
+    name = options.dictionary.dictionary
+    inputs = [options.text, cmudict_path() if name == "cmudict" else Path(name)]
+    inputs += [options.dictionary.words] if options.dictionary.words else []
+    with output_of(options, options.dict_dir, inputs) as out:
+        vocabulary = write_dict(options.text, options.dictionary, out)
+    log.info(f"{options.dict_dir}: {len(vocabulary.lexicon)} words, {len(vocabulary.lexicon.rows())} pronunciations")
+
+
+if __name__ == "__main__":
+    run_step(PrepareDict, main, __doc__)
