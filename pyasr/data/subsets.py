@@ -121,7 +121,7 @@ def _union(name: str, parts: list[dict], sources: list[DataDir]) -> dict[str, st
     found: dict[str, str] = {}
     for tables, data in zip(parts, sources):
         table = tables[name]
-        for key in found.keys() & table.keys():
+        for key in sorted(found.keys() & table.keys()):
             if name in SPEAKER_TABLES and table[key] != found[key]:
                 log.warning(f"{name} is left out: speaker {key} has other values in {data.path}; make it again")
                 return None

@@ -9,10 +9,11 @@ of utt2spk, utterances that sort as their speakers do, audio that is there.
 
 from __future__ import annotations
 
+import gc
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -100,9 +101,9 @@ class Table:
         if lines and not lines[-1]:
             lines.pop()
         self.lines = lines
-        words = [line.split(None, 1) for line in lines]
-        self.keys = [pair[0] if pair else "" for pair in words]
-        self.values = [pair[1].rstrip() if len(pair) > 1 else "" for pair in words]
+        words = [(*line.split(None, 1), "", "")[:2] for line in lines]
+        self.keys = [key for key, _ in words]
+        self.values = [value.rstrip() for _, value in words]
         self.line_of = dict(zip(reversed(self.keys), range(len(lines), 0, -1)))  # of a key's first line
 
     def _decode(self, content: bytes) -> list[str]:
@@ -125,7 +126,13 @@ def validate(path: Path, *, need_text: bool = True, need_feats: bool = False, au
     need_text, need_feats   whether `text`, `feats.scp` have to be there
     audio                   'no': not looked at; 'exists': files of wav.scp are there; 'read': all audio is read to its end
     """
-    return list(_Validator(Path(path), need_text, need_feats, audio).problems())
+    collects_garbage = gc.isenabled()
+    gc.disable()  # millions of lines make the collector walk again and again over objects without a cycle
+    try:
+        return list(_Validator(Path(path), need_text, need_feats, audio).problems())
+    finally:
+        if collects_garbage:
+            gc.enable()
 
 
 class _Validator:
@@ -203,7 +210,7 @@ class _Validator:
     def _keys(self) -> Iterator[Problem]:
         """Every table against the utterances, speakers or recordings that there are."""
         expected = {"utterance": ("utt2spk", self.tables["utt2spk"].line_of),
-                    "speaker": ("utt2spk", dict.fromkeys(self._speaker_of().values())),
+                    "speaker": ("utt2spk", dict.fromkeys(self._speaker_of.values())),
                     "recording": self._recordings()}
         for name, table in self.tables.items():
             source, known = expected[RULES[name].of]
@@ -212,6 +219,7 @@ class _Validator:
         if "segments" in self.tables and "wav.scp" in self.tables:
             yield from self._missing_recordings(self.tables["segments"], self.tables["wav.scp"])
 
+    @cached_property
     def _speaker_of(self) -> dict[str, str]:
         table = self.tables["utt2spk"]
         return {key: value.split(None, 1)[0] for key, value in zip(table.keys, table.values) if value}
@@ -245,7 +253,7 @@ class _Validator:
         """spk2utt has to be the inverse of utt2spk."""
         if "spk2utt" not in self.tables:
             return
-        table, speaker_of = self.tables["spk2utt"], self._speaker_of()
+        table, speaker_of = self.tables["spk2utt"], self._speaker_of
         named = {}
         for i, (speaker, value) in enumerate(zip(table.keys, table.values)):
             for utterance in value.split():
@@ -262,7 +270,7 @@ class _Validator:
 
     def _speaker_order(self) -> Iterator[Problem]:
         """Kaldi reads utterances and speakers side by side: sorted by utterance, the speakers have to be sorted too."""
-        pairs = sorted(self._speaker_of().items())
+        pairs = sorted(self._speaker_of.items())
         for (utterance1, speaker1), (utterance2, speaker2) in zip(pairs, pairs[1:]):
             if speaker2 < speaker1:
                 line = self.tables["utt2spk"].line_of[utterance2]
@@ -282,13 +290,18 @@ class _Validator:
         there = {}
         for i, value in enumerate(table.values):
             path = archive_of(value)
-            if path and not there.setdefault(path, os.path.exists(path)):
+            if path not in there:
+                there[path] = not path or os.path.exists(path)
+            if not there[path]:
                 yield Problem(table.path, i + 1, table.lines[i], "no such archive", self.fix)
 
 
 def archive_of(rx: str) -> str:
     """The file that an scp entry points into, '' for a command."""
-    return "" if rx.endswith("|") else re.sub(r"(:\d+)?(\[[^\]]*\])?$", "", rx)
+    if rx.endswith("|"):
+        return ""
+    path, colon, offset = rx.partition("[")[0].rpartition(":")
+    return path if colon and offset.isdigit() else rx.partition("[")[0]
 
 
 def audio_complaint(key: str, rx: str, how: str) -> str:

@@ -1,0 +1,86 @@
+"""Audio entries: what is read is what was written; whatever is damaged is named."""
+
+import numpy as np
+import pytest
+import soundfile
+from trees import write_tone
+
+from pyasr.base.errors import UserError
+from pyasr.data.audio import read_audio, resample, write_audio
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac"])
+def test_round_trip(suffix, tmp_path):
+    samples = np.random.default_rng(0).integers(-32768, 32768, 4000).astype(np.float32)
+    path = tmp_path / f"a.{suffix}"
+    write_audio(path, samples, 8000)
+    for rx in (str(path), f"cat {path} |"):
+        read, rate = read_audio(rx)
+        assert rate == 8000 and read.dtype == np.float32 and np.array_equal(read, samples)
+
+
+def test_offset_into_an_archive(tmp_path):
+    write_tone(tmp_path / "a.wav")
+    content = (tmp_path / "a.wav").read_bytes()
+    (tmp_path / "b.ark").write_bytes(b"key " + content)
+    assert np.array_equal(read_audio(f"{tmp_path}/b.ark:4")[0], read_audio(str(tmp_path / "a.wav"))[0])
+
+
+def test_streamed_wav_has_no_known_size(tmp_path):
+    write_tone(tmp_path / "a.wav")
+    content = bytearray((tmp_path / "a.wav").read_bytes())
+    content[40:44] = b"\xff\xff\xff\xff"
+    (tmp_path / "a.wav").write_bytes(content)
+    assert len(read_audio(str(tmp_path / "a.wav"))[0]) == 1600
+
+
+def spoil_stereo(path):
+    soundfile.write(path, np.zeros((100, 2)), 8000)
+
+
+SPOILED = {
+    "missing": (lambda p: p.unlink(), "no such file"),
+    "empty": (lambda p: p.write_bytes(b""), "the file is empty"),
+    "truncated": (lambda p: p.write_bytes(p.read_bytes()[:2000]), "cut short, 1956 of 3200 bytes"),
+    "text": (lambda p: p.write_bytes(b"hello\n" * 50), "not readable as audio"),
+    "stereo": (spoil_stereo, "2 channels, expected 1"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_damaged_audio_names_utterance_and_file(name, tmp_path):
+    path = tmp_path / "a.wav"
+    write_tone(path)
+    spoil, message = SPOILED[name]
+    spoil(path)
+    with pytest.raises(UserError) as told:
+        read_audio(str(path), "utt-1")
+    assert message in str(told.value) and f"utt-1: {path}" in str(told.value)
+
+
+def test_truncated_flac(tmp_path):
+    path = tmp_path / "a.flac"
+    write_audio(path, np.random.default_rng(0).normal(0, 3000, 80000).astype(np.float32), 8000)
+    path.write_bytes(path.read_bytes()[:50000])
+    with pytest.raises(UserError, match="a.flac"):
+        read_audio(str(path))
+
+
+def test_failing_command(tmp_path):
+    with pytest.raises(UserError, match=r"status 3 \(no disk today\)"):
+        read_audio("echo no disk today >&2; exit 3 |", "rec1")
+    with pytest.raises(UserError, match="gave no audio"):
+        read_audio("true |", "rec1")
+
+
+@pytest.mark.parametrize(("rate", "new_rate"), [(11025, 8000), (16000, 8000), (8000, 16000)])
+def test_resampled_tones(rate, new_rate):
+    """Below both Nyquist frequencies a tone keeps amplitude and phase; above the new one it vanishes."""
+    time, new_time = np.arange(rate) / rate, np.arange(new_rate) / new_rate
+    for hz in (100, 1000, 3500):
+        got = resample(np.sin(2 * np.pi * hz * time), rate, new_rate)
+        middle = slice(new_rate // 10, -new_rate // 10)
+        assert len(got) == new_rate and np.abs(got - np.sin(2 * np.pi * hz * new_time))[middle].max() < 2e-3
+    if new_rate < rate:
+        got = resample(np.sin(2 * np.pi * 1.1 * new_rate / 2 * time), rate, new_rate)
+        assert np.abs(got[new_rate // 10:-new_rate // 10]).max() < 2e-3

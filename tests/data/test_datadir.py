@@ -1,0 +1,94 @@
+"""Splitting, subsets, unions and copies of data directories."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from trees import make_data_dir
+
+from pyasr.base.errors import UserError
+from pyasr.data import subsets
+from pyasr.data.datadir import DataDir, Segment, split, write_data_dir
+from pyasr.data.validation import validate
+
+UTILS = Path(__file__).parents[2] / "utils"
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths=st.lists(st.lists(st.floats(0.1, 10), min_size=1, max_size=30), min_size=1, max_size=8), num=st.integers(1, 9))
+def test_split_is_complete_and_balanced(tmp_path_factory, lengths, num):
+    path = tmp_path_factory.mktemp("split")
+    durations = {f"s{s}-{u:03d}": d for s, speaker in enumerate(lengths) for u, d in enumerate(speaker)}
+    write_data_dir(path, {"utt2spk": {utt: utt.split("-")[0] for utt in durations}, "utt2dur": durations})
+    if num > len(durations):
+        with pytest.raises(UserError, match="lower --nj"):
+            split(path, num)
+        return
+    parts = split(path, num)
+    assert sorted(sum(parts, [])) == sorted(durations) and all(part == sorted(part) and part for part in parts)
+    assert parts == split(path, num)
+    loads = [sum(durations[utt] for utt in part) for part in parts]
+    assert max(loads) <= max(1.05 * sum(loads) / num, sum(loads) / num + max(durations.values())) + 1e-6
+
+
+def test_split_keeps_speakers_whole_where_it_can(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    assert [{utt[:-4] for utt in part} for part in split(data, 3)] == [{"ann"}, {"bob"}, {"cy"}]
+    assert sorted(map(len, split(data, 5))) == [2, 2, 2, 3, 3]
+
+
+def test_segments_of_a_data_dir(tmp_path):
+    data = DataDir(make_data_dir(tmp_path / "data", with_segments=True))
+    assert data.segments["bob-001"] == Segment("bob", 0.2, 0.4) and data.recording("bob-001") == "bob"
+    (data.path / "segments").write_text("ann-000 ann 0.0\n")
+    with pytest.raises(UserError, match="segments: 'ann-000 ann 0.0' is not 'UTTERANCE RECORDING BEGIN END'"):
+        DataDir(data.path).segments
+
+
+@pytest.mark.parametrize("with_segments", [False, True])
+def test_subset_is_a_sound_directory(with_segments, tmp_path):
+    data = DataDir(make_data_dir(tmp_path / "data", with_segments))
+    (tmp_path / "out").mkdir()
+    subsets.write_subset(data, tmp_path / "out", ["ann-002", "cy-001"])
+    part = DataDir(tmp_path / "out")
+    assert validate(part.path) == [] and part.utterances == ["ann-002", "cy-001"]
+    assert set(part.wav_scp) == ({"ann", "cy"} if with_segments else {"ann-002", "cy-001"})
+
+
+def test_ways_of_choosing(tmp_path):
+    data = DataDir(make_data_dir(tmp_path / "data"))
+    data.utt2dur.update({"cy-003": 0.1, "ann-001": 0.05})
+    assert subsets.first(data, 2) == ["ann-000", "ann-001"]
+    assert subsets.shortest(data, 2) == ["ann-001", "cy-003"]
+    assert subsets.per_speaker(data, 2) == ["ann-000", "ann-002", "bob-000", "bob-002", "cy-000", "cy-002"]
+    assert subsets.of_speakers(data, 5) == data.spk2utt["ann"] + data.spk2utt["bob"]
+    assert subsets.random_choice(data, 5, seed=1) == subsets.random_choice(data, 5, seed=1) != subsets.random_choice(data, 5, seed=2)
+    with pytest.raises(UserError, match="12 utterances, fewer than the 13"):
+        subsets.first(data, 13)
+
+
+def test_combine_and_copy(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    for arguments in (["copy_data_dir.py", "--utt-prefix", "x-", "--spk-prefix", "x-", data, tmp_path / "copy"],
+                      ["combine_data.py", tmp_path / "both", data, tmp_path / "copy"],
+                      ["split_data_dir.py", tmp_path / "both", "4"],
+                      ["subset_data_dir.py", "--per-spk", "1", tmp_path / "both", tmp_path / "few"]):
+        subprocess.run([sys.executable, UTILS / arguments[0], *map(str, arguments[1:])], check=True, capture_output=True)
+    assert len(DataDir(tmp_path / "both").utterances) == 24 and len(DataDir(tmp_path / "few").utterances) == 6
+    for name in ("copy", "both", "few", "both/split4/1", "both/split4/4"):
+        assert validate(tmp_path / name) == []
+
+
+def test_combine_refuses_the_same_utterance_twice(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    run = subprocess.run([sys.executable, UTILS / "combine_data.py", tmp_path / "out", data, data], capture_output=True, text=True)
+    assert run.returncode == 1 and "'ann-000' is in another of the directories too" in run.stderr and not (tmp_path / "out").exists()
+
+
+def test_two_ways_of_choosing_are_refused(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    run = subprocess.run([sys.executable, UTILS / "subset_data_dir.py", "--first", "2", "--shortest", "3", data, tmp_path / "out"],
+                         capture_output=True, text=True)
+    assert run.returncode == 1 and "2 ways of choosing" in run.stderr

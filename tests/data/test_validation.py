@@ -1,0 +1,154 @@
+"""Every rule of the validator on a directory that breaks it: file, line, text, and a fix that repairs; and its speed."""
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from trees import make_data_dir
+
+from pyasr.base.errors import UserError
+from pyasr.data.repair import fix
+from pyasr.data.validation import validate
+
+UTILS = Path(__file__).parents[2] / "utils"
+
+
+def edit(path: Path, line: int, change) -> None:
+    lines = path.read_text().splitlines()
+    lines[line - 1] = change(lines[line - 1])
+    path.write_text("".join(f"{text}\n" for text in lines if text is not None))
+
+
+def swap(path: Path, line: int) -> None:
+    lines = path.read_text().splitlines()
+    lines[line - 1], lines[line] = lines[line], lines[line - 1]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def rename_speaker(data: Path) -> None:
+    """Speaker 'ann' becomes 'zoe', whose utterances sort first but who sorts last."""
+    for name in ("utt2spk", "spk2utt"):
+        lines = [re.sub(r"(^| )ann(?= |$)", r"\1zoe", line) for line in (data / name).read_text().splitlines()]
+        (data / name).write_text("\n".join(sorted(lines)) + "\n")
+
+
+# name: (what breaks the directory, file, line, part of the offending text, part of the message)
+BROKEN = {
+    "three columns": (lambda d: edit(d / "utt2spk", 5, lambda s: s + " female"), "utt2spk", 5, "bob-000 bob female", "three columns"),
+    "one column": (lambda d: edit(d / "utt2spk", 5, lambda s: "bob-000"), "utt2spk", 5, "bob-000", "one column"),
+    "empty transcript": (lambda d: edit(d / "text", 3, lambda s: s.split()[0]), "text", 3, "ann-002", "empty transcript"),
+    "empty line": (lambda d: edit(d / "text", 3, lambda s: s + "\n"), "text", 4, "", "empty line"),
+    "duplicated": (lambda d: edit(d / "text", 2, lambda s: s + "\n" + s), "text", 3, "ann-001", "line 2 already"),
+    "unsorted": (lambda d: swap(d / "wav.scp", 2), "wav.scp", 3, "ann-001", "not sorted"),
+    "not UTF-8": (lambda d: (d / "text").write_bytes((d / "text").read_bytes().replace(b"word3", b"na\xefve")), "text", 4, "na", "UTF-8"),
+    "utterance unknown": (lambda d: edit(d / "text", 12, lambda s: s + "\ncy-900 hello"), "text", 13, "cy-900", "not in utt2spk"),
+    "utterance lacking": (lambda d: edit(d / "text", 12, lambda s: None), "utt2spk", 12, "cy-003 cy", "not in text"),
+    "no spk2utt": (lambda d: (d / "spk2utt").unlink(), "spk2utt", 0, "", "missing"),
+    "empty spk2utt": (lambda d: (d / "spk2utt").write_text(""), "spk2utt", 0, "", "empty file"),
+    "spk2utt disagrees": (lambda d: edit(d / "spk2utt", 1, lambda s: s.replace("ann-001", "cy-001")), "spk2utt", 1, "cy-001", "gives 'cy-001' to 'cy'"),
+    "spk2utt incomplete": (lambda d: edit(d / "spk2utt", 1, lambda s: s.replace(" ann-001", "")), "spk2utt", 1, "ann", "missing"),
+    "speaker order": (rename_speaker, "utt2spk", 5, "bob-000 bob", "begin with their speaker"),
+    "duration": (lambda d: edit(d / "utt2dur", 1, lambda s: "ann-000 long"), "utt2dur", 1, "ann-000 long", "not a positive number"),
+    "missing audio": (lambda d: (d / "audio/bob-001.wav").unlink(), "wav.scp", 6, "bob-001.wav", "no such audio file"),
+    "stale durations": (lambda d: edit(d / "utt2dur", 4, lambda s: None), "utt2spk", 4, "ann-003", "not in utt2dur"),
+    "gender": (lambda d: (d / "spk2gender").write_text("ann f\nbob m\ncy male\n"), "spk2gender", 3, "cy male", "neither m nor f"),
+    "no archive": (lambda d: (d / "feats.scp").write_text("".join(f"{u} {d}/x.ark:{i}\n" for i, u in enumerate(keys(d)))),
+                   "feats.scp", 1, "x.ark", "no such archive"),
+}
+
+
+def keys(data: Path) -> list[str]:
+    return [line.split()[0] for line in (data / "utt2spk").read_text().splitlines()]
+
+
+def run_fix(command: str) -> None:
+    program, *arguments = shlex.split(command)
+    assert program.startswith("utils/")
+    subprocess.run([sys.executable, UTILS / program.removeprefix("utils/"), *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_problem_is_found_and_its_fix_repairs(name, tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    spoil, file, line, text, message = BROKEN[name]
+    spoil(data)
+    problems = validate(data)
+    found = [p for p in problems if p.path == data / file and p.line == line and text in p.text and message in p.message]
+    assert found, [str(p) for p in problems]
+    for command in dict.fromkeys(problem.fix for problem in problems):
+        run_fix(command)
+    assert validate(data) == []
+
+
+def test_segments(tmp_path):
+    data = make_data_dir(tmp_path / "data", with_segments=True)
+    assert validate(data, audio="read") == []
+    edit(data / "segments", 2, lambda s: "ann-001 ann 0.5 0.4")
+    edit(data / "segments", 3, lambda s: "ann-002 nobody 0.4 0.6")
+    messages = [str(p) for p in validate(data)]
+    assert any("segments:2: 'ann-001 ann 0.5 0.4': the end is not after the beginning" in m for m in messages)
+    assert any("segments:3:" in m and "recording 'nobody' is not in wav.scp" in m for m in messages)
+    fix(data)
+    assert validate(data) == [] and len(keys(data)) == 10
+
+
+def test_truncated_audio_is_found_when_read(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    wave = data / "audio/cy-002.wav"
+    wave.write_bytes(wave.read_bytes()[:1000])
+    assert validate(data) == []
+    problem, = validate(data, audio="read")
+    assert (problem.line, problem.path.name) == (11, "wav.scp") and "cut short, 956 of 3200 bytes" in problem.message
+    run_fix(problem.fix)
+    assert validate(data, audio="read") == [] and "cy-002" not in keys(data)
+
+
+def test_program_lists_all_and_fails(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    edit(data / "utt2spk", 5, lambda s: s + " female")
+    edit(data / "text", 3, lambda s: s.split()[0])
+    run = subprocess.run([sys.executable, UTILS / "validate_data_dir.py", data], capture_output=True, text=True)
+    assert run.returncode == 1 and len(run.stdout.splitlines()) == 2
+    assert f"{data}/utt2spk:5: 'bob-000 bob female': three columns, expected 'UTTERANCE SPEAKER'; fix: utils/fix_data_dir.py {data}" in run.stdout
+    assert "2 problem(s)" in run.stderr
+
+
+def test_fix_refuses_to_leave_nothing(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    (data / "text").write_text("someone else\n")
+    before = {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
+    with pytest.raises(UserError, match="no utterance is in all of"):
+        fix(data)
+    assert {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()} == before
+
+
+def test_fix_keeps_what_it_replaces(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    edit(data / "text", 3, lambda s: s.split()[0])
+    fix(data)
+    assert "ann-002\n" in (data / ".backup/text").read_text()
+
+
+def test_large_directory_is_validated_in_five_seconds(tmp_path):
+    num_speakers, per_speaker = 520, 500
+    speakers = [f"speaker{s:04d}" for s in range(num_speakers)]
+    utterances = [f"{speaker}-utt{i:05d}" for speaker in speakers for i in range(per_speaker)]
+    ark = tmp_path / "raw.ark"
+    ark.touch()
+    lines = {
+        "utt2spk": (f"{u} {u[:11]}" for u in utterances),
+        "spk2utt": (f"{s} {' '.join(utterances[i * per_speaker:(i + 1) * per_speaker])}" for i, s in enumerate(speakers)),
+        "text": (f"{u} some words that were said here" for u in utterances),
+        "segments": (f"{u} {u[:11]} {i % 500}.25 {i % 500 + 2}.75" for i, u in enumerate(utterances)),
+        "wav.scp": (f"{s} sph2pipe -f wav {s}.sph |" for s in speakers),
+        "feats.scp": (f"{u} {ark}:{i * 1000}" for i, u in enumerate(utterances)),
+        "utt2num_frames": (f"{u} 250" for u in utterances)}
+    for name, content in lines.items():
+        (tmp_path / name).write_text("\n".join(content) + "\n")
+    begin = time.process_time()
+    assert validate(tmp_path) == []
+    assert time.process_time() - begin < 5

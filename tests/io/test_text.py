@@ -1,0 +1,42 @@
+"""Text tables against a plain dictionary, and the sentences for broken ones."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from pyasr.base.errors import UserError
+from pyasr.io.text import invert, read_table, write_table
+
+WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1, max_size=6)
+
+
+@given(table=st.dictionaries(WORD, st.lists(WORD, max_size=4).map(" ".join), max_size=10))
+def test_round_trip_in_byte_order(tmp_path_factory, table):
+    path = tmp_path_factory.mktemp("text") / "table"
+    write_table(path, table)
+    assert read_table(path) == table
+    keys = [line.split(b" ")[0] for line in path.read_bytes().split(b"\n")[:-1]]
+    assert keys == sorted(keys)
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    (b"a 1\nb 2\na 3\n", "table:3: 'a' stands here a second time"),
+    (b"a 1\n\nb 2\n", "table:2: empty line"),
+    (b"a 1\nb \xff\n", "table:2: not UTF-8")])
+def test_broken_tables(content, message, tmp_path):
+    (tmp_path / "table").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_table(tmp_path / "table")
+
+
+def test_missing_table(tmp_path):
+    with pytest.raises(UserError, match="text: no such file"):
+        read_table(tmp_path / "text")
+
+
+def test_tabs_and_blanks(tmp_path):
+    (tmp_path / "t").write_text("a\tx y \nb  z\r\nc\n")
+    assert read_table(tmp_path / "t") == {"a": "x y", "b": "z", "c": ""}
+
+
+def test_invert():
+    assert invert({"b-2": "b", "a-1": "a", "b-1": "b"}) == {"a": "a-1", "b": "b-1 b-2"}

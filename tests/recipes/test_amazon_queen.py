@@ -1,0 +1,163 @@
+"""The corpus of egs/amazon_queen: its data file (a small one that the test writes), Debian packages, and transcripts."""
+
+import io
+import struct
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "egs/amazon_queen/s5/local"))
+
+import debian_package  # noqa: E402
+import get_corpus  # noqa: E402
+import prepare_data  # noqa: E402
+from normalise import cardinal, normalise  # noqa: E402
+from queen import QueenFile, read_texts, segments  # noqa: E402
+
+from pyasr.base.errors import UserError  # noqa: E402
+
+BANK = b"B" * 20
+
+
+def padded(text: str, align: int, at: int) -> bytes:
+    """A counted string that begins at offset `at`."""
+    content = bytes([len(text)]) + text.encode()
+    return content + b"\0" * (-(at + len(content)) % align if text else 0)
+
+
+def numbered(strings: list[tuple[int, str]], at: int) -> bytes:
+    content = b""
+    for key, text in strings:
+        head = b"\0\0" + struct.pack(">h", key)
+        content += head + padded(text, 4, at + len(content) + 4)
+    return content
+
+
+def dialog() -> bytes:
+    levels, talk_key = 1, 7
+    joe_at = 32 + levels * 96
+    joe = numbered([(0, "Hi!*15"), (10, "Who?*15And*XY100,100,015why?*20")], joe_at)
+    person_at = joe_at + len(joe)
+    person = numbered([(300, "Me.*15")], person_at)
+    second_at = person_at + len(person)
+    second = padded("You again?*15", 2, second_at)
+    second += padded("Me again.*15", 2, second_at + len(second))
+    head = struct.pack(">5h", -levels, 0, talk_key, 1, 1) + b"\0" * 12 + struct.pack(">3H", person_at, 0, second_at)
+    return BANK + head.ljust(joe_at, b"\0") + joe + person + second
+
+
+def cutaway() -> bytes:
+    text_at = 40
+    strings = padded("", 2, text_at)
+    for text in ("*FR*06", "*", "*00*FLThere!*07"):
+        strings += padded(text, 2, text_at + len(strings))
+    head = struct.pack(">hhhhH", 0, -3, 0, 0, text_at)
+    return BANK + head.ljust(text_at, b"\0") + strings
+
+
+def write_queen(path: Path) -> Path:
+    sounds = ["07SSSSJ1", "07000AJ1", "07000AJ2", "07000AJ3", "07012CP1", "07XXXXP1", "07XXXXJ1", "C10A_033", "JOE00021", "JOE00421", "EFFECT"]
+    lines = ["Nothing.*24", "A wall.*24", "name", "room"] + ["verb"] * 12 + ["First.*01", "Second.*01"] + [""] * 38
+    files = {f"{name}.SB": b"mp3" for name in sounds} | {
+        "X.DOG": dialog(), "C10A.CUT": cutaway(), "QUEEN.JAS": BANK + struct.pack(">4h", 1, 1, 0, 2), "QUEEN2.JAS": "\r\n".join(lines).encode()}
+    table, content, at = b"", b"", 15 + 21 * len(files)
+    for name, data in files.items():
+        table += struct.pack(">12sBII", name.encode(), 0, at + len(content), len(data))
+        content += data
+    path.write_bytes(b"QTBLCEM10\0\0\0\1" + struct.pack(">H", len(files)) + table + content)
+    return path
+
+
+def test_texts_of_a_data_file(tmp_path):
+    assert read_texts(QueenFile(write_queen(tmp_path / "queen.1c"))) == {
+        "07SSSSJ1": "Hi!", "07000AJ1": "Who?", "07000AJ2": "And", "07000AJ3": "why?", "07012CP1": "Me.", "07XXXXP1": "You again?",
+        "07XXXXJ1": "Me again.", "C10A_033": "There!", "JOE00021": "Second.", "JOE00421": "A wall."}
+
+
+def test_damaged_data_files(tmp_path):
+    path = write_queen(tmp_path / "queen.1c")
+    content = path.read_bytes()
+    for broken, message in ((b"RIFF" + content[4:], "not the data file"), (content[:-5], "cut short"), (content[:100], "not the data file"),
+                            (content[:12] + b"\2" + content[13:], "not MP3")):
+        path.write_bytes(broken)
+        with pytest.raises(UserError, match=message):
+            QueenFile(path)
+    with pytest.raises(UserError, match="expected 7671 and"):
+        get_corpus.verify(write_queen(tmp_path / "other.1c"))
+
+
+def test_segments_are_cut_at_commands():
+    assert segments("*FRWow!*15So*XY120,300,025big") == ["", "Wow!", "So", "big"]
+
+
+def write_package(path: Path, compression: str = "xz") -> Path:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode=f"w:{compression}") as archive:
+        entry = tarfile.TarInfo("./usr/share/game/queen.1c")
+        entry.size = 5
+        archive.addfile(entry, io.BytesIO(b"hello"))
+    members = {"debian-binary": b"2.0\n", "control.tar.xz": b"odd", f"data.tar.{compression}": data.getvalue()}
+    content = b"!<arch>\n"
+    for name, body in members.items():
+        content += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(body):<10}`\n".encode() + body + b"\n" * (len(body) % 2)
+    path.write_bytes(content)
+    return path
+
+
+def test_packages_are_unpacked_without_dpkg(tmp_path):
+    for compression in ("xz", "gz"):
+        debian_package.extract(write_package(tmp_path / "a.deb", compression), "queen.1c", tmp_path / "out")
+        assert (tmp_path / "out").read_bytes() == b"hello"
+    with pytest.raises(UserError, match="holds no other.1c"):
+        debian_package.extract(tmp_path / "a.deb", "other.1c", tmp_path / "out")
+    (tmp_path / "a.deb").write_bytes((tmp_path / "a.deb").read_bytes()[:-20])
+    with pytest.raises(UserError, match="cut short; get it again"):
+        debian_package.extract(tmp_path / "a.deb", "queen.1c", tmp_path / "out")
+
+
+def test_no_apt_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="no apt-get on this machine.*packages.debian.org.*--corpus FILE"):
+        debian_package.download("flight-of-the-amazon-queen", tmp_path)
+
+
+def test_a_copy_is_found(tmp_path):
+    (tmp_path / "usr/games").mkdir(parents=True)
+    with pytest.raises(UserError, match="holds neither"):
+        get_corpus.find_copy(tmp_path)
+    (tmp_path / "usr/games/queen.1c").touch()
+    assert get_corpus.find_copy(tmp_path) == tmp_path / "usr/games/queen.1c"
+    with pytest.raises(UserError, match="no such file"):
+        get_corpus.find_copy(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("He discovered the island in 1844.", "he discovered the island in eighteen forty four"),
+    ("Born 13th July, 1922, huh?", "born thirteenth july nineteen twenty two huh"),
+    ("This is the 1940's.", "this is the nineteen forties"),
+    ('"Friday\'s film at 19:00 Hours"', "friday's film at nineteen hundred hours"),
+    ("2B or not 2B", "two b or not two b"),
+    ("human D.N.A. vs. THE MOB^_", "human d n a versus the mob"),
+    ("You crash 'em at the Amazons' Drum-A-Thon...", "you crash 'em at the amazons' drum a thon"),
+    ("&#($!!, he got ' away!", "he got away")])
+def test_transcripts(text, words):
+    assert normalise(text) == words
+
+
+def test_numbers():
+    assert cardinal(304_217) == "three hundred four thousand two hundred seventeen"
+    assert normalise("13th July, 1922", numbers="drop") == "th july"
+
+
+def test_speakers_are_roles_and_sort_before_their_utterances():
+    assert prepare_data.speaker("hill?", "JIM") == prepare_data.speaker("hill", "Jimmy") == "hill_jimmy"
+    assert prepare_data.speaker("reitel-or-hurley", "Klunk") == "reitel_or_hurley_klunk"
+
+
+def test_quick_sample_takes_every_speaker_in_proportion():
+    utterances = [prepare_data.Utterance(f"{s}{i}", s, s, 1.0, "train", "") for s, num in (("a", 80), ("b", 20)) for i in range(num)]
+    chosen = prepare_data.quick_sample(utterances, 20)
+    assert chosen == prepare_data.quick_sample(utterances[::-1], 20)
+    assert [sum(u.speaker == s for u in chosen) for s in "ab"] == [16, 4]
