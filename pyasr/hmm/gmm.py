@@ -138,13 +138,16 @@ class AmDiagGmm:
         writer.int32(self.dim)
         writer.token("<NUMPDFS>")
         writer.int32(self.num_pdfs)
+        writer.newline()
         for begin, end in zip(self.offsets[:-1], self.offsets[1:]):
             writer.token("<DiagGMM>")
+            writer.newline()
             for token, write, array in (("<GCONSTS>", writer.vector, self.gconsts), ("<WEIGHTS>", writer.vector, self.weights),
                                         ("<MEANS_INVVARS>", writer.matrix, self.means_invvars), ("<INV_VARS>", writer.matrix, self.inv_vars)):
                 writer.token(token)
                 write(array[begin:end])
             writer.token("</DiagGMM>")
+            writer.newline()
 
 
 def _read_mixture(reader, dim: int):

@@ -1,0 +1,67 @@
+"""Alignment of a data directory with a finished GMM system, a shard per job."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.gmm_dir import check_phones, silence_pdfs
+from pyasr.hmm.model import read_model, read_tree
+from pyasr.hmm.shard import AlignReport, Shard
+from pyasr.hmm.viterbi import AlignOptions
+from pyasr.io.int_vectors import write_int_vectors
+from pyasr.lang.lang_dir import LangDir
+
+
+@dataclass(frozen=True)
+class AlignSpec:
+    """The work of all jobs."""
+
+    data: Path
+    lang: Path
+    model_dir: Path
+    out: Path
+    num_jobs: int
+    align: AlignOptions
+    boost_silence: float
+
+
+def align_shard(spec: AlignSpec, job: int) -> None:
+    """Align shard `job` (1-based): writes ali.JOB.gz and report.JOB.json."""
+    lang = LangDir(spec.lang)
+    check_phones(spec.model_dir, lang)
+    trans, gmm = read_model(spec.model_dir / "final.mdl")
+    tree = read_tree(spec.model_dir / "tree", trans)
+    shard = Shard.load(spec.data, lang, InputOptions.load(spec.model_dir), job, spec.num_jobs)
+    shard.compile_graphs(lang, trans, tree)
+    if spec.boost_silence != 1.0:
+        gmm = gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)
+    report = shard.align(trans, gmm, spec.align)
+    report.log(f"job {job}")
+    write_int_vectors(spec.out / f"ali.{job}.gz", shard.alignments())
+    stats, _ = shard.accumulate(trans, gmm)
+    with atomic_write(spec.out / f"report.{job}.json") as f:
+        json.dump({"report": dataclasses.asdict(report), "log_like": stats.log_like, "num_frames": stats.num_frames}, f)
+
+
+def merge_reports(out: Path, num_jobs: int) -> AlignReport:
+    """The sum of the jobs' reports, logged; the jobs' files are removed. Raises UserError when no utterance was aligned."""
+    total, log_like, num_frames = AlignReport(), 0.0, 0.0
+    for job in range(1, num_jobs + 1):
+        path = out / f"report.{job}.json"
+        content = json.loads(path.read_text())
+        total = total + AlignReport(**content["report"])
+        log_like, num_frames = log_like + content["log_like"], num_frames + content["num_frames"]
+        path.unlink()
+    if total.num_aligned == 0:
+        raise UserError(f"none of {len(total.failed)} utterances could be aligned ({next(iter(total.failed.values()), 'no utterances')}); "
+                        "check that data, language and model directory belong together")
+    total.log("alignment")
+    log.info(f"log-likelihood per frame {log_like / num_frames:.4f} over {num_frames:.0f} frames")
+    return total

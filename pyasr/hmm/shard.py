@@ -1,0 +1,166 @@
+"""One rank's share of the training data, kept in memory over all iterations: features, training graphs, the current alignment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.seeds import generator
+from pyasr.data.datadir import DataDir, split
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.gmm_update import GmmStats, accumulate
+from pyasr.hmm.training_graphs import GraphCompiler, TrainingGraph, transition_costs
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.viterbi import AlignOptions, align, align_equal
+from pyasr.io.openfst import read_fst
+from pyasr.lang.lang_dir import LangDir
+
+_NUM_NAMED = 5
+
+
+@dataclass
+class AlignReport:
+    """What an alignment pass did: counts, and why utterances have no alignment."""
+
+    num_aligned: int = 0
+    num_retried: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def __add__(self, other: AlignReport) -> AlignReport:
+        return AlignReport(self.num_aligned + other.num_aligned, self.num_retried + other.num_retried, self.failed | other.failed)
+
+    def log(self, what: str) -> None:
+        """One line, and one more naming the first utterances of every kind of failure."""
+        log.info(f"{what}: {self.num_aligned} utterances aligned, {self.num_retried} with the retry beam, {len(self.failed)} failed")
+        log_reasons(self.failed, "without alignment")
+
+
+def log_reasons(failed: dict[str, str], what: str) -> None:
+    """A line for each different reason, with the number of utterances and the names of the first."""
+    for reason in dict.fromkeys(failed.values()):
+        utterances = sorted(utt for utt, other in failed.items() if other == reason)
+        names = " ".join(utterances[:_NUM_NAMED]) + (" ..." if len(utterances) > _NUM_NAMED else "")
+        log.warning(f"{len(utterances)} utterances {what}: {reason}: {names}")
+
+
+class Shard:
+    """Utterances `keys` with stacked features `feats` (T, D); frames `offsets[i]:offsets[i + 1]` are utterance i's.
+
+    words      {utterance: word ids}
+    graphs     {utterance: TrainingGraph}, after `compile_graphs`
+    alignment  int32 (T) of transition-ids, 0 where an utterance has none
+    failed     {utterance: reason} of those that never take part
+    """
+
+    def __init__(self, keys: list[str], feats: np.ndarray, offsets: np.ndarray, words: dict[str, np.ndarray], failed: dict[str, str]):
+        self.keys, self.feats, self.offsets, self.words, self.failed = keys, feats, offsets, words, dict(failed)
+        self.graphs: dict[str, TrainingGraph] = {}
+        self.alignment = np.zeros(len(feats), np.int32)
+
+    @classmethod
+    def load(cls, data: Path, lang: LangDir, inputs: InputOptions, job: int, num_jobs: int) -> Shard:
+        """Features and words of shard `job` (1-based) of `num_jobs`. Raises UserError when none of its utterances can be used."""
+        words, failed = read_words(data, lang, split(data, num_jobs)[job - 1])
+        reader = FeatureReader(data, inputs)
+        known = set(reader.keys)
+        failed |= {utt: "no features in feats.scp" for utt in words if utt not in known}
+        keys = [utt for utt in reader.keys if utt in words]
+        if not keys:
+            reason = next(iter(failed.values()), "no utterances")
+            raise UserError(f"{data}: no utterance of shard {job} of {num_jobs} can be used ({reason}); run utils/validate_data_dir.py {data}")
+        matrices = [reader[utt] for utt in keys]
+        offsets = np.concatenate([[0], np.cumsum([len(matrix) for matrix in matrices])])
+        return cls(keys, np.concatenate(matrices), offsets, {utt: words[utt] for utt in keys}, failed)
+
+    def features(self, index: int) -> np.ndarray:
+        return self.feats[self.offsets[index]:self.offsets[index + 1]]
+
+    def compile_graphs(self, lang: LangDir, trans: TransitionModel, tree) -> None:
+        """Make the graphs of all utterances."""
+        self.graphs, failed = GraphCompiler(read_fst(lang.lexicon_fst), trans, tree).compile(self.words)
+        self.failed |= failed
+
+    def align(self, trans: TransitionModel, model: AmDiagGmm, options: AlignOptions) -> AlignReport:
+        """Replace the alignment by the best paths through the graphs; utterances without one are left out until the next time."""
+        report = AlignReport(failed=dict(self.failed))
+        costs = transition_costs(trans, options.transition_scale, options.self_loop_scale)
+        self.alignment[:] = 0
+        progress = log.Progress("align", len(self.keys), "utterances", every_s=30.0)
+        for i, utt in enumerate(self.keys):
+            if utt in self.graphs:
+                acoustic = model.log_likelihoods_by_pdf(self.features(i), self.graphs[utt].pdfs)
+                tids, _, retried = align(self.graphs[utt], acoustic, costs, options)
+                self._take(i, tids, retried, report, "no path within the beams ends with the utterance (too short for its words, or other words)")
+            progress.update(i + 1)
+        return report
+
+    def align_equal(self, seed: int) -> AlignReport:
+        """Replace the alignment by random paths with equally long states."""
+        report = AlignReport(failed=dict(self.failed))
+        self.alignment[:] = 0
+        for i, utt in enumerate(self.keys):
+            if utt in self.graphs:
+                tids = align_equal(self.graphs[utt], len(self.features(i)), generator(seed, "align_equal", utt))
+                self._take(i, tids, False, report, "fewer frames than HMM states")
+        return report
+
+    def _take(self, index: int, tids: np.ndarray | None, retried: bool, report: AlignReport, reason: str) -> None:
+        if tids is None:
+            report.failed[self.keys[index]] = reason
+            return
+        self.alignment[self.offsets[index]:self.offsets[index + 1]] = tids
+        report.num_aligned += 1
+        report.num_retried += retried
+
+    def accumulate(self, trans: TransitionModel, model: AmDiagGmm) -> tuple[GmmStats, np.ndarray]:
+        """GMM statistics and counts of transition-ids, float64 (num_tids + 1), of the aligned frames."""
+        stats = GmmStats.zeros(model)
+        pdfs = np.where(self.alignment > 0, trans.tid2pdf[self.alignment], -1)
+        accumulate(model, self.feats, pdfs, stats)
+        counts = np.bincount(self.alignment, minlength=trans.num_tids + 1).astype(np.float64)
+        counts[0] = 0
+        return stats, counts
+
+    def alignments(self) -> dict[str, np.ndarray]:
+        """{utterance: transition-ids} of those that have an alignment."""
+        parts = ((utt, self.alignment[self.offsets[i]:self.offsets[i + 1]]) for i, utt in enumerate(self.keys))
+        return {utt: tids for utt, tids in parts if len(tids) and tids[0] > 0}
+
+    def set_alignments(self, alignments: dict[str, np.ndarray], num_tids: int, source: Path) -> AlignReport:
+        """Take over alignments made before. Raises UserError where one does not fit the features or the model."""
+        report = AlignReport(failed=dict(self.failed))
+        self.alignment[:] = 0
+        for i, utt in enumerate(self.keys):
+            tids = alignments.get(utt)
+            if tids is not None and len(tids) != len(self.features(i)):
+                raise UserError(f"{source}: the alignment of {utt} has {len(tids)} frames, its features {len(self.features(i))}; "
+                                "align this data directory again")
+            if tids is not None and len(tids) and not 0 < tids.min() <= tids.max() <= num_tids:
+                raise UserError(f"{source}: the alignment of {utt} has transition-id {tids.max()}, the model {num_tids} transition-ids; "
+                                "use the alignment directory's own model")
+            self._take(i, tids if tids is not None and len(tids) else None, False, report, f"none in {source}")
+        return report
+
+
+def read_words(data: Path, lang: LangDir, utterances: list[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """({utterance: word ids}, {utterance: why it has none}); words that words.txt lacks become the lang directory's OOV word."""
+    texts = DataDir(data).table("text")
+    words, failed, only_oov = {}, {}, {}
+    ids, oov = lang.words.ids, lang.oov
+    for utt in utterances:
+        text = texts.get(utt)
+        if text is None:
+            failed[utt] = "no line in text"
+        elif not text.split():
+            failed[utt] = "its transcript is empty"
+        else:
+            words[utt] = np.array([ids.get(word, oov) for word in text.split()], np.int64)
+            if (words[utt] == oov).all():
+                only_oov[utt] = f"all words are outside the vocabulary, aligned as {lang.oov_word}"
+    log_reasons(only_oov, "kept")
+    return words, failed

@@ -1,0 +1,58 @@
+"""Monophone GMMs from nothing, on all ranks of one MPI job; see `train_gmm` for the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.gmm_dir import silence_pdfs, write_static_files
+from pyasr.hmm.shard import Shard
+from pyasr.hmm.topology import Topology
+from pyasr.hmm.train_gmm import Model, Trainer, TrainOptions, finish
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.tree import ContextTree, monophone_tree
+from pyasr.lang.lang_dir import LangDir
+
+
+@dataclass(frozen=True)
+class MonoSpec:
+    """The work of `train_rank`."""
+
+    data: Path
+    lang: Path
+    out: Path
+    train: TrainOptions
+    inputs: InputOptions
+
+
+def train_rank(spec: MonoSpec, comm) -> None:
+    """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete GMM directory in `spec.out`."""
+    lang = LangDir(spec.lang)
+    shard = Shard.load(spec.data, lang, spec.inputs, comm.rank + 1, comm.size)
+    topology = Topology.read(lang.topo)
+    topology.check_phones(lang.real_phones, lang.topo)
+    tree = monophone_tree(lang.sets, {phone: topology.num_pdf_classes(phone) for phone in topology.phones})
+    model = initial_model(topology, tree, shard, comm)
+    shard.compile_graphs(lang, model.trans, tree)
+    if comm.rank == 0:
+        tree.write(spec.out / "tree")
+        write_static_files(spec.out, lang, spec.inputs, comm.size)
+    trainer = Trainer(spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans))
+    trainer.run(0, model, lambda: shard.align_equal(spec.train.schedule.seed))
+    finish(spec.out, trainer)
+
+
+def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> Model:
+    """The topology's transition probabilities, and for every pdf one Gaussian with mean and variance of all frames."""
+    sums = np.concatenate([[len(shard.feats)], shard.feats.sum(0, dtype=np.float64), np.square(shard.feats, dtype=np.float64).sum(0)])
+    comm.allreduce(sums)
+    num_frames, (total, squares) = sums[0], sums[1:].reshape(2, -1)
+    mean = total / num_frames
+    num = tree.num_pdfs
+    ones = np.ones((num, 1))
+    gmm = AmDiagGmm.from_moments(np.arange(num + 1), ones[:, 0], ones * mean, ones * (squares / num_frames - mean ** 2))
+    return Model(TransitionModel.from_tree(topology, tree), gmm, num)

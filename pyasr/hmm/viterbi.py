@@ -1,0 +1,159 @@
+"""Viterbi alignment of an utterance to its training graph, with a beam; and the equal alignment that training starts from.
+
+Scores are negated costs: -cost(path) + acoustic_scale * log-likelihoods, summed in float64. Of all paths within the beam (at every frame, below
+the best by no more than `beam`) the best is returned; with an infinite beam it is the best of all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from pyasr.base.options import option
+from pyasr.hmm.training_graphs import TrainingGraph
+
+
+@dataclass(frozen=True)
+class AlignOptions:
+    """Alignment of utterances to their transcripts; Kaldi's defaults."""
+
+    beam: float = option(10.0, "beam of the alignment", minimum=0.1)
+    retry_beam: float = option(40.0, "beam of the second attempt where the first reaches no end; 0: no second attempt", minimum=0.0)
+    acoustic_scale: float = option(0.1, "weight of the acoustic log-likelihoods", minimum=0.0)
+    transition_scale: float = option(1.0, "weight of the transition probabilities but the self-loops'", minimum=0.0)
+    self_loop_scale: float = option(0.1, "weight of the self-loops' probabilities", minimum=0.0)
+
+
+@njit(nogil=True, cache=True)
+def _search(acoustic, scale, beam, tid_costs, tids, loops, offsets, successors, costs, initial, final, node_pdf):
+    """(score, nodes): the node of each frame on the best path; (-inf, no nodes) when no path within the beam ends in a final node.
+
+    A token is (node, predecessor token, score); those of frame t are frame_offsets[t]:frame_offsets[t+1].
+    """
+    num_frames, num_nodes = acoustic.shape[1], len(tids)
+    capacity = 64 * num_frames + 2 * num_nodes
+    token_node, token_previous = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+    token_score = np.empty(capacity, np.float64)
+    slot = np.full(num_nodes, -1, np.int32)
+    frame_offsets = np.zeros(num_frames + 1, np.int64)
+    end = 0
+    for v in range(num_nodes):
+        if initial[v] < np.inf:
+            token_node[end], token_previous[end] = v, -1
+            token_score[end] = scale * acoustic[node_pdf[v], 0] - initial[v] - tid_costs[tids[v]]
+            end += 1
+    for t in range(num_frames):
+        frame_offsets[t + 1] = end
+        if t == num_frames - 1:
+            break
+        begin = frame_offsets[t]
+        best = -np.inf
+        for k in range(begin, end):
+            best = max(best, token_score[k])
+        if end + num_nodes > capacity:
+            grown = 2 * capacity + num_nodes
+            new_node, new_previous, new_score = np.empty(grown, np.int32), np.empty(grown, np.int32), np.empty(grown, np.float64)
+            new_node[:end], new_previous[:end], new_score[:end] = token_node[:end], token_previous[:end], token_score[:end]
+            token_node, token_previous, token_score, capacity = new_node, new_previous, new_score, grown
+        new = end
+        for k in range(begin, end):
+            score = token_score[k]
+            if not score >= best - beam:
+                continue
+            u = token_node[k]
+            if loops[u] > 0:
+                new = _relax(u, score - tid_costs[loops[u]], k, end, new, slot, token_node, token_previous, token_score)
+            for e in range(offsets[u], offsets[u + 1]):
+                v = successors[e]
+                new = _relax(v, score - costs[e] - tid_costs[tids[v]], k, end, new, slot, token_node, token_previous, token_score)
+        for k in range(end, new):
+            v = token_node[k]
+            token_score[k] += scale * acoustic[node_pdf[v], t + 1]
+            slot[v] = -1
+        end = new
+    best, last = -np.inf, -1
+    for k in range(frame_offsets[num_frames - 1], end):
+        score = token_score[k] - final[token_node[k]]
+        if score > best:
+            best, last = score, k
+    if last < 0:
+        return -np.inf, np.empty(0, np.int32)
+    nodes = np.empty(num_frames, np.int32)
+    for t in range(num_frames - 1, -1, -1):
+        nodes[t] = token_node[last]
+        last = token_previous[last]
+    return best, nodes
+
+
+@njit(inline="always")
+def _relax(node, score, previous, first, new, slot, token_node, token_previous, token_score):
+    """Offer a path into `node`; returns the end of the tokens, which grow when the node has none yet."""
+    k = slot[node]
+    if k < first:
+        slot[node] = new
+        token_node[new], token_previous[new], token_score[new] = node, previous, score
+        return new + 1
+    if score > token_score[k]:
+        token_previous[k], token_score[k] = previous, score
+    return new
+
+
+@njit(nogil=True, cache=True)
+def _tids_of_nodes(nodes, tids, loops):
+    """Forward transition where the path enters a node, self-loop where it stays."""
+    alignment = np.empty(len(nodes), np.int32)
+    for t in range(len(nodes)):
+        stays = t > 0 and nodes[t] == nodes[t - 1]
+        alignment[t] = loops[nodes[t]] if stays else tids[nodes[t]]
+    return alignment
+
+
+def align(graph: TrainingGraph, acoustic: np.ndarray, tid_costs: np.ndarray, options: AlignOptions) -> tuple[np.ndarray | None, float, bool]:
+    """The best path: (transition-ids int32 (T) or None, its score, whether the retry beam was needed).
+
+    acoustic   float32 (len(graph.pdfs), T), log-likelihoods of the graph's pdfs
+    tid_costs  from `transition_costs`
+    """
+    beams = [options.beam] + ([options.retry_beam] if options.retry_beam > options.beam else [])
+    for beam in beams if acoustic.shape[1] else []:
+        score, nodes = _search(acoustic, options.acoustic_scale, beam, tid_costs, graph.tids, graph.loops, graph.offsets,
+                               graph.successors, graph.costs, graph.initial, graph.final, graph.node_pdf)
+        if len(nodes):
+            return _tids_of_nodes(nodes, graph.tids, graph.loops), score, beam != options.beam
+    return None, -np.inf, True
+
+
+@njit(nogil=True, cache=True)
+def _random_path(offsets, successors, initial, final, loops, draws):
+    """Nodes of a random walk from an initial to a final node, every way on equally likely; empty when the draws run out or no node can stay."""
+    starts = np.flatnonzero(initial < np.inf)
+    path = [np.int32(starts[int(draws[0] * len(starts))])]
+    for draw in draws[1:]:
+        node = path[-1]
+        num_ways = offsets[node + 1] - offsets[node] + (final[node] < np.inf)
+        way = int(draw * num_ways)
+        if way == offsets[node + 1] - offsets[node]:
+            return np.array(path, dtype=np.int32)
+        path.append(successors[offsets[node] + way])
+    path.clear()
+    return np.array(path, dtype=np.int32)
+
+
+def align_equal(graph: TrainingGraph, num_frames: int, rng: np.random.Generator, num_attempts: int = 10) -> np.ndarray | None:
+    """Transition-ids (num_frames) of a random path whose nodes get equally many frames; None when no path of `num_attempts` is short enough.
+
+    The start of training from nothing, as Kaldi's align-equal-compiled: the frames left over go to the first nodes.
+    """
+    for _ in range(num_attempts):
+        path = _random_path(graph.offsets, graph.successors, graph.initial, graph.final, graph.loops, rng.random(num_frames + 1))
+        can_stay = graph.loops[path] > 0
+        if 0 < len(path) <= num_frames and (can_stay.any() or len(path) == num_frames):
+            repeats = np.ones(len(path), np.int64)
+            share, rest = divmod(num_frames - len(path), max(int(can_stay.sum()), 1))
+            repeats[can_stay] += share + (np.arange(can_stay.sum()) < rest)
+            tids = np.repeat(graph.loops[path], repeats)
+            tids[np.concatenate([[0], np.cumsum(repeats)[:-1]])] = graph.tids[path]
+            return tids.astype(np.int32)
+    return None

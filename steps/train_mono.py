@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Train monophone GMMs, from an equal alignment on, as one MPI job with --nj ranks.
+
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG
+Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json}
+
+Example:
+    steps/train_mono.py --nj 4 --boost-silence 1.25 data/train data/lang exp/mono
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_ranks
+from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.gmm_dir import input_files
+from pyasr.hmm.train_gmm import TrainOptions
+from pyasr.hmm.train_mono import MonoSpec
+
+
+@dataclass(frozen=True)
+class TrainMono:
+    data: Path = argument("data directory with features")
+    lang: Path = argument("language directory")
+    dir: Path = argument("directory of the model")
+    train: TrainOptions = group(TrainOptions)
+    inputs: InputOptions = group(InputOptions, deltas=2)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: TrainMono) -> None:
+    inputs = [*input_files(options.data, options.lang), options.lang / "topo"]
+    with output_of(options, options.dir, inputs, resume=True) as out:
+        spec = MonoSpec(options.data, options.lang, out, options.train, options.inputs)
+        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_mono:train_rank", spec, num_ranks=options.jobs.nj)
+
+
+if __name__ == "__main__":
+    run_step(TrainMono, main, __doc__)
