@@ -1,0 +1,184 @@
+"""All that is wrong with a language directory, found in one go."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.io.openfst import Fst, read_fst
+from pyasr.lang.symbols import EPSILON, SymbolTable, read_lines
+
+_LISTS = ("silence", "nonsilence", "optional_silence", "disambig", "context_indep")
+_GROUPS = ("sets", "roots", "extra_questions", "align_lexicon")
+_KINDS = ("nonword", "begin", "end", "internal", "singleton")
+_HEADS = {"roots": 2, "align_lexicon": 2}  # leading fields that are no phones
+
+
+def find_problems(directory: Path) -> list[str]:
+    """Every inconsistency of a language directory, one sentence each with what to do; empty when it is sound.
+
+    Checks the symbol tables, the lists of phones in their three forms, roots, sets, questions, word boundaries, the OOV word, the topology and
+    both lexicon transducers (G.fst too, if there is one).
+    """
+    check = _Check(Path(directory))
+    check.symbol_tables()
+    if check.phones and check.words:
+        for part in (check.phone_lists, check.partition, check.groups, check.word_boundaries, check.oov, check.topology, check.transducers):
+            part()
+    return check.problems
+
+
+class _Check:
+    def __init__(self, directory: Path):
+        self.directory, self.problems = directory, []
+        self.phones: SymbolTable | None = None
+        self.words: SymbolTable | None = None
+        self.lists: dict[str, list[str]] = {}
+
+    def add(self, name: str, problem: str) -> None:
+        self.problems.append(f"{self.directory / name}: {problem}")
+
+    def lines(self, name: str, needed: bool = True) -> list[list[str]]:
+        """Fields of the lines of a file; a missing file is a problem if it is needed."""
+        if not (self.directory / name).exists():
+            if needed:
+                self.add(name, "missing; make the directory anew with utils/prepare_lang.py")
+            return []
+        try:
+            return [line.split() for line in read_lines(self.directory / name)]
+        except UserError as error:
+            self.problems.append(str(error))
+            return []
+
+    def symbol_tables(self) -> None:
+        self.phones, self.words = (self._table(name) for name in ("phones.txt", "words.txt"))
+        for symbol in ("#0", "<s>", "</s>"):
+            if self.words and symbol not in self.words:
+                self.add("words.txt", f"no '{symbol}'; add it at the end")
+
+    def _table(self, name: str) -> SymbolTable | None:
+        try:
+            table = SymbolTable.read(self.directory / name)
+        except UserError as error:
+            self.problems.append(str(error))
+            return None
+        if table.get(EPSILON) != 0:
+            self.add(name, f"'{EPSILON}' has to be there with the id 0")
+        if sorted(table.ids.values()) != list(range(len(table))):
+            self.add(name, f"the ids are not 0 to {len(table) - 1} without gaps; number the symbols anew")
+        return table
+
+    def phone_lists(self) -> None:
+        for name in _LISTS:
+            rows = self.lines(f"phones/{name}.txt")
+            self.lists[name] = [phone for row in rows for phone in row]
+            self._known(f"phones/{name}.txt", self.lists[name])
+            ids = self._same_as_int(name, rows, 0)
+            colons = [field for row in self.lines(f"phones/{name}.csl") for field in row]
+            if colons and colons != [":".join(str(i) for row in ids for i in row)]:
+                self.add(f"phones/{name}.csl", f"does not say the same as {name}.txt; write its ids joined by colons")
+
+    def _known(self, name: str, phones: list[str]) -> None:
+        unknown = [phone for phone in phones if phone not in self.phones]
+        if unknown:
+            self.add(name, f"{len(unknown)} phone(s) that phones.txt lacks, such as {unknown[0]}; remove them")
+
+    def _same_as_int(self, name: str, rows: list[list[str]], heads: int) -> list[list[str]]:
+        """The ids of `rows`; a problem if phones/NAME.int holds others. The first `heads` fields are copied, or word ids in align_lexicon."""
+        table = {symbol: str(number) for symbol, number in self.phones.ids.items()}
+        first = {word: str(number) for word, number in self.words.ids.items()} if name == "align_lexicon" else {}
+        expected = [[first.get(field, field) for field in row[:heads]] + [table.get(field, "?") for field in row[heads:]] for row in rows]
+        found = self.lines(f"phones/{name}.int")
+        if found and found != expected:
+            line = next((n for n, (a, b) in enumerate(zip(found, expected), 1) if a != b), min(len(found), len(expected)) + 1)
+            self.add(f"phones/{name}.int:{line}", f"does not say the same as {name}.txt; write the ids of its phones")
+        return expected
+
+    def partition(self) -> None:
+        """Silence, non-silence and disambiguation symbols are all phones, each once."""
+        kinds = [phone for name in ("silence", "nonsilence", "disambig") for phone in self.lists.get(name, [])]
+        for phone in sorted({p for p in kinds if kinds.count(p) > 1}):
+            self.add("phones", f"{phone} is listed twice among silence, nonsilence and disambig; remove one")
+        for phone in sorted(set(self.phones.symbols) - set(kinds) - {EPSILON}):
+            self.add("phones.txt", f"{phone} is in none of phones/silence.txt, nonsilence.txt, disambig.txt; add it to one")
+        if "#0" not in self.lists["disambig"]:
+            self.add("phones/disambig.txt", "no #0; the grammar's back-off arcs need it")
+        if len(self.lists["optional_silence"]) != 1 or not set(self.lists["optional_silence"]) <= set(self.lists["silence"]):
+            self.add("phones/optional_silence.txt", "has to hold exactly one of the phones of silence.txt")
+
+    def groups(self) -> None:
+        real = set(self.lists["silence"]) | set(self.lists["nonsilence"])
+        for name in _GROUPS:
+            heads = _HEADS.get(name, 0)
+            rows = self.lines(f"phones/{name}.txt", needed=name != "align_lexicon")
+            phones = [phone for row in rows for phone in row[heads:]]
+            self._known(f"phones/{name}.txt", phones)
+            self._same_as_int(name, rows, heads)
+            if name in ("sets", "roots") and sorted(phones) != sorted(real):
+                odd = sorted(real ^ set(phones)) or sorted({p for p in phones if phones.count(p) > 1})
+                self.add(f"phones/{name}.txt", f"has to hold every silence and non-silence phone once; look at {odd[0]}")
+
+    def word_boundaries(self) -> None:
+        rows = self.lines("phones/word_boundary.txt", needed=False)
+        if not rows:
+            return
+        bad = next((n for n, row in enumerate(rows, 1) if len(row) != 2 or row[1] not in _KINDS), None)
+        if bad:
+            self.add(f"phones/word_boundary.txt:{bad}", f"expected 'PHONE KIND' with a kind out of {', '.join(_KINDS)}")
+            return
+        if sorted(row[0] for row in rows) != sorted(self.lists["silence"] + self.lists["nonsilence"]):
+            self.add("phones/word_boundary.txt", "has to hold every silence and non-silence phone once")
+        expected = [[str(self.phones.get(phone, "?")), kind] for phone, kind in rows]
+        if self.lines("phones/word_boundary.int") != expected:
+            self.add("phones/word_boundary.int", "does not say the same as word_boundary.txt; write the ids of its phones")
+
+    def oov(self) -> None:
+        word = [field for row in self.lines("oov.txt") for field in row]
+        number = [field for row in self.lines("oov.int") for field in row]
+        if len(word) != 1 or word[0] not in self.words:
+            self.add("oov.txt", "has to hold one word of words.txt")
+        elif number != [str(self.words[word[0]])]:
+            self.add("oov.int", f"has to hold {self.words[word[0]]}, the id of {word[0]}")
+
+    def topology(self) -> None:
+        text = " ".join(field for row in self.lines("topo") for field in row)
+        named = [field for part in re.findall(r"<ForPhones>(.*?)</ForPhones>", text) for field in part.split()]
+        real = {self.phones.get(phone) for phone in self.lists["silence"] + self.lists["nonsilence"]}
+        if text and sorted(named) != sorted(map(str, real)):
+            self.add("topo", "has to hold every silence and non-silence phone once")
+
+    def transducers(self) -> None:
+        lexicon, disambig = self._fst("L.fst"), self._fst("L_disambig.fst")
+        symbols = [self.phones[phone] for phone in self.lists["disambig"] if phone in self.phones]
+        if lexicon and np.isin(lexicon.ilabels, symbols).any():
+            self.add("L.fst", "has disambiguation symbols, which belong to L_disambig.fst alone")
+        loop = (self.phones.get("#0"), self.words.get("#0"))
+        if disambig and not ((disambig.ilabels == loop[0]) & (disambig.olabels == loop[1]) & (disambig.sources == disambig.nextstates)).any():
+            self.add("L_disambig.fst", "no #0 self-loop; a grammar with back-off arcs cannot be composed with it")
+        spoken = set(self.words.ids.values()) - {self.words.get(word) for word in (EPSILON, "#0", "<s>", "</s>")}
+        for name, fst in (("L.fst", lexicon), ("L_disambig.fst", disambig)):
+            silent = spoken - set(np.unique(fst.olabels).tolist()) if fst else ()
+            if silent:
+                self.add(name, f"{len(silent)} word(s) have no pronunciation, such as '{self.words.symbol(min(silent))}'")
+        if (self.directory / "G.fst").exists():
+            self._fst("G.fst", of_words=True)
+
+    def _fst(self, name: str, of_words: bool = False) -> Fst | None:
+        if not (self.directory / name).exists():
+            self.add(name, "missing; make the directory anew with utils/prepare_lang.py")
+            return None
+        try:
+            fst = read_fst(self.directory / name)
+        except UserError as error:
+            self.problems.append(str(error))
+            return None
+        for labels, table, side in ((fst.ilabels, self.words if of_words else self.phones, "input"), (fst.olabels, self.words, "output")):
+            if len(labels) and (labels.min() < 0 or labels.max() >= len(table)):
+                self.add(name, f"an {side} label beyond the symbol table; it was made with other symbols, make it anew")
+                return None
+        if not np.isfinite(fst.finals).any():
+            self.add(name, "no final state; make it anew")
+        return fst
