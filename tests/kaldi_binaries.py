@@ -32,6 +32,11 @@ def run(program: str, *arguments: object) -> str:
     return subprocess.run([str(DIRECTORY / program), *map(str, arguments)], check=True, capture_output=True, text=True).stdout
 
 
+def run_any(program: str, *arguments: object) -> str:
+    """The same for a program whose exit status is its answer."""
+    return subprocess.run([str(DIRECTORY / program), *map(str, arguments)], capture_output=True, text=True).stdout
+
+
 def apply(program: str, fst: Fst, scratch: Path, *options: str) -> Fst:
     """`program OPTIONS in.fst out.fst` on a transducer."""
     write_fst(scratch / "in.fst", fst)

@@ -56,17 +56,24 @@ def compose(left: Fst, right: Fst) -> Fst:
 
 
 def determinize_star(fst, use_log: bool = True, max_states: int = -1) -> Fst:
-    """Remove epsilons and determinise on input labels in one go (`fstdeterminizestar --use-log=true`); takes an Fst or kaldifst's object.
+    """Remove epsilons and determinise on input labels in one go (`fstdeterminizestar --use-log=true`).
 
-    max_states  give up beyond so many states (UserError); -1: no limit
+    fst         an Fst, or kaldifst's object, which is used up
+    max_states  give up beyond so many states; -1: no limit
+
+    Raises UserError for a transducer that cannot be determinised or not within `max_states`.
     """
     import kaldifst
 
     native = _native(fst)
-    if native is fst:
-        native = native.copy()
-    if kaldifst.determinize_star(native, DELTA, max_states, use_log):
-        raise UserError(f"determinisation stopped at {max_states} states; check the lexicon for words whose disambiguation symbols are missing")
+    try:
+        stopped = kaldifst.determinize_star(native, DELTA, max_states, use_log)
+    except RuntimeError as error:
+        stopped, reason = True, str(error).splitlines()[-1].removeprefix("[E] ")
+    else:
+        reason = f"stopped at {max_states} states"
+    if stopped:
+        raise UserError(f"the transducer cannot be determinised ({reason}); check that words with equal pronunciations have disambiguation symbols")
     return from_kaldifst(native)
 
 

@@ -1,0 +1,34 @@
+"""LG: all sentences of a lang dir's grammar as sequences of phones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.io.openfst import Fst, read_fst
+from pyasr.lang import fst_ops as ops
+from pyasr.lang.symbols import SymbolTable
+
+
+def make_lg(lang: Path) -> Fst:
+    """LG of a lang dir: composed, determinised in the log semiring, minimised, pushed.
+
+    Raises UserError when the labels of L_disambig.fst or G.fst are not those of words.txt, or no sentence goes through both.
+    """
+    lexicon, grammar = read_fst(lang / "L_disambig.fst"), read_fst(lang / "G.fst")
+    _check_labels(lang / "G.fst", np.r_[grammar.ilabels, grammar.olabels], lang / "words.txt")
+    _check_labels(lang / "L_disambig.fst", lexicon.olabels, lang / "words.txt")
+    _check_labels(lang / "L_disambig.fst", lexicon.ilabels, lang / "phones.txt")
+    native = ops.compose_natively(lexicon.arcsort("olabel"), grammar.arcsort("ilabel"))
+    if native.start < 0:
+        raise UserError(f"{lang}: no sentence of G.fst has a pronunciation in L_disambig.fst; make both from the same lang dir with utils/make_grammar.py")
+    return ops.push_special(ops.minimize_encoded(ops.determinize_star(native, use_log=True)))
+
+
+def _check_labels(path: Path, labels: np.ndarray, table: Path) -> None:
+    known = np.array([0, *SymbolTable.read(table).ids.values()])
+    unknown = np.setdiff1d(labels, known)
+    if len(unknown):
+        raise UserError(f"{path}: {len(unknown)} of its labels (such as {unknown[0]}) are not in {table}; make both from the same lang dir")
