@@ -75,7 +75,7 @@ class Extractor:
 
     def _block(self, buffer: FrameBuffer, begin: int, end: int, out: torch.Tensor) -> None:
         options = self.options
-        mel, mean = self._spectrum(buffer, begin, end)
+        mel = self._spectrum(buffer, begin, end)
         if self._is_mfcc or options.use_log_fbank:
             mel = mel.clamp_min_(EPSILON).log_()
         if self._is_mfcc:
@@ -83,4 +83,4 @@ class Extractor:
         else:
             out[:, int(options.use_energy) :] = mel
         if options.use_energy:
-            out[:, 0] = self._spectrum.log_energy(buffer, begin, end, mean, options.energy_floor)
+            out[:, 0] = self._spectrum.log_energy(end - begin, options.energy_floor)

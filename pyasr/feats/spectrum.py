@@ -8,7 +8,6 @@ Notation, for a frame x of N samples at rate f, padded with zeros to M samples (
     E[b] = sum_k T_b(mel(k f / M)) P[k]                       mel(h) = 1127 ln(1 + h / 700), T_b a triangle
     L[b] = ln max(E[b], eps)
 
-Preemphasis is done once on the signal, y[n] = x[n] - c x[n-1], not on overlapping frames: p[i] = y[i] - (1 - c) mean(x) for i > 0.
 All utterances lie in one buffer, each at a multiple of the shift, so the frames are a strided view of it; frames across two
 utterances are computed too, and dropped. A block of frames stays in the processor's cache from the samples to the features.
 """
@@ -76,7 +75,7 @@ def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:
 class FrameBuffer:
     """Many waveforms in one buffer, in which all frames are a strided view.
 
-    `signal` (samples,), `emphasised` (samples,); frame t of utterance u is row `first_row[u] + t` of the view.
+    `signal` (samples,); frame t of utterance u is row `first_row[u] + t` of the view.
     """
 
     def __init__(self, waveforms: list[np.ndarray], options: FrameOptions):
@@ -91,13 +90,11 @@ class FrameBuffer:
         for row, piece in zip(rows, pieces):
             buffer[row * shift : row * shift + len(piece)] = piece
         self.signal = torch.from_numpy(buffer)
-        self.emphasised = self.signal.clone()
-        self.emphasised[1:].sub_(self.signal[:-1], alpha=options.preemphasis_coefficient)
 
-    def frames(self, signal: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+    def frames(self, begin: int, end: int) -> torch.Tensor:
         """Rows begin..end-1 of the strided view, shape (end - begin, window_size)."""
         shift, size = self.options.window_shift, self.options.window_size
-        return signal.as_strided((end - begin, size), (shift, 1), begin * shift)
+        return self.signal.as_strided((end - begin, size), (shift, 1), begin * shift)
 
 
 class Spectrum:
@@ -113,27 +110,26 @@ class Spectrum:
         # the power of a spectral line is the sum of the squares of its real and imaginary part: both get the line's weight
         self.weights = weights.repeat_interleave(2, 0) if power else weights
         self._padded = torch.zeros(BLOCK_FRAMES, options.fft_size)
+        self._centred = torch.empty(BLOCK_FRAMES, options.window_size)
 
-    def __call__(self, buffer: FrameBuffer, begin: int, end: int) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(weighted sums (end - begin, num_columns), frame means) of rows begin..end-1; at most BLOCK_FRAMES rows."""
+    def __call__(self, buffer: FrameBuffer, begin: int, end: int) -> torch.Tensor:
+        """Weighted sums (end - begin, num_columns) of rows begin..end-1; at most BLOCK_FRAMES rows."""
         size, c = self.options.window_size, self.options.preemphasis_coefficient
-        raw = buffer.frames(buffer.signal, begin, end)
+        raw = buffer.frames(begin, end)
         mean = raw.mean(1, keepdim=True) if self.options.remove_dc_offset else raw.new_zeros(end - begin, 1)
+        centred = torch.sub(raw, mean, out=self._centred[: end - begin])
         padded = self._padded[: end - begin]
         frames = padded[:, :size]
-        torch.sub(buffer.frames(buffer.emphasised, begin, end), mean, alpha=1 - c, out=frames)
-        frames[:, 0] = (1 - c) * (raw[:, 0] - mean[:, 0])
+        torch.sub(centred[:, 1:], centred[:, :-1], alpha=c, out=frames[:, 1:])
+        frames[:, 0] = (1 - c) * centred[:, 0]
         frames *= self.window
         spectrum = torch.view_as_real(torch.fft.rfft(padded))
         if self.power:
-            return spectrum.square_().flatten(1) @ self.weights, mean
-        return spectrum.norm(dim=2) @ self.weights, mean
+            return spectrum.square_().flatten(1) @ self.weights
+        return spectrum.norm(dim=2) @ self.weights
 
-    def log_energy(self, buffer: FrameBuffer, begin: int, end: int, mean: torch.Tensor, floor: float) -> torch.Tensor:
-        """Log energies (end - begin,), of the raw frames or, with `raw_energy` false, of those that were just transformed."""
-        if self.options.raw_energy:
-            frames = buffer.frames(buffer.signal, begin, end) - mean
-        else:
-            frames = self._padded[: end - begin, : self.options.window_size]
-        energy = frames.square().sum(1).clamp_min_(EPSILON).log_()
+    def log_energy(self, num_rows: int, floor: float) -> torch.Tensor:
+        """Log energies (num_rows,) of the frames that were just transformed; with `raw_energy` before preemphasis and windowing."""
+        frames = self._centred if self.options.raw_energy else self._padded[:, : self.options.window_size]
+        energy = frames[:num_rows].square().sum(1).clamp_min_(EPSILON).log_()
         return energy.clamp_min_(math.log(floor)) if floor > 0 else energy

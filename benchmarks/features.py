@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Speed and difference of our features and kaldi-native-fbank's, on one core, in one run.
+
+Speech is imitated by noise of the lengths of a corpus of short utterances (median 2.3 s), or read from the audio of a data directory.
+Real audio has steady tones over digital silence: there a filter between the tones holds nothing but the rounding errors of float32, and
+its logarithm differs by up to some hundredths between any two implementations (both are as far from the result in float64).
+For both sides the audio is in memory as float32, and only the CPU seconds of computing features count; the best of `--num-runs` is taken.
+
+Example:
+    benchmarks/features.py --data egs/amazon_queen/s5/data/test
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.base.step import run_step
+from pyasr.data.datadir import DataDir
+from pyasr.feats.extract import batches, read_waveforms
+from pyasr.feats.extractor import Extractor
+from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOptions
+
+RATE = 8000.0
+TARGET_RATIO, TARGET_DIFFERENCE = 1.3, 5e-3
+MAX_BEYOND = 5e-3  # of the values of real audio, see above
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    data: str = option("", "data directory of 8 kHz audio; empty: noise")
+    num_utterances: int = option(400, "utterances", minimum=1)
+    num_runs: int = option(3, "runs of each side", minimum=1)
+
+
+def systems() -> dict:
+    frame = FrameOptions(sample_frequency=RATE)
+    hires = MelOptions(40, 20.0, -200.0)
+    return {
+        "MFCC 13": MfccOptions(frame=frame, use_energy=False),
+        "MFCC 40": MfccOptions(frame=frame, use_energy=False, num_ceps=40, mel=hires),
+        "fbank 40": FbankOptions(frame=frame, mel=hires),
+    }
+
+
+def waveforms(options: Benchmark) -> list[np.ndarray]:
+    if options.data:
+        data = DataDir(Path(options.data))
+        return [wave for _, wave in read_waveforms(data, data.utterances[: options.num_utterances], RATE)]
+    rng = np.random.default_rng(0)
+    seconds = np.exp(rng.normal(np.log(2.3), 0.5, options.num_utterances))
+    return [(1000 * rng.standard_normal(int(RATE * s))).astype(np.float32) for s in seconds]
+
+
+def ours(options, waves: list[np.ndarray]) -> list[np.ndarray]:
+    extractor, features = Extractor(options), []
+    for _, group in batches(((str(i), wave) for i, wave in enumerate(waves)), RATE):
+        features += extractor(group)
+    return features
+
+
+def peers(options, waves: list[np.ndarray]) -> tuple[float, list[np.ndarray]]:
+    """(CPU seconds, features) of kaldi-native-fbank; copying its frames into one array is not counted."""
+    import kaldi_native_fbank as knf
+
+    is_mfcc = isinstance(options, MfccOptions)
+    theirs = knf.MfccOptions() if is_mfcc else knf.FbankOptions()
+    theirs.frame_opts.samp_freq, theirs.frame_opts.dither = RATE, 0
+    theirs.mel_opts.num_bins, theirs.mel_opts.low_freq, theirs.mel_opts.high_freq = options.mel.num_mel_bins, options.mel.low_freq, options.mel.high_freq
+    theirs.use_energy = False
+    if is_mfcc:
+        theirs.num_ceps = options.num_ceps
+    computed, begin = [], time.process_time()
+    for wave in waves:
+        computed.append((knf.OnlineMfcc if is_mfcc else knf.OnlineFbank)(theirs))
+        computed[-1].accept_waveform(RATE, wave)
+        computed[-1].input_finished()
+    seconds = time.process_time() - begin
+    return seconds, [np.array([one.get_frame(t) for t in range(one.num_frames_ready)]) for one in computed]
+
+
+def timed(options, waves) -> tuple[float, list[np.ndarray]]:
+    begin = time.process_time()
+    features = ours(options, waves)
+    return time.process_time() - begin, features
+
+
+def main(options: Benchmark) -> None:
+    torch.set_num_threads(1)
+    waves = waveforms(options)
+    audio_s = sum(map(len, waves)) / RATE
+    print(f"{len(waves)} utterances, {audio_s / 60:.1f} minutes; multiples of real time on one core")
+    print(f"{'':10} {'pyasr':>8} {'kaldi-native-fbank':>20} {'ratio':>7} {'max abs difference':>20} {'share above 5e-3':>19}")
+    failed = []
+    for name, system in systems().items():
+        runs = [(timed(system, waves), peers(system, waves)) for _ in range(options.num_runs)]
+        our_s, peer_s = min(run[0][0] for run in runs), min(run[1][0] for run in runs)
+        difference = np.concatenate([np.abs(a - b).ravel() for a, b in zip(runs[0][0][1], runs[0][1][1])])
+        beyond = np.mean(difference >= TARGET_DIFFERENCE)
+        print(f"{name:10} {audio_s / our_s:8.0f} {audio_s / peer_s:20.0f} {peer_s / our_s:7.2f} {difference.max():20.1e} {beyond:19.1e}")
+        if peer_s / our_s < TARGET_RATIO or beyond > (MAX_BEYOND if options.data else 0):
+            failed.append(name)
+    if failed:
+        raise UserError(f"{', '.join(failed)}: ratio below {TARGET_RATIO}, or differences above {TARGET_DIFFERENCE}")
+
+
+if __name__ == "__main__":
+    run_step(Benchmark, main, __doc__)

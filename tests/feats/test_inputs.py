@@ -1,0 +1,108 @@
+"""CMVN, deltas and splicing against their definitions, written out as loops."""
+
+import numpy as np
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.feats.deltas import add_deltas, splice
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.speaker_cmvn import publish, write_speaker_cmvn
+from pyasr.io.ark import ArkWriter, load_matrix, read_scp
+from pyasr.io.text import write_table
+
+UTTERANCES = {"a-1": ("a", 30), "a-2": ("a", 7), "b-1": ("b", 12), "b-2": ("b", 1)}
+
+
+@pytest.fixture
+def data(tmp_path):
+    rng = np.random.default_rng(0)
+    with ArkWriter(tmp_path / "f.ark", tmp_path / "feats.scp") as writer:
+        for utt, (_, length) in UTTERANCES.items():
+            writer.write(utt, (3 + 2 * rng.standard_normal((length, 5))).astype(np.float32))
+    write_table(tmp_path / "utt2spk", {utt: speaker for utt, (speaker, _) in UTTERANCES.items()})
+    (tmp_path / "cmvn").mkdir()
+    write_speaker_cmvn(tmp_path, tmp_path / "cmvn", tmp_path / "cmvn")
+    publish(tmp_path)
+    return tmp_path
+
+
+def raw(data):
+    return {utt: load_matrix(rx) for utt, rx in read_scp(data / "feats.scp").items()}
+
+
+def frame(x, t):
+    return x[min(max(t, 0), len(x) - 1)]
+
+
+def test_cmvn_files_hold_kaldis_statistics(data):
+    native = pytest.importorskip("kaldi_native_io")
+    with native.SequentialDoubleMatrixReader(f"scp:{data}/cmvn.scp") as reader:
+        stats = {key: np.array(matrix) for key, matrix in reader}
+    rows = np.vstack([raw(data)["a-1"], raw(data)["a-2"]]).astype(np.float64)
+    np.testing.assert_allclose(stats["a"], [[*rows.sum(0), len(rows)], [*(rows**2).sum(0), 0]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("norm_vars", [False, True])
+def test_speaker_normalisation(data, norm_vars):
+    reader = FeatureReader(data, InputOptions(norm_vars=norm_vars))
+    for speaker in "ab":
+        rows = np.vstack([reader[utt] for utt in reader.keys if reader.speaker(utt) == speaker])
+        np.testing.assert_allclose(rows.mean(0), 0, atol=1e-5)
+        if norm_vars:
+            np.testing.assert_allclose(rows.std(0), 1, atol=1e-5)
+
+
+def test_utterance_normalisation_and_none(data):
+    reader = FeatureReader(data, InputOptions(cmvn="utterance"))
+    np.testing.assert_allclose(reader["a-2"].mean(0), 0, atol=1e-5)
+    np.testing.assert_array_equal(FeatureReader(data, InputOptions(cmvn="none"))["a-2"], raw(data)["a-2"])
+
+
+def test_deltas_follow_the_regression_formula():
+    """d[t] = sum_j j x[t + j] / 10 for j = -2..2; second order: the same of d, with x continued before d is taken."""
+    x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)
+    out = add_deltas(x, 2)
+    for t in range(9):
+        first = {s: sum(j * frame(x, t + s + j) for j in range(-2, 3)) / 10 for s in range(-2, 3)}
+        second = sum(j * first[j] for j in range(-2, 3)) / 10
+        np.testing.assert_allclose(out[t], np.concatenate([x[t], first[0], second]), atol=1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 2, 20])
+def test_splicing_repeats_the_ends(length):
+    x = np.random.default_rng(1).standard_normal((length, 3)).astype(np.float32)
+    out = splice(x, 3, 2)
+    for t in range(length):
+        np.testing.assert_array_equal(out[t], np.concatenate([frame(x, t + j) for j in range(-3, 3)]))
+
+
+def test_order_is_cmvn_deltas_splice(data):
+    options = InputOptions(deltas=1, splice_left=1, splice_right=2)
+    reader = FeatureReader(data, options)
+    x = raw(data)["b-1"] - np.vstack([raw(data)["b-1"], raw(data)["b-2"]]).mean(0)
+    np.testing.assert_allclose(reader["b-1"], splice(add_deltas(x, 1), 1, 2), atol=1e-5)
+    assert reader.dim == reader["b-1"].shape[1] == 40
+    assert reader.num_frames("b-1") == 12
+
+
+def test_input_options_travel_with_the_model(tmp_path):
+    options = InputOptions(deltas=2, splice_left=3)
+    options.save(tmp_path)
+    assert InputOptions.load(tmp_path) == options
+    with pytest.raises(UserError, match="input.json: no such file"):
+        InputOptions.load(tmp_path / "none")
+
+
+def test_missing_tables_are_named(data):
+    (data / "cmvn.scp").unlink()
+    with pytest.raises(UserError, match="cmvn.scp: no such file; run steps/compute_cmvn.py"):
+        FeatureReader(data, InputOptions())
+    (data / "feats.scp").unlink()
+    with pytest.raises(UserError, match="feats.scp: no such file; run steps/make_mfcc.py"):
+        FeatureReader(data, InputOptions(cmvn="none"))
+
+
+def test_speaker_without_statistics(data):
+    write_table(data / "utt2spk", {utt: "c" for utt in UTTERANCES})
+    with pytest.raises(UserError, match="no statistics of speaker c"):
+        FeatureReader(data, InputOptions())["a-1"]

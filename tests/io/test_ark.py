@@ -1,0 +1,117 @@
+"""Matrix archives against kaldi_native_io, and what is said of damaged ones."""
+
+import numpy as np
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.io.ark import ArkWriter, iterate, load_all, load_matrix, read_scp
+
+
+@pytest.fixture
+def matrices():
+    rng = np.random.default_rng(0)
+    return {f"utt{i}": rng.standard_normal((i + 1, 13)).astype(np.float32) for i in range(12)}
+
+
+def write(directory, matrices, **keywords):
+    with ArkWriter(directory / "a.ark", directory / "a.scp", **keywords) as writer:
+        for key, matrix in matrices.items():
+            writer.write(key, matrix)
+    return directory / "a.scp"
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_kaldi_reads_what_we_write(tmp_path, matrices, compress):
+    native = pytest.importorskip("kaldi_native_io")
+    scp = write(tmp_path, matrices, compress=compress)
+    ours = load_all(scp)
+    with native.SequentialFloatMatrixReader(f"scp:{scp}") as reader:
+        theirs = {key: np.array(matrix) for key, matrix in reader}
+    assert theirs.keys() == ours.keys() == matrices.keys()
+    for key, matrix in matrices.items():
+        np.testing.assert_allclose(ours[key], theirs[key], atol=1e-6)
+        np.testing.assert_allclose(ours[key], matrix, atol=0.05 if compress else 0)
+
+
+@pytest.mark.parametrize("specifier", ["ark,scp", "ark,t,scp", "compressed"])
+def test_we_read_what_kaldi_writes(tmp_path, matrices, specifier):
+    native = pytest.importorskip("kaldi_native_io")
+    target = f"{tmp_path}/k.ark,{tmp_path}/k.scp"
+    if specifier == "compressed":
+        with native.CompressedMatrixWriter(f"ark,scp:{target}") as writer:
+            for key, matrix in matrices.items():
+                writer.write(key, matrix, native.CompressionMethod.kSpeechFeature)
+    else:
+        with native.FloatMatrixWriter(f"{specifier}:{target}") as writer:
+            for key, matrix in matrices.items():
+                writer.write(key, matrix)
+    for key, matrix in iterate(tmp_path / "k.scp"):
+        np.testing.assert_allclose(matrix, matrices[key], atol=0.05 if specifier == "compressed" else 1e-5)
+
+
+def test_double_matrices_keep_their_precision(tmp_path):
+    value = np.array([[1 / 3, 2e10]])
+    scp = write(tmp_path, {"spk": value})
+    np.testing.assert_array_equal(load_matrix(read_scp(scp)["spk"], np.float64), value)
+
+
+def test_text_matrix_whose_first_number_is_whole(tmp_path):
+    (tmp_path / "m.txt").write_text(" [\n  1 2.5\n  3e-1 4 ]\n")
+    np.testing.assert_allclose(load_matrix(f"{tmp_path}/m.txt"), [[1, 2.5], [0.3, 4]])
+
+
+def test_ranges_are_inclusive(tmp_path, matrices):
+    rx = read_scp(write(tmp_path, matrices))["utt9"]
+    np.testing.assert_array_equal(load_matrix(rx + "[2:4]"), matrices["utt9"][2:5])
+    np.testing.assert_array_equal(load_matrix(rx + "[2:4,0:2]"), matrices["utt9"][2:5, :3])
+    with pytest.raises(UserError, match="outside the matrix of 10 rows"):
+        load_matrix(rx + "[5:10]")
+
+
+def test_table_names_where_the_archive_will_be(tmp_path, matrices):
+    write(tmp_path, matrices, named=tmp_path / "final" / "a.ark")
+    (tmp_path / "final").mkdir()
+    (tmp_path / "a.ark").rename(tmp_path / "final" / "a.ark")
+    assert load_all(tmp_path / "a.scp").keys() == matrices.keys()
+
+
+def test_each_archive_is_opened_once(tmp_path, matrices, monkeypatch):
+    scp = write(tmp_path, matrices)
+    opened = []
+    monkeypatch.setattr("builtins.open", lambda *args, real=open: opened.append(args[0]) or real(*args))
+    load_all(scp)
+    assert [str(path) for path in opened].count(str(tmp_path / "a.ark")) == 1
+
+
+@pytest.mark.parametrize("cut", [5, 120])
+@pytest.mark.parametrize("compress", [False, True])
+def test_truncated_archive(tmp_path, matrices, cut, compress):
+    scp = write(tmp_path, matrices, compress=compress)
+    data = (tmp_path / "a.ark").read_bytes()
+    (tmp_path / "a.ark").write_bytes(data[:-cut])
+    with pytest.raises(UserError, match="truncated or damaged") as error:
+        load_all(scp)
+    assert f"{tmp_path}/a.ark:" in str(error.value)
+
+
+def test_header_cut_short(tmp_path, matrices):
+    scp = write(tmp_path, matrices)
+    offset = int(read_scp(scp)["utt11"].rpartition(":")[2])
+    for kept in (offset, offset + 3, offset + 9):
+        (tmp_path / "a.ark").write_bytes((tmp_path / "a.ark").read_bytes()[:kept])
+        with pytest.raises(UserError, match="truncated or damaged"):
+            load_matrix(f"{tmp_path}/a.ark:{offset}")
+
+
+def test_missing_archive(tmp_path, matrices):
+    scp = write(tmp_path, matrices)
+    (tmp_path / "a.ark").unlink()
+    with pytest.raises(UserError, match="a.ark: no such file"):
+        load_all(scp)
+
+
+def test_table_is_not_written_after_a_failure(tmp_path, matrices):
+    with pytest.raises(RuntimeError), ArkWriter(tmp_path / "a.ark", tmp_path / "a.scp") as writer:
+        writer.write("utt", matrices["utt3"])
+        raise RuntimeError
+    assert not (tmp_path / "a.scp").exists()
