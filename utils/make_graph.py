@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Make the decoding graph HCLG.fst of a model and a lang directory with a grammar.
+
+Reads  LANG_TEST (L_disambig.fst, G.fst, phones/), MODEL_DIR/{final.mdl,tree}
+Writes GRAPH_DIR/{HCLG.fst,words.txt,phones.txt,phones/,num_pdfs,disambig_tid.int}
+
+Example:
+    utils/make_graph.py data/lang_test exp/tri1 exp/tri1/graph
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.hmm.graph import GraphOptions, make_hclg
+
+
+@dataclass(frozen=True)
+class MakeGraph:
+    lang: Path = argument("lang directory with G.fst")
+    model_dir: Path = argument("directory with final.mdl and tree")
+    out: Path = argument("graph directory to make")
+    graph: GraphOptions = group(GraphOptions)
+
+
+def main(options: MakeGraph) -> None:
+    inputs = [options.lang / "L_disambig.fst", options.lang / "G.fst", options.lang / "phones.txt", options.lang / "words.txt",
+              options.model_dir / "final.mdl", options.model_dir / "tree"]
+    with output_of(options, options.out, inputs) as out:
+        make_hclg(options.lang, options.model_dir, out, options.graph)
+
+
+if __name__ == "__main__":
+    run_step(MakeGraph, main, __doc__)
