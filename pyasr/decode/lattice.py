@@ -17,12 +17,13 @@ from pyasr.base.errors import UserError
 
 @dataclass(frozen=True)
 class DecodeStats:
-    """What the search of an utterance took."""
+    """What the search of an utterance took: frames given and decoded, tokens over all frames, most links held at once, CPU seconds."""
 
     num_frames: int
     num_decoded: int
     num_tokens: int
     peak_links: int
+    cpu_s: float
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Path:
 
 
 def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acoustic_costs, final_graph, final_acoustic=None, *,
-              reached_final: bool = True, stats: DecodeStats | None = None, name: str = "lattice") -> Lattice:
+              reached_final: bool = True, name: str = "lattice") -> Lattice:
     """A Lattice from arcs and states in any order; states that are not reached from `start` are dropped. Raises UserError for a cycle."""
     final_graph = np.asarray(final_graph, np.float32)
     if final_acoustic is None:
@@ -99,7 +100,7 @@ def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acous
     kept = np.flatnonzero(rank >= 0)
     finals = np.full((2, num_kept), np.inf, np.float32)
     finals[0, rank[kept]], finals[1, rank[kept]] = final_graph[kept], np.asarray(final_acoustic, np.float32)[kept]
-    return Lattice(sources[order], targets[order], *(column[order] for column in columns), *finals, bool(reached_final), stats)
+    return Lattice(sources[order], targets[order], *(column[order] for column in columns), *finals, bool(reached_final))
 
 
 def _ranks(start, sources, targets, num_states, name):

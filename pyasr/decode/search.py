@@ -11,10 +11,11 @@ behaviour of Kaldi's LatticeFasterDecoder); docs/decoding.md has its equations. 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -190,6 +191,7 @@ class Decoder:
         When the search dies before the last frame (the graph has no way on), the lattice ends there: `lattice.stats.num_decoded` < T.
         Raises UserError, naming the utterance, for likelihoods that are not finite or of another model.
         """
+        begin = time.thread_time()
         loglikes = self._checked(loglikes, name)
         graph, options, space = self.graph, self.options, self._workspace
         f = np.float32
@@ -202,8 +204,8 @@ class Decoder:
         space.keep(tokens, links)
         *arrays, finals = token_passing.lattice_arrays(
             graph.arcs, graph.tids, graph.words, graph.finals, loglikes, tokens, links, token_begin, link_begin, num_decoded, reached)
-        stats = DecodeStats(len(loglikes), num_decoded, num_tokens, peak_links)
-        return from_arcs(0, *arrays, finals, reached_final=reached, stats=stats)
+        lattice = from_arcs(0, *arrays, finals, reached_final=reached)
+        return replace(lattice, stats=DecodeStats(len(loglikes), num_decoded, num_tokens, peak_links, time.thread_time() - begin))
 
     def _checked(self, loglikes, name: str) -> np.ndarray:
         loglikes = np.ascontiguousarray(loglikes, np.float32)
