@@ -9,7 +9,8 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import Fst, read_fst
-from pyasr.lang.symbols import EPSILON, SymbolTable, read_lines
+from pyasr.io.text import read_lines
+from pyasr.lang.symbols import EPSILON, SymbolTable
 
 _LISTS = ("silence", "nonsilence", "optional_silence", "disambig", "context_indep")
 _GROUPS = ("sets", "roots", "extra_questions", "align_lexicon")

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.io.text import read_lines
 from pyasr.lang.lexicon import Lexicon, read_lexicon
-from pyasr.lang.symbols import EPSILON, read_lines, write_lines
+from pyasr.lang.symbols import EPSILON, write_lines
 
 POSITIONS = ("_B", "_E", "_I", "_S")
 RESERVED_WORDS = (EPSILON, "<s>", "</s>", "#0")

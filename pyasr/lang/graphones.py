@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from pyasr.base.errors import UserError
 from pyasr.lang.arpa import Scorer
 from pyasr.lang.arpa_kernels import advance
 from pyasr.lang.ngram import BEGIN, END, estimate
@@ -131,6 +132,8 @@ class JointModel:
         letter_ids, phone_ids = ({x: n for n, x in enumerate(symbols, 1)} for symbols in (letters, phones))
         corpus = AlignedCorpus(*_flat([[letter_ids[x] for x in word] for word, _ in pairs]), *_flat([[phone_ids[x] for x in v] for _, v in pairs]))
         units, possible = align(corpus, len(letters), len(phones), num_iters)
+        if not possible.any():
+            raise UserError("no word of the dictionary can be aligned with its phones; use --fallback none")
         units, lengths = _usable(units, np.diff(corpus.letter_offsets), possible, min_unit_count)
         inventory, flat = np.unique(units, return_inverse=True)
         arpa = estimate((flat.astype(np.int64), lengths), [f"q{n}" for n in range(len(inventory))], order)
@@ -166,11 +169,11 @@ class JointModel:
 
 
 def _usable(units: np.ndarray, lengths: np.ndarray, possible: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
-    """The segmented words all of whose graphones occur at least `least` times: their graphones and lengths."""
+    """The segmented words all of whose graphones occur at least `least` times (all, if there are none): their graphones and lengths."""
     word = np.repeat(np.arange(len(lengths)), lengths)
     _, index, counts = np.unique(units, return_inverse=True, return_counts=True)
     rare = np.bincount(word, counts[index] < least, minlength=len(lengths)) > 0
-    good = possible & ~rare
+    good = possible & ~rare if (possible & ~rare).any() else possible
     return units[good[word]], lengths[good]
 
 

@@ -6,9 +6,10 @@ from functools import cached_property
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.io.text import read_lines
 from pyasr.lang.dict_dir import POSITIONS
 from pyasr.lang.lexicon import Lexicon, read_lexicon
-from pyasr.lang.symbols import EPSILON, SymbolTable, read_lines
+from pyasr.lang.symbols import EPSILON, SymbolTable
 
 
 class LangDir:

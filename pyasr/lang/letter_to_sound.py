@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pyasr.lang.graphones import JointModel
 from pyasr.lang.lexicon import Lexicon, Phones
 
-_TRAINABLE = re.compile(r"[a-z]+(['-][a-z]+)*$")
+_TRAINABLE = re.compile(r"[^\W\d_]+(['-][^\W\d_]+)*$")  # letters of any alphabet
 _SIBILANTS, _VOICELESS = {"S", "Z", "SH", "ZH", "CH", "JH"}, {"P", "T", "K", "F", "TH"}
 _VOWELS = set("aeiouy")
 
@@ -59,14 +59,17 @@ class LetterToSound:
 
     def __init__(self, lexicon: Lexicon, model: JointModel, counts: Counter | None = None):
         self.lexicon, self.model, self.counts = lexicon, model, counts or Counter()
+        self._phones = set(model.phones)
         self._stress = any(phone[-1].isdigit() for phone in model.phones)
 
     @classmethod
     def train(cls, lexicon: Lexicon, counts: Counter | None = None, order: int = 7) -> LetterToSound:
         """Train the model on all ordinary words of `lexicon`; `counts` of words in a text decide between equally good readings.
 
-        A lexicon with stress gives slightly better guesses, even if the stress is removed afterwards.
+        A lexicon with stress gives slightly better guesses, even if the stress is removed afterwards. The rules are for English in ARPAbet:
+        where they give phones that the lexicon does not have, the model is asked. Raises UserError when no word of the lexicon can be aligned.
         """
+        lexicon = _in_lower_case(lexicon)
         pairs = [(word, phones) for word in lexicon.entries if _TRAINABLE.match(word) for phones in lexicon.entries[word]]
         return cls(lexicon, JointModel.train(pairs, order), counts)
 
@@ -75,9 +78,9 @@ class LetterToSound:
         word = word.lower()
         for method, rule in self._rules():
             phones = rule(word)
-            if phones:
+            if phones and self._phones.issuperset(phones):
                 return Guess(phones, method)
-        return self._by_model(re.sub(r"[^a-z]", "", word))
+        return self._by_model(word)
 
     def _stressed(self, phones: Phones, digit: str = "1") -> Phones:
         """Phones of the tables above, as the lexicon writes them."""
@@ -151,14 +154,20 @@ class LetterToSound:
         if not letters or set(letters) & _VOWELS:
             return None
         if len(letters) <= 3 and "r" not in letters:
-            return self._spelt(letters)
+            return self._stressed(tuple(phone for letter in letters for phone in _LETTER_NAMES[letter].split()))
         return self._stressed(tuple(itertools.chain(*(_CONSONANTS[letter] for letter, _ in itertools.groupby(letters)))))
 
-    def _spelt(self, letters: str) -> Phones:
-        return self._stressed(tuple(phone for letter in letters for phone in _LETTER_NAMES[letter].split()))
+    def _by_model(self, word: str) -> Guess | None:
+        best = self.model.pronounce("".join(letter for letter in word if letter.isalpha() and letter in self.model.letters))
+        return Guess(best[0][0], "model") if best else None
 
-    def _by_model(self, letters: str) -> Guess | None:
-        best = self.model.pronounce(letters)
-        if best:
-            return Guess(best[0][0], "model")
-        return Guess(self._spelt(letters), "spelt") if letters else None
+
+def _in_lower_case(lexicon: Lexicon) -> Lexicon:
+    """The same where all words are in lower case; else a copy in which entries that differ in case only are one."""
+    if all(word == word.lower() for word in lexicon.entries):
+        return lexicon
+    lower = Lexicon()
+    for word, variants in lexicon.entries.items():
+        for phones, probability in variants.items():
+            lower.add(word.lower(), phones, probability)
+    return lower

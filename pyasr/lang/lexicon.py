@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.lang.symbols import read_lines, write_lines
+from pyasr.io.text import read_lines
+from pyasr.lang.symbols import write_lines
 
 Phones = tuple[str, ...]
 _VARIANT = re.compile(r"\(\d+\)$")

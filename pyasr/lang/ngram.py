@@ -95,7 +95,7 @@ def count(tokens: np.ndarray, positions: np.ndarray, order: int, begin: int, num
     none = np.zeros(num_words, np.int64)
     orders = [_Order(none, all_words, none, counts, all_words == begin, counts)]
     gram = tokens
-    for n in range(2, order + 1):
+    for n in range(2, min(order, int(positions.max()) + 1) + 1):  # no sentence is long enough for more
         gram = _next_order(orders, gram, tokens, positions, n, num_words)
     for lower, higher in zip(orders, orders[1:]):
         distinct = np.bincount(higher.suffixes, minlength=len(lower.words))
@@ -110,7 +110,8 @@ def _next_order(orders: list[_Order], gram: np.ndarray, tokens: np.ndarray, posi
     keys = gram[where - 1] * num_words + tokens[where]
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    first = np.concatenate(([True], keys[1:] != keys[:-1]))
+    first = np.ones(len(keys), bool)
+    first[1:] = keys[1:] != keys[:-1]
     index = np.cumsum(first) - 1
     new_gram = np.full(len(tokens), -1, np.int64)
     new_gram[where[order]] = index

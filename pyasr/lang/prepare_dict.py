@@ -10,10 +10,11 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
+from pyasr.io.text import read_lines
 from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups
 from pyasr.lang.letter_to_sound import Guess, LetterToSound
 from pyasr.lang.lexicon import Lexicon, read_cmudict, read_lexicon, without_stress
-from pyasr.lang.symbols import read_lines, write_lines
+from pyasr.lang.symbols import write_lines
 from pyasr.lang.vocabulary import read_sentences
 
 SILENCE, SPOKEN_NOISE = "SIL", "SPN"

@@ -6,18 +6,9 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.io.text import read_lines
 
 EPSILON = "<eps>"
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file. Raises UserError when it cannot be read."""
-    try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; check the name") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start} is no UTF-8 text; convert the file to UTF-8") from None
 
 
 def write_lines(path: Path, lines) -> None:

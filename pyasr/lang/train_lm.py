@@ -10,9 +10,10 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
+from pyasr.io.text import read_lines
 from pyasr.lang.arpa import Arpa
 from pyasr.lang.ngram import BEGIN, END, estimate
-from pyasr.lang.symbols import EPSILON, read_lines
+from pyasr.lang.symbols import EPSILON
 from pyasr.lang.vocabulary import read_sentences
 
 _NO_WORDS = (EPSILON, "#0", BEGIN, END)

@@ -11,8 +11,9 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.io.text import read_lines
 from pyasr.lang.lang_dir import LangDir
-from pyasr.lang.symbols import SymbolTable, read_lines
+from pyasr.lang.symbols import SymbolTable
 
 
 @dataclass

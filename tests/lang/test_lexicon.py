@@ -1,0 +1,140 @@
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.lang.dict_dir import read_dict_dir
+from pyasr.lang.lexicon import read_cmudict, read_lexicon, without_stress
+from pyasr.lang.prepare_dict import DictOptions, as_dict_dir, write_dict
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_cmudict_variants_comments_and_stress(tmp_path):
+    path = write(tmp_path / "small.dict", ";;; old comment\na AH0\na(2) EY1\naalborg AO1 L B AO0 R G # place, danish\nrecord R AH0 K AO1 R D\nrecord(2) R EH1 K ER0 D\n")
+    plain, stressed = read_cmudict(path), read_cmudict(path, stress=True)
+    assert plain.pronunciations("a") == [("AH",), ("EY",)]
+    assert stressed.pronunciations("a") == [("AH0",), ("EY1",)]
+    assert plain.pronunciations("aalborg") == [("AO", "L", "B", "AO", "R", "G")]
+    assert len(plain) == 3
+
+
+def test_pronunciations_that_differ_in_stress_only_become_one(tmp_path):
+    path = write(tmp_path / "small.dict", "import IH0 M P AO1 R T\nimport(2) IH1 M P AO0 R T\n")
+    assert read_cmudict(path).pronunciations("import") == [("IH", "M", "P", "AO", "R", "T")]
+    assert len(read_cmudict(path, stress=True).pronunciations("import")) == 2
+
+
+def test_installed_cmudict_is_found_without_its_code():
+    import sys
+
+    lexicon = read_cmudict()
+    assert len(lexicon) > 120_000 and len(lexicon.phones()) == 39
+    assert "cmudict" not in sys.modules
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("a AH\nb\n", ":2: the pronunciation of 'b' is empty"),
+    ("a AH\nb B IY\na AH\n", ":3: 'a AH' is already on line 1"),
+    ("a AH\n\nb B IY\n", ":2: an empty line"),
+    ("", "no entries"),
+])
+def test_bad_lexicon(tmp_path, text, told):
+    with pytest.raises(UserError, match="lexicon.txt.*" + told):
+        read_lexicon(write(tmp_path / "lexicon.txt", text))
+
+
+@pytest.mark.parametrize(("text", "told"), [("a 0.5 AH\nb B IY\n", ":2: 'B' is no probability"), ("a 0.0 AH\n", ":1: the probability 0.0 of 'a'"),
+                                            ("a 1.5 AH\n", r"not in \(0, 1\]"), ("a 1\n", "pronunciation of 'a' is empty")])
+def test_bad_lexiconp(tmp_path, text, told):
+    with pytest.raises(UserError, match=told):
+        read_lexicon(write(tmp_path / "lexiconp.txt", text))
+
+
+def dict_dir(tmp_path, **changes):
+    files = {"lexicon": "<unk> SPN\na AH\ncat K AE T\n", "silence_phones": "SIL\nSPN\n", "nonsilence_phones": "AH\nAE\nK\nT\n",
+             "optional_silence": "SIL\n", **changes}
+    for name, text in files.items():
+        write(tmp_path / f"{name}.txt", text)
+    return tmp_path
+
+
+def test_dict_dir_is_read_and_written_back(tmp_path):
+    content = read_dict_dir(dict_dir(tmp_path, extra_questions="K T\n"))
+    content.write(tmp_path)
+    again = read_dict_dir(tmp_path)
+    assert again.lexicon.entries == content.lexicon.entries
+    assert (again.silence, again.nonsilence, again.extra_questions) == ([("SIL",), ("SPN",)], [("AH",), ("AE",), ("K",), ("T",)], [("K", "T")])
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({"nonsilence_phones": "AH\nAE\nK\n"}, "the phone T of 'cat' is in neither phone list"),
+    ({"nonsilence_phones": "AH\nAE\nK\nT\nSPN\n"}, "the phone SPN is listed twice"),
+    ({"optional_silence": "K\n"}, "optional_silence.txt has to hold one phone of silence_phones.txt, not 'K'"),
+    ({"optional_silence": "SIL SPN\n"}, "not 'SIL SPN'"),
+    ({"nonsilence_phones": "AH\nAE\nK\nT\nT_B\n"}, "'T_B' cannot be the name of a phone"),
+    ({"extra_questions": "K X\n"}, "unknown phone X"),
+    ({"lexicon": "<s> AH\n"}, "'<s>' is reserved"),
+])
+def test_bad_dict_dir(tmp_path, changes, told):
+    with pytest.raises(UserError, match=told):
+        read_dict_dir(dict_dir(tmp_path, **changes))
+
+
+def test_every_problem_is_told_at_once(tmp_path):
+    with pytest.raises(UserError) as error:
+        read_dict_dir(dict_dir(tmp_path, nonsilence_phones="AH\nAE\n", optional_silence="X\n"))
+    assert "optional_silence" in str(error.value) and "phone K" in str(error.value)
+
+
+TEXT = "utt1 a cat unga's [laugh] zzyzzyx\nutt2\nutt3 Cat\n"
+DICTIONARY = "a AH0\ncat K AE1 T\nunga AH1 N G AH0\ndog D AO1 G\nzip Z IH1 P\nyax Y AE1 K S\n"
+
+
+def prepare(tmp_path, **options):
+    text, dictionary = write(tmp_path / "text", TEXT), write(tmp_path / "small.dict", DICTIONARY)
+    out = tmp_path / "dict"
+    out.mkdir()
+    return write_dict(text, DictOptions(dictionary=str(dictionary), **options), out), out
+
+
+def test_prepared_dict_without_fallback_leaves_missing_words_out(tmp_path):
+    vocabulary, out = prepare(tmp_path, fallback="none")
+    lexicon = read_dict_dir(out).lexicon
+    assert sorted(lexicon.entries) == ["<unk>", "Cat", "[laugh]", "a", "cat"]
+    assert lexicon.pronunciations("[laugh]") == lexicon.pronunciations("<unk>") == [("SPN",)]
+    assert (out / "missing_words.txt").read_text().splitlines() == ["1 unga's left-out", "1 zzyzzyx left-out"]
+    assert vocabulary.summary().startswith("2 of 6 words (2 of 6 running words) are not in the dictionary: 2 left out")
+
+
+def test_prepared_dict_with_letters(tmp_path):
+    _, out = prepare(tmp_path)
+    content = read_dict_dir(out)
+    assert content.lexicon.pronunciations("unga's") == [("AH", "N", "G", "AH", "Z")]
+    assert content.lexicon.pronunciations("zzyzzyx")
+    assert not any(phone[-1].isdigit() for phone in content.lexicon.phones())
+
+
+def test_stress_gives_groups_of_phones_and_questions(tmp_path):
+    vocabulary, _ = prepare(tmp_path, stress=True)
+    content = as_dict_dir(vocabulary.lexicon)
+    assert ("AH0", "AH1") in content.nonsilence
+    assert ("AE1", "AH1") in content.extra_questions
+
+
+def test_further_words_join_the_vocabulary(tmp_path):
+    words = write(tmp_path / "words", "dog ignored\nzip\n")
+    _, out = prepare(tmp_path, words=words)
+    assert {"dog", "zip"} <= set(read_dict_dir(out).lexicon.entries)
+
+
+def test_text_without_words_and_reserved_words(tmp_path):
+    for text, told in (("utt1\nutt2\n", "no words"), ("utt1 a </s> b\n", "'</s>' is reserved")):
+        with pytest.raises(UserError, match=told):
+            write_dict(write(tmp_path / "text", text), DictOptions(), tmp_path)
+
+
+def test_without_stress():
+    assert without_stress(("AH0", "T", "EY1", "ER2")) == ("AH", "T", "EY", "ER")
