@@ -74,7 +74,7 @@ def load_model(path: Path) -> AcousticModel:
         network = FeedForward(options, len(content["mean"]), len(content["log_priors"]))
         network.load_state_dict(content["parameters"])
     except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a whole model file ({str(error).splitlines()[0]}); train the model again") from error
+        raise UserError(f"{path}: not a whole model file ({type(error).__name__}); train the model again") from error
     return AcousticModel(options, network.eval(), content["mean"], content["inverse_std"], content["log_priors"])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyasr.base.options import option
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.hmm.model import read_model
+from pyasr.hmm.model import read_transitions
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.train.targets import Targets, choose_heldout, join, make_targets
 
@@ -28,7 +28,7 @@ def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions
     reader = FeatureReader(data, InputOptions(cmvn="none"))
     alignments = read_job_archives(ali_dir)
     keys = join(reader.keys, reader.num_frames, alignments, options.max_missing, data, ali_dir)
-    transitions, _ = read_model(ali_dir / "final.mdl")
+    transitions = read_transitions(ali_dir / "final.mdl")
     offsets, pdfs = make_targets(keys, alignments, transitions.tid2pdf, ali_dir)
     heldout = choose_heldout(keys, np.diff(offsets), reader.speaker, options.heldout_share, options.heldout_seed)
     Targets(keys, offsets, pdfs, heldout, transitions.num_pdfs).save(out / "targets.npz")

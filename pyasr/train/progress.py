@@ -22,12 +22,12 @@ class Totals:
     @property
     def objective(self) -> float:
         """Mean log probability of the targets (nats a frame)."""
-        return -self.sums[0] / max(self.sums[2], 1.0)
+        return float(-self.sums[0] / max(self.sums[2], 1.0))
 
     @property
     def accuracy(self) -> float:
         """Share of frames whose target is the most probable pdf."""
-        return self.sums[1] / max(self.sums[2], 1.0)
+        return float(self.sums[1] / max(self.sums[2], 1.0))
 
 
 class Clock:

@@ -1,0 +1,65 @@
+"""Small data directories whose frames can be classified, with alignments, for training tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.hmm.topology import NO_PDF, HmmState, Topology
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.tree import monophone_tree
+from pyasr.io.ark import ArkWriter
+from pyasr.io.int_vectors import write_int_vectors
+from pyasr.io.kaldi import KaldiWriter
+from pyasr.io.text import write_table
+from pyasr.train.targets import Targets
+
+DIM = 6
+
+
+def frames_of(pdfs: np.ndarray, num_pdfs: int, rng: np.random.Generator) -> np.ndarray:
+    """A Gaussian cloud around one point for each pdf."""
+    centres = 2.0 * np.random.default_rng(99).standard_normal((num_pdfs, DIM))
+    return (centres[pdfs] + rng.standard_normal((len(pdfs), DIM))).astype(np.float32)
+
+
+def random_pdfs(length: int, num_pdfs: int, rng: np.random.Generator) -> np.ndarray:
+    """Each pdf stays for three frames or so, as states do."""
+    return rng.integers(num_pdfs, size=length // 3 + 1).repeat(3)[:length].astype(np.int32)
+
+
+def make_data(path: Path, lengths: dict[str, int], num_pdfs: int, seed: int = 0) -> Targets:
+    """A data directory with features; utterance ids are SPEAKER-NAME. Returns the pdfs the frames were drawn from."""
+    path.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    pdfs = {utt: random_pdfs(length, num_pdfs, rng) for utt, length in lengths.items()}
+    with ArkWriter(path / "f.ark", path / "feats.scp") as writer:
+        for utt, states in pdfs.items():
+            writer.write(utt, frames_of(states, num_pdfs, rng))
+    write_table(path / "utt2spk", {utt: utt.partition("-")[0] for utt in lengths})
+    write_table(path / "utt2num_frames", lengths)
+    offsets = np.concatenate([[0], np.cumsum(list(lengths.values()))])
+    return Targets(list(lengths), offsets, np.concatenate(list(pdfs.values())), np.zeros(len(lengths), bool), num_pdfs)
+
+
+def transition_model(num_phones: int) -> tuple[TransitionModel, object]:
+    """One-state phones 1..num_phones, each with a pdf of its own: (transition model, tree)."""
+    entry = (HmmState(0, ((0, 0.5), (1, 0.5))), HmmState(NO_PDF, ()))
+    phones = list(range(1, num_phones + 1))
+    tree = monophone_tree([[phone] for phone in phones], {phone: 1 for phone in phones})
+    return TransitionModel.from_tree(Topology([entry], {phone: 0 for phone in phones}), tree), tree
+
+
+def make_alignments(path: Path, targets: Targets, num_jobs: int = 2) -> None:
+    """An alignment directory in Kaldi's format for the pdfs of `targets`."""
+    path.mkdir(parents=True)
+    transitions, tree = transition_model(targets.num_pdfs)
+    tid_of = {int(pdf): tid for tid, pdf in enumerate(transitions.tid2pdf) if tid}
+    lookup = np.array([tid_of[pdf] for pdf in range(targets.num_pdfs)], np.int32)
+    with KaldiWriter(path / "final.mdl") as writer:
+        transitions.write(writer)
+    tree.write(path / "tree")
+    (path / "num_jobs").write_text(f"{num_jobs}\n")
+    for job in range(num_jobs):
+        write_int_vectors(path / f"ali.{job + 1}.gz", {key: lookup[targets.pdfs_of(key)] for key in targets.keys[job::num_jobs]})

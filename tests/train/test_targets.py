@@ -1,0 +1,108 @@
+"""Joining alignments with features, held-out sets, shards."""
+
+import logging
+
+import numpy as np
+import pytest
+from corpora import make_alignments, make_data
+
+from pyasr.base.errors import UserError
+from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
+from pyasr.train.prepare import TargetOptions, prepare_targets
+from pyasr.train.targets import Targets, choose_heldout, make_targets
+
+LENGTHS = {f"{speaker}-{i}": 20 + i for speaker in "abcdefghij" for i in range(10)}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    targets = make_data(tmp_path / "data", LENGTHS, 4)
+    make_alignments(tmp_path / "ali", targets)
+    (tmp_path / "out").mkdir()
+    return tmp_path, targets
+
+
+def prepare(path, **options):
+    prepare_targets(path / "data", path / "ali", path / "out", TargetOptions(**options))
+    return Targets.load(path / "out" / "targets.npz")
+
+
+def change(path, function):
+    """Rewrite ali.1.gz with `function(vectors)`."""
+    file = path / "ali" / "ali.1.gz"
+    write_int_vectors(file, function(read_int_vectors(file)))
+
+
+def test_pdfs_of_kaldi_alignments(corpus):
+    path, truth = corpus
+    found = prepare(path)
+    assert found.keys == truth.keys and found.num_pdfs == 4
+    for key in truth.keys:
+        np.testing.assert_array_equal(found.pdfs_of(key), truth.pdfs_of(key))
+    np.testing.assert_array_equal(found.counts(), np.bincount(truth.pdfs))
+
+
+def test_join_is_told_in_a_table(corpus, caplog):
+    path, _ = corpus
+    change(path, lambda ali: {("x-9" if key == "a-0" else key): (v[:-2] if key == "b-2" else v) for key, v in ali.items()})
+    logging.getLogger("pyasr").propagate = True
+    with caplog.at_level(logging.INFO, "pyasr"):
+        found = prepare(path, max_missing=0.05)
+    assert len(found.keys) == 98 and "a-0" not in found.keys and "b-2" not in found.keys
+    for line in ("only features:          1 (a-0)", "only alignment:         1", "length differs by -2: 1 (b-2)"):
+        assert line in caplog.text
+
+
+def test_alignment_of_other_features(corpus):
+    path, _ = corpus
+    change(path, lambda ali: {key: v[::2] for key, v in ali.items()})
+    with pytest.raises(UserError, match=r"ali does not match .*data: 0 of 100 utterances have no alignment and 50 one of another length"):
+        prepare(path)
+    assert not (path / "out" / "targets.npz").exists()
+
+
+def test_alignment_of_another_model(corpus):
+    path, _ = corpus
+    change(path, lambda ali: {key: v + 100 for key, v in ali.items()})
+    with pytest.raises(UserError, match="hold transition-id 10[1-9], final.mdl has 1 to 8"):
+        prepare(path)
+
+
+def test_missing_archive_of_alignments(corpus):
+    path, _ = corpus
+    (path / "ali" / "ali.2.gz").unlink()
+    with pytest.raises(UserError, match="ali.2.gz"):
+        prepare(path)
+
+
+def test_heldout_speakers_are_whole():
+    keys, lengths = list(LENGTHS), np.array(list(LENGTHS.values()))
+    heldout = choose_heldout(keys, lengths, lambda key: key[0], 0.25, 1)
+    speakers = [{key[0] for key, held in zip(keys, heldout) if held == part} for part in (True, False)]
+    assert not speakers[0] & speakers[1] and len(speakers[0]) == 2
+
+
+def test_heldout_utterances_where_speakers_are_too_long():
+    keys, lengths = list(LENGTHS), np.array(list(LENGTHS.values()))
+    heldout = choose_heldout(keys, lengths, lambda key: key[0], 0.03, 1)
+    assert 0.015 < lengths[heldout].sum() / lengths.sum() <= 0.03
+
+
+def test_shards_are_even_and_complete(corpus):
+    targets = prepare(corpus[0], heldout_share=0.2)
+    for heldout in (False, True):
+        shards = [targets.shard(rank, 3, heldout) for rank in range(3)]
+        together = [key for shard in shards for key in shard]
+        assert sorted(together) == sorted(key for key, held in zip(targets.keys, targets.heldout) if held == heldout)
+        frames = [sum(LENGTHS[key] for key in shard) for shard in shards]
+        assert max(frames) - min(frames) <= 30
+
+
+def test_more_ranks_than_utterances():
+    targets = Targets(["u"], np.array([0, 5]), np.zeros(5, np.int32), np.array([False]), 1)
+    assert [targets.shard(rank, 3, False) for rank in range(3)] == [["u"], [], []]
+
+
+def test_transition_id_zero_is_refused(tmp_path):
+    with pytest.raises(UserError, match="transition-id 0"):
+        make_targets(["u"], {"u": np.array([1, 0])}, np.array([-1, 0, 1]), tmp_path)
