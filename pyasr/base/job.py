@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 
 from pyasr.base import log, options
 from pyasr.base.errors import UserError
+from pyasr.base.output import disk_error
 
 
 def resolve(name: str):
@@ -23,10 +25,20 @@ def main(argv: list[str]) -> int:
     log.setup(name.partition(":")[2])
     try:
         resolve(name)(options.load(spec), int(job))
-    except UserError as error:
-        print(f"error: {error}", flush=True)
+    except (UserError, OSError) as error:
+        told = as_user_error(error)
+        if told is None:
+            raise
+        print(f"error: {told}", flush=True)
         return 1
     return 0
+
+
+def as_user_error(error: BaseException) -> UserError | None:
+    """The error as a sentence for the user, where it is one or can be made one: a UserError, a full disk, a missing file."""
+    if isinstance(error, OSError):
+        error = disk_error(error, Path(error.filename or "."))
+    return error if isinstance(error, UserError) else None
 
 
 if __name__ == "__main__":

@@ -16,12 +16,14 @@ import dataclasses
 import difflib
 import importlib
 import json
+import math
+import re
 import types
 import typing
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
+from pyasr.base.output import atomic_write, disk_error
 
 _MISSING = dataclasses.MISSING
 
@@ -74,11 +76,22 @@ class _Flag:
             if text.lower() in ("true", "false"):
                 return text.lower() == "true"
             raise UserError(f"{where}: '{text}' is neither true nor false")
-        try:
-            return self.type(text)
-        except ValueError:
-            noun = {int: "a whole number", float: "a number"}.get(self.type, f"a {self.type.__name__}")
-            raise UserError(f"{where}: '{text}' is not {noun}") from None
+        return _from_text(self.type, text, where)
+
+
+def _from_text(kind: type, text: str, where: str):
+    """A word of the command line as `kind`. Raises UserError when it is none."""
+    if kind is Path and not text:
+        raise UserError(f"{where}: the path is empty")
+    if kind is int and not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise UserError(f"{where}: '{text}' is not a whole number")
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan
+    if value != value:
+        raise UserError(f"{where}: '{text}' is not a number")
+    return value
 
 
 def _plain_type(hint):
@@ -140,8 +153,10 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
         if name in extra_flags and not equals:
             switched.add(name)
             continue
+        if name in extra_flags:
+            raise UserError(f"--{name}: takes no value, write it alone")
         if name != "config" and name not in flags:
-            raise UserError(did_you_mean(f"--{name}", flags))
+            raise UserError(did_you_mean(f"--{name}", [*flags, *extra_flags, "config", "help"]))
         if not equals:
             value = _value_of(name, flags, rest)
         if name == "config":
@@ -200,11 +215,17 @@ def _bind(positionals, words, cls):
         raise UserError(f"expected {len(positionals)} argument(s) ({names}), got {len(words)}: {' '.join(words) or 'none'}; see --help")
     bound = {}
     for i, field in enumerate(positionals):
+        kind, where = _plain_type(hints[field.name])[0], field.name.upper()
         if many and i == len(positionals) - 1:
-            bound[field.name] = tuple(words[i:])
+            bound[field.name] = tuple(_from_text(_item_type(kind), word, where) for word in words[i:])
         else:
-            bound[field.name] = _plain_type(hints[field.name])[0](words[i])
+            bound[field.name] = _from_text(kind, words[i], where)
     return bound
+
+
+def _item_type(hint) -> type:
+    """`Path` of `tuple[Path, ...]`; `str` of a bare `tuple`."""
+    return (typing.get_args(hint) or (str,))[0]
 
 
 def _build(cls, flags, values, positionals):
@@ -267,26 +288,37 @@ def load(path: Path):
     try:
         content = json.loads(Path(path).read_text())
         module, _, name = content.pop("type").partition(":")
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise UserError(f"{path}: not a file of saved options ({error})") from None
+    except OSError as error:
+        raise disk_error(error, path) from None
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise UserError(f"{path}: not a file of saved options ({error}); make it anew with the step that wrote it") from None
     if not module.startswith("pyasr."):
         raise UserError(f"{path}: options of {module}, which is no part of pyasr")
-    return _from_json(getattr(importlib.import_module(module), name), content)
+    try:
+        return _from_json(getattr(importlib.import_module(module), name), content)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise UserError(f"{path}: does not fit this version of pyasr ({error}); make it anew with the step that wrote it") from None
 
 
 def _from_json(cls, content: dict):
-    """Rebuild paths, tuples and nested dataclasses from plain JSON values."""
+    """Rebuild paths, tuples and nested dataclasses from plain JSON values. Raises TypeError for fields that `cls` has not."""
     hints = typing.get_type_hints(cls)
-    values = {}
-    for field in dataclasses.fields(cls):
-        if field.name not in content:
-            continue
-        value, (hint, _) = content[field.name], _plain_type(hints[field.name])
-        if dataclasses.is_dataclass(hint) and isinstance(value, dict):
-            value = _from_json(hint, value)
-        elif hint is Path and value is not None:
-            value = Path(value)
-        elif (hint is tuple or typing.get_origin(hint) is tuple) and value is not None:
-            value = tuple(value)
-        values[field.name] = value
-    return cls(**values)
+    unknown = content.keys() - {field.name for field in dataclasses.fields(cls)}
+    if unknown:
+        raise TypeError(f"{cls.__name__} has no {', '.join(sorted(unknown))}")
+    return cls(**{name: _revive(hints[name], value) for name, value in content.items()})
+
+
+def _revive(hint, value):
+    """One JSON value as the type that `hint` names."""
+    hint, _ = _plain_type(hint)
+    if value is None:
+        return None
+    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        return _from_json(hint, value)
+    if hint is Path:
+        return Path(value)
+    if hint is tuple or typing.get_origin(hint) is tuple:
+        inner = _item_type(hint) if typing.get_args(hint)[1:] == (...,) else None
+        return tuple(_revive(inner, item) if inner else item for item in value)
+    return value

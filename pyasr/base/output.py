@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 from pyasr.base.errors import UpToDate, UserError
 
 DONE = ".done.json"
+STARTED = ".started.json"
 _HASH_WHOLE_BELOW = 4 << 20
 
 
@@ -27,7 +29,7 @@ def atomic_write(path: Path, mode: str = "w"):
     path = Path(path)
     scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with scratch.open(mode) as f:
+        with scratch.open(mode, encoding=None if "b" in mode else "utf-8") as f:
             yield f
             f.flush()
             os.fsync(f.fileno())
@@ -39,13 +41,18 @@ def atomic_write(path: Path, mode: str = "w"):
 
 
 def disk_error(error: OSError, path: Path) -> Exception:
-    """A UserError for the causes a user can put right, otherwise `error` itself."""
+    """A UserError for the causes a user can put right, otherwise `error` itself. `path` is named where the error names no file."""
+    path = error.filename if isinstance(error.filename, (str, Path)) else path
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return UserError(f"{path}: the disk is full; free some space and run the same command again")
+    if error.errno == errno.EFBIG:
+        return UserError(f"{path}: the file is larger than is allowed here; see 'ulimit -f'")
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return UserError(f"{path}: cannot be written ({error.strerror}); check the directory's permissions")
+        return UserError(f"{path}: cannot be read or written ({error.strerror}); check its owner and permissions")
     if error.errno == errno.ENOENT:
-        return UserError(f"{error.filename or path}: no such file or directory")
+        return UserError(f"{path}: no such file or directory")
+    if error.errno in (errno.EISDIR, errno.ENOTDIR):
+        return UserError(f"{path}: {error.strerror}; check the path")
     return error
 
 
@@ -73,9 +80,11 @@ def fingerprint(path: Path) -> str:
 def read_done(directory: Path) -> dict | None:
     """The content of a complete output's done-file, or None."""
     try:
-        return json.loads((Path(directory) / DONE).read_text())
+        done = json.loads((Path(directory) / DONE).read_text())
     except (OSError, ValueError):
         return None  # harmless: an output without a readable done-file is simply not complete
+    complete = isinstance(done, dict) and isinstance(done.get("options"), dict) and isinstance(done.get("inputs"), dict)
+    return done if complete else None
 
 
 def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
@@ -93,8 +102,11 @@ def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
 def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool, also: list[Path] = ()) -> None:
     """Raise UpToDate if `out` is complete and current, UserError if it was made with other options (unless `force`).
 
-    Returns when the output has to be made: it is not there, an input has changed, or one of the files in `also` is gone.
+    Returns when the output has to be made: it is not there, an input has changed, or one of the files in `also` is gone. A directory
+    that no step has made is never replaced, not even with `force`: it may be anything.
     """
+    if out.exists() and not (out / DONE).exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} exists and was not made by a step; move it away, or give another output name")
     done = read_done(out)
     if done is None or force:
         return
@@ -120,43 +132,67 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given.
     """
     out = Path(out)
+    if out.name in ("", ".."):
+        raise UserError(f"'{out}' is no name for an output; give a directory of its own")
     for path in inputs:
         if not Path(path).exists():
             raise UserError(f"{path}: no such file or directory")
+    scratch = out.with_name(out.name + ".tmp")
+    if (scratch / DONE).exists():  # an earlier run was killed between its last write and the renaming
+        with _claimed(scratch):
+            _swap(scratch, out)
     prints = {str(path): fingerprint(path) for path in inputs}
     check_current(out, options, prints, force, also)
-    scratch = out.with_name(out.name + ".tmp")
     started = {"options": options, "inputs": prints}
-    _prepare_scratch(scratch, started, keep=resume and not force)
     begin = time.time()
     try:
-        yield scratch
+        with _claimed(scratch):
+            _prepare_scratch(scratch, started, keep=resume and not force)
+            yield scratch
+            with atomic_write(scratch / DONE) as f:
+                json.dump({**started, "seconds": round(time.time() - begin, 3)}, f, indent=1)
+            _swap(scratch, out)
     except OSError as error:
         raise disk_error(error, out) from error
-    with atomic_write(scratch / DONE) as f:
-        json.dump({**started, "seconds": round(time.time() - begin, 3)}, f, indent=1)
-    (scratch / ".started.json").unlink()
-    _swap(scratch, out)
+
+
+@contextlib.contextmanager
+def _claimed(scratch: Path):
+    """Hold the scratch directory against a second run of the same step; the kernel's lock goes when this process ends, however it ends."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    directory = os.open(scratch, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UserError(f"{scratch} is in use: another process is making this output; wait until it has ended") from None
+    finally:
+        os.close(directory)
+
+
+def _is_resumable(marker: Path, started: dict) -> bool:
+    try:
+        return json.loads(marker.read_text()) == json.loads(json.dumps(started))
+    except (OSError, ValueError):
+        return False  # harmless: it is made anew
 
 
 def _prepare_scratch(scratch: Path, started: dict, keep: bool) -> None:
-    """An empty scratch directory, or the interrupted run's where that can be resumed."""
-    marker = scratch / ".started.json"
-    if scratch.exists():
-        if keep and marker.exists() and json.loads(marker.read_text() or "{}") == started:
-            print(f"{scratch}: resuming an interrupted run", flush=True)
-            return
-        shutil.rmtree(scratch)
-    try:
-        (scratch / "log").mkdir(parents=True)
-    except OSError as error:
-        raise disk_error(error, scratch) from error
+    """Empty the scratch directory, but for an interrupted run that can be resumed."""
+    marker = scratch / STARTED
+    if keep and _is_resumable(marker, started):
+        print(f"{scratch}: resuming an interrupted run", flush=True)
+        return
+    for entry in scratch.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    (scratch / "log").mkdir()
     with atomic_write(marker) as f:
         json.dump(started, f)
 
 
 def _swap(scratch: Path, out: Path) -> None:
     """Put the finished scratch directory in the place of the old output."""
+    (scratch / STARTED).unlink(missing_ok=True)
     old = out.with_name(out.name + ".old")
     if old.exists():
         shutil.rmtree(old)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -13,13 +14,22 @@ from pyasr.base.output import disk_error, stage_output
 _state = {"force": False}
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: treated like an interruption from the keyboard, so that jobs are ended and files closed on the way out."""
+
+
+def _terminate(number, frame):
+    raise Terminated
+
+
 def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
     """Parse the command line into `cls`, call `main(options)` and exit.
 
-    Exit status 0: done or up to date; 1: a UserError, printed as `NAME: error: SENTENCE`; 130: interrupted.
+    Exit status 0: done or up to date; 1: a UserError, printed as `NAME: error: SENTENCE`; 130 or 143: interrupted or terminated.
     """
     name = Path(sys.argv[0]).name
     log.setup(name)
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         options, switched = opt.parse(cls, sys.argv[1:] if argv is None else argv, doc, {"force": "make the output anew even if its options differ"})
         _state["force"] = "force" in switched
@@ -32,9 +42,9 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
         sys.exit(_complain(name, error))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output has left, as `head` does: harmless
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print(f"{name}: interrupted; run the same command again to go on", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(143 if isinstance(stop, Terminated) else 130)
     except OSError as error:
         told = disk_error(error, Path(error.filename or "."))
         if not isinstance(told, UserError):

@@ -55,9 +55,12 @@ def hint(text: str, status: JobStatus) -> str | None:
 
 
 def own_sentence(log: Path) -> str | None:
-    """What the job itself gave as its error: the last line `error: SENTENCE` of its log; or which rank was lost."""
+    """What the job itself gave as its error: `error: SENTENCE`, or an exception's last line; or which rank was lost."""
     found = [line for line in log_tail(Path(log)) if re.match(r"(\S+: )?error: ", line)]
-    return found[-1].partition("error: ")[2] if found else _lost_rank(Path(log))
+    if found:
+        return found[-1].partition("error: ")[2]
+    raised = [line for line in log_tail(Path(log)) if re.match(r"[\w.]*(Error|Exception|Warning)(: |$)", line)]
+    return raised[-1] if raised else _lost_rank(Path(log))
 
 
 def _lost_rank(log: Path) -> str | None:

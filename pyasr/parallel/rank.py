@@ -13,8 +13,7 @@ import traceback
 from pathlib import Path
 
 from pyasr.base import log, options
-from pyasr.base.errors import UserError
-from pyasr.base.job import resolve
+from pyasr.base.job import as_user_error, resolve
 from pyasr.base.output import atomic_write
 from pyasr.parallel.comm import MpiComm
 
@@ -49,13 +48,18 @@ def main(argv: list[str]) -> None:
     _say(f"{comm.name} is process {os.getpid()}")
     try:
         run(name, Path(spec), comm)
-    except UserError as error:
-        _end_all(comm, str(error))
     except BaseException as error:  # whatever it is, the other ranks must not be left waiting
-        if isinstance(error, SystemExit) and error.code in (None, 0):
-            error = RuntimeError("the function called exit before all ranks were done")
-        traceback.print_exception(type(error), error, error.__traceback__)
-        _end_all(comm, f"{type(error).__name__}: {error}")
+        told = as_user_error(error)
+        if told is None:
+            traceback.print_exception(type(error), error, error.__traceback__)
+            told = _sentence(error)
+        _end_all(comm, str(told))
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"the function called exit({error.code}) before all ranks were done"
+    return f"{type(error).__name__}: {error}"
 
 
 def _end_all(comm: MpiComm, sentence: str) -> None:
