@@ -1,0 +1,128 @@
+"""Is everything there that a recipe needs? Each check gives a line: OK or MISSING, with how to install what is missing."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+from pyasr.base.errors import UserError
+from pyasr.base.job_options import JobOptions
+from pyasr.cluster.jobs import run_ranks
+from pyasr.cluster.mpi import ROOT, find_mpiexec, flavour
+
+_LIBRARIES = ("torch", "numpy", "numba", "mpi4py", "kaldiio", "soundfile", "kaldialign", "kaldifst")
+_MPI_TIMEOUT_S = 60
+_MIN_DISK_GB, _MIN_MEMORY_GB = 2.0, 2.0
+
+
+class Missing(Exception):
+    """Something is not there; the message says what, and how to get it."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report. `run` returns what was found or raises Missing; without an optional thing recipes run all the same."""
+
+    name: str
+    run: Callable[[], str]
+    optional: bool = False
+
+
+def all_checks(directory: Path) -> list[Check]:
+    """The checks for running a recipe in `directory`."""
+    return [
+        Check("python", python),
+        *[Check(name, lambda name=name: library(name)) for name in _LIBRARIES],
+        Check("mpi", mpi),
+        Check("disk", lambda: disk(directory)),
+        Check("memory", memory),
+        Check("gpu", gpu, optional=True),
+        Check("sclite", sclite, optional=True),
+    ]
+
+
+def report(checks: list[Check]) -> list[str]:
+    """Print a line for each check; the names of needed things that are missing."""
+    missing = []
+    for check in checks:
+        try:
+            print(f"OK       {check.name}: {check.run()}", flush=True)
+        except Missing as lack:
+            print(f"{'absent ' if check.optional else 'MISSING'}  {check.name}: {lack}", flush=True)
+            missing += [] if check.optional else [check.name]
+    return missing
+
+
+def python() -> str:
+    if sys.version_info < (3, 10):
+        raise Missing(f"this is Python {sys.version.split()[0]}; install 3.10 or newer, or name one with PYASR_PYTHON=/path/to/python3")
+    return f"{sys.version.split()[0]} ({sys.executable})"
+
+
+def library(name: str) -> str:
+    try:
+        module = importlib.import_module(name)
+    except (ImportError, OSError) as error:
+        raise Missing(f"{error}; install it with '{sys.executable} -m pip install {requirement(name)}'") from None
+    return str(getattr(module, "__version__", "present"))
+
+
+def requirement(name: str) -> str:
+    """`torch` -> `torch==2.13.0`, as requirements.txt has it."""
+    match = re.search(rf"(?m)^{name}==[^;\s]+", (ROOT / "requirements.txt").read_text())
+    return match[0] if match else name
+
+
+def mpi() -> str:
+    """Really start two ranks and let them add a number."""
+
+    def too_long(*_):
+        raise Missing(f"two ranks did not end within {_MPI_TIMEOUT_S} s; see that nothing blocks connections of this machine to itself")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(_MPI_TIMEOUT_S)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            run_ranks(JobOptions(), Path(scratch) / "mpi.log", "pyasr.parallel.selftest:sum_of_ranks", JobOptions(), num_ranks=2)
+        return f"two ranks were started by {flavour(find_mpiexec())} and added right"
+    except UserError as error:
+        raise Missing(str(error)) from None
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def disk(directory: Path) -> str:
+    free_gb = shutil.disk_usage(directory).free / 1e9
+    if free_gb < _MIN_DISK_GB:
+        raise Missing(f"{free_gb:.1f} GB are free in {directory}, {_MIN_DISK_GB:.0f} are needed; free some, or run the recipe elsewhere")
+    return f"{free_gb:.0f} GB free in {directory}"
+
+
+def memory() -> str:
+    total_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    if total_gb < _MIN_MEMORY_GB:
+        raise Missing(f"{total_gb:.1f} GB in all, {_MIN_MEMORY_GB:.0f} are needed; use a larger machine")
+    return f"{total_gb:.0f} GB"
+
+
+def gpu() -> str:
+    torch = importlib.import_module("torch")
+    if not torch.cuda.is_available():
+        raise Missing("none that torch can use; networks are trained on the CPU")
+    return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+
+
+def sclite() -> str:
+    found = shutil.which("sclite") or shutil.which("sclite", path="/usr/lib/sctk/bin")
+    if not found:
+        raise Missing("only tests compare with it; Debian, Ubuntu: apt-get install sctk")
+    return found

@@ -1,0 +1,26 @@
+"""What all tests share: where things are, and an environment like the one path.sh makes."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+for path in (ROOT, ROOT / "tests"):
+    if str(path) not in sys.path:
+        sys.path.insert(0, str(path))
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["LC_ALL"] = "C"
+os.environ["PYTHONUTF8"] = "1"
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT / "utils"), str(ROOT / "steps"), os.environ["PATH"]])
+for name in ("PYASR_SUPERVISED", "PYASR_STEP", "PYASR_MPIEXEC"):
+    os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT
