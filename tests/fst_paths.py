@@ -39,6 +39,32 @@ def _step(labels, position, label):
     return position + 1 if position < len(labels) and labels[position] == label else None
 
 
+def composed_cost(left: Fst, right: Fst, ilabels: list[int], olabels: list[int]) -> float:
+    """The least cost of a path of `left` over `ilabels` and one of `right` over `olabels` that agree on the labels between them, found without composing."""
+    begin = (left.start, right.start, 0, 0)
+    costs, queue, best = {begin: 0.0}, deque([begin]), float("inf")
+    while queue:
+        here = queue.popleft()
+        state_l, state_r, i, o = here
+        if i == len(ilabels) and o == len(olabels):
+            best = min(best, costs[here] + float(left.finals[state_l] + right.finals[state_r]))
+        for ilabel, label, cost_l, next_l in _arcs(left, state_l):
+            if ilabel and (i == len(ilabels) or ilabels[i] != ilabel):
+                continue
+            for label_r, olabel, cost_r, next_r in _arcs(right, state_r) if label else [(0, 0, 0.0, state_r)]:
+                if label_r == label and (not olabel or (o < len(olabels) and olabels[o] == olabel)):
+                    there, cost = (next_l, next_r, i + (ilabel > 0), o + (olabel > 0)), costs[here] + cost_l + cost_r
+                    if cost < costs.get(there, float("inf")):
+                        costs[there] = cost
+                        queue.append(there)
+    return best
+
+
+def _arcs(fst: Fst, state: int):
+    here = slice(fst.arc_offsets[state], fst.arc_offsets[state + 1])
+    return zip(*(array[here].tolist() for array in (fst.ilabels, fst.olabels, fst.weights, fst.nextstates)))
+
+
 def random_path(fst: Fst, rng: np.random.Generator, max_arcs: int = 200, stop: float = 0.3):
     """(input labels, output labels, cost) of a random walk that ends in a final state, epsilons left out; None if it gets lost."""
     state, ilabels, olabels, cost = fst.start, [], [], 0.0

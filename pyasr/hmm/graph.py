@@ -45,6 +45,7 @@ def expand_to_hclg(clg: Fst, ilabel_info: list[list[int]], trans: TransitionMode
     graph = ops.determinize_star(ops.compose_natively(h, clg.arcsort("ilabel")), use_log=True)
     graph = ops.remove_epsilons_local(ops.remove_symbols(graph, disambig_tids))
     graph = ops.minimize_encoded(graph)
+    _report("HCLG without self-loops", graph)
     return add_self_loops(graph, trans, options.self_loop_scale), disambig_tids
 
 
@@ -62,7 +63,7 @@ def make_hclg(lang: Path, model_dir: Path, out: Path, options: GraphOptions = Gr
     clg, ilabel_info = ops.compose_context(lg, tables.disambig_phones, tree.context_width, tree.central_position)
     _report("CLG", clg)
     graph, disambig_tids = expand_to_hclg(clg, ilabel_info, trans, tree, options)
-    _report("HCLG", graph)
+    log.info(f"HCLG: {graph.num_states} states, {graph.num_arcs} arcs")
     write_fst(out / "HCLG.fst", graph, kind="const")
     copy_symbols(lang, out)
     write_lines(out / "num_pdfs", [trans.num_pdfs])

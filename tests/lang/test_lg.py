@@ -1,10 +1,8 @@
-from collections import deque
-
 import numpy as np
 import pytest
 
 import kaldi_binaries
-from fst_paths import best_cost, random_paths
+from fst_paths import best_cost, composed_cost, random_paths
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import read_fst, write_fst
 from pyasr.lang import fst_ops as ops
@@ -27,33 +25,7 @@ def test_lg_costs_are_lexicon_plus_grammar(lang):
     """For random words through LG: the pronunciation's cost in L_disambig plus the words' in G, found apart."""
     lg, lexicon, grammar = make_lg(lang), read_fst(lang / "L_disambig.fst"), read_fst(lang / "G.fst")
     for phones, words, _ in random_paths(lg, 30, stop=0.5):
-        assert best_cost(lg, phones, words) == pytest.approx(separate_cost(lexicon, grammar, phones, words), abs=0.002 + 0.001 * len(phones))
-
-
-def separate_cost(lexicon, grammar, phones, words):
-    """The best cost of a path of L and a path of G, the first one's output labels the second one's input labels."""
-    begin = (lexicon.start, grammar.start, 0, 0)
-    costs, queue, best = {begin: 0.0}, deque([begin]), float("inf")
-    while queue:
-        here = queue.popleft()
-        state_l, state_g, i, o = here
-        if i == len(phones) and o == len(words):
-            best = min(best, costs[here] + float(lexicon.finals[state_l] + grammar.finals[state_g]))
-        for phone, label, cost_l, next_l in arcs(lexicon, state_l):
-            if phone and (i == len(phones) or phones[i] != phone):
-                continue
-            for label_g, word, cost_g, next_g in arcs(grammar, state_g) if label else [(0, 0, 0.0, state_g)]:
-                if label_g == label and (not word or (o < len(words) and words[o] == word)):
-                    there, cost = (next_l, next_g, i + (phone > 0), o + (word > 0)), costs[here] + cost_l + cost_g
-                    if cost < costs.get(there, float("inf")):
-                        costs[there] = cost
-                        queue.append(there)
-    return best
-
-
-def arcs(fst, state):
-    here = slice(fst.arc_offsets[state], fst.arc_offsets[state + 1])
-    return zip(*(array[here].tolist() for array in (fst.ilabels, fst.olabels, fst.weights, fst.nextstates)))
+        assert best_cost(lg, phones, words) == pytest.approx(composed_cost(lexicon, grammar, phones, words), abs=0.002 + 0.001 * len(phones))
 
 
 @kaldi_binaries.needed
