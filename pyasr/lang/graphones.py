@@ -19,6 +19,7 @@ from pyasr.lang.arpa import Scorer
 from pyasr.lang.arpa_kernels import advance
 from pyasr.lang.ngram import BEGIN, END, estimate
 
+_FEW_WORDS = 1000
 MOST_PHONES = 2  # of one graphone. More, or two letters to a graphone, gave more errors on held-out words of the CMU dictionary.
 
 
@@ -104,7 +105,7 @@ def align(corpus: AlignedCorpus, num_letters: int, num_phones: int, num_iters: i
     for _ in range(num_iters):
         counts = np.zeros(len(prob))
         _accumulate(*arrays, prob, counts)
-        prob = counts / counts.sum()
+        prob = counts / max(counts.sum(), 1.0)
     units = np.zeros(len(corpus.letters), np.int64)
     with np.errstate(divide="ignore"):
         possible = _segment(*arrays, np.log(prob), units)
@@ -125,7 +126,8 @@ class JointModel:
     def train(cls, pairs: list[tuple[str, tuple[str, ...]]], order: int = 7, num_iters: int = 8, min_unit_count: int = 2) -> JointModel:
         """From (word, phones) pairs.
 
-        min_unit_count  words whose best segmentation needs a rarer graphone are left out: abbreviations, foreign names
+        min_unit_count  words whose best segmentation needs a rarer graphone are left out: abbreviations, foreign names (in small
+                        dictionaries every word counts, and none is left out)
         """
         letters = "".join(sorted({letter for word, _ in pairs for letter in word}))
         phones = sorted({phone for _, variant in pairs for phone in variant})
@@ -134,7 +136,7 @@ class JointModel:
         units, possible = align(corpus, len(letters), len(phones), num_iters)
         if not possible.any():
             raise UserError("no word of the dictionary can be aligned with its phones; use --fallback none")
-        units, lengths = _usable(units, np.diff(corpus.letter_offsets), possible, min_unit_count)
+        units, lengths = _usable(units, np.diff(corpus.letter_offsets), possible, min_unit_count if possible.sum() >= _FEW_WORDS else 1)
         inventory, flat = np.unique(units, return_inverse=True)
         arpa = estimate((flat.astype(np.int64), lengths), [f"q{n}" for n in range(len(inventory))], order)
         return cls(letters, phones, inventory, Scorer(arpa))
@@ -169,11 +171,11 @@ class JointModel:
 
 
 def _usable(units: np.ndarray, lengths: np.ndarray, possible: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
-    """The segmented words all of whose graphones occur at least `least` times (all, if there are none): their graphones and lengths."""
+    """The segmented words all of whose graphones occur at least `least` times: their graphones and lengths."""
     word = np.repeat(np.arange(len(lengths)), lengths)
     _, index, counts = np.unique(units, return_inverse=True, return_counts=True)
     rare = np.bincount(word, counts[index] < least, minlength=len(lengths)) > 0
-    good = possible & ~rare if (possible & ~rare).any() else possible
+    good = possible & ~rare
     return units[good[word]], lengths[good]
 
 

@@ -1,0 +1,136 @@
+import gzip
+import subprocess
+
+import numpy as np
+import pytest
+
+import kaldi_binaries
+from pyasr.base.errors import UserError
+from pyasr.lang.arpa import Arpa, NgramTable, perplexity, read_arpa, write_arpa
+from toy_language import random_ngrams, sentence_log10, write_arpa_text
+
+GOOD = """something before the header is allowed
+
+\\data\\
+ngram 1=4
+ngram 2=3
+
+\\1-grams:
+-99 <s> -0.30103
+-0.69897\t</s>
+-0.5\ta\t-0.25
+-1.5e-1 b
+
+\\2-grams:
+-0.2 <s> a
+-0.1\ta b
+0 b </s>
+
+\\end\\
+"""
+
+
+def write(tmp_path, text, name="lm.arpa"):
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("name", ["lm.arpa", "lm.arpa.gz"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_reads_tabs_blanks_exponents_and_missing_weights(tmp_path, name, newline):
+    model = read_arpa(write(tmp_path, GOOD.replace("\n", newline), name))
+    assert model.words == ["<s>", "</s>", "a", "b"] and model.order == 2
+    assert model.tables[0].logprob.tolist() == [-99, -0.69897, -0.5, -0.15]
+    assert model.tables[0].backoff.tolist() == [-0.30103, 0, -0.25, 0]
+    assert model.tables[1].ids.tolist() == [[0, 2], [2, 3], [3, 1]] and model.tables[1].ids.dtype == np.int32
+
+
+@pytest.mark.parametrize(("old", "new", "told"), [
+    ("\\data\\", "\\date\\", r":1: no \\data\\ line"),
+    ("ngram 2=3", "ngram 2=three", r":5: expected 'ngram 2=COUNT' in the header, found 'ngram 2=three'"),
+    ("ngram 1=4", "ngram 3=4", r":4: expected 'ngram 1=COUNT'"),
+    ("ngram 1=4\nngram 2=3\n", "", r":3: no 'ngram 1=COUNT' after"),
+    ("ngram 2=3", "ngram 2=4", r":13: 3 2-grams where the header promises 4"),
+    ("ngram 2=3", "ngram 2=2", r":13: 3 2-grams where the header promises 2"),
+    ("ngram 2=3", "ngram 2=3\nngram 3=1", r":19: expected \\3-grams: here"),
+    ("\\2-grams:", "\\bigrams:", r":13: expected \\2-grams: here"),
+    ("\\end\\\n", "", r"no \\end\\ after the 2-grams"),
+    ("-0.1\ta b", "-0.1\ta c", r":15: a word that has no unigram in the 2-gram '-0.1\ta c'"),
+    ("-0.1\ta b", "-0.x\ta b", r":15: the log10 probability or back-off weight is not a number"),
+    ("-0.1\ta b", "-0.1\ta", r":15: the wrong number of columns in the 2-gram"),
+    ("-0.1\ta b", "-0.1\ta b -0.2", r":15: the wrong number of columns"),
+    ("-0.69897\t</s>", "-0.69897", r":9: a unigram needs a probability and a word"),
+    ("-1.5e-1 b", "-1.5e-1 a", r"the unigram 'a' occurs twice"),
+    ("-0.5\ta", "0.5\ta", r"the log10 probability 0.5, greater than 0"),
+])
+def test_broken_file_is_told_with_its_line(tmp_path, old, new, told):
+    assert old in GOOD
+    with pytest.raises(UserError, match="lm.arpa" + ".*" + told):
+        read_arpa(write(tmp_path, GOOD.replace(old, new)))
+
+
+@pytest.mark.parametrize("cut", [10, 40, 70, 95, 120, 150])
+def test_truncated_file(tmp_path, cut):
+    with pytest.raises(UserError):
+        read_arpa(write(tmp_path, GOOD[: len(GOOD) - cut]))
+    data = gzip.compress(GOOD.encode())
+    (tmp_path / "cut.gz").write_bytes(data[:-cut])
+    with pytest.raises(UserError, match="damaged gzip data"):
+        read_arpa(tmp_path / "cut.gz")
+
+
+def test_missing_and_empty_file(tmp_path):
+    with pytest.raises(UserError, match="nothing.arpa"):
+        read_arpa(tmp_path / "nothing.arpa")
+    with pytest.raises(UserError, match="no .data. line"):
+        read_arpa(write(tmp_path, ""))
+
+
+def test_round_trip_of_a_random_model(tmp_path):
+    words = [f"wörd{i}" for i in range(50)]
+    rng = np.random.default_rng(0)
+    tables = []
+    for n in (1, 2, 3):
+        ids = np.unique(rng.integers(0, 50, (400, n)), axis=0).astype(np.int32) if n > 1 else np.arange(50, dtype=np.int32)[:, None]
+        tables.append(NgramTable(ids, -rng.uniform(0, 8, len(ids)), rng.uniform(-2, 1, len(ids)) * (n < 3)))
+    tables[0].logprob[:3] = (-99, 0, -1e-7)
+    for name in ("a.arpa", "a.arpa.gz"):
+        write_arpa(tmp_path / name, Arpa(words, tables))
+        back = read_arpa(tmp_path / name)
+        assert back.words == words
+        for ours, theirs in zip(tables, back.tables):
+            assert np.array_equal(ours.ids, theirs.ids)
+            assert abs(ours.logprob - theirs.logprob).max() <= 5.1e-7 and abs(ours.backoff - theirs.backoff).max() <= 5.1e-7
+    assert gzip.decompress((tmp_path / "a.arpa.gz").read_bytes()) == (tmp_path / "a.arpa").read_bytes()
+
+
+def test_numbers_are_read_exactly(tmp_path):
+    texts = ["-1.234567", "-0.30102999566398", "-12.5E-3", "-.5", "-7", "-3.", "-123456789012345678e-17", "-2.2250738585072014e-8"]
+    unigrams = "".join(f"{text} w{i}\n" for i, text in enumerate(texts))
+    model = read_arpa(write(tmp_path, f"\\data\\\nngram 1={len(texts)}\n\n\\1-grams:\n{unigrams}\n\\end\\\n"))
+    assert model.tables[0].logprob == pytest.approx([float(text) for text in texts], rel=1e-14)
+
+
+def test_scores_are_those_of_the_backoff_recursion(tmp_path):
+    """Models with gaps: suffixes that are not listed, histories without continuation."""
+    words = [f"w{i}" for i in range(10)]
+    orders = random_ngrams(2, words, (0, 50, 120))
+    write_arpa_text(tmp_path / "lm.arpa", orders)
+    model = read_arpa(tmp_path / "lm.arpa")
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        sentence = [words[i] for i in rng.integers(0, 10, rng.integers(0, 7))]
+        assert perplexity(model, [sentence]).logprob == pytest.approx(sentence_log10(orders, sentence), abs=1e-4)
+
+
+@kaldi_binaries.needed
+def test_kaldi_reads_what_we_write(tmp_path):
+    from pyasr.lang.ngram import estimate
+
+    words = ["<unk>", "a", "b", "c"]
+    model = estimate([np.array(s) for s in ([1, 2, 3], [1, 2], [3, 3, 1], [2])], words, 3)
+    write_arpa(tmp_path / "lm.arpa", model)
+    (tmp_path / "words.txt").write_text("<eps> 0\n<unk> 1\na 2\nb 3\nc 4\n#0 5\n<s> 6\n</s> 7\n")
+    done = subprocess.run([kaldi_binaries.DIRECTORY / "arpa2fst", "--disambig-symbol=#0", f"--read-symbol-table={tmp_path}/words.txt",
+                           tmp_path / "lm.arpa", tmp_path / "G.fst"], capture_output=True, text=True)
+    assert done.returncode == 0 and "WARNING" not in done.stderr and (tmp_path / "G.fst").stat().st_size > 100
