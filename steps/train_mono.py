@@ -17,8 +17,10 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm_dir import input_files
-from pyasr.hmm.train_gmm import TrainOptions
+from pyasr.hmm.gmm_update import GmmUpdateOptions
+from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
 from pyasr.hmm.train_mono import MonoSpec
+from pyasr.hmm.viterbi import AlignOptions
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,9 @@ class TrainMono:
     data: Path = argument("data directory with features")
     lang: Path = argument("language directory")
     dir: Path = argument("directory of the model")
-    train: TrainOptions = group(TrainOptions)
+    schedule: ScheduleOptions = group(ScheduleOptions, first_beam=6.0)
+    align: AlignOptions = group(AlignOptions)
+    update: GmmUpdateOptions = group(GmmUpdateOptions)
     inputs: InputOptions = group(InputOptions, deltas=2)
     jobs: JobOptions = group(JobOptions)
 
@@ -34,7 +38,8 @@ class TrainMono:
 def main(options: TrainMono) -> None:
     inputs = [*input_files(options.data, options.lang), options.lang / "topo"]
     with output_of(options, options.dir, inputs, resume=True) as out:
-        spec = MonoSpec(options.data, options.lang, out, options.train, options.inputs)
+        train = TrainOptions(options.schedule, options.align, options.update)
+        spec = MonoSpec(options.data, options.lang, out, train, options.inputs)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_mono:train_rank", spec, num_ranks=options.jobs.nj)
 
 

@@ -92,19 +92,16 @@ class AmDiagGmm:
     def log_likelihoods_by_pdf(self, feats: np.ndarray, pdfs: np.ndarray | None = None) -> np.ndarray:
         """log p(x_t | p) of `pdfs` (all if None), float32 (len(pdfs), num_frames)."""
         matrix, offsets = (self.exponent_matrix, self.offsets) if pdfs is None else self.selected(pdfs)
-        data = augment(self.checked(feats))
-        result = np.empty((len(offsets) - 1, len(data)), np.float32)
-        for begin in range(0, len(data), _FRAMES_PER_BLOCK):
+        feats = self.checked(feats)
+        result = np.empty((len(offsets) - 1, len(feats)), np.float32)
+        for begin in range(0, len(feats), _FRAMES_PER_BLOCK):
             block = slice(begin, begin + _FRAMES_PER_BLOCK)
-            log_sum_exp(matrix @ data[block].T, offsets, result[:, block])
+            log_sum_exp(matrix @ augment(feats[block]).T, offsets, result[:, block])
         return result
 
     def selected(self, pdfs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows of `exponent_matrix` that belong to `pdfs`, in their order, and the offsets of each in these rows."""
-        counts = self.num_gauss_of[pdfs]
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[pdfs] - offsets[:-1], counts)
-        return self.exponent_matrix[rows], offsets
+        return _select(self.exponent_matrix, self.offsets, pdfs)
 
     def checked(self, feats: np.ndarray) -> np.ndarray:
         """`feats`, if they have the model's dimension; else UserError."""
@@ -168,6 +165,17 @@ def _read_mixture(reader, dim: int):
     if not means_invvars.shape == inv_vars.shape == (len(weights), dim):
         raise UserError(f"{reader.path}: a mixture of {len(weights)} weights has means of shape {means_invvars.shape}; the model is damaged")
     return weights.astype(np.float32), means_invvars.astype(np.float32), inv_vars.astype(np.float32)
+
+
+@njit(nogil=True, cache=True)
+def _select(matrix, offsets, pdfs):
+    new_offsets = np.zeros(len(pdfs) + 1, np.int64)
+    for i in range(len(pdfs)):
+        new_offsets[i + 1] = new_offsets[i] + offsets[pdfs[i] + 1] - offsets[pdfs[i]]
+    rows = np.empty((new_offsets[-1], matrix.shape[1]), np.float32)
+    for i in range(len(pdfs)):
+        rows[new_offsets[i]:new_offsets[i + 1]] = matrix[offsets[pdfs[i]]:offsets[pdfs[i] + 1]]
+    return rows, new_offsets
 
 
 @njit(nogil=True, cache=True)

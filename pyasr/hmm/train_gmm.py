@@ -21,7 +21,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import group, option
+from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.base.seeds import generator
 from pyasr.hmm.gmm import AmDiagGmm
@@ -65,9 +65,9 @@ class ScheduleOptions:
 class TrainOptions:
     """All that governs the iterations."""
 
-    schedule: ScheduleOptions = group(ScheduleOptions)
-    align: AlignOptions = group(AlignOptions)
-    update: GmmUpdateOptions = group(GmmUpdateOptions)
+    schedule: ScheduleOptions
+    align: AlignOptions
+    update: GmmUpdateOptions
 
 
 @dataclass

@@ -1,0 +1,246 @@
+"""Whole GMM trainings on toy data: ranks, resumption, objective; alignments that do not fit; steps from the command line."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gmm_corpus import DIM, write_corpus
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import InputOptions
+from pyasr.hmm import train_gmm
+from pyasr.hmm.align import AlignSpec, align_shard, merge_reports
+from pyasr.hmm.gmm_dir import check_phones
+from pyasr.hmm.gmm_update import GmmUpdateOptions
+from pyasr.hmm.model import read_model, read_tree
+from pyasr.hmm.shard import Shard, read_words
+from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions, read_vector
+from pyasr.hmm.train_mono import MonoSpec, train_rank
+from pyasr.hmm.viterbi import AlignOptions
+from pyasr.io.ark import read_scp
+from pyasr.io.int_vectors import read_job_archives
+from pyasr.io.text import read_table, write_table
+from pyasr.lang.lang_dir import LangDir
+from pyasr.parallel.comm import SoloComm, run_threads
+
+ROOT = Path(__file__).parents[2]
+SCHEDULE = ScheduleOptions(num_iters=8, max_iter_inc=5, num_gauss=60, realign_iters="1 2 4 6", first_beam=20.0)
+TRAIN = TrainOptions(SCHEDULE, AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0))
+INPUTS = InputOptions(deltas=0)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def spec_of(corpus, out: Path, train=TRAIN) -> MonoSpec:
+    out.mkdir(exist_ok=True)
+    return MonoSpec(*corpus, out, train, INPUTS)
+
+
+def train(corpus, out: Path, num_ranks: int = 1, options=TRAIN) -> Path:
+    spec = spec_of(corpus, out, options)
+    run_threads(num_ranks, lambda comm: train_rank(spec, comm))
+    return out
+
+
+@pytest.fixture(scope="module")
+def mono(corpus, tmp_path_factory):
+    return train(corpus, tmp_path_factory.mktemp("mono"))
+
+
+def test_directory_is_complete(corpus, mono):
+    assert sorted(path.name for path in mono.iterdir()) == [
+        "ali.1.gz", "cmvn_opts", "delta_opts", "final.mdl", "final.occs", "input.json", "num_jobs", "phones.txt", "splice_opts", "tree"]
+    trans, gmm = read_model(mono / "final.mdl")
+    assert read_tree(mono / "tree", trans).num_pdfs == gmm.num_pdfs and gmm.dim == DIM
+    assert InputOptions.load(mono) == INPUTS
+    alignments = read_job_archives(mono)
+    assert sorted(alignments) == sorted(read_table(corpus[0] / "text"))
+    occupancies = np.bincount(trans.tid2pdf[np.concatenate(list(alignments.values()))], minlength=gmm.num_pdfs)
+    np.testing.assert_allclose(read_vector(mono / "final.occs"), occupancies, rtol=1e-4)
+
+
+def test_the_training_finds_the_phones(corpus, mono):
+    """Frames were drawn with variance 1 around means that lie far apart: so are the Gaussians."""
+    trans, gmm = read_model(mono / "final.mdl")
+    shard = Shard.load(corpus[0], LangDir(corpus[1]), INPUTS, 1, 1)
+    shard.set_alignments(read_job_archives(mono), trans.num_tids, mono)
+    stats, _ = shard.accumulate(trans, gmm)
+    truth = -0.5 * DIM * (np.log(2 * np.pi) + 1)
+    assert abs(stats.log_like / stats.num_frames - truth) < 1.2
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_result_does_not_depend_on_the_number_of_ranks(corpus, mono, tmp_path, num_ranks):
+    out = train(corpus, tmp_path / "out", num_ranks)
+    (one, gmm_one), (more, gmm_more) = read_model(mono / "final.mdl"), read_model(out / "final.mdl")
+    np.testing.assert_allclose(one.log_prob, more.log_prob, atol=1e-4)
+    np.testing.assert_array_equal(gmm_one.offsets, gmm_more.offsets)
+    np.testing.assert_allclose(gmm_one.means, gmm_more.means, atol=1e-2)
+    a, b = read_job_archives(mono), read_job_archives(out)
+    assert a.keys() == b.keys() and (out / "num_jobs").read_text() == f"{num_ranks}\n"
+    assert np.mean([np.mean(a[utt] == b[utt]) for utt in a]) > 0.999
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("killed_in, num_ranks", [(1, 1), (5, 2), (7, 1)])
+def test_killed_training_goes_on_to_the_same_result(corpus, mono, tmp_path, monkeypatch, killed_in, num_ranks):
+    """Killed while the model of an iteration is written, then resumed with another number of ranks or the same."""
+    out = tmp_path / "out"
+    real = train_gmm.write_model
+
+    def write_or_die(path, *model):
+        if path.name == f"{killed_in + 1}.mdl":
+            raise Killed
+        real(path, *model)
+
+    monkeypatch.setattr(train_gmm, "write_model", write_or_die)
+    with pytest.raises(Killed):
+        train(corpus, out)
+    assert not (out / "final.mdl").exists()
+    monkeypatch.setattr(train_gmm, "write_model", real)
+    train(corpus, out, num_ranks)
+    if num_ranks == 1:
+        assert (out / "final.mdl").read_bytes() == (mono / "final.mdl").read_bytes()
+        assert (out / "ali.1.gz").read_bytes() == (mono / "ali.1.gz").read_bytes()
+    np.testing.assert_allclose(read_model(out / "final.mdl")[1].means, read_model(mono / "final.mdl")[1].means, atol=1e-2)
+    assert sorted(path.name for path in out.iterdir() if not path.name.startswith("ali")) == sorted(
+        path.name for path in mono.iterdir() if not path.name.startswith("ali"))
+
+
+def test_objective_only_falls_where_mixtures_or_alignments_change(corpus, tmp_path, monkeypatch):
+    seen = []
+    real = train_gmm.Trainer._updated
+
+    def spy(self, x, model, stats, counts):
+        seen.append((x, stats.log_like / stats.num_frames, model.gmm.num_gauss))
+        return real(self, x, model, stats, counts)
+
+    monkeypatch.setattr(train_gmm.Trainer, "_updated", spy)
+    schedule = ScheduleOptions(num_iters=14, max_iter_inc=3, num_gauss=60, realign_iters="1 2 5 9", first_beam=20.0)
+    train(corpus, tmp_path / "out", options=TrainOptions(schedule, TRAIN.align, TRAIN.update))
+    compared = 0
+    for (_, before, num_before), (x, after, num_after) in zip(seen, seen[1:]):
+        if x not in schedule.realign and num_before == num_after:
+            assert after >= before - 1e-4
+            compared += 1
+    assert compared >= 4 and seen[-1][1] > seen[0][1] + 1
+
+
+def test_number_of_gaussians_follows_the_schedule(mono):
+    assert read_model(mono / "final.mdl")[1].num_gauss <= 60
+    schedule = ScheduleOptions(num_gauss=1000, max_iter_inc=30)
+    assert [schedule.target(x, 130) for x in (0, 1, 2, 30, 31, 39)] == [130, 130, 159, 971, 1000, 1000]
+
+
+def copy_of(corpus, tmp_path: Path) -> tuple[Path, Path]:
+    return Path(shutil.copytree(corpus[0], tmp_path / "data")), corpus[1]
+
+
+def change(path: Path, **entries) -> None:
+    table = read_table(path)
+    for key, value in entries.items():
+        table[key.replace("_", "-")] = value
+    write_table(path, {key: value for key, value in table.items() if value is not None})
+
+
+def test_utterances_that_cannot_be_used_are_named(corpus, tmp_path, capfd):
+    data, lang = copy_of(corpus, tmp_path)
+    change(data / "text", s0_000="", s1_001="strange words", s2_002=None)
+    write_table(data / "feats.scp", {key: rx for key, rx in read_scp(data / "feats.scp").items() if key != "s3-003"})
+    words, failed = read_words(data, LangDir(lang), sorted(read_table(data / "utt2spk")))
+    assert failed == {"s0-000": "its transcript is empty", "s2-002": "no line in text"}
+    assert (words["s1-001"] == LangDir(lang).oov).all()
+    shard = Shard.load(data, LangDir(lang), INPUTS, 1, 1)
+    assert shard.failed.keys() == {"s0-000", "s2-002", "s3-003"} and "s1-001" in shard.keys
+    train((data, lang), tmp_path / "out")
+    assert read_job_archives(tmp_path / "out").keys() == set(shard.keys)
+
+
+def test_nothing_usable_is_an_error(corpus, tmp_path):
+    data, lang = copy_of(corpus, tmp_path)
+    write_table(data / "text", dict.fromkeys(read_table(data / "text"), ""))
+    with pytest.raises(UserError, match="no utterance of shard 1 of 1 can be used .its transcript is empty."):
+        Shard.load(data, LangDir(lang), INPUTS, 1, 1)
+
+
+def test_alignments_that_do_not_fit(corpus, mono):
+    shard = Shard.load(corpus[0], LangDir(corpus[1]), INPUTS, 1, 1)
+    alignments = read_job_archives(mono)
+    num_tids = read_model(mono / "final.mdl")[0].num_tids
+    utt = shard.keys[3]
+    for bad, message in ((alignments[utt][:-2], "frames, its features"), (np.full_like(alignments[utt], num_tids + 1), "transition-id")):
+        with pytest.raises(UserError, match=f"ali-dir: the alignment of {utt} has .*{message}"):
+            shard.set_alignments(alignments | {utt: bad}, num_tids, "ali-dir")
+    report = shard.set_alignments({utt: alignments[utt]}, num_tids, "ali-dir")
+    assert report.num_aligned == 1 and len(report.failed) == len(shard.keys) - 1
+
+
+def align(corpus, model_dir: Path, out: Path, num_jobs: int):
+    out.mkdir()
+    for job in range(1, num_jobs + 1):
+        align_shard(AlignSpec(*corpus, model_dir, out, num_jobs, TRAIN.align, 1.0), job)
+    report = merge_reports(out, num_jobs)
+    (out / "num_jobs").write_text(f"{num_jobs}\n")
+    return report, read_job_archives(out)
+
+
+def test_alignment_of_a_finished_system(corpus, mono, tmp_path):
+    report, one = align(corpus, mono, tmp_path / "one", 1)
+    _, three = align(corpus, mono, tmp_path / "three", 3)
+    assert report.num_aligned == 30 and not report.failed
+    assert one.keys() == three.keys() and all((one[utt] == three[utt]).all() for utt in one)
+
+
+def test_features_of_other_dimension_than_the_model(corpus, mono, tmp_path):
+    shutil.copytree(mono, tmp_path / "mono")
+    InputOptions(deltas=1).save(tmp_path / "mono")
+    with pytest.raises(UserError, match="features of dimension 8, but the GMM was trained on 4"):
+        align(corpus, tmp_path / "mono", tmp_path / "out", 1)
+
+
+def test_language_directory_of_another_training(corpus, mono, tmp_path):
+    shutil.copytree(corpus[1], tmp_path / "lang")
+    text = (tmp_path / "lang/phones.txt").read_text()
+    (tmp_path / "lang/phones.txt").write_text(text.replace("P1_B ", "Q1_B "))
+    with pytest.raises(UserError, match="use the language directory of the training"):
+        check_phones(mono, LangDir(tmp_path / "lang"))
+    check_phones(mono, LangDir(corpus[1]))
+
+
+def step(*words) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, *map(str, words)], env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_steps_from_the_command_line(corpus, tmp_path):
+    options = ["--nj", 2, "--num-iters", 4, "--num-gauss", 50, "--max-iter-inc", 2, "--deltas", 0, "--beam", 30, "--retry-beam", 100]
+    first = step(ROOT / "steps/train_mono.py", *options, *corpus, tmp_path / "mono")
+    assert first.returncode == 0, first.stdout + first.stderr
+    again = step(ROOT / "steps/train_mono.py", *options, *corpus, tmp_path / "mono")
+    assert again.returncode == 0 and "up to date" in again.stdout
+    aligned = step(ROOT / "steps/align_si.py", "--nj", 2, "--beam", 30, *corpus, tmp_path / "mono", tmp_path / "mono_ali")
+    assert aligned.returncode == 0, aligned.stdout + aligned.stderr
+    assert len(read_job_archives(tmp_path / "mono_ali")) == 30
+
+
+def test_missing_features_are_one_sentence(corpus, tmp_path):
+    data, lang = copy_of(corpus, tmp_path)
+    (data / "feats.scp").unlink()
+    ended = step(ROOT / "steps/train_mono.py", data, lang, tmp_path / "mono")
+    assert ended.returncode == 1 and not (tmp_path / "mono").exists()
+    assert ended.stderr.splitlines() == [f"train_mono.py: error: {data}/feats.scp: no such file or directory"]
+
+
+def test_solo_communicator_trains_too(corpus, tmp_path):
+    train_rank(spec_of(corpus, tmp_path / "out", TrainOptions(ScheduleOptions(num_iters=2, num_gauss=40), TRAIN.align, TRAIN.update)), SoloComm())
+    assert (tmp_path / "out/final.mdl").exists()
