@@ -20,6 +20,7 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
+from pyasr.parallel.strategies import check_strategy
 from pyasr.train.dnn import DnnTraining, TrainSpec
 from pyasr.train.prepare import TargetOptions, prepare_targets
 
@@ -38,6 +39,7 @@ class TrainDnn:
 
 
 def main(options: TrainDnn) -> None:
+    check_strategy(options.training.mixing)
     ali, lang = options.ali_dir, options.lang
     inputs = [options.data / "feats.scp", lang / "phones.txt", ali / "num_jobs", ali / "final.mdl", ali / "tree", *sorted(ali.glob("ali.*.gz"))]
     with output_of(options, options.out, inputs, resume=True) as out:
@@ -45,7 +47,8 @@ def main(options: TrainDnn) -> None:
             shutil.copy(source, out)
         options.input.save(out)
         prepare_targets(options.data, ali, out, options.targets)
-        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", TrainSpec(options.data, out, options.input, options.training), options.num_ranks)
+        spec = TrainSpec(options.data, out, options.input, options.training)
+        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", spec, options.num_ranks)
         shutil.rmtree(out / "checkpoint", ignore_errors=True)
         (out / "targets.npz").unlink()
 

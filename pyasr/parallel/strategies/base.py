@@ -80,9 +80,14 @@ def strategy_names() -> list[str]:
     return sorted(_REGISTER)
 
 
-def make_strategy(comm: Comm, options: MixingOptions) -> Strategy:
-    """The strategy that `options.strategy` names."""
+def check_strategy(options: MixingOptions) -> None:
+    """Raise UserError unless `options.strategy` is registered."""
     names = strategy_names()
     if options.strategy not in names:
         raise UserError(f"--strategy '{options.strategy}': there is no such strategy; choose one of {', '.join(names)}")
+
+
+def make_strategy(comm: Comm, options: MixingOptions) -> Strategy:
+    """The strategy that `options.strategy` names."""
+    check_strategy(options)
     return _REGISTER[options.strategy](comm, options)

@@ -1,0 +1,124 @@
+"""steps/train_dnn.py with two real MPI ranks: a model that scores, a killed rank, resumption, bad alignments."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from corpora import make_alignments, make_data
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
+from pyasr.nn.acoustic import load_scorer
+from pyasr.parallel.comm import SoloComm
+from pyasr.train.dnn import DnnTraining, TrainSpec, train_rank
+
+ROOT = Path(__file__).resolve().parents[2]
+LENGTHS = {f"{speaker}-{i:02d}": 60 + 7 * i for speaker in "abcdefgh" for i in range(12)}
+FLAGS = ["--cmvn", "none", "--hidden-layers", 2, "--hidden-dim", 32, "--minibatch", 48, "--learning-rate", 0.05, "--period-frames", 192,
+         "--checkpoint-frames", 4000, "--precision", "float32", "--heldout-share", 0.15, "--splice-left", 2, "--splice-right", 2]  # fmt: skip
+
+pytestmark = pytest.mark.skipif(shutil.which("mpiexec", path=str(Path(sys.executable).parent)) is None, reason="needs MPI")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus")
+    targets = make_data(path / "data", LENGTHS, 6)
+    make_alignments(path / "ali", targets)
+    (path / "lang").mkdir()
+    (path / "lang" / "phones.txt").write_text("<eps> 0\n")
+    return path, targets
+
+
+def command(path, out, *flags):
+    words = [sys.executable, ROOT / "steps" / "train_dnn.py", *FLAGS, *flags, path / "data", path / "lang", path / "ali", out]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return dict(args=list(map(str, words)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def parameters(out):
+    return torch.load(out / "final.nnet", weights_only=True)["parameters"]
+
+
+def wait_for(path, process, seconds=60):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end and process.poll() is None, f"no {path}"
+        time.sleep(0.02)
+
+
+def test_trained_model_scores_frames(corpus, tmp_path):
+    path, targets = corpus
+    run = subprocess.run(**command(path, tmp_path / "dnn", "--num-epochs", 4))
+    assert run.returncode == 0, run.stdout + run.stderr
+    out = tmp_path / "dnn"
+    assert {"final.nnet", "final.mdl", "tree", "input.json", "phones.txt", "metrics.jsonl"} <= {p.name for p in out.iterdir()}
+    assert not (out / "checkpoint").exists() and not (out / "targets.npz").exists()
+    scorer, reader = load_scorer(out), FeatureReader(path / "data", InputOptions.load(out))
+    best = [scorer.log_likelihoods(reader[key]).argmax(1) == targets.pdfs_of(key) for key in reader.keys]
+    assert np.concatenate(best).mean() > 0.9
+    log = (out / "log" / "train.log").read_text()
+    assert "linear scaling: effective 0.05 x 2 = 0.1" in log and "communication" in log
+
+
+def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, tmp_path):
+    path, _ = corpus
+    flags = ["--num-epochs", 15, "--momentum", 0.5]
+    whole = subprocess.run(**command(path, tmp_path / "whole", *flags))
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    process = subprocess.Popen(**command(path, tmp_path / "cut", *flags))
+    scratch = tmp_path / "cut.tmp"
+    wait_for(scratch / "checkpoint" / "checkpoint.json", process)
+    pid = int(re.search(r"rank 1 of 2 on \S+ is process (\d+)", (scratch / "log" / "train.log").read_text())[1])
+    os.kill(pid, signal.SIGKILL)
+    begin = time.monotonic()
+    _, errors = process.communicate(timeout=30)
+    assert time.monotonic() - begin < 10 and process.returncode == 1
+    assert "train_dnn.py: error:" in errors and "Traceback" not in errors
+    assert not (tmp_path / "cut").exists()
+    again = subprocess.run(**command(path, tmp_path / "cut", *flags))
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "resuming at" in (tmp_path / "cut" / "log" / "train.log").read_text()
+    first, second = parameters(tmp_path / "whole"), parameters(tmp_path / "cut")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    finished = subprocess.run(**command(path, tmp_path / "cut", *flags))
+    assert finished.returncode == 0 and "up to date" in finished.stdout
+
+
+def test_alignment_that_does_not_match(corpus, tmp_path):
+    path, _ = corpus
+    shutil.copytree(path / "ali", tmp_path / "ali")
+    for key in ("data", "lang"):
+        (tmp_path / key).symlink_to(path / key)
+    file = tmp_path / "ali" / "ali.1.gz"
+    write_int_vectors(file, {key: vector[:-1] for key, vector in read_int_vectors(file).items()})
+    run = subprocess.run(**command(tmp_path, tmp_path / "dnn"))
+    assert run.returncode == 1 and "does not match" in run.stderr and len(run.stderr.splitlines()) == 1
+    assert not (tmp_path / "dnn").exists()
+
+
+def test_truncated_features(corpus, tmp_path):
+    path, targets = corpus
+    shutil.copytree(path / "data", tmp_path / "data")
+    table = (path / "data" / "feats.scp").read_text().replace(str(path), str(tmp_path))
+    (tmp_path / "data" / "feats.scp").write_text(table)
+    archive = tmp_path / "data" / "f.ark"
+    archive.write_bytes(archive.read_bytes()[:-1000])
+    targets.save(tmp_path / "targets.npz")
+    with pytest.raises(UserError, match="f.ark:.*truncated or damaged"):
+        train_rank(TrainSpec(tmp_path / "data", tmp_path, InputOptions(cmvn="none"), DnnTraining()), SoloComm())
+    assert not (tmp_path / "final.nnet").exists()
+
+
+def test_unknown_strategy_is_refused(corpus, tmp_path):
+    run = subprocess.run(**command(corpus[0], tmp_path / "dnn", "--strategy", "telepathy"))
+    assert run.returncode == 1 and "there is no such strategy; choose one of allreduce" in run.stderr
