@@ -124,7 +124,7 @@ def decode_shard(spec: DecodeSpec, job: int) -> None:
         return
     scorer, tid2pdf = load_scorer(spec.model_dir)
     decoder = Decoder(read_fst(spec.graph / "HCLG.fst"), tid2pdf, spec.decode)
-    words = SymbolTable.read(spec.graph / "words.txt")
+    words = read_words(spec.graph, decoder.graph.words)
     reader = FeatureReader(spec.data, InputOptions.load(spec.model_dir))
     mine, known = split(spec.data, spec.num_jobs)[job - 1], set(reader.keys)
     keys = [utt for utt in mine if utt in known]
@@ -140,6 +140,15 @@ def decode_shard(spec: DecodeSpec, job: int) -> None:
         log.info(line)
     with atomic_write(done) as f:
         json.dump(asdict(totals), f)
+
+
+def read_words(graph: Path, used: np.ndarray) -> SymbolTable:
+    """words.txt of a graph. Raises UserError when it lacks a word that the graph uses."""
+    words = SymbolTable.read(graph / "words.txt")
+    missing = set(np.unique(used).tolist()) - set(words.ids.values())
+    if missing:
+        raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which HCLG.fst uses; make the graph anew (utils/make_graph.py)")
+    return words
 
 
 def _scored(reader: FeatureReader, scorer, keys: list[str]):

@@ -83,11 +83,10 @@ def make_loglikes(task: Task, num_frames: int, noise: float, seed: int = 0) -> n
     fst, state, pdfs = task.fst, task.fst.start, []
     while len(pdfs) < num_frames:
         begin, end = fst.arc_offsets[state], fst.arc_offsets[state + 1]
-        p = np.exp(-fst.weights[begin:end].astype(float))
+        p = np.exp(-fst.weights[begin:end].astype(float)) * (fst.nextstates[begin:end] != state)
         arc = begin + rng.choice(end - begin, p=p / p.sum())
         if fst.ilabels[arc]:
-            repeat = int(rng.integers(1, 4)) if fst.nextstates[arc] != state else 0
-            pdfs += [task.tid2pdf[fst.ilabels[arc]]] * repeat
+            pdfs += [task.tid2pdf[fst.ilabels[arc]]] * int(rng.integers(1, 4))
         state = fst.nextstates[arc]
     x = task.means[pdfs[:num_frames]] + noise * rng.standard_normal((num_frames, task.means.shape[1]))
     squares = (x * x).sum(1)[:, None] - 2 * x @ task.means.T + (task.means * task.means).sum(1)

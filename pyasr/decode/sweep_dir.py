@@ -1,0 +1,65 @@
+"""The best words of all lattices of a decode directory, for every LM weight and word insertion penalty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.decode.lattice import sweep
+from pyasr.decode.lattice_io import read_lattices
+from pyasr.lang.symbols import SymbolTable
+
+Point = tuple[int, float]  # (LM weight, word insertion penalty)
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """The work of all jobs; job J takes every num_jobs-th archive of `decode_dir`."""
+
+    decode_dir: Path
+    words: Path
+    out: Path
+    num_jobs: int
+    lm_weights: tuple[int, ...]
+    penalties: tuple[float, ...]
+
+
+def archives(decode_dir: Path) -> list[Path]:
+    """lat.1.gz ... lat.N.gz by their number. Raises UserError when there are none or one is missing."""
+    marker = Path(decode_dir) / "num_jobs"
+    if not marker.exists():
+        raise UserError(f"{marker}: no such file; decode first with steps/decode.py")
+    paths = [Path(decode_dir) / f"lat.{job}.gz" for job in range(1, int(marker.read_text()) + 1)]
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path}: no such file; decode again with steps/decode.py")
+    return paths
+
+
+def sweep_shard(spec: SweepSpec, job: int) -> None:
+    """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for every point and utterance of this job's archives."""
+    words = SymbolTable.read(spec.words)
+    with atomic_write(spec.out / f"sweep.{job}.txt") as f:
+        for path in archives(spec.decode_dir)[job - 1::spec.num_jobs]:
+            for utt, lattice in read_lattices(path):
+                for (lm_weight, penalty), ids in sweep(lattice, spec.lm_weights, spec.penalties).items():
+                    f.write(" ".join([str(lm_weight), str(penalty), utt, *_spelled(ids, words, spec.words, path)]) + "\n")
+
+
+def _spelled(ids: list[int], words: SymbolTable, table: Path, archive: Path) -> list[str]:
+    try:
+        return [words.symbol(i) for i in ids]
+    except KeyError as error:
+        raise UserError(f"{table}: no word of number {error.args[0]}, which {archive} holds; give the lang directory of the decoding graph") from None
+
+
+def read_sweep(out: Path, num_jobs: int) -> dict[Point, dict[str, str]]:
+    """{point: {utterance: words}} of all jobs."""
+    found: dict[Point, dict[str, str]] = {}
+    for job in range(1, num_jobs + 1):
+        for line in (Path(out) / f"sweep.{job}.txt").read_text().splitlines():
+            lm_weight, penalty, utt, *words = line.split(" ")
+            found.setdefault((int(lm_weight), float(penalty)), {})[utt] = " ".join(words)
+    return found

@@ -1,0 +1,126 @@
+"""steps/decode.py on a data directory with a model of three one-state phones, each a word."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyasr.decode.lattice import sweep
+from pyasr.decode.lattice_io import read_lattices
+from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.model import write_model
+from pyasr.hmm.topology import Topology, left_to_right
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.io.ark import ArkWriter
+from pyasr.io.openfst import Fst, write_fst
+from pyasr.io.text import write_table
+
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = ["one", "two", "three"]
+TRUTH = {"a-1": [0, 2, 1], "a-2": [2], "b-1": [1, 0, 1, 0], "b-2": [0, 1]}
+
+
+@pytest.fixture
+def exp(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "model" / "graph").mkdir(parents=True)
+    with ArkWriter(tmp_path / "data/f.ark", tmp_path / "data/feats.scp") as writer:
+        for utt, words in TRUTH.items():
+            writer.write(utt, (np.repeat(6 * np.eye(3)[words], 8, 0) + rng.standard_normal((8 * len(words), 3))).astype(np.float32))
+    write_table(tmp_path / "data/utt2spk", {utt: utt[0] for utt in TRUTH})
+    transitions = TransitionModel(Topology([left_to_right(1)], {1: 0, 2: 0, 3: 0}), [(1, 0, 0), (2, 0, 1), (3, 0, 2)])
+    write_model(tmp_path / "model/final.mdl", transitions, AmDiagGmm.from_moments(range(4), np.ones(3), 6 * np.eye(3), np.ones((3, 3))))
+    InputOptions(cmvn="none").save(tmp_path / "model")
+    make_graph(tmp_path / "model" / "graph")
+    return tmp_path
+
+
+def make_graph(graph: Path) -> None:
+    """Any sequence of words: the phone's exit on entering its state, then its self-loop, then back."""
+    arcs = [arc for k in range(3) for arc in ((0, 2 * k + 2, k + 1, 1.1, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]
+    sources, ilabels, olabels, weights, targets = zip(*arcs)
+    write_fst(graph / "HCLG.fst", Fst.from_arcs(4, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
+    (graph / "words.txt").write_text("<eps> 0\n" + "".join(f"{word} {k}\n" for k, word in enumerate(WORDS, 1)))
+
+
+def decode(exp: Path, *arguments: str):
+    """The finished process."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, ROOT / "steps/decode.py", *arguments, "model/graph", "data", "model/decode"], cwd=exp, env=environment,
+                          capture_output=True, text=True)
+
+
+def hypotheses(exp: Path) -> dict[str, list[str]]:
+    lines = [line.split() for path in (exp / "model/decode").glob("hyp.*.txt") for line in path.read_text().splitlines()]
+    return {utt: words for utt, *words in lines}
+
+
+def test_words_lattices_and_report(exp):
+    run = decode(exp, "--nj", "2", "--num-threads", "2")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert hypotheses(exp) == {utt: [WORDS[k] for k in words] for utt, words in TRUTH.items()}
+    assert (exp / "model/decode/num_jobs").read_text() == "2\n"
+    found = {utt: lattice for job in (1, 2) for utt, lattice in read_lattices(exp / f"model/decode/lat.{job}.gz")}
+    assert {utt: sweep(lattice, [12], [0.0])[12, 0.0] for utt, lattice in found.items()} == {u: [k + 1 for k in w] for u, w in TRUTH.items()}
+    totals = json.loads((exp / "model/decode/totals.json").read_text())
+    assert (totals["num_utterances"], totals["num_frames"], totals["not_final"]) == (4, 8 * 10, [])
+    assert "real-time factor" in run.stdout and "peak memory" in run.stdout
+    assert "a-1: log-like per frame" in "".join(path.read_text() for path in (exp / "model/decode/log").glob("decode.*.log"))
+    again = decode(exp, "--nj", "1")
+    assert again.returncode == 0 and "up to date" in again.stdout
+
+
+def test_an_interrupted_run_goes_on_with_the_jobs_that_are_not_complete(exp):
+    words = exp / "model/graph/words.txt"
+    whole = words.read_text()
+    words.write_text(whole.replace("three 3\n", ""))
+    failed = decode(exp, "--nj", "2")
+    assert failed.returncode == 1 and not (exp / "model/decode").exists()
+    words.write_text(whole)
+    assert decode(exp, "--nj", "2").returncode == 0
+    assert len(hypotheses(exp)) == 4
+
+
+def test_shards_of_another_number_of_jobs_are_not_taken_over(exp):
+    scratch = exp / "model/decode.tmp"
+    assert decode(exp, "--nj", "2").returncode == 0
+    (exp / "model/decode").rename(scratch)
+    done = json.loads((scratch / ".done.json").read_text())
+    (scratch / ".done.json").unlink()
+    (scratch / ".started.json").write_text(json.dumps({key: done[key] for key in ("options", "inputs")}))
+    run = decode(exp, "--nj", "1")
+    assert run.returncode == 0 and "resuming" in run.stdout
+    assert sorted(path.name for path in (exp / "model/decode").glob("lat.*")) == ["lat.1.gz"]
+    assert len(hypotheses(exp)) == 4
+
+
+@pytest.mark.parametrize("spoil,message", [
+    (lambda exp: (exp / "model/graph/HCLG.fst").unlink(), "model/graph/HCLG.fst: no such file; it comes from utils/make_graph.py"),
+    (lambda exp: (exp / "data/feats.scp").unlink(), "data/feats.scp: no such file; it comes from steps/make_mfcc.py"),
+    (lambda exp: (exp / "model/graph/HCLG.fst").write_bytes(b"no graph"), "HCLG.fst: not an OpenFst binary file"),
+    (lambda exp: write_fst(exp / "model/graph/HCLG.fst", Fst.from_arcs(2, 0, [0], [99], [1], [0.0], [1], {1: 0.0})),
+     "the decoding graph has transition-id 99 but the model only 6"),
+    (lambda exp: (exp / "model/graph/words.txt").write_text("<eps> 0\n"), "has no word"),
+])
+def test_bad_input_is_one_sentence_and_leaves_no_output(exp, spoil, message):
+    spoil(exp)
+    run = decode(exp, "--nj", "2")
+    assert run.returncode == 1
+    assert message in run.stderr and "Traceback" not in run.stderr
+    assert not (exp / "model/decode").exists()
+
+
+def test_features_that_are_not_numbers_name_the_utterance(exp):
+    with ArkWriter(exp / "data/f.ark", exp / "data/feats.scp") as writer:
+        for utt in TRUTH:
+            writer.write(utt, np.full((10, 3), np.nan if utt == "b-1" else 1.0, np.float32))
+    run = decode(exp, "--nj", "2")
+    assert run.returncode == 1 and "b-1: the log-likelihood of pdf" in run.stderr
