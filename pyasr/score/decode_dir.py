@@ -1,0 +1,107 @@
+"""Scoring a decode directory: one score for each point (LM weight, word insertion penalty), the chosen point, and the files about them.
+
+OUT/hyp/LMWT_WIP.txt     hypotheses of a point as a text table
+OUT/wer_LMWT_WIP         WER, sentence error rate
+OUT/best_wer             the chosen point and the best point of this set, each with interval, signature and label
+OUT/per_utt OUT/per_spk  tables of the chosen point
+OUT/summary.json         the same for programs
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.data.datadir import DataDir
+from pyasr.io.text import write_table
+from pyasr.score.filters import TextFilter
+from pyasr.score.tables import interval_text, per_speaker, per_utterance, wer_file, wer_line
+from pyasr.score.wer import Score, score_texts
+
+SUMMARY = "summary.json"
+Point = tuple[int, float]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The point that counts, and how it came to be chosen."""
+
+    point: Point
+    label: str
+
+
+def point_name(point: Point) -> str:
+    """(10, 0.5) -> '10_0.5', as in Kaldi's wer_10_0.5."""
+    return f"{point[0]}_{point[1]}"
+
+
+def score_points(data: DataDir, hypotheses: Mapping[Point, Mapping[str, str]], filters: TextFilter) -> dict[Point, Score]:
+    """A score for each point; all of the data directory's utterances count."""
+    return {point: score_texts(data.text, texts, filters, f"{data.path}/text") for point, texts in sorted(hypotheses.items())}
+
+
+def best_point(scores: Mapping[Point, Score]) -> Point:
+    """The point with the fewest errors; among equals the least LM weight, then the least penalty."""
+    return min(scores, key=lambda point: (scores[point].total.errors, point))
+
+
+def read_params(decode_dir: Path) -> Point:
+    """The point that was chosen when `decode_dir` was scored. Raises UserError where it has not been."""
+    return tuple(read_summary(decode_dir)["chosen"]["point"])
+
+
+def read_summary(decode_dir: Path) -> dict:
+    path = Path(decode_dir) / "scoring" / SUMMARY
+    try:
+        return json.loads(path.read_text())
+    except OSError:
+        raise UserError(f"{path}: no such file; score that directory first with steps/score.py") from None
+    except ValueError:
+        raise UserError(f"{path}: damaged; score {decode_dir} again with steps/score.py --force") from None
+
+
+def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Mapping[str, str]], filters: TextFilter, chosen: Chosen | None,
+                  seed: int = 0) -> list[str]:
+    """Score all points and write the files above into `out`; the lines of best_wer. `chosen` is None where this set chooses the point itself."""
+    scores = score_points(data, hypotheses, filters)
+    best = best_point(scores)
+    chosen = chosen or Chosen(best, "chosen on this set")
+    if chosen.point not in scores:
+        raise UserError(f"LM weight {chosen.point[0]} and penalty {chosen.point[1]} are not in the sweep; widen --min-lmwt, --max-lmwt or --word-ins-penalties")
+    (out / "hyp").mkdir(exist_ok=True)
+    for point, score in scores.items():
+        write_table(out / "hyp" / f"{point_name(point)}.txt", hypotheses[point])
+        _write(out / f"wer_{point_name(point)}", wer_file(score))
+    entries = {"chosen": _entry(scores, chosen.point, chosen.label, data, seed),
+               "best": _entry(scores, best, "best on this set: for comparison only", data, seed)}
+    lines = [_line(entries["chosen"], scores[chosen.point])]
+    if chosen.label != "chosen on this set":
+        lines.append(_line(entries["best"], scores[best]))
+    _write(out / "best_wer", "".join(f"{line}\n" for line in lines))
+    _write(out / "per_utt", per_utterance(data.text, hypotheses[chosen.point], filters))
+    _write(out / "per_spk", per_speaker(scores[chosen.point], data.utt2spk))
+    _write(out / SUMMARY, json.dumps({"data": str(data.path), "seed": seed, "signature": filters.signature, **entries}, indent=1) + "\n")
+    return lines
+
+
+def _write(path: Path, content: str) -> None:
+    with atomic_write(path) as f:
+        f.write(content)
+
+
+def _entry(scores: Mapping[Point, Score], point: Point, label: str, data: DataDir, seed: int) -> dict:
+    score = scores[point]
+    total = score.total
+    return {"point": list(point), "label": label, "wer": total.wer, "errors": total.errors, "words": total.num_words, "ins": total.ins,
+            "del": total.dele, "sub": total.sub, "interval": score.interval(seed), "speaker_interval": score.speaker_interval(data.utt2spk, seed),
+            "num_speakers": len(data.spk2utt), "num_utterances": len(score.utterances), "missing": score.missing}
+
+
+def _line(entry: dict, score: Score) -> str:
+    low, high = entry["speaker_interval"]
+    return (f"{wer_line(score.total)} {interval_text(entry['interval'])} (by {entry['num_speakers']} speakers {low:.2f}-{high:.2f}) "
+            f"LMWT {entry['point'][0]} WIP {entry['point'][1]} ({entry['label']}) {score.signature}")

@@ -1,0 +1,81 @@
+"""Word error rates of a set of utterances: counts by utterance, from which every total is summed.
+
+    score = score_texts(references, hypotheses, TextFilter())
+    score.total.wer, score.interval(), score.of_speaker(utt2spk)["ann"].wer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.score.align import Counts, count_many
+from pyasr.score.bootstrap import by_group, wer_interval
+from pyasr.score.filters import TextFilter
+
+
+@dataclass(frozen=True)
+class Score:
+    """Counts of utterances: `counts` is int64 (num_utterances, 4), columns correct, sub, ins, del, in the order of `utterances`."""
+
+    utterances: list[str]
+    counts: np.ndarray
+    missing: list[str]
+    signature: str
+
+    @cached_property
+    def total(self) -> Counts:
+        return Counts(*map(int, self.counts.sum(axis=0)))
+
+    @property
+    def errors(self) -> np.ndarray:
+        """(num_utterances,)"""
+        return self.counts[:, 1:].sum(axis=1)
+
+    @property
+    def words(self) -> np.ndarray:
+        """Reference words, (num_utterances,)."""
+        return self.counts[:, [0, 1, 3]].sum(axis=1)
+
+    @property
+    def num_wrong_utterances(self) -> int:
+        return int((self.errors > 0).sum())
+
+    def interval(self, seed: int = 0) -> tuple[float, float]:
+        """95 % interval of the WER in per cent, utterances drawn."""
+        return wer_interval(self.errors, self.words, seed)
+
+    def speaker_interval(self, utt2spk: Mapping[str, str], seed: int = 0) -> tuple[float, float]:
+        """95 % interval of the WER in per cent, speakers drawn."""
+        speakers = [utt2spk[utt] for utt in self.utterances]
+        return wer_interval(by_group(self.errors, speakers), by_group(self.words, speakers), seed)
+
+    def of_speaker(self, utt2spk: Mapping[str, str]) -> dict[str, tuple[Counts, int, int]]:
+        """{speaker: (counts, number of utterances, number of utterances with an error)} in C order."""
+        rows: dict[str, list[int]] = {}
+        for i, utt in enumerate(self.utterances):
+            rows.setdefault(utt2spk[utt], []).append(i)
+        return {speaker: (Counts(*map(int, self.counts[rows[speaker]].sum(axis=0))), len(rows[speaker]), int((self.errors[rows[speaker]] > 0).sum()))
+                for speaker in sorted(rows)}
+
+
+def score_texts(references: Mapping[str, str], hypotheses: Mapping[str, str], filters: TextFilter, name: str = "hypotheses") -> Score:
+    """Compare {utterance: text} tables.
+
+    An utterance without hypothesis has all its words deleted and is listed in `missing`. Raises UserError for a hypothesis without
+    reference, and when there is no word of reference at all.
+    """
+    unknown = sorted(hypotheses.keys() - references.keys())
+    if unknown:
+        raise UserError(f"{name}: utterance '{unknown[0]}' has no reference ({len(unknown)} such); score with the data directory that was decoded")
+    utterances = sorted(references)
+    refs = [filters.words(references[utt]) for utt in utterances]
+    if not any(refs):
+        raise UserError(f"{name}: the references hold no words to score against; look at the data directory's text and at --drop")
+    hyps = [filters.words(hypotheses.get(utt, "")) for utt in utterances]
+    missing = [utt for utt in utterances if utt not in hypotheses]
+    return Score(utterances, count_many(refs, hyps), missing, filters.signature)

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Score the lattices of a decode directory over LM weights and word insertion penalties; choose the best, or take what another set chose.
+
+Reads   DATA/{text,utt2spk}, LANG/words.txt, DECODE_DIR/lat.*.gz, --params-from DIR: DIR/scoring/summary.json
+Writes  DECODE_DIR/scoring/{best_wer,per_utt,per_spk,wer_*,hyp/*,summary.json}, copies DECODE_DIR/{best_wer,wer_LMWT_WIP}
+
+    steps/score.py data/dev data/lang exp/tri1/decode_dev
+    steps/score.py --params-from exp/tri1/decode_dev data/test data/lang exp/tri1/decode_test
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.data.datadir import DataDir
+from pyasr.decode.sweep_dir import SweepSpec, archives, read_sweep
+from pyasr.score.decode_dir import SUMMARY, Chosen, read_params, read_summary, write_scoring
+from pyasr.score.filters import TextFilter
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    data: Path = argument("data directory that was decoded")
+    lang: Path = argument("lang directory of the graph")
+    decode_dir: Path = argument("directory of the lattices")
+    params_from: Path | None = option(None, "decode directory, scored before, whose LM weight and penalty are taken")
+    min_lmwt: int = option(7, "least LM weight", minimum=1)
+    max_lmwt: int = option(17, "greatest LM weight", minimum=1)
+    word_ins_penalties: str = option("0.0,0.5,1.0", "word insertion penalties")
+    seed: int = option(0, "seed of the 95 % intervals")
+    filters: TextFilter = group(TextFilter)
+    jobs: JobOptions = group(JobOptions)
+
+
+def penalties(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(sorted({float(word) for word in text.split(",")}))
+    except ValueError:
+        raise UserError(f"--word-ins-penalties: '{text}' is not a list of numbers such as 0.0,0.5,1.0") from None
+
+
+def lm_weights(options: ScoreOptions) -> tuple[int, ...]:
+    if options.min_lmwt > options.max_lmwt:
+        raise UserError(f"--min-lmwt {options.min_lmwt} is greater than --max-lmwt {options.max_lmwt}")
+    return tuple(range(options.min_lmwt, options.max_lmwt + 1))
+
+
+def input_files(options: ScoreOptions) -> list[Path]:
+    needed = [options.data / "text", options.data / "utt2spk", options.lang / "words.txt", *archives(options.decode_dir)]
+    return needed + ([options.params_from / "scoring" / SUMMARY] if options.params_from else [])
+
+
+def main(options: ScoreOptions) -> None:
+    if options.params_from:
+        read_summary(options.params_from)
+    paths = input_files(options)
+    scoring = options.decode_dir / "scoring"
+    num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
+    with output_of(options, scoring, paths, also=[options.decode_dir / "best_wer"]) as out:
+        spec = SweepSpec(options.decode_dir, options.lang / "words.txt", out, num_jobs, lm_weights(options), penalties(options.word_ins_penalties))
+        run_jobs(options.jobs, out / "log" / "sweep.JOB.log", "pyasr.decode.sweep_dir:sweep_shard", spec, num_jobs=num_jobs)
+        chosen = Chosen(read_params(options.params_from), f"chosen on {options.params_from}") if options.params_from else None
+        lines = write_scoring(out, DataDir(options.data), read_sweep(out, num_jobs), options.filters, chosen, options.seed)
+        for job in range(1, num_jobs + 1):
+            (out / f"sweep.{job}.txt").unlink()
+    publish(scoring, options.decode_dir)
+    report(options, lines)
+
+
+def publish(scoring: Path, decode_dir: Path) -> None:
+    """Copies where Kaldi's users look for them."""
+    for old in decode_dir.glob("wer_*"):
+        old.unlink()
+    for path in [*scoring.glob("wer_*"), scoring / "best_wer"]:
+        shutil.copyfile(path, decode_dir / path.name)
+
+
+def report(options: ScoreOptions, lines: list[str]) -> None:
+    for line in lines:
+        log.info(line)
+    chosen = read_summary(options.decode_dir)["chosen"]
+    if chosen["missing"]:
+        log.warning(f"{len(chosen['missing'])} utterance(s) have no hypothesis and count as deleted: {' '.join(chosen['missing'])}")
+    if not options.params_from and chosen["point"][0] in (options.min_lmwt, options.max_lmwt):
+        log.warning(f"the best LM weight {chosen['point'][0]} is at the end of the range; widen --min-lmwt or --max-lmwt")
+
+
+if __name__ == "__main__":
+    run_step(ScoreOptions, main, __doc__)
