@@ -1,7 +1,7 @@
 """Outputs that are either complete or not there: write beside, rename over.
 
-A step's output directory OUT is written as OUT.tmp and renamed when the step has ended well, with `.done.json` inside: the options
-and the fingerprints of the inputs it was made from.
+A step's output directory OUT is written as OUT.tmp and renamed when the step has ended well, with `.done.json` inside: the options,
+the fingerprints of the inputs it was made from, and what made it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from pyasr.base.errors import UpToDate, UserError
+from pyasr.base.run_record import run_record
 
 DONE = ".done.json"
 STARTED = ".started.json"
@@ -150,7 +151,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
             _prepare_scratch(scratch, started, keep=resume and not force)
             yield scratch
             with atomic_write(scratch / DONE) as f:
-                json.dump({**started, "seconds": round(time.time() - begin, 3)}, f, indent=1)
+                json.dump({**started, "seconds": round(time.time() - begin, 3), **run_record()}, f, indent=1)
             _swap(scratch, out)
     except OSError as error:
         raise disk_error(error, out) from error
