@@ -24,7 +24,8 @@ class TransitionModel:
 
     Arrays over transition-ids (index 0 is unused, length num_tids + 1):
         tid2state int32 (transition-state), tid2pdf int32, tid2phone int32, tid2hmm_state int32, tid2pdf_class int32,
-        tid2index int32 (which arc of its state), is_self_loop bool, is_final bool (the arc leaves the phone), log_prob float64
+        tid2next_hmm_state int32 (where the arc leads), tid2index int32 (which arc of its state), is_self_loop bool,
+        is_final bool (the arc leaves the phone), log_prob float64
     Arrays over transition-states (num_states):
         tuples int32 (num_states, 3): phone, HMM state, pdf; first_tid int32 (num_states + 1); self_loop_tid int32 (0 if none);
         self_loop_log_prob float64 (-inf if none); non_self_loop_log_prob float64: log(1 - p(self-loop)), 0 if none
@@ -52,16 +53,16 @@ class TransitionModel:
 
     def _number(self) -> None:
         """The arrays over transition-ids that follow from topology and tuples."""
-        rows = [(-1, 0, 0, 0, False, False, 1.0)]
+        rows = [(-1, 0, 0, 0, 0, False, False, 1.0)]
         for state, (phone, hmm_state, _) in enumerate(self.tuples.tolist()):
             entry = self.topology.entry(phone)
             for index, (destination, probability) in enumerate(entry[hmm_state].transitions):
                 is_loop, is_final = destination == hmm_state, destination == len(entry) - 1
-                rows.append((state, index, hmm_state, entry[hmm_state].pdf_class, is_loop, is_final, probability))
+                rows.append((state, index, hmm_state, entry[hmm_state].pdf_class, destination, is_loop, is_final, probability))
         columns = list(zip(*rows))
-        self.tid2state, self.tid2index, self.tid2hmm_state, self.tid2pdf_class = (np.array(column, np.int32) for column in columns[:4])
-        self.is_self_loop, self.is_final = (np.array(column) for column in columns[4:6])
-        self._initial_log_prob = np.log(columns[6])
+        self.tid2state, self.tid2index, self.tid2hmm_state, self.tid2pdf_class, self.tid2next_hmm_state = np.array(columns[:5], np.int32)
+        self.is_self_loop, self.is_final = (np.array(column) for column in columns[5:7])
+        self._initial_log_prob = np.log(columns[7])
         self.num_tids = len(rows) - 1
         self._number_states()
 

@@ -1,0 +1,169 @@
+"""Statistics for decision trees: one Gaussian's sums for each phone in context and pdf-class that occurs in the data.
+
+An *event* is (window of N phones, pdf-class). Over the frames x aligned to an event: n = count, sum x, sum x². The log-likelihood of a set of events
+under one Gaussian with diagonal covariance, estimated on them, is (D dimensions)
+
+    L = - n/2 ( D log 2 pi + sum_d [ log v_d + s_d / v_d ] ),   s_d = (sum x_d²)/n - ((sum x_d)/n)²,   v_d = max(s_d, floor)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.hmm.phone_segments import groups, split_to_phones
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.tree import PDF_CLASS
+
+UNKNOWN = -1
+VAR_FLOOR = 0.01
+
+
+@dataclass(frozen=True)
+class TreeStats:
+    """Sums for each event, in ascending order of events.
+
+    central_position  of the window
+    events  int32 (num_events, N + 1): the window, then the pdf-class; UNKNOWN around context-independent phones
+    sums    float64 (num_events, 1 + 2 D): count, sum x, sum x²
+    """
+
+    central_position: int
+    events: np.ndarray
+    sums: np.ndarray
+
+    @property
+    def context_width(self) -> int:
+        return self.events.shape[1] - 1
+
+    @property
+    def num_frames(self) -> float:
+        return float(self.sums[:, 0].sum())
+
+    def key(self, key: int) -> np.ndarray:
+        """The value of a key (position in the window, or PDF_CLASS) in every event."""
+        return self.events[:, key if key != PDF_CLASS else -1]
+
+    def select(self, mask: np.ndarray) -> TreeStats:
+        """Only the events where `mask` holds."""
+        return TreeStats(self.central_position, self.events[mask], self.sums[mask])
+
+    @classmethod
+    def add(cls, parts: Iterable[TreeStats]) -> TreeStats:
+        """The statistics of all parts (jobs, ranks) together."""
+        parts = list(parts)
+        if len({(part.central_position, part.events.shape[1], part.sums.shape[1]) for part in parts}) != 1:
+            raise UserError("tree statistics of different windows or feature dimensions cannot be added; accumulate them again")
+        events, index = np.unique(np.concatenate([part.events for part in parts]), axis=0, return_inverse=True)
+        sums = np.zeros((len(events), parts[0].sums.shape[1]))
+        _add_rows(np.concatenate([part.sums for part in parts]), index.ravel(), sums)
+        return cls(parts[0].central_position, events, sums)
+
+    def save(self, path: Path) -> None:
+        """Write a file for `load`, atomically."""
+        with atomic_write(path, "wb") as f:
+            np.savez(f, central_position=self.central_position, events=self.events, sums=self.sums)
+
+    @classmethod
+    def load(cls, path: Path) -> TreeStats:
+        try:
+            with np.load(path, allow_pickle=False) as content:
+                return cls(int(content["central_position"]), content["events"], content["sums"])
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise UserError(f"{path}: no file of tree statistics ({error}); accumulate them again") from None
+
+
+def accumulate_tree_stats(
+    trans: TransitionModel, alignments: Mapping[str, np.ndarray], feats, ci_phones: Iterable[int] = (), context_width: int = 3, central_position: int = 1
+) -> TreeStats:
+    """Statistics of the utterances of `alignments`, as Kaldi's acc-tree-stats.
+
+    alignments  utterance -> transition-ids (T)
+    feats       anything with feats[utterance] -> float32 (T, D); each is asked for once
+    ci_phones   context-independent phones: their windows are UNKNOWN but for the phone itself
+    """
+    ci_phones = np.array(sorted(ci_phones), np.int32)
+    frame_events = {}
+    for group in groups(alignments):
+        frame_events.update(_frame_events(trans, group, ci_phones, context_width, central_position))
+    events, ids = _number_events(frame_events, context_width)
+    sums = None
+    for utt, events_of_frame in ids.items():
+        x = np.ascontiguousarray(feats[utt], np.float32)
+        if len(x) != len(events_of_frame):
+            raise UserError(f"utterance {utt}: {len(events_of_frame)} frames in its alignment, {len(x)} in its features; align again with these features")
+        sums = np.zeros((len(events), 1 + 2 * x.shape[1])) if sums is None else sums
+        _add_frames(x, events_of_frame, sums)
+    if sums is None:
+        raise UserError("no alignments: there is nothing to build a tree from")
+    return TreeStats(central_position, events, sums)
+
+
+def _frame_events(trans, group, ci_phones, width, centre) -> dict[str, np.ndarray]:
+    """Utterance -> rows (T, N + 1) of `TreeStats.events`, each packed into one int64."""
+    segments = split_to_phones(trans, group)
+    windows = segments.windows(width, centre)
+    around = np.arange(width) != centre
+    windows[np.isin(segments.phones, ci_phones)[:, None] & around] = UNKNOWN
+    codes = np.zeros(len(segments.tids), np.int64)
+    for column in windows.T:
+        codes = codes * _RADIX + column[segments.phone_of] + 1
+    codes = codes * _RADIX + trans.tid2pdf_class[segments.tids]
+    ends = np.cumsum([len(alignment) for alignment in group.values()])[:-1]
+    return dict(zip(group, np.split(codes, ends)))
+
+
+_RADIX = 8192  # more phones than anyone has; four digits fit an int64
+
+
+def _number_events(frame_events: dict[str, np.ndarray], width: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The events that occur, and the number of each frame's event."""
+    if (width + 1) * np.log2(_RADIX) >= 63:
+        raise UserError(f"a context of {width} phones is wider than the tree statistics can hold; use 3")
+    unique = {utt: np.unique(codes, return_inverse=True) for utt, codes in frame_events.items()}
+    codes = np.unique(np.concatenate([np.zeros(0, np.int64), *(found for found, _ in unique.values())]))
+    digits = [codes // _RADIX**power % _RADIX - (power > 0) for power in range(width, -1, -1)]
+    ids = {utt: np.searchsorted(codes, found)[inverse] for utt, (found, inverse) in unique.items()}
+    return np.stack(digits, axis=1).astype(np.int32), ids
+
+
+def log_likelihood(sums: np.ndarray, var_floor: float = VAR_FLOOR) -> np.ndarray:
+    """L of rows (count, sum x, sum x²): (..., 1 + 2 D) -> (...); 0 for a count of 0."""
+    dim = sums.shape[-1] // 2
+    count = sums[..., :1]
+    safe = np.where(count > 0, count, 1.0)
+    variance = sums[..., 1 + dim :] / safe - (sums[..., 1 : 1 + dim] / safe) ** 2
+    floored = np.maximum(variance, var_floor)
+    terms = np.sum(np.log(floored) + variance / floored, axis=-1)
+    return np.where(count[..., 0] > 0, -0.5 * count[..., 0] * (dim * np.log(2 * np.pi) + terms), 0.0)
+
+
+def sums_by(sums: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
+    """Rows added up by `index`: (size, columns)."""
+    out = np.zeros((size, sums.shape[1]))
+    _add_rows(sums, np.asarray(index), out)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _add_rows(rows, index, out):
+    for i in range(len(rows)):
+        out[index[i]] += rows[i]
+
+
+@njit(nogil=True, cache=True)
+def _add_frames(x, index, sums):
+    dim = x.shape[1]
+    for t in range(len(x)):
+        row = sums[index[t]]
+        row[0] += 1.0
+        for d in range(dim):
+            value = np.float64(x[t, d])
+            row[1 + d] += value
+            row[1 + dim + d] += value * value
