@@ -194,6 +194,11 @@ class Trainer:
         return x, model
 
 
+def has_checkpoint(out: Path) -> bool:
+    """Whether an interrupted training can go on in `out`."""
+    return _read_state(Path(out)) is not None
+
+
 def _read_state(out: Path) -> dict | None:
     try:
         return json.loads((out / CHECKPOINT / "state.json").read_text())
