@@ -65,7 +65,7 @@ def main(options: ScoreOptions) -> None:
     with output_of(options, scoring, paths, also=[options.decode_dir / "best_wer"]) as out:
         spec = SweepSpec(options.decode_dir, options.lang / "words.txt", out, num_jobs, lm_weights(options), penalties(options.word_ins_penalties))
         run_jobs(options.jobs, out / "log" / "sweep.JOB.log", "pyasr.decode.sweep_dir:sweep_shard", spec, num_jobs=num_jobs)
-        chosen = Chosen(read_params(options.params_from), f"chosen on {options.params_from}") if options.params_from else None
+        chosen = Chosen(read_params(options.params_from), options.params_from) if options.params_from else None
         lines = write_scoring(out, DataDir(options.data), read_sweep(out, num_jobs), options.filters, chosen, options.seed)
         for job in range(1, num_jobs + 1):
             (out / f"sweep.{job}.txt").unlink()

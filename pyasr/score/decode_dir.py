@@ -28,10 +28,10 @@ Point = tuple[int, float]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The point that counts, and how it came to be chosen."""
+    """The point that another set chose, and the decode directory of that set."""
 
     point: Point
-    label: str
+    source: Path
 
 
 def point_name(point: Point) -> str:
@@ -69,22 +69,22 @@ def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Mapping[s
     """Score all points and write the files above into `out`; the lines of best_wer. `chosen` is None where this set chooses the point itself."""
     scores = score_points(data, hypotheses, filters)
     best = best_point(scores)
-    chosen = chosen or Chosen(best, "chosen on this set")
-    if chosen.point not in scores:
-        raise UserError(f"LM weight {chosen.point[0]} and penalty {chosen.point[1]} are not in the sweep; widen --min-lmwt, --max-lmwt or --word-ins-penalties")
+    point = chosen.point if chosen else best
+    if point not in scores:
+        raise UserError(f"LM weight {point[0]} and penalty {point[1]} of {chosen.source} are not in the sweep; widen --min-lmwt, --max-lmwt "
+                        "or --word-ins-penalties")
     (out / "hyp").mkdir(exist_ok=True)
-    for point, score in scores.items():
-        write_table(out / "hyp" / f"{point_name(point)}.txt", hypotheses[point])
-        _write(out / f"wer_{point_name(point)}", wer_file(score))
-    entries = {"chosen": _entry(scores, chosen.point, chosen.label, data, seed),
+    for swept, score in scores.items():
+        write_table(out / "hyp" / f"{point_name(swept)}.txt", hypotheses[swept])
+        _write(out / f"wer_{point_name(swept)}", wer_file(score))
+    entries = {"chosen": _entry(scores, point, f"chosen on {chosen.source if chosen else 'this set'}", data, seed),
                "best": _entry(scores, best, "best on this set: for comparison only", data, seed)}
-    lines = [_line(entries["chosen"], scores[chosen.point])]
-    if chosen.label != "chosen on this set":
-        lines.append(_line(entries["best"], scores[best]))
+    lines = [_line(entry, scores[tuple(entry["point"])]) for entry in list(entries.values())[:2 if chosen else 1]]
     _write(out / "best_wer", "".join(f"{line}\n" for line in lines))
-    _write(out / "per_utt", per_utterance(data.text, hypotheses[chosen.point], filters))
-    _write(out / "per_spk", per_speaker(scores[chosen.point], data.utt2spk))
-    _write(out / SUMMARY, json.dumps({"data": str(data.path), "seed": seed, "signature": filters.signature, **entries}, indent=1) + "\n")
+    _write(out / "per_utt", per_utterance(data.text, hypotheses[point], filters))
+    _write(out / "per_spk", per_speaker(scores[point], data.utt2spk))
+    summary = {"data": str(data.path), "params_from": str(chosen.source) if chosen else None, "seed": seed, "signature": filters.signature, **entries}
+    _write(out / SUMMARY, json.dumps(summary, indent=1) + "\n")
     return lines
 
 

@@ -1,0 +1,100 @@
+"""RESULTS.md: the table of word error rates, what it cost, and the commands that lead there, all from the records of the run."""
+
+from __future__ import annotations
+
+from pyasr.report.systems import System, paired, records
+from pyasr.score.bootstrap import difference_interval
+
+_HEAD = "# Results\n\nWritten by `utils/collect_results.py` from the records of the run; not edited by hand.\n"
+
+
+def results_page(systems: list[System]) -> str:
+    """The whole page. Its first table depends on the scores alone, so the same run gives the same table."""
+    parts = [_HEAD, results_table(systems), _notes(systems), "\n## Cost\n", cost_table(systems), "\n## Made with\n", _made_with(systems),
+             "\n## Commands\n", "```\n" + "\n".join(record["command"] for record in records(systems)) + "\n```\n"]
+    return "\n".join(parts)
+
+
+def results_table(systems: list[System]) -> str:
+    """A row a system: WERs with intervals and counts, at the parameters chosen on dev and at the best ones for the test set."""
+    head = ["system", "dev WER %", "test WER %", "95 % by utterance", "95 % by speaker", "ins / del / sub", "LM weight, penalty",
+            "best on test: WER %", "ins / del / sub", "LM weight, penalty"]
+    best = _clearly_best(systems)
+    return _markdown(head, [_row(system, system is best) for system in systems])
+
+
+def _row(system: System, bold: bool) -> list[str]:
+    chosen, oracle = system.test["chosen"], system.test["best"]
+    wer = f"{chosen['wer']:.2f}"
+    return [system.name, f"{system.dev['chosen']['wer']:.2f}" if system.dev else "-", f"**{wer}**" if bold else wer, _range(chosen["interval"]),
+            f"{_range(chosen['speaker_interval'])} ({chosen['num_speakers']})", _counts(chosen), _point(chosen) + ("" if system.dev else " (on test)"),
+            f"{oracle['wer']:.2f}", _counts(oracle), _point(oracle)]
+
+
+def _range(interval) -> str:
+    return f"{interval[0]:.2f} - {interval[1]:.2f}"
+
+
+def _counts(entry: dict) -> str:
+    return f"{entry['ins']} / {entry['del']} / {entry['sub']}"
+
+
+def _point(entry: dict) -> str:
+    return f"{entry['point'][0]}, {entry['point'][1]}"
+
+
+def _clearly_best(systems: list[System]) -> System | None:
+    """The system whose WER is below every other's by more than chance: the 95 % interval of each paired difference is above 0."""
+    best = min(systems, key=lambda system: system.test["chosen"]["wer"])
+    others = [system for system in systems if system is not best]
+    for other in others:
+        pair = paired(best, other)
+        if pair is None or difference_interval(*pair)[0] <= 0:
+            return None
+    return best if others else None
+
+
+def _notes(systems: list[System]) -> str:
+    """What the numbers mean: references, signature, missing hypotheses, comparisons."""
+    lines = []
+    for signature, data, num, words in sorted({(s.test["signature"], s.test["data"], s.test["chosen"]["num_utterances"], s.test["chosen"]["words"])
+                                               for s in systems}):
+        lines.append(f"Signature `{signature}`: {data}, {num} utterances, {words} words.")
+    lines.append("LM weight and word insertion penalty are chosen on dev; the last three columns show the best ones for the test set, for comparison only. "
+                 "Intervals are bootstrap intervals; (n) is the number of speakers drawn from.")
+    lines.append("A WER in bold is lower than all others by more than chance (paired bootstrap, 95 %); no bold, no such system.")
+    for system in systems:
+        if system.test["chosen"]["missing"]:
+            lines.append(f"{system.name}: {len(system.test['chosen']['missing'])} utterances have no hypothesis and count as deleted.")
+    for first, second in zip(systems, systems[1:]):
+        pair = paired(first, second)
+        if pair is not None:
+            low, high = difference_interval(*pair)
+            lines.append(f"{second.name} against {first.name}: {100 * (pair[1].sum() - pair[0].sum()) / pair[2].sum():+.2f} WER absolute, 95 % {low:+.2f} to {high:+.2f}.")
+    return "\n" + "\n".join(f"* {line}" for line in lines)
+
+
+def cost_table(systems: list[System]) -> str:
+    """Seconds of training, real-time factors of decoding the test set."""
+    def number(value, form):
+        return "-" if value is None else format(value, form)
+    rows = [[s.name, number(s.training_s, ".0f"), number(s.search_rtf, ".3f"), number(s.rtf, ".3f")] for s in systems]
+    return _markdown(["system", "training, s", "real-time factor of the search (CPU)", "of all of decoding (CPU)"], rows)
+
+
+def _made_with(systems: list[System]) -> str:
+    found = records(systems)
+    facts = {"commit": [record["commit"] for record in found], "machine": [record["machine"] for record in found],
+             "versions": [" ".join(f"{name} {version}" for name, version in record["versions"].items()) for record in found],
+             "date (UTC)": [" to ".join(dict.fromkeys((found[0]["ended"], found[-1]["ended"])))] if found else ["unknown"]}
+    lines = [f"* {name}: {', '.join(dict.fromkeys(values)) or 'unknown'}" for name, values in facts.items()]
+    seeds = ", ".join(f"{system.name} {system.seed}" for system in systems if system.seed is not None)
+    scoring = ", ".join(sorted({str(system.test["seed"]) for system in systems}))
+    return "\n".join([*lines, f"* seeds: {seeds + '; ' if seeds else ''}intervals {scoring}"])
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    """A table that reads well as text too."""
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines)

@@ -1,0 +1,120 @@
+"""What an experiment directory says of its systems: scores, costs, and the records of how everything was made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import DONE, read_done
+from pyasr.score.decode_dir import SUMMARY, read_summary
+
+FRAMES_PER_SECOND = 100.0
+
+
+@dataclass(frozen=True)
+class System:
+    """One scored test set of one model."""
+
+    name: str
+    model_dir: Path
+    decode_dir: Path
+    test: dict               # summary.json of the test set
+    dev: dict | None         # of the set that chose LM weight and penalty; None where the test set did itself
+    training_s: float | None
+    search_rtf: float | None
+    rtf: float | None
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of training, where the training step has one."""
+        return _option((read_done(self.model_dir) or {}).get("options", {}), "seed")
+
+
+def find_systems(exp: Path) -> list[System]:
+    """The systems below `exp` in the order in which their models were made. Raises UserError where nothing has been scored."""
+    summaries = {path.parent.parent: read_summary(path.parent.parent) for path in sorted(Path(exp).rglob(f"scoring/{SUMMARY}"))
+                 if not any(part.endswith((".tmp", ".old")) for part in path.parts)}
+    if not summaries:
+        raise UserError(f"{exp}: nothing below has been scored; run steps/score.py first")
+    sources = {_beside(decode_dir, summary["params_from"]) for decode_dir, summary in summaries.items() if summary["params_from"]}
+    systems = [_system(exp, decode_dir, summaries) for decode_dir in summaries if decode_dir not in sources]
+    names = [system.name for system in systems]
+    twice = {name for name in names if names.count(name) > 1}
+    systems = [system if system.name not in twice else _renamed(system) for system in systems]
+    return sorted(systems, key=lambda system: (_ended(system.model_dir), _ended(system.decode_dir), system.name))
+
+
+def _renamed(system: System) -> System:
+    return System(**{**vars(system), "name": f"{system.name} {system.decode_dir.name}"})
+
+
+def _system(exp: Path, decode_dir: Path, summaries: dict[Path, dict]) -> System:
+    test, model_dir = summaries[decode_dir], decode_dir.parent
+    dev = summaries.get(_beside(decode_dir, test["params_from"])) if test["params_from"] else None
+    totals = _totals(decode_dir)
+    audio_s = totals.get("num_frames", 0) / FRAMES_PER_SECOND
+    rtf = {name: totals[name] / audio_s if audio_s and name in totals else None for name in ("search_s", "cpu_s")}
+    name = str(model_dir.relative_to(exp)) if model_dir != Path(exp) else decode_dir.name
+    return System(name, model_dir, decode_dir, test, dev, (read_done(model_dir) or {}).get("seconds"), rtf["search_s"], rtf["cpu_s"])
+
+
+def _beside(decode_dir: Path, source: str) -> Path:
+    """The set that chose the parameters, by its name beside `decode_dir`: an experiment directory may have been moved."""
+    return decode_dir.parent / Path(source).name
+
+
+def _totals(decode_dir: Path) -> dict:
+    try:
+        return json.loads((decode_dir / "totals.json").read_text())
+    except (OSError, ValueError):
+        return {}  # harmless: lattices that another toolkit made have no record of what they took
+
+
+def _ended(directory: Path) -> str:
+    return (read_done(directory) or {}).get("ended", "")
+
+
+def _option(options: dict, name: str):
+    """The value of an option, at whatever depth its group stands."""
+    if name in options:
+        return options[name]
+    found = [_option(value, name) for value in options.values() if isinstance(value, dict)]
+    return next((value for value in found if value is not None), None)
+
+
+def utterance_errors(decode_dir: Path) -> dict[str, tuple[int, int]]:
+    """{utterance: (errors, words of the reference)} of a scored decode directory."""
+    found = {}
+    for line in (Path(decode_dir) / "scoring" / "per_utt").read_text().splitlines():
+        utt, kind, *rest = line.split()
+        if kind == "#csid":
+            correct, sub, ins, dele = map(int, rest)
+            found[utt] = (sub + ins + dele, correct + sub + dele)
+    return found
+
+
+def paired(first: System, second: System) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """(errors of first, errors of second, words) over the same utterances; None where the two were scored on different ones."""
+    a, b = utterance_errors(first.decode_dir), utterance_errors(second.decode_dir)
+    if a.keys() != b.keys() or any(a[utt][1] != b[utt][1] for utt in a) or first.test["signature"] != second.test["signature"]:
+        return None
+    rows = np.array([(*a[utt], b[utt][0]) for utt in sorted(a)])
+    return rows[:, 0], rows[:, 2], rows[:, 1]
+
+
+def records(systems: list[System]) -> list[dict]:
+    """The done-files of everything that the systems were made from, earliest first."""
+    found: dict[Path, dict] = {}
+    waiting = [directory for system in systems for directory in (system.model_dir, system.decode_dir, system.decode_dir / "scoring")]
+    while waiting:
+        directory = waiting.pop()
+        done = read_done(directory)
+        if done is None or directory.resolve() in found:
+            continue
+        found[directory.resolve()] = done
+        waiting += [near for path in done.get("inputs", {}) for near in (Path(path), Path(path).parent) if (near / DONE).exists()]
+    return sorted((done for done in found.values() if "command" in done), key=lambda done: (done["ended"], done["command"]))

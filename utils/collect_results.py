@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Write the page of results of an experiment directory and show its table.
+
+Reads   EXP/**/scoring, and the done-files of everything that was made on the way
+Writes  PAGE
+
+    utils/collect_results.py exp exp/RESULTS.md
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.options import argument
+from pyasr.base.output import atomic_write
+from pyasr.base.step import run_step
+from pyasr.report.results import results_page, results_table
+from pyasr.report.systems import find_systems
+
+
+@dataclass(frozen=True)
+class CollectResults:
+    exp: Path = argument("experiment directory")
+    page: Path = argument("Markdown file to be written")
+
+
+def main(options: CollectResults) -> None:
+    systems = find_systems(options.exp)
+    with atomic_write(options.page) as f:
+        f.write(results_page(systems))
+    print(results_table(systems))
+
+
+if __name__ == "__main__":
+    run_step(CollectResults, main, __doc__)
