@@ -26,8 +26,10 @@ class PrepareLang:
 
 
 def main(options: PrepareLang) -> None:
-    lexicon = next((options.dict_dir / name for name in ("lexiconp.txt", "lexicon.txt") if (options.dict_dir / name).exists()),
-                   options.dict_dir / "lexicon.txt")
+    lexicon = next(
+        (options.dict_dir / name for name in ("lexiconp.txt", "lexicon.txt") if (options.dict_dir / name).exists()),
+        options.dict_dir / "lexicon.txt",
+    )
     inputs = [lexicon, *(options.dict_dir / f"{name}.txt" for name in ("silence_phones", "nonsilence_phones", "optional_silence"))]
     with output_of(options, options.lang_dir, inputs) as out:
         content = read_dict_dir(options.dict_dir)

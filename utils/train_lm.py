@@ -33,7 +33,9 @@ def main(options: TrainLm) -> None:
     write_arpa(options.arpa, model)
     log.info(f"{options.arpa}: " + ", ".join(f"{len(table)} {n}-grams" for n, table in enumerate(model.tables, 1)))
     if options.eval_text:
-        log.info(f"{options.eval_text}: {perplexity(model, read_sentences(options.eval_text, options.ngram.text_ids), options.ngram.oov_word)}")
+        log.info(
+            f"{options.eval_text}: {perplexity(model, read_sentences(options.eval_text, options.ngram.text_ids), options.ngram.oov_word)}"
+        )
 
 
 if __name__ == "__main__":

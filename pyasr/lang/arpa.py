@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +22,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.lang import arpa_kernels as kernels
+from pyasr.lang.symbols import read_bytes
 
 NO_PROBABILITY = -99.0  # what SRILM and Kaldi write for log10(0)
 _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)$")
@@ -68,9 +68,10 @@ class Arpa:
 def read_arpa(path: Path) -> Arpa:
     """A model in ARPA format, gzipped or not; entry i of `words` is the i-th unigram.
 
-    Raises UserError with the line for a broken header, counts that do not hold, a malformed n-gram, an n-gram of unknown words, a missing end.
+    Raises UserError with the line for a broken header, counts that do not hold, a malformed n-gram, one with a word that is no unigram,
+    a missing end.
     """
-    data = _content(Path(path))
+    data = read_bytes(path)
     counts, offset = _header(data, path)
     words: list[str] = []
     tables, table = [], None
@@ -81,22 +82,12 @@ def read_arpa(path: Path) -> Arpa:
             table = kernels.word_table([word.encode() for word in words])
         ids, logprob, backoff, lines = _parse(data, begin, end, n, n == len(counts), expected, table, path)
         if lines != expected:
-            raise UserError(f"{path}:{_line(data, begin) - 1}: {lines} {n}-grams where the header promises {expected}; the file is damaged, make it anew")
+            raise UserError(f"{path}:{_line(data, begin) - 1}: {lines} {n}-grams where the header promises {expected}; make the file anew")
         tables.append(NgramTable(ids, logprob, backoff))
         offset = end
     if not re.match(rb"\s*\\end\\", data[offset : offset + 4096]):
         raise UserError(f"{path}:{_line(data, offset)}: no \\end\\ after the {len(counts)}-grams; the file is cut short, make it anew")
     return Arpa(words, tables)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip data ({error}); make the file anew") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; check the name") from None
 
 
 def _line(data: bytes, offset: int) -> int:
@@ -118,7 +109,9 @@ def _header(data: bytes, path: Path) -> tuple[list[int], int]:
             break
         match = _COUNT.match(line)
         if line and (not match or int(match[1]) != len(counts) + 1):
-            raise UserError(f"{path}:{_line(data, offset)}: expected 'ngram {len(counts) + 1}=COUNT' in the header, found '{line[:40]}'; correct the line")
+            raise UserError(
+                f"{path}:{_line(data, offset)}: expected 'ngram {len(counts) + 1}=COUNT' in the header, not '{line[:40]}'; correct it"
+            )
         counts += [int(match[2])] if match else []
         offset = end + 1
     if not counts:
@@ -131,31 +124,20 @@ def _section(data: bytes, offset: int, n: int, path: Path) -> tuple[int, int]:
     title = re.compile(rb"\s*\\" + str(n).encode() + rb"-grams:[ \t\r]*\n").match(data, offset)
     if not title:
         raise UserError(f"{path}:{_line(data, offset)}: expected \\{n}-grams: here; the header or a section is broken")
-    end = title.end() - 1
-    while True:  # a line that begins with a backslash; a word cannot stand at the beginning of a line
-        end = data.find(b"\n\\", end)
-        return title.end(), len(data) if end < 0 else end + 1
+    end = data.find(b"\n\\", title.end() - 1)  # a line that begins with a backslash: no n-gram does
+    return title.end(), len(data) if end < 0 else end + 1
 
 
 def _unigram_words(data: bytes, begin: int, end: int, path: Path) -> list[str]:
     rows = [line.split() for line in data[begin:end].split(b"\n")]
-    try:
-        words = [row[1].decode("utf-8") for row in rows if row]
-    except (IndexError, UnicodeDecodeError):
-        bad = next(i for i, row in enumerate(rows) if row and (len(row) < 2 or not _is_text(row[1])))
-        raise UserError(f"{path}:{_line(data, begin) + bad}: a unigram needs a probability and a word in UTF-8; correct the line") from None
+    bad = next((i for i, row in enumerate(rows) if len(row) == 1), None)
+    if bad is not None:
+        raise UserError(f"{path}:{_line(data, begin) + bad}: a unigram needs a probability and a word; correct the line")
+    words = [row[1].decode() for row in rows if row]
     if len(set(words)) != len(words):
         twice = next(word for i, word in enumerate(words) if word in words[:i])
         raise UserError(f"{path}:{_line(data, begin) - 1}: the unigram '{twice}' occurs twice; remove one")
     return words
-
-
-def _is_text(word: bytes) -> bool:
-    try:
-        word.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _parse(data: bytes, begin: int, end: int, n: int, highest: bool, expected: int, table, path: Path):
@@ -169,7 +151,9 @@ def _parse(data: bytes, begin: int, end: int, n: int, highest: bool, expected: i
         raise UserError(f"{path}:{_line(data, begin + where)}: {_LINE_PROBLEMS[problem]} in the {n}-gram '{line[:60]}'; correct the line")
     if (logprob > 1e-3).any():
         row = int(np.argmax(logprob))
-        raise UserError(f"{path}: the {n}-gram number {row + 1} has the log10 probability {logprob[row]}, greater than 0; make the file anew")
+        raise UserError(
+            f"{path}: the {n}-gram number {row + 1} has the log10 probability {logprob[row]}, greater than 0; make the file anew"
+        )
     return ids, logprob, backoff, found
 
 
@@ -220,8 +204,17 @@ class Scorer:
 
     def sentence_scores(self, flat: np.ndarray, lengths: np.ndarray, begin: int, end: int) -> np.ndarray:
         """log10 p of every word and of </s> of each sentence, one after the other, float64 (len(flat) + len(lengths)); NaN for id -1."""
-        return kernels.score(self.keys, self.logprob, self.backoff, self.offsets, len(self.words), np.asarray(flat, np.int64),
-                             np.asarray(lengths, np.int64), begin, end)
+        return kernels.score(
+            self.keys,
+            self.logprob,
+            self.backoff,
+            self.offsets,
+            len(self.words),
+            np.asarray(flat, np.int64),
+            np.asarray(lengths, np.int64),
+            begin,
+            end,
+        )
 
 
 def _keys(lower: list[np.ndarray], ids: np.ndarray, num_words: int, n: int) -> np.ndarray:
@@ -253,8 +246,10 @@ class Perplexity:
         return 100 * self.num_oov / max(self.num_words, 1)
 
     def __str__(self) -> str:
-        return (f"perplexity {self.perplexity:.1f}, {self.num_sentences} sentences, {self.num_words} words, "
-                f"{self.num_oov} of them ({self.oov_percent:.2f} %) out of vocabulary")
+        return (
+            f"perplexity {self.perplexity:.1f}, {self.num_sentences} sentences, {self.num_words} words, "
+            f"{self.num_oov} of them ({self.oov_percent:.2f} %) out of vocabulary"
+        )
 
 
 def perplexity(arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>") -> Perplexity:

@@ -1,4 +1,4 @@
-"""Compiled loops over the bytes of ARPA files and over n-gram tables."""
+"""Compiled loops over the bytes of ARPA files and texts, and over n-gram tables."""
 
 from __future__ import annotations
 
@@ -64,6 +64,33 @@ def _find(line, begin, end, text, offsets, slots):
 
 
 @njit(cache=True, nogil=True)
+def map_lines(lines, text, offsets, slots, skip, flat, lengths):
+    """Ids of the words of all lines, -1 for unknown ones, without the first `skip` words of a line and without lines that have no more.
+
+    flat, lengths  int64, with room for half as many words as bytes and for all lines. Returns how many of each were filled.
+    """
+    num_words = num_lines = i = 0
+    while i < len(lines):
+        seen, before = 0, num_words
+        while i < len(lines) and lines[i] != _NEWLINE:
+            first = i
+            while i < len(lines) and lines[i] != _NEWLINE and not _is_blank(lines[i]):
+                i += 1
+            if i == first:
+                i += 1
+                continue
+            seen += 1
+            if seen > skip:
+                flat[num_words] = _find(lines, first, i, text, offsets, slots)
+                num_words += 1
+        i += 1
+        if num_words > before:
+            lengths[num_lines] = num_words - before
+            num_lines += 1
+    return num_words, num_lines
+
+
+@njit(cache=True, nogil=True)
 def _number(line, begin, end):
     """(value, is a number) of a decimal with optional fraction and exponent; also inf."""
     i, sign, mantissa, scale, digits, fraction = begin, 1.0, 0.0, 0, 0, False
@@ -97,7 +124,7 @@ def _number(line, begin, end):
             exponent = min(exponent * 10 + (line[i] - 48), 1000)
             i += 1
         scale += -exponent if negative else exponent
-    value = mantissa / 10.0 ** -scale if scale < 0 else mantissa * 10.0**scale
+    value = mantissa / 10.0**-scale if scale < 0 else mantissa * 10.0**scale
     return sign * value, i == end
 
 
@@ -105,7 +132,8 @@ def _number(line, begin, end):
 def parse_section(lines, text, offsets, slots, ids, logprob, backoff, may_back_off):
     """Fill ids (num, n), logprob and backoff from the lines of one section.
 
-    Returns (how many n-grams there are, problem, its byte); problem is 0 or one of the constants above. N-grams beyond the room are counted only.
+    Returns (how many n-grams there are, problem, its byte); problem is 0 or one of the constants above. N-grams for which
+    there is no room are counted only.
     """
     room, n = ids.shape
     row, i, size = 0, 0, len(lines)

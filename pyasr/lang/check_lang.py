@@ -21,8 +21,8 @@ _HEADS = {"roots": 2, "align_lexicon": 2}  # leading fields that are no phones
 def find_problems(directory: Path) -> list[str]:
     """Every inconsistency of a language directory, one sentence each with what to do; empty when it is sound.
 
-    Checks the symbol tables, the lists of phones in their three forms, roots, sets, questions, word boundaries, the OOV word, the topology and
-    both lexicon transducers (G.fst too, if there is one).
+    Checks the symbol tables, the lists of phones in their three forms, roots, sets, questions, word boundaries, the OOV word, the topology
+    and both lexicon transducers (G.fst too, if there is one).
     """
     check = _Check(Path(directory))
     check.symbol_tables()
@@ -88,7 +88,7 @@ class _Check:
             self.add(name, f"{len(unknown)} phone(s) that phones.txt lacks, such as {unknown[0]}; remove them")
 
     def _same_as_int(self, name: str, rows: list[list[str]], heads: int) -> list[list[str]]:
-        """The ids of `rows`; a problem if phones/NAME.int holds others. The first `heads` fields are copied, or word ids in align_lexicon."""
+        """The ids of `rows`; a problem if phones/NAME.int holds others. The first `heads` fields are copied (align_lexicon: word ids)."""
         table = {symbol: str(number) for symbol, number in self.phones.ids.items()}
         first = {word: str(number) for word, number in self.words.ids.items()} if name == "align_lexicon" else {}
         expected = [[first.get(field, field) for field in row[:heads]] + [table.get(field, "?") for field in row[heads:]] for row in rows]
@@ -157,7 +157,10 @@ class _Check:
         if lexicon and np.isin(lexicon.ilabels, symbols).any():
             self.add("L.fst", "has disambiguation symbols, which belong to L_disambig.fst alone")
         loop = (self.phones.get("#0"), self.words.get("#0"))
-        if disambig and not ((disambig.ilabels == loop[0]) & (disambig.olabels == loop[1]) & (disambig.sources == disambig.nextstates)).any():
+        if (
+            disambig
+            and not ((disambig.ilabels == loop[0]) & (disambig.olabels == loop[1]) & (disambig.sources == disambig.nextstates)).any()
+        ):
             self.add("L_disambig.fst", "no #0 self-loop; a grammar with back-off arcs cannot be composed with it")
         spoken = set(self.words.ids.values()) - {self.words.get(word) for word in (EPSILON, "#0", "<s>", "</s>")}
         for name, fst in (("L.fst", lexicon), ("L_disambig.fst", disambig)):

@@ -33,7 +33,11 @@ class DictDir:
     def write(self, directory: Path) -> None:
         directory = Path(directory)
         self.lexicon.write(directory)
-        for name, groups in (("silence_phones", self.silence), ("nonsilence_phones", self.nonsilence), ("extra_questions", self.extra_questions)):
+        for name, groups in (
+            ("silence_phones", self.silence),
+            ("nonsilence_phones", self.nonsilence),
+            ("extra_questions", self.extra_questions),
+        ):
             write_lines(directory / f"{name}.txt", map(" ".join, groups))
         write_lines(directory / "optional_silence.txt", [self.optional_silence])
 
@@ -64,8 +68,11 @@ def find_problems(content: DictDir) -> list[str]:
     """Everything that Kaldi's tools could not digest, one clause each with what to do."""
     listed = [phone for group in content.silence + content.nonsilence for phone in group]
     known = set(listed)
-    problems = [f"the phone {phone} is listed twice in silence_phones.txt and nonsilence_phones.txt, remove one"
-                for phone in sorted(known) if listed.count(phone) > 1]
+    problems = [
+        f"the phone {phone} is listed twice in silence_phones.txt and nonsilence_phones.txt, remove one"
+        for phone in sorted(known)
+        if listed.count(phone) > 1
+    ]
     problems += [f"'{phone}' cannot be the name of a phone, rename it" for phone in sorted(known) if _is_bad_phone(phone)]
     problems += [f"{name}_phones.txt lists no phone" for name in ("silence", "nonsilence") if not getattr(content, name)]
     if content.optional_silence not in {phone for group in content.silence for phone in group}:
@@ -76,7 +83,9 @@ def find_problems(content: DictDir) -> list[str]:
             problems.append(f"the phone {unknown[0]} of '{word}' is in neither phone list, add it or correct the pronunciation")
     asked = {phone for group in content.extra_questions for phone in group}
     problems += [f"extra_questions.txt asks about the unknown phone {phone}, remove it" for phone in sorted(asked - known)]
-    problems += [f"'{word}' is reserved and cannot be a word, remove it from the lexicon" for word in RESERVED_WORDS if word in content.lexicon]
+    problems += [
+        f"'{word}' is reserved and cannot be a word, remove it from the lexicon" for word in RESERVED_WORDS if word in content.lexicon
+    ]
     return _shortened(problems)
 
 

@@ -132,7 +132,9 @@ class JointModel:
         letters = "".join(sorted({letter for word, _ in pairs for letter in word}))
         phones = sorted({phone for _, variant in pairs for phone in variant})
         letter_ids, phone_ids = ({x: n for n, x in enumerate(symbols, 1)} for symbols in (letters, phones))
-        corpus = AlignedCorpus(*_flat([[letter_ids[x] for x in word] for word, _ in pairs]), *_flat([[phone_ids[x] for x in v] for _, v in pairs]))
+        corpus = AlignedCorpus(
+            *_flat([[letter_ids[x] for x in word] for word, _ in pairs]), *_flat([[phone_ids[x] for x in v] for _, v in pairs])
+        )
         units, possible = align(corpus, len(letters), len(phones), num_iters)
         if not possible.any():
             raise UserError("no word of the dictionary can be aligned with its phones; use --fallback none")
@@ -159,8 +161,18 @@ class JointModel:
             return []
         letters = np.array([self._letter_ids[letter] for letter in word], np.int64)
         scorer = self.scorer
-        paths, scores = _search(letters, self._unit_offsets, scorer.keys, scorer.logprob, scorer.backoff, scorer.offsets, len(scorer.words),
-                                self._begin, self._end, beam)
+        paths, scores = _search(
+            letters,
+            self._unit_offsets,
+            scorer.keys,
+            scorer.logprob,
+            scorer.backoff,
+            scorer.offsets,
+            len(scorer.words),
+            self._begin,
+            self._end,
+            beam,
+        )
         found: dict[tuple[str, ...], float] = {}
         for row in np.argsort(-scores, kind="stable"):
             phones = tuple(self.phones[p - 1] for unit in paths[row] for p in self._phone_pairs[unit] if p)

@@ -121,7 +121,7 @@ class LangDir:
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """Words with their pronunciations (position-dependent phones) and probabilities; Kaldi's own directories hold no probabilities: 1."""
+        """Words, their pronunciations in position-dependent phones, probabilities (1 where Kaldi made the directory: it keeps none)."""
         path = self.path / "lexiconp.txt"
         if path.exists():
             return read_lexicon(path)

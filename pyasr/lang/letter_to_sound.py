@@ -1,8 +1,8 @@
-"""Pronunciations for words that a dictionary lacks: a few rules for what letters do not tell, else a joint-sequence model of the dictionary.
+"""Pronunciations for words that a dictionary lacks: a few rules for what letters do not tell, else a joint-sequence model.
 
-The rules, in this order: possessives and contractions (`queen's`, `why've`), dropped g (`stickin'`), hyphens and apostrophes, interjections,
-stretched words (`beeeeautiful`), words without vowels (mumbled, or spelt if short). Rules for endings, compounds of known words and British
-spellings were tried on held-out words of the CMU dictionary and were all worse than the model (docs/lang.md), so there are none.
+The rules, in this order: possessives and contractions (`queen's`, `why've`), dropped g (`stickin'`), hyphens and apostrophes,
+interjections, stretched words (`beeeeautiful`), words without vowels (mumbled, or spelt if short). There are none for endings, compounds
+and British spellings: on held-out words of the CMU dictionary the model is better at them (docs/lang.md).
 """
 
 from __future__ import annotations
@@ -19,23 +19,28 @@ _TRAINABLE = re.compile(r"[^\W\d_]+(['-][^\W\d_]+)*$")  # letters of any alphabe
 _SIBILANTS, _VOICELESS = {"S", "Z", "SH", "ZH", "CH", "JH"}, {"P", "T", "K", "F", "TH"}
 _VOWELS = set("aeiouy")
 
-_CONTRACTIONS = {"'ll": ("AH", "L"), "'ve": ("AH", "V"), "'re": ("ER",), "'d": ("D",), "'m": ("M",), "n't": ("AH", "N", "T"), "'em": ("AH", "M")}
+_CONTRACTIONS = {"'ll": "AH L", "'ve": "AH V", "'re": "ER", "'d": "D", "'m": "M", "n't": "AH N T", "'em": "AH M"}
 
 # Sounds that are spelt by convention; the letters may be stretched.
-_INTERJECTIONS = {
-    "a+h+": "AA", "a+r+g+h*": "AA R G", "a+w+": "AO", "a+hem": "AH HH EH M", "b+r+": "B ER", "e+k+": "IY K", "e+r+": "ER", "e+r+m+": "ER M",
-    "e*u+g*r+g*h+": "ER G", "e+w+": "IY UW", "g+r+": "G ER", "h+m+": "HH AH M", "h+u+h+": "HH AH", "m+": "M", "m+h+m+": "M HH M",
-    "n+y+a+h*": "N Y AA", "o+h+": "OW", "o+o+h*": "UW", "o+o+f+": "UW F", "o+w+": "AW", "p+f+t*": "P F", "p+h+e+w+": "F Y UW", "p+s+t+": "P S T",
-    "s+h+": "SH", "t+s+k+": "T IH S K", "u+g+h+": "AH G", "u+h+": "AH", "u+m+": "AH M", "u+h+-h+u+h+": "AH HH AH", "u+n+g+h*": "AH NG",
-    "u+n+g+h*a+h*": "AH NG G AH", "w+h+o+a+h*": "W OW", "w+h+[eo]{2,}": "W UW", "y+e+c+h+": "Y EH K", "z+": "Z",
-}
-_INTERJECTION = [(re.compile(pattern + "$"), tuple(phones.split())) for pattern, phones in _INTERJECTIONS.items()]
+_INTERJECTIONS = """
+a+h+ AA/a+r+g+h* AA R G/a+w+ AO/a+hem AH HH EH M/b+r+ B ER/e+k+ IY K/e+r+ ER/e+r+m+ ER M/e*u+g*r+g*h+ ER G/e+w+ IY UW/g+r+ G ER
+h+m+ HH AH M/h+u+h+ HH AH/m+ M/m+h+m+ M HH M/n+y+a+h* N Y AA/o+h+ OW/o+o+h* UW/o+o+f+ UW F/o+w+ AW/p+f+t* P F/p+h+e+w+ F Y UW/p+s+t+ P S T
+s+h+ SH/t+s+k+ T IH S K/u+g+h+ AH G/u+h+ AH/u+m+ AH M/u+n+g+h* AH NG/u+n+g+h*a+h* AH NG G AH/w+h+o+a+h* W OW/w+h+[eo]{2,} W UW
+y+e+c+h+ Y EH K/z+ Z
+"""
+_INTERJECTION = [
+    (re.compile(pattern + "$"), tuple(phones.split()))
+    for pattern, phones in (entry.split(" ", 1) for entry in _INTERJECTIONS.strip().replace("\n", "/").split("/"))
+]
 
-_LETTER_NAMES = dict(zip("abcdefghijklmnopqrstuvwxyz", (
-    "EY", "B IY", "S IY", "D IY", "IY", "EH F", "JH IY", "EY CH", "AY", "JH EY", "K EY", "EH L", "EH M", "EH N", "OW", "P IY", "K Y UW", "AA R",
-    "EH S", "T IY", "Y UW", "V IY", "D AH B AH L Y UW", "EH K S", "W AY", "Z IY")))
-_CONSONANTS = {letter: tuple(phones.split("+")) for letter, phones in
-               zip("bcdfghjklmnpqrstvwxz", "B K D F G HH JH K L M N P K ER S T V W K+S Z".split())}
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_NAMES = (
+    "EY/B IY/S IY/D IY/IY/EH F/JH IY/EY CH/AY/JH EY/K EY/EH L/EH M/EH N/"
+    "OW/P IY/K Y UW/AA R/EH S/T IY/Y UW/V IY/D AH B AH L Y UW/EH K S/W AY/Z IY"
+)
+_LETTER_NAMES = {letter: tuple(name.split()) for letter, name in zip(_LETTERS, _NAMES.split("/"))}
+_SOUNDS = "B/K/D/F/G/HH/JH/K/L/M/N/P/K/ER/S/T/V/W/K S/Z"
+_CONSONANTS = {letter: tuple(sound.split()) for letter, sound in zip("bcdfghjklmnpqrstvwxz", _SOUNDS.split("/"))}
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class LetterToSound:
         """Train the model on all ordinary words of `lexicon`; `counts` of words in a text decide between equally good readings.
 
         A lexicon with stress gives slightly better guesses, even if the stress is removed afterwards. The rules are for English in ARPAbet:
-        where they give phones that the lexicon does not have, the model is asked. Raises UserError when no word of the lexicon can be aligned.
+        where they give phones that the lexicon does not have, the model is asked. Raises UserError when no word can be aligned.
         """
         lexicon = _in_lower_case(lexicon)
         pairs = [(word, phones) for word in lexicon.entries if _TRAINABLE.match(word) for phones in lexicon.entries[word]]
@@ -87,8 +92,15 @@ class LetterToSound:
         return tuple(phone + digit if self._stress and phone[0] in "AEIOU" else phone for phone in phones)
 
     def _rules(self):
-        return (("possessive", self._possessive), ("contraction", self._contraction), ("dropped g", self._dropped_g), ("parts", self._parts),
-                ("interjection", self._interjection), ("stretched", self._stretched), ("no vowels", self._without_vowels))
+        return (
+            ("possessive", self._possessive),
+            ("contraction", self._contraction),
+            ("dropped g", self._dropped_g),
+            ("parts", self._parts),
+            ("interjection", self._interjection),
+            ("stretched", self._stretched),
+            ("no vowels", self._without_vowels),
+        )
 
     def _known(self, word: str) -> Phones | None:
         """The first pronunciation in the dictionary."""
@@ -114,7 +126,7 @@ class LetterToSound:
         for ending, sound in _CONTRACTIONS.items():
             if word.endswith(ending) and len(word) > len(ending):
                 base = self._known_or_guessed(word.removesuffix(ending))
-                return base + self._stressed(sound, "0") if base else None
+                return base + self._stressed(tuple(sound.split()), "0") if base else None
         return None
 
     def _dropped_g(self, word: str) -> Phones | None:
@@ -154,7 +166,7 @@ class LetterToSound:
         if not letters or set(letters) & _VOWELS:
             return None
         if len(letters) <= 3 and "r" not in letters:
-            return self._stressed(tuple(phone for letter in letters for phone in _LETTER_NAMES[letter].split()))
+            return self._stressed(tuple(itertools.chain(*(_LETTER_NAMES[letter] for letter in letters))))
         return self._stressed(tuple(itertools.chain(*(_CONSONANTS[letter] for letter, _ in itertools.groupby(letters)))))
 
     def _by_model(self, word: str) -> Guess | None:

@@ -1,9 +1,9 @@
 """The lexicon as a transducer from phones to words, with optional silence before, between and after words.
 
-States: 0 start, 1 loop (between words; the only final state), 2 silence; then the inside of the pronunciations, one chain each. A word leaves
-the loop state with the word and the cost -log(probability) on its first phone; its last phone leads back to the loop state without silence,
-cost -log(1 - silence probability), or to the silence state, cost -log(silence probability). The set of paths and their costs are those of
-Kaldi's make_lexicon_fst.
+States: 0 start, 1 loop (between words; the only final state), 2 silence; then the inside of the pronunciations, one chain each. A word
+leaves the loop state with its label and the cost -log(probability) on its first phone; its last phone leads back to the loop state,
+cost -log(1 - silence probability), or to the silence state, cost -log(silence probability). The set of paths and their costs are those
+of Kaldi's make_lexicon_fst.
 """
 
 from __future__ import annotations

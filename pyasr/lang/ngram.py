@@ -1,6 +1,6 @@
 """N-gram language models by interpolated modified Kneser-Ney smoothing, vectorised.
 
-S. F. Chen and J. Goodman, "An empirical study of smoothing techniques for language modeling", Harvard TR-10-98, 1998, section 3 and eq. 23-27.
+S. F. Chen and J. Goodman, "An empirical study of smoothing techniques for language modeling", Harvard University TR-10-98, 1998.
 
 With a(h w) the *adjusted count* of the n-gram h w - its count at the highest order and where h begins with <s>, elsewhere the number of
 different words found before it - and A(h) = sum_w a(h w):
@@ -9,8 +9,8 @@ different words found before it - and A(h) = sum_w a(h w):
     gamma(h)  =  sum_w min(D(a(h w)), a(h w)) / A(h)
     D(a)      =  D1, D2, D3 for a = 1, 2 and 3 or more;  Y = n1 / (n1 + 2 n2),  Dk = k - (k + 1) Y n(k+1) / n(k)
 
-where n(k) is how many n-grams of the order have adjusted count k. The empty history backs off to the uniform distribution over the vocabulary
-(with </s> and the unknown word, without <s>), so every word of the vocabulary gets a probability and they sum to one.
+where n(k) is how many n-grams of the order have adjusted count k. The empty history backs off to the uniform distribution over the
+vocabulary (with </s> and the unknown word, without <s>), so every word of the vocabulary gets a probability and they sum to one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class _Order:
     adjusted: np.ndarray
 
 
-def estimate(sentences: list[np.ndarray] | tuple[np.ndarray, np.ndarray], words: list[str], order: int = 3, min_counts: tuple[int, ...] = ()) -> Arpa:
+def estimate(
+    sentences: list[np.ndarray] | tuple[np.ndarray, np.ndarray], words: list[str], order: int = 3, min_counts: tuple[int, ...] = ()
+) -> Arpa:
     """The interpolated modified Kneser-Ney model of `sentences`.
 
     sentences   arrays of indices into `words`, without sentence ends; or (all of them concatenated, their lengths)
@@ -105,10 +107,10 @@ def count(tokens: np.ndarray, positions: np.ndarray, order: int, begin: int, num
 
 
 def _next_order(orders: list[_Order], gram: np.ndarray, tokens: np.ndarray, positions: np.ndarray, n: int, num_words: int) -> np.ndarray:
-    """Append order n; from the index of the (n-1)-gram that ends at each token to that of the n-gram (-1 where the sentence is too short)."""
+    """Append order n, given the index of the (n-1)-gram that ends at each token; the indices of the n-grams, -1 before they begin."""
     where = np.flatnonzero(positions >= n - 1)
     keys = gram[where - 1] * num_words + tokens[where]
-    order = np.argsort(keys, kind="stable")
+    order = np.argsort(keys)  # not stable, which is faster: any occurrence can stand for its n-gram
     keys = keys[order]
     first = np.ones(len(keys), bool)
     first[1:] = keys[1:] != keys[:-1]
@@ -136,7 +138,9 @@ def discounts(adjusted: np.ndarray, n: int = 0) -> np.ndarray:
         if (estimated > 0).all() and n4 > 0:
             return estimated
     absolute = np.full(3, n1 / (n1 + 2 * n2)) if min(n1, n2) > 0 else np.array(_FALLBACK)
-    log.info(f"{n}-grams: too few counts of counts ({n1}, {n2}, {n3}, {n4}) for modified Kneser-Ney; discounts {absolute.round(3).tolist()}")
+    log.info(
+        f"{n}-grams: too few counts of counts ({n1}, {n2}, {n3}, {n4}) for modified Kneser-Ney; discounts {absolute.round(3).tolist()}"
+    )
     return absolute
 
 

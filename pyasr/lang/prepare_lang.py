@@ -68,7 +68,9 @@ class _Builder:
 
     def __init__(self, content: DictDir, oov_word: str, options: LangOptions):
         if oov_word not in content.lexicon:
-            raise UserError(f"the word for out-of-vocabulary words, '{oov_word}', is not in the lexicon; add a line such as '{oov_word} SPN'")
+            raise UserError(
+                f"the word for out-of-vocabulary words, '{oov_word}', is not in the lexicon; add a line such as '{oov_word} SPN'"
+            )
         self.content, self.oov_word, self.options = content, oov_word, options
         self.lexicon = self._positioned_lexicon()
         self.silence = [self._variants(group, _SILENCE_SUFFIXES) for group in content.silence]
@@ -97,8 +99,13 @@ class _Builder:
         """`phones/*.{txt,int,csl}`."""
         (out / "phones").mkdir()
         silence, nonsilence = _flat(self.silence), _flat(self.nonsilence)
-        lists = {"silence": silence, "nonsilence": nonsilence, "context_indep": silence, "optional_silence": [self.content.optional_silence],
-                 "disambig": self.disambig}
+        lists = {
+            "silence": silence,
+            "nonsilence": nonsilence,
+            "context_indep": silence,
+            "optional_silence": [self.content.optional_silence],
+            "disambig": self.disambig,
+        }
         for name, phones in lists.items():
             self._write_phones(out, name, [(phone,) for phone in phones])
             write_lines(out / f"phones/{name}.csl", [":".join(str(self.phones[phone]) for phone in phones)])
@@ -124,8 +131,10 @@ class _Builder:
     def _extra_questions(self) -> PhoneGroups:
         """The user's questions over all variants; and questions about the position alone."""
         silence = {phone for group in self.content.silence for phone in group}
-        questions = [tuple(variant for phone in group for variant in self._variants((phone,), _SILENCE_SUFFIXES if phone in silence else POSITIONS))
-                     for group in self.content.extra_questions]
+        questions = [
+            tuple(variant for phone in group for variant in self._variants((phone,), _SILENCE_SUFFIXES if phone in silence else POSITIONS))
+            for group in self.content.extra_questions
+        ]
         if self.options.position_dependent_phones:
             questions += [tuple(p + suffix for group in self.content.nonsilence for p in group) for suffix in POSITIONS]
             questions += [tuple(p + suffix for group in self.content.silence for p in group) for suffix in _SILENCE_SUFFIXES]
@@ -147,8 +156,10 @@ class _Builder:
         rows = {(EPSILON, (self.content.optional_silence,)), *((word, phones) for word, _, phones in self.rows)}
         rows = sorted(rows, key=lambda row: f"{row[0]} {row[0]} {' '.join(row[1])}".encode())
         write_lines(out / "phones/align_lexicon.txt", (f"{word} {word} {' '.join(phones)}" for word, phones in rows))
-        write_lines(out / "phones/align_lexicon.int",
-                    (" ".join(map(str, [self.words[word]] * 2 + [self.phones[p] for p in phones])) for word, phones in rows))
+        write_lines(
+            out / "phones/align_lexicon.int",
+            (" ".join(map(str, [self.words[word]] * 2 + [self.phones[p] for p in phones])) for word, phones in rows),
+        )
 
     def write_transducers(self, out: Path) -> None:
         """`L.fst`, and `L_disambig.fst` with disambiguation symbols and the #0 loop."""
@@ -156,17 +167,25 @@ class _Builder:
         plain = self._pronunciations([phones for _, _, phones in self.rows])
         write_fst(out / "L.fst", lexicon_fst(plain, OptionalSilence(self.options.sil_prob, silence)))
         after_silence = self.phones[self.disambig[-1]]
-        disambig = lexicon_fst(self._pronunciations(self.marked), OptionalSilence(self.options.sil_prob, silence, after_silence),
-                               (self.phones["#0"], self.words["#0"]))
+        disambig = lexicon_fst(
+            self._pronunciations(self.marked),
+            OptionalSilence(self.options.sil_prob, silence, after_silence),
+            (self.phones["#0"], self.words["#0"]),
+        )
         write_fst(out / "L_disambig.fst", disambig)
 
     def _pronunciations(self, phones: list[Phones]) -> Pronunciations:
-        return Pronunciations([self.words[word] for word, _, _ in self.rows], [-math.log(p) for _, p, _ in self.rows],
-                              [tuple(self.phones[phone] for phone in variant) for variant in phones])
+        return Pronunciations(
+            [self.words[word] for word, _, _ in self.rows],
+            [-math.log(p) for _, p, _ in self.rows],
+            [tuple(self.phones[phone] for phone in variant) for variant in phones],
+        )
 
     def write_topology(self, out: Path) -> None:
-        entries = [([self.phones[p] for p in _flat(self.nonsilence)], bakis_topology(self.options.num_nonsil_states)),
-                   ([self.phones[p] for p in _flat(self.silence)], silence_topology(self.options.num_sil_states))]
+        entries = [
+            ([self.phones[p] for p in _flat(self.nonsilence)], bakis_topology(self.options.num_nonsil_states)),
+            ([self.phones[p] for p in _flat(self.silence)], silence_topology(self.options.num_sil_states)),
+        ]
         write_lines(out / "topo", topology_text(entries))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -9,6 +11,21 @@ from pyasr.base.output import atomic_write
 from pyasr.io.text import read_lines
 
 EPSILON = "<eps>"
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a UTF-8 text file, gzipped or not."""
+    try:
+        data = Path(path).read_bytes()
+        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        data.decode("utf-8")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: damaged gzip data ({error}); make the file anew") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text (byte {error.start}); convert the file with iconv -t utf-8") from None
+    except OSError as error:
+        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    return data
 
 
 def write_lines(path: Path, lines) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,9 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.io.text import read_lines
 from pyasr.lang.arpa import Arpa
+from pyasr.lang.arpa_kernels import map_lines, word_table
 from pyasr.lang.ngram import BEGIN, END, estimate
-from pyasr.lang.symbols import EPSILON
+from pyasr.lang.symbols import EPSILON, read_bytes
 from pyasr.lang.vocabulary import read_sentences
 
 _NO_WORDS = (EPSILON, "#0", BEGIN, END)
@@ -40,21 +40,26 @@ def train(text: Path, vocabulary: list[str], options: NgramOptions) -> Arpa:
 
     Raises UserError when a word of the text is outside the vocabulary and the OOV word is too, and when no words are left.
     """
-    sentences = [words for words in read_sentences(text, options.text_ids) if words]
-    flat, lengths = to_ids(sentences, vocabulary, options.oov_word)
-    return estimate((flat, lengths), vocabulary, options.order, _min_counts(options.min_counts))
+    sentences = read_ids(text, vocabulary, options)
+    return estimate(sentences, vocabulary, options.order, _min_counts(options.min_counts))
 
 
-def to_ids(sentences: list[list[str]], vocabulary: list[str], oov_word: str) -> tuple[np.ndarray, np.ndarray]:
-    """Indices into `vocabulary` of all words, int64, and the lengths of the sentences."""
-    index = {word: number for number, word in enumerate(vocabulary)}
-    flat = np.fromiter((index.get(word, -1) for word in chain.from_iterable(sentences)), np.int64)
-    if (flat < 0).any() and oov_word not in index:
-        words = list(chain.from_iterable(sentences))
-        raise UserError(f"'{words[int(np.argmin(flat))]}' is not in the vocabulary, nor is the OOV word '{oov_word}' that it would be mapped to; "
-                        f"add '{oov_word}' to the lexicon or give --oov-word")
-    flat[flat < 0] = index.get(oov_word, -1)
-    return flat, np.array([len(words) for words in sentences], np.int64)
+def read_ids(path: Path, vocabulary: list[str], options: NgramOptions) -> tuple[np.ndarray, np.ndarray]:
+    """Indices into `vocabulary` of all words of a text, int64, and the numbers of words of its lines; lines without words are left out."""
+    lines = np.frombuffer(read_bytes(path), np.uint8)
+    flat, lengths = np.empty(len(lines) // 2 + 1, np.int64), np.empty(int((lines == ord("\n")).sum()) + 1, np.int64)
+    table = word_table([word.encode() for word in vocabulary])
+    num_words, num_lines = map_lines(lines, *table, int(options.text_ids), flat, lengths)
+    flat, lengths = flat[:num_words], lengths[:num_lines]
+    if (flat < 0).any() and options.oov_word not in vocabulary:
+        known = set(vocabulary)
+        stranger = next(word for sentence in read_sentences(path, options.text_ids) for word in sentence if word not in known)
+        raise UserError(
+            f"'{stranger}' is not in the vocabulary, nor is the OOV word '{options.oov_word}' that it would be mapped to; "
+            f"add '{options.oov_word}' to the lexicon or give --oov-word"
+        )
+    flat[flat < 0] = vocabulary.index(options.oov_word) if options.oov_word in vocabulary else -1
+    return flat, lengths
 
 
 def _min_counts(text: str) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
-from pyasr.io.text import read_lines
 from pyasr.lang.lang_dir import LangDir
-from pyasr.lang.symbols import SymbolTable
+from pyasr.lang.symbols import SymbolTable, read_bytes
 
 
 @dataclass
@@ -39,7 +36,7 @@ class MappedText:
 
 
 def map_text(texts: dict[str, str], words: SymbolTable, oov: int) -> MappedText:
-    """Word ids of every text (utterance -> words separated by blanks); unknown words become `oov`. An occurrence of the OOV word counts as OOV."""
+    """Word ids of every text (utterance -> words separated by blanks); unknown words become `oov`. The OOV word itself counts as OOV."""
     mapped, ids = MappedText(), words.ids
     for utterance, text in texts.items():
         tokens = text.split()
@@ -64,14 +61,5 @@ def map_to_lang(texts: dict[str, str], lang: LangDir) -> MappedText:
 
 def read_sentences(path: Path, ids: bool = True) -> list[list[str]]:
     """The words of every line of a text, gzipped or not. With `ids` the first field, the utterance, is left out. Empty sentences stay."""
-    path = Path(path)
-    lines = _gzipped_lines(path) if path.suffix == ".gz" else read_lines(path)
+    lines = read_bytes(path).decode("utf-8").split("\n")
     return [line.split()[1:] if ids else line.split() for line in lines if line.strip()]
-
-
-def _gzipped_lines(path: Path) -> list[str]:
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as f:
-            return f.read().splitlines()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as gzipped UTF-8 text ({error}); check the file") from None

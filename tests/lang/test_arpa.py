@@ -45,24 +45,27 @@ def test_reads_tabs_blanks_exponents_and_missing_weights(tmp_path, name, newline
     assert model.tables[1].ids.tolist() == [[0, 2], [2, 3], [3, 1]] and model.tables[1].ids.dtype == np.int32
 
 
-@pytest.mark.parametrize(("old", "new", "told"), [
-    ("\\data\\", "\\date\\", r":1: no \\data\\ line"),
-    ("ngram 2=3", "ngram 2=three", r":5: expected 'ngram 2=COUNT' in the header, found 'ngram 2=three'"),
-    ("ngram 1=4", "ngram 3=4", r":4: expected 'ngram 1=COUNT'"),
-    ("ngram 1=4\nngram 2=3\n", "", r":3: no 'ngram 1=COUNT' after"),
-    ("ngram 2=3", "ngram 2=4", r":13: 3 2-grams where the header promises 4"),
-    ("ngram 2=3", "ngram 2=2", r":13: 3 2-grams where the header promises 2"),
-    ("ngram 2=3", "ngram 2=3\nngram 3=1", r":19: expected \\3-grams: here"),
-    ("\\2-grams:", "\\bigrams:", r":13: expected \\2-grams: here"),
-    ("\\end\\\n", "", r"no \\end\\ after the 2-grams"),
-    ("-0.1\ta b", "-0.1\ta c", r":15: a word that has no unigram in the 2-gram '-0.1\ta c'"),
-    ("-0.1\ta b", "-0.x\ta b", r":15: the log10 probability or back-off weight is not a number"),
-    ("-0.1\ta b", "-0.1\ta", r":15: the wrong number of columns in the 2-gram"),
-    ("-0.1\ta b", "-0.1\ta b -0.2", r":15: the wrong number of columns"),
-    ("-0.69897\t</s>", "-0.69897", r":9: a unigram needs a probability and a word"),
-    ("-1.5e-1 b", "-1.5e-1 a", r"the unigram 'a' occurs twice"),
-    ("-0.5\ta", "0.5\ta", r"the log10 probability 0.5, greater than 0"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("\\data\\", "\\date\\", r":1: no \\data\\ line"),
+        ("ngram 2=3", "ngram 2=three", r":5: expected 'ngram 2=COUNT' in the header, not 'ngram 2=three'"),
+        ("ngram 1=4", "ngram 3=4", r":4: expected 'ngram 1=COUNT'"),
+        ("ngram 1=4\nngram 2=3\n", "", r":3: no 'ngram 1=COUNT' after"),
+        ("ngram 2=3", "ngram 2=4", r":13: 3 2-grams where the header promises 4"),
+        ("ngram 2=3", "ngram 2=2", r":13: 3 2-grams where the header promises 2"),
+        ("ngram 2=3", "ngram 2=3\nngram 3=1", r":19: expected \\3-grams: here"),
+        ("\\2-grams:", "\\bigrams:", r":13: expected \\2-grams: here"),
+        ("\\end\\\n", "", r"no \\end\\ after the 2-grams"),
+        ("-0.1\ta b", "-0.1\ta c", r":15: a word that has no unigram in the 2-gram '-0.1\ta c'"),
+        ("-0.1\ta b", "-0.x\ta b", r":15: the log10 probability or back-off weight is not a number"),
+        ("-0.1\ta b", "-0.1\ta", r":15: the wrong number of columns in the 2-gram"),
+        ("-0.1\ta b", "-0.1\ta b -0.2", r":15: the wrong number of columns"),
+        ("-0.69897\t</s>", "-0.69897", r":9: a unigram needs a probability and a word"),
+        ("-1.5e-1 b", "-1.5e-1 a", r"the unigram 'a' occurs twice"),
+        ("-0.5\ta", "0.5\ta", r"the log10 probability 0.5, greater than 0"),
+    ],
+)
 def test_broken_file_is_told_with_its_line(tmp_path, old, new, told):
     assert old in GOOD
     with pytest.raises(UserError, match="lm.arpa" + ".*" + told):
@@ -131,6 +134,15 @@ def test_kaldi_reads_what_we_write(tmp_path):
     model = estimate([np.array(s) for s in ([1, 2, 3], [1, 2], [3, 3, 1], [2])], words, 3)
     write_arpa(tmp_path / "lm.arpa", model)
     (tmp_path / "words.txt").write_text("<eps> 0\n<unk> 1\na 2\nb 3\nc 4\n#0 5\n<s> 6\n</s> 7\n")
-    done = subprocess.run([kaldi_binaries.DIRECTORY / "arpa2fst", "--disambig-symbol=#0", f"--read-symbol-table={tmp_path}/words.txt",
-                           tmp_path / "lm.arpa", tmp_path / "G.fst"], capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            kaldi_binaries.DIRECTORY / "arpa2fst",
+            "--disambig-symbol=#0",
+            f"--read-symbol-table={tmp_path}/words.txt",
+            tmp_path / "lm.arpa",
+            tmp_path / "G.fst",
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and "WARNING" not in done.stderr and (tmp_path / "G.fst").stat().st_size > 100

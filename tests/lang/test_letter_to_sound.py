@@ -40,12 +40,23 @@ def test_held_out_words_of_the_cmu_dictionary(held_out):
     assert num_right / len(words) > 0.70
 
 
-@pytest.mark.parametrize(("word", "phones", "method"), [
-    ("hat's", "HH AE T S", None), ("xqueen's", None, "possessive"), ("duke's'", None, "possessive"), ("glimmerin'", None, "dropped g"),
-    ("why've", "W AY AH V", "contraction"), ("hmmmmm", "HH AH M", "interjection"), ("beeeeautiful", "B Y UW T AH F AH L", "stretched"),
-    ("soooo", "S OW", "stretched"), ("frrblt", "F ER B L T", "no vowels"), ("fx", "EH F EH K S", "no vowels"), ("moo-cow", "M UW K AW", "parts"),
-    ("'cause'", "K AA Z", "parts"),
-])
+@pytest.mark.parametrize(
+    ("word", "phones", "method"),
+    [
+        ("hat's", "HH AE T S", None),
+        ("xqueen's", None, "possessive"),
+        ("duke's'", None, "possessive"),
+        ("glimmerin'", None, "dropped g"),
+        ("why've", "W AY AH V", "contraction"),
+        ("hmmmmm", "HH AH M", "interjection"),
+        ("beeeeautiful", "B Y UW T AH F AH L", "stretched"),
+        ("soooo", "S OW", "stretched"),
+        ("frrblt", "F ER B L T", "no vowels"),
+        ("fx", "EH F EH K S", "no vowels"),
+        ("moo-cow", "M UW K AW", "parts"),
+        ("'cause'", "K AA Z", "parts"),
+    ],
+)
 def test_rules(held_out, word, phones, method):
     guess = held_out[0].pronounce(word)
     assert method is None or guess.method == method
@@ -62,7 +73,9 @@ def test_words_that_cannot_be_spoken(held_out):
 
 def test_guesses_are_written_as_the_lexicon_is(held_out):
     assert held_out[0].pronounce("hmmmmm").phones == ("HH", "AH1", "M")
-    plain = LetterToSound.train(Lexicon({word: {without_stress(p): 1.0 for p in v} for word, v in list(held_out[0].lexicon.entries.items())[:2000]}))
+    plain = LetterToSound.train(
+        Lexicon({word: {without_stress(p): 1.0 for p in v} for word, v in list(held_out[0].lexicon.entries.items())[:2000]})
+    )
     assert plain.pronounce("hmmmmm").phones == ("HH", "AH", "M")
     assert not any(phone[-1].isdigit() for phone in plain.pronounce("abandoner").phones)
 

@@ -13,7 +13,10 @@ def write(path, text):
 
 
 def test_cmudict_variants_comments_and_stress(tmp_path):
-    path = write(tmp_path / "small.dict", ";;; old comment\na AH0\na(2) EY1\naalborg AO1 L B AO0 R G # place, danish\nrecord R AH0 K AO1 R D\nrecord(2) R EH1 K ER0 D\n")
+    path = write(
+        tmp_path / "small.dict",
+        ";;; old comment\na AH0\na(2) EY1\naalborg AO1 L B AO0 R G # place, danish\nrecord R AH0 K AO1 R D\nrecord(2) R EH1 K ER0 D\n",
+    )
     plain, stressed = read_cmudict(path), read_cmudict(path, stress=True)
     assert plain.pronunciations("a") == [("AH",), ("EY",)]
     assert stressed.pronunciations("a") == [("AH0",), ("EY1",)]
@@ -35,27 +38,42 @@ def test_installed_cmudict_is_found_without_its_code():
     assert "cmudict" not in sys.modules
 
 
-@pytest.mark.parametrize(("text", "told"), [
-    ("a AH\nb\n", ":2: the pronunciation of 'b' is empty"),
-    ("a AH\nb B IY\na AH\n", ":3: 'a AH' is already on line 1"),
-    ("a AH\n\nb B IY\n", ":2: an empty line"),
-    ("", "no entries"),
-])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a AH\nb\n", ":2: the pronunciation of 'b' is empty"),
+        ("a AH\nb B IY\na AH\n", ":3: 'a AH' is already on line 1"),
+        ("a AH\n\nb B IY\n", ":2: an empty line"),
+        ("", "no entries"),
+    ],
+)
 def test_bad_lexicon(tmp_path, text, told):
     with pytest.raises(UserError, match="lexicon.txt.*" + told):
         read_lexicon(write(tmp_path / "lexicon.txt", text))
 
 
-@pytest.mark.parametrize(("text", "told"), [("a 0.5 AH\nb B IY\n", ":2: 'B' is no probability"), ("a 0.0 AH\n", ":1: the probability 0.0 of 'a'"),
-                                            ("a 1.5 AH\n", r"not in \(0, 1\]"), ("a 1\n", "pronunciation of 'a' is empty")])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a 0.5 AH\nb B IY\n", ":2: 'B' is no probability"),
+        ("a 0.0 AH\n", ":1: the probability 0.0 of 'a'"),
+        ("a 1.5 AH\n", r"not in \(0, 1\]"),
+        ("a 1\n", "pronunciation of 'a' is empty"),
+    ],
+)
 def test_bad_lexiconp(tmp_path, text, told):
     with pytest.raises(UserError, match=told):
         read_lexicon(write(tmp_path / "lexiconp.txt", text))
 
 
 def dict_dir(tmp_path, **changes):
-    files = {"lexicon": "<unk> SPN\na AH\ncat K AE T\n", "silence_phones": "SIL\nSPN\n", "nonsilence_phones": "AH\nAE\nK\nT\n",
-             "optional_silence": "SIL\n", **changes}
+    files = {
+        "lexicon": "<unk> SPN\na AH\ncat K AE T\n",
+        "silence_phones": "SIL\nSPN\n",
+        "nonsilence_phones": "AH\nAE\nK\nT\n",
+        "optional_silence": "SIL\n",
+        **changes,
+    }
     for name, text in files.items():
         write(tmp_path / f"{name}.txt", text)
     return tmp_path
@@ -66,18 +84,25 @@ def test_dict_dir_is_read_and_written_back(tmp_path):
     content.write(tmp_path)
     again = read_dict_dir(tmp_path)
     assert again.lexicon.entries == content.lexicon.entries
-    assert (again.silence, again.nonsilence, again.extra_questions) == ([("SIL",), ("SPN",)], [("AH",), ("AE",), ("K",), ("T",)], [("K", "T")])
+    assert (again.silence, again.nonsilence, again.extra_questions) == (
+        [("SIL",), ("SPN",)],
+        [("AH",), ("AE",), ("K",), ("T",)],
+        [("K", "T")],
+    )
 
 
-@pytest.mark.parametrize(("changes", "told"), [
-    ({"nonsilence_phones": "AH\nAE\nK\n"}, "the phone T of 'cat' is in neither phone list"),
-    ({"nonsilence_phones": "AH\nAE\nK\nT\nSPN\n"}, "the phone SPN is listed twice"),
-    ({"optional_silence": "K\n"}, "optional_silence.txt has to hold one phone of silence_phones.txt, not 'K'"),
-    ({"optional_silence": "SIL SPN\n"}, "not 'SIL SPN'"),
-    ({"nonsilence_phones": "AH\nAE\nK\nT\nT_B\n"}, "'T_B' cannot be the name of a phone"),
-    ({"extra_questions": "K X\n"}, "unknown phone X"),
-    ({"lexicon": "<s> AH\n"}, "'<s>' is reserved"),
-])
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"nonsilence_phones": "AH\nAE\nK\n"}, "the phone T of 'cat' is in neither phone list"),
+        ({"nonsilence_phones": "AH\nAE\nK\nT\nSPN\n"}, "the phone SPN is listed twice"),
+        ({"optional_silence": "K\n"}, "optional_silence.txt has to hold one phone of silence_phones.txt, not 'K'"),
+        ({"optional_silence": "SIL SPN\n"}, "not 'SIL SPN'"),
+        ({"nonsilence_phones": "AH\nAE\nK\nT\nT_B\n"}, "'T_B' cannot be the name of a phone"),
+        ({"extra_questions": "K X\n"}, "unknown phone X"),
+        ({"lexicon": "<s> AH\n"}, "'<s>' is reserved"),
+    ],
+)
 def test_bad_dict_dir(tmp_path, changes, told):
     with pytest.raises(UserError, match=told):
         read_dict_dir(dict_dir(tmp_path, **changes))
@@ -106,7 +131,7 @@ def test_prepared_dict_without_fallback_leaves_missing_words_out(tmp_path):
     assert sorted(lexicon.entries) == ["<unk>", "Cat", "[laugh]", "a", "cat"]
     assert lexicon.pronunciations("[laugh]") == lexicon.pronunciations("<unk>") == [("SPN",)]
     assert (out / "missing_words.txt").read_text().splitlines() == ["1 unga's left-out", "1 zzyzzyx left-out"]
-    assert vocabulary.summary().startswith("2 of 6 words (2 of 6 running words) are not in the dictionary: 2 left out")
+    assert vocabulary.summary().startswith("2 of 6 words (2 of 6 running) are not in the dictionary: 2 left out")
 
 
 def test_prepared_dict_with_letters(tmp_path):

@@ -13,7 +13,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
 from pyasr.lang.arpa import Scorer, perplexity, read_arpa
 from pyasr.lang.ngram import discounts, estimate
-from pyasr.lang.train_lm import NgramOptions, read_vocabulary, to_ids, train
+from pyasr.lang.train_lm import NgramOptions, read_ids, read_vocabulary, train
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM_WORDS = 200
@@ -81,7 +81,9 @@ class Reader:
 
     def __init__(self, model):
         self.index = model.index
-        self.tables = [{tuple(ids): (10**p, 10**b) for ids, p, b in zip(t.ids.tolist(), t.logprob.tolist(), t.backoff.tolist())} for t in model.tables]
+        self.tables = [
+            {tuple(ids): (10**p, 10**b) for ids, p, b in zip(t.ids.tolist(), t.logprob.tolist(), t.backoff.tolist())} for t in model.tables
+        ]
 
     def __call__(self, history, word):
         return self._backed_off(tuple(self.index[w] for w in history), self.index[word])
@@ -151,7 +153,7 @@ def test_tiny_and_repetitive_texts_still_give_distributions(sentences):
     model = estimate([np.array(s, int) for s in sentences], WORDS, 3)
     probability = Reader(model)
     for history in (("<s>",), ("w0",), ("w0", "w1")):
-        assert sum(probability(history[-(model.order - 1):], word) for word in [*WORDS, "</s>"]) == pytest.approx(1, abs=1e-9)
+        assert sum(probability(history[-(model.order - 1) :], word) for word in [*WORDS, "</s>"]) == pytest.approx(1, abs=1e-9)
 
 
 def test_discounts_fall_back_where_counts_of_counts_are_missing():
@@ -183,8 +185,11 @@ def test_perplexity_is_mitlms(tmp_path, order):
     for name, part in (("train", train_text), ("test", test_text)):
         (tmp_path / name).write_text("".join(" ".join(WORDS[i] for i in s) + "\n" for s in part))
     (tmp_path / "vocab").write_text("\n".join(WORDS) + "\n")
-    subprocess.run([estimate_ngram(), "-s", "ModKN", "-o", str(order), "-t", tmp_path / "train", "-v", tmp_path / "vocab", "-wl", tmp_path / "theirs"],
-                   check=True, capture_output=True)
+    subprocess.run(
+        [estimate_ngram(), "-s", "ModKN", "-o", str(order), "-t", tmp_path / "train", "-v", tmp_path / "vocab", "-wl", tmp_path / "theirs"],
+        check=True,
+        capture_output=True,
+    )
     text = [[WORDS[i] for i in s] for s in test_text]
     ours, theirs = perplexity(estimate(train_text, WORDS, order), text), perplexity(read_arpa(tmp_path / "theirs"), text)
     assert ours.perplexity == pytest.approx(theirs.perplexity, rel=3e-3)
@@ -223,24 +228,39 @@ def test_words_outside_the_lexicon_train_the_oov_word(tmp_path):
     assert sorted(model.words) == ["</s>", "<s>", "<unk>", "a", "b"]
 
 
-def test_oov_words_without_an_oov_word():
+def test_oov_words_without_an_oov_word(tmp_path):
+    (tmp_path / "text").write_text("u1 a strange\n")
     with pytest.raises(UserError, match="'strange' is not in the vocabulary, nor is the OOV word '<unk>'"):
-        to_ids([["a", "strange"]], ["a", "b"], "<unk>")
+        read_ids(tmp_path / "text", ["a", "b"], NgramOptions())
+
+
+def test_text_is_mapped_word_by_word(tmp_path):
+    (tmp_path / "text").write_text("u1  a\tbé a \n\nu2\n u3 zz bé\r\nu4 a")
+    for ids, flat, lengths in ((True, [0, 1, 0, 2, 1, 0], [3, 2, 1]), (False, [2, 0, 1, 0, 2, 2, 2, 1, 2, 0], [4, 1, 3, 2])):
+        found = read_ids(tmp_path / "text", ["a", "bé", "<unk>"], NgramOptions(text_ids=ids))
+        assert (found[0].tolist(), found[1].tolist()) == (flat, lengths)
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, ROOT / "utils/train_lm.py", *map(str, arguments)], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)})
+    return subprocess.run(
+        [sys.executable, ROOT / "utils/train_lm.py", *map(str, arguments)], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}
+    )
 
 
 def test_train_lm_from_the_command_line(tmp_path):
     (tmp_path / "text").write_text("".join(f"u{i} " + " ".join(WORDS[w] for w in s) + "\n" for i, s in enumerate(markov_text(200))))
     (tmp_path / "lexicon.txt").write_text("".join(f"{word} AH\n" for word in WORDS) + "<unk> SPN\n")
-    done = run("--order", "2", "--eval-text", tmp_path / "text", tmp_path / "text", tmp_path / "lexicon.txt", tmp_path / "lm/bigram.arpa.gz")
+    done = run(
+        "--order", "2", "--eval-text", tmp_path / "text", tmp_path / "text", tmp_path / "lexicon.txt", tmp_path / "lm/bigram.arpa.gz"
+    )
     assert done.returncode == 0 and "perplexity" in done.stdout
     assert read_arpa(tmp_path / "lm/bigram.arpa.gz").order == 2
     first = (tmp_path / "lm/bigram.arpa.gz").read_bytes()
     run("--order", "2", tmp_path / "text", tmp_path / "lexicon.txt", tmp_path / "lm/bigram.arpa.gz")
     assert (tmp_path / "lm/bigram.arpa.gz").read_bytes() == first  # what is made of it stays up to date
-    for arguments, told in ((["--min-counts", "1,x"], "--min-counts: '1,x' is not a list"), (["--order", "x"], "--order: 'x' is not a whole number")):
+    for arguments, told in (
+        (["--min-counts", "1,x"], "--min-counts: '1,x' is not a list"),
+        (["--order", "x"], "--order: 'x' is not a whole number"),
+    ):
         done = run(*arguments, tmp_path / "text", tmp_path / "lexicon.txt", tmp_path / "never.arpa")
         assert done.returncode == 1 and told in done.stderr and not (tmp_path / "never.arpa").exists()

@@ -25,8 +25,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def small_dict(extra_questions=()):
     lexicon = Lexicon()
-    for word, probability, phones in (("<unk>", 1, "SPN"), ("a", 1, "AH"), ("a", 0.5, "EY"), ("cat", 1, "K AE T"), ("kat", 1, "K AE T"),
-                                      ("cats", 1, "K AE T S"), ("eh", 1, "EY")):
+    for word, probability, phones in (
+        ("<unk>", 1, "SPN"),
+        ("a", 1, "AH"),
+        ("a", 0.5, "EY"),
+        ("cat", 1, "K AE T"),
+        ("kat", 1, "K AE T"),
+        ("cats", 1, "K AE T S"),
+        ("eh", 1, "EY"),
+    ):
         lexicon.add(word, tuple(phones.split()), probability)
     return DictDir(lexicon, [("SIL",), ("SPN",)], [("AE",), ("AH",), ("EY",), ("K",), ("S", "T")], "SIL", list(extra_questions))
 
@@ -45,8 +52,21 @@ def text(lang, name):
 def test_symbols_are_numbered_as_kaldi_does(tmp_path):
     lang = make(tmp_path)
     assert text(lang, "words.txt") == ["<eps> 0", "<unk> 1", "a 2", "cat 3", "cats 4", "eh 5", "kat 6", "#0 7", "<s> 8", "</s> 9"]
-    assert text(lang, "phones.txt")[:13] == ["<eps> 0", "SIL 1", "SIL_B 2", "SIL_E 3", "SIL_I 4", "SIL_S 5", "SPN 6", "SPN_B 7", "SPN_E 8", "SPN_I 9",
-                                             "SPN_S 10", "AE_B 11", "AE_E 12"]
+    assert text(lang, "phones.txt")[:13] == [
+        "<eps> 0",
+        "SIL 1",
+        "SIL_B 2",
+        "SIL_E 3",
+        "SIL_I 4",
+        "SIL_S 5",
+        "SPN 6",
+        "SPN_B 7",
+        "SPN_E 8",
+        "SPN_I 9",
+        "SPN_S 10",
+        "AE_B 11",
+        "AE_E 12",
+    ]
     assert [line.split()[0] for line in text(lang, "phones.txt")[-4:]] == ["#0", "#1", "#2", "#3"]
     assert text(lang, "oov.txt") == ["<unk>"] and text(lang, "oov.int") == ["1"]
 
@@ -100,7 +120,9 @@ def test_topology_of_silence_is_a_distribution():
 
 def enumerate_costs(lang, words, sil_prob):
     """All phone strings of a word sequence with their costs: pronunciations and silence at each of the gaps, written out."""
-    variants = [[(tuple(lang.phones[p] for p in phones), -math.log(prob)) for phones, prob in lang.lexicon.entries[word].items()] for word in words]
+    variants = [
+        [(tuple(lang.phones[p] for p in phones), -math.log(prob)) for phones, prob in lang.lexicon.entries[word].items()] for word in words
+    ]
     costs = {}
     for choice in itertools.product(*variants):
         for silences in itertools.product((False, True), repeat=len(words) + 1):
@@ -116,8 +138,10 @@ def enumerate_costs(lang, words, sil_prob):
 def test_phone_strings_and_costs_of_word_sequences(tmp_path, sil_prob):
     lang = LangDir(write_toy_lang(tmp_path / "lang", seed=3, num_words=15, num_phones=3, sil_prob=sil_prob))
     plain, disambig = read_fst(lang.lexicon_fst), read_fst(lang.lexicon_disambig_fst)
-    free = disambig.replaced(ilabels=np.where(np.isin(disambig.ilabels, lang.disambig_phones), 0, disambig.ilabels),
-                             olabels=np.where(disambig.olabels == lang.backoff_word, 0, disambig.olabels))
+    free = disambig.replaced(
+        ilabels=np.where(np.isin(disambig.ilabels, lang.disambig_phones), 0, disambig.ilabels),
+        olabels=np.where(disambig.olabels == lang.backoff_word, 0, disambig.olabels),
+    )
     rng = np.random.default_rng(0)
     words = sorted(set(lang.lexicon.entries))
     for _ in range(6):
@@ -162,14 +186,25 @@ def test_lexicon_transducers_are_those_of_kaldis_scripts(tmp_path):
     scripts = kaldi_binaries.DIRECTORY.parent / "utils"
     last = text(lang, "phones/disambig.txt")[-1]
     marked = tmp_path / "lexiconp_disambig.txt"
-    subprocess.run(["perl", scripts / "add_lex_disambig.pl", "--pron-probs", lang.path / "lexiconp.txt", marked], check=True, capture_output=True)
+    subprocess.run(
+        ["perl", scripts / "add_lex_disambig.pl", "--pron-probs", lang.path / "lexiconp.txt", marked], check=True, capture_output=True
+    )
     for name, lexicon, extra in (("L.fst", lang.path / "lexiconp.txt", []), ("L_disambig.fst", marked, [last])):
-        made = subprocess.run(["perl", scripts / "make_lexicon_fst.pl", "--pron-probs", lexicon, "0.5", "SIL", *extra], check=True, capture_output=True)
+        made = subprocess.run(
+            ["perl", scripts / "make_lexicon_fst.pl", "--pron-probs", lexicon, "0.5", "SIL", *extra], check=True, capture_output=True
+        )
         (tmp_path / "L.txt").write_bytes(made.stdout)
-        kaldi_binaries.run("fstcompile", f"--isymbols={lang.path}/phones.txt", f"--osymbols={lang.path}/words.txt", tmp_path / "L.txt", tmp_path / "L")
+        kaldi_binaries.run(
+            "fstcompile", f"--isymbols={lang.path}/phones.txt", f"--osymbols={lang.path}/words.txt", tmp_path / "L.txt", tmp_path / "L"
+        )
         if extra:
-            kaldi_binaries.run("fstaddselfloops", lang.path / "phones/wdisambig_phones.int", lang.path / "phones/wdisambig_words.int", tmp_path / "L",
-                               tmp_path / "L2")
+            kaldi_binaries.run(
+                "fstaddselfloops",
+                lang.path / "phones/wdisambig_phones.int",
+                lang.path / "phones/wdisambig_words.int",
+                tmp_path / "L",
+                tmp_path / "L2",
+            )
         theirs, ours = read_fst(tmp_path / ("L2" if extra else "L")), read_fst(lang.path / name)
         assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
         assert sorted(ours.olabels) == sorted(theirs.olabels)
@@ -196,7 +231,13 @@ def test_missing_oov_word(tmp_path):
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )
 
 
 def test_step_leaves_nothing_when_the_dictionary_is_wrong(tmp_path):
@@ -231,20 +272,23 @@ def broken(lang, name, change):
         path.write_text(change(path.read_text()))
 
 
-@pytest.mark.parametrize(("name", "change", "told"), [
-    ("L.fst", None, "L.fst: missing"),
-    ("phones/silence.csl", lambda s: s.replace("1:", "", 1), "silence.csl: does not say the same"),
-    ("phones/sets.int", lambda s: s.replace("11", "12", 1), r"sets.int:3: does not say the same as sets.txt"),
-    ("phones/roots.txt", lambda s: s.rsplit("shared", 1)[0], "roots.txt: has to hold every silence and non-silence phone once"),
-    ("words.txt", lambda s: s.replace("#0", "#9"), "words.txt: no '#0'"),
-    ("phones.txt", lambda s: s.replace("SIL 1\n", "SIL 1\nSIL 1\n", 1), "SIL occurs twice"),
-    ("phones.txt", lambda s: s + "NEW 999\n", "without gaps"),
-    ("phones/nonsilence.txt", lambda s: s + "ZZ\n", "phone.s. that phones.txt lacks, such as ZZ"),
-    ("phones/word_boundary.txt", lambda s: s.replace("begin", "start", 1), "word_boundary.txt:2: expected 'PHONE KIND'"),
-    ("topo", lambda s: s.replace(" 10\n", "\n"), "topo: has to hold every"),
-    ("phones/optional_silence.txt", lambda s: "AE_B\n", "exactly one of the phones of silence.txt"),
-    ("oov.txt", lambda s: "nothing\n", "oov.txt: has to hold one word of words.txt"),
-])
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("L.fst", None, "L.fst: missing"),
+        ("phones/silence.csl", lambda s: s.replace("1:", "", 1), "silence.csl: does not say the same"),
+        ("phones/sets.int", lambda s: s.replace("11", "12", 1), r"sets.int:3: does not say the same as sets.txt"),
+        ("phones/roots.txt", lambda s: s.rsplit("shared", 1)[0], "roots.txt: has to hold every silence and non-silence phone once"),
+        ("words.txt", lambda s: s.replace("#0", "#9"), "words.txt: no '#0'"),
+        ("phones.txt", lambda s: s.replace("SIL 1\n", "SIL 1\nSIL 1\n", 1), "SIL occurs twice"),
+        ("phones.txt", lambda s: s + "NEW 999\n", "without gaps"),
+        ("phones/nonsilence.txt", lambda s: s + "ZZ\n", "phone.s. that phones.txt lacks, such as ZZ"),
+        ("phones/word_boundary.txt", lambda s: s.replace("begin", "start", 1), "word_boundary.txt:2: expected 'PHONE KIND'"),
+        ("topo", lambda s: s.replace(" 10\n", "\n"), "topo: has to hold every"),
+        ("phones/optional_silence.txt", lambda s: "AE_B\n", "exactly one of the phones of silence.txt"),
+        ("oov.txt", lambda s: "nothing\n", "oov.txt: has to hold one word of words.txt"),
+    ],
+)
 def test_validator_names_what_is_wrong(tmp_path, name, change, told):
     lang = make(tmp_path)
     assert find_problems(lang.path) == []

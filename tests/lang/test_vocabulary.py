@@ -38,13 +38,23 @@ def test_sentences_with_and_without_ids(tmp_path):
     assert read_sentences(tmp_path / "text", ids=False)[1] == ["u2"]
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"u1 a b\n"))
     assert read_sentences(tmp_path / "text.gz") == [["a", "b"]]
-    (tmp_path / "bad.gz").write_bytes(b"no gzip")
-    with pytest.raises(UserError, match="bad.gz"):
-        read_sentences(tmp_path / "bad.gz")
+    for content, told in ((gzip.compress(b"u1 a b\n" * 99)[:-9], "damaged gzip data"), (b"u1 \xff", "not UTF-8 text")):
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(UserError, match="bad: " + told):
+            read_sentences(tmp_path / "bad")
+    with pytest.raises(UserError, match="nothing: no such file"):
+        read_sentences(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize(("text", "told"), [("a 1\na 2\n", ":2: the symbol a occurs twice"), ("a 1\nb 1\n", "given to more than one symbol"),
-                                            ("a\n", ":1: expected 'SYMBOL ID'"), ("a -1\n", ":1: expected 'SYMBOL ID'")])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a 1\na 2\n", ":2: the symbol a occurs twice"),
+        ("a 1\nb 1\n", "given to more than one symbol"),
+        ("a\n", ":1: expected 'SYMBOL ID'"),
+        ("a -1\n", ":1: expected 'SYMBOL ID'"),
+    ],
+)
 def test_bad_symbol_tables(tmp_path, text, told):
     (tmp_path / "words.txt").write_text(text)
     with pytest.raises(UserError, match=told):
