@@ -1,0 +1,73 @@
+"""The page of results: what stands in it is what was scored, and the same run gives the same table."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import stage_output
+from pyasr.data.datadir import DataDir, write_data_dir
+from pyasr.report.results import results_page, results_table
+from pyasr.report.systems import find_systems
+from pyasr.score.decode_dir import Chosen, read_params, write_scoring
+from pyasr.score.filters import TextFilter
+
+POINTS = ((7, 0.0), (8, 0.0))
+
+
+def corrupt(text: str, rng, rate: float) -> str:
+    return " ".join(word if rng.random() > rate else "wrong" for word in text.split())
+
+
+def make_experiment(root: Path, rates: dict[str, float]) -> Path:
+    """Systems with the given word error rates, at LM weight 7; 8 is worse."""
+    texts = {f"s{i % 4}-{i:03d}": "a few words that were said" for i in range(200)}
+    for name in ("dev", "test"):
+        (root / name).mkdir(parents=True)
+        write_data_dir(root / name, {"text": texts, "utt2spk": {utt: utt[:2] for utt in texts}})
+    for system, rate in rates.items():
+        with stage_output(root / "exp" / system, {"num_gauss": 10, "seed": 3}, [root / "test/text"]):
+            pass
+        for name in ("dev", "test"):
+            decode, rng = root / "exp" / system / f"decode_{name}", np.random.default_rng(7)
+            with stage_output(decode, {}, []) as out:
+                (out / "totals.json").write_text(json.dumps({"num_frames": 60000, "search_s": 30.0, "cpu_s": 60.0}))
+            hypotheses = {point: {utt: corrupt(text, rng, rate + 0.05 * i) for utt, text in texts.items()} for i, point in enumerate(POINTS)}
+            chosen = Chosen(read_params(decode.with_name("decode_dev")), decode.with_name("decode_dev")) if name == "test" else None
+            with stage_output(decode / "scoring", {}, []) as out:
+                write_scoring(out, DataDir(root / name), hypotheses, TextFilter(), chosen)
+    return root / "exp"
+
+
+def test_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["steps/some_step.py", "--num-gauss", "10"])
+    page = results_page(find_systems(make_experiment(tmp_path, {"mono": 0.5, "tri": 0.3})))
+    rows = [line for line in page.splitlines() if line.startswith(("| mono", "| tri"))]
+    assert len(rows) == 4 and rows[0].startswith("| mono") and "**" in rows[1] and "**" not in rows[0]
+    assert "7, 0.0" in rows[0] and rows[2].split("|")[3:5] == [f" {'0.050':<36} ", f" {'0.100':<24} "]
+    for needed in ("steps/some_step.py --num-gauss 10", "`wer|case:lower|drop:none|align:sclite|v1`", "commit:", "numpy", "mono 3", "200 utterances"):
+        assert needed in page
+
+
+def test_same_run_gives_the_same_table(tmp_path):
+    rates = {"mono": 0.5, "tri": 0.48}
+    tables = [results_table(find_systems(make_experiment(tmp_path / name, rates))) for name in ("one", "two")]
+    assert tables[0] == tables[1]
+
+
+def test_a_difference_within_chance_is_not_bold(tmp_path):
+    assert "**" not in results_table(find_systems(make_experiment(tmp_path, {"one": 0.50, "two": 0.499})))
+
+
+def test_numbers_are_those_of_the_scoring(tmp_path):
+    system, = find_systems(make_experiment(tmp_path, {"mono": 0.4}))
+    line = (system.decode_dir / "scoring/best_wer").read_text().splitlines()[0]
+    assert f"{system.test['chosen']['wer']:.2f}" == line.split()[1] and system.dev["chosen"]["point"] == [7, 0.0]
+
+
+def test_nothing_scored(tmp_path):
+    with pytest.raises(UserError, match="nothing below has been scored"):
+        find_systems(tmp_path)

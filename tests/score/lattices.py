@@ -1,0 +1,41 @@
+"""Decode directories that tests make: linear lattices with a cheap wrong word, a dear right one, and what tips the balance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.data.datadir import write_data_dir
+from pyasr.decode.lattice import from_arcs
+from pyasr.decode.lattice_io import write_lattices
+
+WORDS = {"<eps>": 0, "yes": 1, "no": 2, "well": 3}
+
+
+def choice(num: int, right_graph: float, right_acoustic: float):
+    """`num` places for 'yes' (graph and acoustic cost given) or 'no' (graph cost 0, acoustic cost 0)."""
+    arcs = [(i, i + 1, 1, word, graph, acoustic) for i in range(num) for word, graph, acoustic in ((1, right_graph, right_acoustic), (2, 0.0, 0.0))]
+    finals = np.full(num + 1, np.inf)
+    finals[num] = 0
+    return from_arcs(0, *zip(*arcs), finals)
+
+
+def make_decode_dir(path: Path, lattices: dict, num_jobs: int = 2) -> Path:
+    path.mkdir(parents=True)
+    (path / "num_jobs").write_text(f"{num_jobs}\n")
+    for job in range(num_jobs):
+        write_lattices(path / f"lat.{job + 1}.gz", sorted(lattices.items())[job::num_jobs])
+    return path
+
+
+def make_lang(path: Path) -> Path:
+    path.mkdir()
+    (path / "words.txt").write_text("".join(f"{word} {i}\n" for word, i in WORDS.items()))
+    return path
+
+
+def make_data(path: Path, texts: dict[str, str]) -> Path:
+    path.mkdir()
+    write_data_dir(path, {"text": texts, "utt2spk": {utt: utt.split("-")[0] for utt in texts}})
+    return path

@@ -1,0 +1,107 @@
+"""steps/score.py on lattices whose best words at each LM weight are known: 'yes' wins where graph + acoustic / lmwt < 0."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lattices import choice, make_data, make_decode_dir, make_lang
+
+ROOT = Path(__file__).parents[2]
+
+
+def score(*words, ok=True):
+    run = subprocess.run([sys.executable, ROOT / "steps/score.py", "--nj", "2", *map(str, words)], capture_output=True, text=True)
+    assert (run.returncode == 0) == ok, run.stdout + run.stderr
+    return run.stdout + run.stderr
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """Dev chooses LM weight 12 or less (12.5 is where 'yes' and 'no' change places); test is better at 9 or less."""
+    root = tmp_path_factory.mktemp("score")
+    lang = make_lang(root / "lang")
+    dev = make_data(root / "dev", {"a-1": "yes yes", "a-2": "yes", "b-1": "no"})
+    test = make_data(root / "test", {"c-1": "yes", "c-2": "no no", "d-1": "yes well"})
+    wide, narrow = choice(1, 1.0, -12.5), choice(1, 1.0, -9.5)
+    make_decode_dir(root / "exp/tri/decode_dev", {"a-1": choice(2, 1.0, -12.5), "a-2": wide, "b-1": choice(1, 1.0, -10.5)})
+    make_decode_dir(root / "exp/tri/decode_test", {"c-1": narrow, "c-2": choice(2, 1.0, 0.0)}, num_jobs=1)
+    score(dev, lang, root / "exp/tri/decode_dev")
+    told = score("--params-from", root / "exp/tri/decode_dev", test, lang, root / "exp/tri/decode_test")
+    return root, told
+
+
+def summary(root, name):
+    return json.loads((root / f"exp/tri/{name}/scoring/summary.json").read_text())
+
+
+def test_best_point_is_chosen_on_dev(scored):
+    root, _ = scored
+    chosen = summary(root, "decode_dev")["chosen"]
+    assert chosen["point"] == [11, 0.0] and chosen["errors"] == 0
+    files = list((root / "exp/tri/decode_dev").glob("wer_*"))
+    assert len(files) == 33
+    by_hand = {path.name: float(path.read_text().split()[1]) for path in files}
+    assert by_hand["wer_11_0.0"] == min(by_hand.values()) == 0 and by_hand["wer_13_0.0"] == 75 and by_hand["wer_7_1.0"] == 25
+
+
+def test_dev_point_is_applied_to_test_beside_the_best_one(scored):
+    root, told = scored
+    chosen, best = (summary(root, "decode_test")[name] for name in ("chosen", "best"))
+    assert chosen["point"] == [11, 0.0] and best["point"] == [7, 0.0]
+    assert (chosen["errors"], best["errors"], chosen["words"]) == (3, 2, 5)
+    lines = (root / "exp/tri/decode_test/best_wer").read_text().splitlines()
+    assert f"chosen on {root}/exp/tri/decode_dev" in lines[0] and "best on this set: for comparison only" in lines[1]
+    assert all("wer|case:lower|drop:none|align:sclite|v1" in line and "95%" in line for line in lines)
+    assert chosen["missing"] == ["d-1"] and "1 utterance(s) have no hypothesis and count as deleted: d-1" in told
+
+
+def test_again_is_up_to_date(scored):
+    root, _ = scored
+    assert "up to date" in score(root / "dev", root / "lang", root / "exp/tri/decode_dev")
+
+
+def test_intervals_do_not_depend_on_jobs(scored, tmp_path):
+    root, _ = scored
+    other = make_decode_dir(tmp_path / "decode", {"a-1": choice(2, 1.0, -12.5), "a-2": choice(1, 1.0, -12.5), "b-1": choice(1, 1.0, -10.5)}, num_jobs=3)
+    score("--nj", "1", root / "dev", root / "lang", other)
+    mine = json.loads((other / "scoring/summary.json").read_text())
+    assert mine == summary(root, "decode_dev")
+
+
+def test_hypothesis_without_reference(scored, tmp_path):
+    root, _ = scored
+    other = make_decode_dir(tmp_path / "decode", {"zz-1": choice(1, 1.0, 0.0)}, num_jobs=1)
+    assert "utterance 'zz-1' has no reference" in score(root / "dev", root / "lang", other, ok=False)
+    assert not (other / "scoring").exists() and not (other / "best_wer").exists()
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--word-ins-penalties", "0,x"], "'0,x' is not a list of numbers"),
+    (["--min-lmwt", "12", "--max-lmwt", "9"], "--min-lmwt 12 is greater than --max-lmwt 9"),
+    (["--params-from", "nowhere"], "nowhere/scoring/summary.json: no such file; score that directory first"),
+    (["--nj", "abc"], "--nj: 'abc' is not a whole number")])
+def test_bad_options(words, message, scored, tmp_path):
+    root, _ = scored
+    decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0)}, num_jobs=1)
+    assert message in score(*words, root / "dev", root / "lang", decode, ok=False)
+
+
+def test_missing_and_damaged_lattices(scored, tmp_path):
+    root, _ = scored
+    assert "decode first with steps/decode.py" in score(root / "dev", root / "lang", tmp_path / "nowhere", ok=False)
+    decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0), "a-2": choice(9, 1.0, 0.0)}, num_jobs=1)
+    content = (decode / "lat.1.gz").read_bytes()
+    (decode / "lat.1.gz").write_bytes(content[:-20])
+    assert "truncated" in score(root / "dev", root / "lang", decode, ok=False)
+    (decode / "lat.1.gz").unlink()
+    assert "lat.1.gz: no such file; decode again" in score(root / "dev", root / "lang", decode, ok=False)
+
+
+def test_words_of_another_lang_directory(scored, tmp_path):
+    root, _ = scored
+    (tmp_path / "lang").mkdir()
+    (tmp_path / "lang/words.txt").write_text("<eps> 0\nyes 1\n")
+    decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0)}, num_jobs=1)
+    assert "no word of number 2" in score(root / "dev", tmp_path / "lang", decode, ok=False)
