@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -127,6 +130,21 @@ def test_threads_and_repetition_give_identical_lattices():
     for name in alone:
         for field in ("sources", "targets", "ilabels", "olabels", "graph_costs", "acoustic_costs", "final_graph"):
             assert np.array_equal(getattr(alone[name], field), getattr(threads[name], field))
+
+
+def test_other_threads_run_during_a_search():
+    task = make_task(2000, 10000, 500)
+    decoder, loglikes = Decoder(task.fst, task.tid2pdf), make_loglikes(task, 400, 2.0)
+    decoder.decode(loglikes[:5])
+    with ThreadPoolExecutor(1) as pool:
+        begin = time.perf_counter()
+        search, turns = pool.submit(decoder.decode, loglikes), []
+        while not search.done():
+            turns.append(time.perf_counter())
+            time.sleep(0.001)
+        took = time.perf_counter() - begin
+    longest = np.diff([begin, *turns]).max()
+    assert len(turns) > 10 and longest < 0.5 * took
 
 
 def chain(ilabels, finals=None) -> Fst:
