@@ -1,7 +1,7 @@
 """Alignments as sequences of phones: where each phone begins, its context window, and the same alignment for another model.
 
-Two orders of transition-ids are in use. In *reordered* alignments (Kaldi's default, and ours) a state's forward transition comes first and its
-self-loops follow; otherwise the self-loops come first. Which one it is can be seen from the alignment.
+Two orders of transition-ids are in use. In *reordered* alignments (Kaldi's default, and ours) a state's forward transition comes first
+and its self-loops follow; otherwise the self-loops come first. Which one it is can be seen from the alignments.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class PhoneSegments:
 
 
 def split_to_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray]) -> PhoneSegments:
-    """Find the phones of `alignments` (utterance -> transition-ids). Raises UserError, naming utterance and frame, if one is not a path of the HMMs."""
+    """Find the phones of `alignments` (utterance -> transition-ids).
+
+    Raises UserError, naming utterance and frame, for one that is no complete path through the HMMs.
+    """
     for key, alignment in alignments.items():
         trans.check_alignment(np.asarray(alignment), f"alignment of {key}")
     lengths = np.array([len(alignment) for alignment in alignments.values()], np.int64)
@@ -56,9 +59,11 @@ def split_to_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray]
     if broken.any():
         frame = int(np.argmax(broken))
         place = frame - int(np.searchsorted(utt_of, utt_of[frame]))
-        raise UserError(f"alignment of {list(alignments)[utt_of[frame]]}: around frame {place} it is no path through the phones' HMMs; align again")
+        told = f"alignment of {list(alignments)[utt_of[frame]]}: around frame {place}"
+        raise UserError(f"{told} it is no path through the phones' HMMs; align again with this model")
     starts = np.flatnonzero(is_start)
-    return PhoneSegments(tids, np.cumsum(is_start, dtype=np.int32) - 1, trans.tid2phone[tids[starts]], np.append(starts, len(tids)), utt_of[starts])
+    phone_of = np.cumsum(is_start, dtype=np.int32) - 1
+    return PhoneSegments(tids, phone_of, trans.tid2phone[tids[starts]], np.append(starts, len(tids)), utt_of[starts])
 
 
 def _find_starts(trans: TransitionModel, tids: np.ndarray, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +92,9 @@ def _is_reordered(state: np.ndarray, loop: np.ndarray, is_first: np.ndarray) -> 
     return (loop[:-1] & changes).sum() >= (loop[1:] & changes).sum()
 
 
-def convert_alignments(old: TransitionModel, new: TransitionModel, tree: ContextTree, alignments: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def convert_alignments(
+    old: TransitionModel, new: TransitionModel, tree: ContextTree, alignments: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """The same state sequences as transition-ids of the model `new` with its `tree` (Kaldi's convert-ali): int32 (T) per utterance.
 
     Both models must have the same HMMs for the phones met.

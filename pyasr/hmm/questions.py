@@ -1,6 +1,6 @@
 """Questions for decision trees: sets of phones found by clustering them, as Kaldi's cluster-phones and compile-questions.
 
-The Gaussian statistics of the phones' central states are split in two by k-means again and again; the phones below each node of the resulting
+The Gaussian statistics of the phones' central states are split in two again and again; the phones below each node of the resulting
 hierarchy are a question. The same questions are put to every position of the window; pdf-classes are asked about by "at most i".
 """
 
@@ -22,7 +22,9 @@ Questions = dict[int, list[frozenset[int]]]
 _NUM_TRIES, _NUM_ITERS = 10, 20
 
 
-def make_questions(stats: TreeStats, sets: list[list[int]], extra: Iterable[Iterable[int]] = (), pdf_classes: Iterable[int] = (1,), seed: int = 0) -> Questions:
+def make_questions(
+    stats: TreeStats, sets: list[list[int]], extra: Iterable[Iterable[int]] = (), pdf_classes: Iterable[int] = (1,), seed: int = 0
+) -> Questions:
     """Questions about every position of the window and about the pdf-class.
 
     sets         phones that are always asked about together (phones/sets.int)

@@ -68,8 +68,8 @@ class Topology:
         """Raise UserError unless the topology has exactly `phones`; `where` names the file in the message."""
         missing, extra = sorted(set(phones) - set(self.phones)), sorted(set(self.phones) - set(phones))
         if missing or extra:
-            told = [f"phones without HMM: {_few(missing)}"] * bool(missing) + [f"phones that are not in phones.txt: {_few(extra)}"] * bool(extra)
-            raise UserError(f"{where}: the topology does not match the phones ({'; '.join(told)}); prepare the lang directory anew")
+            told = f"{_few(missing)} without HMM" if missing else f"{_few(extra)} in the topology only"
+            raise UserError(f"{where}: the topology does not match the phones (phones {told}); prepare the lang directory anew")
 
     def __eq__(self, other) -> bool:
         return isinstance(other, Topology) and self.phones == other.phones and all(self.entry(p) == other.entry(p) for p in self.phones)

@@ -97,7 +97,8 @@ class TransitionModel:
             self._state_of = {triple: state for state, triple in enumerate(map(tuple, self.tuples.tolist()))}
         state = self._state_of.get((phone, hmm_state, pdf))
         if state is None:
-            raise UserError(f"the model has no state {hmm_state} of phone {phone} with pdf {pdf}; tree and final.mdl are not of the same training")
+            told = f"the model has no state {hmm_state} of phone {phone} with pdf {pdf}"
+            raise UserError(f"{told}; take tree and final.mdl from the same directory")
         return state
 
     def tids_of(self, state: int) -> range:
@@ -109,7 +110,8 @@ class TransitionModel:
         bad = (alignment < 1) | (alignment > self.num_tids)
         if bad.any():
             frame = int(np.argmax(bad))
-            raise UserError(f"{where}: transition-id {alignment[frame]} in frame {frame}, but the model has 1 to {self.num_tids}; align again with this model")
+            told = f"transition-id {alignment[frame]} in frame {frame}, but the model has 1 to {self.num_tids}"
+            raise UserError(f"{where}: {told}; align again with this model")
 
     def update(self, counts: np.ndarray, floor: float = 0.01, mincount: float = 5.0) -> tuple[float, float]:
         """Set each state's arc probabilities in proportion to `counts` (num_tids + 1,); returns (gain in log-likelihood, counts used).
@@ -118,7 +120,7 @@ class TransitionModel:
         """
         counts = np.asarray(counts, np.float64)
         if counts.shape != self.log_prob.shape:
-            raise UserError(f"counts of {len(counts) - 1} transition-ids for a model with {self.num_tids}; accumulate again with this model")
+            raise UserError(f"counts of {len(counts) - 1} transition-ids for a model with {self.num_tids}; accumulate again")
         first, state = self.first_tid[:-1], self.tid2state[1:]
         totals = np.add.reduceat(counts, first)[state]
         change = (totals >= mincount) & (np.diff(self.first_tid)[state] > 1)
@@ -131,7 +133,7 @@ class TransitionModel:
 
     @classmethod
     def read(cls, path: Path | KaldiReader) -> TransitionModel:
-        """Read Kaldi's TransitionModel, from a file that may have a GMM after it or at a reader's place. Raises UserError with file and offset."""
+        """Read a TransitionModel at the head of a file or at a reader's place. Raises UserError with file and byte offset."""
         reader = path if isinstance(path, KaldiReader) else KaldiReader(path)
         reader.expect("<TransitionModel>")
         topology = Topology.read(reader)
@@ -191,7 +193,7 @@ def _read_tuples(reader: KaldiReader, topology: Topology) -> np.ndarray:
     kind, before = reader.expect("<Triples>", "<Tuples>"), reader.offset
     size, width = reader.int32(), 3 if kind == "<Triples>" else 4
     if not 0 < size <= reader.num_left:
-        raise reader.error(f"{size} transition-states are impossible with {reader.num_left} bytes left; the file is damaged or truncated", before)
+        raise reader.error(f"{size} transition-states are impossible with {reader.num_left} bytes left; the file is damaged", before)
     tuples = np.array([[reader.int32() for _ in range(width)] for _ in range(size)], np.int64)
     reader.expect(kind.replace("<", "</"))
     if width == 4 and (tuples[:, 2] != tuples[:, 3]).any():

@@ -86,7 +86,7 @@ class ContextTree:
         if (answers < 0).any():
             where = int(np.argmax(answers < 0))
             window = " ".join(map(str, np.asarray(windows)[where]))
-            raise UserError(f"the tree has no pdf for the phones {window} with pdf-class {pdf_classes[where]}; it was built for other phones or another topo")
+            raise UserError(f"the tree has no pdf for phones {window}, pdf-class {pdf_classes[where]}; it was built for other phones")
         return answers
 
     def lookup(self, windows: np.ndarray, pdf_classes: np.ndarray) -> np.ndarray:
@@ -97,7 +97,7 @@ class ContextTree:
         return _evaluate(windows, np.ascontiguousarray(pdf_classes, np.int32), *self._flat)
 
     def table(self, phones, num_pdf_classes: int) -> np.ndarray:
-        """Answers for all windows over `phones`, pdf-class last: int32 (len(phones),) * N + (num_pdf_classes,), NO_ANSWER where there is none."""
+        """`lookup` of all windows over `phones`: int32 (len(phones), ... N times, num_pdf_classes)."""
         axes = [np.asarray(phones)] * self.context_width + [np.arange(num_pdf_classes)]
         grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
         return self.lookup(grid[..., :-1].reshape(-1, self.context_width), grid[..., -1].ravel()).reshape(grid.shape[:-1])
@@ -242,7 +242,7 @@ def _read_opening(reader: KaldiReader, width: int, open_: list[_OpenNode]):
 def _open_table(reader: KaldiReader, key: int, open_: list[_OpenNode]):
     before, size = reader.offset, reader.uint32()
     if not 0 <= size <= reader.num_left:
-        raise reader.error(f"a table of {size} nodes is impossible with {reader.num_left} bytes left; the file is damaged or truncated", before)
+        raise reader.error(f"a table of {size} nodes is impossible with {reader.num_left} bytes left; the file is damaged", before)
     reader.expect("(")
     if size == 0:
         reader.expect(")")

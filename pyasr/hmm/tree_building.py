@@ -4,8 +4,8 @@ Every root of phones/roots.int begins with one leaf (or one per pdf-class). Agai
 
     gain = L(yes) + L(no) - L(leaf)
 
-(`tree_stats`) are split, until there are `max_leaves` leaves or no gain reaches `thresh`. Then leaves of one root whose merging loses less than
-`cluster_thresh` (by default the smallest gain of a split) become one pdf.
+(`tree_stats`) are split, until there are `max_leaves` leaves or no gain reaches `thresh`. Then leaves of one root whose merging loses
+less than `cluster_thresh` (by default the smallest gain of a split) become one pdf.
 """
 
 from __future__ import annotations
@@ -98,10 +98,9 @@ class BuiltTree:
     splits: list[tuple[float, int, frozenset[int], float]]
 
 
-def build_tree(stats: TreeStats, questions: Questions, roots: Roots, topology: Topology, max_leaves: int, thresh: float = 300.0,
-               cluster_thresh: float = -1.0, round_leaves_to: int = 8, var_floor: float = VAR_FLOOR) -> ContextTree:
+def build_tree(stats: TreeStats, questions: Questions, roots: Roots, topology: Topology, max_leaves: int, **limits) -> ContextTree:
     """The tree alone of `grow_tree`, with a log line on it."""
-    built = grow_tree(stats, questions, roots, topology, max_leaves, thresh, cluster_thresh, round_leaves_to, var_floor)
+    built = grow_tree(stats, questions, roots, topology, max_leaves, **limits)
     gain = (built.log_like - built.stub_log_like) / max(built.num_frames, 1.0)
     log.info(f"tree: {built.num_split_leaves} leaves after splitting, {built.tree.num_pdfs} pdfs after clustering, "
              f"log-likelihood per frame {built.log_like / max(built.num_frames, 1.0):.3f}, {gain:.3f} more than without context")
@@ -118,30 +117,36 @@ def grow_tree(stats: TreeStats, questions: Questions, roots: Roots, topology: To
     round_leaves_to  go on merging to a multiple of so many leaves; 1: do not
     """
     _check(stats, roots, topology)
-    num_classes = {phone: topology.num_pdf_classes(phone) for members in roots.sets for phone in members}
-    stub = ContextTree(stats.context_width, stats.central_position, stub_tree(roots.sets, roots.shared, num_classes, stats.central_position))
+    window = stats.context_width, stats.central_position
+    num_classes = {phone: topology.num_pdf_classes(phone) for phone in topology.phones}
+    stub = ContextTree(*window, stub_tree(roots.sets, roots.shared, num_classes, stats.central_position))
     branches = _plant(stats, stub)
-    stub_log_like = sum(_log_like(branch, var_floor) for branch in branches)
     splitter = _Splitter(stats, questions, var_floor)
     splits = splitter.grow(_splittable(branches, stub, roots, num_classes), len(branches), max_leaves, thresh)
     leaves = [leaf for branch in branches for leaf in branch.leaves()]
-    split_log_like = sum(_log_like(leaf, var_floor) for leaf in leaves)
     merge_below = min((gain for gain, *_ in splits), default=0.0) if cluster_thresh < 0 else cluster_thresh
-    leaf_sums = np.stack([leaf.sums for leaf in leaves])
-    pdfs = cluster_leaves(leaf_sums, np.array([leaf.stub for leaf in leaves]), merge_below, round_leaves_to if cluster_thresh else 1, var_floor)
+    pdf_sums = _number_pdfs(leaves, merge_below, round_leaves_to if cluster_thresh else 1, var_floor)
+    log_likes = [float(log_likelihood(sums, var_floor).sum()) for sums in (_sums(branches), _sums(leaves), pdf_sums)]
+    return BuiltTree(ContextTree(*window, _graft(stub.root, branches)), stats.num_frames, *log_likes, len(leaves), splits)
+
+
+def _sums(branches: list[_Branch]) -> np.ndarray:
+    return np.stack([branch.sums for branch in branches])
+
+
+def _number_pdfs(leaves: list[_Branch], merge_below: float, round_to: int, var_floor: float) -> np.ndarray:
+    """Give every leaf its pdf, leaves that are merged the same; returns the statistics of the pdfs."""
+    pdfs = cluster_leaves(_sums(leaves), np.array([leaf.stub for leaf in leaves]), merge_below, round_to, var_floor)
     for leaf, pdf in zip(leaves, pdfs.tolist()):
         leaf.pdf = pdf
-    pdf_sums = sums_by(leaf_sums, pdfs, int(pdfs.max()) + 1)
-    tree = ContextTree(stats.context_width, stats.central_position, _graft(stub.root, branches))
-    log_like = float(log_likelihood(pdf_sums, var_floor).sum())
-    return BuiltTree(tree, stats.num_frames, stub_log_like, split_log_like, log_like, len(leaves), splits)
+    return sums_by(_sums(leaves), pdfs, int(pdfs.max()) + 1)
 
 
 def _check(stats: TreeStats, roots: Roots, topology: Topology) -> None:
     topology.check_phones([phone for members in roots.sets for phone in members], "phones/roots.int")
     unknown = sorted(set(np.unique(stats.key(stats.central_position)).tolist()) - set(topology.phones))
     if unknown:
-        raise UserError(f"the tree statistics have phone {unknown[0]}, which is not in phones/roots.int; they were accumulated with another lang directory")
+        raise UserError(f"the alignments have phone {unknown[0]}, which is not in phones/roots.int; align with this lang directory")
 
 
 def _plant(stats: TreeStats, stub: ContextTree) -> list[_Branch]:
@@ -167,8 +172,7 @@ class _Splitter:
 
     def __init__(self, stats: TreeStats, questions: Questions, var_floor: float):
         self.stats, self.questions, self.var_floor = stats, questions, var_floor
-        self.num_values = {key: 1 + max(int(stats.key(key).max()), max((max(q) for q in sets if q), default=0)) for key, sets in questions.items()}
-        self.answers = {key: _answer_matrix(sets, self.num_values[key]) for key, sets in questions.items() if sets}
+        self.answers = {key: _answer_matrix(sets, int(stats.key(key).max()) + 1) for key, sets in questions.items() if sets}
 
     def grow(self, branches: list[_Branch], num_leaves: int, max_leaves: int, thresh: float) -> list[tuple]:
         """Split until there are `max_leaves` leaves in all, of which there are `num_leaves` now; returns `BuiltTree.splits`."""
@@ -218,7 +222,7 @@ def _answer_matrix(sets: list[frozenset[int]], num_values: int) -> np.ndarray:
     """1 where a value belongs to a question's set: float64 (questions, values)."""
     answers = np.zeros((len(sets), num_values))
     for row, values in zip(answers, sets):
-        row[[value for value in values if value >= 0]] = 1.0
+        row[[value for value in values if 0 <= value < num_values]] = 1.0
     return answers
 
 
@@ -244,7 +248,9 @@ def _grown(root: _Branch) -> Node:
     return nodes[id(root)]
 
 
-def init_model_from_stats(stats: TreeStats, tree: ContextTree, topology: Topology, var_floor: float = VAR_FLOOR) -> tuple[TransitionModel, AmDiagGmm, np.ndarray]:
+def init_model_from_stats(
+    stats: TreeStats, tree: ContextTree, topology: Topology, var_floor: float = VAR_FLOOR
+) -> tuple[TransitionModel, AmDiagGmm, np.ndarray]:
     """(transition model, one Gaussian per pdf, frames per pdf float64 (num_pdfs)), as Kaldi's gmm-init-model.
 
     A pdf without data gets the Gaussian of all data.
@@ -254,7 +260,7 @@ def init_model_from_stats(stats: TreeStats, tree: ContextTree, topology: Topolog
     occupancies = sums[:, 0].copy()
     empty = occupancies <= 0
     if empty.any():
-        log.warning(f"tree: {int(empty.sum())} pdfs have no data (the first is {int(np.argmax(empty))}); they begin with the Gaussian of all data")
+        log.warning(f"tree: {int(empty.sum())} pdfs (first {int(np.argmax(empty))}) have no data; they begin with the Gaussian of all data")
         sums[empty] = stats.sums.sum(axis=0)
     dim = sums.shape[1] // 2
     means, squares = sums[:, 1 : 1 + dim] / sums[:, :1], sums[:, 1 + dim :] / sums[:, :1]
@@ -264,5 +270,5 @@ def init_model_from_stats(stats: TreeStats, tree: ContextTree, topology: Topolog
 
 def _pdfs_of_events(stats: TreeStats, tree: ContextTree) -> np.ndarray:
     if (stats.context_width, stats.central_position) != (tree.context_width, tree.central_position):
-        raise UserError(f"the tree has a window of {tree.context_width} phones, the statistics one of {stats.context_width}; accumulate them again")
+        raise UserError(f"the tree has windows of {tree.context_width} phones, the statistics of {stats.context_width}; accumulate again")
     return tree.pdfs(stats.events[:, :-1], stats.events[:, -1])

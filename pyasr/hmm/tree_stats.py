@@ -1,7 +1,7 @@
 """Statistics for decision trees: one Gaussian's sums for each phone in context and pdf-class that occurs in the data.
 
-An *event* is (window of N phones, pdf-class). Over the frames x aligned to an event: n = count, sum x, sum x². The log-likelihood of a set of events
-under one Gaussian with diagonal covariance, estimated on them, is (D dimensions)
+An *event* is (window of N phones, pdf-class). Over the frames x aligned to an event: n = count, sum x, sum x². The log-likelihood of a
+set of events under one Gaussian with diagonal covariance, estimated on them, is (D dimensions)
 
     L = - n/2 ( D log 2 pi + sum_d [ log v_d + s_d / v_d ] ),   s_d = (sum x_d²)/n - ((sum x_d)/n)²,   v_d = max(s_d, floor)
 """
@@ -80,7 +80,8 @@ class TreeStats:
 
 
 def accumulate_tree_stats(
-    trans: TransitionModel, alignments: Mapping[str, np.ndarray], feats, ci_phones: Iterable[int] = (), context_width: int = 3, central_position: int = 1
+    trans: TransitionModel, alignments: Mapping[str, np.ndarray], feats, ci_phones: Iterable[int] = (),
+    context_width: int = 3, central_position: int = 1,
 ) -> TreeStats:
     """Statistics of the utterances of `alignments`, as Kaldi's acc-tree-stats.
 
@@ -97,7 +98,8 @@ def accumulate_tree_stats(
     for utt, events_of_frame in ids.items():
         x = np.ascontiguousarray(feats[utt], np.float32)
         if len(x) != len(events_of_frame):
-            raise UserError(f"utterance {utt}: {len(events_of_frame)} frames in its alignment, {len(x)} in its features; align again with these features")
+            told = f"{len(events_of_frame)} frames in its alignment, {len(x)} in its features"
+            raise UserError(f"utterance {utt}: {told}; align again with these features")
         sums = np.zeros((len(events), 1 + 2 * x.shape[1])) if sums is None else sums
         _add_frames(x, events_of_frame, sums)
     if sums is None:

@@ -163,7 +163,8 @@ class KaldiReader:
         if size < 0:
             raise self.error(f"a size of {size} is impossible", before)
         if size * dtype.itemsize > self.num_left:
-            raise self.error(f"{size} values of {dtype.itemsize} bytes were announced, {self.num_left} bytes are left; the file is truncated", before)
+            told = f"{size} values of {dtype.itemsize} bytes were announced, {self.num_left} bytes are left"
+            raise self.error(f"{told}; the file is truncated", before)
         values = np.frombuffer(self._data, dtype, size, self.offset).astype(dtype.newbyteorder("="))
         self.offset += size * dtype.itemsize
         return values
