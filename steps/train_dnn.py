@@ -41,7 +41,8 @@ class TrainDnn:
 def main(options: TrainDnn) -> None:
     check_strategy(options.training.mixing)
     ali, lang = options.ali_dir, options.lang
-    inputs = [options.data / "feats.scp", lang / "phones.txt", ali / "num_jobs", ali / "final.mdl", ali / "tree", *sorted(ali.glob("ali.*.gz"))]
+    inputs = [options.data / "feats.scp", lang / "phones.txt", *(ali / name for name in ("num_jobs", "final.mdl", "tree"))]
+    inputs += sorted(ali.glob("ali.*.gz"))
     with output_of(options, options.out, inputs, resume=True) as out:
         for source in (ali / "final.mdl", ali / "tree", lang / "phones.txt"):
             shutil.copy(source, out)

@@ -1,7 +1,7 @@
 """Features of a data directory, by parallel jobs: one shard of utterances each, then one table.
 
-The stage output is DATA/feats: `raw.JOB.ark` with `feats.JOB.scp`, `short.JOB.txt` (utterances without a single frame), and the merged `feats.scp`
-and `utt2num_frames`, which `publish` copies to DATA when the output stands under its final name.
+The stage output is DATA/feats: `raw.JOB.ark` with `feats.JOB.scp`, `short.JOB.txt` (utterances without a single frame), and the merged
+`feats.scp` and `utt2num_frames`, which `publish` copies to DATA when the output stands under its final name.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def make_features(spec: ExtractSpec, run: Callable[[Path, str, ExtractSpec], Non
 def extract_shard(spec: ExtractSpec, job: int) -> None:
     """Features of shard `job` (1-based): writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB and short.JOB.txt."""
     options = spec.mfcc or spec.fbank
-    extractor = Extractor(options)
+    extractor, rate_hz = Extractor(options), options.frame.sample_frequency
     utterances = split(spec.data, spec.num_jobs)[job - 1]
     num_frames, short = {}, []
     progress = log.Progress("features", len(utterances), "utterances")
     ark = f"raw.{job}.ark"
     with ArkWriter(spec.out / ark, spec.out / f"feats.{job}.scp", spec.archive.compress, spec.named / ark) as writer:
-        for keys, waves in batches(read_waveforms(DataDir(spec.data), utterances, options.frame.sample_frequency), options.frame.sample_frequency):
+        for keys, waves in batches(read_waveforms(DataDir(spec.data), utterances, rate_hz), rate_hz):
             for key, features in zip(keys, extractor(waves, keys, spec.archive.seed)):
                 if len(features) == 0:
                     short.append(key)
@@ -87,7 +87,8 @@ def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float) -> Iter
             samples, rate = read_audio(data.wav_scp[name], name)
             recording = name
             if rate != rate_hz:
-                raise UserError(f"{data.wav_scp[name]}: audio of {rate} Hz, but --sample-frequency is {rate_hz:g}; correct the configuration file")
+                found = f"audio of {rate} Hz, but --sample-frequency is {rate_hz:g}"
+                raise UserError(f"{data.wav_scp[name]}: {found}; correct the configuration file")
         yield utt, _cut(samples, segment, rate_hz, data, utt) if segment else samples
 
 
@@ -95,7 +96,8 @@ def _cut(samples: np.ndarray, segment: Segment, rate_hz: float, data: DataDir, u
     begin = round(segment.begin_s * rate_hz)
     end = round(segment.end_s * rate_hz) if segment.end_s > 0 else len(samples)
     if begin >= len(samples):
-        raise UserError(f"{data.path}/segments: {utt} begins at {segment.begin_s} s, after the end of the recording {segment.recording}; correct it")
+        found = f"{utt} begins at {segment.begin_s} s, after the end of the recording {segment.recording}"
+        raise UserError(f"{data.path}/segments: {found}; correct it")
     return samples[begin:end]
 
 

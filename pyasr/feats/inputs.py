@@ -71,7 +71,8 @@ class FeatureReader:
         try:
             return self._utt2spk[utt]
         except KeyError:
-            raise UserError(f"{self.data}/utt2spk: no line for utterance {utt} of feats.scp; run utils/fix_data_dir.py {self.data}") from None
+            found = f"no line for utterance {utt} of feats.scp"
+            raise UserError(f"{self.data}/utt2spk: {found}; run utils/fix_data_dir.py {self.data}") from None
 
     def num_frames(self, utt: str) -> int:
         """Frames of `utt`, from utt2num_frames where that exists."""
@@ -110,8 +111,8 @@ class FeatureReader:
             return apply_cmvn(features, *normaliser(cmvn_stats(features), self.options.norm_vars))
         mean, inverse_std = self._speaker_normaliser(self.speaker(utt))
         if len(mean) != features.shape[1]:
-            dims = f"{len(mean)} and {features.shape[1]}"
-            raise UserError(f"{self.data}: cmvn.scp and feats.scp have different dimensions ({dims}); run steps/compute_cmvn.py {self.data}")
+            found = f"cmvn.scp and feats.scp have different dimensions ({len(mean)} and {features.shape[1]})"
+            raise UserError(f"{self.data}: {found}; run steps/compute_cmvn.py {self.data}")
         return apply_cmvn(features, mean, inverse_std)
 
     def _speaker_normaliser(self, speaker: str):

@@ -23,7 +23,8 @@ def speaker_stats(data: Path) -> dict[str, np.ndarray]:
         stats = cmvn_stats(features)
         speaker = utt2spk[utt]
         if speaker in found and found[speaker].shape != stats.shape:
-            raise UserError(f"{data}/feats.scp: {utt} has {stats.shape[1] - 1} columns, earlier ones {found[speaker].shape[1] - 1}; make the features again")
+            counts = f"{stats.shape[1] - 1} columns, earlier ones {found[speaker].shape[1] - 1}"
+            raise UserError(f"{data}/feats.scp: {utt} has {counts}; make the features again")
         found[speaker] = found[speaker] + stats if speaker in found else stats
     return found
 

@@ -50,13 +50,14 @@ def mel_filters(mel: MelOptions, frame: FrameOptions) -> torch.Tensor:
     nyquist = frame.sample_frequency / 2
     high = mel.high_freq if mel.high_freq > 0 else nyquist + mel.high_freq
     if not 0 <= mel.low_freq < high <= nyquist:
-        raise UserError(f"--low-freq {mel.low_freq:g} and --high-freq {mel.high_freq:g} give no band below {nyquist:g} Hz; correct the configuration")
+        found = f"--low-freq {mel.low_freq:g} and --high-freq {mel.high_freq:g} give no band below {nyquist:g} Hz"
+        raise UserError(f"{found}; correct the configuration")
     edges = np.linspace(mel_scale(mel.low_freq), mel_scale(high), mel.num_mel_bins + 2)
     lines = mel_scale(np.arange(frame.fft_size // 2) * frame.sample_frequency / frame.fft_size)[:, None]
     left, centre, right = edges[:-2], edges[1:-1], edges[2:]
     weights = np.clip(np.minimum((lines - left) / (centre - left), (right - lines) / (right - centre)), 0, None)
     if not weights.any(axis=0).all():
-        raise UserError(f"--num-mel-bins {mel.num_mel_bins}: some filters cover no spectral line at {frame.sample_frequency:g} Hz; use fewer")
+        raise UserError(f"--num-mel-bins {mel.num_mel_bins}: some filters cover no line of the {frame.fft_size}-point spectrum; use fewer")
     return torch.from_numpy(np.vstack([weights, np.zeros(mel.num_mel_bins)])).float()
 
 

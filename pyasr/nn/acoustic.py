@@ -45,7 +45,8 @@ class AcousticModel:
     def log_likelihoods(self, features: np.ndarray) -> np.ndarray:
         """log p(s | x) - log P(s), float32 (T, num_pdfs), of the model's input (T, input_dim)."""
         if features.shape[1] != len(self.mean):
-            raise UserError(f"the model takes {len(self.mean)} columns a frame, the features have {features.shape[1]}; give the features it was trained on")
+            found = f"the model takes {len(self.mean)} columns a frame, the features have {features.shape[1]}"
+            raise UserError(f"{found}; give the features it was trained on")
         with torch.inference_mode():
             x = (torch.from_numpy(np.ascontiguousarray(features)) - self.mean) * self.inverse_std
             return torch.log_softmax(self.network(x), 1).sub_(self.log_priors).numpy()

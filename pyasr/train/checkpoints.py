@@ -41,7 +41,9 @@ def load_checkpoint(directory: Path, comm: Comm) -> tuple[dict, dict] | None:
     if index is None:
         return None
     if len(index["files"]) != comm.size:
-        raise UserError(f"{directory}: a checkpoint of {len(index['files'])} ranks, now there are {comm.size}; give --num-ranks {len(index['files'])} or --force")
+        num_ranks = len(index["files"])
+        found = f"a checkpoint of {num_ranks} ranks, now there are {comm.size}"
+        raise UserError(f"{directory}: {found}; give --num-ranks {num_ranks} or --force")
     first, own = (_load(directory / index["files"][rank]) for rank in (0, comm.rank))
     return first["shared"], own["own"]
 
@@ -50,7 +52,8 @@ def _load(path: Path) -> dict:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file fails in many ways; all mean the same to the user
-        raise UserError(f"{path}: this checkpoint cannot be read ({type(error).__name__}); delete {path.parent} to train from the start") from error
+        sentence = f"this checkpoint cannot be read ({type(error).__name__}); delete {path.parent} to train from the start"
+        raise UserError(f"{path}: {sentence}") from error
 
 
 def _read_index(directory: Path) -> dict | None:

@@ -103,7 +103,8 @@ def _announce(job: Training, options: DnnTraining) -> None:
         return
     schedule, flat = options.schedule, job.learner.flat
     factor = schedule.scale(job.comm.size)
-    log.info(f"{flat.num_parameters} parameters, {job.epoch_frames} frames an epoch, {job.comm.size} ranks, products in {flat.work.dtype}".replace("torch.", ""))
+    dtype = str(flat.work.dtype).removeprefix("torch.")
+    log.info(f"{flat.num_parameters} parameters, {job.epoch_frames} frames an epoch, {job.comm.size} ranks, products in {dtype}")
     log.info(
         f"learning rate {schedule.learning_rate:g} ({schedule.lr_convention} over minibatches of {options.learner.minibatch}), "
         f"{schedule.lr_scaling} scaling: effective {schedule.learning_rate:g} x {factor:g} = {schedule.learning_rate * factor:g}"

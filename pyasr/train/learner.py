@@ -26,7 +26,7 @@ class LearnerOptions:
 
     minibatch: int = option(512, "frames of a minibatch", minimum=1)
     momentum: float = option(0.0, "share of the last update in the next one", minimum=0.0, maximum=0.999)
-    precision: str = option("auto", "type of the products; auto: bfloat16 where the processor multiplies it natively", choices=("auto", "float32", "bfloat16"))
+    precision: str = option("auto", "type of the products; auto: bfloat16 where that is native", choices=("auto", "float32", "bfloat16"))
     device: str = option("auto", "where to train; auto: cuda if there is one", choices=("auto", "cpu", "cuda"))
 
     def torch_device(self) -> torch.device:

@@ -63,7 +63,8 @@ class Training:
             self.comm.bcast(flat.master)
             flat.refresh()
             self._begin()
-        self.reporter = Reporter(self.directory / "metrics.jsonl", self.comm, self.epoch_frames * schedule.options.num_epochs, self.position.frames_seen)
+        total_frames = self.epoch_frames * schedule.options.num_epochs
+        self.reporter = Reporter(self.directory / "metrics.jsonl", self.comm, total_frames, self.position.frames_seen)
         while not schedule.finished:
             self._epoch(schedule.state.epoch + 1, schedule.rate)
             self._end_epoch(schedule.rate)
@@ -129,12 +130,13 @@ class Training:
         accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
         epoch = self.schedule.state.epoch
         self._say(
-            f"epoch {epoch} ended: objective {train.objective:.4f} accuracy {train.accuracy:.2%}, held-out objective {heldout.objective:.4f} "
-            f"accuracy {heldout.accuracy:.2%}{'' if accepted else '; worse than before, back to the best model'}"
+            f"epoch {epoch} ended: objective {train.objective:.4f} accuracy {train.accuracy:.2%}, held-out objective "
+            f"{heldout.objective:.4f} accuracy {heldout.accuracy:.2%}{'' if accepted else '; worse than before, back to the best model'}"
         )
         self.reporter.write({
-            "epoch": epoch, "frames": self.position.frames_seen, "rate": rate, "train_objective": train.objective, "train_accuracy": train.accuracy,
-            "heldout_objective": heldout.objective, "heldout_accuracy": heldout.accuracy, "accepted": accepted,
+            "epoch": epoch, "frames": self.position.frames_seen, "rate": rate, "accepted": accepted,
+            "train_objective": train.objective, "train_accuracy": train.accuracy,
+            "heldout_objective": heldout.objective, "heldout_accuracy": heldout.accuracy,
         })  # fmt: skip
         if accepted:
             self.best = self._copy_if_needed()
@@ -150,8 +152,8 @@ class Training:
         num_pdfs = self.learner.network.layers[-1].out_features
         if not worst > -2 * math.log(num_pdfs + 1):
             raise UserError(
-                f"training has diverged (objective {worst:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): give a lower --learning-rate, "
-                f"or --lr-scaling sqrt or none, and --force"
+                f"training has diverged (objective {worst:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): "
+                f"give a lower --learning-rate, or --lr-scaling sqrt or none, and --force"
             )
 
     def _copy_if_needed(self) -> torch.Tensor | None:

@@ -19,7 +19,7 @@ class TargetOptions:
     """Which utterances are trained on."""
 
     max_missing: float = option(0.01, "greatest share of utterances without a matching alignment", minimum=0.0, maximum=1.0)
-    heldout_share: float = option(0.03, "share of the frames that are not trained on but measured after every epoch", minimum=0.0, maximum=0.5)
+    heldout_share: float = option(0.03, "share of the frames held out, to be measured after every epoch", minimum=0.0, maximum=0.5)
     heldout_seed: int = option(777, "seed of the choice of held-out speakers")
 
 

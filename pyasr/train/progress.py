@@ -71,8 +71,8 @@ class Reporter:
     def _forget_after(self, frames_seen: int) -> None:
         """Drop what an interrupted run wrote after its last checkpoint."""
         if self.path.exists():
-            lines = [line for line in self.path.read_text().splitlines(True) if line.endswith("\n") and json.loads(line)["frames"] <= frames_seen]
-            self.path.write_text("".join(lines))
+            whole = [line for line in self.path.read_text().splitlines(True) if line.endswith("\n")]
+            self.path.write_text("".join(line for line in whole if json.loads(line)["frames"] <= frames_seen))
 
     def interval(self, epoch: int, frames_seen: int, sums: np.ndarray, rate: float) -> None:
         """Report `sums`, this rank's (loss, correct, frames) since the last call."""
@@ -87,13 +87,15 @@ class Reporter:
         done = frames_seen - self._frames_at_begin
         left = (time.perf_counter() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
         line = {
-            "epoch": epoch, "frames": frames_seen, "objective": round(totals.objective, 6), "accuracy": round(totals.accuracy, 6), "rate": rate,
+            "epoch": epoch, "frames": frames_seen, "rate": rate,
+            "objective": round(totals.objective, 6), "accuracy": round(totals.accuracy, 6),
             "frames_per_s": round(own[2] / seconds), "data": round(data / seconds, 4), "communication": round(communication / seconds, 4),
         }  # fmt: skip
         compute = 1 - line["data"] - line["communication"]
         log.info(
-            f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  objective {totals.objective:.4f}  "
-            f"accuracy {totals.accuracy:.2%}  lr {rate:.5g}  {line['frames_per_s']} frames/s  {int(left) // 60:02d}:{int(left) % 60:02d} left  "
+            f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  "
+            f"objective {totals.objective:.4f}  accuracy {totals.accuracy:.2%}  lr {rate:.5g}  "
+            f"{line['frames_per_s']} frames/s  {int(left) // 60:02d}:{int(left) % 60:02d} left  "
             f"compute {compute:.0%} communication {line['communication']:.0%} data {line['data']:.0%}"
         )
         self.write(line)

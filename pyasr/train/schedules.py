@@ -19,8 +19,8 @@ class ScheduleOptions:
     """Learning rate and its course. The rate is that of one rank."""
 
     learning_rate: float = option(0.1, "initial learning rate of one rank, by the convention of --lr-convention", minimum=0.0)
-    lr_convention: str = option("mean", "whether the gradient of a minibatch is the mean or the sum over its frames", choices=("mean", "sum"))
-    lr_scaling: str = option("linear", "factor on the rate for P ranks: linear = P, sqrt = root of P, none = 1", choices=("linear", "sqrt", "none"))
+    lr_convention: str = option("mean", "whether a minibatch's gradient is the mean or the sum over its frames", choices=("mean", "sum"))
+    lr_scaling: str = option("linear", "factor on the rate for P ranks: P, root of P, or 1", choices=("linear", "sqrt", "none"))
     schedule: str = option("exponential", "course of the learning rate", choices=("exponential", "newbob", "newbob-accuracy"))
     num_epochs: int = option(10, "passes over the training data (newbob: at most)", minimum=1)
     final_factor: float = option(0.01, "exponential: final rate relative to the initial one", minimum=0.0)

@@ -82,8 +82,9 @@ def join(keys: list[str], num_frames: Callable[[str], int], alignments: dict, ma
         log.info(f"length differs by {difference:+d}: {count} {_some(examples)}")
     lost = len(without) + len(unequal)
     if lost > max_missing * len(keys):
-        what = f"{len(without)} of {len(keys)} utterances have no alignment and {len(unequal)} one of another length {_some(without + list(unequal))}"
-        raise UserError(f"{ali_dir} does not match {data}: {what}; align {data} again, or raise --max-missing")
+        what = f"{len(without)} of {len(keys)} utterances have no alignment and {len(unequal)} one of another length"
+        examples = _some(without + list(unequal))
+        raise UserError(f"{ali_dir} does not match {data}: {what} {examples}; align {data} again, or raise --max-missing")
     return good
 
 
@@ -122,5 +123,6 @@ def make_targets(keys: list[str], alignments: dict, tid2pdf: np.ndarray, ali_dir
     tids = np.concatenate([alignments[key] for key in keys])
     wrong = tids[(tids < 1) | (tids >= len(tid2pdf))]
     if len(wrong):
-        raise UserError(f"{ali_dir}: its alignments hold transition-id {wrong[0]}, final.mdl has 1 to {len(tid2pdf) - 1}; they are of another model")
+        found = f"its alignments hold transition-id {wrong[0]}, final.mdl has 1 to {len(tid2pdf) - 1}"
+        raise UserError(f"{ali_dir}: {found}; they are of another model, align again")
     return offsets, tid2pdf[tids].astype(np.int32)

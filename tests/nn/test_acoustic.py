@@ -6,7 +6,7 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, load_scorer, log_priors
-from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
+from pyasr.nn.feed_forward import ByteDropout, DnnOptions, FeedForward, initialise
 
 
 def model(activation="relu"):
@@ -65,3 +65,11 @@ def test_initial_weights():
     biases = [p for p in network.parameters() if p.ndim == 1]
     assert -4 <= biases[0].min() and biases[0].max() <= 0 and abs(biases[0].mean() + 2) < 0.2
     assert not biases[-1].any()
+
+
+def test_dropout_leaves_out_the_given_share_and_keeps_the_mean():
+    layer, x = ByteDropout(0.25), torch.ones(300, 301)
+    y = layer(x)
+    assert torch.allclose(y.unique(), torch.tensor([0, 4 / 3]))
+    assert abs(float((y == 0).float().mean()) - 0.25) < 0.01 and abs(float(y.mean()) - 1) < 0.01
+    assert torch.equal(layer.eval()(x), x)

@@ -128,7 +128,8 @@ def crash_after(job, num_steps):
 @pytest.mark.parametrize("num_steps", [2, 30, 51, 80])
 def test_resumed_training_ends_in_the_same_bits(tmp_path, precision, schedule, num_steps):
     """With momentum and dropout, interrupted before the first checkpoint, within an epoch, and between epochs."""
-    options = with_options(learner=dict(momentum=0.9, precision=precision), dnn=dict(dropout=0.2), schedule=dict(schedule=schedule, learning_rate=0.02))
+    learner, rates = dict(momentum=0.9, precision=precision), dict(schedule=schedule, learning_rate=0.02)
+    options = with_options(learner=learner, dnn=dict(dropout=0.2), schedule=rates)
     whole = trained(SoloComm(), tmp_path / "whole", store(10), options)
     job = training(SoloComm(), tmp_path / "cut", store(10), options)
     crash_after(job, num_steps)

@@ -26,7 +26,8 @@ LENGTHS = {f"{speaker}-{i:02d}": 60 + 7 * i for speaker in "abcdefgh" for i in r
 FLAGS = ["--cmvn", "none", "--hidden-layers", 2, "--hidden-dim", 32, "--minibatch", 48, "--learning-rate", 0.05, "--period-frames", 192,
          "--checkpoint-frames", 4000, "--precision", "float32", "--heldout-share", 0.15, "--splice-left", 2, "--splice-right", 2]  # fmt: skip
 
-pytestmark = pytest.mark.skipif(shutil.which("mpiexec", path=str(Path(sys.executable).parent)) is None, reason="needs MPI")
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="needs MPI")
 
 
 @pytest.fixture(scope="module")
