@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """CPU seconds and peak memory of making a large decoding graph, beside Kaldi's programs for the same operations.
 
-The language is made up: 20,000 words of CMU dictionary pronunciations, a trigram model with random n-grams (most of them of frequent words, as in text),
-a random triphone tree. Kaldi's programs come from the riva-asrlib-decoder wheel; they cover ARPA to LG and Ha o CLG to HCLG, the context and H are ours only.
+The language is made up: words of the CMU dictionary, a trigram model with random n-grams (most of them of frequent words, as in text), a
+random triphone tree. Kaldi's programs come from the riva-asrlib-decoder wheel; they cover ARPA to LG and Ha o CLG to HCLG, not the context
+and H.
 
 Example:
     benchmarks/graph.py --num-words 20000 --num-bigrams 400000 --num-trigrams 300000
@@ -96,7 +97,8 @@ def random_tree(lang: LangDir, topology: Topology, num_leaves: int) -> ContextTr
             return Leaf(next(numbers))
         left = int(rng.integers(1, size))
         asked = rng.choice(len(sets), int(rng.integers(1, len(sets) // 2)), replace=False)
-        return Split(int(rng.choice([0, 2])), frozenset(phone for number in asked for phone in sets[number]), grown(left), grown(size - left))
+        phones = frozenset(phone for number in asked for phone in sets[number])
+        return Split(int(rng.choice([0, 2])), phones, grown(left), grown(size - left))
 
     def root(members: list[int]) -> Node:
         num_classes = topology.num_pdf_classes(members[0])
@@ -174,11 +176,16 @@ def main(options: Benchmark) -> None:
 
 def compare(root: Path, programs: Path, seconds: dict[str, float]) -> None:
     at = lambda name: root / f"kaldi_{name}.fst"
-    to_lg = kaldi(programs, ("arpa2fst", "--disambig-symbol=#0", f"--read-symbol-table={root}/lang/words.txt", root / "lm.arpa", at("G")),
-                  ("fsttablecompose", root / "lang/L_disambig.fst", at("G"), at("LG0")), ("fstdeterminizestar", "--use-log=true", at("LG0"), at("LG1")),
+    to_lg = kaldi(programs,
+                  ("arpa2fst", "--disambig-symbol=#0", f"--read-symbol-table={root}/lang/words.txt", root / "lm.arpa", at("G")),
+                  ("fsttablecompose", root / "lang/L_disambig.fst", at("G"), at("LG0")),
+                  ("fstdeterminizestar", "--use-log=true", at("LG0"), at("LG1")),
                   ("fstminimizeencoded", at("LG1"), at("LG")))
-    to_hclg = kaldi(programs, ("fsttablecompose", root / "h.fst", root / "clg.fst", at("H0")), ("fstdeterminizestar", "--use-log=true", at("H0"), at("H1")),
-                    ("fstrmepslocal", at("H1"), at("H2")), ("fstminimizeencoded", at("H2"), at("H3")))
+    to_hclg = kaldi(programs,
+                    ("fsttablecompose", root / "h.fst", root / "clg.fst", at("H0")),
+                    ("fstdeterminizestar", "--use-log=true", at("H0"), at("H1")),
+                    ("fstrmepslocal", at("H1"), at("H2")),
+                    ("fstminimizeencoded", at("H2"), at("H3")))
     mine = {"ARPA to LG": ("ARPA -> G", "L o G -> LG"), "Ha o CLG to HCLG": ("Ha o CLG, determinised", "epsilons removed", "minimised")}
     print(f"{'':28s}  ours CPU s  Kaldi's CPU s  ratio")
     for (name, stages), theirs in zip(mine.items(), (to_lg, to_hclg)):

@@ -40,7 +40,7 @@ def _step(labels, position, label):
 
 
 def composed_cost(left: Fst, right: Fst, ilabels: list[int], olabels: list[int]) -> float:
-    """The least cost of a path of `left` over `ilabels` and one of `right` over `olabels` that agree on the labels between them, found without composing."""
+    """The least cost of a path of `left` over `ilabels` and one of `right` over `olabels` that agree on the labels between them."""
     begin = (left.start, right.start, 0, 0)
     costs, queue, best = {begin: 0.0}, deque([begin]), float("inf")
     while queue:

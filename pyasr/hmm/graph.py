@@ -38,7 +38,8 @@ class GraphOptions:
     self_loop_scale: float = option(0.1, "scale of self-loops against leaving the state", minimum=0.0)
 
 
-def expand_to_hclg(clg: Fst, ilabel_info: list[list[int]], trans: TransitionModel, tree: ContextTree, options: GraphOptions) -> tuple[Fst, list[int]]:
+def expand_to_hclg(clg: Fst, ilabel_info: list[list[int]], trans: TransitionModel, tree: ContextTree,
+                   options: GraphOptions) -> tuple[Fst, list[int]]:
     """(HCLG, the disambiguation transition-ids that were used on the way and removed)."""
     clg, ilabel_info = merge_equal_contexts(clg, ilabel_info, trans, tree)
     h, disambig_tids = h_transducer(ilabel_info, trans, tree, options.transition_scale)

@@ -1,7 +1,7 @@
 """H, the transducer from transition-ids to phones in context, and the self-loops that are added last.
 
-Self-loops come after the transition that leaves their state ("reordered"): an arc with transition-id t of transition-state j leads to a graph state
-whose loop bears the self-loop of j, so that a path reads  t, loop, loop, ..., next transition.
+Self-loops come after the transition that leaves their state ("reordered"): an arc with transition-id t of transition-state j leads to a
+graph state whose loop bears the self-loop of j, so that a path reads  t, loop, loop, ..., next transition.
 """
 
 from __future__ import annotations
@@ -38,43 +38,49 @@ def merge_equal_contexts(clg: Fst, ilabel_info: list[list[int]], trans: Transiti
     return clg.replaced(ilabels=new_labels.astype(np.int32)[clg.ilabels]), [ilabel_info[label] for label in kept]
 
 
-def h_transducer(ilabel_info: list[list[int]], trans: TransitionModel, tree: ContextTree, transition_scale: float = 1.0) -> tuple[Fst, list[int]]:
+def h_transducer(ilabel_info: list[list[int]], trans: TransitionModel, tree: ContextTree,
+                 transition_scale: float = 1.0) -> tuple[Fst, list[int]]:
     """H without self-loops, sorted by output label, and the input labels of its disambiguation symbols (above all transition-ids).
 
-    State 0 is start and end. For each input label of CLG there is an HMM of transition-ids from it back to it, with the label as output of its first arcs;
-    an arc of probability p out of a state with self-loop probability q costs -scale * ln(p / (1 - q)). Labels with equal HMMs share all but the first
-    arcs. Behaves as Kaldi's make-h-transducer, without its epsilons.
+    State 0 is start and end. For each input label of CLG there is an HMM of transition-ids from it back to it, with the label as output of
+    its first arcs; an arc of probability p out of a state with self-loop probability q costs -scale * ln(p / (1 - q)). Labels with equal
+    HMMs share all but the first arcs. Behaves as Kaldi's make-h-transducer, without its epsilons.
     """
     labels, windows = _window_labels(ilabel_info)
     classes, (offsets, tids, _, from_state, to_state) = hmms_of_windows(windows, trans, tree)
-    sizes = np.diff(offsets)
+    num_states = int(from_state.max()) + 1  # reserved for each HMM
+    hmm = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    sources, targets = 1 + num_states * hmm + from_state, np.where(to_state < 0, 0, 1 + num_states * hmm + to_state)
     costs = transition_scale * (trans.non_self_loop_log_prob[trans.tid2state[tids]] - trans.log_prob[tids])
-    num_states = int(from_state.max()) + 1
-    node = 1 + num_states * np.repeat(np.arange(len(sizes)), sizes)  # of the first state of each arc's HMM
-    targets = np.where(to_state < 0, 0, node + to_state)
-    entering = np.flatnonzero(from_state == 0)
-    num_entering = np.bincount(np.repeat(np.arange(len(sizes)), sizes)[entering], minlength=len(sizes))
-    first = np.cumsum(num_entering) - num_entering
-    repeats = num_entering[classes]
-    entry = entering[np.repeat(first[classes] - (np.cumsum(repeats) - repeats), repeats) + np.arange(repeats.sum())]
+    inner = Fst.from_arcs(1 + num_states * (len(offsets) - 1), 0, sources, tids, np.zeros_like(tids), costs, targets, {0: 0.0})
+    first, label_of = _entering_arcs(classes, hmm, from_state)
+    with_entries = inner.add_arcs(np.zeros_like(first), tids[first], labels[label_of], costs[first], targets[first])
     marks = [label for label, meaning in enumerate(ilabel_info) if label > 0 and not _is_window(meaning)]
-    disambig = trans.num_tids + 1 + np.arange(len(marks))
-    zeros = np.zeros(len(marks))
-    fst = Fst.from_arcs(1 + num_states * len(sizes), 0,
-                        np.r_[node + from_state, np.zeros(len(entry), np.int64), zeros.astype(np.int64)], np.r_[tids, tids[entry], disambig],
-                        np.r_[np.zeros(len(tids)), np.repeat(labels, repeats), marks], np.r_[costs, costs[entry], zeros],
-                        np.r_[targets, targets[entry], zeros], {0: 0.0})
-    return fst_ops.connect(fst).arcsort("olabel"), disambig.tolist()
+    disambig, zeros = trans.num_tids + 1 + np.arange(len(marks)), np.zeros(len(marks), np.int64)
+    whole = with_entries.add_arcs(zeros, disambig, np.array(marks, np.int64), zeros, zeros)
+    return fst_ops.connect(whole).arcsort("olabel"), disambig.tolist()
+
+
+def _entering_arcs(classes: np.ndarray, hmm: np.ndarray, from_state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each label, given its HMM in `classes`, the arcs out of the HMM's first state: (arcs, positions of their labels in `classes`)."""
+    arcs = np.flatnonzero(from_state == 0)
+    count = np.bincount(hmm[arcs], minlength=int(classes.max()) + 1)
+    begin, repeats = np.cumsum(count) - count, count[classes]
+    rank = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    label_of = np.repeat(np.arange(len(classes)), repeats)
+    return arcs[begin[classes[label_of]] + rank], label_of
 
 
 def add_self_loops(fst: Fst, trans: TransitionModel, scale: float = 0.1) -> Fst:
     """The graph with self-loops after the transitions that enter their states (`add-self-loops --reorder=true`).
 
-    A graph state that is entered by transition-state j with self-loop probability q gets the loop of j at -scale * ln q, and all its ways out cost
-    -scale * ln(1 - q) more. A state that is entered by different transition-states is split first. Disambiguation symbols must be gone.
+    A graph state that is entered by transition-state j with self-loop probability q gets the loop of j at -scale * ln q, and all its ways
+    out cost -scale * ln(1 - q) more. A state that is entered by different transition-states is split first. Disambiguation symbols must be
+    gone.
     """
     if fst.num_arcs and fst.ilabels.max() > trans.num_tids:
-        raise UserError(f"the graph has the input label {fst.ilabels.max()}, the model {trans.num_tids} transition-ids; make the graph from this model")
+        told = f"the graph has the input label {fst.ilabels.max()}, the model {trans.num_tids} transition-ids"
+        raise UserError(f"{told}; make the graph from this model")
     if trans.is_self_loop[fst.ilabels].any():
         raise UserError("the graph has self-loops already; add them to a graph without")
     entry_of_label = np.r_[-1, trans.tid2state[1:]]
@@ -83,15 +89,15 @@ def add_self_loops(fst: Fst, trans: TransitionModel, scale: float = 0.1) -> Fst:
     loops = np.where(entry >= 0, trans.self_loop_tid[entry], 0)
     looping = np.flatnonzero(loops)
     loops = loops[looping]
-    return Fst.from_arcs(fst.num_states, fst.start, np.r_[fst.sources, looping], np.r_[fst.ilabels, loops], np.r_[fst.olabels, np.zeros_like(loops)],
-                         np.r_[fst.weights + leave[fst.sources], -scale * trans.log_prob[loops]], np.r_[fst.nextstates, looping], fst.finals + leave)
+    fst = fst.replaced(weights=fst.weights + leave[fst.sources], finals=fst.finals + leave)
+    return fst.add_arcs(looping, loops, np.zeros_like(loops), -scale * trans.log_prob[loops], looping)
 
 
 def _split_by_entry(fst: Fst, entry: np.ndarray) -> tuple[Fst, np.ndarray]:
     """Make all arcs into a state agree on their `entry` (num_arcs); returns the graph and each state's common value, -1 if it has none.
 
-    Where they differ, the arcs of one value v >= 0 go to a new state with a free epsilon arc to the old one, which keeps the value -1. The start counts
-    as entered with -1.
+    Where they differ, the arcs of one value v >= 0 go to a new state with a free epsilon arc to the old one, which keeps the value -1. The
+    start counts as entered with -1.
     """
     base = int(entry.max(initial=0)) + 2
     pairs, pair_of_arc = np.unique(fst.nextstates.astype(np.int64) * base + entry + 1, return_inverse=True)
@@ -104,7 +110,5 @@ def _split_by_entry(fst: Fst, entry: np.ndarray) -> tuple[Fst, np.ndarray]:
     common = np.full(fst.num_states + num_new, -1, np.int64)
     common[target[value >= 0]] = value[value >= 0]
     zeros = np.zeros(num_new, np.int32)
-    split = Fst.from_arcs(fst.num_states + num_new, fst.start, np.r_[fst.sources, target[moved]], np.r_[fst.ilabels, zeros],
-                          np.r_[fst.olabels, zeros], np.r_[fst.weights, zeros], np.r_[target[pair_of_arc], state[moved]],
-                          np.r_[fst.finals, np.full(num_new, np.inf)])
-    return split, common
+    fst = fst.replaced(nextstates=target[pair_of_arc])
+    return fst.add_arcs(target[moved], zeros, zeros, zeros, state[moved], np.r_[fst.finals, np.full(num_new, np.inf)]), common

@@ -46,7 +46,8 @@ class Fst:
     def from_arcs(cls, num_states: int, start: int, sources, ilabels, olabels, weights, nextstates, finals=None) -> Fst:
         """A transducer from arcs in any order; arcs of one state keep their order. `finals`: array or {state: cost}."""
         sources = np.asarray(sources, np.int64)
-        arrays = [np.asarray(ilabels, np.int32), np.asarray(olabels, np.int32), np.asarray(weights, np.float32), np.asarray(nextstates, np.int32)]
+        arrays = [np.asarray(labels, np.int32) for labels in (ilabels, olabels)]
+        arrays += [np.asarray(weights, np.float32), np.asarray(nextstates, np.int32)]
         if len(sources) > 1 and (np.diff(sources) < 0).any():
             order = np.argsort(sources, kind="stable")
             arrays = [array[order] for array in arrays]
@@ -80,6 +81,12 @@ class Fst:
         """The same states with only the arcs where the bool array `mask` (num_arcs) holds."""
         return Fst.from_arcs(self.num_states, self.start, self.sources[mask], self.ilabels[mask], self.olabels[mask],
                              self.weights[mask], self.nextstates[mask], self.finals)
+
+    def add_arcs(self, sources, ilabels, olabels, weights, nextstates, finals=None) -> Fst:
+        """With these arcs after those that are there; a longer `finals` than the present one adds states."""
+        finals = self.finals if finals is None else finals
+        return Fst.from_arcs(len(finals), self.start, np.r_[self.sources, sources], np.r_[self.ilabels, ilabels],
+                             np.r_[self.olabels, olabels], np.r_[self.weights, weights], np.r_[self.nextstates, nextstates], finals)
 
     def arcsort(self, side: str = "ilabel") -> Fst:
         """Arcs of each state in the order of their `ilabel` or `olabel`; ties keep their order."""
@@ -145,7 +152,7 @@ def read_fst(path: Path) -> Fst:
         raise UserError(f"{path}: not an OpenFst binary file (no magic number at byte 0); write it with fstcompile or pyasr")
     kind, arc_type = cursor.string("FST type"), cursor.string("arc type")
     if kind not in ("vector", "const") or arc_type != "standard":
-        raise UserError(f"{path}: an FST of type '{kind}' with '{arc_type}' arcs; only vector and const with standard arcs are read, use fstconvert")
+        raise UserError(f"{path}: an FST of type '{kind}' with '{arc_type}' arcs; only vector and const with standard arcs can be read")
     version, flags = cursor.value("i", "version"), cursor.value("i", "flags")
     cursor.value("Q", "properties")
     start, num_states, num_arcs = (cursor.value("q", what) for what in ("start state", "number of states", "number of arcs"))
@@ -260,7 +267,8 @@ def write_fst(path: Path, fst: Fst, kind: str = "vector") -> None:
 
 def _arc_table(fst: Fst) -> np.ndarray:
     arcs = np.empty((fst.num_arcs, 4), np.int32)
-    for column, array in enumerate((fst.ilabels, fst.olabels, np.ascontiguousarray(fst.weights, np.float32).view(np.int32), fst.nextstates)):
+    weights = np.ascontiguousarray(fst.weights, np.float32).view(np.int32)
+    for column, array in enumerate((fst.ilabels, fst.olabels, weights, fst.nextstates)):
         arcs[:, column] = array
     return arcs
 

@@ -143,9 +143,9 @@ def remove_epsilons_local(start, arc_offsets, sources, ilabels, olabels, weights
     for state in range(len(finals)):
         a = first[state]
         while a >= 0:
-            hops = 0  # a cycle of states with one way out would lead an arc round for ever
-            while hops < _MAX_HOPS and _merge_arc(a, state, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals):
-                hops += 1
+            for _ in range(_MAX_HOPS):  # a cycle of states with one way out would lead an arc round for ever
+                if not _merge_arc(a, state, first, following, num_in, num_out, sources, ilabels, olabels, weights, nextstates, finals):
+                    break
             a = following[a]
     return sources
 

@@ -1,8 +1,8 @@
 """Operations on transducers: kaldifst's algorithms behind functions of `Fst`, and those it lacks.
 
-kaldifst lives here alone. Transducers enter and leave it as files, in bulk; a loop over its arcs in Python would be a thousand times slower.
-Every function gives a new `Fst` and leaves its arguments as they are. Costs are negated natural logarithms; "log" operations add probabilities
-(log semiring), the others take the best (tropical semiring).
+kaldifst lives here alone. Transducers enter and leave it as files, in bulk; a loop over its arcs in Python would be far slower.
+Every function gives a new `Fst` and leaves its arguments as they are. Costs are negated natural logarithms; "log" operations add
+probabilities (log semiring), the others take the best (tropical semiring).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def determinize_star(fst, use_log: bool = True, max_states: int = -1) -> Fst:
     else:
         reason = f"stopped at {max_states} states"
     if stopped:
-        raise UserError(f"the transducer cannot be determinised ({reason}); check that words with equal pronunciations have disambiguation symbols")
+        raise UserError(f"the transducer cannot be determinised ({reason}); check the disambiguation symbols of L_disambig.fst")
     return from_kaldifst(native)
 
 
@@ -89,8 +89,8 @@ def minimize_encoded(fst: Fst) -> Fst:
 def compose_context(fst: Fst, disambig: list[int], context_width: int, central_position: int) -> tuple[Fst, list[list[int]]]:
     """C o LG and what its input labels stand for (`fstcomposecontext`).
 
-    Returns (clg, ilabel_info): `ilabel_info[label]` is a window of `context_width` phones (0 beyond the utterance's ends), `[-symbol]` for a
-    disambiguation symbol, `[0]` for the mark that delays the first window, and `[]` for label 0.
+    Returns (clg, ilabel_info): `ilabel_info[label]` is a window of `context_width` phones (0 beyond the utterance's ends), `[-symbol]` for
+    a disambiguation symbol, `[0]` for the mark that delays the first window, and `[]` for label 0.
     """
     import kaldifst
 
@@ -125,16 +125,15 @@ def add_disambig_loops(fst: Fst, ilabels: list[int], olabels: list[int]) -> Fst:
     """Loops `ilabel:olabel` on every final state and every state with a non-epsilon output label leaving it (`fstaddselfloops`)."""
     has_output = np.bincount(fst.sources[fst.olabels != 0], minlength=fst.num_states) > 0
     states = np.flatnonzero(has_output | np.isfinite(fst.finals))
-    count = len(ilabels)
-    return Fst.from_arcs(fst.num_states, fst.start, np.r_[fst.sources, np.repeat(states, count)], np.r_[fst.ilabels, np.tile(ilabels, len(states))],
-                         np.r_[fst.olabels, np.tile(olabels, len(states))], np.r_[fst.weights, np.zeros(count * len(states))],
-                         np.r_[fst.nextstates, np.repeat(states, count)], fst.finals)
+    loops = np.repeat(states, len(ilabels))
+    return fst.add_arcs(loops, np.tile(ilabels, len(states)), np.tile(olabels, len(states)), np.zeros(len(loops)), loops)
 
 
 def remove_epsilons_local(fst: Fst) -> Fst:
     """Merge arcs across states with one arc in or one arc out wherever that adds no arc (`fstrmepslocal`).
 
-    Costs of paths are kept in the tropical semiring; where a state's arcs are split, the remaining ones are rescaled so that sums of probabilities stay.
+    Costs of paths are kept in the tropical semiring; where only some arcs of a state are merged, the cost of the others is moved so that
+    sums of probabilities stay.
     """
     arrays = [array.copy() for array in (fst.ilabels, fst.olabels, fst.weights, fst.nextstates, fst.finals)]
     sources = fst_kernels.remove_epsilons_local(fst.start, fst.arc_offsets, fst.sources.copy(), *arrays)
@@ -146,8 +145,9 @@ def remove_epsilons_local(fst: Fst) -> Fst:
 def push_special(fst: Fst, max_iterations: int = 200) -> Fst:
     """Move costs along the paths so that every state has the same log-sum over its arcs and final cost (`fstpushspecial`).
 
-    With P the matrix of arc probabilities, in which a final state leads back to the start with its final probability, and P v = lambda v, an arc s -> t
-    of probability p gets p v(t) / v(s), a final probability f gets f v(start) / v(s): all states then sum to lambda, and no path changes its cost.
+    With P the matrix of arc probabilities, in which a final state leads back to the start with its final probability, and P v = lambda v,
+    an arc s -> t of probability p gets p v(t) / v(s), a final probability f gets f v(start) / v(s): all states then sum to lambda, and no
+    path changes its cost.
     """
     if fst.start < 0:
         return fst

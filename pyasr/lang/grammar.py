@@ -168,8 +168,9 @@ def make_grammar(lang: Path, arpa_path: Path, out: Path) -> Dropped:
     copy_lang(lang, out)
     write_fst(out / "G.fst", grammar)
     if dropped.words:
-        shown = " ".join(dropped.words[:10])
-        log.warning(f"{arpa_path}: {len(dropped.words)} words are not in {lang}/words.txt ({shown} ...); {dropped.num_oov_ngrams} n-grams dropped")
+        shown = " ".join(dropped.words[:10]) + " ..." * (len(dropped.words) > 10)
+        told = f"{len(dropped.words)} words are not in {lang}/words.txt ({shown})"
+        log.warning(f"{arpa_path}: {told}; {dropped.num_oov_ngrams} n-grams dropped")
     if dropped.num_orphans:
         log.warning(f"{arpa_path}: {dropped.num_orphans} n-grams dropped because their history is not listed")
     log.info(f"G.fst: {grammar.num_states} states, {grammar.num_arcs} arcs")

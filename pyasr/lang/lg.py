@@ -23,7 +23,7 @@ def make_lg(lang: Path) -> Fst:
     _check_labels(lang / "L_disambig.fst", lexicon.ilabels, lang / "phones.txt")
     native = ops.compose_natively(lexicon.arcsort("olabel"), grammar.arcsort("ilabel"))
     if native.start < 0:
-        raise UserError(f"{lang}: no sentence of G.fst has a pronunciation in L_disambig.fst; make both from the same lang dir with utils/make_grammar.py")
+        raise UserError(f"{lang}: no sentence of G.fst has a pronunciation in L_disambig.fst; make G.fst anew with utils/make_grammar.py")
     return ops.push_special(ops.minimize_encoded(ops.determinize_star(native, use_log=True)))
 
 

@@ -106,7 +106,8 @@ def paths_of_label(h, label, max_arcs):
 
 
 def contexts(root, tree):
-    return ops.compose_context(make_lg(root / "lang_test"), LangDir(root / "lang").disambig_phones, tree.context_width, tree.central_position)
+    disambig = LangDir(root / "lang").disambig_phones
+    return ops.compose_context(make_lg(root / "lang_test"), disambig, tree.context_width, tree.central_position)
 
 
 def test_h_has_the_paths_of_the_topology(system):
@@ -140,7 +141,7 @@ def test_merged_contexts_have_equal_hmms(system):
 
 
 def phones_of(tids, trans):
-    """The phones of a path in reordered form, after checking that it is one: every forward transition, then turns of its state's self-loop."""
+    """The phones of a path, after checking that it is one: forward transitions, each with turns of its state's self-loop."""
     phones, state = [], 0
     for tid in tids:
         if trans.is_self_loop[tid]:
@@ -261,8 +262,8 @@ def test_states_entered_differently_are_split(system):
     loops = [int(trans.self_loop_tid[trans.tid2state[tid]]) for tid in (one, other)]
     for tids, words, base in (([one, loops[0], loops[0]], [3], 0.5), ([other, loops[1]], [4], 0.25), ([], [5], 0.125),
                               ([one, loops[0], one, loops[0], other], [3, 6, 4], 0.75)):
-        expected = base + sum(-0.1 * trans.log_prob[t] if trans.is_self_loop[t] else -0.1 * trans.non_self_loop_log_prob[trans.tid2state[t]] for t in tids)
-        assert best_cost(looped, tids, words) == pytest.approx(expected, abs=1e-5)
+        added = transitions_cost(tids, trans, scale=0.0, loop_scale=0.1)
+        assert best_cost(looped, tids, words) == pytest.approx(base + added, abs=1e-5)
     assert best_cost(looped, [one, loops[1]], [3]) == best_cost(looped, [other, loops[0]], [4]) == float("inf")
     with pytest.raises(UserError, match="self-loops already"):
         add_self_loops(looped, trans)
@@ -282,7 +283,8 @@ def test_scales(system):
 
 def run_step(root, *arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, ROOT / "utils/make_graph.py", *arguments], capture_output=True, text=True, env=environment, cwd=root)
+    command = [sys.executable, ROOT / "utils/make_graph.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root)
 
 
 def test_step_makes_the_graph_once(system):
@@ -303,9 +305,10 @@ def test_bad_inputs_are_one_sentence_and_leave_nothing(system, tmp_path):
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut/tree").write_bytes((root / "model/tree").read_bytes())
     (tmp_path / "cut/final.mdl").write_bytes((root / "model/final.mdl").read_bytes()[:200])
-    for lang, model, complaint in ((tmp_path / "other", root / "model", "trained with"), (root / "lang_test", tmp_path / "wide", "tree"),
-                                   (root / "lang_test", tmp_path / "cut", "final.mdl"), (root / "lang", root / "model", "G.fst: no such file"),
-                                   (root / "lang_test", tmp_path / "none", "no such file")):
+    cases = ((tmp_path / "other", root / "model", "trained with"), (root / "lang_test", tmp_path / "wide", "tree"),
+             (root / "lang_test", tmp_path / "cut", "final.mdl"), (root / "lang", root / "model", "G.fst: no such file"),
+             (root / "lang_test", tmp_path / "none", "no such file"))
+    for lang, model, complaint in cases:
         ended = run_step(tmp_path, lang, model, "graph")
         assert ended.returncode == 1 and complaint in ended.stderr and len(ended.stderr.splitlines()) == 1, ended.stderr
         assert not (tmp_path / "graph").exists()

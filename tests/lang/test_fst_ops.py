@@ -76,7 +76,8 @@ def test_connect_drops_dead_ends():
 def test_connect_as_openfst():
     kaldifst = pytest.importorskip("kaldifst")
     rng = np.random.default_rng(0)
-    fst = Fst.from_arcs(60, 0, rng.integers(0, 60, 70), *rng.integers(1, 9, (2, 70)), rng.random(70), rng.integers(0, 60, 70), {50: 0.0, 7: 1.0, 9: 0.5})
+    sources, targets = rng.integers(0, 60, (2, 70))
+    fst = Fst.from_arcs(60, 0, sources, *rng.integers(1, 9, (2, 70)), rng.random(70), targets, {50: 0.0, 7: 1.0, 9: 0.5})
     native = ops.to_kaldifst(fst)
     kaldifst.connect(native)
     theirs, ours = ops.from_kaldifst(native), ops.connect(fst)
@@ -111,6 +112,7 @@ def test_composition_and_determinisation_keep_costs():
 
 def test_endless_determinisation_is_stopped():
     rng = np.random.default_rng(0)
-    fst = Fst.from_arcs(40, 0, rng.integers(0, 40, 200), rng.integers(1, 3, 200), np.zeros(200), rng.random(200), rng.integers(0, 40, 200), {5: 0.0})
+    sources, targets = rng.integers(0, 40, (2, 200))
+    fst = Fst.from_arcs(40, 0, sources, rng.integers(1, 3, 200), np.zeros(200), rng.random(200), targets, {5: 0.0})
     with pytest.raises(UserError, match="passed 50 states"):
         ops.determinize_star(fst, max_states=50)

@@ -67,7 +67,8 @@ def follow(fst, labels):
 def test_same_grammar_as_arpa2fst(tmp_path, counts):
     fst, _ = grammar_of(tmp_path, random_ngrams(2, WORDS, counts))
     TABLE.write(tmp_path / "words.txt")
-    kaldi_binaries.run("arpa2fst", "--disambig-symbol=#0", f"--read-symbol-table={tmp_path}/words.txt", tmp_path / "lm.arpa", tmp_path / "G.fst")
+    symbols = f"--read-symbol-table={tmp_path}/words.txt"
+    kaldi_binaries.run("arpa2fst", "--disambig-symbol=#0", symbols, tmp_path / "lm.arpa", tmp_path / "G.fst")
     theirs = read_fst(tmp_path / "G.fst")
     assert (fst.num_states, fst.num_arcs) == (theirs.num_states, theirs.num_arcs)
     for one, other in ((fst, theirs), (theirs, fst)):
