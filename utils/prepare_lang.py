@@ -26,12 +26,9 @@ class PrepareLang:
 
 
 def main(options: PrepareLang) -> None:
-    lexicon = next(
-        (options.dict_dir / name for name in ("lexiconp.txt", "lexicon.txt") if (options.dict_dir / name).exists()),
-        options.dict_dir / "lexicon.txt",
-    )
-    inputs = [lexicon, *(options.dict_dir / f"{name}.txt" for name in ("silence_phones", "nonsilence_phones", "optional_silence"))]
-    with output_of(options, options.lang_dir, inputs) as out:
+    names = ("lexiconp", "lexicon", "silence_phones", "nonsilence_phones", "optional_silence", "extra_questions")
+    found = [path for path in (options.dict_dir / f"{name}.txt" for name in names) if path.exists()]
+    with output_of(options, options.lang_dir, found or [options.dict_dir / "lexicon.txt"]) as out:
         content = read_dict_dir(options.dict_dir)
         write_lang(content, options.oov_word, options.lang, out)
     log.info(f"{options.lang_dir}: {len(content.lexicon)} words, {len(content.lexicon.rows())} pronunciations")
