@@ -63,7 +63,8 @@ def main(options: ScoreOptions) -> None:
     scoring = options.decode_dir / "scoring"
     num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
     with output_of(options, scoring, paths, also=[options.decode_dir / "best_wer"]) as out:
-        spec = SweepSpec(options.decode_dir, options.lang / "words.txt", out, num_jobs, lm_weights(options), penalties(options.word_ins_penalties))
+        spec = SweepSpec(options.decode_dir, options.lang / "words.txt", out, num_jobs, lm_weights(options),
+                         penalties(options.word_ins_penalties))
         run_jobs(options.jobs, out / "log" / "sweep.JOB.log", "pyasr.decode.sweep_dir:sweep_shard", spec, num_jobs=num_jobs)
         chosen = Chosen(read_params(options.params_from), options.params_from) if options.params_from else None
         lines = write_scoring(out, DataDir(options.data), read_sweep(out, num_jobs), options.filters, chosen, options.seed)

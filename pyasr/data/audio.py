@@ -86,7 +86,8 @@ def _check_wav_size(source: io.BytesIO, where: str) -> None:
         at += 8
         if kind == b"data":
             if size not in _UNKNOWN_SIZES and at + size > len(content):
-                raise UserError(f"{where}: cut short, {len(content) - at} of {size} bytes of audio are there; replace the file or remove its utterances")
+                raise UserError(f"{where}: cut short, {len(content) - at} of {size} bytes of audio are there; "
+                                "replace the file or remove its utterances")
             return
         at += size + size % 2
 

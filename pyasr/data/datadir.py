@@ -100,7 +100,8 @@ class DataDir:
                 recording, begin, end = value.split()
                 found[key] = Segment(recording, float(begin), float(end))
             except ValueError:
-                raise UserError(f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' with times in seconds") from None
+                raise UserError(f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' "
+                                "with times in seconds; correct the line") from None
         return found
 
     @cached_property

@@ -52,7 +52,8 @@ def first(data: DataDir, num: int) -> list[str]:
 def shortest(data: DataDir, num: int) -> list[str]:
     """The `num` shortest utterances. Raises UserError where no table tells durations."""
     if not any(map(data.has, ("utt2dur", "utt2num_frames", "segments"))):
-        raise UserError(f"{data.path}: utt2dur, utt2num_frames and segments are missing, the shortest utterances are unknown; make features first")
+        raise UserError(f"{data.path}: utt2dur, utt2num_frames and segments are missing, the shortest utterances are unknown; "
+                        "make features first")
     return _enough(data, sorted(data.utterances, key=lambda utt: (data.durations[utt], utt)), num)
 
 
@@ -100,7 +101,8 @@ def _enough(data: DataDir, order: list[str], num: int) -> list[str]:
 
 
 def combine(sources: list[DataDir], out: Path) -> None:
-    """One data directory of several. Tables that only some of them have are left out, with a log line; so is cmvn.scp where they share speakers.
+    """One data directory of several. Tables that only some of them have are left out, with a log line; so is cmvn.scp where they share
+    speakers.
 
     Raises UserError when an utterance or a recording means different things in two of them.
     """
@@ -110,7 +112,8 @@ def combine(sources: list[DataDir], out: Path) -> None:
         if name in ("segments", "text", "wav.scp", "feats.scp"):
             without = next(str(data.path) for data in sources if not data.has(name))
             if name == "segments":
-                raise UserError(f"{without}: has no segments while another directory has; write 'UTTERANCE UTTERANCE 0 -1' lines for it first")
+                raise UserError(f"{without}: has no segments while another directory has; "
+                                "write 'UTTERANCE UTTERANCE 0 -1' lines for it first")
         log.warning(f"{name} is left out: not all of the directories have it")
     tables = {name: _union(name, parts, sources) for name in TABLES if name in shared and name != "spk2utt"}
     write_all(out, {name: table for name, table in tables.items() if table is not None})
@@ -126,7 +129,8 @@ def _union(name: str, parts: list[dict], sources: list[DataDir]) -> dict[str, st
                 log.warning(f"{name} is left out: speaker {key} has other values in {data.path}; make it again")
                 return None
             if name in UTTERANCE_TABLES or table[key] != found[key]:
-                raise UserError(f"{data.path}/{name}: '{key}' is in another of the directories too; rename with utils/copy_data_dir.py --utt-prefix")
+                raise UserError(f"{data.path}/{name}: '{key}' is in another of the directories too; "
+                                "rename with utils/copy_data_dir.py --utt-prefix")
         found |= table
     return found
 

@@ -3,8 +3,8 @@
     for problem in validate("data/train"):
         print(problem)
 
-The rules are those that Kaldi's programs rely on: tables sorted in C order without duplicates, equal sets of utterances, spk2utt the inverse
-of utt2spk, utterances that sort as their speakers do, audio that is there.
+The rules are those that Kaldi's programs rely on: tables sorted in C order without duplicates, equal sets of utterances, spk2utt the
+inverse of utt2spk, utterances that sort as their speakers do, audio that is there.
 """
 
 from __future__ import annotations
@@ -258,10 +258,11 @@ class _Validator:
         for i, (speaker, value) in enumerate(zip(table.keys, table.values)):
             for utterance in value.split():
                 if speaker_of.get(utterance) != speaker:
-                    said = speaker_of.get(utterance, "nobody")
-                    yield Problem(table.path, i + 1, f"{speaker} ... {utterance}", f"utt2spk gives '{utterance}' to '{said}'", self.fix)
+                    message = f"utt2spk gives '{utterance}' to '{speaker_of.get(utterance, 'nobody')}'"
+                    yield Problem(table.path, i + 1, f"{speaker} ... {utterance}", message, self.fix)
                 elif utterance in named:
-                    yield Problem(table.path, i + 1, f"{speaker} ... {utterance}", f"'{utterance}' stands in line {named[utterance]} already", self.fix)
+                    message = f"'{utterance}' stands in line {named[utterance]} already"
+                    yield Problem(table.path, i + 1, f"{speaker} ... {utterance}", message, self.fix)
                 named[utterance] = i + 1
         for utterance, speaker in speaker_of.items():
             if utterance not in named and speaker in table.line_of:

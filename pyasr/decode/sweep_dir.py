@@ -52,7 +52,8 @@ def _spelled(ids: list[int], words: SymbolTable, table: Path, archive: Path) -> 
     try:
         return [words.symbol(i) for i in ids]
     except KeyError as error:
-        raise UserError(f"{table}: no word of number {error.args[0]}, which {archive} holds; give the lang directory of the decoding graph") from None
+        raise UserError(f"{table}: no word of number {error.args[0]}, which {archive} holds; "
+                        "give the lang directory of the decoding graph") from None
 
 
 def read_sweep(out: Path, num_jobs: int) -> dict[Point, dict[str, str]]:

@@ -26,9 +26,10 @@ def results_table(systems: list[System]) -> str:
 def _row(system: System, bold: bool) -> list[str]:
     chosen, oracle = system.test["chosen"], system.test["best"]
     wer = f"{chosen['wer']:.2f}"
-    return [system.name, f"{system.dev['chosen']['wer']:.2f}" if system.dev else "-", f"**{wer}**" if bold else wer, _range(chosen["interval"]),
-            f"{_range(chosen['speaker_interval'])} ({chosen['num_speakers']})", _counts(chosen), _point(chosen) + ("" if system.dev else " (on test)"),
-            f"{oracle['wer']:.2f}", _counts(oracle), _point(oracle)]
+    dev = f"{system.dev['chosen']['wer']:.2f}" if system.dev else "-"
+    return [system.name, dev, f"**{wer}**" if bold else wer, _range(chosen["interval"]),
+            f"{_range(chosen['speaker_interval'])} ({chosen['num_speakers']})", _counts(chosen),
+            _point(chosen) + ("" if system.dev else " (on test)"), f"{oracle['wer']:.2f}", _counts(oracle), _point(oracle)]
 
 
 def _range(interval) -> str:
@@ -56,12 +57,10 @@ def _clearly_best(systems: list[System]) -> System | None:
 
 def _notes(systems: list[System]) -> str:
     """What the numbers mean: references, signature, missing hypotheses, comparisons."""
-    lines = []
-    for signature, data, num, words in sorted({(s.test["signature"], s.test["data"], s.test["chosen"]["num_utterances"], s.test["chosen"]["words"])
-                                               for s in systems}):
-        lines.append(f"Signature `{signature}`: {data}, {num} utterances, {words} words.")
-    lines.append("LM weight and word insertion penalty are chosen on dev; the last three columns show the best ones for the test set, for comparison only. "
-                 "Intervals are bootstrap intervals; (n) is the number of speakers drawn from.")
+    lines = sorted({f"Signature `{s.test['signature']}`: {s.test['data']}, {s.test['chosen']['num_utterances']} utterances, "
+                    f"{s.test['chosen']['words']} words." for s in systems})
+    lines.append("LM weight and word insertion penalty are chosen on dev; the last three columns show the best ones for the test set, "
+                 "for comparison only. Intervals are bootstrap intervals; (n) is the number of speakers drawn from.")
     lines.append("A WER in bold is lower than all others by more than chance (paired bootstrap, 95 %); no bold, no such system.")
     for system in systems:
         if system.test["chosen"]["missing"]:
@@ -70,7 +69,8 @@ def _notes(systems: list[System]) -> str:
         pair = paired(first, second)
         if pair is not None:
             low, high = difference_interval(*pair)
-            lines.append(f"{second.name} against {first.name}: {100 * (pair[1].sum() - pair[0].sum()) / pair[2].sum():+.2f} WER absolute, 95 % {low:+.2f} to {high:+.2f}.")
+            difference = 100 * (pair[1].sum() - pair[0].sum()) / pair[2].sum()
+            lines.append(f"{second.name} against {first.name}: {difference:+.2f} WER absolute, 95 % {low:+.2f} to {high:+.2f}.")
     return "\n" + "\n".join(f"* {line}" for line in lines)
 
 

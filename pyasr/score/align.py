@@ -1,8 +1,8 @@
 """Alignment of a hypothesis with its reference, counted as NIST's sclite counts.
 
 The alignment has least cost with 0 for a correct word, 3 for an insertion, 3 for a deletion and 4 for a substitution. Alignments of
-equal cost can differ in their number of errors (three substitutions cost as much as two insertions and two deletions around a correct word),
-so the choice among them matters: forward over both word sequences, a cell prefers the diagonal, then an insertion, then a deletion.
+equal cost can differ in their number of errors (three substitutions cost as much as two insertions, two deletions and a correct word), so
+the choice among them matters: forward over both word sequences, a cell prefers the diagonal, then an insertion, then a deletion.
 With that order all four counts are sclite's own (sctk 2.4.10).
 """
 
@@ -65,7 +65,8 @@ def count(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
 def count_many(references: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> np.ndarray:
     """int64 (num_utterances, 4): correct, substituted, inserted, deleted words of each pair."""
     ids: dict[str, int] = {}
-    flat = [np.fromiter((ids.setdefault(word, len(ids)) for words in side for word in words), np.int64) for side in (references, hypotheses)]
+    flat = [np.fromiter((ids.setdefault(word, len(ids)) for words in side for word in words), np.int64)
+            for side in (references, hypotheses)]
     ends = [np.cumsum([0, *map(len, side)]) for side in (references, hypotheses)]
     return _count_many(flat[0], ends[0], flat[1], ends[1])
 

@@ -22,7 +22,8 @@ def wer_interval(errors: np.ndarray, words: np.ndarray, seed: int = 0, level: fl
     return _middle(100 * rates, level)
 
 
-def difference_interval(errors_a: np.ndarray, errors_b: np.ndarray, words: np.ndarray, seed: int = 0, level: float = 0.95) -> tuple[float, float]:
+def difference_interval(errors_a: np.ndarray, errors_b: np.ndarray, words: np.ndarray, seed: int = 0,
+                        level: float = 0.95) -> tuple[float, float]:
     """(low, high) of WER(b) - WER(a) in per cent absolute, both systems on the same draws; without 0 the difference is significant."""
     rates = _drawn_ratios(np.asarray(errors_b, float) - np.asarray(errors_a, float), np.asarray(words, float), seed)
     return _middle(100 * rates, level)

@@ -66,13 +66,13 @@ def read_summary(decode_dir: Path) -> dict:
 
 def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Mapping[str, str]], filters: TextFilter, chosen: Chosen | None,
                   seed: int = 0) -> list[str]:
-    """Score all points and write the files above into `out`; the lines of best_wer. `chosen` is None where this set chooses the point itself."""
+    """Score all points and write the files above into `out`; the lines of best_wer. `chosen` is None where this set chooses itself."""
     scores = score_points(data, hypotheses, filters)
     best = best_point(scores)
     point = chosen.point if chosen else best
     if point not in scores:
-        raise UserError(f"LM weight {point[0]} and penalty {point[1]} of {chosen.source} are not in the sweep; widen --min-lmwt, --max-lmwt "
-                        "or --word-ins-penalties")
+        raise UserError(f"LM weight {point[0]} and penalty {point[1]} of {chosen.source} are not in the sweep; "
+                        "widen --min-lmwt, --max-lmwt or --word-ins-penalties")
     (out / "hyp").mkdir(exist_ok=True)
     for swept, score in scores.items():
         write_table(out / "hyp" / f"{point_name(swept)}.txt", hypotheses[swept])
@@ -83,7 +83,8 @@ def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Mapping[s
     _write(out / "best_wer", "".join(f"{line}\n" for line in lines))
     _write(out / "per_utt", per_utterance(data.text, hypotheses[point], filters))
     _write(out / "per_spk", per_speaker(scores[point], data.utt2spk))
-    summary = {"data": str(data.path), "params_from": str(chosen.source) if chosen else None, "seed": seed, "signature": filters.signature, **entries}
+    summary = {"data": str(data.path), "params_from": str(chosen.source) if chosen else None, "seed": seed,
+               "signature": filters.signature, **entries}
     _write(out / SUMMARY, json.dumps(summary, indent=1) + "\n")
     return lines
 
@@ -97,7 +98,8 @@ def _entry(scores: Mapping[Point, Score], point: Point, label: str, data: DataDi
     score = scores[point]
     total = score.total
     return {"point": list(point), "label": label, "wer": total.wer, "errors": total.errors, "words": total.num_words, "ins": total.ins,
-            "del": total.dele, "sub": total.sub, "interval": score.interval(seed), "speaker_interval": score.speaker_interval(data.utt2spk, seed),
+            "del": total.dele, "sub": total.sub, "interval": score.interval(seed),
+            "speaker_interval": score.speaker_interval(data.utt2spk, seed),
             "num_speakers": len(data.spk2utt), "num_utterances": len(score.utterances), "missing": score.missing}
 
 

@@ -59,8 +59,8 @@ class Score:
         rows: dict[str, list[int]] = {}
         for i, utt in enumerate(self.utterances):
             rows.setdefault(utt2spk[utt], []).append(i)
-        return {speaker: (Counts(*map(int, self.counts[rows[speaker]].sum(axis=0))), len(rows[speaker]), int((self.errors[rows[speaker]] > 0).sum()))
-                for speaker in sorted(rows)}
+        return {speaker: (Counts(*map(int, self.counts[mine].sum(axis=0))), len(mine), int((self.errors[mine] > 0).sum()))
+                for speaker, mine in sorted(rows.items())}
 
 
 def score_texts(references: Mapping[str, str], hypotheses: Mapping[str, str], filters: TextFilter, name: str = "hypotheses") -> Score:
@@ -71,7 +71,8 @@ def score_texts(references: Mapping[str, str], hypotheses: Mapping[str, str], fi
     """
     unknown = sorted(hypotheses.keys() - references.keys())
     if unknown:
-        raise UserError(f"{name}: utterance '{unknown[0]}' has no reference ({len(unknown)} such); score with the data directory that was decoded")
+        raise UserError(f"{name}: utterance '{unknown[0]}' has no reference ({len(unknown)} such); "
+                        "score with the data directory that was decoded")
     utterances = sorted(references)
     refs = [filters.words(references[utt]) for utt in utterances]
     if not any(refs):

@@ -49,7 +49,8 @@ BROKEN = {
     "utterance lacking": (lambda d: edit(d / "text", 12, lambda s: None), "utt2spk", 12, "cy-003 cy", "not in text"),
     "no spk2utt": (lambda d: (d / "spk2utt").unlink(), "spk2utt", 0, "", "missing"),
     "empty spk2utt": (lambda d: (d / "spk2utt").write_text(""), "spk2utt", 0, "", "empty file"),
-    "spk2utt disagrees": (lambda d: edit(d / "spk2utt", 1, lambda s: s.replace("ann-001", "cy-001")), "spk2utt", 1, "cy-001", "gives 'cy-001' to 'cy'"),
+    "spk2utt disagrees": (lambda d: edit(d / "spk2utt", 1, lambda s: s.replace("ann-001", "cy-001")),
+                          "spk2utt", 1, "cy-001", "gives 'cy-001' to 'cy'"),
     "spk2utt incomplete": (lambda d: edit(d / "spk2utt", 1, lambda s: s.replace(" ann-001", "")), "spk2utt", 1, "ann", "missing"),
     "speaker order": (rename_speaker, "utt2spk", 5, "bob-000 bob", "begin with their speaker"),
     "duration": (lambda d: edit(d / "utt2dur", 1, lambda s: "ann-000 long"), "utt2dur", 1, "ann-000 long", "not a positive number"),
@@ -113,7 +114,8 @@ def test_program_lists_all_and_fails(tmp_path):
     edit(data / "text", 3, lambda s: s.split()[0])
     run = subprocess.run([sys.executable, UTILS / "validate_data_dir.py", data], capture_output=True, text=True)
     assert run.returncode == 1 and len(run.stdout.splitlines()) == 2
-    assert f"{data}/utt2spk:5: 'bob-000 bob female': three columns, expected 'UTTERANCE SPEAKER'; fix: utils/fix_data_dir.py {data}" in run.stdout
+    assert (f"{data}/utt2spk:5: 'bob-000 bob female': three columns, expected 'UTTERANCE SPEAKER'; "
+            f"fix: utils/fix_data_dir.py {data}") in run.stdout
     assert "2 problem(s)" in run.stderr
 
 

@@ -30,6 +30,7 @@ def make_data_dir(path: Path, with_segments: bool = False) -> Path:
         "wav.scp": {name: path / "audio" / f"{name}.wav" for name in recordings},
         "utt2dur": {utt: 0.2 for utt in utterances}}
     if with_segments:
-        tables["segments"] = {utt: f"{speaker} {0.2 * int(utt[-3:]):.1f} {0.2 * int(utt[-3:]) + 0.2:.1f}" for utt, speaker in utterances.items()}
+        begins = {utt: 0.2 * int(utt[-3:]) for utt in utterances}
+        tables["segments"] = {utt: f"{speaker} {begins[utt]:.1f} {begins[utt] + 0.2:.1f}" for utt, speaker in utterances.items()}
     write_data_dir(path, tables)
     return path

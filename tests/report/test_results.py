@@ -35,7 +35,8 @@ def make_experiment(root: Path, rates: dict[str, float]) -> Path:
             decode, rng = root / "exp" / system / f"decode_{name}", np.random.default_rng(7)
             with stage_output(decode, {}, []) as out:
                 (out / "totals.json").write_text(json.dumps({"num_frames": 60000, "search_s": 30.0, "cpu_s": 60.0}))
-            hypotheses = {point: {utt: corrupt(text, rng, rate + 0.05 * i) for utt, text in texts.items()} for i, point in enumerate(POINTS)}
+            hypotheses = {point: {utt: corrupt(text, rng, rate + 0.05 * i) for utt, text in texts.items()}
+                          for i, point in enumerate(POINTS)}
             chosen = Chosen(read_params(decode.with_name("decode_dev")), decode.with_name("decode_dev")) if name == "test" else None
             with stage_output(decode / "scoring", {}, []) as out:
                 write_scoring(out, DataDir(root / name), hypotheses, TextFilter(), chosen)
@@ -48,7 +49,8 @@ def test_page(tmp_path, monkeypatch):
     rows = [line for line in page.splitlines() if line.startswith(("| mono", "| tri"))]
     assert len(rows) == 4 and rows[0].startswith("| mono") and "**" in rows[1] and "**" not in rows[0]
     assert "7, 0.0" in rows[0] and rows[2].split("|")[3:5] == [f" {'0.050':<36} ", f" {'0.100':<24} "]
-    for needed in ("steps/some_step.py --num-gauss 10", "`wer|case:lower|drop:none|align:sclite|v1`", "commit:", "numpy", "mono 3", "200 utterances"):
+    for needed in ("steps/some_step.py --num-gauss 10", "`wer|case:lower|drop:none|align:sclite|v1`", "commit:", "numpy", "mono 3",
+                   "200 utterances"):
         assert needed in page
 
 

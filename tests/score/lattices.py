@@ -15,7 +15,8 @@ WORDS = {"<eps>": 0, "yes": 1, "no": 2, "well": 3}
 
 def choice(num: int, right_graph: float, right_acoustic: float):
     """`num` places for 'yes' (graph and acoustic cost given) or 'no' (graph cost 0, acoustic cost 0)."""
-    arcs = [(i, i + 1, 1, word, graph, acoustic) for i in range(num) for word, graph, acoustic in ((1, right_graph, right_acoustic), (2, 0.0, 0.0))]
+    ways = ((WORDS["yes"], right_graph, right_acoustic), (WORDS["no"], 0.0, 0.0))
+    arcs = [(i, i + 1, 1, *way) for i in range(num) for way in ways]
     finals = np.full(num + 1, np.inf)
     finals[num] = 0
     return from_arcs(0, *zip(*arcs), finals)

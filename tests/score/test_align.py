@@ -18,7 +18,7 @@ def random_pairs(num: int, seed: int = 0):
     for _ in range(num):
         vocabulary = [f"w{i}" for i in range(rng.choice([2, 3, 4, 8, 50]))]
         longest = rng.choice([4, 12, 40])
-        yield ([rng.choice(vocabulary) for _ in range(rng.randint(1, longest))], [rng.choice(vocabulary) for _ in range(rng.randint(0, longest))])
+        yield tuple([rng.choice(vocabulary) for _ in range(rng.randint(least, longest))] for least in (1, 0))
 
 
 def spoken_pairs(num: int, seed: int = 1):
@@ -29,7 +29,8 @@ def spoken_pairs(num: int, seed: int = 1):
         reference, hypothesis = [rng.choice(vocabulary) for _ in range(rng.randint(1, 15))], []
         for word in reference:
             fate = rng.random()
-            hypothesis += [word] if fate < 0.5 else [rng.choice(vocabulary)] if fate < 0.75 else [word, rng.choice(vocabulary)] if fate < 0.85 else []
+            other = rng.choice(vocabulary)
+            hypothesis += [word] if fate < 0.5 else [other] if fate < 0.75 else [word, other] if fate < 0.85 else []
         yield reference, hypothesis
 
 

@@ -64,7 +64,8 @@ def test_again_is_up_to_date(scored):
 
 def test_intervals_do_not_depend_on_jobs(scored, tmp_path):
     root, _ = scored
-    other = make_decode_dir(tmp_path / "decode", {"a-1": choice(2, 1.0, -12.5), "a-2": choice(1, 1.0, -12.5), "b-1": choice(1, 1.0, -10.5)}, num_jobs=3)
+    lattices = {"a-1": choice(2, 1.0, -12.5), "a-2": choice(1, 1.0, -12.5), "b-1": choice(1, 1.0, -10.5)}
+    other = make_decode_dir(tmp_path / "decode", lattices, num_jobs=3)
     score("--nj", "1", root / "dev", root / "lang", other)
     mine = json.loads((other / "scoring/summary.json").read_text())
     assert mine == summary(root, "decode_dev")

@@ -50,7 +50,8 @@ def test_totals_are_sums_of_rows():
     lines = [line.split() for line in per_speaker(score, UTT2SPK).splitlines()]
     numbers = {line[0]: list(map(int, line[1:])) for line in lines[1:] if line[0] != "%"}
     assert numbers["SUM"] == [a + b for a, b in zip(numbers["a"], numbers["b"])] == [3, 6, 4, 1, 2, 1, 4, 3]
-    csid = [list(map(int, line.split()[2:])) for line in per_utterance(REFERENCES, HYPOTHESES, TextFilter()).splitlines() if "#csid" in line]
+    table = per_utterance(REFERENCES, HYPOTHESES, TextFilter())
+    csid = [list(map(int, line.split()[2:])) for line in table.splitlines() if "#csid" in line]
     assert np.sum(csid, axis=0).tolist() == [4, 1, 2, 1]
 
 

@@ -23,7 +23,8 @@ def extract(package: Path, name: str, out: Path) -> None:
             with archive.extractfile(found[0]) as source, out.open("wb") as target:
                 shutil.copyfileobj(source, target)
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise UserError(f"{package}: {member} cannot be read ({error}); unpack the package yourself and give queen.1c with --corpus") from None
+        raise UserError(f"{package}: {member} cannot be read ({error}); "
+                        "unpack the package yourself and give queen.1c with --corpus") from None
 
 
 def _data_archive(package: Path) -> tuple[str, bytes]:

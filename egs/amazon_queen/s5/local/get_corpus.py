@@ -66,8 +66,8 @@ def verify(path: Path) -> None:
     """Raises UserError unless `path` is the release that the split file describes."""
     num_entries, size = len(QueenFile(path).entries), path.stat().st_size
     if (num_entries, size) != (NUM_ENTRIES, SIZE_BYTES):
-        raise UserError(f"{path}: {num_entries} entries, {size} bytes, expected {NUM_ENTRIES} and {SIZE_BYTES}: another release of the game "
-                        "or a damaged file; take queen.1c of the Debian package 1.0.0")
+        raise UserError(f"{path}: {num_entries} entries, {size} bytes, expected {NUM_ENTRIES} and {SIZE_BYTES}: "
+                        "another release of the game or a damaged file; take queen.1c of the Debian package 1.0.0")
 
 
 if __name__ == "__main__":

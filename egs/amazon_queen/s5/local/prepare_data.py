@@ -144,7 +144,8 @@ def decode_shard(path: Path, utterances: list[Utterance], out: Path, audio_forma
     for utterance in utterances:
         samples, rate = soundfile.read(io.BytesIO(queen.read(f"{utterance.name}.SB")), dtype="float32")
         if abs(len(samples) / rate - utterance.seconds) > 0.002:
-            raise UserError(f"{path}: {utterance.name} lasts {len(samples) / rate:.3f} s, expected {utterance.seconds}; get the corpus again")
+            raise UserError(f"{path}: {utterance.name} lasts {len(samples) / rate:.3f} s, expected {utterance.seconds}; "
+                            "get the corpus again")
         write_audio(out / f"{utterance.name}.{audio_format}", resample(samples * INT16_SCALE, rate, RATE_HZ), RATE_HZ)
 
 
@@ -162,7 +163,8 @@ def make_data_dir(options: PrepareData, part: str, utterances: list[Utterance], 
         log.info(str(note))
     num_words = sum(len(u.text.split()) for u in utterances)
     hours = sum(u.seconds for u in utterances) / 3600
-    log.info(f"{options.data / part}: {len(utterances)} utterances, {hours:.2f} h, {num_words} words, {len({u.speaker for u in utterances})} speakers")
+    num_speakers = len({u.speaker for u in utterances})
+    log.info(f"{options.data / part}: {len(utterances)} utterances, {hours:.2f} h, {num_words} words, {num_speakers} speakers")
 
 
 if __name__ == "__main__":
