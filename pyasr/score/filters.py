@@ -11,7 +11,7 @@ SCORING_VERSION = 1  # changes when the same texts would get other counts
 
 @dataclass(frozen=True)
 class TextFilter:
-    """Changes of the words of reference and hypothesis alike. Unless asked for there are none, but upper and lower case are one, as with sclite."""
+    """Changes of the words of reference and hypothesis alike: none but the folding of case, unless asked for."""
 
     case: str = option("lower", "lower: upper and lower case are the same; keep: they differ", choices=("lower", "keep"))
     drop: str | None = option(None, "words that do not count, as hesitations: 'uh,um'; they are taken out of both texts")
