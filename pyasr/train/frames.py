@@ -63,7 +63,7 @@ class FrameStore:
 
     def epoch_order(self, seed: int, epoch: int, rank: int) -> torch.Tensor:
         """All frames in an order that depends on the arguments alone."""
-        return torch.from_numpy(generator(seed, "shuffle", epoch, rank).permutation(self.num_frames))
+        return torch.from_numpy(generator(seed, "shuffle", epoch, rank).permutation(self.num_frames)).to(self.targets.device)
 
 
 def load_store(reader: FeatureReader, targets: Targets, keys: list[str], left: int, right: int, dim: int) -> FrameStore:

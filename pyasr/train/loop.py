@@ -33,11 +33,13 @@ class LoopOptions:
 
 @dataclass
 class Position:
-    """How far a rank is: `frames_seen` over all ranks, `own_frames` of its own in this epoch, and their sums for the epoch's report."""
+    """How far a rank is: `frames_seen` over all ranks, `own_frames` of its own in this epoch, and their sums (loss, correct, frames), in
+    this epoch up to the last log line, and since then."""
 
     frames_seen: int = 0
     own_frames: int = 0
     epoch_sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
+    interval_sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
 
 
 class Training:
@@ -73,14 +75,14 @@ class Training:
         """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""
         flat, position, clock = self.learner.flat, self.position, self.reporter.clock
         order = self.training.epoch_order(self.options.train_seed, epoch, self.comm.rank)
-        sums = np.zeros(3)
+        sums = torch.tensor(position.interval_sums, dtype=torch.float64, device=flat.master.device)
         clock.restart()
         while True:
             index = order[position.own_frames : position.own_frames + self.minibatch]
             if len(index):
                 with clock("data"):
                     x, pdfs = self.training.gather(index)
-                sums += self.learner.step(x, pdfs, rate * self.rate_factor).cpu().numpy()
+                sums += self.learner.step(x, pdfs, rate * self.rate_factor)
                 position.own_frames += len(index)
             with clock("communication"):
                 mixing = self.strategy.step(flat.master, len(index))
@@ -93,25 +95,27 @@ class Training:
             if mixing.frames == 0:
                 return
             if self._passes(before, self.options.checkpoint_frames):
+                position.interval_sums = sums.tolist()
                 self._save()
 
     def _passes(self, before: int, interval: int) -> bool:
         """Whether `frames_seen`, `before` until now, has passed a multiple of `interval`."""
         return self.position.frames_seen // interval > before // interval
 
-    def _report(self, epoch: int, rate: float, sums: np.ndarray) -> None:
+    def _report(self, epoch: int, rate: float, sums: torch.Tensor) -> None:
         """Log what `sums` holds, unless no rank has seen a frame since the last time, and start anew."""
-        if self.comm.reduce_scalar(sums[2]) > 0:
-            self.reporter.interval(epoch, self.position.frames_seen, sums, rate)
-        self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, sums.tolist())]
-        sums[:] = 0
+        own = sums.tolist()
+        if self.comm.reduce_scalar(own[2]) > 0:
+            self.reporter.interval(epoch, self.position.frames_seen, own, rate)
+        self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own)]
+        sums.zero_()
 
     def evaluate(self) -> Totals:
         """Loss and accuracy of the present parameters on the held-out frames of all ranks."""
-        sums = np.zeros(3)
+        sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
         for index in torch.arange(self.heldout.num_frames).split(4 * self.minibatch):
-            sums += self.learner.evaluate(*self.heldout.gather(index)).cpu().numpy()
-        return Totals(self.comm.allreduce(sums))
+            sums += self.learner.evaluate(*self.heldout.gather(index))
+        return Totals(self.comm.allreduce(sums.cpu().numpy()))
 
     def _say(self, sentence: str) -> None:
         if self.comm.rank == 0:
@@ -143,7 +147,7 @@ class Training:
         else:
             self.learner.flat.master.copy_(self.best)
             self.learner.flat.refresh()
-        self.position.own_frames, self.position.epoch_sums = 0, [0.0, 0.0, 0.0]
+        self.position = Position(self.position.frames_seen)
         self._save()
 
     def _check_divergence(self, train: Totals, heldout: Totals) -> None:

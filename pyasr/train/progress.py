@@ -74,7 +74,7 @@ class Reporter:
             whole = [line for line in self.path.read_text().splitlines(True) if line.endswith("\n")]
             self.path.write_text("".join(line for line in whole if json.loads(line)["frames"] <= frames_seen))
 
-    def interval(self, epoch: int, frames_seen: int, sums: np.ndarray, rate: float) -> None:
+    def interval(self, epoch: int, frames_seen: int, sums: list[float], rate: float) -> None:
         """Report `sums`, this rank's (loss, correct, frames) since the last call."""
         parts = self.clock.parts
         own = np.array([*sums, self.clock.seconds, parts.get("data", 0.0), parts.get("communication", 0.0)])
