@@ -121,14 +121,6 @@ def remove_symbols(fst: Fst, symbols) -> Fst:
     return fst.replaced(ilabels=np.where(np.isin(fst.ilabels, np.asarray(symbols)), 0, fst.ilabels).astype(np.int32))
 
 
-def add_disambig_loops(fst: Fst, ilabels: list[int], olabels: list[int]) -> Fst:
-    """Loops `ilabel:olabel` on every final state and every state with a non-epsilon output label leaving it (`fstaddselfloops`)."""
-    has_output = np.bincount(fst.sources[fst.olabels != 0], minlength=fst.num_states) > 0
-    states = np.flatnonzero(has_output | np.isfinite(fst.finals))
-    loops = np.repeat(states, len(ilabels))
-    return fst.add_arcs(loops, np.tile(ilabels, len(states)), np.tile(olabels, len(states)), np.zeros(len(loops)), loops)
-
-
 def remove_epsilons_local(fst: Fst) -> Fst:
     """Merge arcs across states with one arc in or one arc out wherever that adds no arc (`fstrmepslocal`).
 

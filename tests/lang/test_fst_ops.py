@@ -84,16 +84,6 @@ def test_connect_as_openfst():
     assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
 
 
-@kaldi_binaries.needed
-def test_disambiguation_loops_as_kaldi_adds_them(tmp_path):
-    fst = chain_with_shortcuts(1)
-    for name, value in (("in", 91), ("out", 92)):
-        (tmp_path / f"{name}.list").write_text(f"{value}\n")
-    ours = ops.add_disambig_loops(fst, [91], [92])
-    theirs = kaldi_binaries.apply("fstaddselfloops", fst, tmp_path, str(tmp_path / "in.list"), str(tmp_path / "out.list"))
-    assert sorted(ours.text().splitlines()) == sorted(theirs.text().splitlines())
-
-
 def test_removing_symbols():
     fst = Fst.from_arcs(2, 0, [0, 0, 1], [5, 6, 7], [5, 6, 7], [0.0] * 3, [1, 1, 0], {1: 0.0})
     assert ops.remove_symbols(fst, [5, 7]).ilabels.tolist() == [0, 6, 0] and fst.ilabels.tolist() == [5, 6, 7]
