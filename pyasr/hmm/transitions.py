@@ -114,22 +114,24 @@ class TransitionModel:
             raise UserError(f"{where}: {told}; align again with this model")
 
     def update(self, counts: np.ndarray, floor: float = 0.01, mincount: float = 5.0) -> tuple[float, float]:
-        """Set each state's arc probabilities in proportion to `counts` (num_tids + 1,); returns (gain in log-likelihood, counts used).
+        """Set each state's arc probabilities in proportion to `counts` (num_tids + 1,).
 
         As Kaldi's MleUpdate: states with fewer than `mincount` counts or a single arc stay as they are, no probability falls below `floor`.
+        Returns (gain in log-likelihood, counts of all states with several arcs).
         """
         counts = np.asarray(counts, np.float64)
         if counts.shape != self.log_prob.shape:
             raise UserError(f"counts of {len(counts) - 1} transition-ids for a model with {self.num_tids}; accumulate again")
         first, state = self.first_tid[:-1], self.tid2state[1:]
         totals = np.add.reduceat(counts, first)[state]
-        change = (totals >= mincount) & (np.diff(self.first_tid)[state] > 1)
+        several = np.diff(self.first_tid)[state] > 1
+        change = several & (totals >= mincount)
         probs = _floored(counts[1:] / np.where(change, totals, 1.0), floor, state, first - 1)
         new = self.log_prob.copy()
         new[1:][change] = np.log(probs[change])
         gain = float(np.sum((counts[1:] * (new[1:] - self.log_prob[1:]))[change]))
         self._set_log_prob(new)
-        return gain, float(counts[1:][change].sum())
+        return gain, float(counts[1:][several].sum())
 
     @classmethod
     def read(cls, path: Path | KaldiReader) -> TransitionModel:

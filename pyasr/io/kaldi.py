@@ -197,7 +197,8 @@ class KaldiReader:
 
     def _glimpse(self, offset: int | None = None) -> str:
         start = self.offset if offset is None else offset
-        return repr(self._data[start : start + _SHOWN]) if start < len(self._data) else "the end of the file; it is truncated"
+        rest = self._data[start:] if self.binary else self._data[start:].lstrip()
+        return repr(rest[:_SHOWN]) if rest else "the end of the file; it is truncated"
 
     def _bracketed(self) -> bytes:
         """The text between the next [ and its ]."""
