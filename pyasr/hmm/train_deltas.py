@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
@@ -73,7 +76,7 @@ def _first_model(spec: DeltasSpec, lang: LangDir, shard: Shard, old: TransitionM
     if not parts:
         raise UserError(f"{spec.ali_dir}: no alignment of any utterance of {spec.data}; align this data directory first")
     if comm.rank == 0:
-        stats = TreeStats.add(parts)
+        stats = _rounded(TreeStats.add(parts))
         topology = Topology.read(lang.topo)
         questions = make_questions(stats, lang.sets, lang.extra_questions, seed=spec.train.schedule.seed)
         tree = build_tree(stats, questions, read_roots(lang.path / "phones" / "roots.int"), topology, spec.tree.num_leaves,
@@ -85,6 +88,11 @@ def _first_model(spec: DeltasSpec, lang: LangDir, shard: Shard, old: TransitionM
         log.info(f"{len(stats.events)} phones in context, {sum(map(len, questions.values()))} questions, tree of {tree.num_pdfs} pdfs")
         made = (tree, Model(trans, gmm, spec.tree.num_leaves))
     return comm.bcast_object(made if comm.rank == 0 else None)
+
+
+def _rounded(stats: TreeStats) -> TreeStats:
+    """Sums without the digits that depend on the order of summation: ties between questions fall alike for any number of ranks."""
+    return dataclasses.replace(stats, sums=np.round(stats.sums * 1024) / 1024)
 
 
 def _converted(shard: Shard, old: TransitionModel, new: TransitionModel, tree: ContextTree, ali_dir: Path) -> AlignReport:

@@ -27,6 +27,8 @@ from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree, Leaf, Node, Split, Table, stub_tree
 from pyasr.hmm.tree_stats import UNKNOWN, VAR_FLOOR, TreeStats, log_likelihood, sums_by
 
+_TIE = 1e-8  # questions whose gains differ by less divide the data alike; the first is taken, however the sums were rounded
+
 
 @dataclass(frozen=True)
 class Roots:
@@ -195,8 +197,8 @@ class _Splitter:
             if len(values) == 0 or values.min() == UNKNOWN or values.min() == values.max():
                 continue
             gains = self._gains(answers, values, branch)
-            best = int(np.argmax(gains))
-            if gains[best] > branch.gain:
+            best = int(np.argmax(gains >= gains.max() * (1 - _TIE)))
+            if gains[best] > branch.gain * (1 + _TIE):
                 branch.gain, branch.key, branch.values = float(gains[best]), key, self.questions[key][best]
         return branch.gain
 

@@ -15,8 +15,9 @@ from pyasr.lang.lang_dir import LangDir
 DIM = 4
 
 
-def write_corpus(path: Path, num_utterances: int = 30, seed: int = 0) -> tuple[Path, Path]:
-    """(data dir, lang dir): utterances of one to four words, every phone's HMM states around means of their own."""
+def write_corpus(path: Path, num_utterances: int = 30, seed: int = 0, coarticulation: float = 0.0) -> tuple[Path, Path]:
+    """(data dir, lang dir): utterances of one to four words, every phone's HMM states around means of their own,
+    moved by `coarticulation` times those of the phone before."""
     rng = np.random.default_rng(seed)
     lang = LangDir(write_toy_lang(path / "lang", seed, num_words=12, num_phones=4))
     words = [word for word in lang.words.ids if word.startswith("w")]
@@ -28,7 +29,7 @@ def write_corpus(path: Path, num_utterances: int = 30, seed: int = 0) -> tuple[P
         for i in range(num_utterances):
             utt, speaker = f"s{i % 4}-{i:03d}", f"s{i % 4}"
             said = list(rng.choice(words, rng.integers(1, 5)))
-            feats = _speech(said, lang, means, rng) + i % 4
+            feats = _speech(said, lang, means, coarticulation, rng) + i % 4
             writer.write(utt, feats)
             text[utt], utt2spk[utt] = " ".join(said), speaker
             stats[speaker] = stats.get(speaker, 0) + cmvn_stats(feats)
@@ -39,7 +40,7 @@ def write_corpus(path: Path, num_utterances: int = 30, seed: int = 0) -> tuple[P
     return data, lang.path
 
 
-def _speech(words, lang: LangDir, means, rng) -> np.ndarray:
+def _speech(words, lang: LangDir, means, coarticulation: float, rng) -> np.ndarray:
     prons: dict[str, list] = {}
     for word, _, phones in lang.lexicon.rows():
         prons.setdefault(word, []).append(phones)
@@ -47,5 +48,7 @@ def _speech(words, lang: LangDir, means, rng) -> np.ndarray:
     for word in words:
         phones += [*prons[word][rng.integers(len(prons[word]))], *(["SIL"] if rng.random() < 0.5 else [])]
     kinds = sorted({lang.base_phone(phone) for phone in lang.real_phones})
-    frames = [means[kinds.index(lang.base_phone(lang.phones[phone])), state] for phone in phones for state in range(3) for _ in range(rng.integers(1, 5) + (phone == "SIL"))]
+    numbers = [kinds.index(lang.base_phone(lang.phones[phone])) for phone in phones]
+    frames = [means[kind, state] + coarticulation * means[left, 0] for left, kind in zip([0, *numbers], numbers) for state in range(3)
+              for _ in range(rng.integers(1, 5) + (kinds[kind] == "SIL"))]
     return (np.array(frames) + rng.standard_normal((len(frames), DIM))).astype(np.float32)
