@@ -28,7 +28,7 @@ def _row(system: System, bold: bool) -> list[str]:
     wer = f"{chosen['wer']:.2f}"
     dev = f"{system.dev['chosen']['wer']:.2f}" if system.dev else "-"
     return [system.name, dev, f"**{wer}**" if bold else wer, _range(chosen["interval"]),
-            f"{_range(chosen['speaker_interval'])} ({chosen['num_speakers']})", _counts(chosen),
+            f"{_range(chosen['speaker_interval'])} ({chosen['num_speakers']})" if chosen["num_speakers"] > 1 else "-", _counts(chosen),
             _point(chosen) + ("" if system.dev else " (on test)"), f"{oracle['wer']:.2f}", _counts(oracle), _point(oracle)]
 
 

@@ -105,5 +105,6 @@ def _entry(scores: Mapping[Point, Score], point: Point, label: str, data: DataDi
 
 def _line(entry: dict, score: Score) -> str:
     low, high = entry["speaker_interval"]
-    return (f"{wer_line(score.total)} {interval_text(entry['interval'])} (by {entry['num_speakers']} speakers {low:.2f}-{high:.2f}) "
+    speakers = f" (by {entry['num_speakers']} speakers {low:.2f}-{high:.2f})" if entry["num_speakers"] > 1 else ""
+    return (f"{wer_line(score.total)} {interval_text(entry['interval'])}{speakers} "
             f"LMWT {entry['point'][0]} WIP {entry['point'][1]} ({entry['label']}) {score.signature}")
