@@ -115,7 +115,8 @@ def our_side(options: Benchmark, work: Path) -> dict:
         sweep(lattice, LM_WEIGHTS, PENALTIES)
     sweep_s = (time.process_time() - begin) / len(lattices)
     return {"cpu_s": min(seconds), "peak_mb": peak, "costs": [path.graph_cost + scale * path.acoustic_cost for path in paths],
-            "sweep_s": sweep_s, "arcs": sum(lattice.num_arcs for lattice in lattices), "tokens": sum(lattice.stats.num_tokens for lattice in lattices),
+            "sweep_s": sweep_s, "arcs": sum(lattice.num_arcs for lattice in lattices),
+            "tokens": sum(lattice.stats.num_tokens for lattice in lattices),
             "threads": scaling(decoder, loglikes)}
 
 
@@ -184,8 +185,9 @@ def main(options: Benchmark) -> None:
     audio_s = frames / FRAMES_PER_SECOND
     difference = np.array(ours["costs"]) - np.array(peer["costs"])
     print(f"{'':<36}{'ours (lattices)':>16}{'FasterDecoder':>16}{'peer / ours':>13}")
-    print(f"{'real-time factor (CPU, search)':<36}{ours['cpu_s'] / audio_s:>16.4f}{peer['cpu_s'] / audio_s:>16.4f}{peer['cpu_s'] / ours['cpu_s']:>13.2f}")
-    print(f"{'peak memory of the process, MB':<36}{ours['peak_mb']:>16.0f}{peer['peak_mb']:>16.0f}{peer['peak_mb'] / ours['peak_mb']:>13.2f}")
+    rows = (("real-time factor (CPU, search)", "cpu_s", audio_s, 4), ("peak memory of the process, MB", "peak_mb", 1, 0))
+    for title, key, unit, digits in rows:
+        print(f"{title:<36}{ours[key] / unit:>16.{digits}f}{peer[key] / unit:>16.{digits}f}{peer[key] / ours[key]:>13.2f}")
     print(f"best path's cost, ours - theirs: mean {difference.mean():+.4f}, from {difference.min():+.4f} to {difference.max():+.4f}")
     print(f"{ours['tokens'] / frames:.0f} active tokens, {ours['arcs'] / frames:.1f} lattice arcs a frame; "
           f"{len(LM_WEIGHTS) * len(PENALTIES)}-point sweep {1000 * ours['sweep_s']:.2f} ms an utterance")
@@ -195,7 +197,8 @@ def main(options: Benchmark) -> None:
 def report_threads(found: dict) -> None:
     for name in ("search", "control"):
         (wall, cpu), (wall_2, cpu_2) = found[f"{name} 1"], found[f"{name} 2"]
-        print(f"2 threads, {name}: {wall / wall_2:.2f} times as fast as 1 ({wall_2:.2f} s for {wall:.2f} s), {cpu_2 / cpu:.2f} times the CPU seconds")
+        print(f"2 threads, {name}: {wall / wall_2:.2f} times as fast as 1 ({wall_2:.2f} s for {wall:.2f} s), "
+              f"{cpu_2 / cpu:.2f} times the CPU seconds")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 

@@ -47,7 +47,7 @@ class DecodeSpec:
 
 @dataclass
 class Totals:
-    """What decoding took; `search_s` and `cpu_s` are CPU seconds, the latter of everything: model, features, likelihoods, search, writing."""
+    """What decoding took. CPU seconds: `search_s` of the search, `cpu_s` of everything (model, features, likelihoods, search, writing)."""
 
     num_utterances: int = 0
     num_frames: int = 0
@@ -72,12 +72,13 @@ class Totals:
         """Sentences for the log."""
         frames = max(self.num_frames, 1)
         audio_s = frames / FRAMES_PER_SECOND
-        lines = [f"{self.num_utterances} utterances, {self.num_frames} frames ({audio_s / 60:.1f} min); log-like per frame {-self.cost / frames:.3f}",
+        lines = [f"{self.num_utterances} utterances, {self.num_frames} frames ({audio_s / 60:.1f} min); "
+                 f"log-like per frame {-self.cost / frames:.3f}",
                  f"real-time factor {self.search_s / audio_s:.4f} for the search, {self.cpu_s / audio_s:.4f} for everything (CPU); "
                  f"peak memory of a job {self.peak_mb:.0f} MB",
                  f"{self.num_tokens / frames:.0f} active tokens and {self.num_arcs / frames:.1f} lattice arcs a frame"]
-        for names, what in ((self.not_final, "did not reach a final state of the graph at the end"), (self.cut_short, "found no way on in the graph"),
-                            (self.no_features, "have no features and were not decoded")):
+        for names, what in ((self.not_final, "did not reach a final state of the graph at the end"),
+                            (self.cut_short, "found no way on in the graph"), (self.no_features, "have no features and were not decoded")):
             if names:
                 lines.append(f"{len(names)} utterance(s) {what}: {' '.join(names[:20])}{' ...' if len(names) > 20 else ''}")
         return lines
@@ -86,9 +87,9 @@ class Totals:
 def input_files(graph: Path, model_dir: Path, data: Path) -> list[Path]:
     """The files that decoding reads, for the stage output. Raises UserError naming a missing one and the step that makes it."""
     model = model_dir / (_NETWORK if (model_dir / _NETWORK).exists() else _MODEL)
-    makers = {graph / "HCLG.fst": "utils/make_graph.py", graph / "words.txt": "utils/make_graph.py", model: "the training step of this model",
-              model_dir / _MODEL: "the training step of this model", model_dir / "input.json": "the training step of this model",
-              data / "feats.scp": "steps/make_mfcc.py", data / "utt2spk": "utils/validate_data_dir.py"}
+    training, graph_step = "the training step of this model", "utils/make_graph.py"
+    makers = {graph / "HCLG.fst": graph_step, graph / "words.txt": graph_step, model: training, model_dir / _MODEL: training,
+              model_dir / "input.json": training, data / "feats.scp": "steps/make_mfcc.py", data / "utt2spk": "utils/validate_data_dir.py"}
     for path, maker in makers.items():
         if not path.exists():
             raise UserError(f"{path}: no such file; it comes from {maker}")
@@ -147,12 +148,12 @@ def read_words(graph: Path, used: np.ndarray) -> SymbolTable:
     words = SymbolTable.read(graph / "words.txt")
     missing = set(np.unique(used).tolist()) - set(words.ids.values())
     if missing:
-        raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which HCLG.fst uses; make the graph anew (utils/make_graph.py)")
+        raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which HCLG.fst uses; run utils/make_graph.py again")
     return words
 
 
 def _scored(reader: FeatureReader, scorer, keys: list[str]):
-    """(utterance, function that computes its log-likelihoods); features are read here, in one thread, likelihoods where the function is called."""
+    """(utterance, function that computes its log-likelihoods): features are read here, in one thread, likelihoods where it is called."""
     for utt in keys:
         features = reader[utt]
         yield utt, lambda features=features: np.asarray(scorer.log_likelihoods(features), np.float32)

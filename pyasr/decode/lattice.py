@@ -92,7 +92,8 @@ def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acous
     if final_acoustic is None:
         final_acoustic = np.where(np.isfinite(final_graph), 0, np.inf).astype(np.float32)
     sources, targets = np.asarray(sources, np.int32), np.asarray(targets, np.int32)
-    columns = [np.asarray(a, t) for a, t in ((ilabels, np.int32), (olabels, np.int32), (graph_costs, np.float32), (acoustic_costs, np.float32))]
+    columns = [np.asarray(column, np.int32) for column in (ilabels, olabels)]
+    columns += [np.asarray(column, np.float32) for column in (graph_costs, acoustic_costs)]
     rank, num_kept = _ranks(start, sources, targets, len(final_graph), name)
     sources, targets = rank[sources], rank[targets]
     order = np.argsort(sources, kind="stable")
@@ -104,7 +105,7 @@ def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acous
 
 
 def _ranks(start, sources, targets, num_states, name):
-    """(place of each state in a topological order, -1 where `start` does not lead there; their number). Keeps an order that is one already."""
+    """(place of each state in a topological order, -1 where `start` does not lead there; their number). An order that is one is kept."""
     if start == 0 and (targets > sources).all() and len(np.unique(targets)) == num_states - 1:
         return np.arange(num_states, dtype=np.int32), num_states
     rank, num_kept, acyclic = _top_sort(start, sources, targets, num_states)

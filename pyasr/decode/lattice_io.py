@@ -251,7 +251,7 @@ def _measure(words, num_states, compact):
 def _fill(words, num_states, num_arcs, num_extra, compact):
     """(source, target, tid, word, graph, acoustic) rows and the final costs' rows, floats as their bits.
 
-    A compact arc with n transition-ids becomes n arcs in a row, the first with word and costs; a final string likewise, to a new final state.
+    A compact arc with n transition-ids becomes n arcs in a row, the first with word and costs; a final string leads to a new final state.
     """
     infinity = 0x7F800000
     arcs = np.zeros((6, num_arcs), np.int32)

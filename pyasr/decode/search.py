@@ -197,8 +197,8 @@ class Decoder:
         f = np.float32
         tokens, links, token_begin, link_begin, num_decoded, reached, num_tokens, peak_links, status = token_passing.search(
             graph.arcs, graph.offsets, graph.levels, graph.num_levels, graph.cyclic, graph.start, graph.finals, loglikes,
-            f(options.acoustic_scale), f(options.beam), f(options.lattice_beam), options.max_active, options.min_active, f(options.beam_delta),
-            options.prune_interval, space.token_of_state, space.tokens, space.links)
+            f(options.acoustic_scale), f(options.beam), f(options.lattice_beam), options.max_active, options.min_active,
+            f(options.beam_delta), options.prune_interval, space.token_of_state, space.tokens, space.links)
         if status == token_passing.NEGATIVE_CYCLE:
             raise UserError(f"{name}: the decoding graph has a cycle of epsilon arcs with negative cost; make the graph anew")
         space.keep(tokens, links)
@@ -215,7 +215,8 @@ class Decoder:
         finite = np.isfinite(loglikes)
         if not finite.all():
             frame, pdf = np.argwhere(~finite)[0]
-            raise UserError(f"{name}: the log-likelihood of pdf {pdf} at frame {frame} is {loglikes[frame, pdf]}; check the features and the model")
+            value = loglikes[frame, pdf]
+            raise UserError(f"{name}: the log-likelihood of pdf {pdf} at frame {frame} is {value}; check the features and the model")
         return loglikes
 
     def decode_many(self, utterances: Iterable[tuple[str, np.ndarray | Callable[[], np.ndarray]]],

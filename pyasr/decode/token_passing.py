@@ -59,7 +59,7 @@ def kth_cost(tokens, begin, end, low, high, k):
 
 @njit(nogil=True, cache=True)
 def search_cutoff(tokens, begin, end, beam, max_active, min_active, beam_delta):
-    """(best token, cutoff, beam for the next frame): the beam narrowed to `max_active` tokens, widened to `min_active`, or no beam below these."""
+    """(best token, cutoff, beam for the next frame): narrowed to `max_active` tokens or widened to `min_active`; no beam below these."""
     best, worst, best_token = _INF, -_INF, begin
     for i in range(begin, end):
         cost = tokens[i].cost
@@ -194,7 +194,7 @@ def close_epsilons(arcs, offsets, levels, heads, tokens, links, token_of_state, 
 
 @njit(nogil=True, cache=True)
 def _relax(arcs, offsets, tokens, token_of_state, begin, num_tokens, cutoff):
-    """Least costs over epsilon arcs that may form cycles. Returns tokens, their number, the time of each token's last improvement, status."""
+    """Least costs over epsilon arcs that may form cycles. Returns tokens, their number, the time of each one's last improvement, status."""
     stamps = np.arange(max(16, 2 * (num_tokens - begin)))
     dirty = np.ones(len(stamps), np.int64)
     now, changed, rounds = len(stamps), True, 0

@@ -12,18 +12,18 @@ def tid2pdf(num_pdfs: int) -> np.ndarray:
     return np.concatenate([[-1], np.repeat(np.arange(num_pdfs), 2)]).astype(np.int32)
 
 
-def random_graph(rng, num_states: int, num_arcs: int, num_pdfs: int, *, epsilon: float = 0.2, cycles: bool = False, final: float = 0.3) -> Fst:
-    """Arcs between random states; epsilon arcs go to a higher state (no cycle) unless `cycles`; costs are positive."""
+def random_graph(rng, num_states: int, num_arcs: int, num_pdfs: int, *, cycles: bool = False) -> Fst:
+    """Arcs between random states; epsilon arcs (one in five) go to a higher state (no cycle) unless `cycles`; costs are positive."""
     sources = np.concatenate([np.arange(num_states), rng.integers(0, num_states, num_arcs - num_states)])
     targets = rng.integers(0, num_states, num_arcs)
     ilabels = rng.integers(1, 2 * num_pdfs + 1, num_arcs)
-    silent = rng.random(num_arcs) < epsilon
+    silent = rng.random(num_arcs) < 0.2
     silent[:num_states] = False
     if not cycles:
         silent &= targets > sources
     ilabels[silent] = 0
     olabels = np.where(rng.random(num_arcs) < 0.4, rng.integers(1, 6, num_arcs), 0)
-    finals = np.where(rng.random(num_states) < final, rng.random(num_states), np.inf)
+    finals = np.where(rng.random(num_states) < 0.3, rng.random(num_states), np.inf)
     return Fst.from_arcs(num_states, 0, sources, ilabels, olabels, rng.random(num_arcs) + 0.05, targets, finals)
 
 

@@ -1,4 +1,4 @@
-"""A decoding graph of the shape of HCLG (lexicon tree, n-gram histories with backoff, 3-state phones with self-loops) and likelihoods for it."""
+"""A decoding graph of HCLG's shape (lexicon tree, n-gram histories with backoff, 3-state phones with self-loops), likelihoods for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def make_task(num_words: int, num_bigrams: int, num_pdfs: int, seed: int = 0, nu
     builder = _Builder(rng, num_words, num_pdfs, num_phones)
     builder.tree()
     builder.bigrams(num_bigrams)
-    return Task(builder.fst(), np.concatenate([[-1], np.repeat(np.arange(num_pdfs), 2)]).astype(np.int32), rng.standard_normal((num_pdfs, dim)))
+    tid2pdf = np.concatenate([[-1], np.repeat(np.arange(num_pdfs), 2)]).astype(np.int32)
+    return Task(builder.fst(), tid2pdf, rng.standard_normal((num_pdfs, dim)))
 
 
 class _Builder:

@@ -54,8 +54,8 @@ def make_graph(graph: Path) -> None:
 def decode(exp: Path, *arguments: str):
     """The finished process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, ROOT / "steps/decode.py", *arguments, "model/graph", "data", "model/decode"], cwd=exp, env=environment,
-                          capture_output=True, text=True)
+    words = [sys.executable, ROOT / "steps/decode.py", *arguments, "model/graph", "data", "model/decode"]
+    return subprocess.run(words, cwd=exp, env=environment, capture_output=True, text=True)
 
 
 def hypotheses(exp: Path) -> dict[str, list[str]]:
@@ -69,7 +69,8 @@ def test_words_lattices_and_report(exp):
     assert hypotheses(exp) == {utt: [WORDS[k] for k in words] for utt, words in TRUTH.items()}
     assert (exp / "model/decode/num_jobs").read_text() == "2\n"
     found = {utt: lattice for job in (1, 2) for utt, lattice in read_lattices(exp / f"model/decode/lat.{job}.gz")}
-    assert {utt: sweep(lattice, [12], [0.0])[12, 0.0] for utt, lattice in found.items()} == {u: [k + 1 for k in w] for u, w in TRUTH.items()}
+    swept = {utt: sweep(lattice, [12], [0.0])[12, 0.0] for utt, lattice in found.items()}
+    assert swept == {utt: [k + 1 for k in words] for utt, words in TRUTH.items()}
     totals = json.loads((exp / "model/decode/totals.json").read_text())
     assert (totals["num_utterances"], totals["num_frames"], totals["not_final"]) == (4, 8 * 10, [])
     assert "real-time factor" in run.stdout and "peak memory" in run.stdout

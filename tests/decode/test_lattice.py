@@ -55,7 +55,8 @@ def test_pruning_keeps_exactly_the_paths_near_the_best(seed):
 
 
 def test_states_are_put_in_topological_order_and_unreached_ones_dropped():
-    lattice = from_arcs(2, [2, 0, 3, 2], [0, 1, 1, 1], [5, 6, 7, 8], [1, 2, 3, 4], [1, 1, 1, 1], [0, 0, 0, 0], [np.inf, 0.5, np.inf, np.inf])
+    final = [np.inf, 0.5, np.inf, np.inf]
+    lattice = from_arcs(2, [2, 0, 3, 2], [0, 1, 1, 1], [5, 6, 7, 8], [1, 2, 3, 4], [1, 1, 1, 1], [0, 0, 0, 0], final)
     assert lattice.num_states == 3
     assert (lattice.targets > lattice.sources).all()
     assert sorted(lattice_paths(lattice)) == [((5, 6), (1, 2)), ((8,), (4,))]
