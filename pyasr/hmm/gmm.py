@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.hmm.gmm_kernels import augment, log_sum_exp, select
 
 _FRAMES_PER_BLOCK = 256
 
@@ -101,7 +101,7 @@ class AmDiagGmm:
 
     def selected(self, pdfs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows of `exponent_matrix` that belong to `pdfs`, in their order, and the offsets of each in these rows."""
-        return _select(self.exponent_matrix, self.offsets, pdfs)
+        return select(self.exponent_matrix, self.offsets, pdfs)
 
     def checked(self, feats: np.ndarray) -> np.ndarray:
         """`feats`, if they have the model's dimension; else UserError."""
@@ -165,63 +165,3 @@ def _read_mixture(reader, dim: int):
     if not means_invvars.shape == inv_vars.shape == (len(weights), dim):
         raise UserError(f"{reader.path}: a mixture of {len(weights)} weights has means of shape {means_invvars.shape}; the model is damaged")
     return weights.astype(np.float32), means_invvars.astype(np.float32), inv_vars.astype(np.float32)
-
-
-@njit(nogil=True, cache=True)
-def _select(matrix, offsets, pdfs):
-    new_offsets = np.zeros(len(pdfs) + 1, np.int64)
-    for i in range(len(pdfs)):
-        new_offsets[i + 1] = new_offsets[i] + offsets[pdfs[i] + 1] - offsets[pdfs[i]]
-    rows = np.empty((new_offsets[-1], matrix.shape[1]), np.float32)
-    for i in range(len(pdfs)):
-        rows[new_offsets[i]:new_offsets[i + 1]] = matrix[offsets[pdfs[i]]:offsets[pdfs[i] + 1]]
-    return rows, new_offsets
-
-
-@njit(nogil=True, cache=True)
-def augment(feats):
-    """[1, x, x²], float32 (num_frames, 1 + 2 dim)."""
-    num_frames, dim = feats.shape
-    data = np.empty((num_frames, 1 + 2 * dim), np.float32)
-    for t in range(num_frames):
-        data[t, 0] = 1.0
-        for i in range(dim):
-            data[t, 1 + i] = feats[t, i]
-            data[t, 1 + dim + i] = feats[t, i] * feats[t, i]
-    return data
-
-
-@njit(inline="always")
-def _exp(x):
-    """exp(x) for x <= 0 in float32 to 2e-7, as 2^n times a polynomial (Cephes' coefficients), written so that LLVM vectorises it."""
-    x = max(x, np.float32(-87.0))
-    n = np.floor(x * np.float32(1.44269504088896) + np.float32(0.5))
-    r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
-    p = np.float32(1.9875691500e-4)
-    p = p * r + np.float32(1.3981999507e-3)
-    p = p * r + np.float32(8.3334519073e-3)
-    p = p * r + np.float32(4.1665795894e-2)
-    p = p * r + np.float32(1.6666665459e-1)
-    p = p * r + np.float32(5.0000001201e-1)
-    power = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
-    return (p * r * r + r + np.float32(1.0)) * power
-
-
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
-def log_sum_exp(exponents, offsets, result):
-    """result[p, t] = log sum_{g = offsets[p]}^{offsets[p+1]-1} exp exponents[g, t]; (num_gauss, T) float32 -> (num_pdfs, T)."""
-    num_frames = exponents.shape[1]
-    total = np.empty(num_frames, np.float32)
-    for p in range(len(offsets) - 1):
-        best = result[p]
-        for t in range(num_frames):
-            best[t] = max(exponents[offsets[p], t], np.float32(-1e30))
-            total[t] = 0.0
-        for g in range(offsets[p] + 1, offsets[p + 1]):
-            for t in range(num_frames):
-                best[t] = max(best[t], exponents[g, t])
-        for g in range(offsets[p], offsets[p + 1]):
-            for t in range(num_frames):
-                total[t] += _exp(exponents[g, t] - best[t])
-        for t in range(num_frames):
-            best[t] += np.log(total[t])

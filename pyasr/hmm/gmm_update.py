@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyasr.base.options import option
-from pyasr.hmm.gmm import AmDiagGmm, augment
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.gmm_kernels import augment
 
 _FRAMES_PER_BLOCK = 2048
 

@@ -16,7 +16,7 @@ from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_update import GmmStats, accumulate
 from pyasr.hmm.training_graphs import GraphCompiler, TrainingGraph, transition_costs
 from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.viterbi import AlignOptions, align, align_equal
+from pyasr.hmm.viterbi import AlignOptions, align_equal, align_gmm
 from pyasr.io.openfst import read_fst
 from pyasr.lang.lang_dir import LangDir
 
@@ -69,13 +69,14 @@ class Shard:
         reader = FeatureReader(data, inputs)
         known = set(reader.keys)
         failed |= {utt: "no features in feats.scp" for utt in words if utt not in known}
-        keys = [utt for utt in reader.keys if utt in words]
+        matrices = {utt: reader[utt] for utt in reader.keys if utt in words}
+        failed |= {utt: "its features are not finite" for utt, matrix in matrices.items() if not np.isfinite(matrix).all()}
+        keys = [utt for utt in matrices if utt not in failed]
         if not keys:
             reason = next(iter(failed.values()), "no utterances")
             raise UserError(f"{data}: no utterance of shard {job} of {num_jobs} can be used ({reason}); run utils/validate_data_dir.py {data}")
-        matrices = [reader[utt] for utt in keys]
-        offsets = np.concatenate([[0], np.cumsum([len(matrix) for matrix in matrices])])
-        return cls(keys, np.concatenate(matrices), offsets, {utt: words[utt] for utt in keys}, failed)
+        offsets = np.concatenate([[0], np.cumsum([len(matrices[utt]) for utt in keys])])
+        return cls(keys, np.concatenate([matrices[utt] for utt in keys]), offsets, {utt: words[utt] for utt in keys}, failed)
 
     def features(self, index: int) -> np.ndarray:
         return self.feats[self.offsets[index]:self.offsets[index + 1]]
@@ -93,8 +94,7 @@ class Shard:
         progress = log.Progress("align", len(self.keys), "utterances", every_s=30.0)
         for i, utt in enumerate(self.keys):
             if utt in self.graphs:
-                acoustic = model.log_likelihoods_by_pdf(self.features(i), self.graphs[utt].pdfs)
-                tids, _, retried = align(self.graphs[utt], acoustic, costs, options)
+                tids, _, retried = align_gmm(self.graphs[utt], model, self.features(i), costs, options)
                 self._take(i, tids, retried, report, "no path within the beams ends with the utterance (too short for its words, or other words)")
             progress.update(i + 1)
         return report

@@ -1,5 +1,8 @@
 """Viterbi alignment of an utterance to its training graph, with a beam; and the equal alignment that training starts from.
 
+Log-likelihoods of GMMs are computed where the search comes by: for a pdf and the block of frames around, when a path first needs them. That is a
+small part of all pdfs of an utterance's graph.
+
 Scores are negated costs: -cost(path) + acoustic_scale * log-likelihoods, summed in float64. Of all paths within the beam (at every frame, below
 the best by no more than `beam`) the best is returned; with an infinite beam it is the best of all.
 """
@@ -12,6 +15,8 @@ import numpy as np
 from numba import njit
 
 from pyasr.base.options import option
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.gmm_kernels import BLOCK, augmented_blocks, score_block
 from pyasr.hmm.training_graphs import TrainingGraph
 
 
@@ -27,12 +32,14 @@ class AlignOptions:
 
 
 @njit(nogil=True, cache=True)
-def _search(acoustic, scale, beam, tid_costs, tids, loops, offsets, successors, costs, initial, final, node_pdf):
+def _search(num_frames, scores, ready, matrix, gauss_offsets, pdfs, blocks, scratch, scale, beam, tid_costs,
+            tids, loops, offsets, successors, costs, initial, final, node_pdf):
     """(score, nodes): the node of each frame on the best path; (-inf, no nodes) when no path within the beam ends in a final node.
 
-    A token is (node, predecessor token, score); those of frame t are frame_offsets[t]:frame_offsets[t+1].
+    A token is (node, predecessor token, score); those of frame t are frame_offsets[t]:frame_offsets[t+1]. `scores` (num_blocks, num_pdfs, BLOCK)
+    is filled where it is not `ready` (num_blocks, num_pdfs) from the Gaussians `matrix`, `gauss_offsets` of `pdfs` and the frames in `blocks`.
     """
-    num_frames, num_nodes = acoustic.shape[1], len(tids)
+    num_nodes = len(tids)
     capacity = 64 * num_frames + 2 * num_nodes
     token_node, token_previous = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
     token_score = np.empty(capacity, np.float64)
@@ -42,7 +49,8 @@ def _search(acoustic, scale, beam, tid_costs, tids, loops, offsets, successors, 
     for v in range(num_nodes):
         if initial[v] < np.inf:
             token_node[end], token_previous[end] = v, -1
-            token_score[end] = scale * acoustic[node_pdf[v], 0] - initial[v] - tid_costs[tids[v]]
+            _make_ready(0, node_pdf[v], scores, ready, matrix, gauss_offsets, pdfs, blocks, scratch)
+            token_score[end] = scale * scores[0, node_pdf[v], 0] - initial[v] - tid_costs[tids[v]]
             end += 1
     for t in range(num_frames):
         frame_offsets[t + 1] = end
@@ -68,9 +76,11 @@ def _search(acoustic, scale, beam, tid_costs, tids, loops, offsets, successors, 
             for e in range(offsets[u], offsets[u + 1]):
                 v = successors[e]
                 new = _relax(v, score - costs[e] - tid_costs[tids[v]], k, end, new, slot, token_node, token_previous, token_score)
+        block, frame = (t + 1) // BLOCK, (t + 1) % BLOCK
         for k in range(end, new):
             v = token_node[k]
-            token_score[k] += scale * acoustic[node_pdf[v], t + 1]
+            _make_ready(block, node_pdf[v], scores, ready, matrix, gauss_offsets, pdfs, blocks, scratch)
+            token_score[k] += scale * scores[block, node_pdf[v], frame]
             slot[v] = -1
         end = new
     best, last = -np.inf, -1
@@ -85,6 +95,14 @@ def _search(acoustic, scale, beam, tid_costs, tids, loops, offsets, successors, 
         nodes[t] = token_node[last]
         last = token_previous[last]
     return best, nodes
+
+
+@njit(inline="always")
+def _make_ready(block, pdf, scores, ready, matrix, gauss_offsets, pdfs, blocks, scratch):
+    """Log-likelihoods of a pdf (index into `pdfs`) for the frames of a block, unless they are there."""
+    if not ready[block, pdf]:
+        score_block(matrix, gauss_offsets[pdfs[pdf]], gauss_offsets[pdfs[pdf] + 1], blocks[block], scratch, scores[block, pdf])
+        ready[block, pdf] = True
 
 
 @njit(inline="always")
@@ -110,16 +128,37 @@ def _tids_of_nodes(nodes, tids, loops):
     return alignment
 
 
+_NO_GAUSSIANS = (np.zeros((0, 0), np.float32), np.zeros(0, np.int64))
+_NO_FRAMES = (np.zeros((0, 0, BLOCK), np.float32), np.zeros((0, BLOCK), np.float32))
+
+
+def align_gmm(graph: TrainingGraph, model: AmDiagGmm, feats: np.ndarray, tid_costs: np.ndarray, options: AlignOptions):
+    """As `align`, with the log-likelihoods of a GMM for feats (T, dim)."""
+    blocks = augmented_blocks(model.checked(feats))
+    shape = (len(blocks), len(graph.pdfs))
+    frames = (blocks, np.empty((int(model.num_gauss_of.max()) + 2, BLOCK), np.float32))
+    return _align(graph, len(feats), np.empty((*shape, BLOCK), np.float32), np.zeros(shape, np.bool_), (model.exponent_matrix, model.offsets), frames,
+                  tid_costs, options)
+
+
 def align(graph: TrainingGraph, acoustic: np.ndarray, tid_costs: np.ndarray, options: AlignOptions) -> tuple[np.ndarray | None, float, bool]:
     """The best path: (transition-ids int32 (T) or None, its score, whether the retry beam was needed).
 
     acoustic   float32 (len(graph.pdfs), T), log-likelihoods of the graph's pdfs
     tid_costs  from `transition_costs`
     """
+    num_pdfs, num_frames = acoustic.shape
+    padded = np.zeros((num_pdfs, -(-num_frames // BLOCK) * BLOCK), np.float32)
+    padded[:, :num_frames] = acoustic
+    scores = np.ascontiguousarray(padded.reshape(num_pdfs, -1, BLOCK).transpose(1, 0, 2))
+    return _align(graph, num_frames, scores, np.ones(scores.shape[:2], np.bool_), _NO_GAUSSIANS, _NO_FRAMES, tid_costs, options)
+
+
+def _align(graph, num_frames: int, scores, ready, gaussians, frames, tid_costs, options):
     beams = [options.beam] + ([options.retry_beam] if options.retry_beam > options.beam else [])
-    for beam in beams if acoustic.shape[1] else []:
-        score, nodes = _search(acoustic, options.acoustic_scale, beam, tid_costs, graph.tids, graph.loops, graph.offsets,
-                               graph.successors, graph.costs, graph.initial, graph.final, graph.node_pdf)
+    for beam in beams if num_frames else []:
+        score, nodes = _search(num_frames, scores, ready, *gaussians, graph.pdfs, *frames, options.acoustic_scale, beam, tid_costs, graph.tids,
+                               graph.loops, graph.offsets, graph.successors, graph.costs, graph.initial, graph.final, graph.node_pdf)
         if len(nodes):
             return _tids_of_nodes(nodes, graph.tids, graph.loops), score, beam != options.beam
     return None, -np.inf, True

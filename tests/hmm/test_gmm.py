@@ -6,6 +6,7 @@ from gmm_toys import log_gaussians, random_model
 
 from pyasr.base.errors import UserError
 from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.gmm_kernels import BLOCK, augmented_blocks, score_block
 from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, accumulate, mix_up, pdf_occupancies, split_targets, update
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
 
@@ -37,6 +38,19 @@ def test_log_likelihoods(model, feats):
 def test_log_likelihoods_of_some_pdfs(model, feats):
     pdfs = np.array([4, 0, 2])
     np.testing.assert_allclose(model.log_likelihoods_by_pdf(feats, pdfs).T, model.log_likelihoods(feats)[:, pdfs], rtol=2e-6, atol=2e-5)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 6, 13])
+def test_blocks_of_frames_are_scored_as_whole_utterances(dim):
+    """The kernel that alignment calls, with odd and even numbers of Gaussians and dimensions that are no multiple of its step."""
+    model = random_model(num_pdfs=6, max_gauss=7, dim=dim, seed=dim)
+    feats = np.random.default_rng(3).standard_normal((37, dim)).astype(np.float32)
+    blocks = augmented_blocks(feats)
+    scores = np.empty((6, len(blocks), BLOCK), np.float32)
+    for pdf in range(6):
+        for number, block in enumerate(blocks):
+            score_block(model.exponent_matrix, model.offsets[pdf], model.offsets[pdf + 1], block, np.empty((9, BLOCK), np.float32), scores[pdf, number])
+    np.testing.assert_allclose(scores.reshape(6, -1)[:, :37].T, log_likelihoods(model, feats), rtol=2e-6, atol=2e-5)
 
 
 def test_far_frames_and_zero_weights_stay_finite(model, feats):

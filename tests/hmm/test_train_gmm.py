@@ -21,7 +21,7 @@ from pyasr.hmm.shard import Shard, read_words
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions, read_vector
 from pyasr.hmm.train_mono import MonoSpec, train_rank
 from pyasr.hmm.viterbi import AlignOptions
-from pyasr.io.ark import read_scp
+from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
@@ -164,6 +164,14 @@ def test_utterances_that_cannot_be_used_are_named(corpus, tmp_path, capfd):
     assert shard.failed.keys() == {"s0-000", "s2-002", "s3-003"} and "s1-001" in shard.keys
     train((data, lang), tmp_path / "out")
     assert read_job_archives(tmp_path / "out").keys() == set(shard.keys)
+
+
+def test_features_that_are_not_finite(corpus, tmp_path):
+    data, lang = copy_of(corpus, tmp_path)
+    with ArkWriter(tmp_path / "more.ark", tmp_path / "more.scp") as writer:
+        writer.write("s1-001", np.array([[0.0, np.nan, 1.0, 2.0]] * 20, np.float32))
+    write_table(data / "feats.scp", read_scp(data / "feats.scp") | read_scp(tmp_path / "more.scp"))
+    assert Shard.load(data, LangDir(lang), INPUTS, 1, 1).failed == {"s1-001": "its features are not finite"}
 
 
 def test_nothing_usable_is_an_error(corpus, tmp_path):

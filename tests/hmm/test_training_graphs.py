@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from gmm_toys import LEXICON, PHONES, SIL, SILENCE_PROB, all_paths, random_transitions, tid_cost, topology, triphone_tree
+from gmm_toys import LEXICON, PHONES, SIL, SILENCE_PROB, all_paths, random_model, random_transitions, tid_cost, topology, triphone_tree
 
 from pyasr.base.errors import UserError
 from pyasr.hmm.training_graphs import GraphCompiler, transition_costs
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import PDF_CLASS, ContextTree, Leaf, Table, monophone_tree
-from pyasr.hmm.viterbi import AlignOptions, align, align_equal
+from pyasr.hmm.viterbi import AlignOptions, align, align_equal, align_gmm
 from pyasr.io.openfst import Fst
 from pyasr.lang.lexicon_fst import OptionalSilence, Pronunciations, lexicon_fst
 
@@ -110,6 +110,20 @@ def test_alignment_is_the_best_of_all_paths(name, words, num_frames):
         tids, score, retried = align(graph, acoustic, costs, EXACT)
         assert not retried and score == pytest.approx(max(scores.values()), abs=1e-4)
         assert scores[tuple(tids)] == pytest.approx(score, abs=1e-4)
+
+
+def test_alignment_with_a_gmm_is_that_with_its_log_likelihoods():
+    tree = TREES["triphone"]
+    trans = random_transitions(tree)
+    model = random_model(trans.num_pdfs, 5, 3)
+    graph = GraphCompiler(lexicon(), trans, tree).compile({"utt": [3, 1, 3, 2]})[0]["utt"]
+    costs = transition_costs(trans)
+    for seed, num_frames in enumerate((14, 16, 17, 32, 50)):
+        feats = (2 * np.random.default_rng(seed).standard_normal((num_frames, 3))).astype(np.float32)
+        for options in (EXACT, AlignOptions(beam=2.0, retry_beam=50.0)):
+            ours = align_gmm(graph, model, feats, costs, options)
+            full = align(graph, model.log_likelihoods_by_pdf(feats, graph.pdfs), costs, options)
+            assert ours[0].tolist() == full[0].tolist() and ours[1] == pytest.approx(full[1], abs=1e-3) and ours[2] == full[2]
 
 
 def test_beam_and_retry():
