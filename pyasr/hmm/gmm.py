@@ -149,7 +149,7 @@ class AmDiagGmm:
 
 def _read_mixture(reader, dim: int):
     """(weights, means_invvars, inv_vars) of one <DiagGMM>; its gconsts are computed anew when needed."""
-    reader.expect("<DiagGMM>")
+    reader.expect("<DiagGMM>", "<DiagGMMBegin>")
     token = reader.token()
     if token == "<GCONSTS>":
         reader.vector()
@@ -161,7 +161,7 @@ def _read_mixture(reader, dim: int):
     means_invvars = reader.matrix()
     reader.expect("<INV_VARS>")
     inv_vars = reader.matrix()
-    reader.expect("</DiagGMM>")
+    reader.expect("</DiagGMM>", "<DiagGMMEnd>")
     if not means_invvars.shape == inv_vars.shape == (len(weights), dim):
         raise UserError(f"{reader.path}: a mixture of {len(weights)} weights has means of shape {means_invvars.shape}; the model is damaged")
     return weights.astype(np.float32), means_invvars.astype(np.float32), inv_vars.astype(np.float32)
