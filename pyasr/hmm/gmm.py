@@ -139,10 +139,10 @@ class AmDiagGmm:
         for begin, end in zip(self.offsets[:-1], self.offsets[1:]):
             writer.token("<DiagGMM>")
             writer.newline()
-            for token, write, array in (("<GCONSTS>", writer.vector, self.gconsts), ("<WEIGHTS>", writer.vector, self.weights),
-                                        ("<MEANS_INVVARS>", writer.matrix, self.means_invvars), ("<INV_VARS>", writer.matrix, self.inv_vars)):
+            for token, array in (("<GCONSTS>", self.gconsts), ("<WEIGHTS>", self.weights), ("<MEANS_INVVARS>", self.means_invvars),
+                                 ("<INV_VARS>", self.inv_vars)):
                 writer.token(token)
-                write(array[begin:end])
+                (writer.vector if array.ndim == 1 else writer.matrix)(array[begin:end])
             writer.token("</DiagGMM>")
             writer.newline()
 
@@ -163,5 +163,6 @@ def _read_mixture(reader, dim: int):
     inv_vars = reader.matrix()
     reader.expect("</DiagGMM>", "<DiagGMMEnd>")
     if not means_invvars.shape == inv_vars.shape == (len(weights), dim):
-        raise UserError(f"{reader.path}: a mixture of {len(weights)} weights has means of shape {means_invvars.shape}; the model is damaged")
+        raise UserError(f"{reader.path}: a mixture of {len(weights)} weights has means of shape {means_invvars.shape}; "
+                        "the model is damaged")
     return weights.astype(np.float32), means_invvars.astype(np.float32), inv_vars.astype(np.float32)

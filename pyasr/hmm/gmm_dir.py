@@ -1,4 +1,4 @@
-"""What a directory of a GMM system holds, in Kaldi's names: final.mdl final.occs tree ali.*.gz num_jobs phones.txt cmvn_opts, and our input.json."""
+"""What the directory of a GMM system holds: Kaldi's files (final.mdl tree ali.*.gz num_jobs phones.txt cmvn_opts), and input.json."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def write_static_files(out: Path, lang: LangDir, inputs: InputOptions, num_jobs:
     """num_jobs, phones.txt, input.json and Kaldi's one-line option files."""
     inputs.save(out)
     shutil.copyfile(lang.path / "phones.txt", out / "phones.txt")
-    lines = {"num_jobs": num_jobs, "cmvn_opts": f"--norm-vars={str(inputs.norm_vars).lower()}", "delta_opts": f"--delta-order={inputs.deltas}",
+    lines = {"num_jobs": num_jobs, "cmvn_opts": f"--norm-vars={str(inputs.norm_vars).lower()}",
+             "delta_opts": f"--delta-order={inputs.deltas}",
              "splice_opts": f"--left-context={inputs.splice_left} --right-context={inputs.splice_right}"}
     for name, line in lines.items():
         with atomic_write(out / name) as f:
@@ -45,7 +46,8 @@ def check_phones(model_dir: Path, lang: LangDir) -> None:
     ours = {f"{symbol} {number}" for symbol, number in lang.phones.ids.items() if not symbol.startswith("#")}
     if real != ours:
         differing = min(real ^ ours)
-        raise UserError(f"{lang.path}/phones.txt and {path} differ (for example in '{differing}'); use the language directory of the training")
+        raise UserError(f"{lang.path}/phones.txt and {path} differ (for example in '{differing}'); "
+                        "use the language directory of the training")
 
 
 def silence_pdfs(lang: LangDir, trans: TransitionModel) -> np.ndarray:

@@ -88,7 +88,8 @@ def augmented_blocks(feats):
 def score_block(matrix, begin, end, block, scratch, result):
     """result[t] = log sum over g = begin .. end - 1 of exp(matrix[g] . block[:, t]), for the BLOCK frames of a block.
 
-    Two Gaussians and six dimensions are taken at a time, so that a value loaded is used more than once. `scratch`: float32 (end - begin + 2, BLOCK).
+    Two Gaussians and six dimensions are taken at a time, so that a value loaded is used more than once. `scratch`: float32 (end - begin
+    + 2, BLOCK).
     """
     width = matrix.shape[1]
     for g in range(begin, end, 2):

@@ -21,6 +21,7 @@ from pyasr.io.openfst import read_fst
 from pyasr.lang.lang_dir import LangDir
 
 _NUM_NAMED = 5
+_NO_PATH = "no path within the beams ends with the utterance (too short for its words, or other words)"
 
 
 @dataclass
@@ -74,7 +75,8 @@ class Shard:
         keys = [utt for utt in matrices if utt not in failed]
         if not keys:
             reason = next(iter(failed.values()), "no utterances")
-            raise UserError(f"{data}: no utterance of shard {job} of {num_jobs} can be used ({reason}); run utils/validate_data_dir.py {data}")
+            raise UserError(f"{data}: no utterance of shard {job} of {num_jobs} can be used ({reason}); "
+                            f"run utils/validate_data_dir.py {data}")
         offsets = np.concatenate([[0], np.cumsum([len(matrices[utt]) for utt in keys])])
         return cls(keys, np.concatenate([matrices[utt] for utt in keys]), offsets, {utt: words[utt] for utt in keys}, failed)
 
@@ -91,12 +93,10 @@ class Shard:
         report = AlignReport(failed=dict(self.failed))
         costs = transition_costs(trans, options.transition_scale, options.self_loop_scale)
         self.alignment[:] = 0
-        progress = log.Progress("align", len(self.keys), "utterances", every_s=30.0)
         for i, utt in enumerate(self.keys):
             if utt in self.graphs:
                 tids, _, retried = align_gmm(self.graphs[utt], model, self.features(i), costs, options)
-                self._take(i, tids, retried, report, "no path within the beams ends with the utterance (too short for its words, or other words)")
-            progress.update(i + 1)
+                self._take(i, tids, retried, report, _NO_PATH)
         return report
 
     def align_equal(self, seed: int) -> AlignReport:

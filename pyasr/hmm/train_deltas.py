@@ -34,7 +34,7 @@ class TreeOptions:
     """The decision tree of a triphone system."""
 
     num_leaves: int = option(1200, "greatest number of leaves of the decision tree", minimum=1)
-    cluster_thresh: float = option(-1.0, "leaves are merged where that loses less likelihood; negative: than the last split gained; 0: never")
+    cluster_thresh: float = option(-1.0, "leaves are merged where that loses less likelihood; negative: than the last split won; 0: none")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def train_rank(spec: DeltasSpec, comm) -> None:
 
 
 def _first_model(spec: DeltasSpec, lang: LangDir, shard: Shard, old: TransitionModel, comm) -> tuple[ContextTree, Model]:
-    """The tree, written to `spec.out`, and a model of one Gaussian per leaf, from the alignments of `spec.ali_dir`; the same on all ranks."""
+    """The tree, written to `spec.out`, and a model of one Gaussian per leaf, from `spec.ali_dir`'s alignments; the same on all ranks."""
     shard.set_alignments(read_job_archives(spec.ali_dir), old.num_tids, spec.ali_dir)
     alignments = shard.alignments()
     feats = {utt: shard.features(i) for i, utt in enumerate(shard.keys)}

@@ -5,8 +5,9 @@ r"""GMM training as one MPI job: every rank keeps its shard in memory, statistic
         statistics of all ranks -> transition probabilities, GMMs; mixtures split up to G(x) Gaussians -> model x + 1
     G(x) = G(0) + (num_gauss - G(0)) / max_iter_inc * (x - 1),   no more than after iteration max_iter_inc
 
-The schedules are those of Kaldi's train_mono.sh and train_deltas.sh. After every iteration model and alignment stand in the output directory, so a
-killed run goes on from there, with any number of ranks; every iteration starts from the model as it stands in the file, so the result is the same.
+The schedules are those of Kaldi's train_mono.sh and train_deltas.sh. After every iteration model and alignment stand in the output
+directory, so a killed run goes on from there, with any number of ranks; every iteration starts from the model as it stands in the file,
+so the result is the same.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ScheduleOptions:
     num_gauss: int = option(1000, "Gaussians of the final model", minimum=1)
     realign_iters: str = option("1 2 3 4 5 6 7 8 9 10 12 14 16 18 20 23 26 29 32 35 38", "iterations that begin with an alignment")
     boost_silence: float = option(1.0, "factor on the likelihoods of silence in alignment", minimum=0.0)
-    first_beam: float | None = option(None, "beam of the first alignment, four times as wide in its retry; none: as the others", minimum=0.1)
+    first_beam: float | None = option(None, "beam of the first alignment, 4 times that in its retry; none: as the others", minimum=0.1)
     seed: int = option(0, "seed of the first alignment and of the splitting of Gaussians")
 
     @property
@@ -121,7 +122,8 @@ class Trainer:
             self.report.log(f"iteration {x}")
         if self.report.num_aligned == 0:
             reason = next(iter(self.report.failed.values()), "no utterances")
-            raise UserError(f"no utterance could be aligned in iteration {x} ({reason}); check that features, text and lang directory belong together")
+            raise UserError(f"no utterance could be aligned in iteration {x} ({reason}); "
+                            "check that features, text and lang directory belong together")
         self._save_alignment(x)
 
     def _iterate(self, x: int, model: Model, begin: float) -> Model:

@@ -30,7 +30,8 @@ def _visit(state, mark, stamp, slot, queue):
 
 @njit(nogil=True, cache=True)
 def compose_words(words, start, arc_offsets, phones, arc_words, costs, nextstates, finals, counter, stamp, slot):
-    """Lexicon transducer with a word sequence: (num_words_passed, sources, targets, phones, costs, finals), arcs sorted by source, state 0 the start.
+    """Lexicon transducer with a word sequence: (num_words_passed, sources, targets, phones, costs, finals), arcs sorted by source, state
+    0 the start.
 
     A state is a lexicon state and the number of words before it; states are numbered by number of words, so one level after the other is
     explored. The lexicon's arcs are sorted by (state, word). Scratch, kept between calls: `counter` int64 (1), `stamp` and `slot` int64
@@ -104,16 +105,8 @@ def coaccessible(sources, targets, finals):
 
 
 @njit(nogil=True, cache=True)
-def phone_graph(sources, targets, phones, costs, finals):
-    """Phone positions and what may follow what: (ok, phones, offsets, successors, costs, initial, final).
-
-    Arcs come sorted by source, state 0 is the start. A node is a (state, phone) pair, so that pronunciations share it; epsilons are removed and
-    the probabilities of parallel paths added. `initial` and `final` are float64 (num_nodes), inf where a node cannot be first or last. `ok` is
-    false when there is a cycle of epsilons.
-    """
-    num_states = len(finals)
-    good = coaccessible(sources, targets, finals)
-    offsets = offsets_of(sources, num_states)
+def _phone_nodes(sources, targets, phones, offsets, good):
+    """(node of each arc or -1, phone of each node, state that each node leaves): one node for the arcs of a state with the same phone."""
     node_of = np.full(len(sources), -1, np.int32)
     node_phone = [np.int32(0)]
     node_phone.pop()
@@ -129,6 +122,21 @@ def phone_graph(sources, targets, phones, costs, finals):
             node_of[a] = len(node_phone)
             node_phone.append(phones[a])
             node_state.append(sources[a])
+    return node_of, node_phone, node_state
+
+
+@njit(nogil=True, cache=True)
+def phone_graph(sources, targets, phones, costs, finals):
+    """Phone positions and what may follow what: (ok, phones, offsets, successors, costs, initial, final).
+
+    Arcs come sorted by source, state 0 is the start. A node is a (state, phone) pair, so that pronunciations share it; epsilons are
+    removed and the probabilities of parallel paths added. `initial` and `final` are float64 (num_nodes), inf where a node cannot be
+    first or last. `ok` is false when there is a cycle of epsilons.
+    """
+    num_states = len(finals)
+    good = coaccessible(sources, targets, finals)
+    offsets = offsets_of(sources, num_states)
+    node_of, node_phone, node_state = _phone_nodes(sources, targets, phones, offsets, good)
     num = len(node_phone)
     initial, final = np.full(num, np.inf), np.full(num, np.inf)
     successors, edge_costs, edge_offsets = [np.int32(0)], [np.float64(0)], np.zeros(num + 1, np.int64)
@@ -294,7 +302,8 @@ def context_edges(phones, offsets, successors, costs, initial, final, left_offse
                 out_initial[node_of[base + j]] = initial[u]  # 0 is the least phone: row 0, if the left context counts
         while node < num and node_phone[node] == u:
             for w in range(base, end):
-                if node_of[w] == node and np.isfinite(final[u]) and (not use_right or right[right_offsets[u] + (w - base) % num_right] == 0):
+                may_end = not use_right or right[right_offsets[u] + (w - base) % num_right] == 0
+                if node_of[w] == node and may_end:
                     out_final[node] = final[u]
             for e in range(offsets[u], offsets[u + 1]):
                 v = successors[e]
@@ -320,8 +329,9 @@ def context_edges(phones, offsets, successors, costs, initial, final, left_offse
 def hmm_nodes(node_class, offsets, successors, costs, initial, final, hmm_offsets, hmm_tids, hmm_loops, hmm_from, hmm_to):
     """Every context node replaced by the forward transitions of its HMM.
 
-    HMM class c has the forward transitions hmm_offsets[c]:hmm_offsets[c+1] with transition-ids `hmm_tids`, the self-loop `hmm_loops` (0: none) of
-    the state they leave, and HMM states `hmm_from`, `hmm_to` (-1: final). Returns (tids, loops, offsets, successors, costs, initial, final).
+    HMM class c has the forward transitions hmm_offsets[c]:hmm_offsets[c+1] with transition-ids `hmm_tids`, the self-loop `hmm_loops` (0:
+    none) of the state they leave, and HMM states `hmm_from`, `hmm_to` (-1: final). Returns (tids, loops, offsets, successors, costs,
+    initial, final).
     """
     first = np.zeros(len(node_class) + 1, np.int64)
     for c in range(len(node_class)):

@@ -1,16 +1,18 @@
 r"""Alignment graphs: which transition-ids an utterance with known words may pass through, at which cost.
 
-The graph of an utterance is the composition H o C o L o words that Kaldi's compile-train-graphs makes, in a form fit for alignment. A *node* is a
-forward transition (a transition-id that is no self-loop) at a place of the utterance. It emits one frame when it is entered, and one more for every
-turn of the self-loop of the HMM state that it leaves ("reordered" graphs: the self-loops follow the forward transition):
+The graph of an utterance is the composition H o C o L o words that Kaldi's compile-train-graphs makes, in a form fit for alignment. A
+*node* is a forward transition (a transition-id that is no self-loop) at a place of the utterance. It emits one frame when it is entered,
+and one more for every turn of the self-loop of the HMM state that it leaves ("reordered" graphs: the self-loops follow the forward
+transition):
 
     cost(path) = sum over entered nodes [ edge + forward(tid) ] + sum over turns self_loop(tid') + final
     forward(tid)   = -loop_scale ln(1 - p_loop) - transition_scale ln( p_tid / (1 - p_loop) )
     self_loop(tid) = -loop_scale ln p_loop
 
 Edges bear only the lexicon's costs (pronunciation and silence probabilities), so graphs stay the same while transition probabilities are
-re-estimated. Each utterance takes about a millisecond: the lexicon's transducer is walked through along the words (all pronunciations, optional
-silence, whatever L.fst allows), epsilons are removed, every phone gets the contexts that may surround it, and contexts with equal HMMs are joined.
+re-estimated. Each utterance takes a fraction of a millisecond: the lexicon's transducer is walked through along the words (all
+pronunciations, optional silence, whatever L.fst allows), epsilons are removed, every phone gets the contexts that may surround it, and
+contexts with equal HMMs are joined.
 """
 
 from __future__ import annotations
@@ -113,13 +115,15 @@ class GraphCompiler:
 
     def _set_lexicon(self, lexicon: Fst) -> None:
         lexicon = lexicon.arcsort("olabel")
-        self._lexicon = (lexicon.start, lexicon.arc_offsets, lexicon.ilabels, lexicon.olabels, lexicon.weights, lexicon.nextstates, lexicon.finals)
+        self._lexicon = (lexicon.start, lexicon.arc_offsets, lexicon.ilabels, lexicon.olabels, lexicon.weights, lexicon.nextstates,
+                         lexicon.finals)
         self._scratch = (np.zeros(1, np.int64), np.zeros((2, lexicon.num_states), np.int64), np.zeros((2, lexicon.num_states), np.int64))
         self._phones = np.unique(lexicon.ilabels[lexicon.ilabels > 0])
         known = np.unique(self.trans.tid2phone[1:])
         unknown = np.setdiff1d(self._phones, known)
         if len(unknown):
-            raise UserError(f"the lexicon has phone {unknown[0]}, the model has not: use the lang directory that the model was trained with")
+            raise UserError(f"the lexicon has phone {unknown[0]}, the model has not: "
+                            "use the lang directory that the model was trained with")
 
     def compile(self, words: dict[str, np.ndarray]) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
         """Graphs of {utterance: word ids}, and {utterance: what is wrong} for those that have none."""

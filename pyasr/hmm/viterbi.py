@@ -1,10 +1,10 @@
 """Viterbi alignment of an utterance to its training graph, with a beam; and the equal alignment that training starts from.
 
-Log-likelihoods of GMMs are computed where the search comes by: for a pdf and the block of frames around, when a path first needs them. That is a
-small part of all pdfs of an utterance's graph.
+Log-likelihoods of GMMs are computed where the search comes by: for a pdf and the block of frames around, when a path first needs them.
+That is a small part of all pdfs of an utterance's graph.
 
-Scores are negated costs: -cost(path) + acoustic_scale * log-likelihoods, summed in float64. Of all paths within the beam (at every frame, below
-the best by no more than `beam`) the best is returned; with an infinite beam it is the best of all.
+Scores are negated costs: -cost(path) + acoustic_scale * log-likelihoods, summed in float64. Of all paths within the beam (at every
+frame, below the best by no more than `beam`) the best is returned; with an infinite beam it is the best of all.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def _search(num_frames, scores, ready, matrix, gauss_offsets, pdfs, blocks, scra
             tids, loops, offsets, successors, costs, initial, final, node_pdf):
     """(score, nodes): the node of each frame on the best path; (-inf, no nodes) when no path within the beam ends in a final node.
 
-    A token is (node, predecessor token, score); those of frame t are frame_offsets[t]:frame_offsets[t+1]. `scores` (num_blocks, num_pdfs, BLOCK)
-    is filled where it is not `ready` (num_blocks, num_pdfs) from the Gaussians `matrix`, `gauss_offsets` of `pdfs` and the frames in `blocks`.
+    A token is (node, predecessor token, score); those of frame t are frame_offsets[t]:frame_offsets[t+1]. `scores` (num_blocks,
+    num_pdfs, BLOCK) is filled where it is not `ready` (num_blocks, num_pdfs) from the Gaussians `matrix`, `gauss_offsets` of `pdfs` and
+    the frames in `blocks`.
     """
     num_nodes = len(tids)
     capacity = 64 * num_frames + 2 * num_nodes
@@ -83,15 +84,19 @@ def _search(num_frames, scores, ready, matrix, gauss_offsets, pdfs, blocks, scra
             token_score[k] += scale * scores[block, node_pdf[v], frame]
             slot[v] = -1
         end = new
+    return _trace_back(num_frames, frame_offsets[num_frames - 1], end, final, token_node, token_previous, token_score)
+
+
+@njit(inline="always")
+def _trace_back(num_frames, begin, end, final, token_node, token_previous, token_score):
+    """What `_search` returns, from the tokens `begin`:`end` of the last frame."""
     best, last = -np.inf, -1
-    for k in range(frame_offsets[num_frames - 1], end):
+    for k in range(begin, end):
         score = token_score[k] - final[token_node[k]]
         if score > best:
             best, last = score, k
-    if last < 0:
-        return -np.inf, np.empty(0, np.int32)
-    nodes = np.empty(num_frames, np.int32)
-    for t in range(num_frames - 1, -1, -1):
+    nodes = np.empty(num_frames if last >= 0 else 0, np.int32)
+    for t in range(len(nodes) - 1, -1, -1):
         nodes[t] = token_node[last]
         last = token_previous[last]
     return best, nodes
@@ -137,11 +142,11 @@ def align_gmm(graph: TrainingGraph, model: AmDiagGmm, feats: np.ndarray, tid_cos
     blocks = augmented_blocks(model.checked(feats))
     shape = (len(blocks), len(graph.pdfs))
     frames = (blocks, np.empty((int(model.num_gauss_of.max()) + 2, BLOCK), np.float32))
-    return _align(graph, len(feats), np.empty((*shape, BLOCK), np.float32), np.zeros(shape, np.bool_), (model.exponent_matrix, model.offsets), frames,
-                  tid_costs, options)
+    scores, ready = np.empty((*shape, BLOCK), np.float32), np.zeros(shape, np.bool_)
+    return _align(graph, len(feats), scores, ready, (model.exponent_matrix, model.offsets), frames, tid_costs, options)
 
 
-def align(graph: TrainingGraph, acoustic: np.ndarray, tid_costs: np.ndarray, options: AlignOptions) -> tuple[np.ndarray | None, float, bool]:
+def align(graph: TrainingGraph, acoustic: np.ndarray, tid_costs: np.ndarray, options: AlignOptions):
     """The best path: (transition-ids int32 (T) or None, its score, whether the retry beam was needed).
 
     acoustic   float32 (len(graph.pdfs), T), log-likelihoods of the graph's pdfs
@@ -157,8 +162,9 @@ def align(graph: TrainingGraph, acoustic: np.ndarray, tid_costs: np.ndarray, opt
 def _align(graph, num_frames: int, scores, ready, gaussians, frames, tid_costs, options):
     beams = [options.beam] + ([options.retry_beam] if options.retry_beam > options.beam else [])
     for beam in beams if num_frames else []:
-        score, nodes = _search(num_frames, scores, ready, *gaussians, graph.pdfs, *frames, options.acoustic_scale, beam, tid_costs, graph.tids,
-                               graph.loops, graph.offsets, graph.successors, graph.costs, graph.initial, graph.final, graph.node_pdf)
+        score, nodes = _search(num_frames, scores, ready, *gaussians, graph.pdfs, *frames, options.acoustic_scale, beam, tid_costs,
+                               graph.tids, graph.loops, graph.offsets, graph.successors, graph.costs, graph.initial, graph.final,
+                               graph.node_pdf)
         if len(nodes):
             return _tids_of_nodes(nodes, graph.tids, graph.loops), score, beam != options.beam
     return None, -np.inf, True
@@ -166,7 +172,8 @@ def _align(graph, num_frames: int, scores, ready, gaussians, frames, tid_costs, 
 
 @njit(nogil=True, cache=True)
 def _random_path(offsets, successors, initial, final, loops, draws):
-    """Nodes of a random walk from an initial to a final node, every way on equally likely; empty when the draws run out or no node can stay."""
+    """Nodes of a random walk from an initial to a final node, every way on equally likely; empty when the draws run out or no node can
+    stay."""
     starts = np.flatnonzero(initial < np.inf)
     path = [np.int32(starts[int(draws[0] * len(starts))])]
     for draw in draws[1:]:
@@ -181,7 +188,8 @@ def _random_path(offsets, successors, initial, final, loops, draws):
 
 
 def align_equal(graph: TrainingGraph, num_frames: int, rng: np.random.Generator, num_attempts: int = 10) -> np.ndarray | None:
-    """Transition-ids (num_frames) of a random path whose nodes get equally many frames; None when no path of `num_attempts` is short enough.
+    """Transition-ids (num_frames) of a random path whose nodes get equally many frames; None when no path of `num_attempts` is short
+    enough.
 
     The start of training from nothing, as Kaldi's align-equal-compiled: the frames left over go to the first nodes.
     """

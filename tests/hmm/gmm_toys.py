@@ -31,7 +31,8 @@ def log_gaussians(model: AmDiagGmm, feats: np.ndarray) -> np.ndarray:
 
 def topology() -> Topology:
     """Silence with ways forward, back and around; other phones of two states."""
-    silence = (HmmState(0, ((0, 0.4), (1, 0.4), (2, 0.2))), HmmState(1, ((1, 0.5), (2, 0.25), (0, 0.25))), HmmState(2, ((2, 0.5), (3, 0.5))), HmmState(NO_PDF, ()))
+    ways = ((0, 0.4), (1, 0.4), (2, 0.2)), ((1, 0.5), (2, 0.25), (0, 0.25)), ((2, 0.5), (3, 0.5))
+    silence = (*(HmmState(state, arcs) for state, arcs in enumerate(ways)), HmmState(NO_PDF, ()))
     return Topology([silence, left_to_right(2)], {SIL: 0} | dict.fromkeys(PHONES, 1))
 
 
@@ -75,7 +76,8 @@ def tid_cost(trans: TransitionModel, tid: int, transition_scale: float, loop_sca
 
 
 def state_sequences(phones, num_frames: int, trans: TransitionModel, tree: ContextTree):
-    """All sequences of `num_frames` transition-ids that pass through the HMMs of `phones`: first the way out of a state, then its self-loops."""
+    """All sequences of `num_frames` transition-ids that pass through the HMMs of `phones`: first the way out of a state, then its
+    self-loops."""
     def walk(position: int, state: int, left: int):
         if position == len(phones):
             if left == 0:
@@ -88,7 +90,8 @@ def state_sequences(phones, num_frames: int, trans: TransitionModel, tree: Conte
             return
         if left <= 2 * (len(phones) - position - 1):  # every phone takes two frames or more
             return
-        window = tuple(phones[i] if 0 <= i < len(phones) else 0 for i in range(position - tree.central_position, position - tree.central_position + tree.context_width))
+        first = position - tree.central_position
+        window = tuple(phones[i] if 0 <= i < len(phones) else 0 for i in range(first, first + tree.context_width))
         tids = list(trans.tids_of(trans.transition_state(phone, state, tree.pdf(window, entry[state].pdf_class))))
         loop = [tid for tid in tids if trans.is_self_loop[tid]]
         for tid, (target, _) in zip(tids, entry[state].transitions):

@@ -49,7 +49,8 @@ def test_blocks_of_frames_are_scored_as_whole_utterances(dim):
     scores = np.empty((6, len(blocks), BLOCK), np.float32)
     for pdf in range(6):
         for number, block in enumerate(blocks):
-            score_block(model.exponent_matrix, model.offsets[pdf], model.offsets[pdf + 1], block, np.empty((9, BLOCK), np.float32), scores[pdf, number])
+            scratch = np.empty((9, BLOCK), np.float32)
+            score_block(model.exponent_matrix, model.offsets[pdf], model.offsets[pdf + 1], block, scratch, scores[pdf, number])
     np.testing.assert_allclose(scores.reshape(6, -1)[:, :37].T, log_likelihoods(model, feats), rtol=2e-6, atol=2e-5)
 
 
@@ -148,7 +149,8 @@ def test_em_is_that_of_float64(feats):
         n, a, b = sums[:, 0], sums[:, 1:1 + DIM], sums[:, 1 + DIM:]
         of_pdf = np.repeat(np.arange(3), plain.num_gauss_of)
         means = a / n[:, None]
-        plain = AmDiagGmm.from_moments(plain.offsets, n / np.bincount(of_pdf, n)[of_pdf], means, np.maximum(b / n[:, None] - means ** 2, 0.01))
+        variances = np.maximum(b / n[:, None] - means ** 2, 0.01)
+        plain = AmDiagGmm.from_moments(plain.offsets, n / np.bincount(of_pdf, n)[of_pdf], means, variances)
     np.testing.assert_allclose(model.weights, plain.weights, atol=1e-4)
     np.testing.assert_allclose(model.means, plain.means, atol=2e-3)
     np.testing.assert_allclose(model.variances, plain.variances, rtol=2e-3)
@@ -161,7 +163,8 @@ def sums_with(model, occupancies):
 
 
 def test_rare_gaussians_are_removed_but_the_last_one_stays():
-    model = AmDiagGmm.from_moments([0, 3, 5, 6], np.array([0.2, 0.3, 0.5, 0.4, 0.6, 1.0]), np.arange(12.0).reshape(6, 2), np.full((6, 2), 4.0))
+    weights = np.array([0.2, 0.3, 0.5, 0.4, 0.6, 1.0])
+    model = AmDiagGmm.from_moments([0, 3, 5, 6], weights, np.arange(12.0).reshape(6, 2), np.full((6, 2), 4.0))
     new = update(model, sums_with(model, [5, 30, 70, 3, 2, 0]), GmmUpdateOptions())
     assert new.num_gauss_of.tolist() == [2, 1, 1]
     np.testing.assert_allclose(new.weights, [0.3, 0.7, 1.0, 1.0], rtol=1e-6)

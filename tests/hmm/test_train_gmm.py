@@ -250,5 +250,6 @@ def test_missing_features_are_one_sentence(corpus, tmp_path):
 
 
 def test_solo_communicator_trains_too(corpus, tmp_path):
-    train_rank(spec_of(corpus, tmp_path / "out", TrainOptions(ScheduleOptions(num_iters=2, num_gauss=40), TRAIN.align, TRAIN.update)), SoloComm())
+    options = TrainOptions(ScheduleOptions(num_iters=2, num_gauss=40), TRAIN.align, TRAIN.update)
+    train_rank(spec_of(corpus, tmp_path / "out", options), SoloComm())
     assert (tmp_path / "out/final.mdl").exists()
