@@ -1,7 +1,8 @@
 """Features of a data directory, by parallel jobs: one shard of utterances each, then one table.
 
 The stage output is DATA/feats: `raw.JOB.ark` with `feats.JOB.scp`, `short.JOB.txt` (utterances without a single frame), and the merged
-`feats.scp` and `utt2num_frames`, which `publish` copies to DATA when the output stands under its final name.
+`feats.scp` and `utt2num_frames`, which `publish` copies to DATA when the output stands under its final name; `options.json` tells how the
+features were made.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import group, option
+from pyasr.base.options import group, option, save
 from pyasr.data.audio import read_audio
 from pyasr.data.datadir import DataDir, Segment, split
 from pyasr.feats.extractor import Extractor
-from pyasr.feats.options import FbankOptions, MfccOptions
+from pyasr.feats.options import OPTIONS_FILE, FbankOptions, MfccOptions
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text import read_table, write_table
 
@@ -50,6 +51,7 @@ class ExtractSpec:
 
 def make_features(spec: ExtractSpec, run: Callable[[Path, str, ExtractSpec], None]) -> None:
     """Extract all shards by `run(log, function, spec)` and merge their tables in `spec.out`."""
+    save(spec.out / OPTIONS_FILE, spec.mfcc or spec.fbank)
     run(spec.out / "log" / "extract.JOB.log", f"{__name__}:extract_shard", spec)
     merge_shards(spec)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from pyasr.base.options import group, option
 
+OPTIONS_FILE = "options.json"
+
 
 @dataclass(frozen=True)
 class FrameOptions:

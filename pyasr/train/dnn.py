@@ -10,14 +10,16 @@ import torch
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import group
+from pyasr.base.options import group, load
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.options import OPTIONS_FILE
+from pyasr.feats.warp import Warper
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, log_priors
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
-from pyasr.train.frames import FrameStore, global_normaliser, load_store
+from pyasr.train.frames import FrameStore, PerturbOptions, global_normaliser, load_store
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions, Training
 from pyasr.train.schedules import ScheduleOptions, make_schedule
@@ -31,6 +33,7 @@ class DnnTraining:
     dnn: DnnOptions = group(DnnOptions)
     schedule: ScheduleOptions = group(ScheduleOptions)
     learner: LearnerOptions = group(LearnerOptions)
+    perturb: PerturbOptions = group(PerturbOptions)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
 
@@ -50,6 +53,8 @@ def train_rank(spec: TrainSpec, comm: Comm) -> None:
     options, targets = spec.training, Targets.load(spec.out / "targets.npz")
     training, heldout = load_frames(spec, targets, comm)
     mean, inverse_std = global_normaliser(training, comm)
+    if options.perturb.vtlp:
+        training.warp_by(make_warper(spec.data, spec.input), options.perturb.vtlp)
     for store in (training, heldout):
         store.normalise(mean, inverse_std)
         store.move(options.learner.torch_device(), options.learner.torch_dtype())
@@ -72,6 +77,16 @@ def load_frames(spec: TrainSpec, targets: Targets, comm: Comm) -> tuple[FrameSto
     if comm.reduce_scalar(stores[0].num_frames) == 0:
         raise UserError(f"{spec.data}: no frames left to train on; lower --heldout-share")
     return stores[0], stores[1]
+
+
+def make_warper(data: Path, input: InputOptions) -> Warper:
+    """The warper of the features of `data`. Raises UserError where it is not known how they were made."""
+    if input.norm_vars:
+        raise UserError("--vtlp and --norm-vars do not go together: normalised variances cannot be warped; leave one of them out")
+    path = data / "feats" / OPTIONS_FILE
+    if not path.exists():
+        raise UserError(f"{path}: no such file, which --vtlp needs to know the filters; make the features with steps/make_mfcc.py")
+    return Warper(load(path))
 
 
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm) -> Learner:

@@ -74,6 +74,7 @@ class Training:
     def _epoch(self, epoch: int, rate: float) -> None:
         """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""
         flat, position, clock = self.learner.flat, self.position, self.reporter.clock
+        self.training.begin_epoch(self.options.train_seed, epoch)
         order = self.training.epoch_order(self.options.train_seed, epoch, self.comm.rank)
         sums = torch.tensor(position.interval_sums, dtype=torch.float64, device=flat.master.device)
         clock.restart()

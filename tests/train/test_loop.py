@@ -9,6 +9,9 @@ import torch
 from corpora import DIM, frames_of, random_pdfs
 
 from pyasr.base.errors import UserError
+from pyasr.base.seeds import generator
+from pyasr.feats.options import FbankOptions, MelOptions
+from pyasr.feats.warp import Warper
 from pyasr.nn.feed_forward import DnnOptions
 from pyasr.parallel.comm import SoloComm, run_threads
 from pyasr.parallel.strategies import MixingOptions, make_strategy
@@ -20,11 +23,11 @@ from pyasr.train.schedules import ScheduleOptions, make_schedule
 
 NUM_PDFS = 5
 OPTIONS = DnnTraining(
-    DnnOptions(hidden_layers=1, hidden_dim=16),
-    ScheduleOptions(learning_rate=0.1, num_epochs=3),
-    LearnerOptions(minibatch=16, precision="float32", device="cpu"),
-    MixingOptions(period_frames=64),
-    LoopOptions(log_frames=300, checkpoint_frames=200),
+    dnn=DnnOptions(hidden_layers=1, hidden_dim=16),
+    schedule=ScheduleOptions(learning_rate=0.1, num_epochs=3),
+    learner=LearnerOptions(minibatch=16, precision="float32", device="cpu"),
+    mixing=MixingOptions(period_frames=64),
+    loop=LoopOptions(log_frames=300, checkpoint_frames=200),
 )
 
 
@@ -128,20 +131,43 @@ def crash_after(job, num_steps):
     job.learner.step = dying
 
 
+def warped(frames):
+    """The same store with utterance names and warping, for which its columns are taken as filters."""
+    frames.keys = [f"utt{i}" for i in range(len(frames.offsets) - 1)]
+    mel = MelOptions(num_mel_bins=DIM)
+    frames.warp_by(Warper(FbankOptions(mel=mel)), 0.2)
+    frames.normalise(np.zeros(DIM, np.float32), np.ones(DIM, np.float32))
+    return frames
+
+
+def test_utterances_are_warped_anew_in_every_epoch():
+    frames = warped(store(3))
+    original = frames.frames.clone()
+    seen = []
+    for epoch in (1, 2, 1):
+        frames.begin_epoch(777, epoch)
+        seen.append(frames.frames.clone())
+    assert torch.equal(seen[0], seen[2]) and not torch.equal(seen[0], seen[1])
+    factor = 1 + generator(777, "vtlp", 1, "utt1").uniform(-0.2, 0.2)
+    matrix = torch.from_numpy(Warper(FbankOptions(mel=MelOptions(num_mel_bins=DIM))).matrix(factor))
+    begin, end = frames.offsets[1:3]
+    torch.testing.assert_close(seen[0][begin:end], original[begin:end] @ matrix)
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("schedule", ["exponential", "newbob"])
 @pytest.mark.parametrize("num_steps", [2, 30, 51, 80])
 def test_resumed_training_ends_in_the_same_bits(tmp_path, precision, schedule, num_steps):
-    """With momentum and dropout, interrupted before the first checkpoint, within an epoch, and between epochs."""
+    """With momentum, dropout and warping, interrupted before the first checkpoint, within an epoch, and between epochs."""
     learner, rates = dict(momentum=0.9, precision=precision), dict(schedule=schedule, learning_rate=0.02)
     options = with_options(learner=learner, dnn=dict(dropout=0.2), schedule=rates)
-    whole = trained(SoloComm(), tmp_path / "whole", store(10), options)
-    job = training(SoloComm(), tmp_path / "cut", store(10), options)
+    whole = trained(SoloComm(), tmp_path / "whole", warped(store(10)), options)
+    job = training(SoloComm(), tmp_path / "cut", warped(store(10)), options)
     crash_after(job, num_steps)
     with pytest.raises(Crash):
         job.run()
     torch.manual_seed(12345)
-    again = training(SoloComm(), tmp_path / "cut", store(10), options)
+    again = training(SoloComm(), tmp_path / "cut", warped(store(10)), options)
     again.run()
     assert torch.equal(again.learner.flat.master, whole)
     whole_epochs, epochs = ([line for line in metrics(tmp_path / name) if "train_objective" in line] for name in ("whole", "cut"))

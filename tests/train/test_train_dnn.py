@@ -24,7 +24,8 @@ from pyasr.train.dnn import DnnTraining, TrainSpec, train_rank
 ROOT = Path(__file__).resolve().parents[2]
 LENGTHS = {f"{speaker}-{i:02d}": 60 + 7 * i for speaker in "abcdefgh" for i in range(12)}
 FLAGS = ["--cmvn", "none", "--hidden-layers", 2, "--hidden-dim", 32, "--minibatch", 48, "--learning-rate", 0.05, "--period-frames", 192,
-         "--checkpoint-frames", 4000, "--precision", "float32", "--heldout-share", 0.15, "--splice-left", 2, "--splice-right", 2]  # fmt: skip
+         "--checkpoint-frames", 4000, "--precision", "float32", "--heldout-share", 0.15,
+         "--splice-left", 2, "--splice-right", 2]  # fmt: skip
 
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="needs MPI")
