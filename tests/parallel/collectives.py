@@ -1,0 +1,98 @@
+"""One set of checks for every communicator: each rank makes all ranks' arrays itself and compares with a plain numpy sum."""
+
+import numpy as np
+import pytest
+import torch
+
+
+def arrays_of(size: int, dtype: str) -> list[np.ndarray]:
+    """What each of `size` ranks puts in; the same on every rank. Small whole numbers, exact in every type but for bfloat16's sum."""
+    generator = np.random.default_rng(7)
+    return [generator.integers(0, 40, size=(5, 7)).astype(dtype) for _ in range(size)]
+
+
+def check_all(comm) -> None:
+    check_numpy(comm)
+    check_layouts(comm)
+    check_tensors(comm)
+    check_refused(comm)
+    check_bcast(comm)
+    check_objects(comm)
+    check_split(comm)
+
+
+def check_numpy(comm) -> None:
+    for dtype in ("float64", "float32", "float16", "int64", "int32", "int16", "uint8"):
+        parts = arrays_of(comm.size, dtype)
+        for op, reduce in (("sum", np.sum), ("max", np.max), ("min", np.min)):
+            mine = parts[comm.rank].copy()
+            assert comm.allreduce(mine, op) is mine
+            assert mine.dtype == dtype
+            np.testing.assert_array_equal(mine, reduce(np.stack(parts), axis=0).astype(dtype), err_msg=f"{dtype} {op}")
+    mean = comm.allreduce(arrays_of(comm.size, "float64")[comm.rank].copy(), "mean")
+    np.testing.assert_allclose(mean, np.mean(arrays_of(comm.size, "float64"), axis=0), rtol=1e-15)
+    assert comm.reduce_scalar(comm.rank + 0.5) == sum(rank + 0.5 for rank in range(comm.size))
+    assert comm.reduce_scalar(comm.rank, "max") == comm.size - 1
+
+
+def check_layouts(comm) -> None:
+    """Transposed, sliced, empty and 0-dimensional arrays."""
+    parts = arrays_of(comm.size, "float32")
+    base = parts[comm.rank].copy()
+    comm.allreduce(base.T[2:5])
+    expected = parts[comm.rank].copy()
+    expected[:, 2:5] = np.sum(parts, axis=0)[:, 2:5]
+    np.testing.assert_array_equal(base, expected)
+    comm.allreduce(np.zeros((0, 3), np.float32))
+    assert comm.allreduce(np.array(2.0)) == 2.0 * comm.size
+
+
+def check_tensors(comm) -> None:
+    parts = arrays_of(comm.size, "float32")
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64):
+        mine = torch.from_numpy(parts[comm.rank] / (1 if dtype is torch.int64 else 8)).to(dtype)
+        total = sum(torch.from_numpy(part / (1 if dtype is torch.int64 else 8)).to(torch.float64) for part in parts)
+        assert comm.allreduce(mine) is mine and mine.dtype == dtype
+        torch.testing.assert_close(mine, total.to(dtype), rtol=0, atol=0)
+    parameter = torch.nn.Parameter(torch.full((4, 3), float(comm.rank)))
+    comm.allreduce(parameter, "mean")
+    assert torch.all(parameter == (comm.size - 1) / 2)
+    transposed = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)
+    comm.allreduce(transposed.t())
+    torch.testing.assert_close(transposed, torch.arange(6, dtype=torch.bfloat16).reshape(2, 3) * comm.size)
+
+
+def check_refused(comm) -> None:
+    """What cannot be added right is refused with a sentence, before any message is sent."""
+    for bad, word in ((np.zeros(2, bool), "bool"), (np.zeros(2, complex), "complex"), (3.0, "float"), (torch.zeros(2, device="meta"), "meta")):
+        with pytest.raises(TypeError, match=word):
+            comm.allreduce(bad)
+    with pytest.raises(TypeError, match="mean"):
+        comm.allreduce(np.zeros(2, np.int32), "mean")
+    with pytest.raises(ValueError, match="product"):
+        comm.allreduce(np.zeros(2), "product")
+
+
+def check_bcast(comm) -> None:
+    root = comm.size - 1
+    for array in (np.full((2, 3), comm.rank, np.int16), np.full((3, 2), comm.rank, np.float32).T, torch.full((3,), comm.rank, dtype=torch.bfloat16)):
+        assert comm.bcast(array, root) is array
+        assert (array == root).all()
+
+
+def check_objects(comm) -> None:
+    assert comm.bcast_object({"epoch": comm.rank}, root=0) == {"epoch": 0}
+    assert comm.allgather(comm.rank * 2) == [rank * 2 for rank in range(comm.size)]
+    gathered = comm.gather("x" * comm.rank, root=0)
+    assert gathered == (["x" * rank for rank in range(comm.size)] if comm.rank == 0 else None)
+    comm.barrier()
+
+
+def check_split(comm) -> None:
+    """Even and odd ranks apart; the groups' sums do not mix, and unequal numbers of calls in the groups are no trouble."""
+    group = comm.split(comm.rank % 2)
+    members = list(range(comm.rank % 2, comm.size, 2))
+    assert (group.size, group.rank) == (len(members), members.index(comm.rank))
+    for _ in range(1 + comm.rank % 2):
+        assert group.reduce_scalar(comm.rank) == sum(members)
+    assert comm.reduce_scalar(1) == comm.size

@@ -1,0 +1,81 @@
+"""A rank that breaks down ends the whole job within seconds and is named; nothing goes on running."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.base.job_options import JobOptions
+from pyasr.cluster.jobs import run_ranks
+
+
+@pytest.fixture(autouse=True)
+def workers_on_path(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent) + os.pathsep + os.environ["PYTHONPATH"])
+
+
+def run(function, directory, num_ranks=3):
+    run_ranks(JobOptions(), directory / "log" / "x.log", f"rank_workers:{function}", JobOptions(cmd=str(directory)), num_ranks)
+
+
+def alive(pid: int) -> bool:
+    """Is the process there, and no zombie that only waits to be collected?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("function, sentence", [
+    ("rank_one_raises", r"ZeroDivisionError: no frames \(rank 1 of 3 on \S+\)"),
+    ("rank_one_user_error", r"align again \(rank 1 of 3 on \S+\)"),
+    ("rank_one_killed", r"rank 1 of 3 on \S+ died by signal 9"),
+    ("rank_one_exits", r"before all ranks were done \(rank 1 of 3"),
+    ("lost_before_the_end", r"status 0 but .*x\.spec\.done was not written"),
+])
+def test_one_bad_rank_ends_the_job(function, sentence, tmp_path, capfd):
+    begin = time.monotonic()
+    with pytest.raises(UserError, match=sentence):
+        run(function, tmp_path)
+    assert time.monotonic() - begin < 10
+    assert capfd.readouterr().err.count("failed, log is in") == 1
+    pids = re.findall(r"is process (\d+)", (tmp_path / "log" / "x.log").read_text())
+    wait_until(lambda: not any(alive(int(pid)) for pid in pids), 3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_killing_the_step_ends_its_ranks(number, tmp_path):
+    code = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_rank import run
+from pathlib import Path
+run("sleeps", Path({str(tmp_path)!r}), 2)
+"""
+    step = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    files = [tmp_path / f"rank{rank}.pid" for rank in (0, 1)]
+    wait_until(lambda: all(path.exists() and path.read_text() for path in files))
+    pids = [int(path.read_text()) for path in files]
+    step.send_signal(number)
+    step.wait(10)
+    wait_until(lambda: not any(map(alive, pids)))
+
+
+def wait_until(condition, timeout_s=15):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+
+
+def test_mpiexec_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyasr.cluster.mpi.ROOT", tmp_path)
+    monkeypatch.setattr(sys, "executable", "/nowhere/bin/python")
+    with pytest.raises(UserError, match=r"mpiexec is missing in /nowhere/bin; install an MPI with '.*pip install mpi4py==\S+ mpich==\S+'"):
+        run("sleeps", tmp_path)
+    assert not (tmp_path / "log").exists()
