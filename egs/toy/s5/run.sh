@@ -17,7 +17,7 @@ d=$dir/data e=$dir/exp
 
 if stage 1 "Make the corpus"; then
   local/make_corpus.py --num-train "$num_train" "$d"
-  for set in train dev test; do utils/validate_data_dir.py --no-feats "$d/$set"; done
+  for set in train dev test; do utils/validate_data_dir.py "$d/$set"; done
 fi
 
 if stage 2 "Lang directory and language model"; then
@@ -28,7 +28,7 @@ fi
 
 if stage 3 "Features"; then
   for set in train dev test; do
-    steps/make_mfcc.py --nj "$nj" --cmd "$train_cmd" "$d/$set"
+    steps/make_mfcc.py --config conf/mfcc.conf --nj "$nj" --cmd "$train_cmd" "$d/$set"
     steps/compute_cmvn.py "$d/$set"
   done
 fi
@@ -41,7 +41,7 @@ if stage 4 "GMMs"; then
 fi
 
 if stage 5 "DNN: $num_ranks MPI ranks with parameter averaging"; then
-  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" --hidden-layers 2 --hidden-dim 64 --num-epochs 4 \
+  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" --hidden-layers 2 --hidden-dim 64 --minibatch 64 --period-frames 640 --num-epochs 4 \
     "$d/train" "$d/lang" "$e/tri1_ali" "$e/dnn"
 fi
 
