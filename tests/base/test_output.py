@@ -1,0 +1,288 @@
+"""Outputs are complete or not there, whatever happens between two writes."""
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pyasr.base import output
+from pyasr.base.errors import UpToDate, UserError
+from pyasr.base.output import DONE, atomic_write, fingerprint, stage_output
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "in").write_text("input")
+    return tmp_path
+
+
+def make(place, content="made", options=None, **keywords):
+    with stage_output(place / "out", options or {"a": 1}, [place / "in"], **keywords) as out:
+        (out / "result").write_text(content)
+
+
+def content_of(place) -> str:
+    return (place / "out" / "result").read_text()
+
+
+def test_made_once_then_up_to_date(place):
+    make(place)
+    assert sorted(path.name for path in place.iterdir()) == ["in", "out"]
+    assert sorted(path.name for path in (place / "out").iterdir()) == [DONE, "log", "result"]
+    with pytest.raises(UpToDate, match="is up to date"):
+        make(place)
+
+
+def test_changed_input_makes_it_anew(place, capsys):
+    make(place)
+    (place / "in").write_text("other")
+    make(place, "anew")
+    assert content_of(place) == "anew" and f"out of date: {place / 'in'} changed" in capsys.readouterr().out
+
+
+def test_other_options_are_refused_unless_forced(place):
+    make(place)
+    with pytest.raises(UserError, match=r"exists with other options \(a: 1 -> 2\); give --force"):
+        make(place, options={"a": 2})
+    assert content_of(place) == "made"
+    make(place, "forced", options={"a": 2}, force=True)
+    assert content_of(place) == "forced"
+
+
+def test_lost_further_file_makes_it_anew(place):
+    (place / "also").write_text("")
+    make(place, also=[place / "also"])
+    (place / "also").unlink()
+    make(place, "anew", also=[place / "also"])
+    assert content_of(place) == "anew"
+
+
+def test_missing_input(place):
+    (place / "in").unlink()
+    with pytest.raises(UserError, match="in: no such file or directory"):
+        make(place)
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["home", "file"])
+def test_what_no_step_has_made_is_never_replaced(place, name):
+    (place / "home").mkdir()
+    (place / "home" / "thesis.tex").write_text("years of work")
+    (place / "file").write_text("work")
+    for force in (False, True):
+        with pytest.raises(UserError, match="was not made by a step"):
+            with stage_output(place / name, {}, [], force=force):
+                pass
+    assert (place / "home" / "thesis.tex").exists() and (place / "file").exists()
+
+
+@pytest.mark.parametrize("name", [".", "..", "/"])
+def test_impossible_output_names(name, place, monkeypatch):
+    monkeypatch.chdir(place)
+    with pytest.raises(UserError, match="no name for an output|was not made by a step"):
+        with stage_output(Path(name), {}, []):
+            pass
+
+
+def test_a_failing_block_leaves_the_old_output_and_its_log(place):
+    make(place)
+    with pytest.raises(ZeroDivisionError):
+        with stage_output(place / "out", {"a": 1}, [place / "in"], force=True) as out:
+            (out / "log" / "x.log").write_text("the cause")
+            raise ZeroDivisionError
+    assert content_of(place) == "made" and (place / "out.tmp" / "log" / "x.log").exists()
+
+
+def test_resume_keeps_a_matching_run_only(place):
+    def interrupted(options):
+        with pytest.raises(KeyboardInterrupt):
+            with stage_output(place / "out", options, [place / "in"], resume=True) as out:
+                (out / "checkpoint").write_text("")
+                raise KeyboardInterrupt
+
+    def finds_checkpoint(options, **keywords):
+        with pytest.raises(KeyboardInterrupt):
+            with stage_output(place / "out", options, [place / "in"], **keywords) as out:
+                found.append((out / "checkpoint").exists())
+                raise KeyboardInterrupt
+        return found.pop()
+
+    found = []
+    interrupted({"a": 1, "t": (1, 2)})
+    assert finds_checkpoint({"a": 1, "t": (1, 2)}, resume=True)
+    assert not finds_checkpoint({"a": 2}, resume=True)
+    interrupted({"a": 1})
+    assert not finds_checkpoint({"a": 1}, resume=False)
+    interrupted({"a": 1})
+    (place / "in").write_text("changed")
+    assert not finds_checkpoint({"a": 1}, resume=True)
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_interruption_before_any_call_that_changes_the_disk(number, place, monkeypatch):
+    """Die at the N-th change of the file system; the next run ends well, and no reader ever sees a half."""
+    make(place, "old")
+    (place / "in").write_text("changed")
+    calls = dying_after(number, monkeypatch)
+    try:
+        make(place, "new")
+        ended = True
+    except Died:
+        ended = False
+    monkeypatch.undo()
+    if (place / "out").exists():
+        assert content_of(place) in ("old", "new") and output.read_done(place / "out")
+    try:
+        make(place, "new")
+    except UpToDate:
+        pass
+    assert content_of(place) == "new"
+    assert sorted(path.name for path in place.iterdir() if not path.name.startswith(".")) in (["in", "out"], ["in", "out", "out.old"])
+    if number == 39:
+        assert ended, f"{calls} changes: more than this test looks at"
+
+
+class Died(BaseException):
+    """As kill -9: nothing of the step's own runs after it (clean-ups that run change nothing, because all calls die from then on)."""
+
+
+def dying_after(number, monkeypatch) -> list[int]:
+    """Let the (number + 1)-th call that changes the file system raise Died, and all after it."""
+    calls = [0]
+
+    def wrap(real):
+        def call(*words, **keywords):
+            calls[0] += 1
+            if calls[0] > number:
+                raise Died
+            return real(*words, **keywords)
+
+        return call
+
+    for owner, name in [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "fsync"), (output.shutil, "rmtree")]:
+        monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
+    for name in ("rename", "replace", "unlink", "mkdir", "write_text"):
+        monkeypatch.setattr(Path, name, wrap(getattr(Path, name)))
+    return calls
+
+
+def test_two_runs_of_one_step(place):
+    """The second is refused while the first is at work, and not after it was killed."""
+    code = f"""
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_output import stage_output
+place = Path({str(place)!r})
+with stage_output(place / "out", {{"a": 1}}, [place / "in"]) as out:
+    (out / "here").write_text("")
+    time.sleep(60)
+"""
+    first = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 20
+    while not (place / "out.tmp" / "here").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    with pytest.raises(UserError, match="another process is making this output"):
+        make(place)
+    assert (place / "out.tmp" / "here").exists()
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    make(place)
+    assert content_of(place) == "made"
+
+
+def test_atomic_write_keeps_the_old_file_on_any_exception(tmp_path):
+    path = tmp_path / "x"
+    with atomic_write(path) as f:
+        f.write("old é")
+    for exception in (ValueError, KeyboardInterrupt):
+        with pytest.raises(exception):
+            with atomic_write(path, "wb") as f:
+                f.write(b"half")
+                raise exception
+    assert path.read_text("utf-8") == "old é" and list(tmp_path.iterdir()) == [path]
+
+
+def test_full_disk_of_atomic_write(tmp_path, monkeypatch):
+    def full(fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="x: the disk is full; free some space and run the same command again"):
+        with atomic_write(tmp_path / "x") as f:
+            f.write("a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_full_disk_of_a_stage(place):
+    with pytest.raises(UserError, match="the disk is full"):
+        with stage_output(place / "out", {}, [place / "in"]):
+            with open("/dev/full", "w") as f:
+                f.write("x")
+    assert not (place / "out").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_really_full_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        (disk / "in").write_text("input")
+        with pytest.raises(UserError, match="the disk is full"):
+            make(disk, "x" * 200_000)
+        assert not (disk / "out").exists()
+        make(disk, "small")
+        assert content_of(disk) == "small"
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_file_size_limit(tmp_path):
+    """`ulimit -f`: one sentence, and no file."""
+    code = f"""
+import resource, signal
+from pathlib import Path
+from pyasr.base.output import atomic_write
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+with atomic_write(Path({str(tmp_path / 'x')!r})) as f:
+    f.write("x" * 100000)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "x: the file is larger than is allowed here" in done.stderr and list(tmp_path.iterdir()) == []
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+def test_fingerprints(tmp_path):
+    path = tmp_path / "x"
+    assert fingerprint(path) == "missing"
+    path.write_bytes(b"a")
+    first = fingerprint(path)
+    os.utime(path, (1, 1))
+    assert fingerprint(path) == first  # small files by content alone
+    path.write_bytes(b"b")
+    assert fingerprint(path) != first
+    big = bytearray(6 << 20)
+    path.write_bytes(big)
+    large = fingerprint(path)
+    big[-1] = 1
+    path.write_bytes(big)
+    assert fingerprint(path) != large
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"options": 1, "inputs": {}}'])
+def test_unreadable_done_file_means_not_complete(text, place):
+    make(place)
+    (place / "out" / DONE).write_text(text)
+    make(place, "anew")
+    assert content_of(place) == "anew" and json.loads((place / "out" / DONE).read_text())["options"] == {"a": 1}

@@ -1,0 +1,210 @@
+"""utils/recipe.sh: no failure goes unseen, no process is left, options are checked."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+RECIPE = """#!/usr/bin/env bash
+# A recipe that fails on demand.
+
+cd "$(dirname "$0")"
+. utils/recipe.sh
+
+corpus=""      # a copy of the corpus (path)
+num=3          # a count
+rate=0.5       # a number
+quick=false    # the short version
+what=ok        # what to do
+parse_recipe_options "$@"
+echo "num=$num rate=$rate quick=$quick corpus=$corpus"
+
+if stage 1 "Fine things"; then
+  true
+fi
+if stage 2 "Things that may go wrong"; then
+  case $what in
+    step) false ;;
+    pipe) false | cat ;;
+    subshell) (false; true) ;;
+    function) helper() { false; echo not reached; }; helper ;;
+    substitution) word=$(false); echo "$word" ;;
+    unset) echo "$nothing" ;;
+    spawn) spawn bad sh -c 'echo the cause; exit 3'; spawn good true; join ;;
+    spawned_function) helper() { echo before; false; echo not reached; }; spawn bad helper; join ;;
+    forgotten) spawn bad sh -c 'sleep 0.2; echo the cause; exit 3' ;;
+    hang) spawn one sleep "30$PPID"; sleep "30$PPID" ;;
+    ok) spawn a sh -c 'sleep 0.1; echo done > done'; join; cat done ;;
+  esac
+fi
+if stage 3 "After it"; then
+  echo after
+fi
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path, root) -> Path:
+    """The recipe above in a directory of its own, with utils beside it as recipes have it."""
+    (tmp_path / "s5").mkdir()
+    (tmp_path / "s5" / "utils").symlink_to(root / "utils")
+    path = tmp_path / "s5" / "run.sh"
+    path.write_text(RECIPE)
+    path.chmod(0o755)
+    return path
+
+
+def run(recipe, *words, cwd=None, timeout=15):
+    """The recipe run from `cwd`; options must never make it hang."""
+    return subprocess.run([str(recipe), *words], cwd=cwd or recipe.parent, capture_output=True, text=True, timeout=timeout)
+
+
+def test_a_good_recipe_ends_well(recipe):
+    done = run(recipe)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "== stage 2: Things that may go wrong (" in done.stdout and done.stdout.endswith("after\n")
+
+
+@pytest.mark.parametrize("what, command, line", [
+    ("step", "'false'", 20), ("pipe", "'... | cat'", 21), ("subshell", "'( false; true )'", 22), ("function", "'false'", 23),
+    ("substitution", "'word=$(false)'", 24), ("unset", "", 25), ("spawn", "'join'", 26), ("spawned_function", "'join'", 27), ("forgotten", "", 28),
+])
+def test_a_failure_stops_the_recipe_and_is_named(what, command, line, recipe):
+    done = run(recipe, "--what", what)
+    assert done.returncode == 1
+    assert "not reached" not in done.stdout + done.stderr
+    assert f"run.sh: error: stage 2 (Things that may go wrong): {command}" in done.stderr
+    if command:
+        assert f"run.sh line {line})" in done.stderr
+    if what != "forgotten":  # that one is found at the end
+        assert "after" not in done.stdout
+    if what in ("spawn", "forgotten"):
+        assert "'bad' failed; the last lines of exp/log/spawn.bad.log" in done.stderr and "    | the cause" in done.stderr
+        assert "'good' failed" not in done.stderr
+
+
+def test_stages(recipe):
+    done = run(recipe, "--stage", "2", "--stop-stage=2")
+    assert "stage 1" not in done.stdout and "stage 2" in done.stdout and "after" not in done.stdout
+
+
+@pytest.mark.parametrize("words, line", [
+    ([], "num=3 rate=0.5 quick=false corpus="),
+    (["--num", "7", "--rate=-1e-3"], "num=7 rate=-1e-3 quick=false corpus="),
+    (["--quick"], "num=3 rate=0.5 quick=true corpus="),
+    (["--quick", "--num=-2"], "num=-2 rate=0.5 quick=true corpus="),
+    (["--quick", "false", "--rate", "2"], "num=3 rate=2 quick=false corpus="),
+    (["--corpus", "/a b/$x'c"], "num=3 rate=0.5 quick=false corpus=/a b/$x'c"),
+    (["--corpus", ""], "num=3 rate=0.5 quick=false corpus="),
+])
+def test_good_options(words, line, recipe):
+    done = run(recipe, *words, timeout=5)
+    assert done.returncode == 0 and done.stdout.splitlines()[0] == line
+
+
+@pytest.mark.parametrize("words, sentence", [
+    (["--num"], "--num: a value is missing after it"),
+    (["--num", "--quick"], "--num: a value is missing after it"),
+    (["--num", "abc"], "--num: 'abc' is not a whole number"),
+    (["--num=3.5"], "--num: '3.5' is not a whole number"),
+    (["--rate", "fast"], "--rate: 'fast' is not a number"),
+    (["--quick=maybe"], "--quick: 'maybe' is not true or false"),
+    (["--nmu", "3"], "--nmu: no such option; did you mean --num?"),
+    (["--zzz"], "--zzz: no such option; see --help"),
+    (["three"], "three: a recipe takes options only"),
+    (["-n", "3"], "-n: a recipe takes options only"),
+    (["--stage", "two"], "--stage: 'two' is not a whole number"),
+])
+def test_bad_options(words, sentence, recipe):
+    done = run(recipe, *words, timeout=5)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith(f"run.sh: error: {sentence}") and done.stderr.count("\n") == 1
+
+
+def test_help_lists_the_recipe_variables(recipe):
+    done = run(recipe, "--num", "5", "--help")
+    assert done.returncode == 0 and done.stderr == ""
+    assert "A recipe that fails on demand." in done.stdout
+    for flag, help, default in (("num", "a count", "3"), ("quick", "the short version", "false"), ("stop-stage", "last stage", "1000")):
+        assert any(f"--{flag} " in line and help in line and line.endswith(f"[{default}]") for line in done.stdout.splitlines())
+
+
+def test_paths_are_relative_to_where_the_user_stands(recipe, tmp_path):
+    done = run("s5/run.sh", "--corpus", "queen.1c", "--stop-stage", "0", cwd=tmp_path)
+    assert done.stdout == f"num=3 rate=0.5 quick=false corpus={tmp_path}/queen.1c\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_killing_the_recipe_leaves_no_process(number, recipe):
+    process = subprocess.Popen([str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: num_sleeping(f"30{process.pid}") == 2)
+    process.send_signal(number)
+    assert process.wait(10) == (-9 if number == signal.SIGKILL else 128 + number)
+    wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
+
+
+def num_sleeping(seconds: str) -> int:
+    """Processes `sleep SECONDS`."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += path.read_bytes() == f"sleep\0{seconds}\0".encode()
+        except OSError:
+            pass
+    return found
+
+
+def wait_until(condition, timeout_s=10):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+
+
+def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path):
+    """A recipe whose steps are all `false` stops at its first one, with the stage's name."""
+    for recipe in sorted((root / "egs").glob("*/s5/run.sh")):
+        copy = tmp_path / recipe.parent.parent.name / "s5"
+        copy.mkdir(parents=True)
+        (copy / "utils").symlink_to(root / "utils")
+        for name in ("run.sh", "cmd.sh"):
+            shutil.copy(recipe.with_name(name), copy)
+        (copy / "path.sh").write_text("")
+        text = (copy / "run.sh").read_text()
+        commands = {word for word in text.split() if word.startswith(("steps/", "local/")) or (word.startswith("utils/") and word.endswith(".py"))}
+        for word in sorted(commands, key=len, reverse=True):
+            text = text.replace(word + " ", "false ").replace(word + "\n", "false\n")
+        (copy / "run.sh").write_text(text)
+        stages = [line.split()[2] for line in text.splitlines() if line.startswith("if stage ")]
+        assert stages, recipe
+        for number in stages:
+            done = run(copy / "run.sh", "--stage", number)
+            assert done.returncode == 1 and f"error: stage {number} (" in done.stderr, (recipe, number, done.stderr)
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck (apt-get install shellcheck)")
+def test_shellcheck(root):
+    """Word splitting is wanted where recipes hold options in a variable; everything else must be clean."""
+    scripts = [root / "path.sh", root / "tests" / "run.sh", root / ".ci" / "run", *sorted((root / "utils").glob("*.sh"))]
+    done = [subprocess.run(["shellcheck", "-x", "-s", "bash", *map(str, scripts)], cwd=root, capture_output=True, text=True)]
+    for recipe in sorted((root / "egs").glob("*/s5")):
+        done.append(subprocess.run(["shellcheck", "-x", "-s", "bash", "-e", "SC2086", "run.sh"], cwd=recipe, capture_output=True, text=True))
+    assert all(one.returncode == 0 for one in done), "\n".join(one.stdout for one in done)
+
+
+def test_cmd_sh_takes_run_pl_where_there_is_no_cluster(root, tmp_path):
+    """Also where sbatch is there but the toolkit has no slurm.pl."""
+    (tmp_path / "sbatch").write_text("#!/bin/sh\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    script = f'set -e; PYASR_SUPERVISED=1; . utils/recipe.sh; . {root}/egs/toy/s5/cmd.sh'
+    (tmp_path / "s5").mkdir()
+    (tmp_path / "s5" / "utils").symlink_to(root / "utils")
+    (tmp_path / "s5" / "run.sh").write_text(script)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "./run.sh"], cwd=tmp_path / "s5", env=environment, capture_output=True, text=True)
+    expected = "slurm.pl" if (root / "utils" / "slurm.pl").exists() else "run.pl"
+    assert done.stdout == f"jobs are run by {expected} (cmd.sh)\n", done.stderr

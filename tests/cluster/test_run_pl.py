@@ -1,0 +1,200 @@
+"""run.pl: Kaldi's command line and log conventions, limits, failures, and no process left behind."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.base.job_options import JobOptions
+from pyasr.cluster.command_line import parse_request, protect, shell_word
+from pyasr.cluster.jobs import run_jobs
+from pyasr.cluster.report import HINTS, hint
+from pyasr.cluster.status import JobStatus, read_status
+
+
+def run_pl(*words, cwd, timeout=20):
+    return subprocess.run(["run.pl", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=timeout)
+
+
+def test_jobs_in_kaldis_way(tmp_path):
+    done = run_pl("--mem", "2G", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [(tmp_path / f"out.{job}").read_text() for job in (1, 2, 3)] == ["Job 1\n", "Job 2\n", "Job 3\n"]
+    lines = (tmp_path / "log/a.2.log").read_text().splitlines()
+    assert lines[0] == '# echo "job 2" | tr j J > out.2'
+    assert re.fullmatch(r"# Started at \w{3} \w{3} +\d+ [\d:]{8} \d{4}", lines[1])
+    assert re.fullmatch(r"# Accounting: time=\d+ threads=1", lines[-2])
+    assert re.fullmatch(r"# Ended \(code 0\) at \w{3} .*", lines[-1])
+    status = read_status(tmp_path / "log/a.2.log")
+    assert status.ok and status.job == 2 and status.signal is None and status.begin <= status.end and status.peak_memory_mb > 0
+
+
+def test_single_job_and_threads(tmp_path):
+    assert run_pl("--num-threads", "3", "x.log", "echo", "$OMP_NUM_THREADS $NUMBA_NUM_THREADS", cwd=tmp_path).returncode == 0
+    assert "3 3\n" in (tmp_path / "x.log").read_text()
+
+
+def test_no_more_jobs_at_a_time_than_allowed(tmp_path):
+    """Every job notes how many are there while it runs."""
+    script = "touch run.JOB; sleep 0.1; ls run.* | wc -l > seen.JOB; rm run.JOB"
+    assert run_pl("--max-jobs-run", "2", "JOB=1:6", "x.JOB.log", "bash", "-c", script, cwd=tmp_path).returncode == 0
+    assert max(int((tmp_path / f"seen.{job}").read_text()) for job in range(1, 7)) == 2
+
+
+def test_failure_is_reported_once_and_stops_the_rest(tmp_path):
+    script = "if [ JOB = 2 ]; then echo the cause; cat no.such.file; exit 7; fi; sleep 30"
+    begin = time.monotonic()
+    done = run_pl("--max-jobs-run", "3", "JOB=1:9", "log/a.JOB.log", "bash", "-c", script, cwd=tmp_path)
+    assert done.returncode == 1 and time.monotonic() - begin < 10
+    assert "run.pl: 1 / 9 failed, log is in log/a.JOB.log" in done.stderr
+    assert re.search(r"job    2 on \S+: exit status 7", done.stderr)
+    assert "    | the cause" in done.stderr and done.stderr.count("the cause") == 2  # the log's line, and the command to repeat
+    assert "an input is missing" in done.stderr
+    again = re.search(r"again  (.*)", done.stderr)[1]
+    assert read_status(tmp_path / "log/a.2.log").status == 7
+    assert read_status(tmp_path / "log/a.1.log").stopped and not (tmp_path / "log/a.7.log").exists()
+    (tmp_path / "no.such.file").write_text("")
+    repeated = subprocess.run(again.replace("exit 7", "exit 0"), shell=True, cwd=tmp_path, capture_output=True, timeout=20)
+    assert repeated.returncode == 0 and read_status(tmp_path / "log/a.2.log").ok
+
+
+def test_killed_job_and_failing_pipe(tmp_path):
+    done = run_pl("x.log", "bash", "-c", "kill -9 $$", cwd=tmp_path)
+    assert done.returncode == 1 and "killed by signal 9" in done.stderr and "want of memory" in done.stderr
+    assert read_status(tmp_path / "x.log").signal == 9
+    assert run_pl("x.log", "false", "|", "cat", cwd=tmp_path).returncode == 1
+
+
+def test_stale_status_does_not_count(tmp_path):
+    assert run_pl("x.log", "true", cwd=tmp_path).returncode == 0
+    run_pl("x.log", "false", cwd=tmp_path)
+    assert not read_status(tmp_path / "x.log").ok
+
+
+def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
+    (tmp_path / "mark").write_text("of an earlier run")
+    assert run_pl("--done-marker", "mark", "x.log", "true", cwd=tmp_path).returncode == 1
+    assert run_pl("--done-marker", "mark", "x.log", "touch", "mark", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("words, sentence", [
+    (["x.log"], "a log file and a command are expected"),
+    (["--max-jobs-run"], "--max-jobs-run: a value is missing"),
+    (["--max-jobs-run", "many", "x.log", "true"], "'many' is not a whole number"),
+    (["--num-threads", "0", "x.log", "true"], "'0' is not a whole number of at least 1"),
+    (["--maximum", "3", "x.log", "true"], "--maximum: no such option"),
+    (["JOB=3:1", "x.JOB.log", "true"], "the range is empty"),
+    (["JOB=1:2", "x.log", "true"], "put JOB into its name"),
+    (["--num-ranks", "2", "JOB=1:2", "x.JOB.log", "true"], "leave out the range"),
+    (["/proc/none/x.log", "true"], "no such file or directory"),
+])
+def test_bad_command_lines(words, sentence, tmp_path):
+    done = run_pl(*words, cwd=tmp_path, timeout=5)
+    assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_killing_run_pl_leaves_no_process(number, tmp_path):
+    mark = f"30{os.getpid()}{number}"
+    runner = subprocess.Popen(["run.pl", "--max-jobs-run", "4", "JOB=1:2", "x.JOB.log", "bash", "-c", f"sleep {mark} & sleep {mark} | cat; echo JOB"],
+                              cwd=tmp_path, stderr=subprocess.DEVNULL)
+    count = lambda: len([p for p in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in read(p) and b"sleep\0" in read(p)])
+    wait_until(lambda: count() == 4)
+    runner.send_signal(number)
+    assert runner.wait(10) != 0
+    wait_until(lambda: count() == 0)
+
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def wait_until(condition, timeout_s=10):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+
+
+def test_what_a_job_left_in_the_background_is_ended(tmp_path):
+    run_pl("x.log", "bash", "-c", r"sleep 100 & echo \$! > pid", cwd=tmp_path)
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: b"sleep" not in read(Path(f"/proc/{pid}/cmdline")))
+
+
+@pytest.mark.parametrize("word", ["plain", "two words", "$HOME", "a'b", 'say "x"', "back\\slash and $x `y`", "semi;colon", "", "*"])
+def test_protected_words_reach_the_job_as_they_are(word, tmp_path):
+    line = "printf %s " + shell_word(protect(word))
+    assert subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path).stdout == word
+
+
+def test_options_may_stand_before_and_after_the_range():
+    request = parse_request(["--mem", "2G", "JOB=2:4", "--gpu=0", "--config", "c.conf", "x.JOB.log", "a", "--nj", "JOB"])
+    assert (list(request.jobs), request.mem, request.words) == ([2, 3, 4], "2G", ("a", "--nj", "JOB"))
+
+
+def test_every_hint_has_a_log_that_it_fits():
+    logs = {
+        0: "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", 1: "OSError: [Errno 28] No space left on device",
+        2: "numpy.core._exceptions._ArrayMemoryError / MemoryError", 3: "Bus error (core dumped)", 4: "Illegal instruction (core dumped)",
+        5: "ModuleNotFoundError: No module named 'numba'", 6: "OSError: [Errno 24] Too many open files", 7: "bash: mpiexec: command not found",
+        8: "RuntimeError: CUDA error: no CUDA-capable device is detected",
+        9: "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)", 10: "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+        11: "FileNotFoundError: [Errno 2] No such file or directory: 'data/train/text'", 12: "bash: line 1: sox: command not found",
+        13: "PermissionError: [Errno 13] Permission denied: 'exp'",
+    }
+    status = JobStatus(1, 1, None, False, "host", 0.0, 1.0, 10.0, "x")
+    assert len(logs) == len(HINTS)
+    for number, (_, sentence) in enumerate(HINTS):
+        assert hint(logs[number], status) == sentence, number
+
+
+def job_functions():
+    """Module of functions for run_jobs, as text: it lies where PYTHONPATH of the test says."""
+    return '''
+from pyasr.base.errors import UserError
+def good(spec, job): open(f"{spec.cmd}/out.{job}", "w").write(str(job))
+def third_fails(spec, job):
+    if job == 3: raise UserError("data/wav/a.wav: cut off after 512 bytes; fetch it again")
+def third_raises(spec, job):
+    if job == 3: raise KeyError("utt-17")
+def disk_full(spec, job): open("/dev/full", "w").write("x" * 100000)
+'''
+
+
+@pytest.fixture
+def functions(tmp_path, monkeypatch):
+    (tmp_path / "jobs_under_test.py").write_text(job_functions())
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
+    return tmp_path
+
+
+def test_run_jobs(functions):
+    log = functions / "a JOB's $dir" / "x.JOB.log"
+    run_jobs(JobOptions(nj=3), log, "jobs_under_test:good", JobOptions(cmd=str(functions)))
+    assert [(functions / f"out.{job}").read_text() for job in (1, 2, 3)] == ["1", "2", "3"]
+    assert log.with_name("x.3.log").exists() and log.with_name("x.spec.json").exists()
+
+
+@pytest.mark.parametrize("function, sentence", [
+    ("third_fails", r"job 3 of 4 failed: data/wav/a\.wav: cut off after 512 bytes; fetch it again \(log: .*x\.3\.log\)"),
+    ("third_raises", r"job 3 of 4 failed: KeyError: 'utt-17' "),
+    ("disk_full", r"job \d of 4 failed: \S+: the disk is full; free some space"),
+    ("not_there", r"not_there: no such function"),
+])
+def test_run_jobs_says_what_failed(function, sentence, functions):
+    with pytest.raises(UserError, match=sentence):
+        run_jobs(JobOptions(nj=4), functions / "log" / "x.JOB.log", f"jobs_under_test:{function}", JobOptions())
+
+
+def test_unknown_runner(functions):
+    with pytest.raises(UserError, match="there is no program 'queue.pll'"):
+        run_jobs(JobOptions(cmd="queue.pll -l x"), functions / "x.JOB.log", "jobs_under_test:good", JobOptions())
