@@ -19,6 +19,12 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import did_you_mean
 
 _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s+#\s*(.*)")
+_KINDS = {  # the first that fits a default is the variable's
+    "a whole number": r"[+-]?\d+",
+    "a number": r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?",
+    "true or false": r"true|false",
+    "text": r"(?s).*",
+}
 _STAGES = ["stage=0  # first stage to run", "stop_stage=1000  # last stage to run"]
 
 
@@ -36,16 +42,11 @@ class Variable:
 
     @property
     def kind(self) -> str:
-        if re.fullmatch(r"[+-]?\d+", self.default):
-            return "a whole number"
-        if re.fullmatch(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?", self.default):
-            return "a number"
-        return "true or false" if self.default in ("true", "false") else "text"
+        return next(kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, self.default))
 
     def check(self, value: str, start_dir: Path) -> str:
         """The value as the shell is to have it. Raises UserError when it is not of the variable's kind."""
-        good = {"a whole number": r"[+-]?\d+", "a number": r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", "true or false": "true|false", "text": r"(?s).*"}
-        if not re.fullmatch(good[self.kind], value):
+        if not re.fullmatch(_KINDS[self.kind], value):
             raise UserError(f"--{self.flag}: '{value}' is not {self.kind}")
         return str(start_dir / value) if "(path)" in self.help and value else value
 

@@ -23,6 +23,8 @@ _LEAF, _SPLIT, _TABLE = 0, 1, 2
 
 @dataclass(frozen=True)
 class Leaf:
+    """The end of a branch: its pdf, 0-based."""
+
     pdf: int
 
 

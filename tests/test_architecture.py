@@ -1,0 +1,145 @@
+"""The house rules that a program can check: who may import whom, how long things are, what every step says of itself."""
+
+import ast
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_FUNCTION_LINES, MAX_FILE_LINES, MAX_COLUMNS = 60, 500, 140
+
+
+def python_files(*folders: str) -> list[Path]:
+    """All Python sources of these folders, none of the recipes' data."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")
+                  if not {"data", "exp", "corpus"} & set(path.relative_to(ROOT).parts[2:-1]) or folder == "pyasr")
+
+
+def imports_of(path: Path) -> set[str]:
+    """Full names of the modules that a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def layers() -> dict[str, set[str]]:
+    """The table of docs/architecture.md: package -> packages that it may import."""
+    rows = re.findall(r"(?m)^\| `(\w+)` \|.*\| ([\w -]+) \|$", (ROOT / "docs" / "architecture.md").read_text())
+    return {package: set(allowed.replace("-", " ").split()) for package, allowed in rows}
+
+
+def test_the_table_names_every_package():
+    packages = {path.name for path in (ROOT / "pyasr").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert packages == set(layers())
+
+
+@pytest.mark.parametrize("package", sorted(layers()))
+def test_packages_import_only_what_their_line_names(package):
+    allowed = layers()[package] | {package}
+    for path in python_files(f"pyasr/{package}"):
+        used = {name.split(".")[1] for name in imports_of(path) if name.startswith("pyasr.")}
+        assert used <= allowed, f"{path.relative_to(ROOT)} imports pyasr.{', pyasr.'.join(sorted(used - allowed))}"
+
+
+def test_the_library_imports_no_scripts():
+    for path in python_files("pyasr"):
+        assert not {name.partition(".")[0] for name in imports_of(path)} & {"steps", "utils", "egs", "local", "tests"}, path
+
+
+@pytest.mark.parametrize("library, homes", [
+    ("mpi4py", {"pyasr/parallel/comm.py"}),
+    ("kaldiio", {"pyasr/io"}),
+])
+def test_libraries_with_one_home(library, homes):
+    for path in python_files("pyasr", "steps", "utils"):
+        if library in {name.partition(".")[0] for name in imports_of(path)}:
+            assert any(str(path.relative_to(ROOT)).startswith(home) for home in homes), f"{path} imports {library}"
+
+
+def test_oracles_are_for_tests_only():
+    oracles = {"kaldi_native_fbank", "kaldi_native_io", "kaldi_decoder", "kaldi_hmm_gmm", "riva", "phonetisaurus", "hypothesis", "pytest"}
+    for path in python_files("pyasr", "steps", "utils", "egs"):
+        assert not oracles & {name.partition(".")[0] for name in imports_of(path)}, path
+
+
+def test_starting_jobs_is_quick():
+    """run.pl and the check of a command line must not wait for torch, numpy or numba."""
+    code = "import sys, pyasr.cluster.local, pyasr.cluster.jobs, pyasr.base.step; print([m for m in ('torch', 'numpy', 'numba') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def functions(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+@pytest.mark.parametrize("folder", ["pyasr", "steps", "utils", "egs", "benchmarks", "tests"])
+def test_lengths(folder):
+    for path in python_files(folder):
+        lines = path.read_text().splitlines()
+        assert len(lines) <= MAX_FILE_LINES, f"{path}: {len(lines)} lines"
+        wide = [i for i, line in enumerate(lines, 1) if len(line) > MAX_COLUMNS]
+        assert not wide or folder == "tests", f"{path}:{wide[:5]}: more than {MAX_COLUMNS} columns"
+        for function in functions(ast.parse(path.read_text())):
+            length = function.end_lineno - function.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, f"{path}:{function.lineno}: {function.name} has {length} lines"
+
+
+@pytest.mark.parametrize("path", python_files("pyasr"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_and_public_things_are_documented(path):
+    tree = ast.parse(path.read_text())
+    assert path.name == "__init__.py" or ast.get_docstring(tree), f"{path}: no docstring"
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            assert ast.get_docstring(node), f"{path}:{node.lineno}: {node.name} has no docstring"
+
+
+def scripts() -> list[Path]:
+    return [path for folder in ("steps", "utils") for path in sorted((ROOT / folder).glob("*.py"))]
+
+
+@pytest.mark.parametrize("script", scripts(), ids=lambda path: path.name)
+def test_scripts_say_what_they_do(script):
+    """One sentence; Reads; Writes; an example that names the script."""
+    text = script.read_text()
+    assert text.startswith("#!/usr/bin/env python3\n") and script.stat().st_mode & 0o111, f"{script} is not executable"
+    doc = ast.get_docstring(ast.parse(text))
+    assert doc and re.match(r"\S.*\.", doc.replace("\n", " ")), f"{script}: no sentence"
+    assert re.search(r"\bReads?\b", doc) and re.search(r"[Ww]rites?\b", doc), f"{script}: what does it read, what does it write?"
+    assert re.search(rf"(?m)^ +\S*{script.name}", doc), f"{script}: no example"
+
+
+def test_scripts_have_help():
+    def ask(script):
+        return script, subprocess.run([sys.executable, str(script), "--help"], capture_output=True, text=True, timeout=60)
+
+    with ThreadPoolExecutor(2) as pool:
+        for script, done in pool.map(ask, scripts()):
+            assert done.returncode == 0 and len(done.stdout) > 60 and not done.stderr, (script, done.stderr)
+
+
+def test_scripts_refuse_unknown_options():
+    """One sentence on stderr, status 1, nothing written."""
+    own_parser = {"build_environment.py", "supervise.py"}
+
+    def ask(script):
+        return script, subprocess.run([sys.executable, str(script), "--no-such-option"], capture_output=True, text=True, timeout=60)
+
+    with ThreadPoolExecutor(2) as pool:
+        for script, done in pool.map(ask, [script for script in scripts() if script.name not in own_parser]):
+            assert done.returncode == 1 and "no such option" in done.stderr and done.stderr.count("\n") == 1, (script, done.stderr)
+
+
+def test_no_scaffolding_in_sources():
+    for path in python_files("pyasr", "steps", "utils", "egs", "benchmarks"):
+        found = re.search(r"\b(TODO|FIXME|XXX|HACK)\b|^\s*(print\(.DEBUG|breakpoint\(|import pdb)", path.read_text(), re.M)
+        assert not found, f"{path}: {found[0]}"

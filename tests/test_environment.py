@@ -1,0 +1,125 @@
+"""path.sh in a copy of its own: two at once, interrupted, moved, changed, and without what it needs. And the installation check."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pyasr.cluster import installation
+from pyasr.cluster.installation import Check, Missing
+
+
+@pytest.fixture
+def tree(tmp_path, root) -> Path:
+    """A toolkit that needs no package at all, so that its environment is built in seconds and without a network."""
+    place = tmp_path / "toolkit"
+    (place / "utils").mkdir(parents=True)
+    shutil.copy(root / "path.sh", place)
+    for name in ("find_python.sh", "build_environment.py"):
+        shutil.copy(root / "utils" / name, place / "utils")
+    (place / "requirements.txt").write_text("# nothing\n")
+    return place
+
+
+def environment(**changes):
+    """Ours without the virtual environment that the tests run in."""
+    path = [part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part]
+    return {**os.environ, "PATH": os.pathsep.join(path), "PYASR_PYTHON": os.path.realpath(sys.executable), **changes}
+
+
+def source(tree, script="command -v python", **changes):
+    """Source path.sh in a strict shell, then run `script`."""
+    command = ["bash", "-euc", f". {tree}/path.sh; {script}"]
+    return subprocess.Popen(command, env=environment(**changes), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process):
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_two_first_starts_at_once_then_nothing_to_do(tree):
+    both = [source(tree), source(tree)]
+    ends = [finish(process) for process in both]
+    assert [(status, out) for status, out, _ in ends] == [(0, f"{tree}/.venv/bin/python\n")] * 2
+    assert sum("installing requirements.txt" in err for _, _, err in ends) == 1
+    begin = time.monotonic()
+    assert finish(source(tree, "echo $LC_ALL $OMP_NUM_THREADS")) == (0, "C 1\n" if "OMP_NUM_THREADS" not in os.environ else f"C {os.environ['OMP_NUM_THREADS']}\n", "")
+    assert time.monotonic() - begin < 2
+    (tree / "requirements.txt").write_text("# changed\n")
+    assert "installing requirements.txt" in finish(source(tree))[2]
+    assert finish(source(tree))[2] == ""
+
+
+def test_interrupted_or_moved_environments_are_made_anew(tree):
+    assert finish(source(tree))[0] == 0
+    (tree / ".venv" / ".installed-requirements.txt").unlink()
+    (tree / ".venv" / "half").write_text("left by a build that was killed")
+    assert finish(source(tree))[0] == 0 and not (tree / ".venv" / "half").exists()
+    moved = tree.with_name("moved")
+    tree.rename(moved)
+    assert finish(source(moved))[:2] == (0, f"{moved}/.venv/bin/python\n")
+
+
+@pytest.mark.parametrize("requirement, changes, sentence", [
+    ("nosuchpackage-of-pyasr==1", {"PIP_NO_INDEX": "1"}, "no ready-made package nosuchpackage-of-pyasr==1 for this Python"),
+    ("zipp==4.1.2", {"PIP_PROXY": "http://127.0.0.1:1", "PIP_RETRIES": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull},
+     "the package index was not reached: check the network"),
+    ("", {"PYASR_PYTHON": "/bin/false"}, "PYASR_PYTHON=/bin/false is no Python of version 3.10 or newer"),
+])
+def test_what_is_missing_is_said_in_one_sentence(requirement, changes, sentence, tree):
+    (tree / "requirements.txt").write_text(requirement + "\n")
+    status, out, err = finish(source(tree, **changes))
+    assert status != 0 and out == ""
+    assert sentence in err.splitlines()[-1] and "Traceback" not in err
+    assert not (tree / ".venv" / ".installed-requirements.txt").exists()
+
+
+def test_python_without_venv(tree):
+    """As Debian's python3 without python3-venv."""
+    code = ("import importlib.util as u, sys; u.find_spec = lambda name, *_: None; sys.argv = ['build_environment.py', 'requirements.txt']; "
+            f"import runpy; runpy.run_path('{tree}/utils/build_environment.py', run_name='__main__')")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1 and "install its venv module (Debian, Ubuntu: apt-get install python3." in done.stderr
+
+
+def test_requirements_pin_what_the_library_imports(root):
+    """Every third-party module that pyasr imports is in requirements.txt, in one exact version for each Python."""
+    lines = [line for line in (root / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert all("==" in line.partition(";")[0] for line in lines)
+    names = {line.partition("==")[0].lower() for line in lines}
+    from test_architecture import imports_of, python_files
+
+    used = {name.partition(".")[0] for path in python_files("pyasr", "steps", "utils", "egs") for name in imports_of(path)}
+    third_party = used - set(sys.stdlib_module_names) - {"pyasr"} - {path.stem for path in python_files("egs", "utils")}
+    assert {name.lower() for name in third_party} <= names
+
+
+def test_installation_check_on_this_machine(root):
+    done = subprocess.run([sys.executable, str(root / "utils" / "check_install.py")], capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stdout
+    assert "OK       mpi: two ranks were started" in done.stdout and "MISSING" not in done.stdout
+
+
+def test_installation_check_without_mpi(monkeypatch, capsys):
+    monkeypatch.setenv("PYASR_MPIEXEC", "/nowhere/mpiexec")
+    assert installation.report([Check("mpi", installation.mpi)]) == ["mpi"]
+    assert capsys.readouterr().out.startswith("MISSING  mpi: PYASR_MPIEXEC=/nowhere/mpiexec: no such program")
+
+
+def test_installation_check_names_the_version_to_install():
+    with pytest.raises(Missing, match=r"pip install torchless'"):
+        installation.library("torchless")
+    assert installation.requirement("numba").startswith("numba==")
+
+
+def test_optional_things_do_not_count(capsys):
+    def lacking():
+        raise Missing("only tests use it")
+
+    assert installation.report([Check("sclite", lacking, optional=True), Check("x", lambda: "1.0")]) == []
+    assert capsys.readouterr().out == "absent   sclite: only tests use it\nOK       x: 1.0\n"
