@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-for path in (ROOT, ROOT / "tests"):
+HELPERS = [path for path in sorted((ROOT / "tests").iterdir()) if path.is_dir() and path.name != "__pycache__"]
+for path in (ROOT, ROOT / "tests", *HELPERS):  # test files may share names in different folders, helper modules may not
     if str(path) not in sys.path:
-        sys.path.insert(0, str(path))
+        sys.path.append(str(path))
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["LC_ALL"] = "C"

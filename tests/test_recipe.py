@@ -1,0 +1,91 @@
+"""The toy recipe from audio to WER: once, again, and killed on the way."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RECIPE = ROOT / "egs" / "toy" / "s5"
+
+
+def start(directory: Path) -> subprocess.Popen:
+    """The toy recipe, running in a process group of its own."""
+    log = (directory / "recipe.log").open("a")
+    command = ["./run.sh", "--dir", str(directory), "--num-train", "80"]
+    return subprocess.Popen(command, cwd=RECIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def run(directory: Path, timeout_s: float = 300) -> str:
+    """Run the recipe to its end; what this run printed."""
+    log = directory / "recipe.log"
+    before = log.stat().st_size if log.exists() else 0
+    assert start(directory).wait(timeout_s) == 0, log.read_text()[-4000:]
+    return log.read_text()[before:]
+
+
+def wers(directory: Path) -> dict[str, str]:
+    """System -> the WER lines of test, in full."""
+    return {path.parent.parent.name: path.read_text() for path in sorted(directory.glob("exp/*/decode_test/best_wer"))}
+
+
+def strays(directory: Path) -> list[str]:
+    """Command lines of live processes that mention `directory`."""
+    lines = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout.splitlines()
+    return [line for line in lines if str(directory) in line and "pytest" not in line]
+
+
+def wait_until(condition, timeout_s: float) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A finished run and its WERs."""
+    directory = tmp_path_factory.mktemp("toy")
+    run(directory)
+    return directory, wers(directory)
+
+
+def test_the_recipe_ends_with_good_word_error_rates(undisturbed):
+    _, found = undisturbed
+    assert set(found) == {"mono", "tri1", "dnn"}
+    for system, line in found.items():
+        wer = float(re.search(r"WER ([\d.]+)", line).group(1))
+        assert wer < 40, f"{system}: {line}"
+
+
+def test_the_second_run_finds_everything_up_to_date(undisturbed):
+    directory, found = undisturbed
+    made = {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
+    output = run(directory, 90)
+    assert "up to date" in output and "making it anew" not in output
+    assert wers(directory) == found
+    assert made == {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
+
+
+def test_killed_at_random_moments_it_resumes_to_the_same_word_error_rates(undisturbed, tmp_path):
+    _, expected = undisturbed
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    chance = random.Random(20)
+    for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        process = start(tmp_path)
+        try:
+            process.wait(chance.uniform(5, 25))
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, how)
+            process.wait(10)
+            wait_until(lambda: not strays(tmp_path), 10)
+        assert not strays(tmp_path), "processes outlived the killed recipe"
+    run(tmp_path)
+    assert wers(tmp_path) == expected
+    assert not list(tmp_path.glob("exp/**/*.tmp")), "half-written outputs were left"
