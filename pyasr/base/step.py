@@ -12,6 +12,7 @@ from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.output import disk_error, stage_output
 
 _state = {"force": False}
+_SWITCHES = {"force": "make the output anew even if its options differ"}
 
 
 class Terminated(KeyboardInterrupt):
@@ -31,7 +32,7 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
     log.setup(name)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        options, switched = opt.parse(cls, sys.argv[1:] if argv is None else argv, doc, {"force": "make the output anew even if its options differ"})
+        options, switched = opt.parse(cls, sys.argv[1:] if argv is None else argv, doc, _SWITCHES)
         _state["force"] = "force" in switched
         main(options)
     except opt.HelpRequested as request:

@@ -1,7 +1,7 @@
 """How a step runs its work: as `nj` jobs, or as the ranks of one MPI job, through the runner that --cmd names.
 
-    run_jobs(options.jobs, out / "log/extract.JOB.log", "pyasr.feats.extract:extract_shard", spec)           # function(spec, job), job = 1..nj
-    run_ranks(options.jobs, out / "log/train.log", "pyasr.train.dnn:train_rank", spec, num_ranks=2)          # function(spec, comm)
+    run_jobs(options.jobs, out / "log/extract.JOB.log", "pyasr.feats.extract:extract_shard", spec)    # function(spec, job)
+    run_ranks(options.jobs, out / "log/train.log", "pyasr.train.dnn:train_rank", spec, num_ranks=2)   # function(spec, comm)
 
 `spec` is a frozen dataclass declared beside the function; it is kept beside the logs as JSON.
 """
@@ -46,9 +46,10 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int) 
     """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails."""
     find_mpiexec()
     saved = _save_spec(log, spec)
-    marker = saved.with_suffix(".done")
+    marker, said = saved.with_suffix(".done"), saved.with_suffix(".error")
+    said.unlink(missing_ok=True)
     words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved)]
-    _run(jobs, ["--num-ranks", str(num_ranks), "--done-marker", str(marker)], Path(log), words, [Path(log)])
+    _run(jobs, ["--num-ranks", str(num_ranks), "--done-marker", str(marker)], Path(log), words, [Path(log)], said)
     marker.unlink(missing_ok=True)
 
 
@@ -81,7 +82,7 @@ def _runner(cmd: str) -> list[str]:
     return [found, *rest]
 
 
-def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], logs: list[Path]) -> None:
+def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], logs: list[Path], said: Path | None = None) -> None:
     command = [*_runner(jobs.cmd), "--num-threads", str(jobs.num_threads), *arguments, str(log), *map(protect, words)]
     environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name}
     with subprocess.Popen(command, env=environment, preexec_fn=die_with_parent) as process:
@@ -92,18 +93,24 @@ def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], lo
             process.wait()
             raise
     if status:
-        raise UserError(_what_failed(logs))
+        raise UserError(_what_failed(logs, _first_line(said)))
 
 
 def _python_path() -> str:
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
-def _what_failed(logs: list[Path]) -> str:
+def _first_line(path: Path | None) -> str | None:
+    """What the first failing rank has said, if it could."""
+    lines = path.read_text().splitlines() if path and path.exists() else []
+    return lines[0] if lines else None
+
+
+def _what_failed(logs: list[Path], said: str | None) -> str:
     """One sentence on the job that failed first."""
     ended = [(status.end, log, status) for log in logs if (status := read_status(log)) and not status.ok and not status.stopped]
     if not ended:
         return f"the jobs could not be run, see above and {logs[0]}"
     _, log, status = min(ended, key=lambda item: item[0])
     which = f"job {status.job} of {len(logs)} failed" if len(logs) > 1 else "its job failed"
-    return f"{which}: {own_sentence(log) or status.how()} (log: {log})"
+    return f"{which}: {said or own_sentence(log) or status.how()} (log: {log})"

@@ -36,7 +36,8 @@ def flavour(mpiexec: Path) -> str:
     try:
         said = subprocess.run([str(mpiexec), "--version"], capture_output=True, text=True, timeout=30).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(f"{mpiexec} does not run ({error}); install an MPI anew with '{sys.executable} -m pip install mpich==5.0.2'") from None
+        again = f"{sys.executable} -m pip install --force-reinstall mpich==5.0.2"
+        raise UserError(f"{mpiexec} does not run ({error}); install an MPI anew with '{again}'") from None
     return "openmpi" if "Open MPI" in said or "OpenRTE" in said or "PRRTE" in said or "prterun" in said else "mpich"
 
 

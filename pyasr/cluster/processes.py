@@ -1,4 +1,4 @@
-"""Processes that leave nothing behind: every job is a process group, and a guard ends the groups when their runner dies, even by kill -9."""
+"""Processes that leave nothing behind: a job is a process group, and a guard ends the groups when their runner dies, however it dies."""
 
 from __future__ import annotations
 

@@ -16,22 +16,29 @@ _TAIL_LINES = 15
 _TAIL_BYTES = 16384
 
 HINTS = [
-    (r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED", "the GPU's memory is too small: use a smaller minibatch, or see with nvidia-smi who else uses it"),
-    (r"No space left on device|[Tt]he disk is full|Disk quota exceeded", "the disk is full: free some space (df -h .) and run the same command again"),
-    (r"MemoryError|Cannot allocate memory|bad_alloc|DefaultCPUAllocator", "memory ran out: run fewer jobs at a time (--cmd 'run.pl --max-jobs-run 1')"),
+    (r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED",
+     "the GPU's memory is too small: use a smaller minibatch, or see with nvidia-smi who else uses it"),
+    (r"No space left on device|[Tt]he disk is full|Disk quota exceeded",
+     "the disk is full: free some space (df -h .) and run the same command again"),
+    (r"MemoryError|Cannot allocate memory|bad_alloc|DefaultCPUAllocator",
+     "memory ran out: run fewer jobs at a time (--cmd 'run.pl --max-jobs-run 1')"),
     (r"[Bb]us error|SIGBUS", "most often /dev/shm is too small for MPI (df -h /dev/shm): give it 64 MB or more"),
-    (r"[Ii]llegal instruction|SIGILL", "this processor lacks an instruction that a library was built with: install the library's version for it"),
+    (r"[Ii]llegal instruction|SIGILL",
+     "this processor lacks an instruction that a library was built with: install the library's version for it"),
     (r"No module named", "a library is missing: start the recipe through its path.sh, which installs what requirements.txt names"),
     (r"Too many open files", "too few open files are allowed: try 'ulimit -n 4096' before the recipe"),
     (r"mpiexec is missing|mpiexec: (command )?not found", "MPI is not installed: utils/check_install.py says how"),
     (r"nvidia-smi|CUDA error|no CUDA-capable device", "the GPU could not be used: see whether nvidia-smi lists it, or run on the CPU"),
-    (r"Killed \(signal 9\)|exited on signal 9", "a rank was killed from outside, most often for want of memory: run fewer ranks, see also 'dmesg'"),
-    (r"BAD TERMINATION|exited on signal", "a rank broke down in a library or was ended from outside: the cause is above this message in the log"),
+    (r"Killed \(signal 9\)|exited on signal 9",
+     "a rank was killed from outside, most often for want of memory: run fewer ranks, see also 'dmesg'"),
+    (r"BAD TERMINATION|exited on signal",
+     "a rank broke down in a library or was ended from outside: the cause is above this message in the log"),
     (r"FileNotFoundError|[Nn]o such file or directory", "an input is missing: see whether the stage before has made it"),
     (r"command not found", "a program is not on PATH: was path.sh sourced?"),
     (r"[Pp]ermission denied", "a file may not be read, written or run: see its owner and mode with ls -l"),
 ]
-_KILLED = "something outside killed it, most often for want of memory (its peak was {mb:.0f} MB): run fewer jobs at a time, see also 'dmesg'"
+_KILLED = ("something outside killed it, most often for want of memory (its peak was {mb:.0f} MB): "
+           "run fewer jobs at a time, see also 'dmesg'")
 
 
 def log_tail(log: Path) -> list[str]:
@@ -55,24 +62,12 @@ def hint(text: str, status: JobStatus) -> str | None:
 
 
 def own_sentence(log: Path) -> str | None:
-    """What the job itself gave as its error: `error: SENTENCE`, or an exception's last line; or which rank was lost."""
+    """What the job itself gave as its error: `error: SENTENCE`, or an exception's last line."""
     found = [line for line in log_tail(Path(log)) if re.match(r"(\S+: )?error: ", line)]
     if found:
         return found[-1].partition("error: ")[2]
     raised = [line for line in log_tail(Path(log)) if re.match(r"[\w.]*(Error|Exception|Warning)(: |$)", line)]
-    return raised[-1] if raised else _lost_rank(Path(log))
-
-
-def _lost_rank(log: Path) -> str | None:
-    """The rank that mpiexec (MPICH's or Open MPI's) saw dying without a word; ranks give their process numbers when they begin."""
-    try:
-        text = log.read_text(errors="replace")
-    except OSError:
-        return None
-    seen = re.search(r"PID (\d+) RUNNING AT|with PID (\d+) on node", text)
-    rank = seen and re.search(rf"(rank \d+ of \d+ on \S+) is process {seen[1] or seen[2]}\n", text)
-    how = re.search(r"\b(signal \d+)", text[seen.end():]) if seen else None
-    return f"{rank[1]} died" + (f" by {how[1]}" if how else "") if rank else None
+    return raised[-1] if raised else None
 
 
 def again(request: Request, job: int) -> str:

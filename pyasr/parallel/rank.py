@@ -7,8 +7,10 @@ ranks at once; left alone, the others would wait in their next collective for ev
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -16,11 +18,19 @@ from pyasr.base import log, options
 from pyasr.base.job import as_user_error, resolve
 from pyasr.base.output import atomic_write
 from pyasr.parallel.comm import MpiComm
+from pyasr.parallel.witness import Witness
+
+_LAST_WORDS_S = 0.2  # for mpiexec to take the rank's output
 
 
 def done_marker(spec: Path) -> Path:
     """Where rank 0 leaves its mark when all ranks have ended well."""
     return Path(spec).with_suffix(".done")
+
+
+def error_file(spec: Path) -> Path:
+    """Where a failing rank leaves its sentence: an abort may overtake what is still on its way from the rank to the log."""
+    return Path(spec).with_suffix(".error")
 
 
 def set_threads() -> None:
@@ -42,18 +52,22 @@ def run(name: str, spec: Path, comm: MpiComm) -> None:
 
 
 def main(argv: list[str]) -> None:
-    name, spec = argv
+    name, spec = argv[0], Path(argv[1])
+    witness = Witness(error_file(spec))
     comm = MpiComm()
+    witness.introduce(comm.name)
     log.setup(name.partition(":")[2] + (f"[{comm.rank}]" if comm.size > 1 else ""))
-    _say(f"{comm.name} is process {os.getpid()}")
     try:
-        run(name, Path(spec), comm)
+        run(name, spec, comm)
     except BaseException as error:  # whatever it is, the other ranks must not be left waiting
         told = as_user_error(error)
         if told is None:
             traceback.print_exception(type(error), error, error.__traceback__)
             told = _sentence(error)
-        _end_all(comm, str(told))
+        _leave_word(comm, spec, str(told))
+        witness.dismiss()
+        comm.abort(1)
+    witness.dismiss()
 
 
 def _sentence(error: BaseException) -> str:
@@ -62,10 +76,15 @@ def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _end_all(comm: MpiComm, sentence: str) -> None:
+def _leave_word(comm: MpiComm, spec: Path, sentence: str) -> None:
+    """Put the sentence beside the spec and into the log."""
+    sentence = f"{sentence} ({comm.name})"
+    with contextlib.suppress(OSError):  # harmless: the log has it too, unless the disk is full
+        with error_file(spec).open("a") as f:
+            f.write(sentence + "\n")
     sys.stderr.flush()
-    _say(f"error: {sentence} ({comm.name})")
-    comm.abort(1)
+    _say(f"error: {sentence}")
+    time.sleep(_LAST_WORDS_S)
 
 
 def _say(line: str) -> None:
