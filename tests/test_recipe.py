@@ -32,7 +32,7 @@ def run(directory: Path, timeout_s: float = 300) -> str:
 
 def wers(directory: Path) -> dict[str, str]:
     """System -> the WER lines of test, in full."""
-    return {path.parent.parent.name: path.read_text() for path in sorted(directory.glob("exp/*/decode_test/best_wer"))}
+    return {path.parent.parent.name: path.read_text().replace(str(directory), "DIR") for path in sorted(directory.glob("exp/*/decode_test/best_wer"))}
 
 
 def strays(directory: Path) -> list[str]:

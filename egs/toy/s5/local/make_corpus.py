@@ -41,7 +41,7 @@ class MakeCorpus:
     num_train: int = option(120, "training utterances", minimum=8)
     num_test: int = option(24, "utterances of dev and of test", minimum=2)
     num_speakers: int = option(6, "training speakers; dev and test have two further ones each", minimum=2)
-    noise: float = option(0.02, "noise added to the signal, relative to full scale", minimum=0.0)
+    noise: float = option(0.15, "noise added to the signal, relative to full scale", minimum=0.0)
     seed: int = option(1, "seed of all random choices")
 
 
