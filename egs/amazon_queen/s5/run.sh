@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Flight of the Amazon Queen: acted dialogue of a 1995 adventure game, 8 kHz, 3.8 h of training speech, 31 min of test speech
-# by three actors who are not in the training data. From the Debian package to word error rates; see RESULTS.md.
+# by three actors who are not in the training data. From the Debian package to word error rates, test WER % (RESULTS.md):
+#
+#   mono 75.1   tri1 65.6   dnn 59.8
 #
 #   ./run.sh            the whole corpus
 #   ./run.sh --quick    45 minutes of speech, smaller models
