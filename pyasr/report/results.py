@@ -11,7 +11,7 @@ _HEAD = "# Results\n\nWritten by `utils/collect_results.py` from the records of 
 def results_page(systems: list[System]) -> str:
     """The whole page. Its first table depends on the scores alone, so the same run gives the same table."""
     parts = [_HEAD, results_table(systems), _notes(systems), "\n## Cost\n", cost_table(systems), "\n## Made with\n", _made_with(systems),
-             "\n## Commands\n", "```\n" + "\n".join(record["command"] for record in records(systems)) + "\n```\n"]
+             "\n## Commands\n", "```\n" + "\n".join(dict.fromkeys(record["command"] for record in records(systems))) + "\n```\n"]
     return "\n".join(parts)
 
 

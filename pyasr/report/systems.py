@@ -106,6 +106,11 @@ def paired(first: System, second: System) -> tuple[np.ndarray, np.ndarray, np.nd
     return rows[:, 0], rows[:, 2], rows[:, 1]
 
 
+def _made_by(path: Path) -> list[Path]:
+    """Where the record of the step that made `path` may lie: itself, its directory, or a data directory's features and CMVN."""
+    return [path, path.parent, *([path.parent / "feats", path.parent / "cmvn"] if path.suffix == ".scp" else [])]
+
+
 def records(systems: list[System]) -> list[dict]:
     """The done-files of everything that the systems were made from, earliest first."""
     found: dict[Path, dict] = {}
@@ -116,5 +121,5 @@ def records(systems: list[System]) -> list[dict]:
         if done is None or directory.resolve() in found:
             continue
         found[directory.resolve()] = done
-        waiting += [near for path in done.get("inputs", {}) for near in (Path(path), Path(path).parent) if (near / DONE).exists()]
+        waiting += [near for path in done.get("inputs", {}) for near in _made_by(Path(path)) if (near / DONE).exists()]
     return sorted((done for done in found.values() if "command" in done), key=lambda done: (done["ended"], done["command"]))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Flight of the Amazon Queen: acted dialogue of a 1995 adventure game, 8 kHz, 3.8 h of training speech, 31 min of test speech
+# Flight of the Amazon Queen: acted dialogue of a 1995 adventure game, 8 kHz, 3.6 h of training speech, 31 min of test speech
 # by three actors who are not in the training data. From the Debian package to word error rates, test WER % (RESULTS.md):
 #
 #   mono 75.1   tri1 65.6   dnn 59.8
