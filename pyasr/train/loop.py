@@ -107,7 +107,7 @@ class Training:
         """Log what `sums` holds, unless no rank has seen a frame since the last time, and start anew."""
         own = sums.tolist()
         if self.comm.reduce_scalar(own[2]) > 0:
-            self.reporter.interval(epoch, self.position.frames_seen, own, rate)
+            self._check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, rate).objective)
         self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own)]
         sums.zero_()
 
@@ -131,7 +131,7 @@ class Training:
     def _end_epoch(self, rate: float) -> None:
         """Held-out result; the schedule moves on, or back to the best model; a checkpoint."""
         train, heldout = Totals(self.comm.allreduce(np.array(self.position.epoch_sums))), self.evaluate()
-        self._check_divergence(train, heldout)
+        self._check_divergence(heldout.objective)
         accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
         epoch = self.schedule.state.epoch
         self._say(
@@ -151,13 +151,12 @@ class Training:
         self.position = Position(self.position.frames_seen)
         self._save()
 
-    def _check_divergence(self, train: Totals, heldout: Totals) -> None:
-        """A model that is clearly worse than guessing all pdfs equally has diverged."""
-        worst = min(train.objective, heldout.objective if heldout.sums[2] else 0.0)
+    def _check_divergence(self, objective: float) -> None:
+        """A model that is clearly worse than guessing all pdfs equally has diverged; so has one whose objective is no number."""
         num_pdfs = self.learner.network.layers[-1].out_features
-        if not worst > -2 * math.log(num_pdfs + 1):
+        if not objective > -2 * math.log(num_pdfs + 1):
             raise UserError(
-                f"training has diverged (objective {worst:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): "
+                f"training has diverged (objective {objective:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): "
                 f"give a lower --learning-rate, or --lr-scaling sqrt or none, and --force"
             )
 

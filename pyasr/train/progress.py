@@ -74,22 +74,26 @@ class Reporter:
             whole = [line for line in self.path.read_text().splitlines(True) if line.endswith("\n")]
             self.path.write_text("".join(line for line in whole if json.loads(line)["frames"] <= frames_seen))
 
-    def interval(self, epoch: int, frames_seen: int, sums: list[float], rate: float) -> None:
-        """Report `sums`, this rank's (loss, correct, frames) since the last call."""
+    def interval(self, epoch: int, frames_seen: int, sums: list[float], rate: float) -> Totals:
+        """Report `sums`, this rank's (loss, correct, frames) since the last call. Returns their totals over ranks."""
         parts = self.clock.parts
         own = np.array([*sums, self.clock.seconds, parts.get("data", 0.0), parts.get("communication", 0.0)])
         self.comm.allreduce(own)
         self.clock.restart()
-        if self.comm.rank:
-            return
         totals = Totals(own[:3])
-        seconds, data, communication = own[3:] / self.comm.size
+        if self.comm.rank == 0:
+            self._tell(epoch, frames_seen, totals, rate, own[3:] / self.comm.size)
+        return totals
+
+    def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, times: np.ndarray) -> None:
+        """Log line and metrics; `times` are seconds of the interval: whole, data, communication, the mean of all ranks."""
+        seconds, data, communication = times
         done = frames_seen - self._frames_at_begin
         left = (time.perf_counter() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
         line = {
             "epoch": epoch, "frames": frames_seen, "rate": rate,
             "objective": round(totals.objective, 6), "accuracy": round(totals.accuracy, 6),
-            "frames_per_s": round(own[2] / seconds), "data": round(data / seconds, 4), "communication": round(communication / seconds, 4),
+            "frames_per_s": round(totals.sums[2] / seconds), "data": round(data / seconds, 4), "communication": round(communication / seconds, 4),
         }  # fmt: skip
         compute = 1 - line["data"] - line["communication"]
         log.info(
