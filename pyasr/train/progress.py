@@ -93,7 +93,8 @@ class Reporter:
         line = {
             "epoch": epoch, "frames": frames_seen, "rate": rate,
             "objective": round(totals.objective, 6), "accuracy": round(totals.accuracy, 6),
-            "frames_per_s": round(totals.sums[2] / seconds), "data": round(data / seconds, 4), "communication": round(communication / seconds, 4),
+            "frames_per_s": round(totals.sums[2] / seconds),
+            "data": round(data / seconds, 4), "communication": round(communication / seconds, 4),
         }  # fmt: skip
         compute = 1 - line["data"] - line["communication"]
         log.info(
