@@ -9,32 +9,21 @@ Example:
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
+from pyasr.base.options import group
+from pyasr.base.step import run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.feats.extract import TABLES, ArchiveOptions, ExtractSpec, make_features, publish, withdraw
+from pyasr.feats.extract import FeatureStep, make_features
 from pyasr.feats.options import FbankOptions
 
 
 @dataclass(frozen=True)
-class MakeFbank:
-    data: Path = argument("data directory")
+class MakeFbank(FeatureStep):
     fbank: FbankOptions = group(FbankOptions)
-    archive: ArchiveOptions = group(ArchiveOptions)
-    jobs: JobOptions = group(JobOptions)
 
 
 def main(options: MakeFbank) -> None:
-    data, feats = options.data, options.data / "feats"
-    inputs = [data / "wav.scp", data / "utt2spk", *data.glob("segments")]
-    with output_of(options, feats, inputs, also=[data / name for name in TABLES]) as out:
-        spec = ExtractSpec(data, out, feats.absolute(), options.jobs.nj, options.archive, fbank=options.fbank)
-        make_features(spec, lambda log, function, spec: run_jobs(options.jobs, log, function, spec))
-        withdraw(data)
-    publish(data)
+    make_features(options, options.fbank, run_jobs)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import group, option, save
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, load, option, save
+from pyasr.base.step import output_of
 from pyasr.data.audio import read_audio
 from pyasr.data.datadir import DataDir, Segment, split
 from pyasr.feats.extractor import Extractor
@@ -37,6 +39,15 @@ class ArchiveOptions:
 
 
 @dataclass(frozen=True)
+class FeatureStep:
+    """What every steps/make_*.py is told, besides the options of its own kind of features."""
+
+    data: Path = argument("data directory")
+    archive: ArchiveOptions = group(ArchiveOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+@dataclass(frozen=True)
 class ExtractSpec:
     """The work of all jobs: utterances of `data`, split over `num_jobs`, to archives in `out`, which will be renamed to `named`."""
 
@@ -44,22 +55,34 @@ class ExtractSpec:
     out: Path
     named: Path
     num_jobs: int
-    archive: ArchiveOptions = group(ArchiveOptions)
-    mfcc: MfccOptions | None = None
-    fbank: FbankOptions | None = None
+    archive: ArchiveOptions
 
 
-def make_features(spec: ExtractSpec, run: Callable[[Path, str, ExtractSpec], None]) -> None:
-    """Extract all shards by `run(log, function, spec)` and merge their tables in `spec.out`."""
-    save(spec.out / OPTIONS_FILE, spec.mfcc or spec.fbank)
-    run(spec.out / "log" / "extract.JOB.log", f"{__name__}:extract_shard", spec)
-    merge_shards(spec)
+EXTRACTORS = {MfccOptions: Extractor, FbankOptions: Extractor}  # what makes the features, by the class of their options
+
+
+def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, str, ExtractSpec], None]) -> None:
+    """DATA/feats and the tables of DATA that point into it, by `step.jobs.nj` jobs.
+
+    features  options of one of the classes in EXTRACTORS
+    run       `pyasr.cluster.jobs.run_jobs`, which this package must not import
+    """
+    data, feats = step.data, step.data / "feats"
+    inputs = [data / "wav.scp", data / "utt2spk", *data.glob("segments")]
+    with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:
+        save(out / OPTIONS_FILE, features)
+        spec = ExtractSpec(data, out, feats.absolute(), step.jobs.nj, step.archive)
+        run(step.jobs, out / "log" / "extract.JOB.log", f"{__name__}:extract_shard", spec)
+        merge_shards(spec)
+        withdraw(data)
+    publish(data)
 
 
 def extract_shard(spec: ExtractSpec, job: int) -> None:
-    """Features of shard `job` (1-based): writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB and short.JOB.txt."""
-    options = spec.mfcc or spec.fbank
-    extractor, rate_hz = Extractor(options), options.frame.sample_frequency
+    """Features of shard `job` (1-based), by the options in `spec.out`: writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB, short.JOB.txt."""
+    options = load(spec.out / OPTIONS_FILE)
+    extractor = EXTRACTORS[type(options)](options)
+    rate_hz = extractor.rate_hz
     utterances = split(spec.data, spec.num_jobs)[job - 1]
     num_frames, short = {}, []
     progress = log.Progress("features", len(utterances), "utterances")

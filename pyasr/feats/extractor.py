@@ -40,11 +40,11 @@ def cepstral_matrix(options: MfccOptions) -> torch.Tensor:
 class Extractor:
     """Features of waveforms, by `MfccOptions` or `FbankOptions`.
 
-    `dim` columns; waveforms are float32 arrays at int16 scale and at `options.frame.sample_frequency`.
+    `dim` columns; waveforms are float32 arrays at int16 scale and of `rate_hz` samples per second.
     """
 
     def __init__(self, options: MfccOptions | FbankOptions):
-        self.options = options
+        self.options, self.rate_hz = options, options.frame.sample_frequency
         self._is_mfcc = isinstance(options, MfccOptions)
         power = self._is_mfcc or options.use_power
         self._spectrum = Spectrum(options.frame, mel_filters(options.mel, options.frame), power)

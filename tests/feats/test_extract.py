@@ -10,9 +10,10 @@ import pytest
 import soundfile
 
 from pyasr.base.errors import UserError
+from pyasr.base.options import save
 from pyasr.feats.extract import ArchiveOptions, ExtractSpec, extract_shard, merge_shards
 from pyasr.feats.extractor import Extractor
-from pyasr.feats.options import FrameOptions, MfccOptions
+from pyasr.feats.options import OPTIONS_FILE, FrameOptions, MfccOptions
 from pyasr.io.ark import load_all
 from pyasr.io.text import read_table, write_table
 
@@ -51,7 +52,8 @@ def expected():
 
 def shards(data, out, num_jobs=2, **archive):
     (out / "log").mkdir(parents=True)
-    spec = ExtractSpec(data, out, out, num_jobs, ArchiveOptions(**archive), mfcc=OPTIONS)
+    save(out / OPTIONS_FILE, OPTIONS)
+    spec = ExtractSpec(data, out, out, num_jobs, ArchiveOptions(**archive))
     for job in range(1, num_jobs + 1):
         extract_shard(spec, job)
     merge_shards(spec)
@@ -107,7 +109,8 @@ def test_truncated_audio_stops_the_step_and_leaves_nothing(data, tmp_path):
 
 
 def test_sampling_rate_of_the_configuration(data, tmp_path):
-    spec = ExtractSpec(data, tmp_path, tmp_path, 1, ArchiveOptions(), mfcc=MfccOptions())
+    save(tmp_path / OPTIONS_FILE, MfccOptions())
+    spec = ExtractSpec(data, tmp_path, tmp_path, 1, ArchiveOptions())
     with pytest.raises(UserError, match="audio of 8000 Hz, but --sample-frequency is 16000"):
         extract_shard(spec, 1)
 
