@@ -1,0 +1,272 @@
+"""A back-off n-gram model as an automaton for composition on the fly: cost and next history of a word after any history.
+
+    lm = BackoffLm.read(Path("data/lang_test"))          # G.fst of a lang dir, or an ARPA file with the words of a lang dir
+    lm.cost([12, 7, 391])                                # -ln p(words, sentence end)
+
+G's states are histories; arcs without a word lead from a history to the next shorter one. A word is not on every history's arcs, so there
+are two readings of G:
+
+strict   back off only where the n-gram is not listed: the model's probability, as Kaldi's const-arpa gives it
+best     any way through G, the cheapest one counts: what a decoder has put into a lattice, since it may back off wherever that is cheaper
+
+Under `strict` the automaton's states are G's. Under `best` they are sets of G's states with how much dearer each is than the best one:
+G determinised while it is used (Mohri, "Finite-state transducers in language and speech processing", 1997, section 3.3), where a state is
+left out of a set if another one of the set reaches it by backing off at no greater cost. The sets of an n-gram model have at most n states,
+mostly one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, types
+from numba.typed import Dict
+
+from pyasr.base.errors import UserError
+from pyasr.io.openfst import Fst, read_fst
+from pyasr.lang.arpa import read_arpa
+from pyasr.lang.grammar import BACKOFF, arpa_to_fst
+from pyasr.lang.symbols import SymbolTable
+
+OOV_COST = 15.0
+_TOLERANCE = 1e-6
+_ARPA_SUFFIXES = (".arpa", ".lm", ".arpa.gz", ".lm.gz")
+
+
+class Tables(NamedTuple):
+    """What the compiled loops read. Arcs of state s are offsets[s]:offsets[s + 1], sorted by word; backoffs[s] is -1 for the empty history."""
+
+    start: int
+    offsets: np.ndarray
+    words: np.ndarray
+    costs: np.ndarray
+    targets: np.ndarray
+    backoffs: np.ndarray
+    backoff_costs: np.ndarray
+    finals: np.ndarray
+    best: bool
+    oov_cost: float
+
+
+@dataclass(frozen=True)
+class BackoffLm:
+    """A back-off model over word ids; `name` is the file it came from, `known` the word ids that it has a unigram for, sorted."""
+
+    tables: Tables
+    known: np.ndarray
+    name: str
+
+    @classmethod
+    def read(cls, source: Path, words: SymbolTable, *, best: bool = False, oov_cost: float = OOV_COST) -> BackoffLm:
+        """The model of a lang dir (its G.fst), of an FST file or of an ARPA file, over the ids of `words`.
+
+        A word that the model lacks costs what backing off to the empty history costs, and `oov_cost`; no history goes beyond it.
+        Raises UserError where there is no such file and for a G.fst that is no back-off model.
+        """
+        source = Path(source)
+        if not source.is_dir() and source.name.endswith(_ARPA_SUFFIXES):
+            fst = arpa_to_fst(read_arpa(source), words)[0]
+        else:
+            source = source / "G.fst" if source.is_dir() else source
+            fst = read_fst(source)
+        return cls.from_fst(fst, words.get(BACKOFF, -1), str(source), best=best, oov_cost=oov_cost)
+
+    @classmethod
+    def from_fst(cls, fst: Fst, backoff_label: int, name: str = "G.fst", *, best: bool = False, oov_cost: float = OOV_COST) -> BackoffLm:
+        """The model of a grammar transducer: words are output labels; epsilon or `backoff_label` there marks a back-off arc."""
+        labels = np.where(fst.olabels == backoff_label, 0, fst.olabels)
+        order = np.lexsort((labels, fst.sources))
+        sources, labels = fst.sources[order], labels[order]
+        costs, targets = fst.weights[order].astype(np.float64), fst.nextstates[order]
+        _check(fst, sources, labels, targets, name)
+        backing = labels == 0
+        backoffs, backoff_costs = np.full(fst.num_states, -1, np.int32), np.zeros(fst.num_states)
+        backoffs[sources[backing]], backoff_costs[sources[backing]] = targets[backing], costs[backing]
+        spoken = ~backing
+        offsets = np.searchsorted(sources[spoken], np.arange(fst.num_states + 1))
+        finals = fst.finals.astype(np.float64)
+        tables = Tables(fst.start, offsets, labels[spoken].astype(np.int32), costs[spoken], targets[spoken].astype(np.int32), backoffs,
+                        backoff_costs, finals, bool(best), float(oov_cost))
+        known = np.unique(labels[spoken & (backoffs[sources] < 0)])
+        return cls(tables, known, name)
+
+    def missing(self, words: np.ndarray) -> np.ndarray:
+        """The ids among `words` (0 aside) that the model has no unigram for, sorted."""
+        words = np.unique(words)
+        return words[(words != 0) & ~np.isin(words, self.known)]
+
+    def cost(self, words) -> float:
+        """-ln p(words, sentence end | sentence begin)."""
+        return float(_sentence_cost(self.tables, np.asarray(words, np.int64)))
+
+
+def _check(fst: Fst, sources: np.ndarray, labels: np.ndarray, targets: np.ndarray, name: str) -> None:
+    """Raises UserError unless no state has two arcs with the same label and back-off arcs end."""
+    told = "only a back-off n-gram model can rescore; make it with utils/make_grammar.py"
+    if fst.num_states == 0 or fst.start < 0:
+        raise UserError(f"{name}: the grammar is empty; make it anew with utils/make_grammar.py")
+    twice = np.flatnonzero((sources[1:] == sources[:-1]) & (labels[1:] == labels[:-1]))
+    if len(twice):
+        what = f"word {labels[twice[0]]}" if labels[twice[0]] else "backing off"
+        raise UserError(f"{name}: state {sources[twice[0]]} has two arcs for {what}; {told}")
+    onward = np.full(fst.num_states, -1, np.int64)
+    onward[sources[labels == 0]] = targets[labels == 0]
+    here, steps = onward.copy(), 0
+    while (here >= 0).any():
+        here[here >= 0] = onward[here[here >= 0]]
+        steps += 1
+        if steps > fst.num_states:
+            raise UserError(f"{name}: its arcs without a word form a cycle; {told}")
+
+
+@njit(nogil=True, cache=True)
+def new_histories(lm):
+    """The histories met so far: the first one is the sentence's begin.
+
+    (begins, states, excess, first, others): history h is the set states[begins[h]:begins[h + 1]] of G's states, each with what it costs
+    more than the best one; `first` and `others` find a history by its hash.
+    """
+    first = Dict.empty(types.int64, types.int64)
+    first[_hash_step(0, lm.start, 0.0)] = 0
+    return [0, 1], [np.int64(lm.start)], [0.0], first, [-1]
+
+
+@njit(nogil=True, cache=True)
+def _hash_step(value, state, excess):
+    """Mix a pair into a hash; costs that differ by rounding errors alone mostly fall together, and if they do not, nothing is wrong."""
+    mixed = (np.uint64(value) ^ np.uint64(state)) * np.uint64(1099511628211)
+    mixed = (mixed ^ np.uint64(np.int64(np.rint(excess * 4096.0)))) * np.uint64(1099511628211)
+    return np.int64((mixed ^ (mixed >> np.uint64(29))) >> np.uint64(1))
+
+
+@njit(nogil=True, cache=True)
+def _arc(lm, state, word):
+    """The arc of `word` out of a state, -1 where there is none."""
+    low, high = lm.offsets[state], lm.offsets[state + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if lm.words[middle] < word:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < lm.offsets[state + 1] and lm.words[low] == word else -1
+
+
+@njit(nogil=True, cache=True)
+def _follow(lm, state, cost, word, states, costs):
+    """Add where `word` leads from a state, at first-listed (strict) or at every (best) length of history, to `states` and `costs`."""
+    bottom = state
+    while state >= 0:
+        arc = _arc(lm, state, word)
+        if arc >= 0:
+            _add(states, costs, np.int64(lm.targets[arc]), cost + lm.costs[arc])
+            if not lm.best:
+                return
+        bottom = state
+        cost += lm.backoff_costs[state]
+        state = lm.backoffs[state]
+    if len(states) == 0:
+        _add(states, costs, np.int64(bottom), cost + lm.oov_cost)
+
+
+@njit(nogil=True, cache=True)
+def _add(states, costs, state, cost):
+    """Keep the least cost of each state."""
+    for i in range(len(states)):
+        if states[i] == state:
+            costs[i] = min(costs[i], cost)
+            return
+    states.append(state)
+    costs.append(cost)
+
+
+@njit(nogil=True, cache=True)
+def _drop_dominated(lm, states, costs):
+    """Mark with infinite cost the states that another one reaches by backing off at no greater cost."""
+    for i in range(len(states)):
+        cost, state = costs[i] + lm.backoff_costs[states[i]], lm.backoffs[states[i]]
+        while state >= 0 and cost < np.inf:
+            for j in range(len(states)):
+                if states[j] == state and costs[j] >= cost - _TOLERANCE:
+                    costs[j] = np.inf
+            cost += lm.backoff_costs[state]
+            state = lm.backoffs[state]
+
+
+@njit(nogil=True, cache=True)
+def advance(lm, histories, history, word):
+    """(cost of `word` after a history, the history that follows)."""
+    begins, members, excess, _, _ = histories
+    states, costs = [np.int64(0) for _ in range(0)], [0.0 for _ in range(0)]
+    for m in range(begins[history], begins[history + 1]):
+        _follow(lm, members[m], excess[m], word, states, costs)
+    if len(states) > 1:
+        _drop_dominated(lm, states, costs)
+    least = min(costs)
+    return least, _number(histories, states, costs, least)
+
+
+@njit(nogil=True, cache=True)
+def _number(histories, states, costs, least):
+    """The number of the history that is this set of states; a new one if it has not been met."""
+    begins, members, excess, first, others = histories
+    key, size = np.int64(0), 0
+    for i in range(len(states)):
+        if costs[i] < np.inf:
+            key, size = _hash_step(key, states[i], costs[i] - least), size + 1
+    found = first.get(key, np.int64(-1))
+    while found >= 0:
+        if _same(begins, members, excess, found, states, costs, least, size):
+            return found
+        found = others[found]
+    new = len(begins) - 1
+    others.append(first.get(key, np.int64(-1)))
+    first[key] = new
+    for i in range(len(states)):
+        if costs[i] < np.inf:
+            members.append(states[i])
+            excess.append(costs[i] - least)
+    begins.append(len(members))
+    return new
+
+
+@njit(nogil=True, cache=True)
+def _same(begins, members, excess, history, states, costs, least, size):
+    at = begins[history]
+    if begins[history + 1] - at != size:
+        return False
+    for i in range(len(states)):
+        if costs[i] < np.inf:
+            if members[at] != states[i] or abs(excess[at] - (costs[i] - least)) > _TOLERANCE:
+                return False
+            at += 1
+    return True
+
+
+@njit(nogil=True, cache=True)
+def end_cost(lm, histories, history):
+    """Cost of the sentence's end after a history."""
+    begins, members, excess, _, _ = histories
+    least = np.inf
+    for m in range(begins[history], begins[history + 1]):
+        cost, state = excess[m], members[m]
+        while state >= 0:
+            least = min(least, cost + lm.finals[state])
+            if not lm.best and lm.finals[state] < np.inf:
+                break
+            cost += lm.backoff_costs[state]
+            state = lm.backoffs[state]
+    return least if least < np.inf else lm.oov_cost
+
+
+@njit(nogil=True, cache=True)
+def _sentence_cost(lm, words):
+    histories = new_histories(lm)
+    total, history = 0.0, 0
+    for word in words:
+        cost, history = advance(lm, histories, history, word)
+        total += cost
+    return total + end_cost(lm, histories, history)
