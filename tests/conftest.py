@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 HELPERS = [path for path in sorted((ROOT / "tests").iterdir()) if path.is_dir() and path.name != "__pycache__"]
@@ -19,6 +20,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT / "utils"), str(ROOT / "steps"), os.environ["PATH"]])
 for name in ("PYASR_SUPERVISED", "PYASR_STEP", "PYASR_MPIEXEC"):
     os.environ.pop(name, None)
+
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a slow example is no fault
+settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session")
