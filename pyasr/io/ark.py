@@ -6,11 +6,13 @@
         ...
 
 An extended filename ("rx") is `FILE`, `FILE:OFFSET`, each with an optional inclusive range `[first:last]` of rows or `[rows,columns]`.
-Binary float, double and compressed (CM, CM2, CM3) matrices and text matrices are read. This is the only module that imports kaldiio.
+Binary float, double and compressed (CM, CM2, CM3) matrices and text matrices are read and written. Archives without a table, such as the
+transforms `trans.*` of Kaldi's speakers, are read whole by `read_ark`. This is the only module that imports kaldiio.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 from collections.abc import Iterator
@@ -21,11 +23,13 @@ from kaldiio import matio
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write, disk_error
+from pyasr.io.archive import read_content, read_key, write_content
 from pyasr.io.text import read_table, write_table
 
 _RX = re.compile(r"^(?P<path>.+?)(:(?P<offset>\d+))?(\[(?P<range>[\d:, ]+)\])?$")
 _MATRIX_HEADERS = (b"\0BFM ", b"\0BDM ", b"\0BCM ", b"\0BCM2", b"\0BCM3")
-_PER_COLUMN_8_BIT = 2  # Kaldi's kSpeechFeature
+_VECTOR_HEADERS = (b"\0BFV ", b"\0BDV ")
+COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}  # to CM, CM2, CM3: Kaldi's kSpeechFeature, kTwoByteAuto, kOneByteAuto
 
 
 def read_scp(path: Path) -> dict[str, str]:
@@ -44,6 +48,34 @@ def load_all(scp: Path) -> dict[str, np.ndarray]:
     reader = ArkReader()
     found = {key: reader.load(table[key]) for key in sorted(table, key=lambda key: _split_rx(table[key])[:2])}
     return {key: found[key] for key in table}
+
+
+def read_ark(path: Path, dtype=np.float32) -> dict[str, np.ndarray]:
+    """All matrices and vectors of an archive, with or without a table, by key, in its order: binary or text, gzipped or not.
+
+    dtype  None to leave the numbers as they are stored (text: float64)
+
+    Raises UserError naming file and byte (of the unpacked content) where it is damaged or something else.
+    """
+    content = read_content(Path(path))
+    file, found = io.BytesIO(content), {}
+    while file.tell() < len(content):
+        key = read_key(content, file.tell(), path, "matrices", found)
+        begin = file.tell() + len(key.encode()) + 1
+        try:
+            found[key] = np.array(_read_matrix(file, begin, vectors=True), dtype=dtype)
+        except (ValueError, AssertionError, struct.error) as error:
+            raise UserError(f"{path}: no whole matrix of {key} at byte {begin}; the archive is truncated or damaged") from error
+    return found
+
+
+def write_ark(path: Path, matrices: dict[str, np.ndarray], binary: bool = True) -> None:
+    """Write {key: matrix or vector} without a table, atomically; gzipped when the name ends in `.gz`, float64 as double."""
+    content = io.BytesIO()
+    for key, matrix in matrices.items():
+        _write_entry(content, key, matrix, None, binary)
+    with atomic_write(path, "wb") as f:
+        write_content(f, path, content.getvalue())
 
 
 def iterate(scp: Path) -> Iterator[tuple[str, np.ndarray]]:
@@ -93,11 +125,12 @@ def _split_rx(rx: str) -> tuple[str, int, str | None]:
     return match["path"], int(match["offset"] or 0), match["range"]
 
 
-def _read_matrix(file, offset: int) -> np.ndarray:
+def _read_matrix(file, offset: int, vectors: bool = False) -> np.ndarray:
+    """The matrix (or vector, where they are allowed) at `offset`; the file is left behind it."""
     file.seek(offset)
     head = file.read(5)
     file.seek(offset)
-    if head in _MATRIX_HEADERS:
+    if head in _MATRIX_HEADERS or vectors and head in _VECTOR_HEADERS:
         return matio.read_matrix_or_vector(file)
     if head.startswith(b"\0B") or not head:
         raise ValueError("no matrix")
@@ -105,17 +138,24 @@ def _read_matrix(file, offset: int) -> np.ndarray:
 
 
 def _read_text_matrix(file) -> np.ndarray:
-    """Kaldi's text form, ` [ 1 2\\n 3 4 ]`; kaldiio's own reader takes the type from the first number and fails on `1 2.5`."""
-    content = b""
+    """Kaldi's text form, ` [ 1 2\\n 3 4 ]`; kaldiio's own reader takes the type from the first number and fails on `1 2.5`.
+
+    Without a line break after the bracket it is a vector.
+    """
+    begin, content = file.tell(), b""
     while b"]" not in content:
         block = file.read(1 << 16)
         if not block:
             raise ValueError("no closing bracket")
         content += block
-    before, opened, body = content[: content.index(b"]")].partition(b"[")
+    end = content.index(b"]")
+    before, opened, body = content[:end].partition(b"[")
     if not opened or before.strip():
         raise ValueError("no opening bracket")
+    file.seek(begin + end + 1 + (content[end + 1 : end + 2] == b"\n"))
     rows = [np.array(line.split(), dtype=np.float64) for line in body.split(b"\n") if line.strip()]
+    if b"\n" not in body and rows:
+        return rows[0]
     return np.vstack(rows) if rows else np.zeros((0, 0))
 
 
@@ -141,15 +181,18 @@ class ArkWriter:
     """Writes matrices to an archive; the table appears, whole, when the block ends without an exception.
 
     ark, scp   files to write; `scp` may be None
-    compress   one byte a value with four ranges per column (Kaldi's speech-feature compression) instead of float32
+    compress   one or two bytes a value instead of four: a name of COMPRESSION, or True for "speech" (one byte, four ranges per column)
     named      path by which the table names the archive, where it will be moved after writing
+    binary     False for Kaldi's text form
 
     float64 matrices are written as double, all others as float32.
     """
 
-    def __init__(self, ark: Path, scp: Path | None, compress: bool = False, named: Path | None = None):
+    def __init__(self, ark: Path, scp: Path | None, compress: bool | str = False, named: Path | None = None,
+                 binary: bool = True):
         self._ark, self._scp, self._named = Path(ark), scp, Path(named or ark)
-        self._method = _PER_COLUMN_8_BIT if compress else None
+        self._method = COMPRESSION["speech" if compress is True else compress] if compress else None
+        self._binary = binary
         self._table: dict[str, str] = {}
 
     def __enter__(self) -> ArkWriter:
@@ -160,11 +203,8 @@ class ArkWriter:
         return self
 
     def write(self, key: str, matrix: np.ndarray) -> None:
-        matrix = np.ascontiguousarray(matrix, dtype=np.float64 if matrix.dtype == np.float64 else np.float32)
         try:
-            self._file.write(f"{key} ".encode())
-            self._table[key] = f"{self._named}:{self._file.tell()}"
-            matio.write_array(self._file, matrix, compression_method=self._method)
+            self._table[key] = f"{self._named}:{_write_entry(self._file, key, matrix, self._method, self._binary)}"
         except OSError as error:
             raise disk_error(error, self._ark) from error
 
@@ -175,3 +215,16 @@ class ArkWriter:
             raise disk_error(failure, self._ark) from failure
         if kind is None and self._scp is not None:
             write_table(self._scp, self._table)
+
+
+def _write_entry(file, key: str, matrix: np.ndarray, method: int | None, binary: bool) -> int:
+    """One entry of an archive; returns the offset of the matrix."""
+    matrix = np.ascontiguousarray(matrix, dtype=np.float64 if matrix.dtype == np.float64 else np.float32)
+    file.write(f"{key} ".encode())
+    offset = file.tell()
+    if binary:
+        matio.write_array(file, matrix, compression_method=method)
+    else:
+        rows = "".join(f"\n  {' '.join(map(str, row))}" for row in np.atleast_2d(matrix))
+        file.write(f" [{rows if matrix.ndim > 1 else rows[2:]} ]\n".encode())
+    return offset

@@ -6,33 +6,28 @@ line's end.
 
 from __future__ import annotations
 
-import gzip
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.io.archive import damaged, read_content, read_key, write_content
 
 _BINARY = b"\0B"
+_KIND = "integer vectors"
 _INT = np.dtype([("size", "i1"), ("value", "<i4")])
 
 
 def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
     """{key: int32 array} in the file's order. Raises UserError naming the file when it is missing, truncated or something else."""
-    data = _content(Path(path))
+    data = read_content(Path(path))
     vectors: dict[str, np.ndarray] = {}
     position = 0
     while position < len(data):
-        space = data.find(b" ", position)
-        newline = data.find(b"\n", position)
-        if space < 0 or 0 <= newline < space:
-            raise _damaged(path, position, "a key with a space after it was expected")
-        key = _key(data[position:space], path, position)
-        if key in vectors:
-            raise UserError(f"{path}: the key {key} occurs twice; remove one of its entries")
+        key = read_key(data, position, path, _KIND, vectors)
+        space = position + len(key.encode())
         if data[space + 1:space + 3] == _BINARY:
             vectors[key], position = _binary_vector(data, space + 3, path, key)
         else:
@@ -43,12 +38,8 @@ def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
 def write_int_vectors(path: Path, vectors: dict[str, np.ndarray], binary: bool = True) -> None:
     """Write {key: integers} atomically; gzipped when the name ends in `.gz`."""
     entries = (_binary_entry if binary else _text_entry)
-    with atomic_write(path, "wb") as raw:
-        if Path(path).suffix != ".gz":
-            raw.writelines(entries(key, vector) for key, vector in vectors.items())
-            return
-        with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=3, mtime=0) as f:
-            f.write(b"".join(entries(key, vector) for key, vector in vectors.items()))
+    with atomic_write(path, "wb") as f:
+        write_content(f, path, b"".join(entries(key, vector) for key, vector in vectors.items()))
 
 
 def read_job_archives(directory: Path, stem: str = "ali") -> dict[str, np.ndarray]:
@@ -68,28 +59,8 @@ def read_job_archives(directory: Path, stem: str = "ali") -> dict[str, np.ndarra
     return vectors
 
 
-def _content(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged or truncated gzip file ({error}); make it anew") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-
-
 def _damaged(path, position: int, what: str) -> UserError:
-    return UserError(f"{path}: not an archive of integer vectors: {what} at byte {position}; make the file anew")
-
-
-def _key(raw: bytes, path, position: int) -> str:
-    try:
-        key = raw.decode()
-    except UnicodeDecodeError:
-        key = ""
-    if not key or not key.isprintable():
-        raise _damaged(path, position, "a key with a space after it was expected")
-    return key
+    return damaged(path, position, _KIND, what)
 
 
 def _binary_vector(data: bytes, position: int, path, key: str) -> tuple[np.ndarray, int]:
