@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.io.text import invert, read_table, write_table
+from pyasr.io.text import invert, read_numbers, read_table, read_utt2spk, write_table
 
 UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "vad.scp")
 SPEAKER_TABLES = ("spk2utt", "cmvn.scp", "spk2gender")
@@ -54,7 +54,7 @@ class DataDir:
 
     @cached_property
     def utt2spk(self) -> dict[str, str]:
-        return self.table("utt2spk")
+        return read_utt2spk(self.path / "utt2spk")
 
     @cached_property
     def spk2utt(self) -> dict[str, list[str]]:
@@ -84,12 +84,12 @@ class DataDir:
 
     @cached_property
     def utt2num_frames(self) -> dict[str, int]:
-        return {key: int(value) for key, value in self.table("utt2num_frames").items()}
+        return read_numbers(self.path / "utt2num_frames", int)
 
     @cached_property
     def utt2dur(self) -> dict[str, float]:
         """Seconds."""
-        return {key: float(value) for key, value in self.table("utt2dur").items()}
+        return read_numbers(self.path / "utt2dur")
 
     @cached_property
     def segments(self) -> dict[str, Segment]:

@@ -10,12 +10,12 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.feats.cmvn import cmvn_stats
 from pyasr.io.ark import ArkWriter, iterate, read_scp
-from pyasr.io.text import read_table, write_table
+from pyasr.io.text import read_utt2spk, write_table
 
 
 def speaker_stats(data: Path) -> dict[str, np.ndarray]:
     """Speaker to statistics (2, D + 1), in float64, over all its utterances that have features."""
-    utt2spk = read_table(data / "utt2spk")
+    utt2spk = read_utt2spk(data / "utt2spk")
     found: dict[str, np.ndarray] = {}
     for utt, features in iterate(data / "feats.scp"):
         if utt not in utt2spk:

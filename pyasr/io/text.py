@@ -41,6 +41,30 @@ def _split_at_blank(line: str) -> tuple[str, str, str]:
     return (words[0] if words else "", " ", words[1] if len(words) > 1 else "")
 
 
+def read_utt2spk(path: Path) -> dict[str, str]:
+    """{utterance: speaker}. Raises UserError with file and line for a line that does not have two columns."""
+    table = read_table(path)
+    for number, (utterance, speaker) in enumerate(table.items(), 1):
+        if len(speaker.split()) != 1:
+            found = f"{1 + len(speaker.split())} column(s), expected 'UTTERANCE SPEAKER'"
+            raise UserError(f"{path}:{number}: '{utterance} {speaker}': {found}; run utils/fix_data_dir.py {Path(path).parent}")
+    return table
+
+
+def read_numbers(path: Path, kind: type = float) -> dict[str, float]:
+    """{key: positive number}, of the type `kind`. Raises UserError with file and line for anything else."""
+    numbers = {}
+    for number, (key, value) in enumerate(read_table(path).items(), 1):
+        try:
+            numbers[key] = kind(value)
+        except ValueError:
+            numbers[key] = 0
+        if not 0 < numbers[key] < float("inf"):
+            what = "a positive whole number" if kind is int else "a positive number"
+            raise UserError(f"{path}:{number}: '{key} {value}' does not end in {what}; run utils/fix_data_dir.py {Path(path).parent}")
+    return numbers
+
+
 def write_table(path: Path, table: dict[str, object]) -> None:
     """Write `key value` lines in C order (Unicode code points, which is the byte order of UTF-8), atomically."""
     with atomic_write(path) as f:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyasr.base.errors import UserError
-from pyasr.io.text import invert, read_table, write_table
+from pyasr.io.text import invert, read_numbers, read_table, read_utt2spk, write_table
 
 WORD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Z")), min_size=1, max_size=6)
 
@@ -40,3 +40,24 @@ def test_tabs_and_blanks(tmp_path):
 
 def test_invert():
     assert invert({"b-2": "b", "a-1": "a", "b-1": "b"}) == {"a": "a-1", "b": "b-1 b-2"}
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("a-1 a\na-2 a female\n", "utt2spk:2: 'a-2 a female': 3 column.s., expected 'UTTERANCE SPEAKER'; run utils/fix_data_dir.py"),
+    ("a-1\n", "utt2spk:1: 'a-1 ': 1 column"),
+    ("a-1 a\na-1 b\n", "utt2spk:2: 'a-1' stands here a second time")])
+def test_broken_utt2spk(content, message, tmp_path):
+    (tmp_path / "utt2spk").write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_utt2spk(tmp_path / "utt2spk")
+
+
+@pytest.mark.parametrize("value", ["long", "", "-1", "0", "nan", "inf", "1 2"])
+def test_numbers(value, tmp_path):
+    (tmp_path / "utt2dur").write_text("a 1.5\nb 2\n")
+    assert read_numbers(tmp_path / "utt2dur") == {"a": 1.5, "b": 2.0}
+    (tmp_path / "utt2dur").write_text(f"a 1.5\nb {value}\n")
+    with pytest.raises(UserError, match=f"utt2dur:2: 'b {value}' does not end in a positive number; run utils/fix_data_dir.py"):
+        read_numbers(tmp_path / "utt2dur")
+    with pytest.raises(UserError, match=":1: .*a positive whole number"):
+        read_numbers(tmp_path / "utt2dur", int)
