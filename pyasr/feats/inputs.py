@@ -18,7 +18,7 @@ from pyasr.base.options import option
 from pyasr.feats.cmvn import apply_cmvn, cmvn_stats, normaliser
 from pyasr.feats.deltas import add_deltas, splice
 from pyasr.io.ark import ArkReader, read_scp
-from pyasr.io.text import read_table
+from pyasr.io.text import read_numbers, read_utt2spk
 
 INPUT_FILE = "input.json"
 
@@ -62,7 +62,7 @@ class FeatureReader:
         self._reader = ArkReader()
         self._num_frames: dict[str, int] | None = None
         self._normalisers: dict[str, tuple] = {}
-        self._utt2spk = _need_table(self.data / "utt2spk", "utils/validate_data_dir.py", read_table)
+        self._utt2spk = _need_table(self.data / "utt2spk", "utils/validate_data_dir.py", read_utt2spk)
         self._cmvn = {}
         if options.cmvn == "speaker":
             self._cmvn = _need_table(self.data / "cmvn.scp", "steps/compute_cmvn.py", read_scp)
@@ -78,7 +78,7 @@ class FeatureReader:
         """Frames of `utt`, from utt2num_frames where that exists."""
         if self._num_frames is None:
             path = self.data / "utt2num_frames"
-            self._num_frames = {key: int(value) for key, value in read_table(path).items()} if path.exists() else {}
+            self._num_frames = read_numbers(path, int) if path.exists() else {}
         if utt not in self._num_frames:
             self._num_frames[utt] = len(self.raw(utt))
         return self._num_frames[utt]
