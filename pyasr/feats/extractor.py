@@ -24,7 +24,7 @@ from pyasr.feats.spectrum import BLOCK_FRAMES, EPSILON, FrameBuffer, Spectrum, m
 
 
 def cepstral_matrix(options: MfccOptions) -> torch.Tensor:
-    """The liftered cosine transform, shape (num_mel_bins, num_ceps)."""
+    """The liftered cosine transform, float64 (num_mel_bins, num_ceps)."""
     num_bins, lifter = options.mel.num_mel_bins, options.cepstral_lifter
     if options.num_ceps > num_bins:
         raise UserError(f"--num-ceps {options.num_ceps} is more than --num-mel-bins {num_bins}; lower it")
@@ -34,7 +34,7 @@ def cepstral_matrix(options: MfccOptions) -> torch.Tensor:
     matrix[:, 0] = math.sqrt(1 / num_bins)
     if lifter > 0:
         matrix *= 1 + 0.5 * lifter * torch.sin(math.pi * order / lifter)
-    return matrix.float()
+    return matrix
 
 
 class Extractor:
@@ -79,7 +79,7 @@ class Extractor:
         if self._is_mfcc or options.use_log_fbank:
             mel = mel.clamp_min_(EPSILON).log_()
         if self._is_mfcc:
-            torch.matmul(mel, self._cepstra, out=out)
+            out.copy_(mel @ self._cepstra)
         else:
             out[:, int(options.use_energy) :] = mel
         if options.use_energy:

@@ -10,6 +10,8 @@ Notation, for a frame x of N samples at rate f, padded with zeros to M samples (
 
 All utterances lie in one buffer, each at a multiple of the shift, so the frames are a strided view of it; frames across two
 utterances are computed too, and dropped. A block of frames stays in the processor's cache from the samples to the features.
+
+Everything is float64: where a steady tone lies over digital silence, filters beside it hold less energy than the rounding errors of float32.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from pyasr.base.errors import UserError
 from pyasr.feats.options import FrameOptions, MelOptions
 
 EPSILON = float(np.finfo(np.float32).eps)
-BLOCK_FRAMES = 1024
+BLOCK_FRAMES = 256
 
 
 def window_function(options: FrameOptions) -> torch.Tensor:
-    """The window of `options.window_size` samples."""
+    """The window of `options.window_size` samples, float64."""
     size = options.window_size
     phase = 2 * math.pi * torch.arange(size, dtype=torch.float64) / (size - 1)
     hanning = 0.5 - 0.5 * torch.cos(phase)
@@ -38,7 +40,7 @@ def window_function(options: FrameOptions) -> torch.Tensor:
         "rectangular": lambda: torch.ones_like(phase),
         "blackman": lambda: options.blackman_coeff - 0.5 * torch.cos(phase) + (0.5 - options.blackman_coeff) * torch.cos(2 * phase),
     }
-    return windows[options.window_type]().float()
+    return windows[options.window_type]()
 
 
 def mel_scale(hertz):
@@ -46,7 +48,7 @@ def mel_scale(hertz):
 
 
 def mel_filters(mel: MelOptions, frame: FrameOptions) -> torch.Tensor:
-    """Weights (fft_size / 2 + 1, num_mel_bins) of the triangular filters; the last spectral line has weight 0, as in Kaldi."""
+    """Weights (fft_size / 2 + 1, num_mel_bins), float64, of the triangular filters; the last spectral line has weight 0, as in Kaldi."""
     nyquist = frame.sample_frequency / 2
     high = mel.high_freq if mel.high_freq > 0 else nyquist + mel.high_freq
     if not 0 <= mel.low_freq < high <= nyquist:
@@ -58,7 +60,7 @@ def mel_filters(mel: MelOptions, frame: FrameOptions) -> torch.Tensor:
     weights = np.clip(np.minimum((lines - left) / (centre - left), (right - lines) / (right - centre)), 0, None)
     if not weights.any(axis=0).all():
         raise UserError(f"--num-mel-bins {mel.num_mel_bins}: some filters cover no line of the {frame.fft_size}-point spectrum; use fewer")
-    return torch.from_numpy(np.vstack([weights, np.zeros(mel.num_mel_bins)])).float()
+    return torch.from_numpy(np.vstack([weights, np.zeros(mel.num_mel_bins)]))
 
 
 def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:
@@ -76,7 +78,7 @@ def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:
 class FrameBuffer:
     """Many waveforms in one buffer, in which all frames are a strided view.
 
-    `signal` (samples,); frame t of utterance u is row `first_row[u] + t` of the view.
+    `signal` (samples,) float64; frame t of utterance u is row `first_row[u] + t` of the view.
     """
 
     def __init__(self, waveforms: list[np.ndarray], options: FrameOptions):
@@ -87,7 +89,7 @@ class FrameBuffer:
         rows = np.cumsum([0] + [-(-len(piece) // shift) for piece in pieces])
         self.first_row = rows[:-1]
         self.num_rows = int(rows[-1])
-        buffer = np.zeros(self.num_rows * shift + options.window_size, np.float32)
+        buffer = np.zeros(self.num_rows * shift + options.window_size)
         for row, piece in zip(rows, pieces):
             buffer[row * shift : row * shift + len(piece)] = piece
         self.signal = torch.from_numpy(buffer)
@@ -110,8 +112,8 @@ class Spectrum:
         self.window = window_function(options)
         # the power of a spectral line is the sum of the squares of its real and imaginary part: both get the line's weight
         self.weights = weights.repeat_interleave(2, 0) if power else weights
-        self._padded = torch.zeros(BLOCK_FRAMES, options.fft_size)
-        self._centred = torch.empty(BLOCK_FRAMES, options.window_size)
+        self._padded = torch.zeros(BLOCK_FRAMES, options.fft_size, dtype=torch.float64)
+        self._centred = torch.empty(BLOCK_FRAMES, options.window_size, dtype=torch.float64)
 
     def __call__(self, buffer: FrameBuffer, begin: int, end: int) -> torch.Tensor:
         """Weighted sums (end - begin, num_columns) of rows begin..end-1; at most BLOCK_FRAMES rows."""

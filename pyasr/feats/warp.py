@@ -37,7 +37,7 @@ class Warper:
         self.centres = np.linspace(mel_scale(mel.low_freq), mel_scale(self.high_hz), mel.num_mel_bins + 2)[1:-1]
         self._cosine = self._inverse = None
         if isinstance(options, MfccOptions):
-            self._cosine = cepstral_matrix(options).double().numpy()
+            self._cosine = cepstral_matrix(options).numpy()
             self._inverse = np.linalg.pinv(self._cosine)
 
     def warped_hz(self, hertz: np.ndarray, factor: float) -> np.ndarray:
