@@ -56,6 +56,11 @@ class Lattice:
         return len(self.sources)
 
     @property
+    def words(self) -> np.ndarray:
+        """The words of the arcs, as a CompactLattice calls them."""
+        return self.olabels
+
+    @property
     def empty(self) -> bool:
         return self.num_states == 0
 
@@ -94,7 +99,7 @@ def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acous
     sources, targets = np.asarray(sources, np.int32), np.asarray(targets, np.int32)
     columns = [np.asarray(column, np.int32) for column in (ilabels, olabels)]
     columns += [np.asarray(column, np.float32) for column in (graph_costs, acoustic_costs)]
-    rank, num_kept = _ranks(start, sources, targets, len(final_graph), name)
+    rank, num_kept = ranks(start, sources, targets, len(final_graph), name)
     sources, targets = rank[sources], rank[targets]
     order = np.argsort(sources, kind="stable")
     order = order[np.searchsorted(sources[order], 0):]
@@ -104,8 +109,11 @@ def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acous
     return Lattice(sources[order], targets[order], *(column[order] for column in columns), *finals, bool(reached_final))
 
 
-def _ranks(start, sources, targets, num_states, name):
-    """(place of each state in a topological order, -1 where `start` does not lead there; their number). An order that is one is kept."""
+def ranks(start: int, sources: np.ndarray, targets: np.ndarray, num_states: int, name: str) -> tuple[np.ndarray, int]:
+    """(place of each state in a topological order, -1 where `start` does not lead there; their number). An order that is one is kept.
+
+    Raises UserError for a cycle.
+    """
     if start == 0 and (targets > sources).all() and len(np.unique(targets)) == num_states - 1:
         return np.arange(num_states, dtype=np.int32), num_states
     rank, num_kept, acyclic = _top_sort(start, sources, targets, num_states)
@@ -167,8 +175,8 @@ def _times(sources, targets, ilabels, num_states):
     return times
 
 
-def _scaled(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0):
-    """(costs of arcs, costs of final states), float64."""
+def scaled_costs(lattice, acoustic_scale: float, lm_scale: float = 1.0):
+    """(costs of arcs, costs of final states) of a Lattice or CompactLattice, float64."""
     arcs = lm_scale * lattice.graph_costs.astype(np.float64) + acoustic_scale * lattice.acoustic_costs.astype(np.float64)
     finals = np.full(lattice.num_states, np.inf)
     final = np.isfinite(lattice.final_graph)
@@ -177,7 +185,7 @@ def _scaled(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0):
 
 
 @njit(nogil=True, cache=True)
-def _forward(sources, targets, costs, num_states):
+def forward(sources, targets, costs, num_states):
     """(least cost from the start, arc it came by) of each state."""
     alpha, back = np.full(num_states, np.inf), np.full(num_states, -1, np.int32)
     alpha[0] = 0.0
@@ -189,7 +197,7 @@ def _forward(sources, targets, costs, num_states):
 
 
 @njit(nogil=True, cache=True)
-def _backward(sources, targets, costs, finals):
+def backward(sources, targets, costs, finals):
     """Least cost from each state to the end."""
     beta = finals.copy()
     for k in range(len(sources) - 1, -1, -1):
@@ -201,12 +209,12 @@ def best_path(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0) ->
     """The path of least cost; None for a lattice without any."""
     if lattice.empty:
         return None
-    costs, finals = _scaled(lattice, acoustic_scale, lm_scale)
-    alpha, back = _forward(lattice.sources, lattice.targets, costs, lattice.num_states)
+    costs, finals = scaled_costs(lattice, acoustic_scale, lm_scale)
+    alpha, back = forward(lattice.sources, lattice.targets, costs, lattice.num_states)
     state = int(np.argmin(alpha + finals))
     if not np.isfinite(alpha[state] + finals[state]):
         return None
-    arcs = _trace(back[:, None], 0, lattice.sources, state)
+    arcs = trace(back[:, None], 0, lattice.sources, state)
     words, tids = lattice.olabels[arcs], lattice.ilabels[arcs]
     graph = float(lattice.graph_costs[arcs].sum(dtype=np.float64) + lattice.final_graph[state])
     acoustic = float(lattice.acoustic_costs[arcs].sum(dtype=np.float64) + lattice.final_acoustic[state])
@@ -214,7 +222,7 @@ def best_path(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0) ->
 
 
 @njit(nogil=True, cache=True)
-def _trace(back, point, sources, state):
+def trace(back, point, sources, state):
     """Arcs of the best path to `state` at one point, in their order. back: (num_states, num_points), -1 at the start."""
     count, s = 0, state
     while back[s, point] >= 0:
@@ -232,9 +240,9 @@ def prune(lattice: Lattice, beam: float, acoustic_scale: float) -> Lattice:
     """Only states and arcs on some path whose cost is within `beam` of the best one's."""
     if lattice.empty:
         return lattice
-    costs, finals = _scaled(lattice, acoustic_scale)
-    alpha, _ = _forward(lattice.sources, lattice.targets, costs, lattice.num_states)
-    beta = _backward(lattice.sources, lattice.targets, costs, finals)
+    costs, finals = scaled_costs(lattice, acoustic_scale)
+    alpha, _ = forward(lattice.sources, lattice.targets, costs, lattice.num_states)
+    beta = backward(lattice.sources, lattice.targets, costs, finals)
     limit = beta[0] + beam + 1e-9 * abs(beta[0])
     keep = alpha[lattice.sources] + costs + beta[lattice.targets] <= limit
     ends = np.where(alpha + finals <= limit, lattice.final_graph, np.inf)
@@ -272,7 +280,7 @@ def sweep(lattice: Lattice, lm_weights: Sequence[float], penalties: Sequence[flo
     totals = costs[ends] + lattice.final_graph[ends, None] + lattice.final_acoustic[ends, None] * inverse
     found = {}
     for p, point in enumerate(points):
-        words = lattice.olabels[_trace(back, p, lattice.sources, int(ends[np.argmin(totals[:, p])]))] if len(ends) else np.empty(0, int)
+        words = lattice.olabels[trace(back, p, lattice.sources, int(ends[np.argmin(totals[:, p])]))] if len(ends) else np.empty(0, int)
         found[point] = words[words != 0].tolist()
     return found
 

@@ -1,0 +1,109 @@
+"""Compact lattices against enumeration of all paths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphs import lattice_paths, random_graph, tid2pdf
+from pyasr.base.errors import UserError
+from pyasr.decode.compact import (best_compact_path, compact_from_arcs, empty_compact, pick_strings, scale, state_times, to_compact,
+                                  to_lattice)
+from pyasr.decode.lattice import Lattice, best_path
+from pyasr.decode.search import DecodeOptions, Decoder
+
+SCALE = 0.1
+
+
+def random_lattice(seed: int, num_frames: int = 5) -> Lattice:
+    rng = np.random.default_rng(seed)
+    decoder = Decoder(random_graph(rng, 6, 16, 4), tid2pdf(4), DecodeOptions(beam=1000.0, lattice_beam=8.0, acoustic_scale=SCALE))
+    return decoder.decode(-30 * rng.random((num_frames, 4)))
+
+
+def plain(paths: dict) -> list:
+    """(tids, words, costs) of all paths, without epsilons, costs to float32's precision."""
+    return sorted((tuple(t for t in tids if t), tuple(w for w in words if w), round(graph, 3), round(acoustic, 2))
+                  for (tids, words), costs in paths.items() for graph, acoustic in costs)
+
+
+def compact_paths(lattice) -> list:
+    """The same by a walk over the compact lattice itself."""
+    found = []
+
+    def walk(state, tids, words, graph, acoustic):
+        if np.isfinite(lattice.final_graph[state]):
+            found.append((tids + tuple(lattice.final_string(state).tolist()), words, round(graph + float(lattice.final_graph[state]), 3),
+                          round(acoustic + float(lattice.final_acoustic[state]), 2)))
+        for a in np.flatnonzero(lattice.sources == state):
+            word = (int(lattice.words[a]),) if lattice.words[a] else ()
+            walk(int(lattice.targets[a]), tids + tuple(lattice.string(a).tolist()), words + word, graph + float(lattice.graph_costs[a]),
+                 acoustic + float(lattice.acoustic_costs[a]))
+
+    if not lattice.empty:
+        walk(0, (), (), 0.0, 0.0)
+    return sorted(found)
+
+
+def same(one: list, other: list) -> bool:
+    return len(one) == len(other) and all(a[:2] == b[:2] and np.allclose(a[2:], b[2:], atol=0.02) for a, b in zip(one, other))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_merging_chains_and_expanding_strings_keep_every_path(seed):
+    raw = random_lattice(seed)
+    compact = to_compact(raw)
+    assert compact.num_arcs <= raw.num_arcs
+    assert same(compact_paths(compact), plain(lattice_paths(raw)))
+    again = to_lattice(compact)
+    assert (again.sources < again.targets).all() and (np.diff(again.sources) >= 0).all()
+    assert same(plain(lattice_paths(again)), compact_paths(compact))
+
+
+def test_a_string_of_single_arcs_is_one_arc_again():
+    expanded = to_lattice(final_string_lattice())
+    assert expanded.num_arcs == 6
+    assert [(a.tolist(), w) for a, w in ((to_compact(expanded).string(0), 8), (to_compact(expanded).string(1), 7))] == [
+        ([4, 5, 6], 8), ([1, 2], 7)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_best_path_and_times_are_those_of_the_raw_lattice(seed):
+    raw = random_lattice(seed)
+    compact = to_compact(raw)
+    found, expected = best_compact_path(compact, SCALE), best_path(raw, SCALE)
+    assert found.words == expected.words and np.array_equal(found.tids, expected.tids)
+    assert found.graph_cost == pytest.approx(expected.graph_cost) and found.acoustic_cost == pytest.approx(expected.acoustic_cost)
+    assert compact.num_frames == raw.num_frames == 5
+    times = state_times(compact)
+    assert np.array_equal(times[compact.sources] + compact.lengths, times[compact.targets])
+
+
+def final_string_lattice():
+    """State 2 -> 0 -> 1 with strings on an arc, on none, and on the final state; state 3 is not reached."""
+    return compact_from_arcs(2, [0, 2, 3], [1, 0, 1], [7, 8, 9], [1, 2, 3], [10, 20, 30], (np.array([0, 0, 3, 4]), np.array([4, 5, 6, 9])),
+                             [np.inf, 0.5, np.inf, np.inf], [np.inf, 5, np.inf, np.inf], (np.array([0, 0, 2, 2, 2]), np.array([1, 2])))
+
+
+def test_arcs_in_any_order_and_final_strings():
+    lattice = final_string_lattice()
+    expected = [((4, 5, 6, 1, 2), (8, 7), 3.5, 35.0)]
+    assert compact_paths(lattice) == expected == plain(lattice_paths(to_lattice(lattice)))
+    assert lattice.num_frames == 5 and state_times(lattice).tolist() == [0, 3, 3]
+    assert compact_paths(scale(lattice, 0.1, 2.0)) == [(*expected[0][:2], 7.0, 3.5)]
+
+
+def test_a_cycle_is_refused():
+    with pytest.raises(UserError, match="x: the lattice has a cycle"):
+        compact_from_arcs(0, [0, 1], [1, 0], [1, 1], [0, 0], [0, 0], (np.zeros(3, int), []), [0, 0], [0, 0], (np.zeros(3, int), []), name="x")
+
+
+def test_empty():
+    empty = empty_compact()
+    assert empty.empty and best_compact_path(empty, 1.0) is None and empty.num_frames == 0
+    assert to_lattice(empty).empty and to_compact(to_lattice(empty)).empty
+
+
+def test_strings_are_picked_in_order():
+    offsets, labels = pick_strings(np.array([0, 2, 2, 5]), np.arange(5), np.array([2, 1, 0, 2]))
+    assert offsets.tolist() == [0, 3, 3, 5, 8] and labels.tolist() == [2, 3, 4, 0, 1, 2, 3, 4]
