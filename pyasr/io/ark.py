@@ -134,7 +134,8 @@ def _read_matrix(file, offset: int, vectors: bool = False) -> np.ndarray:
         return matio.read_matrix_or_vector(file)
     if head.startswith(b"\0B") or not head:
         raise ValueError("no matrix")
-    return _read_text_matrix(file)
+    matrix = _read_text_matrix(file)
+    return matrix if vectors else np.atleast_2d(matrix)
 
 
 def _read_text_matrix(file) -> np.ndarray:

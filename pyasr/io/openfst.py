@@ -94,14 +94,15 @@ class Fst:
         return self.replaced(ilabels=self.ilabels[order], olabels=self.olabels[order], weights=self.weights[order],
                              nextstates=self.nextstates[order])
 
-    def text(self) -> str:
-        """AT&T text form, start state first, as `fstprint` shows it; for tests and debugging."""
+    def text(self, exact: bool = False) -> str:
+        """AT&T text form, start state first, as `fstprint` shows it; `exact`: with all digits of the costs instead of six."""
+        digits = 9 if exact else 6
         lines = []
         for state in ([self.start] if self.start >= 0 else []) + [s for s in range(self.num_states) if s != self.start]:
             for a in range(self.arc_offsets[state], self.arc_offsets[state + 1]):
-                lines.append(f"{state}\t{self.nextstates[a]}\t{self.ilabels[a]}\t{self.olabels[a]}\t{self.weights[a]:.6g}")
+                lines.append(f"{state}\t{self.nextstates[a]}\t{self.ilabels[a]}\t{self.olabels[a]}\t{self.weights[a]:.{digits}g}")
             if np.isfinite(self.finals[state]):
-                lines.append(f"{state}\t{self.finals[state]:.6g}")
+                lines.append(f"{state}\t{self.finals[state]:.{digits}g}")
         return "\n".join(lines) + "\n"
 
 
@@ -114,11 +115,20 @@ def _final_costs(num_states: int, finals) -> np.ndarray:
     return costs
 
 
-class _Cursor:
-    """Reads typed values from the bytes of a file; every failure names file and offset."""
+class FstCursor:
+    """Reads typed values from the bytes of a file at `offset`; every failure names file and offset."""
 
     def __init__(self, data: bytes, path: Path):
         self.data, self.path, self.offset = data, path, 0
+        self._words: dict[int, np.ndarray] = {}
+
+    def words(self) -> np.ndarray:
+        """All that is left as aligned int32; the bytes are copied at most once for each of the offsets that differ modulo 4."""
+        first, shift = divmod(self.offset, 4)
+        if shift not in self._words:
+            whole = np.frombuffer(self.data, "<i4", (len(self.data) - shift) // 4, shift) if len(self.data) >= 4 + shift else []
+            self._words[shift] = np.require(whole, np.int32, "A")
+        return self._words[shift][first:]
 
     def error(self, what: str) -> UserError:
         return UserError(f"{self.path}: {what} at byte {self.offset} of {len(self.data)}; make the file anew")
@@ -147,12 +157,22 @@ def read_fst(path: Path) -> Fst:
     except OSError as error:
         told = disk_error(error, path)
         raise (told if isinstance(told, UserError) else UserError(f"{path}: {error.strerror}")) from None
-    cursor = _Cursor(data, path)
-    if len(data) < 4 or cursor.value("i", "magic number") != _MAGIC:
-        raise UserError(f"{path}: not an OpenFst binary file (no magic number at byte 0); write it with fstcompile or pyasr")
+    return _read_object(FstCursor(data, path))
+
+
+def read_fst_at(cursor: FstCursor) -> Fst:
+    """The transducer at the place of a cursor in an archive; the cursor is left behind it."""
+    return _read_object(cursor, alone=False)
+
+
+def _read_object(cursor: FstCursor, alone: bool = True) -> Fst:
+    begin, path = cursor.offset, cursor.path
+    if len(cursor.data) < begin + 4 or cursor.value("i", "magic number") != _MAGIC:
+        raise UserError(f"{path}: not an OpenFst binary file (no magic number at byte {begin}); write it with fstcompile or pyasr")
     kind, arc_type = cursor.string("FST type"), cursor.string("arc type")
     if kind not in ("vector", "const") or arc_type != "standard":
-        raise UserError(f"{path}: an FST of type '{kind}' with '{arc_type}' arcs; only vector and const with standard arcs can be read")
+        told = f"at byte {begin} an FST of type '{kind}' with '{arc_type}' arcs"
+        raise UserError(f"{path}: {told}; only vector and const with standard arcs can be read")
     version, flags = cursor.value("i", "version"), cursor.value("i", "flags")
     cursor.value("Q", "properties")
     start, num_states, num_arcs = (cursor.value("q", what) for what in ("start state", "number of states", "number of arcs"))
@@ -160,6 +180,8 @@ def read_fst(path: Path) -> Fst:
         if flags & flag:
             _skip_symbols(cursor)
     if kind == "vector":
+        if num_states < 0 and not alone:
+            raise cursor.error("an FST whose number of states is not told, as no archive may hold it,")
         fst = _read_vector(cursor, start, num_states)
     else:
         fst = _read_const(cursor, start, num_states, num_arcs, aligned=bool(flags & _IS_ALIGNED) or version == 1)
@@ -167,7 +189,7 @@ def read_fst(path: Path) -> Fst:
     return fst
 
 
-def _skip_symbols(cursor: _Cursor) -> None:
+def _skip_symbols(cursor: FstCursor) -> None:
     if cursor.value("i", "symbol table") != _SYMBOLS_MAGIC:
         raise cursor.error("damaged FST: no symbol table where the header promises one")
     cursor.string("symbol table")
@@ -177,12 +199,12 @@ def _skip_symbols(cursor: _Cursor) -> None:
         cursor.value("q", "symbol")
 
 
-def _read_vector(cursor: _Cursor, start: int, num_states: int) -> Fst:
+def _read_vector(cursor: FstCursor, start: int, num_states: int) -> Fst:
     """States one after the other: final cost, number of arcs (int64), arcs. A negative `num_states` means until the end of the file."""
     rest = len(cursor.data) - cursor.offset
     if num_states > rest // 12:
         raise cursor.error(f"truncated or damaged FST: {num_states} states announced")
-    words = np.frombuffer(cursor.data, "<i4", rest // 4, cursor.offset)
+    words = cursor.words()
     offsets, bad = _vector_offsets(words, num_states)
     if bad >= 0 or (num_states < 0 and rest % 4):
         cursor.offset += 4 * max(bad, 0)
@@ -190,6 +212,7 @@ def _read_vector(cursor: _Cursor, start: int, num_states: int) -> Fst:
     finals = np.empty(len(offsets) - 1, np.float32)
     arcs = np.empty((offsets[-1], 4), np.int32)
     _vector_fill(words, offsets, finals.view(np.int32), arcs)
+    cursor.offset += 4 * (3 * len(finals) + 4 * len(arcs))
     ilabels, olabels, weights, nextstates = np.ascontiguousarray(arcs.T)
     return Fst(start, offsets, ilabels, olabels, weights.view(np.float32), nextstates, finals)
 
@@ -226,7 +249,7 @@ def _vector_fill(words, offsets, finals, arcs):
             at += 4
 
 
-def _read_const(cursor: _Cursor, start: int, num_states: int, num_arcs: int, aligned: bool) -> Fst:
+def _read_const(cursor: FstCursor, start: int, num_states: int, num_arcs: int, aligned: bool) -> Fst:
     """A table of all states, then one of all arcs."""
     def table(dtype, count, what):
         if aligned:
@@ -254,15 +277,19 @@ def _check_states(fst: Fst, path: Path) -> None:
 
 def write_fst(path: Path, fst: Fst, kind: str = "vector") -> None:
     """Write an OpenFst binary file of type `vector` or `const`, atomically, without symbol tables."""
+    with atomic_write(path, "wb") as f:
+        for part in fst_parts(fst, kind):
+            f.write(part)
+
+
+def fst_parts(fst: Fst, kind: str = "vector") -> list:
+    """The bytes of an OpenFst binary file, in pieces."""
     body = _vector_body(fst) if kind == "vector" else _const_body(fst)
     properties = _EXPANDED | _MUTABLE if kind == "vector" else _EXPANDED
     name = kind.encode()
     header = struct.pack(f"<ii{len(name)}si8siiQqqq", _MAGIC, len(name), name, 8, b"standard", 2, 0, properties, fst.start, fst.num_states,
                          fst.num_arcs)
-    with atomic_write(path, "wb") as f:
-        f.write(header)
-        for array in body:
-            f.write(array.data)
+    return [header, *(array.data for array in body)]
 
 
 def _arc_table(fst: Fst) -> np.ndarray:
