@@ -43,9 +43,10 @@ def atomic_write(path: Path, mode: str = "w"):
 
 def disk_error(error: OSError, path: Path) -> Exception:
     """A UserError for the causes a user can put right, otherwise `error` itself. `path` is named where the error names no file."""
-    path = error.filename if isinstance(error.filename, (str, Path)) else path
+    names = [name for name in (error.filename, error.filename2) if isinstance(name, (str, Path))] or [path]
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return UserError(f"{path}: the disk is full; free some space and run the same command again")
+        return UserError(f"{names[-1]}: the disk is full; free some space and run the same command again")  # of a copy, the target
+    path = names[0]
     if error.errno == errno.EFBIG:
         return UserError(f"{path}: the file is larger than is allowed here; see 'ulimit -f'")
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):

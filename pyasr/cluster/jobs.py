@@ -25,6 +25,7 @@ from pyasr.cluster.report import own_sentence
 from pyasr.cluster.status import read_status
 
 __all__ = ["JobOptions", "run_jobs", "run_ranks"]
+_LITTLE_DISK = 1 << 16  # bytes: less is not enough for a log and a status
 
 
 def run_jobs(jobs: JobOptions, log: Path, function: str, spec, *, num_jobs: int | None = None) -> None:
@@ -110,7 +111,14 @@ def _what_failed(logs: list[Path], said: str | None) -> str:
     """One sentence on the job that failed first."""
     ended = [(status.end, log, status) for log in logs if (status := read_status(log)) and not status.ok and not status.stopped]
     if not ended:
-        return f"the jobs could not be run, see above and {logs[0]}"
+        return _without_status(logs[0])
     _, log, status = min(ended, key=lambda item: item[0])
     which = f"job {status.job} of {len(logs)} failed" if len(logs) > 1 else "its job failed"
     return f"{which}: {said or own_sentence(log) or status.how()} (log: {log})"
+
+
+def _without_status(log: Path) -> str:
+    """The sentence for jobs of which nothing was put down."""
+    if shutil.disk_usage(log.parent).free < _LITTLE_DISK:
+        return f"{log.parent}: the disk is full; free some space and run the same command again"
+    return f"the jobs could not be run, see above and {log}"

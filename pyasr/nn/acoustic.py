@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
+from pyasr.nn.tensor_file import load_tensors, save_tensors
 
 MODEL_FILE = "final.nnet"
 _FORMAT = 1
@@ -40,6 +40,7 @@ class AcousticModel:
 
     @property
     def num_pdfs(self) -> int:
+        """Tied states, the network's outputs."""
         return len(self.log_priors)
 
     def log_likelihoods(self, features: np.ndarray) -> np.ndarray:
@@ -52,6 +53,7 @@ class AcousticModel:
             return torch.log_softmax(self.network(x), 1).sub_(self.log_priors).numpy()
 
     def save(self, path: Path) -> None:
+        """Write the model file described above, in float32 and on the CPU whatever it was trained in; `load_model` reads it."""
         content = {
             "format": _FORMAT,
             "options": dataclasses.asdict(self.options),
@@ -60,8 +62,7 @@ class AcousticModel:
             "inverse_std": self.inverse_std,
             "log_priors": self.log_priors,
         }
-        with atomic_write(path, "wb") as f:
-            torch.save(content, f)
+        save_tensors(path, content)
 
 
 def load_model(path: Path) -> AcousticModel:
@@ -70,7 +71,7 @@ def load_model(path: Path) -> AcousticModel:
     if not path.exists():
         raise UserError(f"{path}: no such file; train the model first (steps/train_dnn.py)")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = load_tensors(path)
         options = DnnOptions(**content["options"])
         network = FeedForward(options, len(content["mean"]), len(content["log_priors"]))
         network.load_state_dict(content["parameters"])

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import torch
-
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.nn.tensor_file import load_tensors, save_tensors
 from pyasr.parallel.comm import Comm
 
 INDEX = "checkpoint.json"
@@ -23,8 +22,7 @@ def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict) -> Non
     number = comm.bcast_object(_next_number(directory) if comm.rank == 0 else None)
     directory.mkdir(exist_ok=True)
     content = {"own": own, "shared": shared if comm.rank == 0 else None}
-    with atomic_write(directory / f"{number:06d}.rank-{comm.rank}.pt", "wb") as f:
-        torch.save(content, f)
+    save_tensors(directory / f"{number:06d}.rank-{comm.rank}.pt", content)
     comm.barrier()
     if comm.rank == 0:
         files = [f"{number:06d}.rank-{rank}.pt" for rank in range(comm.size)]
@@ -50,7 +48,7 @@ def load_checkpoint(directory: Path, comm: Comm) -> tuple[dict, dict] | None:
 
 def _load(path: Path) -> dict:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return load_tensors(path)
     except Exception as error:  # a damaged file fails in many ways; all mean the same to the user
         sentence = f"this checkpoint cannot be read ({type(error).__name__}); delete {path.parent} to train from the start"
         raise UserError(f"{path}: {sentence}") from error
