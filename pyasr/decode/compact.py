@@ -149,11 +149,15 @@ def best_compact_path(lattice: CompactLattice, acoustic_scale: float, lm_scale: 
     state = int(np.argmin(alpha + finals))
     if not np.isfinite(alpha[state] + finals[state]):
         return None
-    arcs = trace(back[:, None], 0, lattice.sources, state)
+    return path_of(lattice, trace(back[:, None], 0, lattice.sources, state), state)
+
+
+def path_of(lattice: CompactLattice, arcs: np.ndarray, end: int) -> Path:
+    """The path along `arcs` that ends in the final state `end`."""
     words, (_, tids) = lattice.words[arcs], pick_strings(lattice.string_offsets, lattice.tids, arcs)
-    graph = float(lattice.graph_costs[arcs].sum(dtype=np.float64) + lattice.final_graph[state])
-    acoustic = float(lattice.acoustic_costs[arcs].sum(dtype=np.float64) + lattice.final_acoustic[state])
-    return Path(words[words != 0].tolist(), np.append(tids, lattice.final_string(state)), graph, acoustic)
+    graph = float(lattice.graph_costs[arcs].sum(dtype=np.float64) + lattice.final_graph[end])
+    acoustic = float(lattice.acoustic_costs[arcs].sum(dtype=np.float64) + lattice.final_acoustic[end])
+    return Path(words[words != 0].tolist(), np.append(tids, lattice.final_string(end)), graph, acoustic)
 
 
 def to_lattice(compact: CompactLattice) -> Lattice:

@@ -1,0 +1,133 @@
+"""Compiled loops of minimum Bayes risk decoding; `pyasr.decode.mbr` says what they compute, in the same letters.
+
+A lattice is given by its arcs in the order of their targets: arcs into state n are in_offsets[n]:in_offsets[n + 1]. `shares` holds
+P(came by a | at n) of each arc, which sum to one over the arcs into a state. Row n of alpha' holds alpha'(n, q) for lows[n] <= q <= highs[n]
+and begins at rows[n].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+from numba.typed import Dict
+
+DELTA = 1e-5
+_MATCH, _INSERT, _DELETE = 1, 2, 3
+
+
+@njit(nogil=True, cache=True)
+def forward_shares(in_offsets, sources, costs):
+    """(P(came by a | at its target) of each arc, log of all paths' weight at the last state), paths weighted by exp(-cost)."""
+    num_states = len(in_offsets) - 1
+    alpha, shares = np.full(num_states, -np.inf), np.zeros(len(sources))
+    alpha[0] = 0.0
+    for n in range(1, num_states):
+        greatest = -np.inf
+        for k in range(in_offsets[n], in_offsets[n + 1]):
+            shares[k] = alpha[sources[k]] - costs[k]
+            greatest = max(greatest, shares[k])
+        total = 0.0
+        for k in range(in_offsets[n], in_offsets[n + 1]):
+            shares[k] = np.exp(shares[k] - greatest) if greatest > -np.inf else 0.0
+            total += shares[k]
+        for k in range(in_offsets[n], in_offsets[n + 1]):
+            shares[k] = shares[k] / total if total > 0 else 0.0
+        alpha[n] = greatest + np.log(total) if total > 0 else -np.inf
+    return shares, alpha[-1]
+
+
+@njit(nogil=True, cache=True)
+def _arc_row(before, low, high, top, word, hypothesis, row, choices):
+    """alpha'(a, q) and how it is reached, for q = low ... top, of an arc whose source has `before` for q = low ... high."""
+    inserted = 1.0 + DELTA if word != 0 else 0.0
+    for q in range(low, top + 1):
+        i = q - low
+        best, how = np.inf, _MATCH
+        if 0 < i and q - 1 <= high:
+            best = before[i - 1] + (0.0 if word == hypothesis[q] else 1.0)
+        if q <= high and before[i] + inserted < best:
+            best, how = before[i] + inserted, _INSERT
+        if 0 < i and row[i - 1] + (hypothesis[q] != 0) < best:
+            best, how = row[i - 1] + (hypothesis[q] != 0), _DELETE
+        row[i], choices[i] = best, how
+
+
+@njit(nogil=True, cache=True)
+def edit_distances(in_offsets, sources, words, shares, hypothesis, lows, highs, rows):
+    """alpha', flat. `hypothesis`: words 1 ... Q, entry 0 unused; alpha'(last state, Q) is the last value."""
+    distances = np.zeros(rows[-1])
+    row, choices = np.empty(len(hypothesis)), np.empty(len(hypothesis), np.int8)
+    for q in range(1, highs[0] + 1):
+        distances[rows[0] + q] = distances[rows[0] + q - 1] + (hypothesis[q] != 0)
+    for n in range(1, len(in_offsets) - 1):
+        for k in range(in_offsets[n], in_offsets[n + 1]):
+            if shares[k] > 0.0:
+                s = sources[k]
+                _arc_row(distances[rows[s]:rows[s + 1]], lows[s], highs[s], highs[n], words[k], hypothesis, row, choices)
+                for q in range(lows[n], highs[n] + 1):
+                    distances[rows[n] + q - lows[n]] += shares[k] * row[q - lows[s]]
+    return distances
+
+
+@njit(nogil=True, cache=True)
+def bin_statistics(in_offsets, sources, words, shares, hypothesis, lows, highs, rows, distances, times):
+    """gamma(q, w) and the times: (positions, words, gamma, sum of gamma * begin, sum of gamma * end), an entry for each pair that occurs."""
+    places, keys = Dict.empty(types.int64, types.int64), [np.int64(0)]  # the first entry of each list is there for its type
+    gammas, begins, ends = [0.0], [0.0], [0.0]
+    bins = (places, keys, gammas, begins, ends)
+    beta = np.zeros(rows[-1])
+    beta[-1] = 1.0
+    length = len(hypothesis)
+    row, choices, share = np.empty(length), np.empty(length, np.int8), np.empty(length)
+    for n in range(len(in_offsets) - 2, 0, -1):
+        for k in range(in_offsets[n], in_offsets[n + 1]):
+            if shares[k] == 0.0:
+                continue
+            s, low = sources[k], lows[sources[k]]
+            _arc_row(distances[rows[s]:rows[s + 1]], low, highs[s], highs[n], words[k], hypothesis, row, choices)
+            share[:highs[n] - low + 1] = 0.0
+            for q in range(lows[n], highs[n] + 1):
+                share[q - low] = shares[k] * beta[rows[n] + q - lows[n]]
+            _spread(bins, beta, rows[s], low, highs[n], choices, share, words[k], times[s], times[n], length)
+    for q in range(highs[0], 0, -1):
+        _count(bins, q, 0, beta[rows[0] + q], times[0], times[0], length)
+        beta[rows[0] + q - 1] += beta[rows[0] + q]
+    found = np.array(keys)[1:]
+    return found % length, found // length, np.array(gammas)[1:], np.array(begins)[1:], np.array(ends)[1:]
+
+
+@njit(nogil=True, cache=True)
+def _spread(bins, beta, row, low, top, choices, share, word, begin, end, length):
+    """Send beta'(a, q) of one arc back along the choices and count what is aligned with each q."""
+    for q in range(top, low - 1, -1):
+        weight = share[q - low]
+        if weight == 0.0:
+            continue
+        how = choices[q - low]
+        if how == _MATCH:
+            beta[row + q - 1 - low] += weight
+            _count(bins, q, word, weight, begin, end, length)
+        elif how == _INSERT:
+            beta[row + q - low] += weight
+        else:
+            share[q - 1 - low] += weight
+            _count(bins, q, 0, weight, end, end, length)
+
+
+@njit(nogil=True, cache=True)
+def _count(bins, q, word, weight, begin, end, length):
+    places, keys, gammas, begins, ends = bins
+    if weight == 0.0:
+        return
+    key = np.int64(word) * length + q
+    at = places.get(key, np.int64(-1))
+    if at < 0:
+        at = np.int64(len(keys))
+        places[key] = at
+        keys.append(key)
+        gammas.append(0.0)
+        begins.append(0.0)
+        ends.append(0.0)
+    gammas[at] += weight
+    begins[at] += weight * begin
+    ends[at] += weight * end

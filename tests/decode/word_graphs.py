@@ -1,0 +1,69 @@
+"""Small random word graphs and all their paths, for the tests of algorithms on words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyasr.decode.word_graph import WordGraph
+
+
+def random_word_graph(rng: np.random.Generator, num_states: int = 6, num_words: int = 4, epsilons: float = 0.2) -> WordGraph:
+    """Every state leads to a later one and comes from an earlier one; the last state is final and perhaps another one too."""
+    arcs = [(s, int(rng.integers(s + 1, num_states))) for s in range(num_states - 1) for _ in range(rng.integers(1, 4))]
+    arcs += [(int(rng.integers(0, t)), t) for t in range(1, num_states) if t not in {target for _, target in arcs}]
+    arcs.sort()
+    sources, targets = np.ascontiguousarray(np.array(arcs, np.int32).T)
+    words = np.where(rng.random(len(arcs)) < epsilons, 0, rng.integers(1, num_words + 1, len(arcs))).astype(np.int32)
+    finals = np.where(np.arange(num_states) == num_states - 1, rng.random(), np.inf)
+    if rng.random() < 0.5:
+        finals[rng.integers(0, num_states)] = rng.random()
+    times = np.sort(rng.integers(0, 50, num_states))
+    times[0] = 0
+    return WordGraph(sources, targets, words, 2 * rng.random(len(arcs)), finals, times, 50)
+
+
+def paths(graph: WordGraph) -> list[tuple[tuple[int, ...], float]]:
+    """(words, cost) of every path."""
+    found, offsets = [], graph.arc_offsets
+
+    def extend(state, words, cost):
+        if np.isfinite(graph.finals[state]):
+            found.append((words, cost + float(graph.finals[state])))
+        for a in range(offsets[state], offsets[state + 1]):
+            word = (int(graph.words[a]),) * bool(graph.words[a])
+            extend(int(graph.targets[a]), words + word, cost + float(graph.costs[a]))
+
+    extend(0, (), 0.0)
+    return found
+
+
+def as_tree(graph: WordGraph) -> WordGraph:
+    """The same paths, one state for each beginning of one."""
+    offsets = graph.arc_offsets
+    arcs, finals, times, queue = [], [graph.finals[0]], [0], [(0, 0)]
+    for state, mine in queue:
+        for a in range(offsets[state], offsets[state + 1]):
+            target = int(graph.targets[a])
+            arcs.append((mine, len(finals), graph.words[a], graph.costs[a]))
+            queue.append((target, len(finals)))
+            finals.append(graph.finals[target])
+            times.append(graph.times[target])
+    sources, targets, words, costs = (np.array(column) for column in zip(*arcs))
+    return WordGraph(sources.astype(np.int32), targets.astype(np.int32), words.astype(np.int32), costs, np.array(finals), np.array(times),
+                     graph.num_frames)
+
+
+def edit_distance(one, other) -> int:
+    """Levenshtein."""
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        before, row = row, [i]
+        for j, b in enumerate(other, 1):
+            row.append(min(before[j - 1] + (a != b), before[j] + 1, row[-1] + 1))
+    return row[-1]
+
+
+def expected_errors(found, words) -> float:
+    """Expected edit distance between `words` and the paths (words, cost) `found`, weighted by exp(-cost)."""
+    weights = np.exp(-np.array([cost for _, cost in found]))
+    return float(sum(w * edit_distance(words, path) for w, (path, _) in zip(weights / weights.sum(), found)))
