@@ -119,13 +119,14 @@ class AmDiagGmm:
 
     @classmethod
     def read(cls, reader) -> AmDiagGmm:
-        """The model at the position of a `KaldiReader` (<DIMENSION> ... </DiagGMM>). Raises UserError when it is damaged."""
-        reader.expect("<DIMENSION>")
+        """The model at the position of a `KaldiReader` (<DIMENSION> ... </DiagGMM>). Raises UserError, with file and byte, for others."""
+        _expect(reader, "<DIMENSION>")
         dim = reader.int32()
         reader.expect("<NUMPDFS>")
-        parts = [_read_mixture(reader, dim) for _ in range(reader.int32())]
-        if not parts:
-            raise UserError(f"{reader.path}: an acoustic model without pdfs")
+        before, num_pdfs = reader.offset, reader.int32()
+        if not 0 < num_pdfs <= reader.num_left:
+            raise reader.error(f"{num_pdfs} pdfs are impossible with {reader.num_left} bytes left; the model is damaged", before)
+        parts = [_read_mixture(reader, dim) for _ in range(num_pdfs)]
         offsets = np.concatenate([[0], np.cumsum([len(weights) for weights, _, _ in parts])])
         return cls(offsets, *(np.ascontiguousarray(np.concatenate(part)) for part in zip(*parts)))
 
@@ -147,15 +148,26 @@ class AmDiagGmm:
             writer.newline()
 
 
+_OTHER_MODELS = {"<FullGMM>": "Gaussians with full covariances", "<FullGMMBegin>": "Gaussians with full covariances",
+                 "<SGMM>": "a subspace GMM", "<Nnet>": "a network of Kaldi's nnet1 or nnet2", "<Nnet3>": "a network of Kaldi's nnet3"}
+
+
+def _expect(reader, *tokens: str) -> str:
+    """`reader.expect`, which knows Kaldi's other acoustic models by name."""
+    if not reader.at_end():
+        before, word = reader.offset, reader.peek_token()
+        if word in _OTHER_MODELS:
+            raise reader.error(f"{_OTHER_MODELS[word]} ({word}); only diagonal Gaussian mixtures can be read", before)
+    return reader.expect(*tokens)
+
+
 def _read_mixture(reader, dim: int):
     """(weights, means_invvars, inv_vars) of one <DiagGMM>; its gconsts are computed anew when needed."""
-    reader.expect("<DiagGMM>", "<DiagGMMBegin>")
-    token = reader.token()
-    if token == "<GCONSTS>":
+    before = reader.offset
+    _expect(reader, "<DiagGMM>", "<DiagGMMBegin>")
+    if reader.expect("<GCONSTS>", "<WEIGHTS>") == "<GCONSTS>":
         reader.vector()
-        token = reader.token()
-    if token != "<WEIGHTS>":
-        raise UserError(f"{reader.path}: found {token} where a <DiagGMM> has <WEIGHTS>; the model is damaged or not a diagonal GMM")
+        reader.expect("<WEIGHTS>")
     weights = reader.vector()
     reader.expect("<MEANS_INVVARS>")
     means_invvars = reader.matrix()
@@ -163,6 +175,7 @@ def _read_mixture(reader, dim: int):
     inv_vars = reader.matrix()
     reader.expect("</DiagGMM>", "<DiagGMMEnd>")
     if not means_invvars.shape == inv_vars.shape == (len(weights), dim):
-        raise UserError(f"{reader.path}: a mixture of {len(weights)} weights has means of shape {means_invvars.shape}; "
-                        "the model is damaged")
+        raise reader.error(f"a mixture of {len(weights)} weights has means of shape {means_invvars.shape}; the model is damaged", before)
+    if not (np.isfinite(means_invvars).all() and np.isfinite(weights).all() and (inv_vars > 0).all() and np.isfinite(inv_vars).all()):
+        raise reader.error("a mixture with a variance that is not positive, or a number that is not finite; the model is damaged", before)
     return weights.astype(np.float32), means_invvars.astype(np.float32), inv_vars.astype(np.float32)
