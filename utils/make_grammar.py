@@ -7,7 +7,7 @@ Writes LANG_TEST: the files of LANG and G.fst
 Words of the ARPA file that LANG/words.txt does not have are left out and counted.
 
 Example:
-    utils/make_grammar.py data/lang data/local/lm/trigram.arpa.gz data/lang_test
+    utils/make_grammar.py data/lang data/local/lm/trigram/lm.arpa.gz data/lang_test
 """
 
 from dataclasses import dataclass

@@ -7,15 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base import log
+from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
+from pyasr.base.output import atomic_write
 from pyasr.io.text import read_lines
-from pyasr.lang.arpa import Arpa
+from pyasr.lang.arpa import Arpa, perplexity, write_arpa
 from pyasr.lang.arpa_kernels import map_lines, word_table
 from pyasr.lang.ngram import BEGIN, END, estimate
 from pyasr.lang.symbols import EPSILON, read_bytes
 from pyasr.lang.vocabulary import read_sentences
 
+ARPA_FILE, PERPLEXITY_FILE = "lm.arpa.gz", "perplexity.txt"
 _NO_WORDS = (EPSILON, "#0", BEGIN, END)
 
 
@@ -29,6 +33,18 @@ class NgramOptions:
     text_ids: bool = option(True, "the first field of each line is an utterance id")
 
 
+def make_lm(text: Path, lexicon: Path, options: NgramOptions, out: Path, eval_text: Path | None = None) -> None:
+    """The model of `text` in the directory `out`, and its perplexity on `eval_text`."""
+    model = train(text, read_vocabulary(lexicon), options)
+    write_arpa(out / ARPA_FILE, model)
+    log.info(", ".join(f"{len(table)} {n}-grams" for n, table in enumerate(model.tables, 1)))
+    if eval_text:
+        sentence = f"{eval_text}: {perplexity(model, read_sentences(eval_text, options.text_ids), options.oov_word)}"
+        log.info(sentence)
+        with atomic_write(out / PERPLEXITY_FILE) as f:
+            f.write(f"{sentence}\n")
+
+
 def read_vocabulary(path: Path) -> list[str]:
     """The words of a lexicon, a words.txt or a list of words: the first field of each line, without the symbols that are no words."""
     words = dict.fromkeys(line.split()[0] for line in read_lines(path) if line.strip())
@@ -38,7 +54,8 @@ def read_vocabulary(path: Path) -> list[str]:
 def train(text: Path, vocabulary: list[str], options: NgramOptions) -> Arpa:
     """The model of a text file; words outside the vocabulary count as `options.oov_word`, lines without words are left out.
 
-    Raises UserError when a word of the text is outside the vocabulary and the OOV word is too, and when no words are left.
+    Raises UserError when a word of the text is outside the vocabulary and the OOV word is too, when all words are outside it, and when
+    there are none.
     """
     sentences = read_ids(text, vocabulary, options)
     return estimate(sentences, vocabulary, options.order, _min_counts(options.min_counts))
@@ -58,8 +75,20 @@ def read_ids(path: Path, vocabulary: list[str], options: NgramOptions) -> tuple[
             f"'{stranger}' is not in the vocabulary, nor is the OOV word '{options.oov_word}' that it would be mapped to; "
             f"add '{options.oov_word}' to the lexicon or give --oov-word"
         )
+    _tell_oov(path, flat < 0, lengths, options.oov_word)
     flat[flat < 0] = vocabulary.index(options.oov_word) if options.oov_word in vocabulary else -1
     return flat, lengths
+
+
+def _tell_oov(path: Path, outside: np.ndarray, lengths: np.ndarray, oov_word: str) -> None:
+    """Say how many words, and how many whole lines, are outside the vocabulary. Raises UserError when all words are."""
+    if outside.size and outside.all():
+        raise UserError(f"{path}: not one of its words is in the vocabulary; give the lexicon that was made for this text")
+    if outside.any():
+        only = int(np.logical_and.reduceat(outside, np.cumsum(lengths) - lengths).sum())
+        share = f"{outside.sum()} of {len(outside)} words ({100 * outside.mean():.2f} %)"
+        lines = f"; {only} of {len(lengths)} lines hold nothing else" if only else ""
+        (log.warning if only else log.info)(f"{path}: {share} are outside the vocabulary and count as {oov_word}{lines}")
 
 
 def _min_counts(text: str) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
+from pyasr.base.output import read_done
 from pyasr.base.seeds import generator
 from pyasr.lang.arpa import Scorer, perplexity, read_arpa
 from pyasr.lang.ngram import discounts, estimate
@@ -265,17 +266,18 @@ def run(*arguments):
 def test_train_lm_from_the_command_line(tmp_path):
     (tmp_path / "text").write_text("".join(f"u{i} " + " ".join(WORDS[w] for w in s) + "\n" for i, s in enumerate(markov_text(200))))
     (tmp_path / "lexicon.txt").write_text("".join(f"{word} AH\n" for word in WORDS) + "<unk> SPN\n")
-    done = run(
-        "--order", "2", "--eval-text", tmp_path / "text", tmp_path / "text", tmp_path / "lexicon.txt", tmp_path / "lm/bigram.arpa.gz"
-    )
+    inputs, arpa = (tmp_path / "text", tmp_path / "lexicon.txt"), tmp_path / "lm/bigram/lm.arpa.gz"
+    done = run("--order", "2", "--eval-text", tmp_path / "text", *inputs, tmp_path / "lm/bigram")
     assert done.returncode == 0 and "perplexity" in done.stdout
-    assert read_arpa(tmp_path / "lm/bigram.arpa.gz").order == 2
-    first = (tmp_path / "lm/bigram.arpa.gz").read_bytes()
-    run("--order", "2", tmp_path / "text", tmp_path / "lexicon.txt", tmp_path / "lm/bigram.arpa.gz")
-    assert (tmp_path / "lm/bigram.arpa.gz").read_bytes() == first  # what is made of it stays up to date
+    assert "perplexity" in (tmp_path / "lm/bigram/perplexity.txt").read_text()
+    assert read_arpa(arpa).order == 2
+    assert "train_lm.py" in read_done(tmp_path / "lm/bigram")["command"]
+    assert "is up to date" in run("--order", "2", "--eval-text", tmp_path / "text", *inputs, tmp_path / "lm/bigram").stdout
+    run("--order", "2", *inputs, tmp_path / "lm/again")
+    assert (tmp_path / "lm/again/lm.arpa.gz").read_bytes() == arpa.read_bytes()  # what is made of it stays up to date
     for arguments, told in (
         (["--min-counts", "1,x"], "--min-counts: '1,x' is not a list"),
         (["--order", "x"], "--order: 'x' is not a whole number"),
     ):
-        done = run(*arguments, tmp_path / "text", tmp_path / "lexicon.txt", tmp_path / "never.arpa")
-        assert done.returncode == 1 and told in done.stderr and not (tmp_path / "never.arpa").exists()
+        done = run(*arguments, *inputs, tmp_path / "never")
+        assert done.returncode == 1 and told in done.stderr and not (tmp_path / "never").exists()

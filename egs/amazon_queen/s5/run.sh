@@ -48,8 +48,8 @@ fi
 if stage 2 "Lexicon, lang directory, language model"; then
   utils/prepare_dict.py "$data/train/text" "$data/local/dict"
   utils/prepare_lang.py "$data/local/dict" "<unk>" "$data/lang"
-  utils/train_lm.py "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/trigram.arpa.gz"
-  utils/make_grammar.py "$data/lang" "$data/local/lm/trigram.arpa.gz" "$data/lang_test"
+  utils/train_lm.py "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/trigram"
+  utils/make_grammar.py "$data/lang" "$data/local/lm/trigram/lm.arpa.gz" "$data/lang_test"
 fi
 
 if stage 3 "Features"; then

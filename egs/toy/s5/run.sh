@@ -22,8 +22,8 @@ fi
 
 if stage 2 "Lang directory and language model"; then
   utils/prepare_lang.py "$d/local/dict" "<unk>" "$d/lang"
-  utils/train_lm.py "$d/train/text" "$d/local/dict/lexicon.txt" "$d/lm.arpa.gz"
-  utils/make_grammar.py "$d/lang" "$d/lm.arpa.gz" "$d/lang_test"
+  utils/train_lm.py "$d/train/text" "$d/local/dict/lexicon.txt" "$d/local/lm"
+  utils/make_grammar.py "$d/lang" "$d/local/lm/lm.arpa.gz" "$d/lang_test"
 fi
 
 if stage 3 "Features"; then
