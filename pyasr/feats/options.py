@@ -56,6 +56,45 @@ class MelOptions:
 
 
 @dataclass(frozen=True)
+class PitchOptions:
+    """The search for the fundamental frequency."""
+
+    min_f0: float = option(50.0, "lowest pitch that is searched, in Hz", minimum=1.0)
+    max_f0: float = option(400.0, "highest pitch that is searched, in Hz", minimum=1.0)
+    soft_min_f0: float = option(10.0, "makes long lags dearer: the correlation at a lag of 1 / soft-min-f0 seconds would not count", minimum=0.0)
+    penalty_factor: float = option(0.1, "cost of changes of the pitch", minimum=1e-9)
+    lowpass_cutoff: float = option(1000.0, "upper edge of the band in which pitch is searched, in Hz", minimum=1.0)
+    resample_frequency: int = option(4000, "samples per second of the signal in which pitch is searched", minimum=1)
+    delta_pitch: float = option(0.005, "smallest relative change of the pitch that is told apart", minimum=1e-4)
+    nccf_ballast: float = option(7000.0, "lowers the correlation of frames that are quiet", minimum=0.0)
+    lowpass_filter_width: int = option(1, "zeros on either side of the low-pass filter's peak", minimum=1)
+    upsample_filter_width: int = option(5, "zeros on either side of the peak of the filter that reads the correlation between samples", minimum=1)
+
+
+@dataclass(frozen=True)
+class ProcessPitchOptions:
+    """What of the pitch becomes features, and at which scale."""
+
+    pitch_scale: float = option(2.0, "scale of the normalised log pitch")
+    pov_scale: float = option(2.0, "scale of the feature of voicing")
+    pov_offset: float = option(0.0, "added to the feature of voicing")
+    delta_pitch_scale: float = option(10.0, "scale of the slope of the log pitch")
+    delta_pitch_noise_stddev: float = option(0.005, "noise on this slope before scaling, which hides the steps of the pitch", minimum=0.0)
+    normalization_left_context: int = option(75, "frames to the left from which the mean of the log pitch is taken", minimum=0)
+    normalization_right_context: int = option(75, "frames to the right from which the mean of the log pitch is taken", minimum=0)
+    delta_window: int = option(2, "frames on either side from which the slope is taken", minimum=1)
+    add_pov_feature: bool = option(True, "give out the feature of voicing")
+    add_normalized_log_pitch: bool = option(True, "give out the log pitch less its mean around the frame")
+    add_delta_pitch: bool = option(True, "give out the slope of the log pitch")
+    add_raw_log_pitch: bool = option(False, "give out the log pitch")
+
+    @property
+    def dim(self) -> int:
+        """Columns that are given out."""
+        return self.add_pov_feature + self.add_normalized_log_pitch + self.add_delta_pitch + self.add_raw_log_pitch
+
+
+@dataclass(frozen=True)
 class MfccOptions:
     """Mel-frequency cepstral coefficients."""
 
