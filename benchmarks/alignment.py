@@ -27,7 +27,7 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.base.options import argument, option
 from pyasr.base.step import run_step
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.inputs import open_features
 from pyasr.hmm.gmm_update import GmmUpdateOptions, update
 from pyasr.hmm.model import read_model, read_tree
 from pyasr.hmm.shard import Shard
@@ -127,7 +127,7 @@ def main(options: Benchmark) -> None:
     torch.set_num_threads(1)
     lang = LangDir(options.lang)
     trans, gmm = read_model(options.model_dir / "final.mdl")
-    shard = Shard.load(options.data, lang, InputOptions.load(options.model_dir), 1, 1)
+    shard = Shard.load(open_features(options.data, options.model_dir), lang, 1, 1)
     tree = read_tree(options.model_dir / "tree", trans)
     shard.compile_graphs(lang, trans, tree)  # compiles the kernels, too
     graphs_s, _ = timed(lambda: shard.compile_graphs(lang, trans, tree))

@@ -34,7 +34,7 @@ from pyasr.base.step import run_step
 from pyasr.decode.decode_dir import FRAMES_PER_SECOND, load_scorer
 from pyasr.decode.lattice import best_path, sweep
 from pyasr.decode.search import DecodeOptions, Decoder
-from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.inputs import open_features
 from pyasr.io.openfst import read_fst, write_fst
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "decode"))
@@ -62,7 +62,7 @@ def real_task(options: Benchmark):
     graph, data = Path(options.graph_dir), Path(options.data)
     model_dir = Path(options.model_dir or graph.parent)
     scorer, tid2pdf = load_scorer(model_dir)
-    reader = FeatureReader(data, InputOptions.load(model_dir))
+    reader = open_features(data, model_dir)
     keys = reader.keys[:: max(1, len(reader.keys) // options.num_utterances)][: options.num_utterances]
     return read_fst(graph / "HCLG.fst"), tid2pdf, [np.asarray(scorer.log_likelihoods(reader[key]), np.float32) for key in keys]
 

@@ -23,7 +23,7 @@ from pyasr.decode.lattice import Lattice, best_path
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.data.datadir import split
-from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
 from pyasr.hmm.model import read_model, read_transitions
 from pyasr.io.openfst import read_fst
 from pyasr.lang.symbols import SymbolTable
@@ -89,11 +89,11 @@ def input_files(graph: Path, model_dir: Path, data: Path) -> list[Path]:
     model = model_dir / (_NETWORK if (model_dir / _NETWORK).exists() else _MODEL)
     training, graph_step = "the training step of this model", "utils/make_graph.py"
     makers = {graph / "HCLG.fst": graph_step, graph / "words.txt": graph_step, model: training, model_dir / _MODEL: training,
-              model_dir / "input.json": training, data / "feats.scp": "steps/make_mfcc.py", data / "utt2spk": "utils/validate_data_dir.py"}
+              data / "feats.scp": "steps/make_mfcc.py", data / "utt2spk": "utils/validate_data_dir.py"}
     for path, maker in makers.items():
         if not path.exists():
             raise UserError(f"{path}: no such file; it comes from {maker}")
-    return [*makers, *(data / name for name in ("cmvn.scp",) if (data / name).exists())]
+    return [*makers, *input_option_files(model_dir), *(data / name for name in ("cmvn.scp",) if (data / name).exists())]
 
 
 def load_scorer(model_dir: Path):
@@ -126,7 +126,7 @@ def decode_shard(spec: DecodeSpec, job: int) -> None:
     scorer, tid2pdf = load_scorer(spec.model_dir)
     decoder = Decoder(read_fst(spec.graph / "HCLG.fst"), tid2pdf, spec.decode)
     words = read_words(spec.graph, decoder.graph.words)
-    reader = FeatureReader(spec.data, InputOptions.load(spec.model_dir))
+    reader = open_features(spec.data, spec.model_dir)
     mine, known = split(spec.data, spec.num_jobs)[job - 1], set(reader.keys)
     keys = [utt for utt in mine if utt in known]
     totals, progress = Totals(no_features=[utt for utt in mine if utt not in known]), log.Progress("decode", len(keys), "utterances", 30.0)

@@ -1,8 +1,9 @@
-"""What a model sees of a data directory: features after CMVN, deltas and splicing, as the model's `input.json` says.
+"""What a model sees of a data directory: features after CMVN, deltas and splicing, as the model's `input.json` says, and transforms.
 
     reader = FeatureReader(Path("data/train"), InputOptions(deltas=2))
     for utt in reader.keys:
         x = reader[utt]                      # float32 (T, 39)
+    adapted = open_features(Path("data/test"), Path("exp/tri3"), Path("exp/tri3/decode_test"))       # fMLLR features
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.feats.cmvn import apply_cmvn, cmvn_stats, normaliser
 from pyasr.feats.deltas import add_deltas, splice
+from pyasr.feats.kaldi_options import OPTION_FILES, kaldi_input
+from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix, read_transforms
 from pyasr.io.ark import ArkReader, read_scp
 from pyasr.io.text import read_numbers, read_utt2spk
 
@@ -37,26 +40,38 @@ class InputOptions:
         """Columns of the input for features of `feat_dim` columns."""
         return feat_dim * (self.deltas + 1) * (self.splice_left + 1 + self.splice_right)
 
+    def extend(self, features: np.ndarray) -> np.ndarray:
+        """Normalised features (T, D) with deltas and splicing: float32 (T, dim)."""
+        return splice(add_deltas(features, self.deltas), self.splice_left, self.splice_right)
+
     def save(self, model_dir: Path) -> None:
         options.save(Path(model_dir) / INPUT_FILE, self)
 
     @staticmethod
     def load(model_dir: Path) -> InputOptions:
-        """The input options of a model directory; of one that Kaldi made, which has none: a UserError that says what to do."""
+        """The input options of a model directory; of one that Kaldi made, which has no input.json, as its option files say."""
         path = Path(model_dir) / INPUT_FILE
-        if not path.exists():
-            raise UserError(f"{path}: no such file; a model directory needs it to tell how its features are normalised and spliced")
-        return options.load(path)
+        return options.load(path) if path.exists() else InputOptions(**kaldi_input(model_dir))
+
+
+def input_option_files(model_dir: Path) -> list[Path]:
+    """The files that `InputOptions.load` and `open_features` read, for the fingerprints of a stage output."""
+    names = (INPUT_FILE,) if (Path(model_dir) / INPUT_FILE).exists() else OPTION_FILES
+    return [path for path in (Path(model_dir) / name for name in (*names, MATRIX_FILE)) if path.exists()]
 
 
 class FeatureReader:
     """The input matrices of a data directory, by utterance.
 
     `keys`: utterances in the order of feats.scp. Reading in this order opens each archive once. Not for use from several threads.
+
+    matrix      transform of all frames after splicing (LDA+MLLT), or None
+    transforms  {speaker: matrix} applied after that (fMLLR), or None
     """
 
-    def __init__(self, data: Path, options: InputOptions):
-        self.data, self.options = Path(data), options
+    def __init__(self, data: Path, options: InputOptions, matrix: np.ndarray | None = None,
+                 transforms: dict[str, np.ndarray] | None = None):
+        self.data, self.options, self.matrix, self.transforms = Path(data), options, matrix, transforms
         self._table = _need_table(self.data / "feats.scp", "steps/make_mfcc.py", read_scp)
         self.keys = list(self._table)
         self._reader = ArkReader()
@@ -95,12 +110,23 @@ class FeatureReader:
         """Columns of the input matrices."""
         if not self.keys:
             raise UserError(f"{self.data}/feats.scp is empty; run steps/make_mfcc.py {self.data}")
-        return self.options.dim(self.raw(self.keys[0]).shape[1])
+        return self.options.dim(self.raw(self.keys[0]).shape[1]) if self.matrix is None else len(self.matrix)
 
     def __getitem__(self, utt: str) -> np.ndarray:
-        """CMVN, then deltas, then splicing: float32 (T, dim)."""
-        features = self.normalised(utt)
-        return splice(add_deltas(features, self.options.deltas), self.options.splice_left, self.options.splice_right)
+        """CMVN, deltas, splicing, then the transforms: float32 (T, dim)."""
+        features = self.options.extend(self.normalised(utt))
+        if self.matrix is not None:
+            features = apply_transform(features, self.matrix, "the model's matrix")
+        if self.transforms is not None:
+            features = apply_transform(features, self._transform(self.speaker(utt)), f"the transform of speaker {self.speaker(utt)}")
+        return features
+
+    def _transform(self, speaker: str) -> np.ndarray:
+        try:
+            return self.transforms[speaker]
+        except KeyError:
+            raise UserError(f"{self.data}: there is no transform of speaker {speaker}; estimate the transforms on this data directory") \
+                from None
 
     def normalised(self, utt: str) -> np.ndarray:
         """Features after CMVN only, float32 (T, D)."""
@@ -122,6 +148,17 @@ class FeatureReader:
             stats = ArkReader().load(self._cmvn[speaker], np.float64)
             self._normalisers[speaker] = normaliser(stats, self.options.norm_vars)
         return self._normalisers[speaker]
+
+
+def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None) -> FeatureReader:
+    """The features that a model was trained on, for another data directory.
+
+    model_dir      input.json, and final.mat where the system has one
+    transform_dir  its trans.JOB are applied to the speakers (fMLLR)
+    """
+    path = Path(model_dir) / MATRIX_FILE
+    matrix = read_matrix(path) if path.exists() else None
+    return FeatureReader(data, InputOptions.load(model_dir), matrix, transform_dir and read_transforms(transform_dir))
 
 
 def _need_table(path: Path, maker: str, read) -> dict[str, str]:

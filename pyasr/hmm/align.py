@@ -10,7 +10,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.inputs import open_features
 from pyasr.hmm.gmm_dir import check_phones, silence_pdfs
 from pyasr.hmm.model import read_model, read_tree
 from pyasr.hmm.shard import AlignReport, Shard
@@ -38,7 +38,7 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     check_phones(spec.model_dir, lang)
     trans, gmm = read_model(spec.model_dir / "final.mdl")
     tree = read_tree(spec.model_dir / "tree", trans)
-    shard = Shard.load(spec.data, lang, InputOptions.load(spec.model_dir), job, spec.num_jobs)
+    shard = Shard.load(open_features(spec.data, spec.model_dir), lang, job, spec.num_jobs)
     shard.compile_graphs(lang, trans, tree)
     if spec.boost_silence != 1.0:
         gmm = gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)

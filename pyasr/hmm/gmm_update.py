@@ -10,6 +10,7 @@ The M-step and the splitting behave as Kaldi's gmm-est.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,42 +63,64 @@ def pdf_occupancies(model: AmDiagGmm, stats: GmmStats) -> np.ndarray:
     return np.add.reduceat(stats.occupancies, model.offsets[:-1])
 
 
-def accumulate(model: AmDiagGmm, feats: np.ndarray, pdfs: np.ndarray, stats: GmmStats) -> None:
-    """Add the statistics of `feats` (T, dim), whose frames belong to `pdfs` (T), to `stats`; frames with pdf -1 are left out.
+@dataclass(frozen=True)
+class PdfBlock:
+    """Frames of one pdf: their rows in the features, [1, x, x²] of them (T, 1 + 2 dim), posteriors of the pdf's `gaussians` float32
+    (num_gauss, T), and log-likelihoods (T)."""
 
-    Posteriors are computed in float32, all sums in float64.
-    """
+    gaussians: slice
+    rows: np.ndarray
+    data: np.ndarray
+    posteriors: np.ndarray
+    log_likes: np.ndarray
+
+
+def pdf_blocks(model: AmDiagGmm, feats: np.ndarray, pdfs: np.ndarray) -> Iterator[PdfBlock]:
+    """The frames of `feats` (T, dim), which belong to `pdfs` (T), pdf by pdf in blocks; frames with pdf -1 are left out."""
     model.checked(feats)
     order = np.argsort(pdfs, kind="stable")
     present, begins = np.unique(pdfs[order], return_index=True)
     for pdf, begin, end in zip(present, begins, np.append(begins[1:], len(order))):
-        for block in range(begin, end if pdf >= 0 else begin, _FRAMES_PER_BLOCK):
-            _accumulate_pdf(model, feats[order[block:min(end, block + _FRAMES_PER_BLOCK)]], int(pdf), stats)
+        for first in range(begin, end if pdf >= 0 else begin, _FRAMES_PER_BLOCK):
+            rows = order[first:min(end, first + _FRAMES_PER_BLOCK)]
+            yield _pdf_block(model, slice(int(model.offsets[pdf]), int(model.offsets[pdf + 1])), rows, augment(feats[rows]))
 
 
-def _accumulate_pdf(model: AmDiagGmm, feats: np.ndarray, pdf: int, stats: GmmStats) -> None:
-    """The E-step for frames that all belong to one pdf."""
-    gaussians = slice(model.offsets[pdf], model.offsets[pdf + 1])
-    data = augment(feats)
+def _pdf_block(model: AmDiagGmm, gaussians: slice, rows: np.ndarray, data: np.ndarray) -> PdfBlock:
     posteriors = model.exponent_matrix[gaussians] @ data.T
     best = posteriors.max(0)
     posteriors = np.exp(posteriors - best)
     total = posteriors.sum(0)
     posteriors /= total
-    stats.sums[gaussians] += posteriors.astype(np.float64) @ data.astype(np.float64)
-    stats.log_like += float((best + np.log(total)).sum(dtype=np.float64))
-    stats.num_frames += len(feats)
+    return PdfBlock(gaussians, rows, data, posteriors, best + np.log(total))
 
 
-def update(model: AmDiagGmm, stats: GmmStats, options: GmmUpdateOptions) -> AmDiagGmm:
-    """The M-step: Gaussians with too little data are removed, except the last one of a pdf, which stays as it was."""
+def accumulate(model: AmDiagGmm, feats: np.ndarray, pdfs: np.ndarray, stats: GmmStats, seen_as: np.ndarray | None = None) -> None:
+    """Add the statistics of `feats` (T, dim), whose frames belong to `pdfs` (T), to `stats`; frames with pdf -1 are left out.
+
+    seen_as  other features (T, dim) of the same frames, of which sums are taken, with the posteriors of `feats` (gmm-acc-stats-twofeats)
+
+    Posteriors are computed in float32, all sums in float64.
+    """
+    for block in pdf_blocks(model, feats, pdfs):
+        data = block.data if seen_as is None else augment(seen_as[block.rows])
+        stats.sums[block.gaussians] += block.posteriors.astype(np.float64) @ data.astype(np.float64)
+        stats.log_like += float(block.log_likes.sum(dtype=np.float64))
+        stats.num_frames += len(block.rows)
+
+
+def update(model: AmDiagGmm, stats: GmmStats, options: GmmUpdateOptions, remove_low_count: bool = True) -> AmDiagGmm:
+    """The M-step: Gaussians with too little data are removed, except the last one of a pdf, which stays as it was.
+
+    With `remove_low_count` False all of them stay as they were, but for their weights.
+    """
     n = stats.occupancies
     of_pdf = np.repeat(np.arange(model.num_pdfs), model.num_gauss_of)
     pdf_frames = np.bincount(of_pdf, n, minlength=model.num_pdfs)[of_pdf]
     weights = np.where(pdf_frames > 0, n / np.maximum(pdf_frames, 1e-300), 1.0 / model.num_gauss_of[of_pdf])
     good = (n > options.min_gaussian_occupancy) & (weights > options.min_gaussian_weight)
     means, variances = _moments(model, stats, good, options.min_variance)
-    keep = good.copy()
+    keep = good.copy() if remove_low_count else np.ones_like(good)
     keep[model.offsets[1:][np.add.reduceat(good, model.offsets[:-1], dtype=np.int64) == 0] - 1] = True
     counts = np.bincount(of_pdf[keep], minlength=model.num_pdfs)
     kept_weights = np.maximum(weights[keep], options.min_gaussian_weight)

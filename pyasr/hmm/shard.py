@@ -11,7 +11,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import DataDir, split
-from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.inputs import FeatureReader
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_update import GmmStats, accumulate
 from pyasr.hmm.training_graphs import GraphCompiler, TrainingGraph, transition_costs
@@ -19,6 +19,7 @@ from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions, align_equal, align_gmm
 from pyasr.io.openfst import read_fst
 from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.vocabulary import holds_known_word, map_to_lang
 
 _NUM_NAMED = 5
 _NO_PATH = "no path within the beams ends with the utterance (too short for its words, or other words)"
@@ -64,10 +65,10 @@ class Shard:
         self.alignment = np.zeros(len(feats), np.int32)
 
     @classmethod
-    def load(cls, data: Path, lang: LangDir, inputs: InputOptions, job: int, num_jobs: int) -> Shard:
+    def load(cls, reader: FeatureReader, lang: LangDir, job: int, num_jobs: int) -> Shard:
         """Features and words of shard `job` (1-based) of `num_jobs`. Raises UserError when none of its utterances can be used."""
+        data = reader.data
         words, failed = read_words(data, lang, split(data, num_jobs)[job - 1])
-        reader = FeatureReader(data, inputs)
         known = set(reader.keys)
         failed |= {utt: "no features in feats.scp" for utt in words if utt not in known}
         matrices = {utt: reader[utt] for utt in reader.keys if utt in words}
@@ -81,6 +82,7 @@ class Shard:
         return cls(keys, np.concatenate([matrices[utt] for utt in keys]), offsets, {utt: words[utt] for utt in keys}, failed)
 
     def features(self, index: int) -> np.ndarray:
+        """Frames of utterance `keys[index]`, (T, D): a view."""
         return self.feats[self.offsets[index]:self.offsets[index + 1]]
 
     def compile_graphs(self, lang: LangDir, trans: TransitionModel, tree) -> None:
@@ -117,11 +119,14 @@ class Shard:
         report.num_aligned += 1
         report.num_retried += retried
 
-    def accumulate(self, trans: TransitionModel, model: AmDiagGmm) -> tuple[GmmStats, np.ndarray]:
-        """GMM statistics and counts of transition-ids, float64 (num_tids + 1), of the aligned frames."""
+    def accumulate(self, trans: TransitionModel, model: AmDiagGmm, seen_as: np.ndarray | None = None) -> tuple[GmmStats, np.ndarray]:
+        """GMM statistics and counts of transition-ids, float64 (num_tids + 1), of the aligned frames.
+
+        seen_as  other features (T, D) to take sums of, with the posteriors of the shard's own
+        """
         stats = GmmStats.zeros(model)
         pdfs = np.where(self.alignment > 0, trans.tid2pdf[self.alignment], -1)
-        accumulate(model, self.feats, pdfs, stats)
+        accumulate(model, self.feats, pdfs, stats, seen_as)
         counts = np.bincount(self.alignment, minlength=trans.num_tids + 1).astype(np.float64)
         counts[0] = 0
         return stats, counts
@@ -148,19 +153,14 @@ class Shard:
 
 
 def read_words(data: Path, lang: LangDir, utterances: list[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """({utterance: word ids}, {utterance: why it has none}); words that words.txt lacks become the lang directory's OOV word."""
-    texts = DataDir(data).table("text")
-    words, failed, only_oov = {}, {}, {}
-    ids, oov = lang.words.ids, lang.oov
-    for utt in utterances:
-        text = texts.get(utt)
-        if text is None:
-            failed[utt] = "no line in text"
-        elif not text.split():
-            failed[utt] = "its transcript is empty"
-        else:
-            words[utt] = np.array([ids.get(word, oov) for word in text.split()], np.int64)
-            if (words[utt] == oov).all():
-                only_oov[utt] = f"all words are outside the vocabulary, aligned as {lang.oov_word}"
-    log_reasons(only_oov, "kept")
-    return words, failed
+    """({utterance: word ids}, {utterance: why it has none}); words that words.txt lacks become the lang directory's OOV word.
+
+    Raises UserError when no transcript of the whole data directory holds a word of the language directory.
+    """
+    texts = DataDir(data).text
+    failed = {utt: "its transcript is empty" if utt in texts else "no line in text" for utt in utterances if not texts.get(utt)}
+    mapped = map_to_lang({utt: texts[utt] for utt in utterances if utt not in failed}, lang)
+    if mapped.ids and len(mapped.oov_only) == len(mapped.ids) and not holds_known_word(texts.values(), lang):
+        raise UserError(f"{data}/text: not one of its words is in {lang.path}/words.txt (it begins with '{next(iter(texts.values()))}'); "
+                        "use the language directory that was made for this text")
+    return mapped.ids, failed

@@ -12,7 +12,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.gmm_dir import check_phones, silence_pdfs, write_static_files
 from pyasr.hmm.gmm_update import mix_up
 from pyasr.hmm.model import read_transitions, read_tree
@@ -54,7 +54,7 @@ def train_rank(spec: DeltasSpec, comm) -> None:
     """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete GMM directory in `spec.out`."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
-    shard = Shard.load(spec.data, lang, spec.inputs, comm.rank + 1, comm.size)
+    shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size)
     old = read_transitions(spec.ali_dir / "final.mdl")
     tree, model = (None, None) if comm.bcast_object(has_checkpoint(spec.out)) else _first_model(spec, lang, shard, old, comm)
     tree = tree or read_tree(spec.out / "tree")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_dir import silence_pdfs, write_static_files
 from pyasr.hmm.shard import Shard
@@ -32,7 +32,7 @@ class MonoSpec:
 def train_rank(spec: MonoSpec, comm) -> None:
     """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete GMM directory in `spec.out`."""
     lang = LangDir(spec.lang)
-    shard = Shard.load(spec.data, lang, spec.inputs, comm.rank + 1, comm.size)
+    shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size)
     topology = Topology.read(lang.topo)
     topology.check_phones(lang.real_phones, lang.topo)
     tree = monophone_tree(lang.sets, {phone: topology.num_pdf_classes(phone) for phone in topology.phones})

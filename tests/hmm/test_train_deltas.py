@@ -8,7 +8,7 @@ import pytest
 from gmm_corpus import write_corpus
 
 from pyasr.base.errors import UserError
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm import train_gmm
 from pyasr.hmm.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model import read_model, read_tree
@@ -54,7 +54,7 @@ def tri(corpus, mono, tmp_path_factory):
 
 def log_like_per_frame(corpus, directory: Path) -> float:
     trans, gmm = read_model(directory / "final.mdl")
-    shard = Shard.load(corpus[0], LangDir(corpus[1]), INPUTS, 1, 1)
+    shard = Shard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(directory), trans.num_tids, directory)
     stats, _ = shard.accumulate(trans, gmm)
     return stats.log_like / stats.num_frames

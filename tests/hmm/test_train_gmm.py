@@ -11,7 +11,7 @@ import pytest
 from gmm_corpus import DIM, write_corpus
 
 from pyasr.base.errors import UserError
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm import train_gmm
 from pyasr.hmm.align import AlignSpec, align_shard, merge_reports
 from pyasr.hmm.gmm_dir import check_phones
@@ -69,7 +69,7 @@ def test_directory_is_complete(corpus, mono):
 def test_the_training_finds_the_phones(corpus, mono):
     """Frames were drawn with variance 1 around means that lie far apart: so are the Gaussians."""
     trans, gmm = read_model(mono / "final.mdl")
-    shard = Shard.load(corpus[0], LangDir(corpus[1]), INPUTS, 1, 1)
+    shard = Shard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     shard.set_alignments(read_job_archives(mono), trans.num_tids, mono)
     stats, _ = shard.accumulate(trans, gmm)
     truth = -0.5 * DIM * (np.log(2 * np.pi) + 1)
@@ -160,7 +160,7 @@ def test_utterances_that_cannot_be_used_are_named(corpus, tmp_path, capfd):
     words, failed = read_words(data, LangDir(lang), sorted(read_table(data / "utt2spk")))
     assert failed == {"s0-000": "its transcript is empty", "s2-002": "no line in text"}
     assert (words["s1-001"] == LangDir(lang).oov).all()
-    shard = Shard.load(data, LangDir(lang), INPUTS, 1, 1)
+    shard = Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
     assert shard.failed.keys() == {"s0-000", "s2-002", "s3-003"} and "s1-001" in shard.keys
     train((data, lang), tmp_path / "out")
     assert read_job_archives(tmp_path / "out").keys() == set(shard.keys)
@@ -171,18 +171,18 @@ def test_features_that_are_not_finite(corpus, tmp_path):
     with ArkWriter(tmp_path / "more.ark", tmp_path / "more.scp") as writer:
         writer.write("s1-001", np.array([[0.0, np.nan, 1.0, 2.0]] * 20, np.float32))
     write_table(data / "feats.scp", read_scp(data / "feats.scp") | read_scp(tmp_path / "more.scp"))
-    assert Shard.load(data, LangDir(lang), INPUTS, 1, 1).failed == {"s1-001": "its features are not finite"}
+    assert Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1).failed == {"s1-001": "its features are not finite"}
 
 
 def test_nothing_usable_is_an_error(corpus, tmp_path):
     data, lang = copy_of(corpus, tmp_path)
     write_table(data / "text", dict.fromkeys(read_table(data / "text"), ""))
     with pytest.raises(UserError, match="no utterance of shard 1 of 1 can be used .its transcript is empty."):
-        Shard.load(data, LangDir(lang), INPUTS, 1, 1)
+        Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
 
 
 def test_alignments_that_do_not_fit(corpus, mono):
-    shard = Shard.load(corpus[0], LangDir(corpus[1]), INPUTS, 1, 1)
+    shard = Shard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     alignments = read_job_archives(mono)
     num_tids = read_model(mono / "final.mdl")[0].num_tids
     utt = shard.keys[3]

@@ -1,0 +1,88 @@
+"""Linear and affine transforms of features in Kaldi's files: LDA+MLLT (`final.mat`), fMLLR of speakers (`trans.JOB`).
+
+A matrix W of D rows acts on frames x of N columns: with N columns as  W x,  with N + 1 as  A x + b  where  W = [A b].
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.io.ark import read_ark, write_ark
+from pyasr.io.kaldi import KaldiReader, KaldiWriter
+
+MATRIX_FILE = "final.mat"
+
+
+def apply_transform(features: np.ndarray, matrix: np.ndarray, what: str = "the transform") -> np.ndarray:
+    """Frames (T, N) to float32 (T, D). Raises UserError, naming `what`, unless `matrix` has N or N + 1 columns."""
+    dim = features.shape[1]
+    check_columns(matrix, dim, what)
+    result = np.asarray(features, np.float32) @ matrix[:, :dim].T.astype(np.float32)
+    if matrix.shape[1] > dim:
+        result += matrix[:, dim].astype(np.float32)
+    return result
+
+
+def check_columns(matrix: np.ndarray, dim: int, what: str) -> None:
+    """Raise UserError unless `matrix` acts on features of `dim` columns."""
+    if matrix.shape[1] not in (dim, dim + 1):
+        raise UserError(f"{what} has {matrix.shape[1]} columns, but the features {dim}; use the features and splicing it was estimated on")
+
+
+def affine(matrix: np.ndarray, dim: int) -> np.ndarray:
+    """The transform as [A b], float64 (D, dim + 1); `dim` columns of features go in."""
+    matrix = np.asarray(matrix, np.float64)
+    return matrix if matrix.shape[1] == dim + 1 else np.hstack([matrix, np.zeros((len(matrix), 1))])
+
+
+def compose(outer: np.ndarray, inner: np.ndarray, dim: int) -> np.ndarray:
+    """The transform "first `inner`, then `outer`" of features with `dim` columns, float64; linear where both are (compose-transforms)."""
+    outer, inner = np.asarray(outer, np.float64), np.asarray(inner, np.float64)
+    if outer.shape[1] == len(inner):
+        return outer @ inner
+    product = outer[:, :-1] @ affine(inner, dim)
+    product[:, -1] += outer[:, -1]
+    return product
+
+
+def read_matrix(path: Path) -> np.ndarray:
+    """A matrix file of Kaldi's, binary or text. Raises UserError with file and offset."""
+    reader = KaldiReader(path)
+    matrix = reader.matrix()
+    reader.expect_end()
+    return matrix
+
+
+def write_matrix(path: Path, matrix: np.ndarray, binary: bool = True) -> None:
+    """Write a matrix file, atomically, as float32."""
+    with KaldiWriter(path, binary) as writer:
+        writer.matrix(np.asarray(matrix, np.float32))
+
+
+def write_transforms(path: Path, transforms: dict[str, np.ndarray]) -> None:
+    """Write an archive of float32 matrices in the order of their keys, atomically."""
+    write_ark(path, {key: np.asarray(transforms[key], np.float32) for key in sorted(transforms)})
+
+
+def read_transforms(directory: Path) -> dict[str, np.ndarray]:
+    """{speaker: matrix} of `DIRECTORY/trans.1` ... `trans.N`, where N stands in `DIRECTORY/num_jobs`.
+
+    A speaker whose utterances were divided among jobs is in several archives.
+    """
+    directory = Path(directory)
+    try:
+        num_jobs = int((directory / "num_jobs").read_text())
+    except (OSError, ValueError):
+        raise UserError(f"{directory}/num_jobs: missing or no number; transforms come from steps/train_sat.py, align_fmllr.py or "
+                        "decode_fmllr.py") from None
+    found: dict[str, np.ndarray] = {}
+    for job in range(1, num_jobs + 1):
+        path = directory / f"trans.{job}"
+        for speaker, matrix in read_ark(path).items():
+            if speaker in found and not np.array_equal(found[speaker], matrix):
+                raise UserError(f"{path}: another transform of speaker {speaker} than in the archive of an earlier job; make them again")
+            found[speaker] = matrix
+    return found
