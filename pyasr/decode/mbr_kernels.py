@@ -120,9 +120,10 @@ def _count(bins, q, word, weight, begin, end, length):
     if weight == 0.0:
         return
     key = np.int64(word) * length + q
-    at = places.get(key, np.int64(-1))
-    if at < 0:
-        at = np.int64(len(keys))
+    if key in places:
+        at = places[key]
+    else:
+        at = len(keys)
         places[key] = at
         keys.append(key)
         gammas.append(0.0)

@@ -100,7 +100,19 @@ class BackoffLm:
 
     def cost(self, words) -> float:
         """-ln p(words, sentence end | sentence begin)."""
-        return float(_sentence_cost(self.tables, np.asarray(words, np.int64)))
+        length = len(words)
+        chain = np.arange(length + 2).clip(max=length)
+        _, ends, _, _, _, costs = self.compose(chain, chain[1:-1].astype(np.int32), np.asarray(words, np.int32), chain[:-1] == length)
+        return float(ends.sum() + costs.sum())
+
+    def compose(self, arc_offsets: np.ndarray, targets: np.ndarray, words: np.ndarray, is_final: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Composition with an acceptor of words, epsilon 0, whose state 0 is the start and whose arcs all go to higher states.
+
+        The states of the result are pairs of a state of the acceptor and a history, those that occur; pair 0 is the start. Returns
+            states, end_costs             int64, float64 (num_pairs): the acceptor's state; cost of the sentence's end, 0 if it is not final
+            sources, targets, arcs, costs int64, float64 (num_new_arcs): pairs, the acceptor's arc, cost of its word
+        """
+        return _compose(self.tables, np.asarray(arc_offsets, np.int64), targets, words, is_final)
 
 
 def _check(fst: Fst, sources: np.ndarray, labels: np.ndarray, targets: np.ndarray, name: str) -> None:
@@ -123,7 +135,7 @@ def _check(fst: Fst, sources: np.ndarray, labels: np.ndarray, targets: np.ndarra
 
 
 @njit(nogil=True, cache=True)
-def new_histories(lm):
+def _new_histories(lm):
     """The histories met so far: the first one is the sentence's begin.
 
     (begins, states, excess, first, others): history h is the set states[begins[h]:begins[h + 1]] of G's states, each with what it costs
@@ -197,7 +209,7 @@ def _drop_dominated(lm, states, costs):
 
 
 @njit(nogil=True, cache=True)
-def advance(lm, histories, history, word):
+def _advance(lm, histories, history, word):
     """(cost of `word` after a history, the history that follows)."""
     begins, members, excess, _, _ = histories
     states, costs = [np.int64(0) for _ in range(0)], [0.0 for _ in range(0)]
@@ -217,13 +229,14 @@ def _number(histories, states, costs, least):
     for i in range(len(states)):
         if costs[i] < np.inf:
             key, size = _hash_step(key, states[i], costs[i] - least), size + 1
-    found = first.get(key, np.int64(-1))
+    newest = first[key] if key in first else -1
+    found = newest
     while found >= 0:
         if _same(begins, members, excess, found, states, costs, least, size):
             return found
         found = others[found]
     new = len(begins) - 1
-    others.append(first.get(key, np.int64(-1)))
+    others.append(newest)
     first[key] = new
     for i in range(len(states)):
         if costs[i] < np.inf:
@@ -247,7 +260,7 @@ def _same(begins, members, excess, history, states, costs, least, size):
 
 
 @njit(nogil=True, cache=True)
-def end_cost(lm, histories, history):
+def _end_cost(lm, histories, history):
     """Cost of the sentence's end after a history."""
     begins, members, excess, _, _ = histories
     least = np.inf
@@ -263,10 +276,37 @@ def end_cost(lm, histories, history):
 
 
 @njit(nogil=True, cache=True)
-def _sentence_cost(lm, words):
-    histories = new_histories(lm)
-    total, history = 0.0, 0
-    for word in words:
-        cost, history = advance(lm, histories, history, word)
-        total += cost
-    return total + end_cost(lm, histories, history)
+def _compose(lm, offsets, acceptor_targets, words, is_final):
+    """See `BackoffLm.compose`."""
+    histories = _new_histories(lm)
+    places = Dict.empty(types.int64, types.int64)
+    first, following = np.full(len(offsets) - 1, -1), [np.int64(-1)]  # the pairs of a state, as a linked list
+    states, mine, ends = [np.int64(0)], [np.int64(0)], [0.0]
+    first[0], places[0] = 0, 0
+    sources, targets, arcs, costs = [np.int64(0)], [np.int64(0)], [np.int64(0)], [0.0]  # entry 0 is there for the type
+    for state in range(len(offsets) - 1):
+        pair = first[state]
+        while pair >= 0:
+            if is_final[state]:
+                ends[pair] = _end_cost(lm, histories, mine[pair])
+            for a in range(offsets[state], offsets[state + 1]):
+                cost, history = 0.0, mine[pair]
+                if words[a] != 0:
+                    cost, history = _advance(lm, histories, history, words[a])
+                key = (np.int64(acceptor_targets[a]) << 32) | np.int64(history)
+                if key in places:
+                    target = places[key]
+                else:
+                    target = len(states)
+                    places[key] = target
+                    states.append(np.int64(acceptor_targets[a]))
+                    mine.append(np.int64(history))
+                    ends.append(0.0)
+                    following.append(first[acceptor_targets[a]])
+                    first[acceptor_targets[a]] = target
+                sources.append(pair)
+                targets.append(target)
+                arcs.append(np.int64(a))
+                costs.append(cost)
+            pair = following[pair]
+    return (np.array(states), np.array(ends), np.array(sources)[1:], np.array(targets)[1:], np.array(arcs)[1:], np.array(costs)[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyasr.decode.compact import CompactLattice, compact_from_arcs
 from pyasr.decode.word_graph import WordGraph
 
 
@@ -67,3 +68,35 @@ def expected_errors(found, words) -> float:
     """Expected edit distance between `words` and the paths (words, cost) `found`, weighted by exp(-cost)."""
     weights = np.exp(-np.array([cost for _, cost in found]))
     return float(sum(w * edit_distance(words, path) for w, (path, _) in zip(weights / weights.sum(), found)))
+
+
+def random_compact(rng: np.random.Generator, **options) -> CompactLattice:
+    """A random word graph as a compact lattice: costs in two parts, strings of up to three transition-ids that tell arcs apart."""
+    graph = random_word_graph(rng, **options)
+    num_arcs, num_states = len(graph.words), graph.num_states
+    lengths = rng.integers(0, 4, num_arcs + num_states)
+    lengths[num_arcs:] *= np.isfinite(graph.finals)
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    tids = 1 + np.arange(ends[-1], dtype=np.int32)
+    acoustic = 100 * rng.random(num_arcs)
+    ends_acoustic = np.where(np.isfinite(graph.finals), 10.0, np.inf)
+    return compact_from_arcs(0, graph.sources, graph.targets, graph.words, graph.costs, acoustic, (ends[:num_arcs + 1], tids),
+                             graph.finals, ends_acoustic, (ends[num_arcs:], tids))
+
+
+def compact_paths(lattice: CompactLattice) -> list:
+    """(transition-ids, words, graph cost, acoustic cost) of every path, sorted."""
+    found, offsets = [], lattice.arc_offsets
+
+    def walk(state, tids, words, graph, acoustic):
+        if np.isfinite(lattice.final_graph[state]):
+            found.append((tids + tuple(lattice.final_string(state).tolist()), words, graph + float(lattice.final_graph[state]),
+                          acoustic + float(lattice.final_acoustic[state])))
+        for a in range(offsets[state], offsets[state + 1]):
+            word = (int(lattice.words[a]),) * bool(lattice.words[a])
+            walk(int(lattice.targets[a]), tids + tuple(lattice.string(a).tolist()), words + word, graph + float(lattice.graph_costs[a]),
+                 acoustic + float(lattice.acoustic_costs[a]))
+
+    if not lattice.empty:
+        walk(0, (), (), 0.0, 0.0)
+    return sorted(found)
