@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """List everything that is wrong with a data directory: file, line, text, and a command that repairs it; exit status 1 if anything is.
 
-Reads   DATA
+Reads   DATA, and LANG/{words.txt,oov.txt} where --lang is given
 Writes  nothing
 
     utils/validate_data_dir.py data/train
@@ -25,11 +25,12 @@ class ValidateDataDir:
     need_text: bool = option(True, "transcripts have to be there")
     need_feats: bool = option(False, "features have to be there")
     audio: str = option("exists", "audio: not looked at, looked for, or read to its end", choices=("no", "exists", "read"))
+    lang: Path | None = option(None, "language directory: a transcript without any of its words is a problem too")
 
 
 def main(options: ValidateDataDir) -> None:
     begin = time.monotonic()
-    problems = validate(options.data, need_text=options.need_text, need_feats=options.need_feats, audio=options.audio)
+    problems = validate(options.data, need_text=options.need_text, need_feats=options.need_feats, audio=options.audio, lang=options.lang)
     for problem in problems:
         print(problem)
     if problems:

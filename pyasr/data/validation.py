@@ -19,6 +19,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.data.audio import read_audio
 from pyasr.data.datadir import DataDir
+from pyasr.io.text import read_lines, read_table
 
 FIX = "utils/fix_data_dir.py"
 
@@ -59,6 +60,7 @@ def _segment_complaint(value: str) -> str:
 
 def _number_complaint(kind: type, noun: str) -> Callable[[str], str]:
     def complaint(value: str) -> str:
+        """'' for a positive number."""
         try:
             return "" if 0 < kind(value) < float("inf") else f"not a positive {noun}"
         except ValueError:
@@ -120,16 +122,19 @@ class Table:
             return line.decode("latin-1")
 
 
-def validate(path: Path, *, need_text: bool = True, need_feats: bool = False, audio: str = "exists") -> list[Problem]:
+def validate(path: Path, *, need_text: bool = True, need_feats: bool = False, audio: str = "exists",
+             lang: Path | None = None) -> list[Problem]:
     """All problems of a data directory, none if it is sound.
 
     need_text, need_feats   whether `text`, `feats.scp` have to be there
     audio                   'no': not looked at; 'exists': files of wav.scp are there; 'read': all audio is read to its end
+    lang                    language directory of whose words every transcript has to hold at least one
     """
     collects_garbage = gc.isenabled()
     gc.disable()  # millions of lines make the collector walk again and again over objects without a cycle
     try:
-        return list(_Validator(Path(path), need_text, need_feats, audio).problems())
+        found = list(_Validator(Path(path), need_text, need_feats, audio).problems())
+        return found + (list(_oov_only(Path(path) / "text", Path(lang))) if lang and (Path(path) / "text").exists() else [])
     finally:
         if collects_garbage:
             gc.enable()
@@ -144,6 +149,7 @@ class _Validator:
         self.tables = {name: Table(path / name) for name in RULES if (path / name).exists()}
 
     def problems(self) -> Iterator[Problem]:
+        """All problems: missing files, then table by table, then what tables say of each other, then files that they name."""
         yield from self._missing_files()
         for name, table in self.tables.items():
             yield from self._lines(name, table)
@@ -295,6 +301,15 @@ class _Validator:
                 there[path] = not path or os.path.exists(path)
             if not there[path]:
                 yield Problem(table.path, i + 1, table.lines[i], "no such archive", self.fix)
+
+
+def _oov_only(text: Path, lang: Path) -> Iterator[Problem]:
+    """Transcripts without any word of `lang`: legal, but nearly always of another language, case or normalisation."""
+    known = read_table(lang / "words.txt").keys() - {read_lines(lang / "oov.txt")[0].strip()}
+    table = Table(text)
+    for i, value in enumerate(table.values):
+        if value and known.isdisjoint(value.split()):
+            yield Problem(text, i + 1, table.lines[i], f"none of its words is in {lang}/words.txt", "correct it, or add its words to the dictionary")
 
 
 def archive_of(rx: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from pyasr.lang.symbols import SymbolTable, read_bytes
 class MappedText:
     """Texts in word ids.
 
-    ids       utterance -> int32 (num_words)
+    ids       utterance -> int64 (num_words)
     oov       words outside the vocabulary with their counts; they became the id of the OOV word
     oov_only  utterances all of whose words are outside the vocabulary: legal, but there is little to be learnt from them
     """
@@ -28,6 +29,7 @@ class MappedText:
     oov_only: list[str] = field(default_factory=list)
 
     def summary(self) -> str:
+        """One sentence: how many words are outside the vocabulary, which most often, and which utterances hold no word of it."""
         num_oov = sum(self.oov.values())
         most = ", ".join(f"{word} ({count})" for word, count in self.oov.most_common(5))
         lines = f"{num_oov} of {self.num_words} words ({100 * num_oov / max(self.num_words, 1):.2f} %) are outside the vocabulary"
@@ -40,7 +42,7 @@ def map_text(texts: dict[str, str], words: SymbolTable, oov: int) -> MappedText:
     mapped, ids = MappedText(), words.ids
     for utterance, text in texts.items():
         tokens = text.split()
-        numbers = np.array([ids.get(word, oov) for word in tokens], np.int32)
+        numbers = np.array([ids.get(word, oov) for word in tokens], np.int64)
         mapped.ids[utterance] = numbers
         mapped.num_words += len(tokens)
         outside = numbers == oov
@@ -52,11 +54,20 @@ def map_text(texts: dict[str, str], words: SymbolTable, oov: int) -> MappedText:
 
 
 def map_to_lang(texts: dict[str, str], lang: LangDir) -> MappedText:
-    """`map_text` with the vocabulary and the OOV word of a language directory; says in the log what was outside."""
+    """`map_text` with the vocabulary and the OOV word of a language directory; says in the log what was outside.
+
+    Lines of nothing but OOV words are legal, but mostly a mistake in the text: they make the line in the log a warning.
+    """
     mapped = map_text(texts, lang.words, lang.oov)
     if mapped.oov:
-        log.info(f"{lang.path}: {mapped.summary()}")
+        say = log.warning if mapped.oov_only else log.info
+        say(f"{lang.path}/words.txt: {mapped.summary()}")
     return mapped
+
+
+def holds_known_word(texts: Iterable[str], lang: LangDir) -> bool:
+    """Whether any word of the texts is in the vocabulary and is not the OOV word."""
+    return any(lang.words.get(word, lang.oov) != lang.oov for text in texts for word in text.split())
 
 
 def read_sentences(path: Path, ids: bool = True) -> list[list[str]]:

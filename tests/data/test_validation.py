@@ -108,6 +108,19 @@ def test_truncated_audio_is_found_when_read(tmp_path):
     assert validate(data, audio="read") == [] and "cy-002" not in keys(data)
 
 
+def test_transcripts_of_nothing_but_oov_words(tmp_path):
+    data, lang = make_data_dir(tmp_path / "data"), tmp_path / "lang"
+    lang.mkdir()
+    (lang / "words.txt").write_text("<eps> 0\n<unk> 1\nagain 2\n")
+    (lang / "oov.txt").write_text("<unk>\n")
+    assert validate(data, lang=lang) == []
+    edit(data / "text", 3, lambda s: s.split()[0] + " <unk> AGAIN")
+    assert validate(data) == []
+    problem, = validate(data, lang=lang)
+    assert str(problem) == (f"{data}/text:3: 'ann-002 <unk> AGAIN': none of its words is in {lang}/words.txt; "
+                            "fix: correct it, or add its words to the dictionary")
+
+
 def test_program_lists_all_and_fails(tmp_path):
     data = make_data_dir(tmp_path / "data")
     edit(data / "utt2spk", 5, lambda s: s + " female")

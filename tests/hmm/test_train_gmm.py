@@ -181,6 +181,13 @@ def test_nothing_usable_is_an_error(corpus, tmp_path):
         Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
 
 
+def test_a_text_of_another_vocabulary_is_an_error(corpus, tmp_path):
+    data, lang = copy_of(corpus, tmp_path)
+    write_table(data / "text", dict.fromkeys(read_table(data / "text"), "STRANGE WORDS"))
+    with pytest.raises(UserError, match="data/text: not one of its words is in .*words.txt .it begins with 'STRANGE WORDS'."):
+        Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
+
+
 def test_alignments_that_do_not_fit(corpus, mono):
     shard = Shard.load(FeatureReader(corpus[0], INPUTS), LangDir(corpus[1]), 1, 1)
     alignments = read_job_archives(mono)
