@@ -250,6 +250,15 @@ def test_oov_words_without_an_oov_word(tmp_path):
         read_ids(tmp_path / "text", ["a", "b"], NgramOptions())
 
 
+def test_lines_of_nothing_but_oov_words_are_counted(tmp_path, caplog):
+    (tmp_path / "text").write_text("u1 a strange\nu2 odd odder\nu3\nu4 a\nu5 odd\n")
+    with caplog.at_level("INFO", "pyasr"):
+        read_ids(tmp_path / "text", ["<unk>", "a"], NgramOptions())
+    assert "text: 4 of 6 words (66.67 %) are outside the vocabulary and count as <unk>; 2 of 4 lines hold nothing else" in caplog.text
+    with pytest.raises(UserError, match="text: not one of its words is in the vocabulary"):
+        read_ids(tmp_path / "text", ["<unk>", "A"], NgramOptions())
+
+
 def test_text_is_mapped_word_by_word(tmp_path):
     (tmp_path / "text").write_text("u1  a\tbé a \n\nu2\n u3 zz bé\r\nu4 a")
     for ids, flat, lengths in ((True, [0, 1, 0, 2, 1, 0], [3, 2, 1]), (False, [2, 0, 1, 0, 2, 2, 2, 1, 2, 0], [4, 1, 3, 2])):
