@@ -78,6 +78,13 @@ def test_starting_jobs_is_quick():
     assert done.stdout == "[]\n", done.stderr
 
 
+def test_sources_are_python_3_10():
+    """By the grammar of the oldest Python that setup.py promises."""
+    oldest = tuple(map(int, re.search(r'python_requires=">=(\d+)\.(\d+)"', (ROOT / "setup.py").read_text()).groups()))
+    for path in python_files("pyasr", "steps", "utils", "egs", "benchmarks", "tests"):
+        ast.parse(path.read_text(), str(path), feature_version=oldest)
+
+
 def functions(tree):
     return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
