@@ -1,4 +1,4 @@
-"""MFCC and fbank of one waveform in float64, written down from the formulas of docs/features.md: what other implementations are held against."""
+"""MFCC and fbank of one waveform in float64, written down from the formulas of docs/features.md: the reference of tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ Writes  PAGE
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base import log
 from pyasr.base.options import argument
 from pyasr.base.output import atomic_write
 from pyasr.base.step import run_step
@@ -25,8 +26,12 @@ class CollectResults:
 
 def main(options: CollectResults) -> None:
     systems = find_systems(options.exp)
-    with atomic_write(options.page) as f:
-        f.write(results_page(systems))
+    page = results_page(systems)
+    if options.page.exists() and options.page.read_text(encoding="utf-8") == page:
+        log.info(f"{options.page} is up to date")
+    else:
+        with atomic_write(options.page) as f:
+            f.write(page)
     print(results_table(systems))
 
 

@@ -13,7 +13,7 @@
 #   if stage 2 "Decode"; then
 #     spawn dev steps/decode.py ...          # in the background, its output in exp/log/spawn.dev.log
 #     spawn test steps/decode.py ...
-#     join                                   # waits for both; the recipe stops when one has failed
+#     join                                   # waits for both and shows their last lines; the recipe stops when one has failed
 #   fi
 #
 # The recipe runs in its own directory, as a process group that is ended as a whole when run.sh is killed, however it is killed.
@@ -87,9 +87,12 @@ join() {
   local i failed=0 number=$recipe_num_spawned
   recipe_num_spawned=0
   for ((i = 0; i < number; i++)); do
-    wait "${recipe_pids[i]}" && continue
-    failed=1
-    recipe_show_failed "${recipe_spawned[i]}"
+    if wait "${recipe_pids[i]}"; then
+      tail -n 1 "$recipe_log_dir/spawn.${recipe_spawned[i]}.log"
+    else
+      failed=1
+      recipe_show_failed "${recipe_spawned[i]}"
+    fi
   done
   return $failed
 }

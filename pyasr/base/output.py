@@ -1,7 +1,7 @@
 """Outputs that are either complete or not there: write beside, rename over.
 
 A step's output directory OUT is written as OUT.tmp and renamed when the step has ended well, with `.done.json` inside: the options,
-the fingerprints of the inputs it was made from, and what made it.
+the fingerprints of the inputs it was made from and of what it holds, and what made it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -17,11 +16,10 @@ import time
 from pathlib import Path
 
 from pyasr.base.errors import UpToDate, UserError
+from pyasr.base.fingerprint import DONE, directory_fingerprint, fingerprint, read_done
 from pyasr.base.run_record import run_record
 
-DONE = ".done.json"
 STARTED = ".started.json"
-_HASH_WHOLE_BELOW = 4 << 20
 
 
 @contextlib.contextmanager
@@ -56,37 +54,6 @@ def disk_error(error: OSError, path: Path) -> Exception:
     if error.errno in (errno.EISDIR, errno.ENOTDIR):
         return UserError(f"{path}: {error.strerror}; check the path")
     return error
-
-
-def fingerprint(path: Path) -> str:
-    """What identifies the content of a file, or of a stage output by its done-file; 'missing' if there is nothing.
-
-    Files up to 4 MiB are hashed whole; larger ones by size, time and their first and last MiB.
-    """
-    path = Path(path)
-    if path.is_dir():
-        path = path / DONE
-    if not path.exists():
-        return "missing"
-    size, digest = path.stat().st_size, hashlib.sha256()
-    with path.open("rb") as f:
-        if size <= _HASH_WHOLE_BELOW:
-            digest.update(f.read())
-        else:
-            digest.update(f"{size} {path.stat().st_mtime_ns}".encode() + f.read(1 << 20))
-            f.seek(-(1 << 20), os.SEEK_END)
-            digest.update(f.read())
-    return digest.hexdigest()[:16]
-
-
-def read_done(directory: Path) -> dict | None:
-    """The content of a complete output's done-file, or None."""
-    try:
-        done = json.loads((Path(directory) / DONE).read_text())
-    except (OSError, ValueError):
-        return None  # harmless: an output without a readable done-file is simply not complete
-    complete = isinstance(done, dict) and isinstance(done.get("options"), dict) and isinstance(done.get("inputs"), dict)
-    return done if complete else None
 
 
 def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
@@ -152,7 +119,8 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
             _prepare_scratch(scratch, started, keep=resume and not force)
             yield scratch
             with atomic_write(scratch / DONE) as f:
-                json.dump({**started, "seconds": round(time.time() - begin, 3), **run_record()}, f, indent=1)
+                made = {"content": directory_fingerprint(scratch), "seconds": round(time.time() - begin, 3)}
+                json.dump({**started, **made, **run_record()}, f, indent=1)
             _swap(scratch, out)
     except OSError as error:
         raise disk_error(error, out) from error

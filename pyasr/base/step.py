@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pyasr.base import log, options as opt
@@ -66,3 +67,12 @@ def output_of(options, out: Path, inputs: list[Path], **keywords):
     content.pop("type")
     content.pop("jobs", None)
     return stage_output(out, content, inputs, force=_state["force"], **keywords)
+
+
+def make_part(options, out: Path, inputs: list[Path], make: Callable[[Path], None]) -> None:
+    """One of the outputs of a program that has several: `make(scratch directory)`, unless OUT is up to date, which is logged."""
+    try:
+        with output_of(options, out, inputs) as scratch:
+            make(scratch)
+    except UpToDate as note:
+        log.info(str(note))

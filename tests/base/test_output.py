@@ -10,11 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pyasr.base import output
 from pyasr.base.errors import UpToDate, UserError
-from pyasr.base.output import DONE, atomic_write, fingerprint, stage_output
+from pyasr.base.fingerprint import DONE, fingerprint, read_done
+from pyasr.base.output import atomic_write, stage_output
 
 
 @pytest.fixture
@@ -263,21 +265,69 @@ with atomic_write(Path({str(tmp_path / 'x')!r})) as f:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
 
 
-def test_fingerprints(tmp_path):
+def test_fingerprints_depend_on_content_alone(tmp_path):
     path = tmp_path / "x"
     assert fingerprint(path) == "missing"
-    path.write_bytes(b"a")
-    first = fingerprint(path)
-    os.utime(path, (1, 1))
-    assert fingerprint(path) == first  # small files by content alone
-    path.write_bytes(b"b")
-    assert fingerprint(path) != first
-    big = bytearray(6 << 20)
-    path.write_bytes(big)
-    large = fingerprint(path)
-    big[-1] = 1
-    path.write_bytes(big)
-    assert fingerprint(path) != large
+    for content in (b"a", bytes(3 << 20)):
+        path.write_bytes(content)
+        first = fingerprint(path)
+        os.utime(path, (1, 1))
+        assert fingerprint(path) == first
+        path.write_bytes(content[:-1] + b"b")
+        assert fingerprint(path) != first
+
+
+def test_large_files_are_sampled(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyasr.base.fingerprint._BLOCK_BYTES", 16)
+    monkeypatch.setattr("pyasr.base.fingerprint._MAX_BLOCKS", 4)
+    content = np.random.default_rng(0).bytes(1000)
+    prints = {fingerprint_of(tmp_path, content)}
+    for changed in (content[:-1], content + b"x", b"x" + content[1:], content[:-1] + b"x", content[:336] + b"x" + content[337:]):
+        prints.add(fingerprint_of(tmp_path, changed))
+    assert len(prints) == 6
+    assert fingerprint_of(tmp_path, content[:100] + b"x" + content[101:]) in prints  # between the blocks 0, 328, 656, 984
+
+
+def fingerprint_of(directory, content: bytes) -> str:
+    (directory / "x").write_bytes(content)
+    return fingerprint(directory / "x")
+
+
+def test_directory_fingerprints(tmp_path):
+    """Names and contents of files count, logs and hidden files do not."""
+    prints = []
+    for number, (name, content, log) in enumerate([("a", "1", "x"), ("a", "1", "y"), ("b", "1", "x"), ("a", "2", "x")]):
+        directory = tmp_path / str(number)
+        (directory / "log").mkdir(parents=True)
+        (directory / "phones").mkdir()
+        for path, text in ((f"phones/{name}", content), ("log/x", log), (".hidden", log)):
+            (directory / path).write_text(text)
+        prints.append(fingerprint(directory))
+    assert prints[0] == prints[1] and len(set(prints)) == 3
+
+
+def test_an_input_made_anew_with_equal_content_leaves_the_output_current(place):
+    def make_both(content, **keywords):
+        make(place, content, **keywords)
+        with stage_output(place / "next", {}, [place / "out"]):
+            pass
+
+    make_both("one")
+    seconds = read_done(place / "out")["ended"], (place / "out" / DONE).stat().st_mtime_ns
+    with pytest.raises(UpToDate, match="next is up to date"):
+        make_both("one", force=True)
+    assert (read_done(place / "out")["ended"], (place / "out" / DONE).stat().st_mtime_ns) != seconds
+    make_both("two", force=True)
+
+
+def test_a_table_stands_for_the_outputs_that_it_points_into(place):
+    """feats.scp has the same lines after features were made with other options, as long as no length changes."""
+    def table_print(content):
+        make(place, content, force=True)
+        return fingerprint(place / "feats.scp")
+
+    (place / "feats.scp").write_text(f"utt1 {place}/out/result:5\nutt2\t{place}/out/result:9\nutt3 sox {place}/x.wav -t wav - |\nutt4\n")
+    assert table_print("one") == table_print("one") != table_print("two")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"options": 1, "inputs": {}}'])

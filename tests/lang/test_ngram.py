@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import read_done
+from pyasr.base.fingerprint import read_done
 from pyasr.base.seeds import generator
 from pyasr.lang.arpa import Scorer, perplexity, read_arpa
 from pyasr.lang.ngram import discounts, estimate

@@ -25,7 +25,7 @@ from pyasr.base import log
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.options import argument, option
 from pyasr.base.output import stage_output
-from pyasr.base.step import output_of, run_step
+from pyasr.base.step import make_part, run_step
 from pyasr.data.audio import INT16_SCALE, resample, write_audio
 from pyasr.data.datadir import write_data_dir
 
@@ -150,17 +150,13 @@ def decode_shard(path: Path, utterances: list[Utterance], out: Path, audio_forma
 
 
 def make_data_dir(options: PrepareData, part: str, utterances: list[Utterance], audio: Path) -> None:
-    try:
-        with output_of(options, options.data / part, [options.corpus / "queen.1c", audio, SPLIT]) as out:
-            (out / "log").rmdir()
-            where = audio.resolve()
-            write_data_dir(out, {
-                "wav.scp": {u.key: where / f"{u.name}.{options.audio_format}" for u in utterances},
-                "text": {u.key: u.text for u in utterances},
-                "utt2spk": {u.key: u.speaker for u in utterances},
-                "utt2dur": {u.key: u.seconds for u in utterances}})
-    except UpToDate as note:
-        log.info(str(note))
+    where = audio.resolve()
+    tables = {"wav.scp": {u.key: where / f"{u.name}.{options.audio_format}" for u in utterances},
+              "text": {u.key: u.text for u in utterances},
+              "utt2spk": {u.key: u.speaker for u in utterances},
+              "utt2dur": {u.key: u.seconds for u in utterances}}
+    inputs = [options.corpus / "queen.1c", audio, SPLIT]
+    make_part(options, options.data / part, inputs, lambda out: write_data_dir(out, tables))
     num_words = sum(len(u.text.split()) for u in utterances)
     hours = sum(u.seconds for u in utterances) / 3600
     num_speakers = len({u.speaker for u in utterances})

@@ -2,7 +2,7 @@
 """Make a small corpus of speech-like signals: formant sounds of a few invented speakers, read from a list of words.
 
 Reads  nothing
-Writes OUT/{train,dev,test} (data dirs with 8 kHz wav files) and OUT/local/dict (a pronunciation dictionary in Kaldi's layout)
+Writes OUT/{train,dev,test} (data dirs with 8 kHz wav files in wav/) and OUT/local/dict (a pronunciation dictionary in Kaldi's layout)
 
 Example:
     local/make_corpus.py --num-train 120 data
@@ -16,8 +16,8 @@ import soundfile
 
 from pyasr.base.options import argument, option
 from pyasr.base.seeds import generator
-from pyasr.base.step import run_step
-from pyasr.io.text import write_table
+from pyasr.base.step import make_part, run_step
+from pyasr.data.datadir import write_data_dir
 
 RATE = 8000
 # phone -> (voiced, seconds, three formants in Hz); values of Peterson and Barney (1952) for the vowels
@@ -78,9 +78,9 @@ def utterance_sound(words: list[str], f0: float, scale: float, noise: float, rng
     return signal + noise * rng.standard_normal(len(signal))
 
 
-def make_set(directory: Path, name: str, num: int, speakers: list[str], options: MakeCorpus) -> None:
-    """A data dir of `num` utterances, spoken in turn by `speakers`."""
-    (directory / "wav").mkdir(parents=True, exist_ok=True)
+def write_set(directory: Path, name: str, num: int, speakers: list[str], options: MakeCorpus) -> None:
+    """A data dir of `num` utterances, spoken in turn by `speakers`, in `directory`, which will be renamed to OUT/`name`."""
+    (directory / "wav").mkdir()
     wav_scp, text, utt2spk = {}, {}, {}
     for i in range(num):
         speaker = speakers[i % len(speakers)]
@@ -88,17 +88,13 @@ def make_set(directory: Path, name: str, num: int, speakers: list[str], options:
         voice = generator(options.seed, speaker)
         f0, scale = voice.uniform(90, 220), voice.uniform(0.92, 1.1)
         words = [str(word) for word in rng.choice(sorted(WORDS), size=rng.integers(2, 6))]
-        path = directory / "wav" / f"{utt}.wav"
-        soundfile.write(path, utterance_sound(words, f0, scale, options.noise, rng), RATE, subtype="PCM_16")
-        wav_scp[utt], text[utt], utt2spk[utt] = str(path), " ".join(words), speaker
-    spk2utt = {s: " ".join(sorted(u for u in utt2spk if utt2spk[u] == s)) for s in sorted(set(utt2spk.values()))}
-    for file, table in (("wav.scp", wav_scp), ("text", text), ("utt2spk", utt2spk), ("spk2utt", spk2utt)):
-        write_table(directory / file, table)
+        soundfile.write(directory / "wav" / f"{utt}.wav", utterance_sound(words, f0, scale, options.noise, rng), RATE, subtype="PCM_16")
+        wav_scp[utt], text[utt], utt2spk[utt] = options.out / name / "wav" / f"{utt}.wav", " ".join(words), speaker
+    write_data_dir(directory, {"wav.scp": wav_scp, "text": text, "utt2spk": utt2spk})
 
 
-def make_dict(directory: Path) -> None:
+def write_dict(directory: Path) -> None:
     """The dictionary directory that utils/prepare_lang.py reads."""
-    directory.mkdir(parents=True, exist_ok=True)
     files = {
         "lexicon.txt": ["<unk> SPN", *(f"{word} {phones}" for word, phones in sorted(WORDS.items()))],
         "nonsilence_phones.txt": sorted(PHONES),
@@ -112,10 +108,10 @@ def make_dict(directory: Path) -> None:
 
 def main(options: MakeCorpus) -> None:
     speakers = [f"spk{i:02d}" for i in range(options.num_speakers + 4)]
-    make_set(options.out / "train", "train", options.num_train, speakers[:-4], options)
-    make_set(options.out / "dev", "dev", options.num_test, speakers[-4:-2], options)
-    make_set(options.out / "test", "test", options.num_test, speakers[-2:], options)
-    make_dict(options.out / "local" / "dict")
+    sets = [("train", options.num_train, speakers[:-4]), ("dev", options.num_test, speakers[-4:-2]), ("test", options.num_test, speakers[-2:])]
+    for name, num, voices in sets:
+        make_part(options, options.out / name, [], lambda out: write_set(out, name, num, voices, options))
+    make_part(options, options.out / "local" / "dict", [], write_dict)
 
 
 if __name__ == "__main__":
