@@ -107,7 +107,7 @@ class AmDiagGmm:
         """`feats`, if they have the model's dimension; else UserError."""
         if feats.ndim != 2 or feats.shape[1] != self.dim:
             raise UserError(f"features of dimension {feats.shape[-1]}, but the GMM was trained on {self.dim}: "
-                            "use the features and deltas that the model's input.json names")
+                            "use the features that its directory names (input.json, or Kaldi's cmvn_opts, delta_opts, splice_opts)")
         return feats
 
     def boosted(self, pdfs: np.ndarray, factor: float) -> AmDiagGmm:

@@ -41,6 +41,8 @@ def read_key(content: bytes, position: int, path: Path, kind: str, known: Contai
     """The key that begins at `position`, up to a space. Raises UserError where there is none, or for one of `known`."""
     space, newline = content.find(b" ", position), content.find(b"\n", position)
     key = b"" if space < 0 or 0 <= newline < space else content[position:space]
+    if space == len(content) - 1:
+        raise damaged(path, space, kind, "the file ends after a key; it is truncated")
     try:
         word = key.decode()
     except UnicodeDecodeError:
