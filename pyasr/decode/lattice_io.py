@@ -1,12 +1,13 @@
-"""Kaldi lattice archives (`lat.1.gz`): binary and text, read and written; compact lattices are read too.
+"""Kaldi lattice archives (`lat.1.gz`) of raw and compact lattices: binary and text, read and written.
 
     with LatticeWriter("lat.1.gz") as writer:
-        writer.write("utt1", lattice)
-    for utt, lattice in read_lattices("lat.1.gz"):
+        writer.write("utt1", lattice)                               # a Lattice or a CompactLattice
+    for utt, lattice in read_compact_lattices("lat.1.gz"):          # whatever is stored, as CompactLattice
+        ...
+    for utt, lattice in read_lattices("lat.1.gz"):                  # whatever is stored, as Lattice
         ...
 
-A binary entry is `KEY `, then an OpenFst vector transducer of arc type lattice4, whose weights are two floats (graph, acoustic cost);
-Kaldi's compact lattices (arc type compactlattice44: words on the arcs, transition-ids in the weights) become the same `Lattice`.
+A binary entry is `KEY `, then a transducer as `pyasr.decode.lattice_binary` describes it.
 """
 
 from __future__ import annotations
@@ -20,15 +21,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write, disk_error
-from pyasr.decode.lattice import Lattice, from_arcs
+from pyasr.decode import lattice_binary
+from pyasr.decode.compact import CompactLattice, to_compact, to_lattice
+from pyasr.decode.lattice import Lattice
+from pyasr.decode.lattice_text import TextLattice, text_lattice
 
-_MAGIC = struct.pack("<i", 2125659606)
-_TYPES = {b"lattice4": False, b"compactlattice44": True}
-_EXPANDED_MUTABLE = 3
 _CHUNK = 1 << 20
 _GZIP_LEVEL = 2
 
@@ -49,52 +49,18 @@ class LatticeWriter:
     def __exit__(self, *error):
         return self._stack.__exit__(*error)
 
-    def write(self, key: str, lattice: Lattice) -> None:
+    def write(self, key: str, lattice: Lattice | CompactLattice) -> None:
         """Add one entry."""
-        body = binary_lattice(lattice) if self.binary else b"\n" + text_lattice(lattice).encode() + b"\n"
+        body = lattice_binary.encode(lattice) if self.binary else b"\n" + text_lattice(lattice).encode() + b"\n"
         self._file.write(key.encode() + b" ")
         self._file.write(body)
 
 
-def write_lattices(path: Path, lattices: Iterable[tuple[str, Lattice]], binary: bool = True) -> None:
+def write_lattices(path: Path, lattices: Iterable[tuple[str, Lattice | CompactLattice]], binary: bool = True) -> None:
     """Write an archive of (key, lattice)."""
     with LatticeWriter(path, binary) as writer:
         for key, lattice in lattices:
             writer.write(key, lattice)
-
-
-def binary_lattice(lattice: Lattice) -> bytes:
-    """The OpenFst vector transducer of a lattice: header, then per state final weight, number of arcs, arcs."""
-    header = struct.pack("<i6si8siiQqqq", 6, b"vector", 8, b"lattice4", 2, 0, _EXPANDED_MUTABLE, -1 if lattice.empty else 0,
-                         lattice.num_states, lattice.num_arcs)
-    offsets = lattice.arc_offsets
-    words = np.empty(4 * lattice.num_states + 5 * lattice.num_arcs, np.int32)
-    heads = 4 * np.arange(lattice.num_states) + 5 * offsets[:-1]
-    counts = np.diff(offsets)
-    words[heads], words[heads + 1] = lattice.final_graph.view(np.int32), lattice.final_acoustic.view(np.int32)
-    words[heads + 2], words[heads + 3] = counts, 0
-    firsts = np.repeat(heads + 4 - 5 * offsets[:-1], counts) + 5 * np.arange(lattice.num_arcs)
-    columns = (lattice.ilabels, lattice.olabels, lattice.graph_costs.view(np.int32), lattice.acoustic_costs.view(np.int32), lattice.targets)
-    for place, column in enumerate(columns):
-        words[firsts + place] = column
-    return _MAGIC + header + words.astype("<i4", copy=False).tobytes()
-
-
-def text_lattice(lattice: Lattice) -> str:
-    """Kaldi's text form: `from to tid word graph,acoustic` and `state graph,acoustic`, the start state's lines first."""
-    lines, offsets = [], lattice.arc_offsets
-    for state in range(lattice.num_states):
-        for a in range(offsets[state], offsets[state + 1]):
-            weight = f"{_number(lattice.graph_costs[a])},{_number(lattice.acoustic_costs[a])}"
-            lines.append(f"{state}\t{lattice.targets[a]}\t{lattice.ilabels[a]}\t{lattice.olabels[a]}\t{weight}\n")
-        if np.isfinite(lattice.final_graph[state]):
-            lines.append(f"{state}\t{_number(lattice.final_graph[state])},{_number(lattice.final_acoustic[state])}\n")
-    return "".join(lines)
-
-
-def _number(value: np.float32) -> str:
-    """The shortest text that gives back the same float32."""
-    return np.format_float_positional(value, trim="-")
 
 
 class _Buffer:
@@ -142,10 +108,20 @@ class _Buffer:
 
 
 def read_lattices(path: Path) -> Iterator[tuple[str, Lattice]]:
-    """(key, lattice) of every entry of an archive, binary or text, gzipped or not.
+    """(key, lattice) of every entry of an archive, binary or text, gzipped or not; compact lattices become raw ones.
 
     Raises UserError naming file and offset for anything else: truncated, damaged, another arc type, a cycle.
     """
+    return ((key, to_lattice(lattice) if isinstance(lattice, CompactLattice) else lattice) for key, lattice in read_either(path))
+
+
+def read_compact_lattices(path: Path) -> Iterator[tuple[str, CompactLattice]]:
+    """The same as compact lattices; raw ones are made compact, not deterministic."""
+    return ((key, to_compact(lattice) if isinstance(lattice, Lattice) else lattice) for key, lattice in read_either(path))
+
+
+def read_either(path: Path) -> Iterator[tuple[str, Lattice | CompactLattice]]:
+    """The same as they are stored."""
     path = Path(path)
     try:
         with path.open("rb") as raw:
@@ -158,7 +134,7 @@ def read_lattices(path: Path) -> Iterator[tuple[str, Lattice]]:
         raise (told if isinstance(told, UserError) else UserError(f"{path}: {error.strerror or error}")) from None
 
 
-def _entry(buffer: _Buffer) -> tuple[str, Lattice]:
+def _entry(buffer: _Buffer) -> tuple[str, Lattice | CompactLattice]:
     word = buffer.until(b" ", "the utterance's name", 1 << 12)
     try:
         key = word.decode()
@@ -170,7 +146,7 @@ def _entry(buffer: _Buffer) -> tuple[str, Lattice]:
     buffer.need(1, what)
     if buffer.data[buffer.at : buffer.at + 1] in (b"\n", b"\r"):
         return key, _read_text(buffer, key)
-    if buffer.take(4, what) != _MAGIC:
+    if buffer.take(4, what) != lattice_binary.MAGIC:
         buffer.at -= 4
         raise buffer.error(f"{what} has neither OpenFst's magic number nor text lines: not a lattice archive, or damaged")
     return key, _read_binary(buffer, key)
@@ -183,116 +159,43 @@ def _string(buffer: _Buffer, what: str) -> bytes:
     return buffer.take(size, what)
 
 
-def _read_binary(buffer: _Buffer, key: str) -> Lattice:
+def _read_binary(buffer: _Buffer, key: str) -> Lattice | CompactLattice:
     what = f"the lattice of {key}"
     kind, arc_type = _string(buffer, what), _string(buffer, what)
-    if kind != b"vector" or arc_type not in _TYPES:
+    if kind != b"vector" or arc_type not in lattice_binary.IS_COMPACT:
         names = f"'{kind.decode(errors='replace')}' with '{arc_type.decode(errors='replace')}' arcs"
         raise buffer.error(f"{what} is a transducer of type {names}, not a lattice (lattice4 or compactlattice44)")
     _, flags, _, start, num_states, _ = struct.unpack("<iiQqqq", buffer.take(40, what))
     if flags & 3 or num_states < 0 or not -1 <= start < max(num_states, 0):
         raise buffer.error(f"damaged header of {what}")
-    compact = _TYPES[arc_type]
+    compact = lattice_binary.IS_COMPACT[arc_type]
+    words, sizes = _states(buffer, num_states, compact, what)
+    try:
+        lattice = lattice_binary.decode(words, start, num_states, sizes, compact, f"{buffer.path}: {key}")
+    except ValueError as error:
+        raise buffer.error(f"damaged archive: {what} has {error}") from None
+    buffer.at += 4 * len(words)
+    return lattice
+
+
+def _states(buffer: _Buffer, num_states: int, compact: bool, what: str) -> tuple[np.ndarray, tuple[int, int, int]]:
+    """(int32 words of all states, what they hold); reads on until they are complete."""
     while True:
-        words = np.frombuffer(buffer.data[buffer.at : len(buffer.data) - (len(buffer.data) - buffer.at) % 4], "<i4")
-        end, num_arcs, num_extra, bad = _measure(words, num_states, compact)
-        if bad:
+        words = np.frombuffer(buffer.data, "<i4", (len(buffer.data) - buffer.at) // 4, buffer.at)
+        end, *sizes = lattice_binary.measure(words, num_states, compact)
+        if end == lattice_binary.DAMAGED:
             raise buffer.error(f"damaged archive: {what} has an impossible number of arcs or labels")
-        if end >= 0:
-            break
+        if end != lattice_binary.INCOMPLETE:
+            return words[:end], tuple(sizes)
         if not buffer.more():
             raise buffer.error(f"truncated archive: {what} breaks off")
-    columns, finals = _fill(words, num_states, num_arcs, num_extra, compact)
-    sources, targets = columns[0], columns[1]
-    if num_arcs and (targets.min() < 0 or targets.max() >= num_states + num_extra):
-        raise buffer.error(f"damaged archive: {what} has an arc to a state beyond its {num_states}")
-    buffer.at += 4 * end
-    graph, acoustic, *ends = (a.view(np.float32) for a in (columns[4], columns[5], finals[0], finals[1]))
-    return from_arcs(start, sources, targets, columns[2], columns[3], graph, acoustic, *ends, name=f"{buffer.path}: {key}")
 
 
-@njit(nogil=True, cache=True)
-def _measure(words, num_states, compact):
-    """(length in words, -1 if `words` end before; arcs; states added for transition-id strings; whether it is damaged)."""
-    at, num_arcs, num_extra = 0, 0, 0
-    for _ in range(num_states):
-        if compact:
-            if at + 3 > len(words):
-                return -1, 0, 0, False
-            size = words[at + 2]
-            if size < 0:
-                return -1, 0, 0, True
-            num_extra += size
-            num_arcs += size
-            at += 1 + size
-        if at + 4 > len(words):
-            return -1, 0, 0, False
-        count = np.int64(words[at + 2])
-        if count < 0 or words[at + 3] != 0:
-            return -1, 0, 0, True
-        at += 4
-        if not compact:
-            at += 5 * count
-            num_arcs += count
-            continue
-        for _ in range(count):
-            if at + 6 > len(words):
-                return -1, 0, 0, False
-            size = words[at + 4]
-            if size < 0:
-                return -1, 0, 0, True
-            num_arcs += max(size, 1)
-            num_extra += max(size - 1, 0)
-            at += 6 + size
-    return (at if at <= len(words) else -1), num_arcs, num_extra, False
-
-
-@njit(nogil=True, cache=True)
-def _fill(words, num_states, num_arcs, num_extra, compact):
-    """(source, target, tid, word, graph, acoustic) rows and the final costs' rows, floats as their bits.
-
-    A compact arc with n transition-ids becomes n arcs in a row, the first with word and costs; a final string leads to a new final state.
-    """
-    infinity = 0x7F800000
-    arcs = np.zeros((6, num_arcs), np.int32)
-    finals = np.full((2, num_states + num_extra), infinity, np.int32)
-    at, a, extra = 0, 0, num_states
-    for state in range(num_states):
-        graph, acoustic, string, size = words[at], words[at + 1], at + 3, 0
-        if compact:
-            size = words[at + 2]
-            at += 1 + size
-        count = words[at + 2]
-        at += 4
-        last = state
-        for i in range(size):
-            arcs[0, a], arcs[1, a], arcs[2, a] = last, extra, words[string + i]
-            last = extra
-            extra += 1
-            a += 1
-        finals[0, last], finals[1, last] = graph, acoustic
-        for _ in range(count):
-            size = words[at + 4] if compact else 1
-            target = words[at + 5 + size] if compact else words[at + 4]
-            last = state
-            for i in range(max(size, 1)):
-                goal = extra if i + 1 < size else target
-                tid = 0 if size == 0 else words[at + 5 + i] if compact else words[at]
-                arcs[0, a], arcs[1, a], arcs[2, a] = last, goal, tid
-                if i == 0:
-                    arcs[3, a], arcs[4, a], arcs[5, a] = words[at + 1], words[at + 2], words[at + 3]
-                last = goal
-                extra += i + 1 < size
-                a += 1
-            at += 6 + size if compact else 5
-    return arcs, finals
-
-
-def _read_text(buffer: _Buffer, key: str) -> Lattice:
-    """Lines up to an empty one; `from to tid word weight`, `from to word weight` (compact) and `state weight`."""
+def _read_text(buffer: _Buffer, key: str) -> Lattice | CompactLattice:
+    """Lines up to an empty one."""
     begin = buffer.base + buffer.at
     buffer.until(b"\n", "line")
-    table = _TextLattice()
+    table = TextLattice()
     while line := buffer.until(b"\n", f"the lattice of {key}").strip():
         try:
             table.add(line.decode().split())
@@ -300,60 +203,3 @@ def _read_text(buffer: _Buffer, key: str) -> Lattice:
             raise UserError(f"{buffer.path}: '{line.decode(errors='replace')}' in the lattice of {key} (from byte {begin}) "
                             "is no line of a lattice; decode again") from None
     return table.lattice(f"{buffer.path}: {key}")
-
-
-class _TextLattice:
-    """Collects the lines of one text lattice."""
-
-    def __init__(self):
-        self.arcs: list[tuple] = []
-        self.finals: dict[int, tuple[float, float]] = {}
-        self.start, self.num_states = -1, 0
-        self.chains: list[tuple] = []
-
-    def add(self, fields: list[str]) -> None:
-        state = int(fields[0])
-        if state < 0 or len(fields) > 5:
-            raise ValueError
-        self.start = state if self.start < 0 else self.start
-        self.num_states = max(self.num_states, state + 1)
-        if len(fields) <= 2:
-            graph, acoustic, string = _weight(fields[1] if len(fields) == 2 else "0,0")
-            self.chains.append((state, -1, 0, graph, acoustic, string))
-            return
-        target = int(fields[1])
-        if target < 0:
-            raise ValueError
-        self.num_states = max(self.num_states, target + 1)
-        compact = len(fields) < 4 or "," in fields[3]
-        graph, acoustic, string = _weight(fields[3 + (not compact)] if len(fields) > 3 + (not compact) else "0,0")
-        string = string if compact else [int(fields[2])]
-        self.chains.append((state, target, int(fields[2 + (not compact)]), graph, acoustic, string))
-
-    def lattice(self, name: str) -> Lattice:
-        """Transition-id strings become chains of arcs."""
-        finals = {}
-        for state, target, word, graph, acoustic, string in self.chains:
-            if target < 0:
-                for tid in string:
-                    self.arcs.append((state, self.num_states, tid, 0, 0.0, 0.0))
-                    state, self.num_states = self.num_states, self.num_states + 1
-                finals[state] = (graph, acoustic)
-                continue
-            for i, tid in enumerate(string or [0]):
-                last = i + 1 >= len(string)
-                goal = target if last else self.num_states
-                self.num_states += not last
-                self.arcs.append((state, goal, tid, word, graph, acoustic))
-                state, word, graph, acoustic = goal, 0, 0.0, 0.0
-        ends = np.full((2, self.num_states), np.inf)
-        for state, costs in finals.items():
-            ends[:, state] = costs
-        columns = [np.array(column) for column in zip(*self.arcs)] or [np.empty(0)] * 6
-        return from_arcs(self.start, *columns, *ends, name=name)
-
-
-def _weight(text: str) -> tuple[float, float, list[int]]:
-    """`graph,acoustic` or `graph,acoustic,tid_tid_tid`; "Infinity" is a number to Python too."""
-    graph, acoustic, *string = text.split(",")
-    return float(graph), float(acoustic), [int(tid) for tid in string[0].split("_") if tid] if string else []

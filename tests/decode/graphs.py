@@ -69,3 +69,31 @@ def lattice_paths(lattice) -> dict:
     if not lattice.empty:
         extend(0, 0.0, 0.0, (), ())
     return {key: sorted(costs) for key, costs in found.items()}
+
+
+def plain(paths: dict) -> list:
+    """(tids, words, costs) of all paths, without epsilons, costs to float32's precision."""
+    return sorted((tuple(t for t in tids if t), tuple(w for w in words if w), round(graph, 3), round(acoustic, 2))
+                  for (tids, words), costs in paths.items() for graph, acoustic in costs)
+
+
+def compact_paths(lattice) -> list:
+    """The same by a walk over the compact lattice itself."""
+    found = []
+
+    def walk(state, tids, words, graph, acoustic):
+        if np.isfinite(lattice.final_graph[state]):
+            found.append((tids + tuple(lattice.final_string(state).tolist()), words, round(graph + float(lattice.final_graph[state]), 3),
+                          round(acoustic + float(lattice.final_acoustic[state]), 2)))
+        for a in np.flatnonzero(lattice.sources == state):
+            word = (int(lattice.words[a]),) if lattice.words[a] else ()
+            walk(int(lattice.targets[a]), tids + tuple(lattice.string(a).tolist()), words + word, graph + float(lattice.graph_costs[a]),
+                 acoustic + float(lattice.acoustic_costs[a]))
+
+    if not lattice.empty:
+        walk(0, (), (), 0.0, 0.0)
+    return sorted(found)
+
+
+def same(one: list, other: list) -> bool:
+    return len(one) == len(other) and all(a[:2] == b[:2] and np.allclose(a[2:], b[2:], atol=0.02) for a, b in zip(one, other))

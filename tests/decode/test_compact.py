@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphs import lattice_paths, random_graph, tid2pdf
+from graphs import compact_paths, lattice_paths, plain, random_graph, same, tid2pdf
 from pyasr.base.errors import UserError
 from pyasr.decode.compact import (best_compact_path, compact_from_arcs, empty_compact, pick_strings, scale, state_times, to_compact,
                                   to_lattice)
@@ -19,34 +19,6 @@ def random_lattice(seed: int, num_frames: int = 5) -> Lattice:
     rng = np.random.default_rng(seed)
     decoder = Decoder(random_graph(rng, 6, 16, 4), tid2pdf(4), DecodeOptions(beam=1000.0, lattice_beam=8.0, acoustic_scale=SCALE))
     return decoder.decode(-30 * rng.random((num_frames, 4)))
-
-
-def plain(paths: dict) -> list:
-    """(tids, words, costs) of all paths, without epsilons, costs to float32's precision."""
-    return sorted((tuple(t for t in tids if t), tuple(w for w in words if w), round(graph, 3), round(acoustic, 2))
-                  for (tids, words), costs in paths.items() for graph, acoustic in costs)
-
-
-def compact_paths(lattice) -> list:
-    """The same by a walk over the compact lattice itself."""
-    found = []
-
-    def walk(state, tids, words, graph, acoustic):
-        if np.isfinite(lattice.final_graph[state]):
-            found.append((tids + tuple(lattice.final_string(state).tolist()), words, round(graph + float(lattice.final_graph[state]), 3),
-                          round(acoustic + float(lattice.final_acoustic[state]), 2)))
-        for a in np.flatnonzero(lattice.sources == state):
-            word = (int(lattice.words[a]),) if lattice.words[a] else ()
-            walk(int(lattice.targets[a]), tids + tuple(lattice.string(a).tolist()), words + word, graph + float(lattice.graph_costs[a]),
-                 acoustic + float(lattice.acoustic_costs[a]))
-
-    if not lattice.empty:
-        walk(0, (), (), 0.0, 0.0)
-    return sorted(found)
-
-
-def same(one: list, other: list) -> bool:
-    return len(one) == len(other) and all(a[:2] == b[:2] and np.allclose(a[2:], b[2:], atol=0.02) for a, b in zip(one, other))
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -8,13 +8,18 @@ import struct
 import numpy as np
 import pytest
 
-from graphs import lattice_paths, random_graph, tid2pdf
+from graphs import lattice_paths, plain, random_graph, tid2pdf
 from pyasr.base.errors import UserError
 from pyasr.decode.lattice import from_arcs
-from pyasr.decode.lattice_io import LatticeWriter, binary_lattice, read_lattices, text_lattice, write_lattices
+from pyasr.decode.compact import to_compact
+from pyasr.decode.lattice_binary import encode
+from pyasr.decode.lattice_io import LatticeWriter, read_compact_lattices, read_lattices, write_lattices
+from pyasr.decode.lattice_text import text_lattice
 from pyasr.decode.search import DecodeOptions, Decoder
 
 ARRAYS = ("sources", "targets", "ilabels", "olabels", "graph_costs", "acoustic_costs", "final_graph", "final_acoustic")
+COMPACT_ARRAYS = ("sources", "targets", "words", "graph_costs", "acoustic_costs", "string_offsets", "tids", "final_graph", "final_acoustic",
+                  "final_offsets", "final_tids")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +55,7 @@ def test_writing_is_deterministic(tmp_path, lattices):
 def test_openfst_reads_what_we_write_and_we_read_what_it_writes(tmp_path, lattices):
     kaldifst = pytest.importorskip("kaldifst")
     lattice = lattices["utt-5"]
-    (tmp_path / "one.fst").write_bytes(binary_lattice(lattice))
+    (tmp_path / "one.fst").write_bytes(encode(lattice))
     peer = kaldifst.Lattice.read(str(tmp_path / "one.fst"))
     assert (peer.num_states, peer.start) == (lattice.num_states, 0)
     arcs = plain_parse(str(peer))
@@ -109,8 +114,36 @@ def test_compact_lattices_are_read(tmp_path):
         assert key == "utt" and lattice_paths(lattice) == COMPACT_PATHS
 
 
+@pytest.mark.parametrize("name,binary", [("lat.gz", True), ("lat.txt", False)])
+def test_compact_round_trip(tmp_path, lattices, name, binary):
+    compact = {key: to_compact(lattice) for key, lattice in lattices.items()}
+    (tmp_path / "one").write_bytes(b"final-strings " + compact_binary())
+    compact |= dict(read_compact_lattices(tmp_path / "one"))
+    write_lattices(tmp_path / name, compact.items(), binary)
+    found = dict(read_compact_lattices(tmp_path / name))
+    assert list(found) == list(compact) and compact["final-strings"].final_string(1).tolist() == [9]
+    for key, lattice in compact.items():
+        for array in COMPACT_ARRAYS:
+            assert np.array_equal(getattr(lattice, array), getattr(found[key], array)), (key, array)
+
+
+def test_compact_bytes_are_those_that_the_format_describes(tmp_path):
+    (tmp_path / "one").write_bytes(b"utt " + compact_binary())
+    (_, lattice), = read_compact_lattices(tmp_path / "one")
+    assert encode(lattice) == compact_binary()
+
+
+def test_kinds_may_be_mixed_in_an_archive_and_each_is_read_as_the_other(tmp_path, lattices):
+    raw = lattices["utt-3"]
+    write_lattices(tmp_path / "ark", [("raw", raw), ("compact", to_compact(raw))])
+    one, other = read_lattices(tmp_path / "ark")
+    assert plain(lattice_paths(one[1])) == plain(lattice_paths(other[1]))
+    one, other = read_compact_lattices(tmp_path / "ark")
+    assert all(np.array_equal(getattr(one[1], array), getattr(other[1], array)) for array in COMPACT_ARRAYS)
+
+
 def test_every_truncation_is_an_error_that_names_the_file(tmp_path, lattices):
-    whole = b"utt " + binary_lattice(lattices["utt-1"])
+    whole = b"utt " + encode(lattices["utt-1"])
     for size in range(1, len(whole), 7):
         (tmp_path / "cut.ark").write_bytes(whole[:size])
         with pytest.raises(UserError, match=r"cut\.ark: .* at byte \d+"):
