@@ -3,7 +3,8 @@ r"""Feed-forward acoustic model: spliced, normalised features to the posteriors 
     h_0 = (x - mean) * inverse_std,   h_l = sigma(W_l h_{l-1} + b_l),  l = 1..L,   log p(s | x) = log softmax(W h_L + b)
 
 Initial weights:
-* ReLU: W ~ N(0, 2 / in), biases 0 (He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", 2015, equation 10); output N(0, 1 / in).
+* ReLU: W ~ N(0, 2 / in), biases 0 (He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", 2015, equation 10); output layer 0, so that training
+  begins at equal posteriors and without a shock (as in Kaldi's nnet3).
 * sigmoid: W ~ N(0, s^2) with s = 3.5 sqrt(2 / (in + out)), first layer times sqrt(1/12), hidden biases uniform in [-4, 0], output biases
   0: what Kaldi's nnet1 recipes start from without pretraining.
 """
@@ -74,7 +75,7 @@ def initialise(model: FeedForward, options: DnnOptions, generator: torch.Generat
         if options.activation == "sigmoid":
             std = 3.5 * math.sqrt(2 / (dim_in + dim_out)) * (math.sqrt(1 / 12) if index == 0 else 1.0)
         else:
-            std = math.sqrt((1 if is_output else 2) / dim_in)
+            std = 0.0 if is_output else math.sqrt(2 / dim_in)
         layer.weight.normal_(0, std, generator=generator)
         if options.activation == "sigmoid" and not is_output:
             layer.bias.uniform_(-4, 0, generator=generator)

@@ -2,9 +2,10 @@ r"""One rank's network and its stochastic gradient descent.
 
 With the minibatch loss F = sum_t -log p(s_t | x_t), learning rate a (for summed gradients) and momentum m:
 
-    v <- m v + dF/dtheta,   theta <- theta - a v
+    v <- m v + dF/dtheta,   theta <- theta - a v min(1, c / |a v|)
 
-All of it happens on flat buffers, see `pyasr.parallel.flat`.
+where c is the greatest change of a minibatch in the Euclidean norm over all parameters (`--max-change`, Kaldi's nnet3 has the same): it
+keeps large rates from throwing the parameters away in the first minibatches. All of it happens on flat buffers, see `pyasr.parallel.flat`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class LearnerOptions:
 
     minibatch: int = option(512, "frames of a minibatch", minimum=1)
     momentum: float = option(0.0, "share of the last update in the next one", minimum=0.0, maximum=0.999)
+    max_change: float = option(0.0, "greatest Euclidean norm of a minibatch's change of the parameters; 0: no limit", minimum=0.0)
     precision: str = option("auto", "type of the products; auto: bfloat16 where that is native", choices=("auto", "float32", "bfloat16"))
     device: str = option("auto", "where to train; auto: cuda if there is one", choices=("auto", "cpu", "cuda"))
 
@@ -61,7 +63,7 @@ class Learner:
     def __init__(self, network: nn.Module, options: LearnerOptions):
         self.network = network.to(options.torch_device())
         self.flat = FlatParameters(network.parameters(), options.torch_dtype())
-        self.momentum = options.momentum
+        self.momentum, self.max_change = options.momentum, options.max_change
         self.velocity = torch.zeros_like(self.flat.master) if options.momentum else None
 
     def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float) -> torch.Tensor:
@@ -80,7 +82,11 @@ class Learner:
         direction = self.flat.grad
         if self.velocity is not None:
             direction = self.velocity.mul_(self.momentum).add_(self.flat.grad)
-        self.flat.master.add_(direction, alpha=-rate)
+        if self.max_change:
+            change = torch.linalg.vector_norm(direction, dtype=torch.float32) * rate
+            self.flat.master.addcmul_(direction, (self.max_change / change).clamp(max=1.0), value=-rate)
+        else:
+            self.flat.master.add_(direction, alpha=-rate)
         self.flat.grad.zero_()
 
     @torch.no_grad()
