@@ -21,7 +21,7 @@ from pyasr.base.step import output_of
 from pyasr.data.audio import read_audio
 from pyasr.data.datadir import DataDir, Segment, split
 from pyasr.feats.extractor import Extractor
-from pyasr.feats.options import OPTIONS_FILE, FbankOptions, MfccOptions
+from pyasr.feats.options import OPTIONS_FILE
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text import read_table, write_table
 
@@ -58,13 +58,10 @@ class ExtractSpec:
     archive: ArchiveOptions
 
 
-EXTRACTORS = {MfccOptions: Extractor, FbankOptions: Extractor}  # what makes the features, by the class of their options
-
-
 def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, str, ExtractSpec], None]) -> None:
     """DATA/feats and the tables of DATA that point into it, by `step.jobs.nj` jobs.
 
-    features  options of one of the classes in EXTRACTORS
+    features  options of one of the classes in `pyasr.feats.extractor.KINDS`
     run       `pyasr.cluster.jobs.run_jobs`, which this package must not import
     """
     data, feats = step.data, step.data / "feats"
@@ -80,8 +77,7 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
 
 def extract_shard(spec: ExtractSpec, job: int) -> None:
     """Features of shard `job` (1-based), by the options in `spec.out`: writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB, short.JOB.txt."""
-    options = load(spec.out / OPTIONS_FILE)
-    extractor = EXTRACTORS[type(options)](options)
+    extractor = Extractor(load(spec.out / OPTIONS_FILE))
     rate_hz = extractor.rate_hz
     utterances = split(spec.data, spec.num_jobs)[job - 1]
     num_frames, short = {}, []

@@ -1,86 +1,85 @@
-r"""MFCC and filter-bank features of many utterances at once, equal to Kaldi's `compute-mfcc-feats` and `compute-fbank-feats`.
+"""Features of many utterances at once, equal to Kaldi's `compute-mfcc-feats`, `compute-fbank-feats` and `compute-plp-feats`.
 
     extractor = Extractor(MfccOptions())
     features = extractor([samples1, samples2])         # list of float32 (num_frames, extractor.dim)
 
-Cepstra of log mel energies L[b], b = 0..B-1:
-
-    C[0] = sqrt(1/B) sum_b L[b],   C[k] = l(k) sqrt(2/B) sum_b L[b] cos(pi k (b + 1/2) / B),   l(k) = 1 + (Q/2) sin(pi k / Q)
-
-with the liftering constant Q (22).
+Features of pitch may stand beside them, as Kaldi's `paste-feats` puts them.
 """
 
 from __future__ import annotations
 
-import math
+from functools import lru_cache
 
 import numpy as np
 import torch
 
-from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
-from pyasr.feats.options import FbankOptions, MfccOptions
-from pyasr.feats.spectrum import BLOCK_FRAMES, EPSILON, FrameBuffer, Spectrum, mel_filters
+from pyasr.feats.kinds import Fbank, Mfcc
+from pyasr.feats.options import FbankOptions, MfccOptions, PlpOptions
+from pyasr.feats.pitch_features import PitchExtractor
+from pyasr.feats.plp import Plp
+from pyasr.feats.spectrum import BLOCK_FRAMES, FrameBuffer, Spectrum
 
-
-def cepstral_matrix(options: MfccOptions) -> torch.Tensor:
-    """The liftered cosine transform, float64 (num_mel_bins, num_ceps)."""
-    num_bins, lifter = options.mel.num_mel_bins, options.cepstral_lifter
-    if options.num_ceps > num_bins:
-        raise UserError(f"--num-ceps {options.num_ceps} is more than --num-mel-bins {num_bins}; lower it")
-    order = torch.arange(options.num_ceps, dtype=torch.float64)
-    position = torch.arange(num_bins, dtype=torch.float64)[:, None] + 0.5
-    matrix = math.sqrt(2 / num_bins) * torch.cos(math.pi / num_bins * position * order)
-    matrix[:, 0] = math.sqrt(1 / num_bins)
-    if lifter > 0:
-        matrix *= 1 + 0.5 * lifter * torch.sin(math.pi * order / lifter)
-    return matrix
+KINDS = {MfccOptions: Mfcc, FbankOptions: Fbank, PlpOptions: Plp}
+_WARPS_AT_HAND = 32
 
 
 class Extractor:
-    """Features of waveforms, by `MfccOptions` or `FbankOptions`.
+    """Features of waveforms, by options of one of the classes in KINDS.
 
     `dim` columns; waveforms are float32 arrays at int16 scale and of `rate_hz` samples per second.
     """
 
-    def __init__(self, options: MfccOptions | FbankOptions):
+    def __init__(self, options: MfccOptions | FbankOptions | PlpOptions):
         self.options, self.rate_hz = options, options.frame.sample_frequency
-        self._is_mfcc = isinstance(options, MfccOptions)
-        power = self._is_mfcc or options.use_power
-        self._spectrum = Spectrum(options.frame, mel_filters(options.mel, options.frame), power)
-        self._cepstra = cepstral_matrix(options) if self._is_mfcc else None
-        num_bins = options.mel.num_mel_bins
-        self.dim = options.num_ceps if self._is_mfcc else num_bins + options.use_energy
+        self._kind = KINDS[type(options)](options)
+        self._spectrum = lru_cache(_WARPS_AT_HAND)(self._make_spectrum)
+        self._spectrum(1.0)  # says at once what is wrong with the options
+        self._num_mel_columns = self._kind.dim + (options.use_energy and isinstance(options, FbankOptions))
+        self._pitch = PitchExtractor(options.pitch, options.frame) if options.pitch.add_pitch else None
+        self.dim = self._num_mel_columns + (self._pitch.dim if self._pitch else 0)
 
-    def __call__(self, waveforms: list[np.ndarray], keys: list[str] | None = None, seed: int = 0) -> list[np.ndarray]:
+    def __call__(self, waveforms: list[np.ndarray], keys: list[str] | None = None, seed: int = 0, warp: float = 1.0) -> list[np.ndarray]:
         """Features of each waveform, float32 (num_frames, dim); an utterance too short for a frame gives no rows.
 
-        keys, seed  name the random stream of each utterance's dither
+        keys, seed  name the random streams of each utterance's dither and noise
+        warp        factor by which the speaker's frequencies are warped (`pyasr.feats.mel`)
         """
-        if self.options.frame.dither > 0:
-            waveforms = [self._dithered(wave, seed, key) for wave, key in zip(waveforms, keys or range(len(waveforms)))]
+        keys = keys or list(range(len(waveforms)))
+        features = self._mel_features(self._dithered(waveforms, keys, seed), self._spectrum(warp))
+        if self._pitch:
+            pitch = [self._pitch(wave, generator(seed, "pitch", key)) for wave, key in zip(waveforms, keys)]
+            features = [paste(mel, beside) for mel, beside in zip(features, pitch)]
+        return features
+
+    def _make_spectrum(self, warp: float) -> Spectrum:
+        return Spectrum(self.options.frame, self._kind.filters(warp), self._kind.power)
+
+    def _dithered(self, waveforms: list[np.ndarray], keys: list, seed: int) -> list[np.ndarray]:
+        """Waves with Gaussian noise; Kaldi draws anew for each frame, here overlapping frames share their samples' noise."""
+        dither = self.options.frame.dither
+        if dither == 0:
+            return waveforms
+        streams = [generator(seed, "dither", key) for key in keys]
+        return [wave + dither * random.standard_normal(len(wave), dtype=np.float32) for wave, random in zip(waveforms, streams)]
+
+    def _mel_features(self, waveforms: list[np.ndarray], spectrum: Spectrum) -> list[np.ndarray]:
         buffer = FrameBuffer(waveforms, self.options.frame)
-        features = torch.empty(buffer.num_rows, self.dim)
+        features = torch.empty(buffer.num_rows, self._num_mel_columns)
         with torch.inference_mode():
             for begin in range(0, buffer.num_rows, BLOCK_FRAMES):
                 end = min(begin + BLOCK_FRAMES, buffer.num_rows)
-                self._block(buffer, begin, end, features[begin:end])
+                self._block(spectrum, buffer, begin, end, features[begin:end])
         features = features.numpy()
         return [features[row : row + num] for row, num in zip(buffer.first_row, buffer.num_frames)]
 
-    def _dithered(self, wave: np.ndarray, seed: int, key) -> np.ndarray:
-        """`wave` with Gaussian noise; Kaldi draws anew for each frame, here overlapping frames share their samples' noise."""
-        noise = generator(seed, "dither", key).standard_normal(len(wave), dtype=np.float32)
-        return wave + self.options.frame.dither * noise
+    def _block(self, spectrum: Spectrum, buffer: FrameBuffer, begin: int, end: int, out: torch.Tensor) -> None:
+        out[:, -self._kind.dim :] = self._kind.columns(spectrum(buffer, begin, end))
+        if self.options.use_energy:
+            out[:, 0] = spectrum.log_energy(end - begin, self.options.energy_floor)
 
-    def _block(self, buffer: FrameBuffer, begin: int, end: int, out: torch.Tensor) -> None:
-        options = self.options
-        mel = self._spectrum(buffer, begin, end)
-        if self._is_mfcc or options.use_log_fbank:
-            mel = mel.clamp_min_(EPSILON).log_()
-        if self._is_mfcc:
-            out.copy_(mel @ self._cepstra)
-        else:
-            out[:, int(options.use_energy) :] = mel
-        if options.use_energy:
-            out[:, 0] = self._spectrum.log_energy(end - begin, options.energy_floor)
+
+def paste(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Features side by side, for the frames that both have: numbers of frames differ by two at most."""
+    num_frames = min(len(left), len(right))
+    return np.concatenate([left[:num_frames], right[:num_frames]], axis=1)

@@ -53,22 +53,24 @@ class MelOptions:
     num_mel_bins: int = option(23, "number of filters", minimum=3)
     low_freq: float = option(20.0, "lower edge of the first filter in Hz", minimum=0.0)
     high_freq: float = option(0.0, "upper edge of the last filter in Hz; zero or less: relative to half the sample frequency")
+    vtln_low: float = option(100.0, "lower end of the band in which warping is proportional, in Hz", minimum=0.0)
+    vtln_high: float = option(-500.0, "upper end of this band in Hz; zero or less: relative to half the sample frequency")
 
 
 @dataclass(frozen=True)
-class PitchOptions:
+class TrackOptions:
     """The search for the fundamental frequency."""
 
     min_f0: float = option(50.0, "lowest pitch that is searched, in Hz", minimum=1.0)
     max_f0: float = option(400.0, "highest pitch that is searched, in Hz", minimum=1.0)
-    soft_min_f0: float = option(10.0, "makes long lags dearer: the correlation at a lag of 1 / soft-min-f0 seconds would not count", minimum=0.0)
+    soft_min_f0: float = option(10.0, "makes low pitch dearer; the correlation at this pitch would not count", minimum=0.0)
     penalty_factor: float = option(0.1, "cost of changes of the pitch", minimum=1e-9)
     lowpass_cutoff: float = option(1000.0, "upper edge of the band in which pitch is searched, in Hz", minimum=1.0)
     resample_frequency: int = option(4000, "samples per second of the signal in which pitch is searched", minimum=1)
     delta_pitch: float = option(0.005, "smallest relative change of the pitch that is told apart", minimum=1e-4)
     nccf_ballast: float = option(7000.0, "lowers the correlation of frames that are quiet", minimum=0.0)
     lowpass_filter_width: int = option(1, "zeros on either side of the low-pass filter's peak", minimum=1)
-    upsample_filter_width: int = option(5, "zeros on either side of the peak of the filter that reads the correlation between samples", minimum=1)
+    upsample_filter_width: int = option(5, "zeros on either side of the peak of the filter between samples", minimum=1)
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,15 @@ class ProcessPitchOptions:
 
 
 @dataclass(frozen=True)
+class PitchOptions:
+    """Features of voicing and pitch beside others."""
+
+    add_pitch: bool = option(False, "append features of voicing and pitch")
+    track: TrackOptions = group(TrackOptions)
+    process: ProcessPitchOptions = group(ProcessPitchOptions)
+
+
+@dataclass(frozen=True)
 class MfccOptions:
     """Mel-frequency cepstral coefficients."""
 
@@ -104,6 +115,7 @@ class MfccOptions:
     use_energy: bool = option(True, "log energy in the place of C0")
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
     cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0)
+    pitch: PitchOptions = group(PitchOptions)
 
 
 @dataclass(frozen=True)
@@ -116,3 +128,20 @@ class FbankOptions:
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
     use_log_fbank: bool = option(True, "logarithm of the filters' energies")
     use_power: bool = option(True, "power spectrum; false: magnitude")
+    pitch: PitchOptions = group(PitchOptions)
+
+
+@dataclass(frozen=True)
+class PlpOptions:
+    """Cepstra of perceptual linear prediction."""
+
+    frame: FrameOptions = group(FrameOptions)
+    mel: MelOptions = group(MelOptions)
+    lpc_order: int = option(12, "order of linear prediction", minimum=1)
+    num_ceps: int = option(13, "number of cepstra, C0 included", minimum=1)
+    use_energy: bool = option(True, "log energy in the place of C0")
+    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
+    compress_factor: float = option(0.33333, "exponent of the compression of energies", minimum=1e-3, maximum=1.0)
+    cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0)
+    cepstral_scale: float = option(1.0, "factor of all cepstra")
+    pitch: PitchOptions = group(PitchOptions)

@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit
 
 from pyasr.base.errors import UserError
-from pyasr.feats.options import FrameOptions, PitchOptions
+from pyasr.feats.options import FrameOptions, TrackOptions
 from pyasr.feats.resample import interpolation, resample
 
 BLOCK_FRAMES = 512
@@ -31,10 +31,10 @@ BLOCK_FRAMES = 512
 class PitchTracker:
     """Pitch of waveforms: float arrays of `frame.sample_frequency` samples per second, at any scale.
 
-    Frames begin where those of other features with the same `frame` options begin; there may be one or two fewer or more of them.
+    Frames begin where those of other features with the same `frame` options begin; there may be one fewer or more of them.
     """
 
-    def __init__(self, options: PitchOptions, frame: FrameOptions):
+    def __init__(self, options: TrackOptions, frame: FrameOptions):
         _check(options, frame)
         self.options, self.frame = options, frame
         rate = options.resample_frequency
@@ -88,7 +88,7 @@ class PitchTracker:
             yield 1 - nccf @ weights
 
 
-def _check(options: PitchOptions, frame: FrameOptions) -> None:
+def _check(options: TrackOptions, frame: FrameOptions) -> None:
     """Raises UserError for options that leave nothing to search, and for audio that cannot hold the pitch."""
     rate, cutoff = frame.sample_frequency, options.lowpass_cutoff
     if rate != int(rate):
@@ -97,9 +97,12 @@ def _check(options: PitchOptions, frame: FrameOptions) -> None:
         found = f"--lowpass-cutoff {cutoff:g} needs more than {min(rate, options.resample_frequency):g} samples per second"
         raise UserError(f"{found}; lower it, or raise --resample-frequency")
     if not 0 < options.soft_min_f0 <= options.min_f0 < options.max_f0 <= cutoff:
-        found = f"--soft-min-f0 {options.soft_min_f0:g}, --min-f0 {options.min_f0:g}, --max-f0 {options.max_f0:g}, --lowpass-cutoff {cutoff:g}"
-        raise UserError(f"{found}: these must rise in this order; correct them")
-    if options.resample_frequency * (1 / options.max_f0) <= options.upsample_filter_width / 2:
+        found = f"--soft-min-f0 {options.soft_min_f0:g}, --min-f0 {options.min_f0:g}, --max-f0 {options.max_f0:g}"
+        raise UserError(f"{found}, --lowpass-cutoff {cutoff:g}: these must rise in this order; correct them")
+    if frame.window_shift * options.resample_frequency != int(options.resample_frequency * frame.frame_shift / 1000) * rate:
+        found = f"--frame-shift {frame.frame_shift:g} ms is no whole number of samples at {rate:g} and at {options.resample_frequency} Hz"
+        raise UserError(f"{found}; pitch needs that: choose another shift, or resample the audio")
+    if options.resample_frequency <= options.max_f0 * options.upsample_filter_width / 2:
         raise UserError(f"--max-f0 {options.max_f0:g} is too high for --resample-frequency {options.resample_frequency}; raise the latter")
 
 

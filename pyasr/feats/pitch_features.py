@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyasr.base.errors import UserError
 from pyasr.feats.deltas import delta_filters
-from pyasr.feats.options import ProcessPitchOptions
+from pyasr.feats.options import FrameOptions, PitchOptions, ProcessPitchOptions
+from pyasr.feats.pitch import PitchTracker
 
 
 def voicing_feature(nccf: np.ndarray) -> np.ndarray:
@@ -63,3 +65,17 @@ def process_pitch(raw: np.ndarray, options: ProcessPitchOptions, random: np.rand
     if options.add_raw_log_pitch:
         columns.append(log_pitch)
     return np.stack(columns, axis=1).astype(np.float32)
+
+
+class PitchExtractor:
+    """Features of voicing and pitch of waveforms; `dim` columns."""
+
+    def __init__(self, options: PitchOptions, frame: FrameOptions):
+        if options.process.dim == 0:
+            raise UserError("--add-pitch, but none of its features is wanted; leave one of the --add-... options true")
+        self.options, self.dim = options.process, options.process.dim
+        self._tracker = PitchTracker(options.track, frame)
+
+    def __call__(self, wave: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Features, float32 (T, dim), of float samples at any scale."""
+        return process_pitch(self._tracker(wave), self.options, random)

@@ -21,10 +21,9 @@ import math
 import numpy as np
 import torch
 
-from pyasr.base.errors import UserError
-from pyasr.feats.options import FrameOptions, MelOptions
+from pyasr.feats.mel import EPSILON
+from pyasr.feats.options import FrameOptions
 
-EPSILON = float(np.finfo(np.float32).eps)
 BLOCK_FRAMES = 256
 
 
@@ -41,26 +40,6 @@ def window_function(options: FrameOptions) -> torch.Tensor:
         "blackman": lambda: options.blackman_coeff - 0.5 * torch.cos(phase) + (0.5 - options.blackman_coeff) * torch.cos(2 * phase),
     }
     return windows[options.window_type]()
-
-
-def mel_scale(hertz):
-    return 1127.0 * np.log(1.0 + np.asarray(hertz) / 700.0)
-
-
-def mel_filters(mel: MelOptions, frame: FrameOptions) -> torch.Tensor:
-    """Weights (fft_size / 2 + 1, num_mel_bins), float64, of the triangular filters; the last spectral line has weight 0, as in Kaldi."""
-    nyquist = frame.sample_frequency / 2
-    high = mel.high_freq if mel.high_freq > 0 else nyquist + mel.high_freq
-    if not 0 <= mel.low_freq < high <= nyquist:
-        found = f"--low-freq {mel.low_freq:g} and --high-freq {mel.high_freq:g} give no band below {nyquist:g} Hz"
-        raise UserError(f"{found}; correct the configuration")
-    edges = np.linspace(mel_scale(mel.low_freq), mel_scale(high), mel.num_mel_bins + 2)
-    lines = mel_scale(np.arange(frame.fft_size // 2) * frame.sample_frequency / frame.fft_size)[:, None]
-    left, centre, right = edges[:-2], edges[1:-1], edges[2:]
-    weights = np.clip(np.minimum((lines - left) / (centre - left), (right - lines) / (right - centre)), 0, None)
-    if not weights.any(axis=0).all():
-        raise UserError(f"--num-mel-bins {mel.num_mel_bins}: some filters cover no line of the {frame.fft_size}-point spectrum; use fewer")
-    return torch.from_numpy(np.vstack([weights, np.zeros(mel.num_mel_bins)]))
 
 
 def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:

@@ -6,7 +6,7 @@ import pytest
 from pyasr.base.errors import UserError
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOptions
-from pyasr.feats.spectrum import mel_scale
+from pyasr.feats.mel import mel_scale
 from pyasr.feats.warp import Warper
 
 FRAME, MEL = FrameOptions(sample_frequency=8000.0), MelOptions(40, 20.0, -200.0)
