@@ -1,0 +1,207 @@
+"""Bad input to the real programs: one clear sentence, exit status 1, and nothing but a scratch directory is left behind."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gmm_corpus import write_corpus
+from toy_language import random_ngrams, write_arpa_text
+from trees import make_data_dir
+
+from pyasr.io.ark import read_scp
+from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
+from pyasr.io.text import read_table, write_table
+
+ROOT = Path(__file__).resolve().parents[1]
+MFCC = ("make_mfcc.py", "--nj", 1, "--sample-frequency", 8000, "--use-energy", "false")
+TRAINING = ("--nj", 2, "--num-iters", 2, "--num-gauss", 50, "--max-iter-inc", 1, "--deltas", 0, "--beam", 30, "--retry-beam", 100)
+
+
+def run(program, *words, **variables):
+    """The finished process of a program of steps/ or utils/."""
+    folder = "steps" if (ROOT / "steps" / program).exists() else "utils"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
+    return subprocess.run([sys.executable, ROOT / folder / program, *map(str, words)], env=environment, capture_output=True, text=True, timeout=120)
+
+
+def content(directory: Path) -> dict[Path, bytes]:
+    """All files below a directory but those in scratch directories."""
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file() and ".tmp" not in str(path.relative_to(directory))}
+
+
+def assert_refused(directory: Path, sentence: str, program, *words, **variables) -> str:
+    """The program says `sentence`, once, and leaves `directory` as it was; all that it printed."""
+    before = content(directory)
+    done = run(program, *words, **variables)
+    errors = [line for line in done.stderr.splitlines() if line.startswith(f"{program}: error: ")]
+    assert done.returncode == 1 and len(errors) == 1 and done.stderr.splitlines()[-1] == errors[0], done.stdout + done.stderr
+    assert sentence in errors[0] and "Traceback" not in done.stderr, done.stderr
+    assert content(directory) == before
+    return done.stdout + done.stderr
+
+
+def change_line(path: Path, number: int, change) -> None:
+    """Replace a line (counted from 1) by `change(line)`, which may be several lines."""
+    lines = path.read_text().splitlines()
+    lines[number - 1] = change(lines[number - 1])
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def audio(tmp_path):
+    """A sound data directory with audio."""
+    return make_data_dir(tmp_path / "audio")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Data with features, a language directory, and a monophone system made by the step."""
+    path = tmp_path_factory.mktemp("trained")
+    data, lang = write_corpus(path)
+    done = run("train_mono.py", *TRAINING, data, lang, path / "mono")
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.fixture
+def corpus(trained, tmp_path):
+    """A copy of the data directory that a test may damage."""
+    return Path(shutil.copytree(trained / "data", tmp_path / "data"))
+
+
+def test_missing_audio(audio, tmp_path):
+    (audio / "audio/bob-001.wav").unlink()
+    assert_refused(tmp_path, f"bob-001: {audio}/audio/bob-001.wav: no such file or directory; correct wav.scp or remove its utterances", *MFCC, audio)
+    said = assert_refused(tmp_path, "1 problem(s)", "validate_data_dir.py", audio)
+    assert f"{audio}/wav.scp:6:" in said and f"fix: utils/fix_data_dir.py {audio}" in said
+
+
+def test_truncated_audio(audio, tmp_path):
+    wave = audio / "audio/cy-002.wav"
+    wave.write_bytes(wave.read_bytes()[:1000])
+    assert_refused(tmp_path, f"cy-002: {wave}: cut short, 956 of 3200 bytes of audio are there; replace the file", *MFCC, audio)
+
+
+def test_empty_transcript(audio, tmp_path):
+    change_line(audio / "text", 3, lambda line: line.split()[0])
+    said = assert_refused(tmp_path, "1 problem(s)", "validate_data_dir.py", audio)
+    assert f"{audio}/text:3: 'ann-002': empty transcript; fix: utils/fix_data_dir.py {audio}" in said
+
+
+def test_nothing_but_empty_transcripts(trained, corpus, tmp_path):
+    write_table(corpus / "text", dict.fromkeys(read_table(corpus / "text"), ""))
+    assert_refused(tmp_path, "no utterance of shard", "train_mono.py", *TRAINING, corpus, trained / "lang", tmp_path / "mono")
+
+
+@pytest.mark.parametrize("program", ["make_mfcc.py", "compute_cmvn.py", "train_mono.py"])
+def test_utt2spk_with_three_columns(program, audio, trained, corpus, tmp_path):
+    data, words = {"make_mfcc.py": (audio, MFCC[1:]), "compute_cmvn.py": (corpus, ()), "train_mono.py": (corpus, TRAINING)}[program]
+    change_line(data / "utt2spk", 3, lambda line: line + " female")
+    further = [trained / "lang", tmp_path / "mono"] if program == "train_mono.py" else []
+    utt, speaker, _ = (data / "utt2spk").read_text().splitlines()[2].split()
+    sentence = f"{data}/utt2spk:3: '{utt} {speaker} female': 3 column(s), expected 'UTTERANCE SPEAKER'; run utils/fix_data_dir.py {data}"
+    assert_refused(tmp_path, sentence, program, *words, data, *further)
+
+
+def test_duplicated_ids(corpus, tmp_path):
+    change_line(corpus / "utt2spk", 5, lambda line: f"{line}\n{line}")
+    utt = (corpus / "utt2spk").read_text().splitlines()[4].split()[0]
+    assert_refused(tmp_path, f"{corpus}/utt2spk:6: '{utt}' stands here a second time; keep one of the two lines", "compute_cmvn.py", corpus)
+
+
+def test_unsorted_ids(corpus, audio, tmp_path):
+    """Kaldi's programs need sorted tables; ours take any order and write sorted ones."""
+    for data in (corpus, audio):
+        (data / "utt2spk").write_text("\n".join((data / "utt2spk").read_text().splitlines()[::-1]) + "\n")
+    said = assert_refused(tmp_path, "1 problem(s)", "validate_data_dir.py", audio)
+    assert f"{audio}/utt2spk:2: 'cy-002 cy': not sorted in C order, 'cy-002' comes after 'cy-003'; fix: utils/fix_data_dir.py {audio}" in said
+    assert run("compute_cmvn.py", corpus).returncode == 0 and list(read_scp(corpus / "cmvn.scp")) == ["s0", "s1", "s2", "s3"]
+
+
+def test_alignment_that_does_not_match(trained, tmp_path):
+    ali = Path(shutil.copytree(trained / "mono", tmp_path / "ali"))
+    vectors = read_int_vectors(ali / "ali.1.gz")
+    utt = next(iter(vectors))
+    write_int_vectors(ali / "ali.1.gz", vectors | {utt: vectors[utt][:-1]})
+    frames = len(vectors[utt])
+    sentence = f"{ali}: the alignment of {utt} has {frames - 1} frames, its features {frames}; align this data directory again"
+    assert_refused(tmp_path, sentence, "train_deltas.py", *TRAINING, "--num-leaves", 20, trained / "data", trained / "lang", ali, tmp_path / "tri")
+    (ali / "ali.1.gz").write_bytes((ali / "ali.1.gz").read_bytes()[:100])
+    assert_refused(tmp_path, f"{ali}/ali.1.gz: damaged or truncated", "train_deltas.py", *TRAINING, trained / "data", trained / "lang", ali, tmp_path / "tri")
+
+
+def test_transcript_of_nothing_but_oov_words(trained, corpus, tmp_path):
+    """Legal in training, where it is named; a problem to the validator; and an error where no transcript has a known word."""
+    lang = trained / "lang"
+    utt = (corpus / "text").read_text().split()[0]
+    change_line(corpus / "text", 1, lambda line: f"{utt} STRANGE WORDS")
+    sentence = f"{corpus}/text:1: '{utt} STRANGE WORDS': none of its words is in {lang}/words.txt"
+    assert sentence in assert_refused(tmp_path, "1 problem(s)", "validate_data_dir.py", "--audio", "no", "--lang", lang, corpus)
+    assert run("train_mono.py", *TRAINING, corpus, lang, tmp_path / "mono").returncode == 0
+    assert f"1 utterance(s) hold no word of it: {utt}" in (tmp_path / "mono/log/train.log").read_text()
+    write_table(corpus / "text", dict.fromkeys(read_table(corpus / "text"), "STRANGE WORDS"))
+    assert_refused(tmp_path, f"{corpus}/text: not one of its words is in {lang}/words.txt", "train_mono.py", *TRAINING, corpus, lang, tmp_path / "other")
+
+
+def test_arpa_with_a_broken_header(trained, tmp_path):
+    arpa = tmp_path / "lm.arpa"
+    write_arpa_text(arpa, random_ngrams(0, [f"w{i}" for i in range(12)], (0, 20)))
+    arpa.write_text(arpa.read_text().replace("ngram 2=20", "ngram 2=many"))
+    assert_refused(tmp_path, f"{arpa}:3: expected 'ngram 2=COUNT' in the header, not 'ngram 2=many'; correct it", "make_grammar.py",
+                   trained / "lang", arpa, tmp_path / "lang_test")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 24 KB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("no small disk can be mounted here")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("program, kilobytes", [("make_grammar.py", 8), ("compute_cmvn.py", 24), ("train_mono.py", 24), ("train_mono.py", 48)])
+def test_full_disk(program, kilobytes, trained, small_disk):
+    """Wherever it fills up: in a copy, in a table, in a log, in a model. With more room the same command ends well."""
+    subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", small_disk], check=True)
+    data, lang, out = trained / "data", trained / "lang", small_disk / "out"
+    write_arpa_text(trained / "lm.arpa", random_ngrams(0, [f"w{i}" for i in range(12)], (0, 20)))
+    words = {"make_grammar.py": (lang, trained / "lm.arpa", out), "train_mono.py": (*TRAINING, data, lang, out), "compute_cmvn.py": (out,)}[program]
+    if program == "compute_cmvn.py":
+        out.mkdir()
+        for name in ("utt2spk", "feats.scp"):
+            shutil.copy(data / name, out)
+        (small_disk / "filling").write_bytes(bytes(os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_bsize))
+    assert_refused(small_disk, "the disk is full; free some space and run the same command again", program, *words)
+    subprocess.run(["mount", "-o", "remount,size=9M", small_disk], check=True)
+    done = run(program, *words)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("program", ["decode.py", "train_mono.py", "score.py"])
+def test_bad_command_lines(program, tmp_path):
+    for words, sentence in ((["--nj", "abc", "a", "b"], "--nj: 'abc' is not a whole number"), (["a", "b", "--nj"], "--nj: a value is missing after it")):
+        assert assert_refused(tmp_path, sentence, program, *words) == f"{program}: error: {sentence}\n"
+
+
+def test_mpiexec_missing(trained, tmp_path):
+    """tests/parallel/test_rank.py has the sentence for an environment that never had one."""
+    sentence = "PYASR_MPIEXEC=/nowhere/mpiexec: no such program; name an mpiexec by its absolute path, or unset the variable"
+    said = assert_refused(tmp_path, sentence, "train_mono.py", trained / "data", trained / "lang", tmp_path / "mono", PYASR_MPIEXEC="/nowhere/mpiexec")
+    assert said == f"train_mono.py: error: {sentence}\n"
+
+
+def test_one_rank_crashing(trained, corpus, tmp_path):
+    """Only the rank that meets the damage fails; the other, waiting for its statistics, is ended with it."""
+    table = read_scp(corpus / "feats.scp")
+    archive = corpus / "feats.ark"
+    last = max(table, key=lambda utt: int(table[utt].rpartition(":")[2]))
+    archive.write_bytes(archive.read_bytes()[:-50])
+    write_table(corpus / "feats.scp", {utt: rx.replace(str(trained / "data"), str(corpus)) for utt, rx in table.items()})
+    said = assert_refused(tmp_path, "truncated or damaged, make it again", "train_mono.py", *TRAINING, corpus, trained / "lang", tmp_path / "mono")
+    assert table[last].rpartition(":")[2] in said and said.splitlines()[-1].count("(rank ") == 1
