@@ -19,7 +19,8 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
-from pyasr.decode.sweep_dir import SweepSpec, archives, read_sweep
+from pyasr.decode.lattice_dir import archives
+from pyasr.decode.sweep_dir import SweepSpec, read_sweep
 from pyasr.score.decode_dir import SUMMARY, Chosen, read_params, read_summary, write_scoring
 from pyasr.score.filters import TextFilter
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.decode.lattice import sweep
+from pyasr.decode.lattice_dir import job_archives
 from pyasr.decode.lattice_io import read_lattices
 from pyasr.lang.symbols import SymbolTable
 
@@ -26,29 +27,18 @@ class SweepSpec:
     penalties: tuple[float, ...]
 
 
-def archives(decode_dir: Path) -> list[Path]:
-    """lat.1.gz ... lat.N.gz by their number. Raises UserError when there are none or one is missing."""
-    marker = Path(decode_dir) / "num_jobs"
-    if not marker.exists():
-        raise UserError(f"{marker}: no such file; decode first with steps/decode.py")
-    paths = [Path(decode_dir) / f"lat.{job}.gz" for job in range(1, int(marker.read_text()) + 1)]
-    for path in paths:
-        if not path.exists():
-            raise UserError(f"{path}: no such file; decode again with steps/decode.py")
-    return paths
-
-
 def sweep_shard(spec: SweepSpec, job: int) -> None:
     """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for every point and utterance of this job's archives."""
     words = SymbolTable.read(spec.words)
     with atomic_write(spec.out / f"sweep.{job}.txt") as f:
-        for path in archives(spec.decode_dir)[job - 1::spec.num_jobs]:
+        for path in job_archives(spec.decode_dir, spec.num_jobs, job):
             for utt, lattice in read_lattices(path):
                 for (lm_weight, penalty), ids in sweep(lattice, spec.lm_weights, spec.penalties).items():
-                    f.write(" ".join([str(lm_weight), str(penalty), utt, *_spelled(ids, words, spec.words, path)]) + "\n")
+                    f.write(" ".join([str(lm_weight), str(penalty), utt, *spelled(ids, words, spec.words, path)]) + "\n")
 
 
-def _spelled(ids: list[int], words: SymbolTable, table: Path, archive: Path) -> list[str]:
+def spelled(ids: list[int], words: SymbolTable, table: Path, archive: Path) -> list[str]:
+    """Words of ids. Raises UserError for an id of a lattice of `archive` that `table` does not have."""
     try:
         return [words.symbol(i) for i in ids]
     except KeyError as error:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyasr.decode.lattice import forward, trace
+from pyasr.decode.compact import CompactLattice, state_times
+from pyasr.decode.lattice import forward, scaled_costs, trace
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A back-off n-gram model as an automaton for composition on the fly: cost and next history of a word after any history.
 
-    lm = BackoffLm.read(Path("data/lang_test"))          # G.fst of a lang dir, or an ARPA file with the words of a lang dir
+    lm = BackoffLm.read(Path("data/lang_test"), SymbolTable.read("data/lang_test/words.txt"))
     lm.cost([12, 7, 391])                                # -ln p(words, sentence end)
 
 G's states are histories; arcs without a word lead from a history to the next shorter one. A word is not on every history's arcs, so there
@@ -33,7 +33,6 @@ from pyasr.lang.symbols import SymbolTable
 
 OOV_COST = 15.0
 _TOLERANCE = 1e-6
-_ARPA_SUFFIXES = (".arpa", ".lm", ".arpa.gz", ".lm.gz")
 
 
 class Tables(NamedTuple):
@@ -61,18 +60,14 @@ class BackoffLm:
 
     @classmethod
     def read(cls, source: Path, words: SymbolTable, *, best: bool = False, oov_cost: float = OOV_COST) -> BackoffLm:
-        """The model of a lang dir (its G.fst), of an FST file or of an ARPA file, over the ids of `words`.
+        """The model in `source` (see `model_file`) over the ids of `words`.
 
         A word that the model lacks costs what backing off to the empty history costs, and `oov_cost`; no history goes beyond it.
         Raises UserError where there is no such file and for a G.fst that is no back-off model.
         """
-        source = Path(source)
-        if not source.is_dir() and source.name.endswith(_ARPA_SUFFIXES):
-            fst = arpa_to_fst(read_arpa(source), words)[0]
-        else:
-            source = source / "G.fst" if source.is_dir() else source
-            fst = read_fst(source)
-        return cls.from_fst(fst, words.get(BACKOFF, -1), str(source), best=best, oov_cost=oov_cost)
+        path = model_file(source)
+        fst = read_fst(path) if path.suffix == ".fst" else arpa_to_fst(read_arpa(path), words)[0]
+        return cls.from_fst(fst, words.get(BACKOFF, -1), str(path), best=best, oov_cost=oov_cost)
 
     @classmethod
     def from_fst(cls, fst: Fst, backoff_label: int, name: str = "G.fst", *, best: bool = False, oov_cost: float = OOV_COST) -> BackoffLm:
@@ -113,6 +108,17 @@ class BackoffLm:
             sources, targets, arcs, costs int64, float64 (num_new_arcs): pairs, the acceptor's arc, cost of its word
         """
         return _compose(self.tables, np.asarray(arc_offsets, np.int64), targets, words, is_final)
+
+
+def model_file(source: Path) -> Path:
+    """The file of a language model: `source` itself, an FST if its name ends in .fst and else ARPA, or in a directory G.fst or lm.arpa.gz."""
+    source = Path(source)
+    if not source.is_dir():
+        return source
+    found = [source / name for name in ("G.fst", "lm.arpa.gz") if (source / name).exists()]
+    if not found:
+        raise UserError(f"{source}: no G.fst and no lm.arpa.gz in it; make one with utils/make_grammar.py or utils/train_lm.py")
+    return found[0]
 
 
 def _check(fst: Fst, sources: np.ndarray, labels: np.ndarray, targets: np.ndarray, name: str) -> None:

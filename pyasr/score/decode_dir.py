@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir
 from pyasr.io.text import write_table
@@ -32,6 +33,28 @@ class Chosen:
 
     point: Point
     source: Path
+
+
+@dataclass(frozen=True)
+class PointOptions:
+    """The scales at which something is read from lattices: those that scoring has chosen, unless given."""
+
+    lmwt: int | None = option(None, "LM weight; the one that steps/score.py has chosen unless given", minimum=1)
+    word_ins_penalty: float | None = option(None, "word insertion penalty; the one that steps/score.py has chosen unless given")
+
+    def inputs(self, decode_dir: Path) -> list[Path]:
+        """The files that `of` reads."""
+        return [] if self.lmwt is not None else [Path(decode_dir) / "scoring" / SUMMARY]
+
+    def of(self, decode_dir: Path) -> Point:
+        """The point for a decode directory. Raises UserError where one is needed and the directory has not been scored."""
+        if self.lmwt is not None:
+            return self.lmwt, self.word_ins_penalty or 0.0
+        try:
+            lm_weight, penalty = read_params(decode_dir)
+        except UserError as error:
+            raise UserError(f"{error}, or give --lmwt") from None
+        return lm_weight, penalty if self.word_ins_penalty is None else self.word_ins_penalty
 
 
 def point_name(point: Point) -> str:

@@ -1,0 +1,40 @@
+"""The lattices of a decode directory: its archives, and each job's share of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.data.datadir import DataDir
+from pyasr.decode.compact import CompactLattice
+from pyasr.decode.lattice_io import read_compact_lattices
+
+
+def archives(decode_dir: Path) -> list[Path]:
+    """lat.1.gz ... lat.N.gz by their number. Raises UserError when there are none or one is missing."""
+    marker = Path(decode_dir) / "num_jobs"
+    if not marker.exists():
+        raise UserError(f"{marker}: no such file; decode first with steps/decode.py")
+    content = marker.read_text().strip()
+    if not content.isdigit():
+        raise UserError(f"{marker}: '{content[:20]}' is no number of jobs; decode again with steps/decode.py")
+    paths = [Path(decode_dir) / f"lat.{job}.gz" for job in range(1, int(content) + 1)]
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path}: no such file; decode again with steps/decode.py")
+    return paths
+
+
+def job_archives(decode_dir: Path, num_jobs: int, job: int) -> list[Path]:
+    """The archives of job `job` out of `num_jobs`, 1-based: every num_jobs-th."""
+    return archives(decode_dir)[job - 1::num_jobs]
+
+
+def read_of_data(archive: Path, data: DataDir) -> Iterator[tuple[str, CompactLattice]]:
+    """(utterance, lattice) of an archive. Raises UserError for an utterance that is not in the data directory."""
+    for utterance, lattice in read_compact_lattices(archive):
+        if utterance not in data.utt2spk:
+            raise UserError(f"{archive}: its utterance '{utterance}' is not in {data.path}/utt2spk; "
+                            "give the data directory that was decoded")
+        yield utterance, lattice

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Write the n best word sequences of each lattice, all different, with their costs and alignments.
+
+Reads   DATA/utt2spk, LANG/words.txt, DECODE_DIR/lat.*.gz, and unless --lmwt is given DECODE_DIR/scoring/summary.json
+Writes  OUT/{text,lm_cost,ac_cost}, a line for each path: the n-th best of UTTERANCE is UTTERANCE-n; OUT/{ali.JOB.gz,num_jobs}
+
+lm_cost is everything but the acoustics (language model, pronunciations, transitions), ac_cost the unscaled acoustic cost; the order is by
+lm_cost + ac_cost / LM weight + penalty * words.
+
+    steps/get_nbest.py --num-best 50 data/test data/lang_test exp/tri1/decode_test exp/tri1/nbest_test
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.decode.lattice_dir import archives
+from pyasr.decode.nbest_dir import NbestSpec, join_tables
+from pyasr.score.decode_dir import PointOptions
+
+
+@dataclass(frozen=True)
+class GetNbest:
+    data: Path = argument("data directory that was decoded")
+    lang: Path = argument("lang directory of the graph")
+    decode_dir: Path = argument("directory of the lattices")
+    out: Path = argument("directory of the lists")
+    num_best: int = option(10, "most paths of an utterance", minimum=1)
+    point: PointOptions = group(PointOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: GetNbest) -> None:
+    lm_weight, penalty = options.point.of(options.decode_dir)
+    lattices, words = archives(options.decode_dir), options.lang / "words.txt"
+    with output_of(options, options.out, [options.data / "utt2spk", words, *lattices, *options.point.inputs(options.decode_dir)]) as out:
+        num_jobs = min(options.jobs.nj, len(lattices))
+        spec = NbestSpec(options.decode_dir, options.data, words, out, num_jobs, options.num_best, lm_weight, penalty)
+        run_jobs(options.jobs, out / "log" / "nbest.JOB.log", "pyasr.decode.nbest_dir:nbest_shard", spec, num_jobs=num_jobs)
+        log.info(f"{join_tables(out, num_jobs)} paths at LM weight {lm_weight}, word insertion penalty {penalty}")
+
+
+if __name__ == "__main__":
+    run_step(GetNbest, main, __doc__)

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Replace the language model in lattices: take the costs of OLD_LANG's G.fst out, put those of NEW_LM in.
+
+Reads   OLD_LANG/{G.fst,words.txt}, NEW_LM: a lang directory (G.fst), a directory of utils/train_lm.py, or an ARPA file;
+        DATA/utt2spk, DECODE_DIR/lat.*.gz
+Writes  OUT/{lat.JOB.gz,num_jobs}, which steps/score.py and the others read like a decode directory
+
+A path's graph cost becomes: as it was, minus the cost of its best way through the old G, plus its probability under the new model.
+
+    steps/lm_rescore.py data/lang_test data/local/lm/fourgram data/test exp/tri1/decode_test exp/tri1/decode_test_fourgram
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group
+from pyasr.base.output import atomic_write
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.decode.lattice_dir import archives
+from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, check_models, check_same_words, missing_words_line
+from pyasr.lang.backoff_lm import model_file
+
+
+@dataclass(frozen=True)
+class LmRescore:
+    old_lang: Path = argument("lang directory of the decoding graph")
+    new_lm: Path = argument("lang directory, directory of a language model, or ARPA file")
+    data: Path = argument("data directory that was decoded")
+    decode_dir: Path = argument("directory of the lattices")
+    out: Path = argument("directory of the new lattices")
+    rescore: RescoreOptions = group(RescoreOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: LmRescore) -> None:
+    words, tables = options.old_lang / "words.txt", [options.old_lang / "words.txt"]
+    if (options.new_lm / "words.txt").exists():
+        tables.append(options.new_lm / "words.txt")
+        check_same_words(words, tables[1])
+    lattices = archives(options.decode_dir)
+    old, new = model_file(options.old_lang), model_file(options.new_lm)
+    with output_of(options, options.out, [*tables, old, new, options.data / "utt2spk", *lattices]) as out:
+        num_jobs = min(options.jobs.nj, len(lattices))
+        spec = RescoreSpec(options.decode_dir, options.data, words, old, new, out, num_jobs, options.rescore)
+        missing = check_models(spec)
+        if missing:
+            log.warning(missing_words_line(missing, spec))
+        run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
+        with atomic_write(out / "num_jobs") as f:
+            f.write(f"{num_jobs}\n")
+
+
+if __name__ == "__main__":
+    run_step(LmRescore, main, __doc__)
