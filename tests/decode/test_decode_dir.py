@@ -18,7 +18,7 @@ from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import write_model
 from pyasr.hmm.topology import Topology, left_to_right
 from pyasr.hmm.transitions import TransitionModel
-from pyasr.io.ark import ArkWriter
+from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.openfst import Fst, write_fst
 from pyasr.io.text import write_table
 
@@ -125,3 +125,20 @@ def test_features_that_are_not_numbers_name_the_utterance(exp):
             writer.write(utt, np.full((10, 3), np.nan if utt == "b-1" else 1.0, np.float32))
     run = decode(exp, "--nj", "2")
     assert run.returncode == 1 and "b-1: the log-likelihood of pdf" in run.stderr
+
+
+def test_utterances_without_features_count_as_deletions(exp):
+    """They are named by decoding and by scoring; their words are in the denominator and among the deletions."""
+    write_table(exp / "data/feats.scp", {utt: rx for utt, rx in read_scp(exp / "data/feats.scp").items() if utt not in ("a-1", "b-1")})
+    write_table(exp / "data/text", {utt: " ".join(WORDS[k] for k in words) for utt, words in TRUTH.items()})
+    decoded = decode(exp, "--nj", "2")
+    assert decoded.returncode == 0 and "2 utterance(s) have no features and were not decoded: a-1 b-1" in decoded.stdout
+    command = [sys.executable, ROOT / "steps/score.py", "--nj", "1", "data", "model/graph", "model/decode"]
+    scored = subprocess.run(command, cwd=exp, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert scored.returncode == 0, scored.stderr
+    assert "2 utterance(s) have no hypothesis and count as deleted: a-1 b-1" in scored.stdout
+    chosen = json.loads((exp / "model/decode/scoring/summary.json").read_text())["chosen"]
+    assert (chosen["words"], chosen["del"], chosen["errors"], chosen["missing"]) == (10, 7, 7, ["a-1", "b-1"])
+    assert (exp / "model/decode/best_wer").read_text().startswith("%WER 70.00 [ 7 / 10, 0 ins, 7 del, 0 sub ]")
+    rows = [line.split() for line in (exp / "model/decode/scoring/per_utt").read_text().splitlines() if "#csid" in line]
+    assert {row[0]: row[2:] for row in rows if row[0] in ("a-1", "b-1")} == {"a-1": list("0003"), "b-1": list("0004")}
