@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Make log mel filter-bank energies of a data directory.
+"""Make log mel filter-bank energies of a data directory; with --add-pitch true, features of voicing and pitch beside them.
 
-Reads  DATA/{wav.scp,utt2spk} and DATA/segments where there is one
+Reads  DATA/{wav.scp,utt2spk}, DATA/segments where there is one, warp factors from DATA/spk2warp or utt2warp where there is one
 Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames
 
 Example:

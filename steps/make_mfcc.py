@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Make mel-frequency cepstral coefficients of a data directory.
+"""Make mel-frequency cepstral coefficients of a data directory; with --add-pitch true, features of voicing and pitch beside them.
 
-Reads  DATA/{wav.scp,utt2spk} and DATA/segments where there is one
+Reads  DATA/{wav.scp,utt2spk}, DATA/segments where there is one, warp factors from DATA/spk2warp or utt2warp where there is one
 Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames
 
 Example:
     steps/make_mfcc.py --nj 4 --config conf/mfcc.conf data/train
+    steps/make_mfcc.py --config conf/mfcc.conf --config conf/pitch.conf --add-pitch true data/train
 """
 
 from dataclasses import dataclass

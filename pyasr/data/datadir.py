@@ -17,8 +17,8 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.io.text import invert, read_numbers, read_table, read_utt2spk, write_table
 
-UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "vad.scp")
-SPEAKER_TABLES = ("spk2utt", "cmvn.scp", "spk2gender")
+UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "utt2warp", "vad.scp")
+SPEAKER_TABLES = ("spk2utt", "cmvn.scp", "spk2gender", "spk2warp")
 RECORDING_TABLES = ("wav.scp", "reco2dur", "reco2file_and_channel")
 TABLES = UTTERANCE_TABLES + SPEAKER_TABLES + RECORDING_TABLES
 _UNBALANCED = 1.05

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from pyasr.data.audio import read_audio
 from pyasr.data.datadir import DataDir, Segment, split
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import OPTIONS_FILE
+from pyasr.feats.vtln import SPEAKER_WARPS, UTTERANCE_WARPS, utterance_warps
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text import read_table, write_table
 
@@ -65,7 +67,9 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     run       `pyasr.cluster.jobs.run_jobs`, which this package must not import
     """
     data, feats = step.data, step.data / "feats"
-    inputs = [data / "wav.scp", data / "utt2spk", *data.glob("segments")]
+    utterance_warps(DataDir(data))  # a mistake in them is told before any work
+    optional = [data / name for name in ("segments", SPEAKER_WARPS, UTTERANCE_WARPS)]
+    inputs = [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
     with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:
         save(out / OPTIONS_FILE, features)
         spec = ExtractSpec(data, out, feats.absolute(), step.jobs.nj, step.archive)
@@ -78,22 +82,29 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
 def extract_shard(spec: ExtractSpec, job: int) -> None:
     """Features of shard `job` (1-based), by the options in `spec.out`: writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB, short.JOB.txt."""
     extractor = Extractor(load(spec.out / OPTIONS_FILE))
-    rate_hz = extractor.rate_hz
     utterances = split(spec.data, spec.num_jobs)[job - 1]
     num_frames, short = {}, []
     progress = log.Progress("features", len(utterances), "utterances")
     ark = f"raw.{job}.ark"
     with ArkWriter(spec.out / ark, spec.out / f"feats.{job}.scp", spec.archive.compress, spec.named / ark) as writer:
-        for keys, waves in batches(read_waveforms(DataDir(spec.data), utterances, rate_hz), rate_hz):
-            for key, features in zip(keys, extractor(waves, keys, spec.archive.seed)):
-                if len(features) == 0:
-                    short.append(key)
-                    continue
-                writer.write(key, features)
-                num_frames[key] = str(len(features))
+        for key, features in extracted(extractor, DataDir(spec.data), utterances, spec.archive.seed):
+            if len(features) == 0:
+                short.append(key)
+                continue
+            writer.write(key, features)
+            num_frames[key] = str(len(features))
             progress.update(len(num_frames) + len(short))
     write_table(spec.out / f"num_frames.{job}", num_frames)
     (spec.out / f"short.{job}.txt").write_text("".join(f"{key}\n" for key in short))
+
+
+def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: int) -> Iterator[tuple[str, np.ndarray]]:
+    """(utterance, features), each with the frequencies warped as the data directory says."""
+    warps = utterance_warps(data)
+    waveforms = read_waveforms(data, utterances, extractor.rate_hz)
+    for warp, alike in groupby(waveforms, key=lambda item: warps[item[0]]):
+        for keys, waves in batches(alike, extractor.rate_hz):
+            yield from zip(keys, extractor(waves, keys, seed, warp))
 
 
 def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float) -> Iterator[tuple[str, np.ndarray]]:

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Make cepstra of perceptual linear prediction of a data directory; with --add-pitch true, features of voicing and pitch beside them.
+
+Reads  DATA/{wav.scp,utt2spk}, DATA/segments where there is one, warp factors from DATA/spk2warp or utt2warp where there is one
+Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames
+
+Example:
+    steps/make_plp.py --nj 4 --config conf/plp.conf data/train
+"""
+
+from dataclasses import dataclass
+
+from pyasr.base.options import group
+from pyasr.base.step import run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.feats.extract import FeatureStep, make_features
+from pyasr.feats.options import PlpOptions
+
+
+@dataclass(frozen=True)
+class MakePlp(FeatureStep):
+    plp: PlpOptions = group(PlpOptions)
+
+
+def main(options: MakePlp) -> None:
+    make_features(options, options.plp, run_jobs)
+
+
+if __name__ == "__main__":
+    run_step(MakePlp, main, __doc__)
