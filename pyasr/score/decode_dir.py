@@ -63,7 +63,11 @@ def point_name(point: Point) -> str:
 
 
 def score_points(data: DataDir, hypotheses: Mapping[Point, Mapping[str, str]], filters: TextFilter) -> dict[Point, Score]:
-    """A score for each point; all of the data directory's utterances count."""
+    """A score for each point; all of the data directory's transcripts count. Raises UserError for one that has no speaker."""
+    stray = sorted(data.text.keys() - data.utt2spk.keys())
+    if stray:
+        raise UserError(f"{data.path}/utt2spk: no line for utterance '{stray[0]}' of text ({len(stray)} such); "
+                        f"run utils/fix_data_dir.py {data.path}")
     return {point: score_texts(data.text, texts, filters, f"{data.path}/text") for point, texts in sorted(hypotheses.items())}
 
 
@@ -78,6 +82,7 @@ def read_params(decode_dir: Path) -> Point:
 
 
 def read_summary(decode_dir: Path) -> dict:
+    """The content of DECODE_DIR/scoring/summary.json. Raises UserError where it is missing or damaged."""
     path = Path(decode_dir) / "scoring" / SUMMARY
     try:
         return json.loads(path.read_text())

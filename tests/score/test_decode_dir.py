@@ -78,6 +78,14 @@ def test_hypothesis_without_reference(scored, tmp_path):
     assert not (other / "scoring").exists() and not (other / "best_wer").exists()
 
 
+def test_transcript_without_speaker(scored, tmp_path):
+    root, _ = scored
+    data = make_data(tmp_path / "data", {"a-1": "yes"})
+    (data / "text").write_text("a-1 yes\nz-1 no\n")
+    decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0)}, num_jobs=1)
+    assert f"{data}/utt2spk: no line for utterance 'z-1' of text (1 such)" in score(data, root / "lang", decode, ok=False)
+
+
 @pytest.mark.parametrize(("words", "message"), [
     (["--word-ins-penalties", "0,x"], "'0,x' is not a list of numbers"),
     (["--min-lmwt", "12", "--max-lmwt", "9"], "--min-lmwt 12 is greater than --max-lmwt 9"),
