@@ -52,14 +52,17 @@ if stage 2 "Lexicon, lang directory, language model"; then
   utils/make_grammar.py "$data/lang" "$data/local/lm/trigram/lm.arpa.gz" "$data/lang_test"
 fi
 
-if stage 3 "Features"; then
+if stage 3 "Features: MFCC for GMMs, MFCC and filter banks of 40 for networks"; then
   for set in train dev test; do
-    utils/copy_data_dir.py --features false "$data/$set" "$data/${set}_hires"
+    for features in _hires _fbank; do
+      utils/copy_data_dir.py --features false "$data/$set" "$data/$set$features"
+    done
     steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/$set"
     steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc_hires.conf "$data/${set}_hires"
-    for features in "" _hires; do
+    steps/make_fbank.py $jobs --cmd "$train_cmd" --config conf/fbank.conf --compress true "$data/${set}_fbank"
+    for features in "" _hires _fbank; do
       steps/compute_cmvn.py "$data/$set$features"
-      utils/validate_data_dir.py "$data/$set$features"
+      utils/validate_data_dir.py --need-feats true "$data/$set$features"
     done
   done
 fi
