@@ -2,13 +2,12 @@
 """Align a data directory to its transcripts with a GMM system.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,tree,input.json}
-Writes ALI_DIR/{ali.JOB.gz,num_jobs} and copies of the model's files
+Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances} and copies of the model's files
 
 Example:
     steps/align_si.py --nj 4 data/train data/lang exp/mono exp/mono_ali
 """
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.align import AlignSpec, merge_reports
-from pyasr.hmm.gmm_dir import input_files, write_static_files
+from pyasr.hmm.gmm_dir import copy_model, input_files, write_static_files
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.lang.lang_dir import LangDir
 
@@ -41,9 +40,7 @@ def main(options: AlignSi) -> None:
         run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.hmm.align:align_shard", spec)
         merge_reports(out, num_jobs)
         write_static_files(out, LangDir(options.lang), InputOptions.load(options.model_dir), num_jobs)
-        for name in ("final.mdl", "tree", "final.occs"):
-            if (options.model_dir / name).exists():
-                shutil.copyfile(options.model_dir / name, out / name)
+        copy_model(options.model_dir, out)
 
 
 if __name__ == "__main__":

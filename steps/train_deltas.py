@@ -16,10 +16,10 @@ from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.gmm_dir import input_files
+from pyasr.hmm.gmm_dir import training_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions
-from pyasr.hmm.train_deltas import DeltasSpec, TreeOptions
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.train_triphones import TreeOptions, TriphoneSpec
 from pyasr.hmm.viterbi import AlignOptions
 
 
@@ -38,11 +38,9 @@ class TrainDeltas:
 
 
 def main(options: TrainDeltas) -> None:
-    inputs = [*input_files(options.data, options.lang), options.lang / "topo", options.lang / "phones/roots.int",
-              options.ali_dir / "final.mdl", options.ali_dir / "ali.1.gz"]
-    with output_of(options, options.dir, inputs, resume=True) as out:
+    with output_of(options, options.dir, training_files(options.data, options.lang, options.ali_dir), resume=True) as out:
         train = TrainOptions(options.schedule, options.align, options.update)
-        spec = DeltasSpec(options.data, options.lang, options.ali_dir, out, options.tree, train, options.inputs)
+        spec = TriphoneSpec(options.data, options.lang, options.ali_dir, out, options.tree, train, options.inputs)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_deltas:train_rank", spec, num_ranks=options.jobs.nj)
 
 

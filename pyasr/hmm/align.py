@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.feats.inputs import open_features
 from pyasr.hmm.gmm_dir import check_phones, silence_pdfs
@@ -59,9 +58,8 @@ def merge_reports(out: Path, num_jobs: int) -> AlignReport:
         total = total + AlignReport(**content["report"])
         log_like, num_frames = log_like + content["log_like"], num_frames + content["num_frames"]
         path.unlink()
-    if total.num_aligned == 0:
-        raise UserError(f"none of {len(total.failed)} utterances could be aligned ({next(iter(total.failed.values()), 'no utterances')}); "
-                        "check that data, language and model directory belong together")
+    total.check("to its transcript")
     total.log("alignment")
+    total.write(out)
     log.info(f"log-likelihood per frame {log_like / num_frames:.4f} over {num_frames:.0f} frames")
     return total

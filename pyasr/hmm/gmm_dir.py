@@ -9,32 +9,46 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.inputs import InputOptions, input_option_files
+from pyasr.feats.kaldi_options import kaldi_option_lines
+from pyasr.feats.transforms import MATRIX_FILE
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.symbols import SymbolTable
 
 LANG_FILES = ("phones.txt", "words.txt", "L.fst", "oov.txt", "phones/optional_silence.int")
 DATA_FILES = ("utt2spk", "text", "feats.scp")
-MODEL_FILES = ("final.mdl", "tree", "input.json")
+MODEL_FILES = ("final.mdl", "tree")
 
 
 def input_files(data: Path, lang: Path, model_dir: Path | None = None) -> list[Path]:
     """The files that alignment reads, for the fingerprints of a stage output."""
     files = [data / name for name in DATA_FILES] + [lang / name for name in LANG_FILES]
     files += [data / "cmvn.scp"] if (data / "cmvn.scp").exists() else []
-    return files + [model_dir / name for name in MODEL_FILES if model_dir is not None]
+    return files if model_dir is None else files + [*(model_dir / name for name in MODEL_FILES), *input_option_files(model_dir)]
+
+
+def training_files(data: Path, lang: Path, ali_dir: Path) -> list[Path]:
+    """The files that the training of a triphone system reads, for the fingerprints of a stage output."""
+    files = [*input_files(data, lang), lang / "topo", lang / "phones/roots.int", ali_dir / "final.mdl", ali_dir / "ali.1.gz"]
+    return files + [ali_dir / name for name in (MATRIX_FILE, "trans.1") if (ali_dir / name).exists()]
 
 
 def write_static_files(out: Path, lang: LangDir, inputs: InputOptions, num_jobs: int) -> None:
     """num_jobs, phones.txt, input.json and Kaldi's one-line option files."""
     inputs.save(out)
     shutil.copyfile(lang.path / "phones.txt", out / "phones.txt")
-    lines = {"num_jobs": num_jobs, "cmvn_opts": f"--norm-vars={str(inputs.norm_vars).lower()}",
-             "delta_opts": f"--delta-order={inputs.deltas}",
-             "splice_opts": f"--left-context={inputs.splice_left} --right-context={inputs.splice_right}"}
-    for name, line in lines.items():
+    lines = kaldi_option_lines(inputs.cmvn, inputs.norm_vars, inputs.deltas, inputs.splice_left, inputs.splice_right)
+    for name, line in {"num_jobs": num_jobs, **lines}.items():
         with atomic_write(out / name) as f:
             f.write(f"{line}\n")
+
+
+def copy_model(model_dir: Path, out: Path) -> None:
+    """Copies of a system's model files for a directory of its alignments."""
+    for name in ("final.mdl", "final.alimdl", MATRIX_FILE, "tree", "final.occs"):
+        if (model_dir / name).exists():
+            shutil.copyfile(model_dir / name, out / name)
 
 
 def check_phones(model_dir: Path, lang: LangDir) -> None:
@@ -42,10 +56,10 @@ def check_phones(model_dir: Path, lang: LangDir) -> None:
     path = model_dir / "phones.txt"
     if not path.exists():
         return
-    real = {line for line in path.read_text().splitlines() if line and not line.startswith("#")}
-    ours = {f"{symbol} {number}" for symbol, number in lang.phones.ids.items() if not symbol.startswith("#")}
-    if real != ours:
-        differing = min(real ^ ours)
+    theirs, ours = ({f"{symbol} {number}" for symbol, number in table.ids.items() if not symbol.startswith("#")}
+                    for table in (SymbolTable.read(path), lang.phones))
+    if theirs != ours:
+        differing = min(theirs ^ ours)
         raise UserError(f"{lang.path}/phones.txt and {path} differ (for example in '{differing}'); "
                         "use the language directory of the training")
 

@@ -1,4 +1,7 @@
-"""Model files: `final.mdl` is a transition model followed by the GMMs of its pdfs; `tree` must be of the same model."""
+"""Model files: `final.mdl` is a transition model followed by the GMMs of its pdfs; `tree` must be of the same model.
+
+A system with speaker adaptive training has a second model, `final.alimdl`: the same Gaussians for features before fMLLR.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,14 @@ from pyasr.io.kaldi import KaldiReader, KaldiWriter
 
 if TYPE_CHECKING:
     from pyasr.hmm.gmm import AmDiagGmm
+
+MODEL, ALIGNMENT_MODEL = "final.mdl", "final.alimdl"
+
+
+def first_pass_model(model_dir: Path) -> Path:
+    """The model for speakers without a transform: final.alimdl, or final.mdl where there is none."""
+    path = Path(model_dir) / ALIGNMENT_MODEL
+    return path if path.exists() else Path(model_dir) / MODEL
 
 
 def read_model(path: Path) -> tuple[TransitionModel, AmDiagGmm]:

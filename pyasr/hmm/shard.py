@@ -18,9 +18,11 @@ from pyasr.hmm.training_graphs import GraphCompiler, TrainingGraph, transition_c
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions, align_equal, align_gmm
 from pyasr.io.openfst import read_fst
+from pyasr.io.text import write_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.vocabulary import holds_known_word, map_to_lang
 
+FAILED_FILE = "failed_utterances"
 _NUM_NAMED = 5
 _NO_PATH = "no path within the beams ends with the utterance (too short for its words, or other words)"
 
@@ -40,6 +42,17 @@ class AlignReport:
         """One line, and one more naming the first utterances of every kind of failure."""
         log.info(f"{what}: {self.num_aligned} utterances aligned, {self.num_retried} with the retry beam, {len(self.failed)} failed")
         log_reasons(self.failed, "without alignment")
+
+    def check(self, when: str) -> None:
+        """Raise UserError unless some utterance was aligned."""
+        if self.num_aligned == 0:
+            reason = next(iter(self.failed.values()), "no utterances")
+            raise UserError(f"none of {len(self.failed)} utterances could be aligned {when} ({reason}); "
+                            "check that features, text, language and model directory belong together")
+
+    def write(self, out: Path) -> None:
+        """OUT/failed_utterances: `UTTERANCE why it has no alignment`."""
+        write_table(out / FAILED_FILE, self.failed)
 
 
 def log_reasons(failed: dict[str, str], what: str) -> None:

@@ -17,6 +17,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from pyasr.hmm.model import read_model, write_model
 from pyasr.hmm.shard import AlignReport, Shard
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions
+from pyasr.io.ark import read_ark, write_ark
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
 
@@ -51,15 +53,20 @@ class ScheduleOptions:
 
     @property
     def realign(self) -> set[int]:
-        try:
-            return {int(word) for word in self.realign_iters.split()}
-        except ValueError:
-            raise UserError(f"--realign-iters: '{self.realign_iters}' is not a list of iterations such as '10 20 30'") from None
+        return iterations(self.realign_iters, "--realign-iters")
 
     def target(self, x: int, start: int) -> int:
         """Gaussians after iteration `x`, when the first model has `start`; as Kaldi's scripts count."""
         step = (self.num_gauss - start) // self.max_iter_inc
         return start if x == 0 else start + step * min(x - 1, self.max_iter_inc)
+
+
+def iterations(text: str, flag: str) -> set[int]:
+    """The numbers in an option like "10 20 30". Raises UserError, naming its `flag`, when it is something else."""
+    try:
+        return {int(word) for word in text.split()}
+    except ValueError:
+        raise UserError(f"{flag}: '{text}' is not a list of iterations such as '10 20 30'") from None
 
 
 @dataclass(frozen=True)
@@ -80,14 +87,38 @@ class Model:
     start_gauss: int
 
 
+class Adaptation(Protocol):
+    """Transforms of the features of a rank's shard that are estimated anew in the course of training.
+
+    iters     iterations that call `update`, after the alignment and before the statistics
+    matrices  float32 matrices, by name or speaker, that this rank's features depend on: what a checkpoint keeps
+    """
+
+    iters: set[int]
+    matrices: dict[str, np.ndarray]
+
+    def begin(self) -> None:
+        """Set the first transforms from the shard's first alignment, before there is a model."""
+
+    def update(self, model: Model) -> Model:
+        """Estimate the transforms anew, the same on all ranks, apply them to the shard's features, and return the model for these."""
+
+    def restore(self, matrices: dict[str, np.ndarray]) -> None:
+        """Go on with the matrices that all ranks' checkpoints hold."""
+
+    def write(self, out: Path) -> None:
+        """Write the transforms under their final names."""
+
+
 class Trainer:
     """The loop over iterations on one rank. `out` is seen by all ranks; rank 0 writes the models there, every rank its own alignments."""
 
-    def __init__(self, out: Path, shard: Shard, comm, options: TrainOptions, silence_pdfs):
+    def __init__(self, out: Path, shard: Shard, comm, options: TrainOptions, silence_pdfs, adaptation: Adaptation | None = None):
         self.out, self.shard, self.comm, self.options = Path(out), shard, comm, options
-        self.schedule = options.schedule
+        self.schedule, self.adaptation = options.schedule, adaptation
         self.silence_pdfs = silence_pdfs
         self.report = AlignReport()
+        self.last: dict[str, int] = {}  # kind of archive in the checkpoint: the iteration it was made for
 
     def run(self, x: int, model: Model, first_alignment) -> Model:
         """Train from iteration `x` and `model`, or from the checkpoint where there is one.
@@ -99,11 +130,16 @@ class Trainer:
             begin = time.process_time()
             if x in self.schedule.realign:
                 self._align(x, model)
+            if self.adaptation and x in self.adaptation.iters:
+                model = self.adaptation.update(model)
+                self._save_matrices(x)
             model = self._iterate(x, model, begin)
         return model
 
     def _begin(self, x: int, model: Model, first_alignment) -> tuple[int, Model]:
         self._take(x, first_alignment())
+        if self.adaptation:
+            self._save_matrices(x)
         return x, model
 
     def _align(self, x: int, model: Model) -> None:
@@ -120,10 +156,7 @@ class Trainer:
         self.report = sum(self.comm.allgather(own), AlignReport())
         if self.comm.rank == 0:
             self.report.log(f"iteration {x}")
-        if self.report.num_aligned == 0:
-            reason = next(iter(self.report.failed.values()), "no utterances")
-            raise UserError(f"no utterance could be aligned in iteration {x} ({reason}); "
-                            "check that features, text and lang directory belong together")
+        self.report.check(f"in iteration {x}")
         self._save_alignment(x)
 
     def _iterate(self, x: int, model: Model, begin: float) -> Model:
@@ -157,24 +190,31 @@ class Trainer:
             write_vector(self.out / "final.occs", occupancies)
         return Model(model.trans, gmm, model.start_gauss)
 
-    def _alignment_path(self, x: int, rank: int, num_ranks: int) -> Path:
-        return self.out / CHECKPOINT / f"ali.{x}.{rank + 1}of{num_ranks}.ark"
+    def _checkpoint(self, kind: str, x: int, rank: int, num_ranks: int) -> Path:
+        return self.out / CHECKPOINT / f"{kind}.{x}.{rank + 1}of{num_ranks}.ark"
+
+    def _own_checkpoint(self, kind: str, x: int) -> Path:
+        path = self._checkpoint(kind, x, self.comm.rank, self.comm.size)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.last[kind] = x
+        return path
 
     def _save_alignment(self, x: int) -> None:
-        path = self._alignment_path(x, self.comm.rank, self.comm.size)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_int_vectors(path, self.shard.alignments())
-        self.last_aligned = x
+        write_int_vectors(self._own_checkpoint("ali", x), self.shard.alignments())
+
+    def _save_matrices(self, x: int) -> None:
+        write_ark(self._own_checkpoint("mat", x), self.adaptation.matrices)
 
     def _save_state(self, x: int, model: Model) -> None:
         """Make iteration `x` the one to go on with, then remove what only earlier ones needed."""
-        state = {"iteration": x, "aligned": self.last_aligned, "num_ranks": self.comm.size, "start_gauss": model.start_gauss,
+        state = {"iteration": x, "last": self.last, "num_ranks": self.comm.size, "start_gauss": model.start_gauss,
                  "num_aligned": self.report.num_aligned, "num_retried": self.report.num_retried, "failed": self.report.failed}
         with atomic_write(self.out / CHECKPOINT / "state.json") as f:
             json.dump(state, f, indent=1)
         (self.out / f"{x - 1}.mdl").unlink(missing_ok=True)
-        for path in (self.out / CHECKPOINT).glob("ali.*.ark"):
-            if int(path.name.split(".")[1]) < self.last_aligned:
+        for path in (self.out / CHECKPOINT).glob("*.ark"):
+            kind, iteration, _, _ = path.name.split(".")
+            if int(iteration) < self.last[kind]:
                 path.unlink(missing_ok=True)
 
     def _resume(self) -> tuple[int, Model] | None:
@@ -182,18 +222,31 @@ class Trainer:
         state = self.comm.bcast_object(_read_state(self.out) if self.comm.rank == 0 else None)
         if state is None:
             return None
-        x, self.last_aligned = state["iteration"], state["aligned"]
+        x, self.last = state["iteration"], state["last"]
         if self.comm.rank == 0:
             log.info(f"going on with iteration {x}")
-        saved = {}
-        for rank in range(state["num_ranks"]):
-            saved |= read_int_vectors(self._alignment_path(self.last_aligned, rank, state["num_ranks"]))
         model = Model(*read_model(self.out / f"{x}.mdl"), state["start_gauss"])
-        self.shard.set_alignments(saved, model.trans.num_tids, self.out / CHECKPOINT)
+        if self.adaptation:
+            self.adaptation.restore(self._saved("mat", state["num_ranks"], read_ark))
+        self.shard.set_alignments(self._saved("ali", state["num_ranks"], read_int_vectors), model.trans.num_tids, self.out / CHECKPOINT)
         self.report = AlignReport(state["num_aligned"], state["num_retried"], state["failed"])
-        self._save_alignment(self.last_aligned)
-        self.comm.barrier()
+        self._save_again()
         return x, model
+
+    def _saved(self, kind: str, num_ranks: int, read) -> dict[str, np.ndarray]:
+        """The entries of all ranks' archives of a kind."""
+        entries = {}
+        for rank in range(num_ranks):
+            entries |= read(self._checkpoint(kind, self.last[kind], rank, num_ranks))
+        return entries
+
+    def _save_again(self) -> None:
+        """Write what was restored as archives of the present ranks, when all of them have read the old ones."""
+        self.comm.barrier()
+        self._save_alignment(self.last["ali"])
+        if self.adaptation:
+            self._save_matrices(self.last["mat"])
+        self.comm.barrier()
 
 
 def has_checkpoint(out: Path) -> bool:
@@ -212,11 +265,14 @@ def finish(out: Path, trainer: Trainer) -> None:
     """Alignments of every rank and the last model under their final names; the checkpoint is removed."""
     shard, comm = trainer.shard, trainer.comm
     write_int_vectors(out / f"ali.{comm.rank + 1}.gz", shard.alignments())
+    if trainer.adaptation:
+        trainer.adaptation.write(out)
     comm.barrier()
     if comm.rank == 0:
         (out / f"{trainer.schedule.num_iters}.mdl").replace(out / "final.mdl")
         shutil.rmtree(out / CHECKPOINT)
         trainer.report.log("final alignment")
+        trainer.report.write(out)
 
 
 def write_vector(path: Path, values: np.ndarray) -> None:

@@ -13,10 +13,11 @@ from pyasr.hmm import train_gmm
 from pyasr.hmm.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model import read_model, read_tree
 from pyasr.hmm.shard import Shard
-from pyasr.hmm.train_deltas import DeltasSpec, TreeOptions, train_rank
+from pyasr.hmm.train_deltas import train_rank
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
 from pyasr.hmm.train_mono import MonoSpec
 from pyasr.hmm.train_mono import train_rank as train_mono_rank
+from pyasr.hmm.train_triphones import TreeOptions, TriphoneSpec
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
 from pyasr.lang.lang_dir import LangDir
@@ -42,7 +43,7 @@ def mono(corpus, tmp_path_factory):
 
 def train(corpus, ali_dir: Path, out: Path, num_ranks: int = 1) -> Path:
     out.mkdir(exist_ok=True)
-    spec = DeltasSpec(*corpus, ali_dir, out, TreeOptions(num_leaves=60, cluster_thresh=0.0), DELTAS, INPUTS)
+    spec = TriphoneSpec(*corpus, ali_dir, out, TreeOptions(num_leaves=60, cluster_thresh=0.0), DELTAS, INPUTS)
     run_threads(num_ranks, lambda comm: train_rank(spec, comm))
     return out
 

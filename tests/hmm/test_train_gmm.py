@@ -56,7 +56,8 @@ def mono(corpus, tmp_path_factory):
 
 def test_directory_is_complete(corpus, mono):
     assert sorted(path.name for path in mono.iterdir()) == [
-        "ali.1.gz", "cmvn_opts", "delta_opts", "final.mdl", "final.occs", "input.json", "num_jobs", "phones.txt", "splice_opts", "tree"]
+        "ali.1.gz", "cmvn_opts", "delta_opts", "failed_utterances", "final.mdl", "final.occs", "input.json", "num_jobs", "phones.txt",
+        "splice_opts", "tree"]
     trans, gmm = read_model(mono / "final.mdl")
     assert read_tree(mono / "tree", trans).num_pdfs == gmm.num_pdfs and gmm.dim == DIM
     assert InputOptions.load(mono) == INPUTS

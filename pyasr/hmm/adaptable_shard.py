@@ -1,0 +1,57 @@
+"""A shard whose features change during training, because their transforms are estimated there (LDA+MLLT, fMLLR)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.transforms import apply_transform
+from pyasr.hmm.shard import Shard
+from pyasr.lang.lang_dir import LangDir
+
+
+class AdaptableShard(Shard):
+    """A `Shard` that keeps the features `base` (T, D0) as they are before deltas, splicing and transforms: `feats` are made of these.
+
+    extend    InputOptions: deltas and splicing
+    speakers  {utterance: speaker}
+    """
+
+    def prepare(self, extend: InputOptions, speakers: dict[str, str]) -> AdaptableShard:
+        """Take the features that were loaded as `base`; `feats` stay empty until `transform`."""
+        self.extend, self.speakers = extend, speakers
+        self.base, self.feats = self.feats, np.zeros((len(self.feats), 0), np.float32)
+        return self
+
+    @property
+    def extended_dim(self) -> int:
+        """Columns of the features before transforms."""
+        return self.extend.dim(self.base.shape[1])
+
+    def extended(self, index: int) -> np.ndarray:
+        """Frames of utterance `keys[index]` with deltas and splicing, (T, extended_dim)."""
+        return self.extend.extend(self.base[self.offsets[index]:self.offsets[index + 1]])
+
+    def transformed(self, matrix_of: Callable[[str], np.ndarray]) -> np.ndarray:
+        """All frames, by the matrix of each utterance, which acts on `extended` frames: float32 (T, D)."""
+        feats = None
+        for i, utt in enumerate(self.keys):
+            frames = apply_transform(self.extended(i), matrix_of(utt))
+            feats = np.empty((len(self.base), frames.shape[1]), np.float32) if feats is None else feats
+            feats[self.offsets[i]:self.offsets[i + 1]] = frames
+        return feats
+
+    def transform(self, matrix_of: Callable[[str], np.ndarray]) -> None:
+        """Make `feats` anew."""
+        self.feats = self.transformed(matrix_of)
+
+
+def load_adaptable(data: Path, inputs: InputOptions, lang: LangDir, job: int, num_jobs: int) -> AdaptableShard:
+    """Shard `job` (1-based) of `num_jobs`, to be fed as `inputs` say. Raises UserError when none of its utterances can be used."""
+    reader = FeatureReader(data, dataclasses.replace(inputs, deltas=0, splice_left=0, splice_right=0))
+    shard = AdaptableShard.load(reader, lang, job, num_jobs)
+    return shard.prepare(inputs, {utt: reader.speaker(utt) for utt in shard.keys})

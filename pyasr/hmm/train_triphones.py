@@ -1,0 +1,103 @@
+"""What all triphone systems have in common: a tree and a first model from the alignments of an earlier system, then the loop of `train_gmm`."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.base.seeds import generator
+from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.gmm_dir import silence_pdfs, write_static_files
+from pyasr.hmm.gmm_update import mix_up
+from pyasr.hmm.model import read_transitions, read_tree
+from pyasr.hmm.phone_segments import convert_alignments
+from pyasr.hmm.questions import make_questions
+from pyasr.hmm.shard import AlignReport, Shard
+from pyasr.hmm.topology import Topology
+from pyasr.hmm.train_gmm import Adaptation, Model, Trainer, TrainOptions, has_checkpoint
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.tree import ContextTree
+from pyasr.hmm.tree_building import build_tree, init_model_from_stats, read_roots
+from pyasr.hmm.tree_stats import TreeStats, accumulate_tree_stats
+from pyasr.io.int_vectors import read_job_archives
+from pyasr.lang.lang_dir import LangDir
+
+
+@dataclass(frozen=True)
+class TreeOptions:
+    """The decision tree of a triphone system."""
+
+    num_leaves: int = option(1200, "greatest number of leaves of the decision tree", minimum=1)
+    cluster_thresh: float = option(-1.0, "leaves are merged where that loses less likelihood; negative: than the last split won; 0: none")
+
+
+@dataclass(frozen=True)
+class TriphoneSpec:
+    """The work of a triphone training, given to every rank."""
+
+    data: Path
+    lang: Path
+    ali_dir: Path
+    out: Path
+    tree: TreeOptions
+    train: TrainOptions
+    inputs: InputOptions
+
+
+def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adaptation: Adaptation | None = None) -> tuple[Trainer, Model]:
+    """Train on this rank's `shard`; the trainer and the last model, for `finish`.
+
+    adaptation  the transforms of the shard's features; its `begin` is called when the shard has the alignments of `spec.ali_dir`
+    """
+    old = read_transitions(spec.ali_dir / "final.mdl")
+    tree, model = None, None
+    if not comm.bcast_object(has_checkpoint(spec.out)):
+        shard.set_alignments(read_job_archives(spec.ali_dir), old.num_tids, spec.ali_dir)
+        if adaptation:
+            adaptation.begin()
+        tree, model = _first_model(spec, lang, shard, old, comm)
+    tree = tree or read_tree(spec.out / "tree")
+    if comm.rank == 0:
+        write_static_files(spec.out, lang, spec.inputs, comm.size)
+    shard.compile_graphs(lang, model.trans if model else TransitionModel.from_tree(Topology.read(lang.topo), tree), tree)
+    trainer = Trainer(spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans), adaptation)
+    return trainer, trainer.run(1, model, lambda: _converted(shard, old, model.trans, tree, spec.ali_dir))
+
+
+def _first_model(spec: TriphoneSpec, lang: LangDir, shard: Shard, old: TransitionModel, comm) -> tuple[ContextTree, Model]:
+    """The tree, written to `spec.out`, and a model of one Gaussian per leaf, from the shards' alignments; the same on all ranks."""
+    alignments = shard.alignments()
+    feats = {utt: shard.features(i) for i, utt in enumerate(shard.keys)}
+    own = accumulate_tree_stats(old, alignments, feats, lang.context_indep_phones) if alignments else None
+    parts = [part for part in comm.allgather(own) if part is not None]
+    if not parts:
+        raise UserError(f"{spec.ali_dir}: no alignment of any utterance of {spec.data}; align this data directory first")
+    if comm.rank == 0:
+        stats = _rounded(TreeStats.add(parts))
+        topology = Topology.read(lang.topo)
+        questions = make_questions(stats, lang.sets, lang.extra_questions, seed=spec.train.schedule.seed)
+        tree = build_tree(stats, questions, read_roots(lang.path / "phones" / "roots.int"), topology, spec.tree.num_leaves,
+                          cluster_thresh=spec.tree.cluster_thresh)
+        tree.write(spec.out / "tree")
+        trans, gmm, occupancies = init_model_from_stats(stats, tree, topology)
+        rng = generator(spec.train.schedule.seed, "mix_up", "first")
+        gmm = mix_up(gmm, occupancies, spec.tree.num_leaves, spec.train.update, rng)
+        log.info(f"{len(stats.events)} phones in context, {sum(map(len, questions.values()))} questions, tree of {tree.num_pdfs} pdfs")
+        made = (tree, Model(trans, gmm, spec.tree.num_leaves))
+    return comm.bcast_object(made if comm.rank == 0 else None)
+
+
+def _rounded(stats: TreeStats) -> TreeStats:
+    """Sums without the digits that depend on the order of summation: ties between questions fall alike for any number of ranks."""
+    return dataclasses.replace(stats, sums=np.round(stats.sums * 1024) / 1024)
+
+
+def _converted(shard: Shard, old: TransitionModel, new: TransitionModel, tree: ContextTree, ali_dir: Path) -> AlignReport:
+    """Replace the shard's alignment by the same states of the new model."""
+    return shard.set_alignments(convert_alignments(old, new, tree, shard.alignments()), new.num_tids, ali_dir)

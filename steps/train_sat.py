@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Train triphone GMMs on features that fMLLR adapts to each speaker (SAT), as one MPI job with --nj ranks.
+
+The features are those of ALI_DIR: with its final.mat where it has one. Its transforms, if there are any, are the first ones.
+
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs,input.json}, ALI_DIR/{final.mat,trans.JOB}
+Writes DIR/{final.mdl,final.alimdl,final.mat,trans.JOB,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,failed_utterances}
+
+Example:
+    steps/train_sat.py --nj 4 --num-leaves 2000 --num-gauss 20000 data/train data/lang exp/tri2_ali exp/tri3
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_ranks
+from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.fmllr import FmllrOptions
+from pyasr.hmm.gmm_dir import training_files
+from pyasr.hmm.gmm_update import GmmUpdateOptions
+from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.train_sat import SatOptions, SatSpec
+from pyasr.hmm.train_triphones import TreeOptions, TriphoneSpec
+from pyasr.hmm.viterbi import AlignOptions
+
+
+@dataclass(frozen=True)
+class TrainSat:
+    data: Path = argument("data directory with features")
+    lang: Path = argument("language directory")
+    ali_dir: Path = argument("alignments of the data directory")
+    dir: Path = argument("directory of the model")
+    tree: TreeOptions = group(TreeOptions, num_leaves=2000)
+    schedule: ScheduleOptions = group(ScheduleOptions, num_iters=35, max_iter_inc=25, num_gauss=20000, realign_iters="10 20 30")
+    sat: SatOptions = group(SatOptions)
+    fmllr: FmllrOptions = group(FmllrOptions)
+    align: AlignOptions = group(AlignOptions)
+    update: GmmUpdateOptions = group(GmmUpdateOptions, power=0.2)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: TrainSat) -> None:
+    with output_of(options, options.dir, training_files(options.data, options.lang, options.ali_dir), resume=True) as out:
+        train = TrainOptions(options.schedule, options.align, options.update)
+        inputs = InputOptions.load(options.ali_dir)
+        triphones = TriphoneSpec(options.data, options.lang, options.ali_dir, out, options.tree, train, inputs)
+        spec = SatSpec(triphones, options.sat, options.fmllr)
+        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_sat:train_rank", spec, num_ranks=options.jobs.nj)
+
+
+if __name__ == "__main__":
+    run_step(TrainSat, main, __doc__)
