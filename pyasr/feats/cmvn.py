@@ -1,4 +1,4 @@
-r"""Cepstral mean and variance normalisation per speaker, with Kaldi's statistics.
+r"""Cepstral mean and variance normalisation: of a speaker or an utterance with Kaldi's statistics, or over a sliding window.
 
 Statistics of D-dimensional features are a float64 matrix of 2 rows and D + 1 columns:
 
@@ -8,9 +8,23 @@ Statistics of D-dimensional features are a float64 matrix of 2 rows and D + 1 co
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from pyasr.base.options import option
+
 VARIANCE_FLOOR = 1e-20
+SLIDING_VARIANCE_FLOOR = 1e-10
+
+
+@dataclass(frozen=True)
+class SlidingOptions:
+    """The window of sliding normalisation, with the names and defaults of Kaldi's `apply-cmvn-sliding`."""
+
+    cmn_window: int = option(600, "sliding normalisation: frames of the window", minimum=1)
+    min_cmn_window: int = option(100, "sliding normalisation without --center: least frames of the window at the beginning", minimum=1)
+    center: bool = option(False, "sliding normalisation: the window lies around the frame; false: before it")
 
 
 def cmvn_stats(features: np.ndarray) -> np.ndarray:
@@ -37,3 +51,39 @@ def apply_cmvn(features: np.ndarray, mean: np.ndarray, inverse_std: np.ndarray |
     """Normalised features, float32 (T, D)."""
     centred = features - mean
     return centred if inverse_std is None else centred * inverse_std
+
+
+def sliding_windows(num_frames: int, options: SlidingOptions) -> tuple[np.ndarray, np.ndarray]:
+    """First frame, and one past the last frame, of the window of every frame, as in Kaldi.
+
+    With `center` the window has `cmn_window` frames, t - cmn_window / 2 the first, and is moved to lie within the utterance. Else it holds
+    the `cmn_window` frames before t and t itself, and at the beginning of the utterance at least `min_cmn_window` frames.
+    """
+    frames = np.arange(num_frames)
+    if options.center:
+        begin = np.maximum(frames - options.cmn_window // 2, 0)
+        end = begin + options.cmn_window
+    else:
+        begin = np.maximum(frames - options.cmn_window, 0)
+        end = np.maximum(frames + 1, options.min_cmn_window)
+    excess = np.maximum(end - num_frames, 0)
+    return np.maximum(begin - excess, 0), end - excess
+
+
+def sliding_cmvn(features: np.ndarray, options: SlidingOptions, norm_vars: bool) -> np.ndarray:
+    """Every frame of (T, D) less the mean of its window, and over the standard deviation of it: float32 (T, D)."""
+    begin, end = sliding_windows(len(features), options)
+    count = (end - begin)[:, None]
+    centre = features.mean(0, dtype=np.float64)  # keeps the sums small
+    values = features - centre
+    mean = _window_sums(values, begin, end) / count
+    if not norm_vars:
+        return (values - mean).astype(np.float32)
+    variance = np.maximum(_window_sums(values**2, begin, end) / count - mean**2, SLIDING_VARIANCE_FLOOR)
+    return np.where(count > 1, (values - mean) / np.sqrt(variance), 0).astype(np.float32)
+
+
+def _window_sums(values: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    sums = np.zeros((len(values) + 1, values.shape[1]))
+    np.cumsum(values, axis=0, out=sums[1:])
+    return sums[end] - sums[begin]

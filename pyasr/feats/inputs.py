@@ -15,8 +15,8 @@ import numpy as np
 
 from pyasr.base import options
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.feats.cmvn import apply_cmvn, cmvn_stats, normaliser
+from pyasr.base.options import group, option
+from pyasr.feats.cmvn import SlidingOptions, apply_cmvn, cmvn_stats, normaliser, sliding_cmvn
 from pyasr.feats.deltas import add_deltas, splice
 from pyasr.feats.kaldi_options import OPTION_FILES, kaldi_input
 from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix, read_transforms
@@ -30,8 +30,9 @@ INPUT_FILE = "input.json"
 class InputOptions:
     """How features become the input of a model. Saved in the model's directory, read again by alignment and decoding."""
 
-    cmvn: str = option("speaker", "unit of cepstral mean normalisation", choices=("speaker", "utterance", "none"))
+    cmvn: str = option("speaker", "unit of cepstral mean normalisation", choices=("speaker", "utterance", "sliding", "none"))
     norm_vars: bool = option(False, "normalise variances too")
+    sliding: SlidingOptions = group(SlidingOptions)
     deltas: int = option(0, "order of the time derivatives appended", minimum=0, maximum=4)
     splice_left: int = option(0, "frames of left context appended", minimum=0)
     splice_right: int = option(0, "frames of right context appended", minimum=0)
@@ -135,6 +136,8 @@ class FeatureReader:
             return features
         if self.options.cmvn == "utterance":
             return apply_cmvn(features, *normaliser(cmvn_stats(features), self.options.norm_vars))
+        if self.options.cmvn == "sliding":
+            return sliding_cmvn(features, self.options.sliding, self.options.norm_vars)
         mean, inverse_std = self._speaker_normaliser(self.speaker(utt))
         if len(mean) != features.shape[1]:
             found = f"cmvn.scp and feats.scp have different dimensions ({len(mean)} and {features.shape[1]})"
