@@ -263,8 +263,8 @@ def select(lattice: Lattice, keep: np.ndarray, final_graph: np.ndarray | None = 
                    final_graph=ends, final_acoustic=np.where(np.isfinite(ends), lattice.final_acoustic[used], np.inf).astype(np.float32))
 
 
-def sweep(lattice: Lattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> dict[tuple[float, float], list[int]]:
-    """The best words for every pair of LM weight and word insertion penalty: {(lmwt, wip): [word ids]}.
+def sweep(lattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> dict[tuple[float, float], list[int]]:
+    """The best words of a Lattice or CompactLattice for every pair of LM weight and word insertion penalty: {(lmwt, wip): [word ids]}.
 
     At (lmwt, wip) a path costs graph + acoustic / lmwt + wip * words: Kaldi's lattice-scale --inv-acoustic-scale=lmwt, lattice-add-penalty
     --word-ins-penalty=wip, lattice-best-path. One pass over the arcs serves all points.
@@ -274,13 +274,13 @@ def sweep(lattice: Lattice, lm_weights: Sequence[float], penalties: Sequence[flo
         return {point: [] for point in points}
     inverse = np.array([1.0 / lmwt for lmwt, _ in points])
     penalty = np.array([wip for _, wip in points], np.float64)
-    costs, back = _sweep(lattice.sources, lattice.targets, lattice.olabels, lattice.graph_costs, lattice.acoustic_costs, lattice.num_states,
+    costs, back = _sweep(lattice.sources, lattice.targets, lattice.words, lattice.graph_costs, lattice.acoustic_costs, lattice.num_states,
                          inverse, penalty)
     ends = np.flatnonzero(np.isfinite(lattice.final_graph))
     totals = costs[ends] + lattice.final_graph[ends, None] + lattice.final_acoustic[ends, None] * inverse
     found = {}
     for p, point in enumerate(points):
-        words = lattice.olabels[trace(back, p, lattice.sources, int(ends[np.argmin(totals[:, p])]))] if len(ends) else np.empty(0, int)
+        words = lattice.words[trace(back, p, lattice.sources, int(ends[np.argmin(totals[:, p])]))] if len(ends) else np.empty(0, int)
         found[point] = words[words != 0].tolist()
     return found
 

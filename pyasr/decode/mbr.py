@@ -22,7 +22,8 @@ aligned with each other, which leaves the risk an upper bound, and utterances th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -52,14 +53,18 @@ class MbrResult:
     confidences   gamma(q, r_q), the posterior probability of each word at its place
     times         (begin, end) of each word in frames, in order and without overlap
     risk          expected number of word errors (an upper bound)
-    bins          all places where a word may stand: a confusion network
     """
 
     words: list[int]
     confidences: list[float]
     times: list[tuple[float, float]]
     risk: float
-    bins: list[Bin]
+    statistics: _Statistics | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def bins(self) -> list[Bin]:
+        """All places where a word may stand, in order: a confusion network."""
+        return self.statistics.bins() if self.statistics else []
 
 
 def mbr_decode(graph: WordGraph, words: list[int] | None = None, decode: bool = True, window_frames: int = WINDOW_FRAMES) -> MbrResult:
@@ -69,7 +74,7 @@ def mbr_decode(graph: WordGraph, words: list[int] | None = None, decode: bool = 
     decode  False: keep `words`, and only find their confidences and times
     """
     if graph.empty:
-        return MbrResult([], [], [], 0.0, [])
+        return MbrResult([], [], [], 0.0)
     lattice = _Lattice(graph, window_frames)
     hypothesis = _with_epsilons(*(_best_words(graph) if words is None else (words, np.linspace(0, graph.num_frames, len(words)))))
     for _ in range(_MAX_ITERATIONS):
@@ -159,9 +164,10 @@ class _Statistics:
         times = [(self.begins[i] / self.gammas[i], self.ends[i] / self.gammas[i]) if i >= 0 else (middles[q], middles[q])
                  for i, q in zip(mine, places)]
         confidences = [min(float(self.gammas[i]), 1.0) if i >= 0 else 0.0 for i in mine]
-        return MbrResult(self.hypothesis[places].tolist(), confidences, _without_overlap(times), self.risk, self._bins())
+        return MbrResult(self.hypothesis[places].tolist(), confidences, _without_overlap(times), self.risk, self)
 
-    def _bins(self) -> list[Bin]:
+    def bins(self) -> list[Bin]:
+        """The positions where something else than nothing may stand."""
         order = np.lexsort((self.words, -self.gammas, self.positions))
         edges = np.searchsorted(self.positions[order], np.arange(1, len(self.hypothesis) + 1))
         begins, ends = (np.bincount(self.positions, sums, len(self.hypothesis)) for sums in (self.begins, self.ends))

@@ -9,7 +9,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.decode.lattice import sweep
 from pyasr.decode.lattice_dir import job_archives
-from pyasr.decode.lattice_io import read_lattices
+from pyasr.decode.lattice_io import read_either
 from pyasr.lang.symbols import SymbolTable
 
 Point = tuple[int, float]  # (LM weight, word insertion penalty)
@@ -32,7 +32,7 @@ def sweep_shard(spec: SweepSpec, job: int) -> None:
     words = SymbolTable.read(spec.words)
     with atomic_write(spec.out / f"sweep.{job}.txt") as f:
         for path in job_archives(spec.decode_dir, spec.num_jobs, job):
-            for utt, lattice in read_lattices(path):
+            for utt, lattice in read_either(path):
                 for (lm_weight, penalty), ids in sweep(lattice, spec.lm_weights, spec.penalties).items():
                     f.write(" ".join([str(lm_weight), str(penalty), utt, *spelled(ids, words, spec.words, path)]) + "\n")
 

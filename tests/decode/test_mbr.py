@@ -122,5 +122,5 @@ def test_empty_lattices_and_lattices_without_words():
     empty = WordGraph(none, none, none, np.zeros(0), np.zeros(0), np.zeros(0, int), 0)
     assert mbr_decode(empty).words == []
     silent = WordGraph(none, none, none, np.zeros(0), np.zeros(1), np.zeros(1, int), 7)
-    assert mbr_decode(silent) == mbr.MbrResult([], [], [], 0.0, [])
+    assert mbr_decode(silent) == mbr.MbrResult([], [], [], 0.0)
     assert mbr_decode(silent, [3], decode=False).confidences == [0.0]
