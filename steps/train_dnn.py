@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Train a feed-forward acoustic model by cross-entropy on the alignments of another model, on several MPI ranks.
 
-Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, LANG/phones.txt, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,tree}
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, LANG/phones.txt, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,tree,phones.txt}
 Writes DNN_DIR/final.nnet (network, normalisation, priors), final.mdl and tree (transition model and tree of ALI_DIR), input.json,
        phones.txt, metrics.jsonl, log/train.log
 
-A job that was interrupted goes on from its last checkpoint when the same command is given again.
+ALI_DIR may be one that Kaldi made, such as exp/tri4_ali. A job that was interrupted goes on from its last checkpoint when the same
+command is given again.
 
 Example:
     steps/train_dnn.py --num-ranks 2 --hidden-layers 4 --schedule newbob data/train_hires data/lang exp/tri1_ali exp/dnn
@@ -20,6 +21,8 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.gmm_dir import check_phones
+from pyasr.lang.lang_dir import LangDir
 from pyasr.parallel.strategies import check_strategy
 from pyasr.train.dnn import DnnTraining, TrainSpec
 from pyasr.train.prepare import TargetOptions, prepare_targets
@@ -44,6 +47,7 @@ def main(options: TrainDnn) -> None:
     inputs = [options.data / "feats.scp", lang / "phones.txt", *(ali / name for name in ("num_jobs", "final.mdl", "tree"))]
     inputs += sorted(ali.glob("ali.*.gz"))
     with output_of(options, options.out, inputs, resume=True) as out:
+        check_phones(ali, LangDir(lang))
         for source in (ali / "final.mdl", ali / "tree", lang / "phones.txt"):
             shutil.copy(source, out)
         options.input.save(out)

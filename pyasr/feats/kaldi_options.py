@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.feats.transforms import MATRIX_FILE
 from pyasr.io.text import read_lines
 
-MATRIX_FILE = "final.mat"
 CMVN_FILE, SPLICE_FILE, DELTA_FILE = "cmvn_opts", "splice_opts", "delta_opts"
 OPTION_FILES = (CMVN_FILE, SPLICE_FILE, DELTA_FILE)
 _MODEL_FILE = "final.mdl"

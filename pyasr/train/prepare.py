@@ -7,11 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.hmm.model import read_transitions
+from pyasr.hmm.model import read_transitions, read_tree
+from pyasr.hmm.phone_segments import split_to_phones
+from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.train.targets import Targets, choose_heldout, join, make_targets
+
+
+_NUM_CHECKED = 100
 
 
 @dataclass(frozen=True)
@@ -24,11 +30,22 @@ class TargetOptions:
 
 
 def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions) -> None:
-    """Check that alignments and features match, choose the held-out set, write OUT/targets.npz."""
+    """Check that alignments match the features, and the tree the model; choose the held-out set, write OUT/targets.npz."""
     reader = FeatureReader(data, InputOptions(cmvn="none"))
     alignments = read_job_archives(ali_dir)
     keys = join(reader.keys, reader.num_frames, alignments, options.max_missing, data, ali_dir)
     transitions = read_transitions(ali_dir / "final.mdl")
+    read_tree(ali_dir / "tree", transitions)
     offsets, pdfs = make_targets(keys, alignments, transitions.tid2pdf, ali_dir)
+    check_paths({key: alignments[key] for key in keys[:_NUM_CHECKED]}, transitions, ali_dir)
     heldout = choose_heldout(keys, np.diff(offsets), reader.speaker, options.heldout_share, options.heldout_seed)
     Targets(keys, offsets, pdfs, heldout, transitions.num_pdfs).save(out / "targets.npz")
+
+
+def check_paths(alignments: dict[str, np.ndarray], transitions: TransitionModel, ali_dir: Path) -> None:
+    """Raise UserError unless the alignments go through the model's HMMs: those of another model, whose transition-ids happen to be the
+    model's as well, would be silently taken for other pdfs."""
+    try:
+        split_to_phones(transitions, alignments)
+    except UserError as error:
+        raise UserError(f"{ali_dir}: {error}; ali.*.gz and final.mdl are of different models") from None

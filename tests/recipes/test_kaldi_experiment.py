@@ -1,0 +1,214 @@
+"""A Kaldi experiment (fixtures/kaldi: no input.json, no done-files) taken in by the real steps; ours as Kaldi's scripts want it."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import kaldialign
+import numpy as np
+import pytest
+
+from pyasr.base import options
+from pyasr.base.errors import UserError
+from pyasr.feats.deltas import splice
+from pyasr.feats.inputs import FeatureReader, InputOptions, open_features
+from pyasr.hmm.gmm_dir import write_static_files
+from pyasr.hmm.model import read_model
+from pyasr.io.ark import read_ark
+from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
+from pyasr.io.kaldi import KaldiReader
+from pyasr.io.text import read_table, write_table
+from pyasr.lang.lang_dir import LangDir
+
+ROOT = Path(__file__).resolve().parents[2]
+KALDI = ROOT / "tests" / "fixtures" / "kaldi"
+DNN_FLAGS = ["--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32, "--num-epochs", 1, "--precision", "float32", "--heldout-share", 0.2,
+             "--splice-left", 2, "--splice-right", 2]  # fmt: skip
+
+
+def write_scp(ark: Path, scp: Path) -> None:
+    """The table of an archive, found by its keys."""
+    content = ark.read_bytes()
+    write_table(scp, {key: f"{ark}:{content.index(f'{key} '.encode()) + len(key) + 1}" for key in read_ark(ark)})
+
+
+def copy_experiment(out: Path) -> Path:
+    for name in ("data", "lang", "exp"):
+        shutil.copytree(KALDI / name, out / name)
+    for name in ("feats", "cmvn"):
+        write_scp(out / f"data/{name}.ark", out / f"data/{name}.scp")
+    return out
+
+
+@pytest.fixture(scope="module")
+def kaldi(tmp_path_factory):
+    return copy_experiment(tmp_path_factory.mktemp("kaldi"))
+
+
+def run(script: str, *words: object) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, ROOT / script, *map(str, words)], env=environment, capture_output=True, text=True)
+
+
+def succeed(script: str, *words: object) -> str:
+    done = run(script, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_alignment_graph_and_decoding_with_kaldis_model(kaldi):
+    system, data = kaldi / "exp/tri1", kaldi / "data"
+    succeed("steps/align_si.py", "--nj", 1, "--beam", 30, data, kaldi / "lang", system, kaldi / "ours_ali")
+    ours, theirs = read_job_archives(kaldi / "ours_ali"), read_job_archives(system)
+    assert ours.keys() == theirs.keys()
+    assert np.mean(np.concatenate([ours[key] == theirs[key] for key in theirs])) > 0.9
+    succeed("utils/make_graph.py", kaldi / "lang", system, kaldi / "graph")
+    succeed("steps/decode.py", "--nj", 1, "--acoustic-scale", 1, "--beam", 60, "--model-dir", system, kaldi / "graph", data, kaldi / "decode")
+    text = {key: value.split() for key, value in read_table(data / "text").items()}
+    lines = (kaldi / "decode/hyp.1.txt").read_text().splitlines()
+    hypotheses = {key: words for key, *words in map(str.split, lines)}
+    assert hypotheses.keys() == text.keys()
+    errors = sum(kaldialign.edit_distance(text[key], hypotheses[key])["total"] for key in text)
+    assert errors < 0.4 * sum(map(len, text.values()))  # some words sound alike, and the language model is random
+
+
+@pytest.mark.skipif(shutil.which("mpiexec", path=str(Path(sys.executable).parent)) is None, reason="needs MPI")
+def test_network_on_kaldis_alignments(kaldi):
+    succeed("steps/train_dnn.py", "--num-ranks", 2, *DNN_FLAGS, kaldi / "data", kaldi / "lang", kaldi / "exp/tri4_ali", kaldi / "dnn")
+    trans = read_model(kaldi / "exp/tri4_ali/final.mdl")[0]
+    succeed("utils/make_graph.py", kaldi / "lang", kaldi / "exp/tri4_ali", kaldi / "graph4")
+    assert (kaldi / "graph4/num_pdfs").read_text() == f"{trans.num_pdfs}\n"
+    report = succeed("steps/decode.py", "--nj", 1, "--model-dir", kaldi / "dnn", kaldi / "graph4", kaldi / "data", kaldi / "decode_dnn")
+    assert "24 utterances" in report
+
+
+def test_input_of_kaldis_delta_system(kaldi):
+    assert InputOptions.load(kaldi / "exp/tri1") == InputOptions("speaker", False, 2, 0, 0)
+    assert open_features(kaldi / "data", kaldi / "exp/tri1").dim == read_model(kaldi / "exp/tri1/final.mdl")[1].dim == 12
+
+
+def test_input_of_kaldis_adapted_system(kaldi):
+    """Splicing, final.mat, then the speakers' transforms, by the formula; they make the alignments more likely."""
+    system = kaldi / "exp/tri4_ali"
+    assert InputOptions.load(system) == InputOptions("speaker", False, 0, 3, 3)
+    adapted, plain = open_features(kaldi / "data", system, system), open_features(kaldi / "data", system)
+    raw = FeatureReader(kaldi / "data", InputOptions())
+    matrix = KaldiReader(system / "final.mat").matrix().astype(np.float64)
+    transforms = read_ark(system / "trans.1", np.float64) | read_ark(system / "trans.2", np.float64)
+    trans, gmm = read_model(system / "final.mdl")
+    scores = np.zeros(2)
+    for key, alignment in read_job_archives(system).items():
+        transform = transforms[raw.speaker(key)]
+        expected = splice(raw[key], 3, 3) @ matrix.T @ transform[:, :-1].T + transform[:, -1]
+        np.testing.assert_allclose(adapted[key], expected, atol=1e-4)
+        frames = np.arange(len(alignment)), trans.tid2pdf[alignment]
+        scores += [gmm.log_likelihoods(reader[key])[frames].sum() for reader in (adapted, plain)]
+    assert scores[0] > scores[1]
+
+
+@pytest.mark.parametrize("files, expected", [
+    ({}, InputOptions("speaker", False, 2, 0, 0)),
+    ({"cmvn_opts": "--norm-means=true --norm-vars=true"}, InputOptions("speaker", True, 2, 0, 0)),
+    ({"cmvn_opts": "--norm-means=false", "delta_opts": "--delta-order=3"}, InputOptions("none", False, 3, 0, 0)),
+    ({"splice_opts": "--left-context=5"}, InputOptions("speaker", False, 2, 0, 0)),
+    ({"final.mat": "", "splice_opts": ""}, InputOptions("speaker", False, 0, 4, 4)),
+    ({"final.mat": "", "splice_opts": "--left-context=3 --right-context=3", "delta_opts": "--delta-order=1"},
+     InputOptions("speaker", False, 0, 3, 3)),
+])
+def test_kaldis_conventions(tmp_path, files, expected):
+    for name, content in {"final.mdl": "", **files}.items():
+        (tmp_path / name).write_text(content)
+    assert InputOptions.load(tmp_path) == expected
+
+
+@pytest.mark.parametrize("name, content, message", [
+    ("cmvn_opts", "--reverse=true", "cmvn_opts: '--reverse=true' is not understood; known are --norm-means, --norm-vars"),
+    ("cmvn_opts", "--norm-vars=maybe", "'--norm-vars=maybe' has no true or false after the ="),
+    ("cmvn_opts", "--norm-means=false --norm-vars=true", "variances are normalised but not means"),
+    ("delta_opts", "--delta-window=3", "delta_opts: only derivatives over a window of 2 frames"),
+    ("delta_opts", "2", "'2' is not understood"),
+    ("delta_opts", "--delta-order=x", "no whole number after the ="),
+])
+def test_options_that_are_not_understood(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message) as error:
+        InputOptions.load(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_directory_of_no_model(tmp_path):
+    with pytest.raises(UserError, match="input.json: no such file, nor cmvn_opts and final.mdl"):
+        InputOptions.load(tmp_path)
+
+
+@pytest.mark.parametrize("inputs", [InputOptions("speaker", True, 2), InputOptions("none", False, 1), InputOptions("speaker", False, 0)])
+def test_our_directories_tell_kaldi_the_same_as_us(kaldi, tmp_path, inputs):
+    write_static_files(tmp_path, LangDir(kaldi / "lang"), inputs, 3)
+    assert InputOptions.load(tmp_path) == inputs
+    (tmp_path / "input.json").unlink()
+    assert InputOptions.load(tmp_path) == inputs
+    assert (tmp_path / "num_jobs").read_text() == "3\n" and (tmp_path / "phones.txt").read_text() == (kaldi / "lang/phones.txt").read_text()
+
+
+def prepare_network(path: Path) -> None:
+    """steps/train_dnn.py as far as it goes without its ranks."""
+    spec = importlib.util.spec_from_file_location("train_dnn", ROOT / "steps/train_dnn.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.run_ranks = lambda *_: None
+    words = [*DNN_FLAGS, path / "data", path / "lang", path / "exp/tri4_ali", path / "dnn"]
+    module.main(options.parse(module.TrainDnn, list(map(str, words)), "", {})[0])
+
+
+def change(path: Path, edit) -> None:
+    path.write_bytes(edit(path.read_bytes()))
+
+
+def shorten(path: Path) -> None:
+    write_int_vectors(path, {key: vector[:-1] for key, vector in read_int_vectors(path).items()})
+
+
+def renumber(path: Path) -> None:
+    """As by a model whose transition-ids are other ones."""
+    write_int_vectors(path, {key: np.maximum(vector - 1, 1) for key, vector in read_int_vectors(path).items()})
+
+
+DAMAGED = [
+    (lambda x: (x / "exp/tri4_ali/num_jobs").unlink(), "num_jobs: no such file"),
+    (lambda x: (x / "exp/tri4_ali/num_jobs").write_text("3\n"), r"ali.3.gz: No such file"),
+    (lambda x: change(x / "exp/tri4_ali/ali.2.gz", lambda b: b[:-20]), r"ali.2.gz: damaged or truncated gzip file"),
+    (lambda x: shorten(x / "exp/tri4_ali/ali.1.gz"), r"does not match .*data: 0 of 24 utterances have no alignment and 12 one of another length"),
+    (lambda x: renumber(x / "exp/tri4_ali/ali.1.gz"), "no path through the phones' HMMs; .* different models"),
+    (lambda x: change(x / "exp/tri4_ali/final.mdl", lambda b: b[:200]), r"final.mdl: at byte \d+: .*truncated"),
+    (lambda x: shutil.copy(x / "exp/tri1/tree", x / "exp/tri4_ali"), "tree: the tree has .* pdfs, the model .*; take tree and final.mdl from"),
+    (lambda x: change(x / "exp/tri4_ali/phones.txt", lambda b: b.replace(b"P0_B", b"Q0_B")), "phones.txt differ .for example in 'P0_B 11'"),
+    (lambda x: change(x / "data/feats.scp", lambda b: b.replace(b"feats.ark", b"gone.ark", 1)), "gone.ark: no such file"),
+]
+
+
+@pytest.mark.parametrize("damage, message", DAMAGED, ids=range(len(DAMAGED)))
+def test_damaged_experiments_give_one_sentence(tmp_path, damage, message):
+    copy_experiment(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(UserError, match=message) as error:
+        prepare_network(tmp_path)
+    assert "\n" not in str(error.value) and not (tmp_path / "dnn").exists()
+
+
+def test_matrix_that_does_not_fit(kaldi, tmp_path):
+    shutil.copytree(kaldi / "exp/tri4_ali", tmp_path / "ali")
+    (tmp_path / "ali/splice_opts").write_text("--left-context=2 --right-context=2\n")
+    reader = open_features(kaldi / "data", tmp_path / "ali")
+    with pytest.raises(UserError, match="the model's matrix has 28 columns, but the features 20"):
+        reader[reader.keys[0]]
+
+
+def test_alignment_with_a_damaged_model_leaves_nothing(kaldi, tmp_path):
+    shutil.copytree(kaldi / "exp/tri1", tmp_path / "tri1")
+    change(tmp_path / "tri1/final.mdl", lambda content: content[:-30])
+    done = run("steps/align_si.py", "--nj", 1, kaldi / "data", kaldi / "lang", tmp_path / "tri1", tmp_path / "ali")
+    assert done.returncode == 1 and "final.mdl: at byte" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "ali").exists()
