@@ -37,8 +37,12 @@ def kaldi_input(model_dir: Path) -> dict[str, object]:
 
 
 def kaldi_option_lines(cmvn: str, norm_vars: bool, deltas: int, splice_left: int, splice_right: int) -> dict[str, str]:
-    """{file name: its line} by which Kaldi's scripts feed a model as `kaldi_input` reads it."""
-    normalise = f"--norm-means={str(cmvn != 'none').lower()} --norm-vars={str(norm_vars).lower()}"
+    """{file name: its line} by which Kaldi's scripts feed a model as `kaldi_input` reads it.
+
+    They know one normalisation, by speaker: for `utterance` let every utterance be a speaker, for `sliding` normalise the features before.
+    """
+    by_speaker = cmvn in ("speaker", "utterance")
+    normalise = f"--norm-means={str(by_speaker).lower()} --norm-vars={str(by_speaker and norm_vars).lower()}"
     return {CMVN_FILE: normalise, DELTA_FILE: f"--delta-order={deltas}",
             SPLICE_FILE: f"--left-context={splice_left} --right-context={splice_right}"}
 

@@ -29,6 +29,10 @@ DNN_FLAGS = ["--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32, "--num
              "--splice-left", 2, "--splice-right", 2]  # fmt: skip
 
 
+def given(cmvn: str, norm_vars: bool, deltas: int, splice_left: int = 0, splice_right: int = 0) -> InputOptions:
+    return InputOptions(cmvn=cmvn, norm_vars=norm_vars, deltas=deltas, splice_left=splice_left, splice_right=splice_right)
+
+
 def write_scp(ark: Path, scp: Path) -> None:
     """The table of an archive, found by its keys."""
     content = ark.read_bytes()
@@ -86,14 +90,14 @@ def test_network_on_kaldis_alignments(kaldi):
 
 
 def test_input_of_kaldis_delta_system(kaldi):
-    assert InputOptions.load(kaldi / "exp/tri1") == InputOptions("speaker", False, 2, 0, 0)
+    assert InputOptions.load(kaldi / "exp/tri1") == given("speaker", False, 2, 0, 0)
     assert open_features(kaldi / "data", kaldi / "exp/tri1").dim == read_model(kaldi / "exp/tri1/final.mdl")[1].dim == 12
 
 
 def test_input_of_kaldis_adapted_system(kaldi):
     """Splicing, final.mat, then the speakers' transforms, by the formula; they make the alignments more likely."""
     system = kaldi / "exp/tri4_ali"
-    assert InputOptions.load(system) == InputOptions("speaker", False, 0, 3, 3)
+    assert InputOptions.load(system) == given("speaker", False, 0, 3, 3)
     adapted, plain = open_features(kaldi / "data", system, system), open_features(kaldi / "data", system)
     raw = FeatureReader(kaldi / "data", InputOptions())
     matrix = KaldiReader(system / "final.mat").matrix().astype(np.float64)
@@ -110,13 +114,13 @@ def test_input_of_kaldis_adapted_system(kaldi):
 
 
 @pytest.mark.parametrize("files, expected", [
-    ({}, InputOptions("speaker", False, 2, 0, 0)),
-    ({"cmvn_opts": "--norm-means=true --norm-vars=true"}, InputOptions("speaker", True, 2, 0, 0)),
-    ({"cmvn_opts": "--norm-means=false", "delta_opts": "--delta-order=3"}, InputOptions("none", False, 3, 0, 0)),
-    ({"splice_opts": "--left-context=5"}, InputOptions("speaker", False, 2, 0, 0)),
-    ({"final.mat": "", "splice_opts": ""}, InputOptions("speaker", False, 0, 4, 4)),
+    ({}, given("speaker", False, 2, 0, 0)),
+    ({"cmvn_opts": "--norm-means=true --norm-vars=true"}, given("speaker", True, 2, 0, 0)),
+    ({"cmvn_opts": "--norm-means=false", "delta_opts": "--delta-order=3"}, given("none", False, 3, 0, 0)),
+    ({"splice_opts": "--left-context=5"}, given("speaker", False, 2, 0, 0)),
+    ({"final.mat": "", "splice_opts": ""}, given("speaker", False, 0, 4, 4)),
     ({"final.mat": "", "splice_opts": "--left-context=3 --right-context=3", "delta_opts": "--delta-order=1"},
-     InputOptions("speaker", False, 0, 3, 3)),
+     given("speaker", False, 0, 3, 3)),
 ])
 def test_kaldis_conventions(tmp_path, files, expected):
     for name, content in {"final.mdl": "", **files}.items():
@@ -144,7 +148,7 @@ def test_directory_of_no_model(tmp_path):
         InputOptions.load(tmp_path)
 
 
-@pytest.mark.parametrize("inputs", [InputOptions("speaker", True, 2), InputOptions("none", False, 1), InputOptions("speaker", False, 0)])
+@pytest.mark.parametrize("inputs", [given("speaker", True, 2), given("none", False, 1), given("speaker", False, 0)])
 def test_our_directories_tell_kaldi_the_same_as_us(kaldi, tmp_path, inputs):
     write_static_files(tmp_path, LangDir(kaldi / "lang"), inputs, 3)
     assert InputOptions.load(tmp_path) == inputs
