@@ -41,6 +41,14 @@ class InputOptions:
         """Columns of the input for features of `feat_dim` columns."""
         return feat_dim * (self.deltas + 1) * (self.splice_left + 1 + self.splice_right)
 
+    def normalise(self, features: np.ndarray, of_speaker: tuple[np.ndarray, np.ndarray | None] | None = None) -> np.ndarray:
+        """Features (T, D) after CMVN; `of_speaker`: the normaliser of the speaker, where `cmvn` is speaker."""
+        if self.cmvn == "none":
+            return features
+        if self.cmvn == "sliding":
+            return sliding_cmvn(features, self.sliding, self.norm_vars)
+        return apply_cmvn(features, *(of_speaker if self.cmvn == "speaker" else normaliser(cmvn_stats(features), self.norm_vars)))
+
     def extend(self, features: np.ndarray) -> np.ndarray:
         """Normalised features (T, D) with deltas and splicing: float32 (T, dim)."""
         return splice(add_deltas(features, self.deltas), self.splice_left, self.splice_right)
@@ -132,17 +140,13 @@ class FeatureReader:
     def normalised(self, utt: str) -> np.ndarray:
         """Features after CMVN only, float32 (T, D)."""
         features = self.raw(utt)
-        if self.options.cmvn == "none":
-            return features
-        if self.options.cmvn == "utterance":
-            return apply_cmvn(features, *normaliser(cmvn_stats(features), self.options.norm_vars))
-        if self.options.cmvn == "sliding":
-            return sliding_cmvn(features, self.options.sliding, self.options.norm_vars)
+        if self.options.cmvn != "speaker":
+            return self.options.normalise(features)
         mean, inverse_std = self._speaker_normaliser(self.speaker(utt))
         if len(mean) != features.shape[1]:
             found = f"cmvn.scp and feats.scp have different dimensions ({len(mean)} and {features.shape[1]})"
             raise UserError(f"{self.data}: {found}; run steps/compute_cmvn.py {self.data}")
-        return apply_cmvn(features, mean, inverse_std)
+        return self.options.normalise(features, (mean, inverse_std))
 
     def _speaker_normaliser(self, speaker: str):
         if speaker not in self._normalisers:

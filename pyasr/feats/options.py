@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from pyasr.base.options import group, option
+from pyasr.base.errors import UserError
+from pyasr.base.options import group, load, option
 
 OPTIONS_FILE = "options.json"
 
@@ -145,3 +147,11 @@ class PlpOptions:
     cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0)
     cepstral_scale: float = option(1.0, "factor of all cepstra")
     pitch: PitchOptions = group(PitchOptions)
+
+
+def read_feature_options(data: Path, why: str) -> MfccOptions | FbankOptions | PlpOptions:
+    """How the features of a data directory were made. Raises UserError, with the reason `why` one has to know, where that is not told."""
+    path = data / "feats" / OPTIONS_FILE
+    if not path.exists():
+        raise UserError(f"{path}: no such file, which {why}; make the features with steps/make_mfcc.py")
+    return load(path)

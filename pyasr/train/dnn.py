@@ -10,10 +10,10 @@ import torch
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import group, load
+from pyasr.base.options import group
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.feats.options import OPTIONS_FILE
+from pyasr.feats.options import read_feature_options
 from pyasr.feats.warp import Warper
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, log_priors
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
@@ -83,10 +83,7 @@ def make_warper(data: Path, input: InputOptions) -> Warper:
     """The warper of the features of `data`. Raises UserError where it is not known how they were made."""
     if input.norm_vars:
         raise UserError("--vtlp and --norm-vars do not go together: normalised variances cannot be warped; leave one of them out")
-    path = data / "feats" / OPTIONS_FILE
-    if not path.exists():
-        raise UserError(f"{path}: no such file, which --vtlp needs to know the filters; make the features with steps/make_mfcc.py")
-    return Warper(load(path))
+    return Warper(read_feature_options(data, "--vtlp needs to know the filters"))
 
 
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm) -> Learner:
