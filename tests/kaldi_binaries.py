@@ -42,3 +42,11 @@ def apply(program: str, fst: Fst, scratch: Path, *options: str) -> Fst:
     write_fst(scratch / "in.fst", fst)
     run(program, *options, scratch / "in.fst", scratch / "out.fst")
     return read_fst(scratch / "out.fst")
+
+
+def make_lg(lang: Path, scratch: Path) -> Fst:
+    """LG of a language directory with a grammar."""
+    run("fsttablecompose", lang / "L_disambig.fst", lang / "G.fst", scratch / "composed.fst")
+    run("fstdeterminizestar", "--use-log=true", scratch / "composed.fst", scratch / "determinised.fst")
+    run("fstminimizeencoded", scratch / "determinised.fst", scratch / "LG.fst")
+    return read_fst(scratch / "LG.fst")

@@ -10,14 +10,15 @@ import pytest
 
 import kaldi_binaries
 from fst_paths import best_cost, composed_cost, random_paths
+from graph_toys import contexts, kaldi_hclg, random_probabilities, random_tree
 from pyasr.base.errors import UserError
 from pyasr.hmm.graph import GraphOptions, make_hclg
 from pyasr.hmm.h_transducer import add_self_loops, h_transducer, merge_equal_contexts
 from pyasr.hmm.topology import Topology
 from pyasr.hmm.training_graphs import transition_costs
 from pyasr.hmm.transitions import TransitionModel
-from pyasr.hmm.tree import ContextTree, Leaf, Split, Table, monophone_tree
-from pyasr.io.openfst import Fst, read_fst, write_fst
+from pyasr.hmm.tree import ContextTree, Leaf, monophone_tree
+from pyasr.io.openfst import Fst, read_fst
 from pyasr.lang import fst_ops as ops
 from pyasr.lang.grammar import make_grammar
 from pyasr.lang.lang_dir import LangDir
@@ -25,30 +26,6 @@ from pyasr.lang.lg import make_lg
 from toy_language import random_ngrams, write_arpa_text, write_toy_lang
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def random_tree(lang: LangDir, topology: Topology, seed: int) -> ContextTree:
-    """A triphone tree with random questions about either neighbour; silences have no context."""
-    rng, phones = np.random.default_rng(seed), lang.real_phones
-    numbers = iter(range(1 << 20))
-
-    def grown(depth):
-        if depth == 0:
-            return Leaf(next(numbers))
-        asked = frozenset(int(phone) for phone in rng.choice([0, *phones], len(phones) // 2, replace=False))
-        return Split(int(rng.choice([0, 2])), asked, grown(depth - 1), grown(int(rng.integers(0, depth))))
-
-    def root(phone):
-        return Table(-1, tuple(grown(0 if phone in lang.silence_phones else 2) for _ in range(topology.num_pdf_classes(phone))))
-
-    roots = {phone: root(members[0]) for members in lang.sets for phone in members}
-    return ContextTree(3, 1, Table(1, tuple(roots.get(phone) for phone in range(max(phones) + 1))))
-
-
-def random_probabilities(trans: TransitionModel, seed: int) -> TransitionModel:
-    rng = np.random.default_rng(seed)
-    trans.update(rng.uniform(10, 1000, trans.num_tids + 1))
-    return trans
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["mono", "tri"])
@@ -105,14 +82,9 @@ def paths_of_label(h, label, max_arcs):
     return found
 
 
-def contexts(root, tree):
-    disambig = LangDir(root / "lang").disambig_phones
-    return ops.compose_context(make_lg(root / "lang_test"), disambig, tree.context_width, tree.central_position)
-
-
 def test_h_has_the_paths_of_the_topology(system):
     root, trans, tree, _ = system
-    _, info = contexts(root, tree)
+    _, info = contexts(make_lg(root / "lang_test"), LangDir(root / "lang"), tree)
     h, disambig = h_transducer(info, trans, tree)
     assert np.isfinite(h.finals).tolist() == [True] + [False] * (h.num_states - 1) and h.start == 0
     for label, meaning in enumerate(info):
@@ -127,7 +99,7 @@ def test_h_has_the_paths_of_the_topology(system):
 
 def test_merged_contexts_have_equal_hmms(system):
     root, trans, tree, _ = system
-    clg, info = contexts(root, tree)
+    clg, info = contexts(make_lg(root / "lang_test"), LangDir(root / "lang"), tree)
     merged, kept = merge_equal_contexts(clg, info, trans, tree)
 
     def hmm(meaning):
@@ -228,15 +200,7 @@ def random_tids(phones, trans, tree, rng):
 @kaldi_binaries.needed
 def test_same_hclg_as_kaldis_programs(system, tmp_path):
     root, trans, tree, graph = system
-    clg, info = contexts(root, tree)
-    h, disambig = h_transducer(info, trans, tree)
-    write_fst(tmp_path / "h.fst", h)
-    write_fst(tmp_path / "clg.fst", clg.arcsort("ilabel"))
-    kaldi_binaries.run("fsttablecompose", tmp_path / "h.fst", tmp_path / "clg.fst", tmp_path / "composed.fst")
-    kaldi_binaries.run("fstdeterminizestar", "--use-log=true", tmp_path / "composed.fst", tmp_path / "det.fst")
-    theirs = ops.remove_symbols(read_fst(tmp_path / "det.fst"), disambig)
-    theirs = kaldi_binaries.apply("fstminimizeencoded", kaldi_binaries.apply("fstrmepslocal", theirs, tmp_path), tmp_path)
-    theirs = add_self_loops(theirs, trans)
+    theirs = kaldi_hclg(make_lg(root / "lang_test"), LangDir(root / "lang"), trans, tree, tmp_path)
     assert abs(theirs.num_states - graph.num_states) <= 0.01 * graph.num_states
     for one in (graph, theirs):
         for tids, words, _ in random_paths(one, 20, stop=0.7):

@@ -31,19 +31,12 @@ def test_lg_costs_are_lexicon_plus_grammar(lang):
 
 @kaldi_binaries.needed
 def test_same_lg_as_kaldis_programs(lang, tmp_path):
-    theirs = kaldi_lg(lang, tmp_path)
+    theirs = kaldi_binaries.make_lg(lang, tmp_path)
     ours = make_lg(lang)
     assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
     for one in (ours, theirs):
         for phones, words, _ in random_paths(one, 40, stop=0.5):
             assert best_cost(ours, phones, words) == pytest.approx(best_cost(theirs, phones, words), abs=2e-3)
-
-
-def kaldi_lg(lang, scratch):
-    kaldi_binaries.run("fsttablecompose", lang / "L_disambig.fst", lang / "G.fst", scratch / "composed.fst")
-    kaldi_binaries.run("fstdeterminizestar", "--use-log=true", scratch / "composed.fst", scratch / "determinised.fst")
-    kaldi_binaries.run("fstminimizeencoded", scratch / "determinised.fst", scratch / "LG.fst")
-    return read_fst(scratch / "LG.fst")
 
 
 def test_lg_is_deterministic_and_pushed(lang):
