@@ -55,7 +55,7 @@ def split_to_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray]
     tids = np.concatenate([np.zeros(0, np.int32), *alignments.values()]).astype(np.int32)
     utt_of = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
     is_first = np.diff(utt_of, prepend=-1) > 0
-    is_start, broken = _find_starts(trans, tids, np.diff(utt_of, prepend=-1) > 0)
+    is_start, broken = _find_starts(trans, tids, is_first)
     if broken.any():
         frame = int(np.argmax(broken))
         place = frame - int(np.searchsorted(utt_of, utt_of[frame]))

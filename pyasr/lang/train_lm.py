@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
