@@ -1,0 +1,157 @@
+"""steps/lm_rescore.py, get_nbest.py and oracle_wer.py on small decode directories."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from steps_here import run_here
+from toy_language import random_ngrams, sentence_log10, write_arpa_text
+from word_graphs import compact_paths, random_compact
+
+from pyasr.base.errors import UserError
+from pyasr.data.datadir import write_data_dir
+from pyasr.decode.compact import empty_compact
+from pyasr.decode.lattice_io import read_compact_lattices, write_lattices
+from pyasr.decode.lm_rescore import add_lm
+from pyasr.io.int_vectors import read_int_vectors
+from pyasr.io.openfst import write_fst
+from pyasr.io.text import read_table
+from pyasr.lang.arpa import read_arpa
+from pyasr.lang.backoff_lm import BackoffLm
+from pyasr.lang.grammar import arpa_to_fst
+from pyasr.lang.symbols import SymbolTable
+
+SPOKEN = [f"w{i}" for i in range(4)]
+WORDS = SymbolTable.of(["<eps>", *SPOKEN, "#0", "<s>", "</s>"])
+UTTERANCES = ["a-1", "a-2", "b-1", "b-2", "b-3"]
+
+
+def make_lang(path: Path, seed: int, order: int, words: SymbolTable = WORDS) -> list:
+    """A lang dir with a random G; its n-grams."""
+    path.mkdir()
+    words.write(path / "words.txt")
+    ngrams = random_ngrams(seed, SPOKEN, (0, 12, 20, 30)[:order])
+    write_arpa_text(path / "arpa", ngrams)
+    write_fst(path / "G.fst", arpa_to_fst(read_arpa(path / "arpa"), words)[0])
+    return ngrams
+
+
+@pytest.fixture
+def exp(tmp_path):
+    """Lattices with the costs of the bigram lang/G.fst in them, those of lang4 still to come; the raw ones in `bare`."""
+    make_lang(tmp_path / "lang", 0, 2)
+    make_lang(tmp_path / "lang4", 1, 4)
+    (tmp_path / "data").mkdir()
+    text = dict.fromkeys(UTTERANCES, "w0 W1 w2")
+    write_data_dir(tmp_path / "data", {"text": text, "utt2spk": {utt: utt[0] for utt in UTTERANCES}})
+    rng, old = np.random.default_rng(0), BackoffLm.read(tmp_path / "lang", WORDS, best=True)
+    bare = {utt: random_compact(rng, num_states=7, num_words=len(SPOKEN)) for utt in UTTERANCES[:-1]} | {"b-3": empty_compact()}
+    (tmp_path / "decode").mkdir()
+    (tmp_path / "decode/num_jobs").write_text("3\n")
+    for job in (1, 2, 3):
+        write_lattices(tmp_path / f"decode/lat.{job}.gz", [(utt, add_lm(bare[utt], old, 1.0)) for utt in UTTERANCES[job - 1::3]])
+    return tmp_path, bare
+
+
+def read_all(decode: Path) -> dict:
+    num_jobs = int((decode / "num_jobs").read_text())
+    return {utt: lattice for job in range(1, num_jobs + 1) for utt, lattice in read_compact_lattices(decode / f"lat.{job}.gz")}
+
+
+@pytest.mark.parametrize("new", ["lang4", "lang4/arpa"])
+def test_rescored_lattices_have_the_costs_of_the_new_model_alone(exp, new, capsys):
+    root, bare = exp
+    run_here("lm_rescore.py", "--nj", 2, root / "lang", root / new, root / "data", root / "decode", root / "new")
+    assert "not in it" not in capsys.readouterr().out
+    found, ngrams = read_all(root / "new"), random_ngrams(1, SPOKEN, (0, 12, 20, 30))
+    assert found.keys() == bare.keys() and found["b-3"].empty
+    for utt, lattice in found.items():
+        for (_, words, graph, acoustic), (_, _, before, same) in zip(compact_paths(lattice), compact_paths(bare[utt])):
+            expected = before - math.log(10) * sentence_log10(ngrams, [WORDS.symbol(word) for word in words])
+            assert (graph, acoustic) == (pytest.approx(expected, abs=1e-3), pytest.approx(same, abs=1e-3))
+
+
+def test_words_that_the_new_model_lacks_are_named(exp, capsys):
+    root, _ = exp
+    write_arpa_text(root / "small.arpa", random_ngrams(3, SPOKEN[:-1], (0, 8)))
+    run_here("lm_rescore.py", "--nj", 1, "--oov-cost", 9, root / "lang", root / "small.arpa", root / "data", root / "decode", root / "new")
+    told = capsys.readouterr().out
+    assert "1 word(s) of" in told and "(w3); each costs --oov-cost 9 beyond the back-off" in told
+
+
+def spoil_words(root: Path) -> None:
+    write_arpa_text(root / "lang4/arpa", random_ngrams(3, ["x", "y"], (0, 2)))
+    (root / "lang4/G.fst").unlink()
+
+
+@pytest.mark.parametrize(("spoil", "new", "message"), [
+    (lambda root: SymbolTable.of(["<eps>", "w1", "w0", *WORDS.symbols[3:]]).write(root / "lang4/words.txt"), "lang4",
+     "the word 'w0' has another id there than in"),
+    (spoil_words, "lang4/arpa", "it has none of the words of"),
+    (lambda root: write_data_dir(root / "data", {"utt2spk": {"a-1": "a"}}), "lang4", "is not in"),
+    (lambda root: make_lang(root / "lang" / "x", 0, 1), "nowhere", "nowhere: no such file"),
+    (lambda root: (root / "lang4/G.fst").unlink(), "lang4", "no G.fst and no lm.arpa.gz in it"),
+    (lambda root: (root / "decode/num_jobs").write_text("many\n"), "lang4", "'many' is no number of jobs"),
+    (lambda root: write_fst(root / "lang/G.fst", poor_grammar(root)), "lang4", "whose costs the lattice should hold"),
+])
+def test_bad_input_of_rescoring_is_one_sentence(exp, spoil, new, message):
+    root, _ = exp
+    spoil(root)
+    with pytest.raises(UserError, match=message):
+        run_here("lm_rescore.py", "--nj", 2, root / "lang", root / new, root / "data", root / "decode", root / "new")
+    assert not (root / "new").exists()
+
+
+def poor_grammar(root: Path):
+    """A model of two of the words."""
+    write_arpa_text(root / "poor", random_ngrams(3, SPOKEN[:2], (0, 2)))
+    return arpa_to_fst(read_arpa(root / "poor"), WORDS)[0]
+
+
+def test_nbest_lists(exp, capsys):
+    root, _ = exp
+    run_here("get_nbest.py", "--nj", 2, "--num-best", 3, "--lmwt", 10, root / "data", root / "lang", root / "decode", root / "nbest")
+    assert "at LM weight 10, word insertion penalty 0.0" in capsys.readouterr().out
+    text, lm, ac = ({key: value for key, value in read_table(root / "nbest" / name).items()} for name in ("text", "lm_cost", "ac_cost"))
+    alignments = read_int_vectors(root / "nbest/ali.1.gz") | read_int_vectors(root / "nbest/ali.2.gz")
+    assert text.keys() == lm.keys() == ac.keys() == alignments.keys()
+    for utt, lattice in read_all(root / "decode").items():
+        best: dict = {}
+        for tids, words, graph, acoustic in compact_paths(lattice):
+            best[words] = min(best.get(words, (np.inf,)), (graph + acoustic / 10, graph, acoustic, tids))
+        for rank, (words, (_, graph, acoustic, tids)) in enumerate(sorted(best.items(), key=lambda item: item[1])[:3], 1):
+            key = f"{utt}-{rank}"
+            assert text[key].split() == [WORDS.symbol(word) for word in words] and alignments[key].tolist() == list(tids)
+            assert (float(lm[key]), float(ac[key])) == (pytest.approx(graph, abs=1e-3), pytest.approx(acoustic, abs=1e-2))
+        assert f"{utt}-{min(len(best), 3) + 1}" not in text
+
+
+def test_nbest_lists_want_a_point(exp):
+    root, _ = exp
+    with pytest.raises(UserError, match="score that directory first with steps/score.py, or give --lmwt"):
+        run_here("get_nbest.py", root / "data", root / "lang", root / "decode", root / "nbest")
+
+
+def test_oracle_wer(exp, capsys):
+    """Case is folded as in scoring; empty lattices delete their words."""
+    root, _ = exp
+    run_here("oracle_wer.py", "--nj", 2, root / "data", root / "lang", root / "decode")
+    told = capsys.readouterr().out
+    assert "%WER" in told and "(oracle) wer|case:lower" in told
+    hypotheses = read_table(root / "decode/oracle/hyp.txt")
+    assert hypotheses.keys() == set(UTTERANCES) and hypotheses["b-3"] == ""
+    for utt, lattice in read_all(root / "decode").items():
+        if not lattice.empty:
+            assert tuple(WORDS[word] for word in hypotheses[utt].split()) in {words for _, words, _, _ in compact_paths(lattice)}
+    run_here("oracle_wer.py", "--nj", 2, root / "data", root / "lang", root / "decode")
+    assert "up to date" in capsys.readouterr().out
+
+
+def test_oracle_wants_the_data_that_was_decoded(exp):
+    root, _ = exp
+    write_data_dir(root / "data", {"utt2spk": {"a-1": "a"}})
+    with pytest.raises(UserError, match="give the data directory that was decoded"):
+        run_here("oracle_wer.py", root / "data", root / "lang", root / "decode")

@@ -1,0 +1,34 @@
+"""Steps run inside the test's own process, their jobs one after the other: for the many cases that need no process of their own."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from pyasr.base import log, options
+from pyasr.base.errors import UpToDate
+from pyasr.base.job import resolve
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_here(step: str, *words, folder: str = "steps") -> None:
+    """Run `steps/STEP` with these arguments. Raises the step's UserError; what it logs goes to standard output."""
+    spec = importlib.util.spec_from_file_location(Path(step).stem, ROOT / folder / step)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    module.run_jobs = _run_jobs
+    (cls,) = [value for value in vars(module).values()
+              if isinstance(value, type) and value.__module__ == spec.name and hasattr(value, "__dataclass_fields__")]
+    log.setup(step)
+    try:
+        module.main(options.parse(cls, [str(word) for word in words], module.__doc__, {})[0])
+    except UpToDate as note:
+        log.info(str(note))
+
+
+def _run_jobs(jobs, log, function: str, spec, *, num_jobs: int | None = None) -> None:
+    for job in range(1, (num_jobs or jobs.nj) + 1):
+        resolve(function)(spec, job)
