@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from dense_features import dense_features
 
 from pyasr.base.errors import UserError
@@ -95,7 +94,6 @@ def greatest_difference(some: list[np.ndarray], others: list[np.ndarray]) -> flo
 
 
 def main(options: Benchmark) -> None:
-    torch.set_num_threads(1)
     waves = waveforms(options)
     audio_s = sum(map(len, waves)) / RATE
     print(f"{len(waves)} utterances, {audio_s / 60:.1f} minutes; multiples of real time on one core; greatest differences to float64")

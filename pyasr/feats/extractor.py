@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import torch
 
 from pyasr.base.seeds import generator
 from pyasr.feats.kinds import Fbank, Mfcc
@@ -65,15 +64,13 @@ class Extractor:
 
     def _mel_features(self, waveforms: list[np.ndarray], spectrum: Spectrum) -> list[np.ndarray]:
         buffer = FrameBuffer(waveforms, self.options.frame)
-        features = torch.empty(buffer.num_rows, self._num_mel_columns)
-        with torch.inference_mode():
-            for begin in range(0, buffer.num_rows, BLOCK_FRAMES):
-                end = min(begin + BLOCK_FRAMES, buffer.num_rows)
-                self._block(spectrum, buffer, begin, end, features[begin:end])
-        features = features.numpy()
+        features = np.empty((buffer.num_rows, self._num_mel_columns), np.float32)
+        for begin in range(0, buffer.num_rows, BLOCK_FRAMES):
+            end = min(begin + BLOCK_FRAMES, buffer.num_rows)
+            self._block(spectrum, buffer, begin, end, features[begin:end])
         return [features[row : row + num] for row, num in zip(buffer.first_row, buffer.num_frames)]
 
-    def _block(self, spectrum: Spectrum, buffer: FrameBuffer, begin: int, end: int, out: torch.Tensor) -> None:
+    def _block(self, spectrum: Spectrum, buffer: FrameBuffer, begin: int, end: int, out: np.ndarray) -> None:
         out[:, -self._kind.dim :] = self._kind.columns(spectrum(buffer, begin, end))
         if self.options.use_energy:
             out[:, 0] = spectrum.log_energy(end - begin, self.options.energy_floor)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 
 from pyasr.base.errors import UserError
 from pyasr.feats.mel import EPSILON, mel_filters
@@ -28,7 +27,7 @@ def lifter(num_ceps: int, constant: float) -> np.ndarray:
     return 1 + 0.5 * constant * np.sin(math.pi * np.arange(num_ceps) / constant)
 
 
-def cepstral_matrix(options: MfccOptions) -> torch.Tensor:
+def cepstral_matrix(options: MfccOptions) -> np.ndarray:
     """The liftered cosine transform, float64 (num_mel_bins, num_ceps)."""
     num_bins = options.mel.num_mel_bins
     if options.num_ceps > num_bins:
@@ -36,7 +35,7 @@ def cepstral_matrix(options: MfccOptions) -> torch.Tensor:
     position = np.arange(num_bins)[:, None] + 0.5
     matrix = math.sqrt(2 / num_bins) * np.cos(math.pi / num_bins * position * np.arange(options.num_ceps))
     matrix[:, 0] = math.sqrt(1 / num_bins)
-    return torch.from_numpy(matrix * lifter(options.num_ceps, options.cepstral_lifter))
+    return matrix * lifter(options.num_ceps, options.cepstral_lifter)
 
 
 class Mfcc:
@@ -47,11 +46,11 @@ class Mfcc:
     def __init__(self, options: MfccOptions):
         self.options, self.dim, self._cosine = options, options.num_ceps, cepstral_matrix(options)
 
-    def filters(self, warp: float) -> torch.Tensor:
+    def filters(self, warp: float) -> np.ndarray:
         return mel_filters(self.options.mel, self.options.frame, warp)
 
-    def columns(self, energies: torch.Tensor) -> torch.Tensor:
-        return energies.clamp_min(EPSILON).log_() @ self._cosine
+    def columns(self, energies: np.ndarray) -> np.ndarray:
+        return np.log(np.maximum(energies, EPSILON)) @ self._cosine
 
 
 class Fbank:
@@ -60,8 +59,8 @@ class Fbank:
     def __init__(self, options: FbankOptions):
         self.options, self.dim, self.power = options, options.mel.num_mel_bins, options.use_power
 
-    def filters(self, warp: float) -> torch.Tensor:
+    def filters(self, warp: float) -> np.ndarray:
         return mel_filters(self.options.mel, self.options.frame, warp)
 
-    def columns(self, energies: torch.Tensor) -> torch.Tensor:
-        return energies.clamp_min(EPSILON).log_() if self.options.use_log_fbank else energies
+    def columns(self, energies: np.ndarray) -> np.ndarray:
+        return np.log(np.maximum(energies, EPSILON)) if self.options.use_log_fbank else energies

@@ -12,7 +12,6 @@ so that the edges of the band stay and factors below 1 read the spectrum at high
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from pyasr.base.errors import UserError
 from pyasr.feats.options import FrameOptions, MelOptions
@@ -61,7 +60,7 @@ def filter_edges(mel: MelOptions, frame: FrameOptions, warp: float = 1.0) -> np.
     return mel_scale(warped_hz(inverse_mel_scale(edges), warp, band, knees))
 
 
-def mel_filters(mel: MelOptions, frame: FrameOptions, warp: float = 1.0) -> torch.Tensor:
+def mel_filters(mel: MelOptions, frame: FrameOptions, warp: float = 1.0) -> np.ndarray:
     """Weights (fft_size / 2 + 1, num_mel_bins), float64, of the triangular filters; the last spectral line has weight 0, as in Kaldi."""
     edges = filter_edges(mel, frame, warp)
     lines = mel_scale(np.arange(frame.fft_size // 2) * frame.sample_frequency / frame.fft_size)[:, None]
@@ -69,4 +68,4 @@ def mel_filters(mel: MelOptions, frame: FrameOptions, warp: float = 1.0) -> torc
     weights = np.clip(np.minimum((lines - left) / (centre - left), (right - lines) / (right - centre)), 0, None)
     if not weights.any(axis=0).all():
         raise UserError(f"--num-mel-bins {mel.num_mel_bins}: some filters cover no line of the {frame.fft_size}-point spectrum; use fewer")
-    return torch.from_numpy(np.vstack([weights, np.zeros(mel.num_mel_bins)]))
+    return np.vstack([weights, np.zeros(mel.num_mel_bins)])

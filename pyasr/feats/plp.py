@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 from numba import njit
 
 from pyasr.base.errors import UserError
@@ -39,16 +38,16 @@ class Plp:
         self._autocorrelation = autocorrelation_matrix(options.mel.num_mel_bins, options.lpc_order)
         self._lifter = options.cepstral_scale * lifter(options.num_ceps, options.cepstral_lifter)
 
-    def filters(self, warp: float) -> torch.Tensor:
+    def filters(self, warp: float) -> np.ndarray:
         """Mel filters times equal loudness."""
         mel, frame = self.options.mel, self.options.frame
-        return mel_filters(mel, frame, warp) * torch.from_numpy(equal_loudness(inverse_mel_scale(filter_edges(mel, frame, warp)[1:-1])))
+        return mel_filters(mel, frame, warp) * equal_loudness(inverse_mel_scale(filter_edges(mel, frame, warp)[1:-1]))
 
-    def columns(self, energies: torch.Tensor) -> torch.Tensor:
+    def columns(self, energies: np.ndarray) -> np.ndarray:
         """Cepstra (T, num_ceps) of energies (T, num_mel_bins)."""
-        loudness = energies.clamp_min(EPSILON).numpy() ** self.options.compress_factor
+        loudness = np.maximum(energies, EPSILON) ** self.options.compress_factor
         cepstra = lpc_cepstra(loudness @ self._autocorrelation, self.options.num_ceps)
-        return torch.from_numpy(cepstra * self._lifter)
+        return cepstra * self._lifter
 
 
 def equal_loudness(hertz: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
+from numpy.lib.stride_tricks import sliding_window_view
 
 from pyasr.feats.mel import EPSILON
 from pyasr.feats.options import FrameOptions
@@ -27,17 +27,17 @@ from pyasr.feats.options import FrameOptions
 BLOCK_FRAMES = 256
 
 
-def window_function(options: FrameOptions) -> torch.Tensor:
+def window_function(options: FrameOptions) -> np.ndarray:
     """The window of `options.window_size` samples, float64."""
     size = options.window_size
-    phase = 2 * math.pi * torch.arange(size, dtype=torch.float64) / (size - 1)
-    hanning = 0.5 - 0.5 * torch.cos(phase)
+    phase = 2 * math.pi * np.arange(size) / (size - 1)
+    hanning = 0.5 - 0.5 * np.cos(phase)
     windows = {
         "hanning": lambda: hanning,
         "povey": lambda: hanning**0.85,
-        "hamming": lambda: 0.54 - 0.46 * torch.cos(phase),
-        "rectangular": lambda: torch.ones_like(phase),
-        "blackman": lambda: options.blackman_coeff - 0.5 * torch.cos(phase) + (0.5 - options.blackman_coeff) * torch.cos(2 * phase),
+        "hamming": lambda: 0.54 - 0.46 * np.cos(phase),
+        "rectangular": lambda: np.ones_like(phase),
+        "blackman": lambda: options.blackman_coeff - 0.5 * np.cos(phase) + (0.5 - options.blackman_coeff) * np.cos(2 * phase),
     }
     return windows[options.window_type]()
 
@@ -71,12 +71,12 @@ class FrameBuffer:
         buffer = np.zeros(self.num_rows * shift + options.window_size)
         for row, piece in zip(rows, pieces):
             buffer[row * shift : row * shift + len(piece)] = piece
-        self.signal = torch.from_numpy(buffer)
+        self.signal = buffer
 
-    def frames(self, begin: int, end: int) -> torch.Tensor:
+    def frames(self, begin: int, end: int) -> np.ndarray:
         """Rows begin..end-1 of the strided view, shape (end - begin, window_size)."""
         shift, size = self.options.window_shift, self.options.window_size
-        return self.signal.as_strided((end - begin, size), (shift, 1), begin * shift)
+        return sliding_window_view(self.signal, size)[begin * shift : end * shift : shift]
 
 
 class Spectrum:
@@ -86,32 +86,35 @@ class Spectrum:
     power    power spectrum; False: magnitude
     """
 
-    def __init__(self, options: FrameOptions, weights: torch.Tensor, power: bool = True):
+    def __init__(self, options: FrameOptions, weights: np.ndarray, power: bool = True):
         self.options, self.power = options, power
         self.window = window_function(options)
         # the power of a spectral line is the sum of the squares of its real and imaginary part: both get the line's weight
-        self.weights = weights.repeat_interleave(2, 0) if power else weights
-        self._padded = torch.zeros(BLOCK_FRAMES, options.fft_size, dtype=torch.float64)
-        self._centred = torch.empty(BLOCK_FRAMES, options.window_size, dtype=torch.float64)
+        self.weights = np.repeat(weights, 2, axis=0) if power else weights
+        self._padded = np.zeros((BLOCK_FRAMES, options.fft_size))
+        self._centred = np.empty((BLOCK_FRAMES, options.window_size))
 
-    def __call__(self, buffer: FrameBuffer, begin: int, end: int) -> torch.Tensor:
+    def __call__(self, buffer: FrameBuffer, begin: int, end: int) -> np.ndarray:
         """Weighted sums (end - begin, num_columns) of rows begin..end-1; at most BLOCK_FRAMES rows."""
         size, c = self.options.window_size, self.options.preemphasis_coefficient
         raw = buffer.frames(begin, end)
-        mean = raw.mean(1, keepdim=True) if self.options.remove_dc_offset else raw.new_zeros(end - begin, 1)
-        centred = torch.sub(raw, mean, out=self._centred[: end - begin])
+        mean = raw.mean(1, keepdims=True) if self.options.remove_dc_offset else 0.0
+        centred = np.subtract(raw, mean, out=self._centred[: end - begin])
         padded = self._padded[: end - begin]
         frames = padded[:, :size]
-        torch.sub(centred[:, 1:], centred[:, :-1], alpha=c, out=frames[:, 1:])
+        np.multiply(centred[:, :-1], -c, out=frames[:, 1:])
+        frames[:, 1:] += centred[:, 1:]
         frames[:, 0] = (1 - c) * centred[:, 0]
         frames *= self.window
-        spectrum = torch.view_as_real(torch.fft.rfft(padded))
+        spectrum = np.fft.rfft(padded)
         if self.power:
-            return spectrum.square_().flatten(1) @ self.weights
-        return spectrum.norm(dim=2) @ self.weights
+            parts = spectrum.view(np.float64)
+            return np.square(parts, out=parts) @ self.weights
+        return np.abs(spectrum) @ self.weights
 
-    def log_energy(self, num_rows: int, floor: float) -> torch.Tensor:
+    def log_energy(self, num_rows: int, floor: float) -> np.ndarray:
         """Log energies (num_rows,) of the frames that were just transformed; with `raw_energy` before preemphasis and windowing."""
         frames = self._centred if self.options.raw_energy else self._padded[:, : self.options.window_size]
-        energy = frames[:num_rows].square().sum(1).clamp_min_(EPSILON).log_()
-        return energy.clamp_min_(math.log(floor)) if floor > 0 else energy
+        frames = frames[:num_rows]
+        energy = np.log(np.maximum(np.einsum("ti,ti->t", frames, frames), EPSILON))
+        return np.maximum(energy, math.log(floor)) if floor > 0 else energy

@@ -41,7 +41,7 @@ class Warper:
         self._num_pitch_columns = options.pitch.process.dim if options.pitch.add_pitch else 0
         self._cosine = self._inverse = None
         if isinstance(options, MfccOptions):
-            self._cosine = cepstral_matrix(options).numpy()
+            self._cosine = cepstral_matrix(options)
             self._inverse = np.linalg.pinv(self._cosine)
 
     def warped_hz(self, hertz: np.ndarray, factor: float) -> np.ndarray:

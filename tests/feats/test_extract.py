@@ -119,3 +119,9 @@ def test_fbank_step(data):
     made = step("make_fbank.py", "--nj", 1, "--compress", "true", "--sample-frequency", 8000, "--num-mel-bins", 40, data)
     assert made.returncode == 0, made.stdout + made.stderr
     assert {x.shape[1] for x in load_all(data / "feats.scp").values()} == {40}
+
+
+def test_jobs_do_not_wait_for_torch():
+    """Importing it takes longer than the features of an hour of speech."""
+    code = "import sys, pyasr.feats.extract; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
