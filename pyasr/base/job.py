@@ -21,6 +21,7 @@ def resolve(name: str):
 
 
 def main(argv: list[str]) -> int:
+    """Run job JOB of `argv` = [MODULE:FUNCTION, SPEC.json, JOB]; the exit status. A UserError is printed as `error: SENTENCE`, status 1."""
     name, spec, job = argv
     log.setup(name.partition(":")[2])
     try:

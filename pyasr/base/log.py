@@ -29,6 +29,7 @@ class Progress:
         self.begin = self.last = time.monotonic()
 
     def update(self, done: int) -> None:
+        """Tell that `done` of the `total` units are done."""
         now = time.monotonic()
         if now - self.last < self.every_s and done < self.total:
             return

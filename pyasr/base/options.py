@@ -59,6 +59,7 @@ class _Flag:
     meta: dict
 
     def convert(self, text: str, where: str):
+        """The value that `text` stands for. Raises UserError, headed by `where`: of another type, no choice, or out of bounds."""
         value = self._typed(text, where)
         meta = self.meta
         if meta["choices"] and value not in meta["choices"]:

@@ -38,10 +38,12 @@ class Variable:
 
     @property
     def flag(self) -> str:
+        """The option's name without its dashes."""
         return self.name.replace("_", "-")
 
     @property
     def kind(self) -> str:
+        """What values look like (a key of _KINDS), judged by the default."""
         return next(kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, self.default))
 
     def check(self, value: str, start_dir: Path) -> str:
@@ -93,11 +95,13 @@ def _value_of(variable: Variable, rest: list[str]) -> str:
 
 
 def help_text(comment: str, variables: list[Variable]) -> str:
+    """The recipe's opening comment and a line for each of its options."""
     lines = [f"  --{variable.flag:<22} {variable.help} [{variable.default}]" for variable in variables]
     return "\n".join([comment, "", *lines])
 
 
 def main(argv: list[str]) -> int:
+    """Print shell code that sets the variables of `argv` = [RECIPE, START_DIR, OPTIONS...] or shows the help; the exit status."""
     recipe, start_dir, arguments = Path(argv[0]), Path(argv[1]), argv[2:]
     comment, variables = read_variables(recipe)
     if "--help" in arguments or "-h" in arguments:

@@ -38,9 +38,11 @@ class Request:
 
     @property
     def jobs(self) -> range:
+        """Numbers of the jobs."""
         return range(self.first, self.last + 1)
 
     def log_of(self, job: int) -> Path:
+        """Log file of one job."""
         return Path(self.log.replace(self.name, str(job)) if self.name else self.log)
 
     def command_of(self, job: int) -> str:

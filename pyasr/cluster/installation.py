@@ -62,12 +62,14 @@ def report(checks: list[Check]) -> list[str]:
 
 
 def python() -> str:
+    """Version and place of this Python. Raises Missing when it is too old."""
     if sys.version_info < (3, 10):
         raise Missing(f"this is Python {sys.version.split()[0]}; install 3.10 or newer, or name one with PYASR_PYTHON=/path/to/python3")
     return f"{sys.version.split()[0]} ({sys.executable})"
 
 
 def library(name: str) -> str:
+    """Version of an importable module. Raises Missing, naming the pinned version to install, when it cannot be imported."""
     try:
         module = importlib.import_module(name)
     except (ImportError, OSError) as error:
@@ -101,6 +103,7 @@ def mpi() -> str:
 
 
 def disk(directory: Path) -> str:
+    """Free space in GB. Raises Missing below what the recipe of the Amazon Queen corpus needs."""
     free_gb = shutil.disk_usage(directory).free / 1e9
     if free_gb < _MIN_DISK_GB:
         raise Missing(f"{free_gb:.1f} GB are free in {directory}, {_MIN_DISK_GB:.0f} are needed; free some, or run the recipe elsewhere")
@@ -108,6 +111,7 @@ def disk(directory: Path) -> str:
 
 
 def memory() -> str:
+    """Main memory in GB. Raises Missing when there is too little."""
     total_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     if total_gb < _MIN_MEMORY_GB:
         raise Missing(f"{total_gb:.1f} GB in all, {_MIN_MEMORY_GB:.0f} are needed; use a larger machine")
@@ -115,6 +119,7 @@ def memory() -> str:
 
 
 def gpu() -> str:
+    """Number and name of the GPUs that torch can use. Raises Missing when there is none."""
     torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
         raise Missing("none that torch can use; networks are trained on the CPU")
@@ -122,6 +127,7 @@ def gpu() -> str:
 
 
 def sclite() -> str:
+    """Where NIST's sclite is. Raises Missing when it is not installed."""
     found = shutil.which("sclite") or shutil.which("sclite", path="/usr/lib/sctk/bin")
     if not found:
         raise Missing("only tests compare with it; Debian, Ubuntu: apt-get install sctk")

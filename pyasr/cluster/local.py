@@ -46,6 +46,10 @@ class LocalRunner:
         self.guard = Guard()
 
     def run(self) -> list[JobStatus]:
+        """Run all jobs of the request, as many at a time as there are cores for.
+
+        After the first failure no further job is begun and those that run are ended.
+        """
         waiting = list(self.request.jobs)
         limit = self.request.max_jobs_run or max(1, num_cores() // (self.request.num_threads * max(self.request.num_ranks, 1)))
         try:

@@ -35,6 +35,7 @@ class JobStatus:
 
     @property
     def ok(self) -> bool:
+        """Ended by itself with exit status 0."""
         return self.status == 0
 
     def how(self) -> str:
@@ -49,6 +50,7 @@ def status_path(log: Path) -> Path:
 
 
 def write_status(log: Path, status: JobStatus) -> None:
+    """Put the status beside its log, by atomic rename."""
     with atomic_write(status_path(log)) as f:
         json.dump(asdict(status), f, indent=1)
         f.write("\n")

@@ -46,6 +46,7 @@ class DataDir:
         return (self.path / name).exists()
 
     def table(self, name: str) -> dict[str, str]:
+        """The table `name` as {key: rest of the line}."""
         return read_table(self.path / name)
 
     def optional_table(self, name: str) -> dict[str, str]:
@@ -54,6 +55,7 @@ class DataDir:
 
     @cached_property
     def utt2spk(self) -> dict[str, str]:
+        """{utterance: speaker}"""
         return read_utt2spk(self.path / "utt2spk")
 
     @cached_property
@@ -68,22 +70,27 @@ class DataDir:
 
     @cached_property
     def text(self) -> dict[str, str]:
+        """{utterance: words separated by blanks}"""
         return self.table("text")
 
     @cached_property
     def wav_scp(self) -> dict[str, str]:
+        """{recording: entry for `pyasr.data.audio.read_audio`}"""
         return self.table("wav.scp")
 
     @cached_property
     def feats_scp(self) -> dict[str, str]:
+        """{utterance: extended filename}"""
         return self.table("feats.scp")
 
     @cached_property
     def cmvn_scp(self) -> dict[str, str]:
+        """{speaker: extended filename}"""
         return self.table("cmvn.scp")
 
     @cached_property
     def utt2num_frames(self) -> dict[str, int]:
+        """{utterance: number of frames}"""
         return read_numbers(self.path / "utt2num_frames", int)
 
     @cached_property

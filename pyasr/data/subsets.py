@@ -145,9 +145,11 @@ class Renaming:
     spk_suffix: str = option("", "put after every speaker")
 
     def utterance(self, name: str) -> str:
+        """New name of an utterance."""
         return f"{self.utt_prefix}{name}{self.utt_suffix}"
 
     def speaker(self, name: str) -> str:
+        """New name of a speaker."""
         return f"{self.spk_prefix}{name}{self.spk_suffix}"
 
 

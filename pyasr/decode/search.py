@@ -66,6 +66,7 @@ class Graph:
 
     @property
     def num_states(self) -> int:
+        """States of the graph."""
         return len(self.finals)
 
 

@@ -54,6 +54,7 @@ class InputOptions:
         return splice(add_deltas(features, self.deltas), self.splice_left, self.splice_right)
 
     def save(self, model_dir: Path) -> None:
+        """Write MODEL_DIR/input.json, which `load` reads."""
         options.save(Path(model_dir) / INPUT_FILE, self)
 
     @staticmethod
@@ -92,6 +93,7 @@ class FeatureReader:
             self._cmvn = _need_table(self.data / "cmvn.scp", "steps/compute_cmvn.py", read_scp)
 
     def speaker(self, utt: str) -> str:
+        """The speaker of an utterance. Raises UserError where utt2spk lacks it."""
         try:
             return self._utt2spk[utt]
         except KeyError:

@@ -46,14 +46,17 @@ class AmDiagGmm:
 
     @property
     def num_pdfs(self) -> int:
+        """Mixtures, one for each tied state."""
         return len(self.offsets) - 1
 
     @property
     def num_gauss(self) -> int:
+        """Gaussians of all mixtures together."""
         return len(self.weights)
 
     @property
     def dim(self) -> int:
+        """Columns of the features."""
         return self.inv_vars.shape[1]
 
     @property

@@ -44,6 +44,7 @@ class GmmStats:
 
     @classmethod
     def zeros(cls, model: AmDiagGmm) -> GmmStats:
+        """Statistics of no frames, of the shapes that `model` needs."""
         return cls(np.zeros((model.num_gauss, 1 + 2 * model.dim)))
 
     @property

@@ -45,6 +45,7 @@ class _Clusters:
         heapq.heapify(self.heap)
 
     def merge(self, one: int, two: int) -> None:
+        """Replace clusters `one` and `two` of a group by their sum, which becomes the last cluster."""
         new, group = len(self.sums), self.group_of[one]
         self.sums.append(self.sums[one] + self.sums[two])
         self.likelihoods.append(float(log_likelihood(self.sums[new], self.var_floor)))
@@ -56,6 +57,7 @@ class _Clusters:
         self.members[group] = [*others, new]
 
     def numbers(self) -> np.ndarray:
+        """The cluster of each leaf, int64 (num_leaves,), numbered from 0 in the order in which leaves first name them."""
         cluster_of = np.zeros(len(self.likelihoods), np.int64)
         for cluster, leaves in self.alive.items():
             cluster_of[leaves] = cluster

@@ -62,6 +62,7 @@ class Topology:
         return self.entries[self.phone_to_entry[phone]]
 
     def num_pdf_classes(self, phone: int) -> int:
+        """Pdf-classes of a phone: its emitting states may have so many different pdfs."""
         return 1 + max(state.pdf_class for state in self.entry(phone))
 
     def check_phones(self, phones, where: object = "topo") -> None:

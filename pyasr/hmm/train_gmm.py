@@ -53,6 +53,7 @@ class ScheduleOptions:
 
     @property
     def realign(self) -> set[int]:
+        """The iterations of `realign_iters`. Raises UserError where it is no list of numbers."""
         return iterations(self.realign_iters, "--realign-iters")
 
     def target(self, x: int, start: int) -> int:
@@ -282,4 +283,5 @@ def write_vector(path: Path, values: np.ndarray) -> None:
 
 
 def read_vector(path: Path) -> np.ndarray:
+    """The float vector that `write_vector` or Kaldi wrote."""
     return KaldiReader(path).vector()

@@ -55,6 +55,7 @@ class TrainingGraph:
 
     @property
     def num_nodes(self) -> int:
+        """Forward transitions at places of the utterance."""
         return len(self.tids)
 
 

@@ -135,6 +135,7 @@ class ContextTree:
         return cls(width, centre, root)
 
     def write(self, path: Path | KaldiWriter, binary: bool = True) -> None:
+        """Write Kaldi's `tree` file, or append it to an open writer, which then decides between binary and text."""
         if not isinstance(path, KaldiWriter):
             with KaldiWriter(path, binary) as writer:
                 return self.write(writer)

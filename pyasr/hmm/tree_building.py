@@ -75,6 +75,7 @@ class _Branch:
     pdf: int = -1
 
     def leaves(self) -> Iterable[_Branch]:
+        """The leaves below, from left (yes) to right."""
         stack = [self]
         while stack:
             branch = stack.pop()

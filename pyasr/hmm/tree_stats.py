@@ -40,10 +40,12 @@ class TreeStats:
 
     @property
     def context_width(self) -> int:
+        """Phones in a window."""
         return self.events.shape[1] - 1
 
     @property
     def num_frames(self) -> float:
+        """Frames counted, a float as Kaldi's counts are."""
         return float(self.sums[:, 0].sum())
 
     def key(self, key: int) -> np.ndarray:
@@ -72,6 +74,7 @@ class TreeStats:
 
     @classmethod
     def load(cls, path: Path) -> TreeStats:
+        """What `save` wrote. Raises UserError for any other file."""
         try:
             with np.load(path, allow_pickle=False) as content:
                 return cls(int(content["central_position"]), content["events"], content["sums"])

@@ -92,6 +92,7 @@ class ArkReader:
         self._path, self._file = None, None
 
     def load(self, rx: str, dtype=np.float32) -> np.ndarray:
+        """The matrix at `rx` as `dtype`, shape (rows, columns). Raises UserError for a missing or truncated file."""
         path, offset, span = _split_rx(rx)
         try:
             matrix = _read_matrix(self._open(path), offset)
@@ -110,6 +111,7 @@ class ArkReader:
         return self._file
 
     def close(self) -> None:
+        """Close the archive that was read last."""
         if self._file is not None:
             self._file.close()
         self._path = self._file = None

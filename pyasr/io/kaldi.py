@@ -74,6 +74,7 @@ class KaldiReader:
         return not self._data[self.offset :].strip() if not self.binary else self.num_left == 0
 
     def expect_end(self) -> None:
+        """Raise UserError unless the whole file has been read."""
         if not self.at_end():
             raise self.error(f"{self.num_left} unexpected bytes after the object")
 
@@ -118,6 +119,7 @@ class KaldiReader:
     float64 = float32
 
     def bool(self) -> bool:
+        """A boolean, T or F."""
         before = self.offset
         word = self._take(1) if self.binary else self._word().encode()
         if word not in (b"T", b"F"):

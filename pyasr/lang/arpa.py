@@ -55,6 +55,7 @@ class Arpa:
 
     @property
     def order(self) -> int:
+        """Length of the longest n-grams."""
         return len(self.tables)
 
     @property
@@ -243,6 +244,7 @@ class Perplexity:
 
     @property
     def oov_percent(self) -> float:
+        """Share of words that the model does not have."""
         return 100 * self.num_oov / max(self.num_words, 1)
 
     def __str__(self) -> str:

@@ -40,6 +40,7 @@ class _Check:
         self.lists: dict[str, list[str]] = {}
 
     def add(self, name: str, problem: str) -> None:
+        """Note a problem of the file `name`."""
         self.problems.append(f"{self.directory / name}: {problem}")
 
     def lines(self, name: str, needed: bool = True) -> list[list[str]]:
@@ -55,6 +56,7 @@ class _Check:
             return []
 
     def symbol_tables(self) -> None:
+        """phones.txt and words.txt: readable, numbered from 0 without gaps, with the symbols that every directory has."""
         self.phones, self.words = (self._table(name) for name in ("phones.txt", "words.txt"))
         for symbol in ("#0", "<s>", "</s>"):
             if self.words and symbol not in self.words:
@@ -73,6 +75,7 @@ class _Check:
         return table
 
     def phone_lists(self) -> None:
+        """phones/{silence,nonsilence,...}: phones that there are, the same in .txt, .int and .csl."""
         for name in _LISTS:
             rows = self.lines(f"phones/{name}.txt")
             self.lists[name] = [phone for row in rows for phone in row]
@@ -111,6 +114,7 @@ class _Check:
             self.add("phones/optional_silence.txt", "has to hold exactly one of the phones of silence.txt")
 
     def groups(self) -> None:
+        """phones/{sets,roots,extra_questions,align_lexicon}: the same in .txt and .int; sets and roots hold each phone once."""
         real = set(self.lists["silence"]) | set(self.lists["nonsilence"])
         for name in _GROUPS:
             heads = _HEADS.get(name, 0)
@@ -123,6 +127,7 @@ class _Check:
                 self.add(f"phones/{name}.txt", f"has to hold every silence and non-silence phone once; look at {odd[0]}")
 
     def word_boundaries(self) -> None:
+        """phones/word_boundary, where there is one: a kind for each phone, the same in .txt and .int."""
         rows = self.lines("phones/word_boundary.txt", needed=False)
         if not rows:
             return
@@ -137,6 +142,7 @@ class _Check:
             self.add("phones/word_boundary.int", "does not say the same as word_boundary.txt; write the ids of its phones")
 
     def oov(self) -> None:
+        """oov.txt and oov.int: one word of words.txt, and its id."""
         word = [field for row in self.lines("oov.txt") for field in row]
         number = [field for row in self.lines("oov.int") for field in row]
         if len(word) != 1 or word[0] not in self.words:
@@ -145,6 +151,7 @@ class _Check:
             self.add("oov.int", f"has to hold {self.words[word[0]]}, the id of {word[0]}")
 
     def topology(self) -> None:
+        """topo: every phone that has HMM states, once."""
         text = " ".join(field for row in self.lines("topo") for field in row)
         named = [field for part in re.findall(r"<ForPhones>(.*?)</ForPhones>", text) for field in part.split()]
         real = {self.phones.get(phone) for phone in self.lists["silence"] + self.lists["nonsilence"]}
@@ -152,6 +159,7 @@ class _Check:
             self.add("topo", "has to hold every silence and non-silence phone once")
 
     def transducers(self) -> None:
+        """L.fst, L_disambig.fst and G.fst, where there is one: labels of the symbol tables, a pronunciation for each word, the #0 loop."""
         lexicon, disambig = self._fst("L.fst"), self._fst("L_disambig.fst")
         symbols = [self.phones[phone] for phone in self.lists["disambig"] if phone in self.phones]
         if lexicon and np.isin(lexicon.ilabels, symbols).any():

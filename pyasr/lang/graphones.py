@@ -150,6 +150,7 @@ class JointModel:
         self._unit_offsets = np.searchsorted(self._units // base**2, np.arange(len(self.letters) + 2))
 
     def can_spell(self, word: str) -> bool:
+        """Whether all letters of the word occur in the dictionary."""
         return bool(word) and all(letter in self._letter_ids for letter in word)
 
     def pronounce(self, word: str, num_best: int = 1, beam: int = 60) -> list[tuple[tuple[str, ...], float]]:

@@ -63,6 +63,7 @@ class SymbolTable:
         return table
 
     def write(self, path: Path) -> None:
+        """Write `SYMBOL ID` lines, atomically."""
         write_lines(path, (f"{symbol} {number}" for symbol, number in self.ids.items()))
 
     def __getitem__(self, symbol: str) -> int:
@@ -75,11 +76,14 @@ class SymbolTable:
         return len(self.ids)
 
     def get(self, symbol: str, default=None):
+        """The id of a symbol, or `default`."""
         return self.ids.get(symbol, default)
 
     def symbol(self, number: int) -> str:
+        """The symbol of an id. Raises KeyError where there is none."""
         return self._symbols[int(number)]
 
     @property
     def symbols(self) -> list[str]:
+        """All symbols, in the table's order."""
         return list(self.ids)

@@ -40,6 +40,7 @@ class ByteDropout(nn.Module):
         self.threshold = round(256 * share)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """In training, `x` with random elements 0 and the others scaled up by the inverse share of survivors; otherwise `x` itself."""
         if not self.training:
             return x
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device).random_(-(2**63), None)

@@ -52,6 +52,7 @@ def run(name: str, spec: Path, comm: MpiComm) -> None:
 
 
 def main(argv: list[str]) -> None:
+    """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json]; an exception ends all ranks, see above."""
     name, spec = argv[0], Path(argv[1])
     witness = Witness(error_file(spec))
     comm = MpiComm()

@@ -34,6 +34,7 @@ class Counts:
 
     @property
     def errors(self) -> int:
+        """Substitutions, insertions and deletions."""
         return self.sub + self.ins + self.dele
 
     @property

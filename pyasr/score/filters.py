@@ -18,6 +18,7 @@ class TextFilter:
 
     @property
     def dropped(self) -> frozenset[str]:
+        """Words taken out of reference and hypothesis, in the case they are compared in."""
         return frozenset(self._folded(self.drop or "").replace(",", " ").split())
 
     def _folded(self, text: str) -> str:

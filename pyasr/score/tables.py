@@ -17,6 +17,7 @@ def wer_line(counts: Counts) -> str:
 
 
 def interval_text(interval: tuple[float, float]) -> str:
+    """`95% 64.82-67.40`, per cent."""
     return f"95% {interval[0]:.2f}-{interval[1]:.2f}"
 
 

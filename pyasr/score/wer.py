@@ -29,6 +29,7 @@ class Score:
 
     @cached_property
     def total(self) -> Counts:
+        """Counts of all utterances together."""
         return Counts(*map(int, self.counts.sum(axis=0)))
 
     @property
@@ -43,6 +44,7 @@ class Score:
 
     @property
     def num_wrong_utterances(self) -> int:
+        """Utterances with at least one error."""
         return int((self.errors > 0).sum())
 
     def interval(self, seed: int = 0) -> tuple[float, float]:

@@ -32,11 +32,13 @@ class LearnerOptions:
     device: str = option("auto", "where to train; auto: cuda if there is one", choices=("auto", "cpu", "cuda"))
 
     def torch_device(self) -> torch.device:
+        """The device to train on. Raises UserError where `cuda` is asked for and not there."""
         if self.device == "cuda" and not torch.cuda.is_available():
             raise UserError("--device cuda: torch finds no GPU here; give --device cpu")
         return torch.device("cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu")
 
     def torch_dtype(self) -> torch.dtype:
+        """The type of the products."""
         if self.precision == "auto":
             return torch.bfloat16 if multiplies_bfloat16(self.torch_device()) else torch.float32
         return getattr(torch, self.precision)

@@ -53,10 +53,12 @@ class Schedule:
 
     @property
     def rate(self) -> float:
+        """Learning rate of the epoch to come, for one rank, in the convention of the options."""
         return self.state.rate
 
     @property
     def finished(self) -> bool:
+        """Whether no further epoch is to be trained."""
         return self.state.finished or self.state.epoch >= self.options.num_epochs
 
     def begin(self, loss: float, accuracy: float) -> None:
@@ -114,5 +116,6 @@ class NewbobAccuracy(Schedule):
 
 
 def make_schedule(options: ScheduleOptions) -> Schedule:
+    """The schedule that `options.schedule` names, at its beginning."""
     kinds = {"exponential": Exponential, "newbob": Newbob, "newbob-accuracy": NewbobAccuracy}
     return kinds[options.schedule](options)

@@ -36,6 +36,7 @@ class Targets:
         self._index = {key: i for i, key in enumerate(self.keys)}
 
     def pdfs_of(self, key: str) -> np.ndarray:
+        """Pdfs of the frames of an utterance, int32 (T,): a view."""
         i = self._index[key]
         return self.pdfs[self.offsets[i] : self.offsets[i + 1]]
 
@@ -56,11 +57,13 @@ class Targets:
         return [self.keys[i] for i in sorted(mine)]
 
     def save(self, path: Path) -> None:
+        """Write a file for `load`, atomically."""
         with atomic_write(path, "wb") as f:
             np.savez(f, keys=np.array(self.keys), offsets=self.offsets, pdfs=self.pdfs, heldout=self.heldout, num_pdfs=self.num_pdfs)
 
     @staticmethod
     def load(path: Path) -> Targets:
+        """What `save` wrote."""
         with np.load(path) as f:
             return Targets(f["keys"].tolist(), f["offsets"], f["pdfs"], f["heldout"], int(f["num_pdfs"]))
 
