@@ -110,6 +110,15 @@ def test_modules_and_public_things_are_documented(path):
             assert ast.get_docstring(node), f"{path}:{node.lineno}: {node.name} has no docstring"
 
 
+def test_public_functions_are_documented():
+    """Those that do not fit at a glance: more than eight lines."""
+    for path in python_files("pyasr"):
+        for function in functions(ast.parse(path.read_text())):
+            length = function.end_lineno - function.lineno + 1
+            known = function.name.startswith("_") or length <= 8 or ast.get_docstring(function)
+            assert known, f"{path.relative_to(ROOT)}:{function.lineno}: {function.name} has no docstring"
+
+
 def scripts() -> list[Path]:
     return [path for folder in ("steps", "utils") for path in sorted((ROOT / folder).glob("*.py"))]
 

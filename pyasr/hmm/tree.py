@@ -156,11 +156,13 @@ def stub_tree(sets: list[list[int]], shared: list[bool], num_pdf_classes: dict[i
     counter = iter(range(1 << 30))
 
     def one(members: list[int], is_shared: bool) -> Node:
+        """The leaf, or the table of leaves, of one set."""
         if is_shared:
             return Leaf(next(counter))
         return Table(PDF_CLASS, tuple(Leaf(next(counter)) for _ in range(max(num_pdf_classes[p] for p in members))))
 
     def build(first: int, last: int) -> Node:
+        """The part of the tree for sets first .. last - 1."""
         if last - first == 1:
             return one(sets[first], shared[first])
         highest = max(max(members) for members in sets[first:last])

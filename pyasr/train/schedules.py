@@ -80,12 +80,13 @@ class Exponential(Schedule):
 
 
 class Newbob(Schedule):
-    """Halves when the held-out loss stalls."""
+    """Halves when the held-out loss stalls, as Kaldi's nnet1 scripts do."""
 
     def begin(self, loss: float, accuracy: float) -> None:
         self.state.best = loss
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
+        """Gains are relative to the best loss so far; an epoch that gains nothing is taken back."""
         state, options = self.state, self.options
         state.epoch += 1
         accepted = loss < state.best
@@ -105,6 +106,7 @@ class NewbobAccuracy(Schedule):
         self.state.best = accuracy
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
+        """Gains are differences of accuracies (0..1) to the best so far; an epoch that loses is taken back."""
         state = self.state
         state.epoch += 1
         gain = accuracy - state.best
