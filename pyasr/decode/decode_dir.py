@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import resource
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,17 +25,20 @@ from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.data.datadir import split
 from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
-from pyasr.hmm.model import read_model, read_transitions
+from pyasr.hmm.model import ALIGNMENT_MODEL, MODEL, first_pass_model, read_model, read_transitions
 from pyasr.io.openfst import read_fst
 from pyasr.lang.symbols import SymbolTable
 
 FRAMES_PER_SECOND = 100.0
-_MODEL, _NETWORK = "final.mdl", "final.nnet"
+_NETWORK = "final.nnet"
 
 
 @dataclass(frozen=True)
 class DecodeSpec:
-    """The work of one decoding, given to every job."""
+    """The work of one decoding, given to every job.
+
+    transform_dir  directory with the speakers' fMLLR transforms; without it a SAT system's alignment model is used
+    """
 
     graph: Path
     model_dir: Path
@@ -43,6 +47,7 @@ class DecodeSpec:
     num_jobs: int
     num_threads: int
     decode: DecodeOptions
+    transform_dir: Path | None = None
 
 
 @dataclass
@@ -84,25 +89,26 @@ class Totals:
         return lines
 
 
-def input_files(graph: Path, model_dir: Path, data: Path) -> list[Path]:
+def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | None = None) -> list[Path]:
     """The files that decoding reads, for the stage output. Raises UserError naming a missing one and the step that makes it."""
-    model = model_dir / (_NETWORK if (model_dir / _NETWORK).exists() else _MODEL)
+    model = model_dir / (_NETWORK if (model_dir / _NETWORK).exists() else MODEL)
     training, graph_step = "the training step of this model", "utils/make_graph.py"
-    makers = {graph / "HCLG.fst": graph_step, graph / "words.txt": graph_step, model: training, model_dir / _MODEL: training,
+    makers = {graph / "HCLG.fst": graph_step, graph / "words.txt": graph_step, model: training, model_dir / MODEL: training,
               data / "feats.scp": "steps/make_mfcc.py", data / "utt2spk": "utils/validate_data_dir.py"}
     for path, maker in makers.items():
         if not path.exists():
             raise UserError(f"{path}: no such file; it comes from {maker}")
-    return [*makers, *input_option_files(model_dir), *(data / name for name in ("cmvn.scp",) if (data / name).exists())]
+    optional = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL, *([transform_dir / "trans.1"] if transform_dir else [])]
+    return [*makers, *input_option_files(model_dir), *(path for path in optional if path.exists())]
 
 
-def load_scorer(model_dir: Path):
-    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or a network directory."""
+def load_scorer(model_dir: Path, adapted: bool = False):
+    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or a network directory; a GMM for `adapted` features or for others."""
     if (model_dir / _NETWORK).exists():
         from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
 
-        return acoustic.load_scorer(model_dir), read_transitions(model_dir / _MODEL).tid2pdf
-    transitions, gmm = read_model(model_dir / _MODEL)
+        return acoustic.load_scorer(model_dir), read_transitions(model_dir / MODEL).tid2pdf
+    transitions, gmm = read_model(model_dir / MODEL if adapted else first_pass_model(model_dir))
     return gmm, transitions.tid2pdf
 
 
@@ -119,44 +125,82 @@ def start_output(out: Path, num_jobs: int) -> None:
 
 def decode_shard(spec: DecodeSpec, job: int) -> None:
     """Decode the `job`-th part of the utterances, 1-based; nothing is done if an earlier run has completed it."""
-    done = spec.out / f"shard.{job}.json"
-    if done.exists():
-        log.info(f"job {job} was completed by an earlier run")
+    if shard_is_complete(spec, job):
         return
-    scorer, tid2pdf = load_scorer(spec.model_dir)
+    scorer, tid2pdf = load_scorer(spec.model_dir, adapted=spec.transform_dir is not None)
+    decoder = load_decoder(spec, tid2pdf)
+    reader = open_features(spec.data, spec.model_dir, spec.transform_dir)
+    with ShardWriter(spec, job, set(reader.keys)) as writer:
+        for utt, lattice in decoder.decode_many(scored(reader, scorer, writer.keys), spec.num_threads):
+            writer.write(utt, lattice)
+
+
+def shard_is_complete(spec: DecodeSpec, job: int) -> bool:
+    """Whether an earlier run has written all that a job writes, which is logged."""
+    done = done_path(spec, job).exists()
+    if done:
+        log.info(f"job {job} was completed by an earlier run")
+    return done
+
+
+def done_path(spec: DecodeSpec, job: int) -> Path:
+    return spec.out / f"shard.{job}.json"
+
+
+def load_decoder(spec: DecodeSpec, tid2pdf: np.ndarray) -> Decoder:
+    """A decoder on the graph of `spec`. Raises UserError when words.txt lacks a word that the graph uses."""
     decoder = Decoder(read_fst(spec.graph / "HCLG.fst"), tid2pdf, spec.decode)
-    words = read_words(spec.graph, decoder.graph.words)
-    reader = open_features(spec.data, spec.model_dir)
-    mine, known = split(spec.data, spec.num_jobs)[job - 1], set(reader.keys)
-    keys = [utt for utt in mine if utt in known]
-    totals, progress = Totals(no_features=[utt for utt in mine if utt not in known]), log.Progress("decode", len(keys), "utterances", 30.0)
-    with LatticeWriter(spec.out / f"lat.{job}.gz") as lattices, atomic_write(spec.out / f"hyp.{job}.txt") as hypotheses:
-        for utt, lattice in decoder.decode_many(_scored(reader, scorer, keys), spec.num_threads):
-            lattices.write(utt, lattice)
-            hypotheses.write(" ".join([utt, *_account(totals, utt, lattice, words, spec.decode.acoustic_scale)]) + "\n")
-            progress.update(totals.num_utterances)
-    totals.cpu_s = time.process_time()
-    totals.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for line in totals.report():
-        log.info(line)
-    with atomic_write(done) as f:
-        json.dump(asdict(totals), f)
-
-
-def read_words(graph: Path, used: np.ndarray) -> SymbolTable:
-    """words.txt of a graph. Raises UserError when it lacks a word that the graph uses."""
-    words = SymbolTable.read(graph / "words.txt")
-    missing = set(np.unique(used).tolist()) - set(words.ids.values())
+    missing = set(np.unique(decoder.graph.words).tolist()) - set(SymbolTable.read(spec.graph / "words.txt").ids.values())
     if missing:
-        raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which HCLG.fst uses; run utils/make_graph.py again")
-    return words
+        raise UserError(f"{spec.graph}/words.txt has no word with id {min(missing)}, which HCLG.fst uses; run utils/make_graph.py again")
+    return decoder
 
 
-def _scored(reader: FeatureReader, scorer, keys: list[str]):
+def scored(reader: FeatureReader, scorer, keys: list[str]):
     """(utterance, function that computes its log-likelihoods): features are read here, in one thread, likelihoods where it is called."""
     for utt in keys:
         features = reader[utt]
         yield utt, lambda features=features: np.asarray(scorer.log_likelihoods(features), np.float32)
+
+
+class ShardWriter:
+    """Writes what a job of a decode directory holds: lattices and best hypotheses, and at the end of a `with` block what the job took.
+
+    known   utterances that have features
+    keys    those of them that are this job's
+    totals  of the utterances written so far
+    """
+
+    def __init__(self, spec: DecodeSpec, job: int, known: set[str]):
+        mine = split(spec.data, spec.num_jobs)[job - 1]
+        self.spec, self.job, self.keys = spec, job, [utt for utt in mine if utt in known]
+        self.totals = Totals(no_features=[utt for utt in mine if utt not in known])
+        self._words = SymbolTable.read(spec.graph / "words.txt")
+        self._progress = log.Progress("decode", len(self.keys), "utterances", 30.0)
+
+    def __enter__(self) -> ShardWriter:
+        self._stack = ExitStack()
+        self._lattices = self._stack.enter_context(LatticeWriter(self.spec.out / f"lat.{self.job}.gz"))
+        self._hypotheses = self._stack.enter_context(atomic_write(self.spec.out / f"hyp.{self.job}.txt"))
+        return self
+
+    def write(self, utt: str, lattice: Lattice) -> None:
+        """Add an utterance."""
+        self._lattices.write(utt, lattice)
+        words = _account(self.totals, utt, lattice, self._words, self.spec.decode.acoustic_scale)
+        self._hypotheses.write(" ".join([utt, *words]) + "\n")
+        self._progress.update(self.totals.num_utterances)
+
+    def __exit__(self, kind, error, trace) -> None:
+        self._stack.__exit__(kind, error, trace)
+        if kind is not None:
+            return
+        self.totals.cpu_s += time.process_time()
+        self.totals.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        for line in self.totals.report():
+            log.info(line)
+        with atomic_write(done_path(self.spec, self.job)) as f:
+            json.dump(asdict(self.totals), f)
 
 
 def _account(totals: Totals, utt: str, lattice: Lattice, words: SymbolTable, scale: float) -> list[str]:

@@ -70,9 +70,14 @@ class Lattice:
         return np.searchsorted(self.sources, np.arange(self.num_states + 1))
 
     @property
+    def state_times(self) -> np.ndarray:
+        """Frames before each state, int64 (num_states): transition-ids on the longest way to it; all ways have as many in a decoder's lattice."""
+        return _times(self.sources, self.targets, self.ilabels, self.num_states)
+
+    @property
     def num_frames(self) -> int:
         """Frames on the way to the end, from the transition-ids of one path."""
-        return 0 if self.empty else int(_times(self.sources, self.targets, self.ilabels, self.num_states).max(initial=0))
+        return int(self.state_times.max(initial=0))
 
     @property
     def depth(self) -> float:

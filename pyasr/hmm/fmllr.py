@@ -9,11 +9,14 @@ behaviour is that of Kaldi's gmm-est-fmllr. W = [A b] acts on  xi_t = [x_t 1];  
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from pyasr.base.options import option
+from pyasr.base.output import atomic_write
 from pyasr.hmm.fmllr_kernels import expected_parameters, products
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.pdf_posteriors import PdfPosteriors
@@ -80,11 +83,12 @@ class FmllrStats:
             self.g += inv_vars.T @ products(extended)
         self.beta += posteriors.num_frames
 
-    def add(self, other: FmllrStats) -> None:
-        """Add the sums of other frames."""
+    def add(self, other: FmllrStats) -> FmllrStats:
+        """Add the sums of other frames; returns itself."""
         self.k += other.k
         self.g += other.g
         self.beta += other.beta
+        return self
 
     def allreduce(self, comm) -> FmllrStats:
         """Replace the sums by those over all ranks; returns itself."""
@@ -92,6 +96,25 @@ class FmllrStats:
         comm.allreduce(self.g)
         self.beta = comm.reduce_scalar(self.beta)
         return self
+
+
+def save_stats(path: Path, stats: dict[str, FmllrStats]) -> None:
+    """Write the statistics of speakers, atomically."""
+    arrays = {f"{name}.{i}": np.asarray(value) for i, one in enumerate(stats.values()) for name, value in vars(one).items()}
+    with atomic_write(path, "wb") as f:
+        np.savez(f, speakers=np.array(list(stats), str), **arrays)
+
+
+def load_stats(paths: Iterable[Path], speakers: set[str]) -> dict[str, FmllrStats]:
+    """The sums over several files of `save_stats`, of `speakers` only."""
+    total: dict[str, FmllrStats] = {}
+    for path in paths:
+        with np.load(path, allow_pickle=False) as content:
+            for i, speaker in enumerate(content["speakers"].tolist()):
+                if speaker in speakers:
+                    one = FmllrStats(content[f"k.{i}"], content[f"g.{i}"], float(content[f"beta.{i}"]))
+                    total[speaker] = one.add(total[speaker]) if speaker in total else one
+    return total
 
 
 def identity(dim: int) -> np.ndarray:

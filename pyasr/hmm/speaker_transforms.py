@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +50,38 @@ def estimate_transforms(stats: dict[str, FmllrStats], options: FmllrOptions, com
         total = stats.get(speaker, FmllrStats.zeros(dim)).allreduce(comm)
         if speaker in stats:
             stats[speaker] = total
-    found = {speaker: estimate_fmllr(one, options) for speaker, one in stats.items() if ranks_of[speaker][0] == comm.rank}
-    _log_gain(found, stats, comm)
-    own = {speaker: identity(dim) if transform is None else transform for speaker, (transform, _) in found.items()}
+    own, gain = estimate_each({speaker: one for speaker, one in stats.items() if ranks_of[speaker][0] == comm.rank}, options)
+    total = Gain(*comm.allreduce(np.array(astuple(gain), np.float64)))
+    if comm.rank == 0:
+        total.log()
     for others in comm.allgather({speaker: own[speaker] for speaker in shared if speaker in own}):
         own |= {speaker: transform for speaker, transform in others.items() if speaker in stats}
     return own
+
+
+@dataclass
+class Gain:
+    """What an estimation of transforms brought: log-likelihood, summed over frames."""
+
+    num_speakers: float = 0.0
+    num_left: float = 0.0
+    log_like: float = 0.0
+    num_frames: float = 0.0
+
+    def log(self) -> None:
+        left = f"; {self.num_left:.0f} keep theirs for want of data" if self.num_left else ""
+        log.info(f"fMLLR of {self.num_speakers:.0f} speakers: log-likelihood per frame {self.log_like / max(self.num_frames, 1.0):+.4f} "
+                 f"over {self.num_frames:.0f} frames{left}")
+
+
+def estimate_each(stats: dict[str, FmllrStats], options: FmllrOptions) -> tuple[dict[str, np.ndarray], Gain]:
+    """({speaker: transform, float64 (D, D + 1)}, gain): the identity for speakers without enough data."""
+    transforms, total = {}, Gain()
+    for speaker, one in stats.items():
+        transform, gain = estimate_fmllr(one, options)
+        transforms[speaker] = identity(one.dim) if transform is None else transform
+        total = Gain(total.num_speakers + 1, total.num_left + (transform is None), total.log_like + gain, total.num_frames + one.beta)
+    return transforms, total
 
 
 def _ranks_of(stats: dict[str, FmllrStats], comm) -> dict[str, list[int]]:
@@ -64,16 +91,6 @@ def _ranks_of(stats: dict[str, FmllrStats], comm) -> dict[str, list[int]]:
         for speaker in speakers:
             ranks.setdefault(speaker, []).append(rank)
     return ranks
-
-
-def _log_gain(found: dict[str, tuple[np.ndarray | None, float]], stats: dict[str, FmllrStats], comm) -> None:
-    own = [len(found), sum(transform is None for transform, _ in found.values()), sum(gain for _, gain in found.values()),
-           sum(stats[speaker].beta for speaker in found)]
-    num_speakers, num_left, gain, num_frames = comm.allreduce(np.array(own, np.float64))
-    if comm.rank == 0:
-        left = f"; {num_left:.0f} keep theirs for want of data" if num_left else ""
-        log.info(f"fMLLR of {num_speakers:.0f} speakers: log-likelihood per frame {gain / max(num_frames, 1.0):+.4f} "
-                 f"over {num_frames:.0f} frames{left}")
 
 
 def compose_all(outer: dict[str, np.ndarray], inner: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

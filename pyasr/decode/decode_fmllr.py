@@ -1,0 +1,175 @@
+"""Decoding with fMLLR in the passes of Kaldi's decode_fmllr.sh, each a job per part of the data directory.
+
+    OUT.si          decoding without fMLLR: lattices, by `decode_dir` with the alignment model
+    first_stats     fMLLR statistics from their posteriors; the alignment model shares frames among Gaussians
+    decode_again    decoding with the transforms these give; statistics from the new lattices
+    rescore_last    second transforms, on top of the first; the lattices get the acoustic costs of these features
+
+A speaker's utterances may be divided among jobs: the statistics of all jobs, in files, are added before transforms are estimated. Only
+the last pass writes what a decode directory holds, and the transforms, trans.JOB.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.base.output import atomic_write
+from pyasr.data.datadir import split
+from pyasr.decode.decode_dir import DecodeSpec, ShardWriter, load_decoder, scored, shard_is_complete
+from pyasr.decode.lattice import DecodeStats, Lattice, prune
+from pyasr.decode.lattice_dir import job_archives
+from pyasr.decode.lattice_io import LatticeWriter, read_lattices
+from pyasr.decode.posteriors import tid_posteriors
+from pyasr.feats.inputs import FeatureReader, open_features
+from pyasr.feats.transforms import write_transforms
+from pyasr.hmm.fmllr import FmllrOptions, FmllrStats, identity, load_stats, save_stats
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.model import MODEL, first_pass_model, read_model
+from pyasr.hmm.pdf_posteriors import PdfPosteriors, SilenceWeighting
+from pyasr.hmm.speaker_transforms import compose_all, estimate_each, speaker_stats
+from pyasr.lang.lang_dir import LangDir
+
+FIRST, SECOND = "first", "second"
+
+
+@dataclass(frozen=True)
+class AdaptOptions:
+    """The pass before adaptation, and the statistics; Kaldi's defaults."""
+
+    first_beam: float = option(10.0, "beam of the decoding without fMLLR", minimum=0.0)
+    first_max_active: int = option(2000, "most tokens of a frame that are taken on there", minimum=1)
+    silence_weight: float = option(0.01, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0)
+
+
+@dataclass(frozen=True)
+class FmllrDecodeSpec:
+    """The work of all passes but the one without fMLLR, whose result is in `si_dir`."""
+
+    decode: DecodeSpec
+    si_dir: Path
+    silence_weight: float
+    fmllr: FmllrOptions
+
+
+def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
+    """Statistics of the speakers of the job-th part of the archives of `spec.si_dir`."""
+    path = _stats_path(spec, FIRST, job)
+    if path.exists():
+        return
+    aligner_trans, aligner = read_model(first_pass_model(spec.decode.model_dir))
+    _, gmm = read_model(spec.decode.model_dir / MODEL)
+    if aligner.num_gauss != gmm.num_gauss:
+        raise UserError(f"{spec.decode.model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from one training")
+    posteriors = _Posteriors(spec, aligner_trans)
+    reader = open_features(spec.decode.data, spec.decode.model_dir)
+    lattices = (entry for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job) for entry in read_lattices(archive))
+    utterances = ((reader.speaker(utt), reader[utt], posteriors(lattice)) for utt, lattice in lattices)
+    save_stats(path, speaker_stats(utterances, gmm, aligner))
+
+
+def decode_again(spec: FmllrDecodeSpec, job: int) -> None:
+    """Lattices of the job's utterances on features with the first transforms, and statistics on top of these."""
+    path = _stats_path(spec, SECOND, job)
+    if path.exists():
+        return
+    trans, gmm = read_model(spec.decode.model_dir / MODEL)
+    reader, keys = _adapted(spec, job, [FIRST])
+    posteriors, found, stats = _Posteriors(spec, trans), {}, {}
+    decoder = load_decoder(spec.decode, trans.tid2pdf)
+    with LatticeWriter(_raw_lattices(spec, job)) as writer:
+        for utt, lattice in decoder.decode_many(scored(reader, gmm, keys), spec.decode.num_threads):
+            writer.write(utt, lattice)
+            found[utt] = {"reached_final": lattice.reached_final, "stats": asdict(lattice.stats)}
+            _add(stats, speaker_stats([(reader.speaker(utt), reader[utt], posteriors(lattice))], gmm))
+    with atomic_write(_found_path(spec, job)) as f:
+        json.dump({"cpu_s": time.process_time(), "utterances": found}, f)
+    save_stats(path, stats)
+
+
+def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
+    """The job's files of a decode directory, from the lattices of `decode_again` and features with the second transforms; trans.JOB."""
+    if shard_is_complete(spec.decode, job):
+        return
+    trans, gmm = read_model(spec.decode.model_dir / MODEL)
+    reader, _ = _adapted(spec, job, [FIRST, SECOND])
+    write_transforms(spec.decode.out / f"trans.{job}", reader.transforms)
+    found = json.loads(_found_path(spec, job).read_text())
+    options = spec.decode.decode
+    with ShardWriter(spec.decode, job, set(reader.keys)) as writer:
+        for utt, lattice in read_lattices(_raw_lattices(spec, job)):
+            known = found["utterances"][utt]
+            lattice = replace(lattice, reached_final=known["reached_final"], stats=DecodeStats(**known["stats"]))
+            rescored = _with_acoustics(lattice, gmm, reader[utt], trans.tid2pdf)
+            writer.write(utt, prune(rescored, options.lattice_beam, options.acoustic_scale))
+        writer.totals.cpu_s += found["cpu_s"]
+'''
+
+
+def remove_intermediate(spec: FmllrDecodeSpec) -> None:
+    """Remove what only the passes need."""
+    for job in range(1, spec.decode.num_jobs + 1):
+        for path in (_stats_path(spec, FIRST, job), _stats_path(spec, SECOND, job), _raw_lattices(spec, job), _found_path(spec, job)):
+            path.unlink(missing_ok=True)
+
+
+class _Posteriors:
+    """Which pdfs the frames of a lattice belong to, with silence weighted down."""
+
+    def __init__(self, spec: FmllrDecodeSpec, trans):
+        self.scale = spec.decode.decode.acoustic_scale
+        self.weighting = SilenceWeighting(trans, LangDir(spec.decode.graph).silence_phones, spec.silence_weight)
+
+    def __call__(self, lattice: Lattice) -> PdfPosteriors:
+        return self.weighting.of_tids(*tid_posteriors(lattice, self.scale))
+
+
+def _adapted(spec: FmllrDecodeSpec, job: int, passes: list[str]) -> tuple[FeatureReader, list[str]]:
+    """(the features with the transforms that the statistics of `passes` give, the job's utterances)."""
+    reader = open_features(spec.decode.data, spec.decode.model_dir)
+    keys = [utt for utt in split(spec.decode.data, spec.decode.num_jobs)[job - 1] if utt in set(reader.keys)]
+    speakers = {reader.speaker(utt) for utt in keys}
+    transforms = None
+    for number in passes:
+        files = [_stats_path(spec, number, other) for other in range(1, spec.decode.num_jobs + 1)]
+        found, gain = estimate_each(load_stats(files, speakers), spec.fmllr)
+        gain.log()
+        found |= {speaker: identity(reader.dim) for speaker in speakers - found.keys()}
+        transforms = found if transforms is None else compose_all(found, transforms)
+    reader.transforms = transforms
+    return reader, keys
+
+
+def _with_acoustics(lattice: Lattice, gmm: AmDiagGmm, features: np.ndarray, tid2pdf: np.ndarray) -> Lattice:
+    """The lattice with the acoustic costs of a model for `features` (gmm-rescore-lattice)."""
+    emitting = lattice.ilabels != 0
+    frames, arc_pdfs = lattice.state_times[lattice.sources[emitting]], tid2pdf[lattice.ilabels[emitting]]
+    pdfs, rows = np.unique(arc_pdfs, return_inverse=True)
+    costs = np.zeros(lattice.num_arcs, np.float32)
+    costs[emitting] = -gmm.log_likelihoods_by_pdf(features, pdfs)[rows, frames]
+    return replace(lattice, acoustic_costs=costs)
+
+
+def _add(total: dict[str, FmllrStats], more: dict[str, FmllrStats]) -> None:
+    for speaker, stats in more.items():
+        total[speaker] = stats.add(total[speaker]) if speaker in total else stats
+
+
+def _stats_path(spec: FmllrDecodeSpec, number: str, job: int) -> Path:
+    return spec.decode.out / f"fmllr.{number}.{job}.npz"
+
+
+def _raw_lattices(spec: FmllrDecodeSpec, job: int) -> Path:
+    return spec.decode.out / f"lat.tmp.{job}"
+
+
+def _found_path(spec: FmllrDecodeSpec, job: int) -> Path:
+    return spec.decode.out / f"found.{job}.json"

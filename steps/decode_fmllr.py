@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Decode a data directory with a GMM system, adapting the features to each speaker by fMLLR, in passes.
+
+The decoding without adaptation is kept in DECODE_DIR.si; a second system's may be given by --si-dir. A SAT system's alignment model is
+used there, its final model afterwards.
+
+Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json}
+Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,trans.JOB,shard.JOB.json,num_jobs,totals.json}, and DECODE_DIR.si as steps/decode.py does
+
+Example:
+    steps/decode_fmllr.py --nj 4 exp/tri3/graph data/test exp/tri3/decode_test
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UpToDate
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.decode.decode_dir import DecodeSpec, input_files, join_totals, start_output
+from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, remove_intermediate
+from pyasr.decode.lattice_dir import archives
+from pyasr.decode.search import DecodeOptions
+from pyasr.hmm.fmllr import FmllrOptions
+
+
+@dataclass(frozen=True)
+class DecodeFmllr:
+    graph_dir: Path = argument("directory of the decoding graph")
+    data: Path = argument("data directory with features")
+    decode_dir: Path = argument("directory of the lattices")
+    model_dir: Path | None = option(None, "directory of the acoustic model; the parent of GRAPH_DIR unless given")
+    si_dir: Path | None = option(None, "lattices of the data directory to begin with; none: decode without adaptation to DECODE_DIR.si")
+    decode: DecodeOptions = group(DecodeOptions)
+    adapt: AdaptOptions = group(AdaptOptions)
+    fmllr: FmllrOptions = group(FmllrOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+def spec_of(options: DecodeFmllr, out: Path) -> DecodeSpec:
+    model_dir = options.model_dir or options.graph_dir.parent
+    return DecodeSpec(options.graph_dir, model_dir, options.data, out, options.jobs.nj, options.jobs.num_threads, options.decode)
+
+
+def run_passes(options: DecodeFmllr, out: Path, spec, *functions: str) -> None:
+    """Call the functions, each in all jobs, one after the other; the totals of the last are reported."""
+    start_output(out, options.jobs.nj)
+    for function in functions:
+        run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.{function}", spec)
+    for line in join_totals(out, options.jobs.nj).report():
+        log.info(line)
+
+
+def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:
+    """The directory of the decoding without adaptation, made if need be."""
+    si_dir = options.decode_dir.with_name(options.decode_dir.name + ".si")
+    first = dataclasses.replace(options.decode, beam=options.adapt.first_beam, max_active=options.adapt.first_max_active)
+    options = dataclasses.replace(options, decode=first)
+    try:
+        with output_of(options, si_dir, inputs, resume=True) as out:
+            run_passes(options, out, spec_of(options, out), "decode_dir:decode_shard")
+    except UpToDate as note:
+        log.info(str(note))
+    return si_dir
+
+
+def main(options: DecodeFmllr) -> None:
+    inputs = input_files(options.graph_dir, options.model_dir or options.graph_dir.parent, options.data)
+    si_dir = options.si_dir or decode_without(options, inputs)
+    with output_of(options, options.decode_dir, [*inputs, *archives(si_dir)], resume=True) as out:
+        spec = FmllrDecodeSpec(spec_of(options, out), si_dir, options.adapt.silence_weight, options.fmllr)
+        run_passes(options, out, spec, "decode_fmllr:first_stats", "decode_fmllr:decode_again", "decode_fmllr:rescore_last")
+        remove_intermediate(spec)
+
+
+if __name__ == "__main__":
+    run_step(DecodeFmllr, main, __doc__)
