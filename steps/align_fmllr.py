@@ -9,38 +9,26 @@ Example:
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group, option
+from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
-from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.align import AlignStep, complete_ali_dir
 from pyasr.hmm.align_fmllr import AlignFmllrSpec
 from pyasr.hmm.fmllr import FmllrOptions
-from pyasr.hmm.gmm_dir import copy_model, input_files, write_static_files
-from pyasr.hmm.viterbi import AlignOptions
-from pyasr.lang.lang_dir import LangDir
+from pyasr.hmm.gmm_dir import input_files
 
 
 @dataclass(frozen=True)
-class AlignFmllr:
-    data: Path = argument("data directory with features")
-    lang: Path = argument("language directory of the training")
-    model_dir: Path = argument("directory of the GMM system")
-    ali_dir: Path = argument("directory of the alignments")
-    align: AlignOptions = group(AlignOptions)
+class AlignFmllr(AlignStep):
     fmllr: FmllrOptions = group(FmllrOptions)
-    boost_silence: float = option(1.0, "factor on the likelihoods of silence", minimum=0.0)
-    jobs: JobOptions = group(JobOptions)
 
 
 def main(options: AlignFmllr) -> None:
     with output_of(options, options.ali_dir, input_files(options.data, options.lang, options.model_dir)) as out:
         spec = AlignFmllrSpec(options.data, options.lang, options.model_dir, out, options.align, options.boost_silence, options.fmllr)
         run_ranks(options.jobs, out / "log" / "align.log", "pyasr.hmm.align_fmllr:align_rank", spec, num_ranks=options.jobs.nj)
-        write_static_files(out, LangDir(options.lang), InputOptions.load(options.model_dir), options.jobs.nj)
-        copy_model(options.model_dir, out)
+        complete_ali_dir(options, out)
 
 
 if __name__ == "__main__":

@@ -9,38 +9,24 @@ Example:
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
+from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.gmm_dir import training_files
-from pyasr.hmm.gmm_update import GmmUpdateOptions
-from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
-from pyasr.hmm.train_triphones import TreeOptions, TriphoneSpec
-from pyasr.hmm.viterbi import AlignOptions
+from pyasr.hmm.train_gmm import ScheduleOptions
+from pyasr.hmm.train_triphones import TRIPHONE_SCHEDULE, TriphoneStep
 
 
 @dataclass(frozen=True)
-class TrainDeltas:
-    data: Path = argument("data directory with features")
-    lang: Path = argument("language directory")
-    ali_dir: Path = argument("alignments of the data directory")
-    dir: Path = argument("directory of the model")
-    tree: TreeOptions = group(TreeOptions)
-    schedule: ScheduleOptions = group(ScheduleOptions, num_iters=35, max_iter_inc=25, num_gauss=9000, realign_iters="10 20 30")
-    align: AlignOptions = group(AlignOptions)
-    update: GmmUpdateOptions = group(GmmUpdateOptions)
+class TrainDeltas(TriphoneStep):
+    schedule: ScheduleOptions = group(ScheduleOptions, num_gauss=9000, **TRIPHONE_SCHEDULE)
     inputs: InputOptions = group(InputOptions, deltas=2)
-    jobs: JobOptions = group(JobOptions)
 
 
 def main(options: TrainDeltas) -> None:
-    with output_of(options, options.dir, training_files(options.data, options.lang, options.ali_dir), resume=True) as out:
-        train = TrainOptions(options.schedule, options.align, options.update)
-        spec = TriphoneSpec(options.data, options.lang, options.ali_dir, out, options.tree, train, options.inputs)
+    with output_of(options, options.dir, options.input_files, resume=True) as out:
+        spec = options.spec(out, options.inputs)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_deltas:train_rank", spec, num_ranks=options.jobs.nj)
 
 

@@ -9,41 +9,27 @@ Example:
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
+from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.gmm_dir import training_files
-from pyasr.hmm.gmm_update import GmmUpdateOptions
-from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.train_gmm import ScheduleOptions
 from pyasr.hmm.train_lda_mllt import LdaMlltOptions, LdaMlltSpec
-from pyasr.hmm.train_triphones import TreeOptions, TriphoneSpec
-from pyasr.hmm.viterbi import AlignOptions
+from pyasr.hmm.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
 
 
 @dataclass(frozen=True)
-class TrainLdaMllt:
-    data: Path = argument("data directory with features")
-    lang: Path = argument("language directory")
-    ali_dir: Path = argument("alignments of the data directory")
-    dir: Path = argument("directory of the model")
+class TrainLdaMllt(TriphoneStep):
     tree: TreeOptions = group(TreeOptions, num_leaves=1800)
-    schedule: ScheduleOptions = group(ScheduleOptions, num_iters=35, max_iter_inc=25, num_gauss=15000, realign_iters="10 20 30")
+    schedule: ScheduleOptions = group(ScheduleOptions, num_gauss=15000, **TRIPHONE_SCHEDULE)
     lda: LdaMlltOptions = group(LdaMlltOptions)
-    align: AlignOptions = group(AlignOptions)
-    update: GmmUpdateOptions = group(GmmUpdateOptions)
     inputs: InputOptions = group(InputOptions, splice_left=3, splice_right=3)
-    jobs: JobOptions = group(JobOptions)
 
 
 def main(options: TrainLdaMllt) -> None:
-    with output_of(options, options.dir, training_files(options.data, options.lang, options.ali_dir), resume=True) as out:
-        train = TrainOptions(options.schedule, options.align, options.update)
-        triphones = TriphoneSpec(options.data, options.lang, options.ali_dir, out, options.tree, train, options.inputs)
-        spec = LdaMlltSpec(triphones, options.lda)
+    with output_of(options, options.dir, options.input_files, resume=True) as out:
+        spec = LdaMlltSpec(options.spec(out, options.inputs), options.lda)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_lda_mllt:train_rank", spec, num_ranks=options.jobs.nj)
 
 

@@ -11,43 +11,30 @@ Example:
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
+from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.fmllr import FmllrOptions
-from pyasr.hmm.gmm_dir import training_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions
-from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
+from pyasr.hmm.train_gmm import ScheduleOptions
 from pyasr.hmm.train_sat import SatOptions, SatSpec
-from pyasr.hmm.train_triphones import TreeOptions, TriphoneSpec
-from pyasr.hmm.viterbi import AlignOptions
+from pyasr.hmm.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
 
 
 @dataclass(frozen=True)
-class TrainSat:
-    data: Path = argument("data directory with features")
-    lang: Path = argument("language directory")
-    ali_dir: Path = argument("alignments of the data directory")
-    dir: Path = argument("directory of the model")
+class TrainSat(TriphoneStep):
     tree: TreeOptions = group(TreeOptions, num_leaves=2000)
-    schedule: ScheduleOptions = group(ScheduleOptions, num_iters=35, max_iter_inc=25, num_gauss=20000, realign_iters="10 20 30")
+    schedule: ScheduleOptions = group(ScheduleOptions, num_gauss=20000, **TRIPHONE_SCHEDULE)
     sat: SatOptions = group(SatOptions)
     fmllr: FmllrOptions = group(FmllrOptions)
-    align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions, power=0.2)
-    jobs: JobOptions = group(JobOptions)
 
 
 def main(options: TrainSat) -> None:
-    with output_of(options, options.dir, training_files(options.data, options.lang, options.ali_dir), resume=True) as out:
-        train = TrainOptions(options.schedule, options.align, options.update)
-        inputs = InputOptions.load(options.ali_dir)
-        triphones = TriphoneSpec(options.data, options.lang, options.ali_dir, out, options.tree, train, inputs)
-        spec = SatSpec(triphones, options.sat, options.fmllr)
+    with output_of(options, options.dir, options.input_files, resume=True) as out:
+        spec = SatSpec(options.spec(out, InputOptions.load(options.ali_dir)), options.sat, options.fmllr)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_sat:train_rank", spec, num_ranks=options.jobs.nj)
 
 

@@ -10,21 +10,23 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.gmm_dir import silence_pdfs, write_static_files
-from pyasr.hmm.gmm_update import mix_up
+from pyasr.hmm.gmm_dir import silence_pdfs, training_files, write_static_files
+from pyasr.hmm.gmm_update import GmmUpdateOptions, mix_up
 from pyasr.hmm.model import read_transitions, read_tree
 from pyasr.hmm.phone_segments import convert_alignments
 from pyasr.hmm.questions import make_questions
 from pyasr.hmm.shard import AlignReport, Shard
 from pyasr.hmm.topology import Topology
-from pyasr.hmm.train_gmm import Adaptation, Model, Trainer, TrainOptions, has_checkpoint
+from pyasr.hmm.train_gmm import Adaptation, Model, ScheduleOptions, Trainer, TrainOptions, has_checkpoint
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree
 from pyasr.hmm.tree_building import build_tree, init_model_from_stats, read_roots
 from pyasr.hmm.tree_stats import TreeStats, accumulate_tree_stats
+from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.lang.lang_dir import LangDir
 
@@ -35,6 +37,34 @@ class TreeOptions:
 
     num_leaves: int = option(1200, "greatest number of leaves of the decision tree", minimum=1)
     cluster_thresh: float = option(-1.0, "leaves are merged where that loses less likelihood; negative: than the last split won; 0: none")
+
+
+TRIPHONE_SCHEDULE = {"num_iters": 35, "max_iter_inc": 25, "realign_iters": "10 20 30"}
+
+
+@dataclass(frozen=True)
+class TriphoneStep:
+    """What every training of triphones is told; each has defaults of its own for the sizes."""
+
+    data: Path = argument("data directory with features")
+    lang: Path = argument("language directory")
+    ali_dir: Path = argument("alignments of the data directory")
+    dir: Path = argument("directory of the model")
+    tree: TreeOptions = group(TreeOptions)
+    schedule: ScheduleOptions = group(ScheduleOptions, **TRIPHONE_SCHEDULE)
+    align: AlignOptions = group(AlignOptions)
+    update: GmmUpdateOptions = group(GmmUpdateOptions)
+    jobs: JobOptions = group(JobOptions)
+
+    @property
+    def input_files(self) -> list[Path]:
+        """For the fingerprints of the stage output."""
+        return training_files(self.data, self.lang, self.ali_dir)
+
+    def spec(self, out: Path, inputs: InputOptions) -> TriphoneSpec:
+        """The work of making `out` from features of `inputs`."""
+        train = TrainOptions(self.schedule, self.align, self.update)
+        return TriphoneSpec(self.data, self.lang, self.ali_dir, out, self.tree, train, inputs)
 
 
 @dataclass(frozen=True)
