@@ -97,16 +97,18 @@ def main(options: Benchmark) -> None:
     waves = waveforms(options)
     audio_s = sum(map(len, waves)) / RATE
     print(f"{len(waves)} utterances, {audio_s / 60:.1f} minutes; multiples of real time on one core; greatest differences to float64")
-    print(f"{'':10} {'pyasr':>8} {'kaldi-native-fbank':>20} {'ratio':>7} {'pyasr - float64':>17} {'peer - float64':>16} {'pyasr - peer':>14}")
+    head = ("", "pyasr", "kaldi-native-fbank", "ratio", "pyasr - float64", "peer - float64", "pyasr - peer")
+    print("{:10} {:>8} {:>20} {:>7} {:>17} {:>16} {:>14}".format(*head))
     failed = []
     for name, system in systems().items():
         runs = [(timed(system, waves), peers(system, waves)) for _ in range(options.num_runs)]
         our_s, peer_s = min(run[0][0] for run in runs), min(run[1][0] for run in runs)
         (_, mine), (_, theirs) = runs[0]
         exact = [dense_features(system, wave) for wave in waves]
-        error, peer_error, between = (greatest_difference(*pair) for pair in ((mine, exact), (theirs, exact), (mine, theirs)))
-        print(f"{name:10} {audio_s / our_s:8.0f} {audio_s / peer_s:20.0f} {peer_s / our_s:7.2f} {error:17.1e} {peer_error:16.1e} {between:14.1e}")
-        if peer_s / our_s < TARGET_RATIO or error > MAX_ERROR:
+        errors = [greatest_difference(*pair) for pair in ((mine, exact), (theirs, exact), (mine, theirs))]
+        speeds = (audio_s / our_s, audio_s / peer_s, peer_s / our_s)
+        print("{:10} {:8.0f} {:20.0f} {:7.2f} {:17.1e} {:16.1e} {:14.1e}".format(name, *speeds, *errors))
+        if peer_s / our_s < TARGET_RATIO or errors[0] > MAX_ERROR:
             failed.append(name)
     if failed:
         raise UserError(f"{', '.join(failed)}: ratio below {TARGET_RATIO}, or differences to float64 above {MAX_ERROR}")

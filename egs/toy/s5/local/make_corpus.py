@@ -108,9 +108,10 @@ def write_dict(directory: Path) -> None:
 
 def main(options: MakeCorpus) -> None:
     speakers = [f"spk{i:02d}" for i in range(options.num_speakers + 4)]
-    sets = [("train", options.num_train, speakers[:-4]), ("dev", options.num_test, speakers[-4:-2]), ("test", options.num_test, speakers[-2:])]
-    for name, num, voices in sets:
-        make_part(options, options.out / name, [], lambda out: write_set(out, name, num, voices, options))
+    voices = {"train": speakers[:-4], "dev": speakers[-4:-2], "test": speakers[-2:]}
+    for name in voices:
+        num = options.num_train if name == "train" else options.num_test
+        make_part(options, options.out / name, [], lambda out: write_set(out, name, num, voices[name], options))
     make_part(options, options.out / "local" / "dict", [], write_dict)
 
 
