@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make a language directory in Kaldi's layout from a dictionary directory.
 
-Reads   DICT_DIR/{lexicon,lexiconp,silence_phones,nonsilence_phones,optional_silence,extra_questions}.txt
+Reads   DICT_DIR/{lexicon,lexiconp,lexiconp_silprob,silprob,silence_phones,nonsilence_phones,optional_silence,extra_questions}.txt
 Writes  LANG_DIR: phones.txt words.txt oov.{txt,int} topo L.fst L_disambig.fst phones/*.{txt,int,csl}
 
   utils/prepare_lang.py data/local/dict "<unk>" data/lang
@@ -26,7 +26,7 @@ class PrepareLang:
 
 
 def main(options: PrepareLang) -> None:
-    names = ("lexiconp", "lexicon", "silence_phones", "nonsilence_phones", "optional_silence", "extra_questions")
+    names = ("lexiconp_silprob", "silprob", "lexiconp", "lexicon", "silence_phones", "nonsilence_phones", "optional_silence", "extra_questions")
     found = [path for path in (options.dict_dir / f"{name}.txt" for name in names) if path.exists()]
     with output_of(options, options.lang_dir, found or [options.dict_dir / "lexicon.txt"]) as out:
         content = read_dict_dir(options.dict_dir)

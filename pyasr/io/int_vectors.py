@@ -45,18 +45,22 @@ def write_int_vectors(path: Path, vectors: dict[str, np.ndarray], binary: bool =
 def read_job_archives(directory: Path, stem: str = "ali") -> dict[str, np.ndarray]:
     """All vectors of `DIRECTORY/STEM.1.gz` ... `STEM.N.gz`, where N stands in `DIRECTORY/num_jobs`."""
     directory = Path(directory)
-    try:
-        num_jobs = int((directory / "num_jobs").read_text())
-    except (OSError, ValueError):
-        raise UserError(f"{directory}/num_jobs: missing or no number; is this an alignment directory?") from None
     vectors: dict[str, np.ndarray] = {}
-    for job in range(1, num_jobs + 1):
+    for job in range(1, num_archives(directory) + 1):
         more = read_int_vectors(directory / f"{stem}.{job}.gz")
         twice = vectors.keys() & more.keys()
         if twice:
             raise UserError(f"{directory}/{stem}.{job}.gz: {min(twice)} is also in the archive of an earlier job; align again")
         vectors |= more
     return vectors
+
+
+def num_archives(directory: Path) -> int:
+    """The number in `DIRECTORY/num_jobs`."""
+    try:
+        return int((Path(directory) / "num_jobs").read_text())
+    except (OSError, ValueError):
+        raise UserError(f"{directory}/num_jobs: missing or no number; is this an alignment directory?") from None
 
 
 def _damaged(path, position: int, what: str) -> UserError:

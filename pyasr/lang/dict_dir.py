@@ -8,6 +8,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.io.text import read_lines
 from pyasr.lang.lexicon import Lexicon, read_lexicon
+from pyasr.lang.silence_probs import LEXICON_FILE, SilenceProbs, read_silence_probs
 from pyasr.lang.symbols import EPSILON, write_lines
 
 POSITIONS = ("_B", "_E", "_I", "_S")
@@ -22,6 +23,7 @@ class DictDir:
     silence, nonsilence  groups of phones: a line of `silence_phones.txt`; the phones of a group share a root of the decision tree
     optional_silence     the phone that may stand between words
     extra_questions      sets of phones that the tree may ask about besides those found by clustering
+    silence_probs        silence around single words, where it was estimated; then `lexicon` has pronunciation probabilities
     """
 
     lexicon: Lexicon
@@ -29,10 +31,14 @@ class DictDir:
     nonsilence: PhoneGroups
     optional_silence: str
     extra_questions: PhoneGroups
+    silence_probs: SilenceProbs | None = None
 
     def write(self, directory: Path) -> None:
+        """Write Kaldi's files into the existing `directory`; `read_dict_dir` reads them."""
         directory = Path(directory)
         self.lexicon.write(directory)
+        if self.silence_probs:
+            self.silence_probs.write(directory, self.lexicon)
         for name, groups in (
             ("silence_phones", self.silence),
             ("nonsilence_phones", self.nonsilence),
@@ -43,7 +49,8 @@ class DictDir:
 
 
 def read_dict_dir(directory: Path) -> DictDir:
-    """Read and check `local/dict`; `lexiconp.txt` is preferred to `lexicon.txt`, `extra_questions.txt` may be missing.
+    """Read and check `local/dict`; `extra_questions.txt` may be missing. The lexicon is the first there is of `lexiconp_silprob.txt` (with
+    `silprob.txt`), `lexiconp.txt`, `lexicon.txt`.
 
     Raises UserError naming every inconsistency between lexicon and phone lists.
     """
@@ -51,13 +58,19 @@ def read_dict_dir(directory: Path) -> DictDir:
     silence, nonsilence = (_groups(directory / f"{name}_phones.txt") for name in ("silence", "nonsilence"))
     extra = directory / "extra_questions.txt"
     optional = [phone for group in _groups(directory / "optional_silence.txt") for phone in group]
-    with_probabilities = directory / "lexiconp.txt"
-    lexicon = read_lexicon(with_probabilities if with_probabilities.exists() else directory / "lexicon.txt")
-    content = DictDir(lexicon, silence, nonsilence, " ".join(optional), _groups(extra) if extra.exists() else [])
+    lexicon, silence_probs = _read_lexicon(directory)
+    content = DictDir(lexicon, silence, nonsilence, " ".join(optional), _groups(extra) if extra.exists() else [], silence_probs)
     problems = find_problems(content)
     if problems:
         raise UserError(f"{directory}: {'; '.join(problems)}")
     return content
+
+
+def _read_lexicon(directory: Path) -> tuple[Lexicon, SilenceProbs | None]:
+    if (directory / LEXICON_FILE).exists():
+        return read_silence_probs(directory)
+    with_probabilities = directory / "lexiconp.txt"
+    return read_lexicon(with_probabilities if with_probabilities.exists() else directory / "lexicon.txt"), None
 
 
 def _groups(path: Path) -> PhoneGroups:

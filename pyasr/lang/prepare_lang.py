@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.io.openfst import write_fst
+from pyasr.io.openfst import Fst, write_fst
 from pyasr.lang.dict_dir import POSITIONS, DictDir, PhoneGroups
 from pyasr.lang.lexicon import Lexicon, Phones
 from pyasr.lang.lexicon_fst import OptionalSilence, Pronunciations, add_disambig, lexicon_fst
+from pyasr.lang.silence_lexicon_fst import silence_lexicon_fst
+from pyasr.lang.silence_probs import SilenceProbs
 from pyasr.lang.symbols import EPSILON, SymbolTable, write_lines
 
 _SILENCE_SUFFIXES = ("", *POSITIONS)
@@ -24,7 +26,7 @@ class LangOptions:
 
     position_dependent_phones: bool = option(True, "phones know whether they begin, end or stand inside a word")
     share_silence_phones: bool = option(False, "all silence phones share one root of the tree, which is not split")
-    sil_prob: float = option(0.5, "probability of silence between two words; 0 for none", minimum=0.0, maximum=0.999)
+    sil_prob: float = option(0.5, "probability of silence between two words; 0 for none; unused if the dictionary has silprob.txt", minimum=0.0, maximum=0.999)
     num_sil_states: int = option(5, "emitting states of silence phones", minimum=1)
     num_nonsil_states: int = option(3, "emitting states of the other phones", minimum=1)
 
@@ -76,6 +78,7 @@ class _Builder:
         self.silence = [self._variants(group, _SILENCE_SUFFIXES) for group in content.silence]
         self.nonsilence = [self._variants(group, POSITIONS) for group in content.nonsilence]
         self.rows = self.lexicon.rows()
+        self.silence_probs = self._positioned_silence_probs()
         self.marked, num_disambig = add_disambig([phones for _, _, phones in self.rows])
         self.disambig = [f"#{n}" for n in range(num_disambig + 2)]  # #0, those of the lexicon, and one that follows silence
         self.phones = SymbolTable.of([EPSILON, *_flat(self.silence), *_flat(self.nonsilence), *self.disambig])
@@ -88,6 +91,13 @@ class _Builder:
         for word, probability, phones in self.content.lexicon.rows():
             lexicon.add(word, positioned(phones), probability)
         return lexicon
+
+    def _positioned_silence_probs(self) -> SilenceProbs | None:
+        """The silence around the words of `rows`, which have positions."""
+        probs = self.content.silence_probs
+        if probs is None or not self.options.position_dependent_phones:
+            return probs
+        return replace(probs, words={(word, *positioned(phones)): silence for (word, *phones), silence in probs.words.items()})
 
     def _variants(self, group: Phones, suffixes: tuple[str, ...]) -> Phones:
         """All position-dependent variants of a group of phones, phone by phone."""
@@ -163,16 +173,18 @@ class _Builder:
 
     def write_transducers(self, out: Path) -> None:
         """`L.fst`, and `L_disambig.fst` with disambiguation symbols and the #0 loop."""
-        silence = self.phones[self.content.optional_silence]
-        plain = self._pronunciations([phones for _, _, phones in self.rows])
-        write_fst(out / "L.fst", lexicon_fst(plain, OptionalSilence(self.options.sil_prob, silence)))
         after_silence = self.phones[self.disambig[-1]]
-        disambig = lexicon_fst(
-            self._pronunciations(self.marked),
-            OptionalSilence(self.options.sil_prob, silence, after_silence),
-            (self.phones["#0"], self.words["#0"]),
-        )
-        write_fst(out / "L_disambig.fst", disambig)
+        loop = (self.phones["#0"], self.words["#0"])
+        write_fst(out / "L.fst", self._transducer([phones for _, _, phones in self.rows], 0, None))
+        write_fst(out / "L_disambig.fst", self._transducer(self.marked, after_silence, loop))
+
+    def _transducer(self, phones: list[Phones], disambig: int, self_loop: tuple[int, int] | None) -> Fst:
+        """The lexicon with the phones `phones` for its rows, by single words' probabilities of silence where the dictionary has them."""
+        lexicon, silence = self._pronunciations(phones), self.phones[self.content.optional_silence]
+        if self.silence_probs is None:
+            return lexicon_fst(lexicon, OptionalSilence(self.options.sil_prob, silence, disambig), self_loop)
+        around = [self.silence_probs.words[word, *plain] for word, _, plain in self.rows]
+        return silence_lexicon_fst(lexicon, around, self.silence_probs, silence, disambig, self_loop)
 
     def _pronunciations(self, phones: list[Phones]) -> Pronunciations:
         return Pronunciations(

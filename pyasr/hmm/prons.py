@@ -1,0 +1,169 @@
+"""Which pronunciation of each word was said, and where silence was: the words found in phone alignments (Kaldi's get_prons.sh).
+
+OUT/prons.JOB.gz   lines `UTTERANCE FIRST_FRAME NUM_FRAMES WORD PHONES...` in words and position-dependent phones, `<eps>` for the optional
+                   silence between words; nbest-to-prons writes the same with ids
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.hmm.gmm_dir import check_phones
+from pyasr.hmm.model import read_transitions
+from pyasr.hmm.phone_segments import groups, split_to_phones
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.io.int_vectors import read_int_vectors
+from pyasr.io.text import read_table
+from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.pron_counts import PronCounts
+from pyasr.lang.symbols import EPSILON, read_bytes
+from pyasr.lang.vocabulary import map_text
+
+_NUM_NAMED = 5
+
+
+@dataclass(frozen=True)
+class PronsSpec:
+    """The work of all jobs, one for each alignment archive."""
+
+    data: Path
+    lang: Path
+    ali_dir: Path
+    out: Path
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A word in an utterance, or silence (word 0): phone ids, frames `begin:end`."""
+
+    word: int
+    phones: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class WordFinder:
+    """Finds the words of a transcript in the phones of its alignment."""
+
+    def __init__(self, lang: LangDir):
+        self._silence = lang.optional_silence
+        self._prons: dict[int, list[tuple[int, ...]]] = {}
+        for word, _, phones in lang.lexicon.rows():
+            self._prons.setdefault(lang.words[word], []).append(tuple(lang.phones[phone] for phone in phones))
+
+    def find(self, phones: tuple[int, ...], words) -> list[tuple[int, int]] | None:
+        """(word, phones) counts in order, word 0 for a silence; None where the phones are no pronunciation of `words`.
+
+        Of several ways the first pronunciation in the lexicon's order counts, and a phone is part of a word rather than a silence.
+        """
+        reached: list[dict[int, tuple]] = [self._with_silence(phones, {0: ()})]
+        for word in words:
+            after: dict[int, tuple] = {}
+            for place in reached[-1]:
+                for pron in self._prons.get(int(word), ()):
+                    if phones[place : place + len(pron)] == pron:
+                        after.setdefault(place + len(pron), (int(word), len(pron), place))
+            reached.append(self._with_silence(phones, after))
+        return _trace(reached, len(phones))
+
+    def _with_silence(self, phones, places: dict[int, tuple]) -> dict[int, tuple]:
+        """Also the places behind a silence."""
+        behind = {place + 1: (0, 1, place) for place in places if phones[place : place + 1] == (self._silence,)}
+        return places | {place: step for place, step in behind.items() if place not in places}
+
+
+def _trace(reached: list[dict[int, tuple]], place: int) -> list[tuple[int, int]] | None:
+    if place not in reached[-1]:
+        return None
+    steps, level = [], len(reached) - 1
+    while level > 0 or place > 0:
+        word, length, before = reached[level][place]
+        steps.append((word, length))
+        level, place = level - (word > 0), before
+    return steps[::-1]
+
+
+def word_segments(trans: TransitionModel, finder: WordFinder, alignments: dict[str, np.ndarray],
+                  words: dict[str, np.ndarray]) -> Iterator[tuple[str, list[Segment] | None]]:
+    """(utterance, its words and silences) of alignments whose transcripts are `words` (ids); None where they do not fit together."""
+    for group in groups(alignments):
+        found = split_to_phones(trans, group)
+        first_phones = np.searchsorted(found.utts, np.arange(len(group) + 1))
+        for i, utt in enumerate(group):
+            span = slice(first_phones[i], first_phones[i + 1])
+            phones = tuple(found.phones[span].tolist())
+            starts = (found.starts[span.start : span.stop + 1] - found.starts[span.start]).tolist()
+            steps = finder.find(phones, words[utt])
+            yield utt, steps if steps is None else _segments(steps, phones, starts)
+
+
+def _segments(steps, phones, starts) -> list[Segment]:
+    segments, place = [], 0
+    for word, length in steps:
+        segments.append(Segment(word, phones[place : place + length], starts[place], starts[place + length]))
+        place += length
+    return segments
+
+
+def write_prons(spec: PronsSpec, job: int) -> None:
+    """Write prons.JOB.gz for ali.JOB.gz. Raises UserError when no alignment fits its transcript."""
+    lang = LangDir(spec.lang)
+    check_phones(spec.ali_dir, lang)
+    trans = read_transitions(spec.ali_dir / "final.mdl")
+    alignments = read_int_vectors(spec.ali_dir / f"ali.{job}.gz")
+    texts = read_table(spec.data / "text")
+    words = map_text({utt: texts[utt] for utt in alignments if utt in texts}, lang.words, lang.oov).ids
+    known = {utt: alignment for utt, alignment in alignments.items() if utt in words}
+    lines, odd = [], [utt for utt in alignments if utt not in words]
+    for utt, segments in word_segments(trans, WordFinder(lang), known, words):
+        if segments is None:
+            odd.append(utt)
+        lines += [_line(utt, segment, lang) for segment in segments or ()]
+    _report(spec, len(alignments), odd)
+    with atomic_write(spec.out / f"prons.{job}.gz", "wb") as raw, gzip.GzipFile("", "wb", 3, raw, mtime=0) as f:
+        f.write("".join(lines).encode())
+
+
+def _line(utt: str, segment: Segment, lang: LangDir) -> str:
+    word = lang.words.symbol(segment.word) if segment.word else EPSILON
+    return f"{utt} {segment.begin} {segment.end - segment.begin} {word} {' '.join(map(lang.phones.symbol, segment.phones))}\n"
+
+
+def _report(spec: PronsSpec, num_alignments: int, odd: list[str]) -> None:
+    if odd and len(odd) == num_alignments:
+        raise UserError(f"{spec.ali_dir}: no alignment holds the words of {spec.data}/text in the pronunciations of {spec.lang}; "
+                        "give the data and language directory of the alignment")
+    if odd:
+        names = " ".join(sorted(odd)[:_NUM_NAMED]) + (" ..." if len(odd) > _NUM_NAMED else "")
+        log.warning(f"{len(odd)} of {num_alignments} alignments do not hold the words of {spec.data}/text, left out: {names}")
+
+
+def count_prons(out: Path, num_jobs: int) -> PronCounts:
+    """Counts over prons.1.gz ... prons.NUM_JOBS.gz in `out`."""
+    counts = PronCounts()
+    for job in range(1, num_jobs + 1):
+        for utterance in _utterances(out / f"prons.{job}.gz"):
+            counts.add(utterance)
+    return counts
+
+
+def _utterances(path: Path) -> Iterator[list[tuple[str, ...]]]:
+    """(word, phones...) of each utterance of a file of pronunciations."""
+    last, tokens = None, []
+    for line in read_bytes(path).decode().splitlines():
+        utt, _, _, *token = line.split()
+        if utt != last and tokens:
+            yield tokens
+            tokens = []
+        last = utt
+        tokens.append(tuple(token))
+    if tokens:
+        yield tokens

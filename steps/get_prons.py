@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Count which pronunciations were said, and where silence stood, in alignments.
+
+Reads  DATA/text, LANG, ALI_DIR/{ali.*.gz,num_jobs,final.mdl}
+Writes OUT/{prons.JOB.gz,pron_counts.txt,pron_counts_nowb.txt,sil_counts_nowb.txt,pron_bigram_counts_nowb.txt}, as Kaldi's get_prons.sh does
+
+Example:
+    steps/get_prons.py data/train data/lang exp/tri1_ali exp/tri1_prons
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.hmm.prons import PronsSpec, count_prons
+from pyasr.io.int_vectors import num_archives
+
+
+@dataclass(frozen=True)
+class GetProns:
+    data: Path = argument("data directory of the alignments")
+    lang: Path = argument("language directory of the alignments")
+    ali_dir: Path = argument("directory of the alignments, with their model")
+    out: Path = argument("directory of the counts")
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: GetProns) -> None:
+    ali, num_jobs = options.ali_dir, num_archives(options.ali_dir)
+    archives = [ali / f"ali.{job}.gz" for job in range(1, num_jobs + 1)]
+    inputs = [options.data / "text", options.lang / "phones.txt", options.lang / "words.txt", ali / "final.mdl", *archives]
+    with output_of(options, options.out, inputs) as out:
+        spec = PronsSpec(options.data, options.lang, ali, out)
+        run_jobs(options.jobs, out / "log" / "prons.JOB.log", "pyasr.hmm.prons:write_prons", spec, num_jobs=num_jobs)
+        counts = count_prons(out, num_jobs)
+        counts.write(out)
+        shutil.copyfile(ali / "num_jobs", out / "num_jobs")
+    log.info(f"{sum(counts.bigrams.values())} neighbours, {len(counts.prons)} pronunciations, "
+             f"{sum(found.before for found in counts.silences.values())} silences")
+
+
+if __name__ == "__main__":
+    run_step(GetProns, main, __doc__)

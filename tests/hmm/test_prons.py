@@ -1,0 +1,153 @@
+"""Pronunciations and silences found in alignments, against a plain recount."""
+
+import gzip
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.hmm.model import read_transitions
+from pyasr.hmm.prons import PronsSpec, WordFinder, count_prons, write_prons
+from pyasr.io.int_vectors import read_int_vectors, read_job_archives
+from pyasr.io.text import read_table
+from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.pron_counts import BIGRAM_COUNTS, SILENCE_COUNTS, read_pron_counts
+
+ROOT = Path(__file__).resolve().parents[2]
+KALDI = ROOT / "tests" / "fixtures" / "kaldi"
+SYSTEM = KALDI / "exp/tri1"
+
+
+def plain_phones(alignment, trans) -> list[tuple[int, int]]:
+    """(phone, frames), frame by frame: a phone begins where an arc out of its first state is no self-loop."""
+    found = []
+    for tid in alignment.tolist():
+        if trans.tid2hmm_state[tid] == 0 and not trans.is_self_loop[tid]:
+            found.append([int(trans.tid2phone[tid]), 0])
+        found[-1][1] += 1
+    return [tuple(pair) for pair in found]
+
+
+def plain_words(phones, words, lang):
+    """(word, phones..., frames) by the positions that the phones' names tell."""
+    words, found, current = iter(words), [], []
+    for phone, frames in phones:
+        name = lang.phones.symbol(phone)
+        if name == "SIL":
+            found.append((("<eps>", "SIL"), frames))
+            continue
+        current.append((name, frames))
+        if name.endswith(("_E", "_S")) or name == "SPN":
+            found.append(((next(words), *(name for name, _ in current)), sum(frames for _, frames in current)))
+            current = []
+    assert not current and next(words, None) is None
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """{utterance: [((word, phones...), frames)]}."""
+    lang, trans, text = LangDir(KALDI / "lang"), read_transitions(SYSTEM / "final.mdl"), read_table(KALDI / "data/text")
+    return {utt: plain_words(plain_phones(alignment, trans), text[utt].split(), lang)
+            for utt, alignment in read_job_archives(SYSTEM).items()}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    """What steps/get_prons.py makes."""
+    out = tmp_path_factory.mktemp("prons") / "prons"
+    done = subprocess.run([sys.executable, ROOT / "steps/get_prons.py", KALDI / "data", KALDI / "lang", SYSTEM, out],
+                          capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def base(token):
+    return (token[0], *(re.sub("_[BEIS]$", "", phone) for phone in token[1:]))
+
+
+def test_words_with_their_frames(out, plain):
+    lines = [line.split() for job in (1, 2) for line in gzip.decompress((out / f"prons.{job}.gz").read_bytes()).decode().splitlines()]
+    found = {}
+    for utt, begin, length, *token in lines:
+        assert int(begin) == sum(frames for _, frames in found.get(utt, []))
+        found.setdefault(utt, []).append((tuple(token), int(length)))
+    assert found == plain
+
+
+def test_counts_of_pronunciations(out, plain):
+    expected = Counter(token for tokens in plain.values() for token, _ in tokens)
+    lines = [line.split() for line in (out / "pron_counts.txt").read_text().splitlines()]
+    assert {tuple(token): int(count) for count, *token in lines} == expected
+    assert [int(count) for count, *_ in lines] == sorted(expected.values(), reverse=True)
+
+
+def test_counts_of_silences_and_neighbours(out, plain):
+    """Every place between words, once with what is on its left and once with what is on its right."""
+    around, bigrams = Counter(), Counter()
+    for tokens in plain.values():
+        sequence = [("<s>",), *(base(token) for token, _ in tokens), ("</s>",)]
+        words = [token for token in sequence if token[0] != "<eps>"]
+        bigrams.update(zip(words, words[1:]))
+        for left, right in zip(sequence, sequence[1:]):
+            if left[0] == "<eps>":
+                around[right, 0] += 1
+            elif right[0] == "<eps>":
+                around[left, 2] += 1
+            else:
+                around[right, 1] += 1
+                around[left, 3] += 1
+    counts = read_pron_counts(out)
+    assert counts.bigrams == bigrams
+    assert {token: tuple(vars(found).values()) for token, found in counts.silences.items()} \
+        == {token: tuple(around[token, i] for i in range(4)) for token in {token for token, _ in around}}
+
+
+@pytest.fixture(scope="module")
+def finder():
+    return WordFinder(LangDir(KALDI / "lang"))
+
+
+def test_words_that_were_not_said(finder):
+    lang = LangDir(KALDI / "lang")
+    rows = lang.lexicon.rows()
+    ids = {word: (lang.words[word], tuple(lang.phones[phone] for phone in phones)) for word, _, phones in rows}
+    (one, first), (two, second) = ids["w0"], ids["w5"]
+    silence = lang.optional_silence
+    assert finder.find((silence, *first, silence, *second), [one, two]) == [(0, 1), (one, len(first)), (0, 1), (two, len(second))]
+    assert finder.find((*first, *second, silence), [one, two]) == [(one, len(first)), (two, len(second)), (0, 1)]
+    assert finder.find((*first, *second), [one]) is None and finder.find(first, [one, two]) is None
+    assert finder.find((silence, silence, *first), [one]) is None and finder.find((silence,), []) == [(0, 1)] and finder.find((), []) == []
+    assert finder.find((), [one]) is None
+
+
+def test_alignments_of_another_text_are_left_out_or_refused(tmp_path):
+    shutil.copytree(KALDI / "data", tmp_path / "data")
+    text = read_table(KALDI / "data/text")
+    odd = next(utt for utt in read_int_vectors(SYSTEM / "ali.1.gz") if text[utt] != "w0")
+    (tmp_path / "data/text").write_text("".join(f"{utt} {'w0' if utt == odd else words}\n" for utt, words in text.items()))
+    spec = PronsSpec(tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path)
+    write_prons(spec, 1)
+    counts = count_prons(tmp_path, 1)
+    assert counts.bigrams.total() == sum(len(text[utt].split()) + 1 for utt in read_int_vectors(SYSTEM / "ali.1.gz") if utt != odd)
+    (tmp_path / "data/text").write_text("".join(f"{utt} w0 w0 w0 w0 w0 w0\n" for utt in text))
+    with pytest.raises(UserError, match="no alignment holds the words of .*data/text in the pronunciations of"):
+        write_prons(spec, 1)
+
+
+@pytest.mark.parametrize("name, line, message", [
+    (SILENCE_COUNTS, "1 2 3 w0", r"sil_counts_nowb.txt:2: expected 4 count\(s\), a word and its phones, found '1 2 3 w0'"),
+    (SILENCE_COUNTS, "1 2 3 4 w0 P0", "stands here a second time"),
+    (BIGRAM_COUNTS, "3 <s> w0", "pron_bigram_counts_nowb.txt:2: expected 'COUNT<tab>WORD PHONES<tab>WORD PHONES'"),
+])
+def test_damaged_counts(tmp_path, name, line, message):
+    contents = {"pron_counts_nowb.txt": "4 w0 P0\n", SILENCE_COUNTS: "1 2 3 4 w0 P0\n", BIGRAM_COUNTS: "4\t<s>\tw0 P0\n"}
+    for file, content in contents.items():
+        (tmp_path / file).write_text(content + (line + "\n" if file == name else ""))
+    with pytest.raises(UserError, match=message):
+        read_pron_counts(tmp_path)
