@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""Estimate the warp factors of the speakers of a data directory from its alignments with a GMM system.
+
+Reads  DATA/{wav.scp,utt2spk,segments,feats/options.json}, LANG, ALI_DIR/{ali.JOB.gz,num_jobs,final.mdl,final.alimdl,final.mat,input.json}
+Writes OUT/spk2warp
+
+Copied to the data directory, spk2warp makes steps/make_mfcc.py and its like warp the features. For data without transcripts, align
+a copy of the data directory whose text is what a first pass of decoding has recognised.
+
+Example:
+    steps/compute_vtln.py data/train data/lang exp/tri1_ali exp/tri1_vtln
+    cp exp/tri1_vtln/spk2warp data/train && steps/make_mfcc.py data/train
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.data.datadir import DataDir
+from pyasr.feats.options import OPTIONS_FILE
+from pyasr.hmm.model import MODEL
+from pyasr.hmm.vtln import VtlnOptions, VtlnSpec, merge_scores
+
+
+@dataclass(frozen=True)
+class ComputeVtln:
+    data: Path = argument("data directory with audio and features")
+    lang: Path = argument("language directory of the training")
+    ali_dir: Path = argument("directory of its alignments")
+    out: Path = argument("directory of spk2warp")
+    vtln: VtlnOptions = group(VtlnOptions)
+    seed: int = option(0, "seed of dither")
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: ComputeVtln) -> None:
+    data, ali_dir = options.data, options.ali_dir
+    inputs = [data / "wav.scp", data / "utt2spk", data / "feats" / OPTIONS_FILE, ali_dir / MODEL, ali_dir / "ali.1.gz"]
+    num_jobs = min(options.jobs.nj, len(DataDir(data).spk2utt))
+    with output_of(options, options.out, inputs) as out:
+        spec = VtlnSpec(data, options.lang, ali_dir, out, num_jobs, options.seed, options.vtln)
+        run_jobs(options.jobs, out / "log" / "warps.JOB.log", "pyasr.hmm.vtln:score_speakers", spec, num_jobs=num_jobs)
+        merge_scores(spec)
+
+
+if __name__ == "__main__":
+    run_step(ComputeVtln, main, __doc__)
