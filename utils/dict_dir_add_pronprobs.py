@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Give a dictionary the probabilities of its pronunciations, and of silence around its words, that were counted in alignments.
 
-Reads   DICT_DIR; PRONS_DIR/{pron_counts_nowb,sil_counts_nowb,pron_bigram_counts_nowb}.txt of steps/get_prons.py or Kaldi's get_prons.sh
+Reads   DICT_DIR; PRONS_DIR/{pron,sil,pron_bigram}_counts_nowb.txt of steps/get_prons.py or Kaldi's get_prons.sh
 Writes  OUT: the dictionary with lexiconp.txt, lexiconp_silprob.txt, silprob.txt, from which utils/prepare_lang.py makes a language directory
 
   utils/dict_dir_add_pronprobs.py data/local/dict exp/tri1_prons data/local/dict_prons

@@ -26,7 +26,8 @@ class PrepareLang:
 
 
 def main(options: PrepareLang) -> None:
-    names = ("lexiconp_silprob", "silprob", "lexiconp", "lexicon", "silence_phones", "nonsilence_phones", "optional_silence", "extra_questions")
+    names = ("lexiconp_silprob", "silprob", "lexiconp", "lexicon", "silence_phones", "nonsilence_phones", "optional_silence",
+             "extra_questions")
     found = [path for path in (options.dict_dir / f"{name}.txt" for name in names) if path.exists()]
     with output_of(options, options.lang_dir, found or [options.dict_dir / "lexicon.txt"]) as out:
         content = read_dict_dir(options.dict_dir)

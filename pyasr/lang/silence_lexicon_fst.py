@@ -33,7 +33,8 @@ def silence_lexicon_fst(lexicon: Pronunciations, around: list[WordSilence], prob
     self_loop  (phone, word) labels of #0, which lets the grammar's back-off symbol through; only in L_disambig
     """
     chains = _Chains(lexicon, around)
-    blocks = [_arcs(_START, _SPEECH, disambig, 0, -math.log(1.0 - probs.begin)), _arcs(_START, _SILENCE, silence, 0, -math.log(probs.begin)),
+    blocks = [_arcs(_START, _SPEECH, disambig, 0, -math.log(1.0 - probs.begin)),
+              _arcs(_START, _SILENCE, silence, 0, -math.log(probs.begin)),
               chains.entries(_SPEECH, "before_none"), chains.entries(_SILENCE, "before_silence"), chains.inner(),
               chains.exits(_SPEECH, disambig, -np.log1p(-chains.after)), chains.exits(_SILENCE, silence, -np.log(chains.after))]
     if self_loop:
