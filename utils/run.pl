@@ -1,7 +1,15 @@
 #!/usr/bin/env python3
 """Run jobs on this machine, under the name and with the command line of Kaldi's run.pl (docs/jobs.md).
 
-    run.pl [--max-jobs-run N] [--num-threads N] [--num-ranks N] [JOB=1:N] LOG COMMAND ARGUMENTS...
+    run.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...
+
+  --max-jobs-run N    jobs that run at a time [as many as there are cores for their threads, and GPUs]
+  --num-threads N     threads of a job: OMP_NUM_THREADS and its relatives [1]
+  --num-ranks N       one MPI job of N ranks
+  --gpu N             GPUs of a job, by CUDA_VISIBLE_DEVICES; on a machine without any, no change [0]
+  --done-marker FILE  file that the command must have written, besides ending with status 0
+  --config FILE       defaults of options, and names of further ones, as in Kaldi's conf/queue.conf
+  --mem AMOUNT        such as 4G: for other runners, without effect here; so are the options that FILE declares, and -l -q -p -pe -sync
 
 Reads: what the command reads. Writes: LOG and, beside it, a status file for each job.
 

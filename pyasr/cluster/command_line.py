@@ -3,6 +3,7 @@
     run.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...
 
 `JOB` (or any other word) stands for the job's number in LOG and in the command. Options may stand before and after `JOB=1:N`.
+`--config FILE` gives defaults of options and declares further ones (`pyasr.cluster.runner_config`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.cluster.runner_config import RunnerConfig, read_runner_config
 
-_WHOLE = {"--num-threads": "num_threads", "--max-jobs-run": "max_jobs_run", "-tc": "max_jobs_run", "--num-ranks": "num_ranks"}
-_TAKEN = {"--mem": "mem", "--gpu": "gpu", "--config": "config", "--done-marker": "done_marker"}
-_OTHER_RUNNERS = {"-l", "-q", "-p", "-sync", "-pe", "--time", "--partition"}
+_OPTIONS = ("num_threads", "max_jobs_run", "num_ranks", "gpu", "mem", "done_marker", "config")
+_LEAST = {"num_threads": 1, "max_jobs_run": 1, "num_ranks": 1, "gpu": 0}
+_OF_OTHER_RUNNERS = {"l": 1, "q": 1, "p": 1, "sync": 1, "pe": 2, "time": 1, "partition": 1}  # how many values follow
+_AMOUNT = r"\d+(\.\d+)?([kmgtKMGT]i?[bB]?)?"
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class Request:
     num_threads: int = 1
     max_jobs_run: int = 0
     num_ranks: int = 0
+    gpu: int = 0
     mem: str = ""
-    gpu: str = "0"
     config: str = ""
     done_marker: str = ""
     name: str = ""
@@ -74,11 +77,12 @@ def protect(word: str) -> str:
 
 def parse_request(argv: list[str]) -> Request:
     """The request on a runner's command line. Raises UserError for what cannot be meant."""
-    request, rest = Request(), list(argv)
+    given, request, rest = {}, Request(), list(argv)
     while rest:
         match = re.fullmatch(r"(\w+)=(\d+)(?::(\d+))?", rest[0])
         if rest[0].startswith("-"):
-            request = _take_option(request, rest)
+            name, value = _take_option(rest)
+            given[name] = value
         elif match and not request.name:
             request = _take_range(request, match)
             rest.pop(0)
@@ -86,7 +90,7 @@ def parse_request(argv: list[str]) -> Request:
             break
     if len(rest) < 2:
         raise UserError("a log file and a command are expected: run.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...")
-    request = replace(request, log=rest[0], words=tuple(rest[1:]))
+    request = replace(request, log=rest[0], words=tuple(rest[1:]), **_settings(given))
     if request.last > request.first and request.name not in request.log:
         raise UserError(f"{request.log}: all jobs would write this one log file; put {request.name} into its name")
     if request.num_ranks and request.last > request.first:
@@ -94,21 +98,39 @@ def parse_request(argv: list[str]) -> Request:
     return request
 
 
-def _take_option(request: Request, rest: list[str]) -> Request:
-    """The request with the option at the head of `rest`, which loses it."""
-    name, equals, value = rest.pop(0).partition("=")
-    if name not in _WHOLE and name not in _TAKEN and name not in _OTHER_RUNNERS:
-        known = " ".join([*_WHOLE, *_TAKEN])
-        raise UserError(f"{name}: no such option; known are {known}")
-    if not equals:
-        if not rest:
-            raise UserError(f"{name}: a value is missing after it")
-        value = rest.pop(0)
-    if name in _WHOLE:
-        if not value.isdigit() or int(value) < 1:
-            raise UserError(f"{name}: '{value}' is not a whole number of at least 1")
-        return replace(request, **{_WHOLE[name]: int(value)})
-    return replace(request, **{_TAKEN[name]: value}) if name in _TAKEN else request
+def _take_option(rest: list[str]) -> tuple[str, str]:
+    """(name with underscores, value) of the option at the head of `rest`, which loses both."""
+    word, equals, value = rest.pop(0).partition("=")
+    name = word.lstrip("-").replace("-", "_")
+    num_values = 0 if equals else _OF_OTHER_RUNNERS.get(name, 1)
+    if len(rest) < num_values:
+        raise UserError(f"{word}: a value is missing after it")
+    values = [rest.pop(0) for _ in range(num_values)]
+    return {"tc": "max_jobs_run"}.get(name, name), value if equals else " ".join(values)
+
+
+def _settings(given: dict[str, str]) -> dict[str, object]:
+    """Fields of the request: what the command line gives, then the defaults of --config; options for other runners are left out."""
+    config = read_runner_config(Path(given["config"])) if "config" in given else RunnerConfig()
+    for name, value in given.items():
+        if name not in _OPTIONS and name not in _OF_OTHER_RUNNERS and not config.accepts(name, value):
+            raise UserError(f"--{_flag(name)}: no such option; known are {' '.join(f'--{_flag(known)}' for known in _OPTIONS)}")
+    known = {name: value for name, value in {**config.defaults, **given}.items() if name in _OPTIONS}
+    return {name: _checked(name, value) for name, value in known.items()}
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _checked(name: str, value: str) -> object:
+    if name in _LEAST:
+        if not re.fullmatch("[0-9]+", value) or int(value) < _LEAST[name]:
+            raise UserError(f"--{_flag(name)}: '{value}' is not a whole number of at least {_LEAST[name]}")
+        return int(value)
+    if name == "mem" and not re.fullmatch(_AMOUNT, value):
+        raise UserError(f"--mem: '{value}' is no amount of memory such as 500M or 4G")
+    return value
 
 
 def _take_range(request: Request, match: re.Match) -> Request:

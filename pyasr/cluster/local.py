@@ -1,7 +1,7 @@
 """Jobs as processes of this machine: what utils/run.pl does.
 
 Each job is a process group with its own log (Kaldi's header and trailer) and status file. As many run at a time as there are cores for
-their threads. When one fails the others are stopped: the step as a whole has failed, and the sooner that is known the better.
+their threads, and GPUs. When one fails the others are stopped: the step as a whole has failed, and the sooner that is known the better.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.output import disk_error
 from pyasr.cluster.command_line import Request, parse_request
+from pyasr.cluster.gpus import GpuSlots
 from pyasr.cluster.mpi import launch_prefix
 from pyasr.cluster.processes import Guard, Stopped, ignore_stop, raise_on_stop, signal_group
 from pyasr.cluster.report import failure_report
@@ -31,6 +32,7 @@ class _Running:
     job: int
     log: Path
     command: str
+    gpus: dict[str, str]  # its part of the environment
     begin: float
 
 
@@ -41,17 +43,18 @@ class LocalRunner:
         self.request = request
         self.prefix = launch_prefix(request.num_ranks) + " " if request.num_ranks else ""
         self.environment = {**os.environ, **{name: str(request.num_threads) for name in _THREAD_VARIABLES}}
+        self.gpus = GpuSlots(request.gpu)
         self.running: dict[int, _Running] = {}
         self.ended: list[JobStatus] = []
         self.guard = Guard()
 
     def run(self) -> list[JobStatus]:
-        """Run all jobs of the request, as many at a time as there are cores for.
+        """Run all jobs of the request, as many at a time as there are cores and GPUs for.
 
         After the first failure no further job is begun and those that run are ended.
         """
         waiting = list(self.request.jobs)
-        limit = self.request.max_jobs_run or max(1, num_cores() // (self.request.num_threads * max(self.request.num_ranks, 1)))
+        limit = self._max_jobs()
         try:
             while waiting or self.running:
                 while waiting and len(self.running) < limit:
@@ -62,6 +65,11 @@ class LocalRunner:
             self._stop_running()
         return self.ended
 
+    def _max_jobs(self) -> int:
+        """As many as there are cores for their threads, unless the user gives a number; and GPUs for them."""
+        for_cores = max(1, num_cores() // (self.request.num_threads * max(self.request.num_ranks, 1)))
+        return min(self.request.max_jobs_run or for_cores, self.gpus.max_jobs or len(self.request.jobs))
+
     def _start(self, job: int) -> None:
         log, command = self.request.log_of(job), self.prefix + self.request.command_of(job)
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -70,10 +78,11 @@ class LocalRunner:
             Path(self.request.done_marker).unlink(missing_ok=True)
         with log.open("w") as f:
             f.write(f"# {command}\n# Started at {time.ctime()}\n#\n")
+        gpus = self.gpus.take()
         with log.open("a") as f:
             process = subprocess.Popen(["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, stdout=f,
-                                       stderr=subprocess.STDOUT, env=self.environment, preexec_fn=self.guard.enter)
-        self.running[process.pid] = _Running(process, job, log, command, time.time())
+                                       stderr=subprocess.STDOUT, env={**self.environment, **gpus}, preexec_fn=self.guard.enter)
+        self.running[process.pid] = _Running(process, job, log, command, gpus, time.time())
 
     def _collect(self) -> JobStatus:
         """Wait for the next job that ends, and put down how it did."""
@@ -87,6 +96,7 @@ class LocalRunner:
         run.process.returncode = os.waitstatus_to_exitcode(wait_status)
         signal_group(pid, signal.SIGKILL)  # what the job left in the background
         self.guard.leave(pid)
+        self.gpus.give_back(run.gpus)
         status = self._proved(from_wait(run.job, wait_status, usage, run.begin, run.command, stopped), run.log)
         with run.log.open("a") as f:
             f.write(f"# Accounting: time={round(status.end - status.begin)} threads={self.request.num_threads}\n")

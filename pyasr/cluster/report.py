@@ -73,6 +73,7 @@ def own_sentence(log: Path) -> str | None:
 def again(request: Request, job: int) -> str:
     """The command that repeats one job."""
     options = [f"--num-ranks {request.num_ranks}"] if request.num_ranks else []
+    options += [f"--gpu {request.gpu}"] if request.gpu else []
     options += [f"--done-marker {shlex.quote(request.done_marker)}"] if request.done_marker else []
     options += [f"{request.name}={job}"] if request.name else []
     return " ".join([sys.argv[0], *options, *map(shlex.quote, (request.log, *request.words))])

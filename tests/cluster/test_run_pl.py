@@ -14,6 +14,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.cluster.command_line import parse_request, protect, shell_word
 from pyasr.cluster.jobs import run_jobs
 from pyasr.cluster.report import HINTS, hint
+from pyasr.cluster.runner_config import read_runner_config
 from pyasr.cluster.status import JobStatus, read_status
 
 
@@ -88,6 +89,10 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
     (["--max-jobs-run", "many", "x.log", "true"], "'many' is not a whole number"),
     (["--num-threads", "0", "x.log", "true"], "'0' is not a whole number of at least 1"),
     (["--maximum", "3", "x.log", "true"], "--maximum: no such option"),
+    (["--mem", "lots", "x.log", "true"], "--mem: 'lots' is no amount of memory such as 500M or 4G"),
+    (["--gpu", "-1", "x.log", "true"], "--gpu: '-1' is not a whole number of at least 0"),
+    (["--config", "none.conf", "x.log", "true"], "none.conf: no such file or directory"),
+    (["-pe", "smp"], "-pe: a value is missing"),
     (["JOB=3:1", "x.JOB.log", "true"], "the range is empty"),
     (["JOB=1:2", "x.log", "true"], "put JOB into its name"),
     (["--num-ranks", "2", "JOB=1:2", "x.JOB.log", "true"], "leave out the range"),
@@ -96,6 +101,65 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
 def test_bad_command_lines(words, sentence, tmp_path):
     done = run_pl(*words, cwd=tmp_path, timeout=5)
     assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
+
+
+QUEUE_CONF = """# as in Kaldi's recipes
+command qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*
+option mem=* -l mem_free=$0,ram_free=$0
+option mem=0          # Do not add anything to qsub_opts
+option num_threads=* -pe smp $0
+option num_threads=1
+option max_jobs_run=* -tc $0
+default gpu=0
+option gpu=0
+option gpu=* -l gpu=$0 -q g.q
+option allow_k20=true -l 'hostname=!g01*'
+default num_threads=3
+"""
+
+
+def test_config_in_kaldis_format(tmp_path):
+    """Defaults of the file, unless the command line says otherwise; further options are those that it declares."""
+    (tmp_path / "queue.conf").write_text(QUEUE_CONF)
+    config = read_runner_config(tmp_path / "queue.conf")
+    assert config.command == "qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*"
+    assert config.options["mem"] == {"*": "-l mem_free=$0,ram_free=$0", "0": ""}
+    assert config.options["allow_k20"] == {"true": "-l 'hostname=!g01*'"}
+    for words, threads in ((["--allow-k20", "true"], 3), (["--num-threads", "2"], 2)):
+        done = run_pl("--config", "queue.conf", *words, "x.log", "echo", "threads=$OMP_NUM_THREADS", cwd=tmp_path)
+        assert done.returncode == 0 and f"threads={threads}\n" in (tmp_path / "x.log").read_text(), done.stderr
+    done = run_pl("--allow-k20", "maybe", "--config", "queue.conf", "x.log", "true", cwd=tmp_path)
+    assert done.returncode == 1 and "--allow-k20: no such option" in done.stderr
+    for line, sentence in (("options mem=*", "queue.conf:1: 'options mem=*' is none of"), ("default num_threads=x", "--num-threads: 'x' is not")):
+        (tmp_path / "queue.conf").write_text(line + "\n")
+        done = run_pl("--config", "queue.conf", "x.log", "true", cwd=tmp_path)
+        assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_every_job_has_gpus_of_its_own(tmp_path, monkeypatch):
+    """Of those that CUDA_VISIBLE_DEVICES allows; the directory of a GPU exists while a job has it, and no other job can make it then."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    script = r"mkdir gpu.\$CUDA_VISIBLE_DEVICES && echo \$CUDA_VISIBLE_DEVICES > had.JOB && sleep 0.1 && rmdir gpu.\$CUDA_VISIBLE_DEVICES"
+    done = run_pl("--gpu", "1", "--max-jobs-run", "5", "JOB=1:5", "x.JOB.log", "bash", "-c", script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {(tmp_path / f"had.{job}").read_text() for job in range(1, 6)} == {"4\n", "7\n"}
+    assert run_pl("--gpu", "2", "x.log", "echo", "has=$CUDA_VISIBLE_DEVICES", cwd=tmp_path).returncode == 0
+    assert "has=4,7\n" in (tmp_path / "x.log").read_text()
+    done = run_pl("--gpu", "3", "x.log", "true", cwd=tmp_path)
+    assert done.returncode == 1 and "--gpu 3: this machine has 2 GPU(s) for us; ask for fewer" in done.stderr
+
+
+@pytest.mark.parametrize("listed, seen", [("GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n", "0"), (None, "unset")])
+def test_gpus_are_those_that_the_driver_lists(listed, seen, tmp_path, monkeypatch):
+    """Without a driver or a GPU, jobs run as they would without --gpu."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nprintf '{listed}'\n" if listed else "#!/bin/sh\necho 'No devices were found'; exit 6\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    assert run_pl("--gpu", "1", "x.log", "echo", "has=${CUDA_VISIBLE_DEVICES-unset}", cwd=tmp_path).returncode == 0
+    assert f"has={seen}\n" in (tmp_path / "x.log").read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -137,8 +201,9 @@ def test_protected_words_reach_the_job_as_they_are(word, tmp_path):
 
 
 def test_options_may_stand_before_and_after_the_range():
-    request = parse_request(["--mem", "2G", "JOB=2:4", "--gpu=0", "--config", "c.conf", "x.JOB.log", "a", "--nj", "JOB"])
-    assert (list(request.jobs), request.mem, request.words) == ([2, 3, 4], "2G", ("a", "--nj", "JOB"))
+    request = parse_request(["--mem", "2G", "JOB=2:4", "--gpu=1", "-pe", "smp", "4", "-tc", "3", "x.JOB.log", "a", "--nj", "JOB"])
+    assert (list(request.jobs), request.mem, request.gpu, request.words) == ([2, 3, 4], "2G", 1, ("a", "--nj", "JOB"))
+    assert request.max_jobs_run == 3
 
 
 def test_every_hint_has_a_log_that_it_fits():

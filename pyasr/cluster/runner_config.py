@@ -1,0 +1,52 @@
+"""Configuration files of runners, in the format of Kaldi's conf/queue.conf:
+
+    command qsub -v PATH -cwd -S /bin/bash       the program that submits jobs
+    option mem=* -l mem_free=$0                  what an option of the command line adds to it; $0 is the option's value
+    option gpu=0                                 the same for one value
+    default gpu=0                                the value of an option that is not given
+    # a comment
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import disk_error
+
+ANY = "*"
+
+
+@dataclass(frozen=True)
+class RunnerConfig:
+    """`options`: {name: {value, or ANY: what it adds to the command}}; `defaults`: {name: value}. Names have underscores."""
+
+    command: str = ""
+    options: dict[str, dict[str, str]] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
+
+    def accepts(self, name: str, value: str) -> bool:
+        """Whether the file declares this value of this option."""
+        return bool({value, ANY} & self.options.get(name, {}).keys())
+
+
+def read_runner_config(path: Path) -> RunnerConfig:
+    """The configuration in a file. Raises UserError with the line for what is in none of the forms."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise disk_error(error, path) from None
+    command, options, defaults = "", {}, {}
+    for number, line in enumerate(lines, 1):
+        line = re.sub(r"(^|\s)#.*", "", line).strip()
+        if match := re.fullmatch(r"command\s+(.+)", line):
+            command = match[1]
+        elif match := re.fullmatch(r"option\s+([^=\s]+)=(\S+)\s*(.*)", line):
+            options.setdefault(match[1], {})[match[2]] = match[3]
+        elif match := re.fullmatch(r"default\s+([^=\s]+)=(\S+)", line):
+            defaults[match[1]] = match[2]
+        elif line:
+            raise UserError(f"{path}:{number}: '{line}' is none of 'command ...', 'option NAME=VALUE ...', 'default NAME=VALUE'")
+    return RunnerConfig(command, options, defaults)
