@@ -3,6 +3,7 @@
 
 Reads   DATA/{text,utt2spk}, LANG/words.txt, DECODE_DIR/lat.*.gz, --params-from DIR: DIR/scoring/summary.json
 Writes  DECODE_DIR/scoring/{best_wer,per_utt,per_spk,wer_*,hyp/*,summary.json}, copies DECODE_DIR/{best_wer,wer_LMWT_WIP}
+        with --decode-mbr true instead DECODE_DIR/scoring_mbr/... without copies
 
     steps/score.py data/dev data/lang exp/tri1/decode_dev
     steps/score.py --params-from exp/tri1/decode_dev data/test data/lang exp/tri1/decode_test
@@ -21,7 +22,7 @@ from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
 from pyasr.decode.lattice_dir import archives
 from pyasr.decode.sweep_dir import SweepSpec, read_sweep
-from pyasr.score.decode_dir import SUMMARY, Chosen, read_params, read_summary, write_scoring
+from pyasr.score.decode_dir import SUMMARY, Chosen, read_params, read_summary, scoring_dir, write_scoring
 from pyasr.score.filters import TextFilter
 
 
@@ -34,6 +35,7 @@ class ScoreOptions:
     min_lmwt: int = option(7, "least LM weight", minimum=1)
     max_lmwt: int = option(17, "greatest LM weight", minimum=1)
     word_ins_penalties: str = option("0.0,0.5,1.0", "word insertion penalties")
+    decode_mbr: bool = option(False, "take the words of least expected error instead of the best path's")
     seed: int = option(0, "seed of the 95 % intervals")
     filters: TextFilter = group(TextFilter)
     jobs: JobOptions = group(JobOptions)
@@ -54,24 +56,23 @@ def lm_weights(options: ScoreOptions) -> tuple[int, ...]:
 
 def input_files(options: ScoreOptions) -> list[Path]:
     needed = [options.data / "text", options.data / "utt2spk", options.lang / "words.txt", *archives(options.decode_dir)]
-    return needed + ([options.params_from / "scoring" / SUMMARY] if options.params_from else [])
+    return needed + ([scoring_dir(options.params_from, options.decode_mbr) / SUMMARY] if options.params_from else [])
 
 
 def main(options: ScoreOptions) -> None:
-    if options.params_from:
-        read_summary(options.params_from)
+    chosen = Chosen(read_params(options.params_from, options.decode_mbr), options.params_from) if options.params_from else None
     paths = input_files(options)
-    scoring = options.decode_dir / "scoring"
+    scoring = scoring_dir(options.decode_dir, options.decode_mbr)
     num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
-    with output_of(options, scoring, paths, also=[options.decode_dir / "best_wer"]) as out:
+    with output_of(options, scoring, paths, also=[] if options.decode_mbr else [options.decode_dir / "best_wer"]) as out:
         spec = SweepSpec(options.decode_dir, options.lang / "words.txt", out, num_jobs, lm_weights(options),
-                         penalties(options.word_ins_penalties))
+                         penalties(options.word_ins_penalties), options.decode_mbr)
         run_jobs(options.jobs, out / "log" / "sweep.JOB.log", "pyasr.decode.sweep_dir:sweep_shard", spec, num_jobs=num_jobs)
-        chosen = Chosen(read_params(options.params_from), options.params_from) if options.params_from else None
         lines = write_scoring(out, DataDir(options.data), read_sweep(out, num_jobs), options.filters, chosen, options.seed)
         for job in range(1, num_jobs + 1):
             (out / f"sweep.{job}.txt").unlink()
-    publish(scoring, options.decode_dir)
+    if not options.decode_mbr:
+        publish(scoring, options.decode_dir)
     report(options, lines)
 
 
@@ -86,7 +87,7 @@ def publish(scoring: Path, decode_dir: Path) -> None:
 def report(options: ScoreOptions, lines: list[str]) -> None:
     for line in lines:
         log.info(line)
-    chosen = read_summary(options.decode_dir)["chosen"]
+    chosen = read_summary(options.decode_dir, options.decode_mbr)["chosen"]
     if chosen["missing"]:
         log.warning(f"{len(chosen['missing'])} utterance(s) have no hypothesis and count as deleted: {' '.join(chosen['missing'])}")
     if not options.params_from and chosen["point"][0] in (options.min_lmwt, options.max_lmwt):

@@ -22,12 +22,14 @@ aligned with each other, which leaves the risk an upper bound, and utterances th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from pyasr.decode import mbr_kernels as kernels
+from pyasr.decode.compact import CompactLattice
 from pyasr.decode.word_graph import WordGraph
 
 WINDOW_FRAMES = 1500
@@ -85,6 +87,12 @@ def mbr_decode(graph: WordGraph, words: list[int] | None = None, decode: bool = 
         spoken = best != 0
         hypothesis = _with_epsilons(best[spoken], statistics.middles()[spoken])
     return statistics.result()
+
+
+def mbr_sweep(lattice: CompactLattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> dict[tuple[float, float], list[int]]:
+    """The words of least expected error for every pair of LM weight and word insertion penalty, as `pyasr.decode.lattice.sweep`."""
+    points = [(lm_weight, penalty) for lm_weight in lm_weights for penalty in penalties]
+    return {point: mbr_decode(WordGraph.of(lattice, 1.0 / point[0], point[1])).words for point in points}
 
 
 def _best_words(graph: WordGraph) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.decode.lattice import sweep
 from pyasr.decode.lattice_dir import job_archives
-from pyasr.decode.lattice_io import read_either
+from pyasr.decode.lattice_io import read_compact_lattices, read_either
+from pyasr.decode.mbr import mbr_sweep
 from pyasr.lang.symbols import SymbolTable
 
 Point = tuple[int, float]  # (LM weight, word insertion penalty)
@@ -17,7 +18,7 @@ Point = tuple[int, float]  # (LM weight, word insertion penalty)
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """The work of all jobs; job J takes every num_jobs-th archive of `decode_dir`."""
+    """The work of all jobs; job J takes every num_jobs-th archive of `decode_dir`. decode_mbr: words of least risk, not best paths."""
 
     decode_dir: Path
     words: Path
@@ -25,15 +26,16 @@ class SweepSpec:
     num_jobs: int
     lm_weights: tuple[int, ...]
     penalties: tuple[float, ...]
+    decode_mbr: bool = False
 
 
 def sweep_shard(spec: SweepSpec, job: int) -> None:
     """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for every point and utterance of this job's archives."""
-    words = SymbolTable.read(spec.words)
+    words, method = SymbolTable.read(spec.words), mbr_sweep if spec.decode_mbr else sweep
     with atomic_write(spec.out / f"sweep.{job}.txt") as f:
         for path in job_archives(spec.decode_dir, spec.num_jobs, job):
-            for utt, lattice in read_either(path):
-                for (lm_weight, penalty), ids in sweep(lattice, spec.lm_weights, spec.penalties).items():
+            for utt, lattice in read_compact_lattices(path) if spec.decode_mbr else read_either(path):
+                for (lm_weight, penalty), ids in method(lattice, spec.lm_weights, spec.penalties).items():
                     f.write(" ".join([str(lm_weight), str(penalty), utt, *spelled(ids, words, spec.words, path)]) + "\n")
 
 
@@ -50,7 +52,7 @@ def read_sweep(out: Path, num_jobs: int) -> dict[Point, dict[str, str]]:
     """{point: {utterance: words}} of all jobs."""
     found: dict[Point, dict[str, str]] = {}
     for job in range(1, num_jobs + 1):
-        for line in (Path(out) / f"sweep.{job}.txt").read_text().splitlines():
+        for line in (Path(out) / f"sweep.{job}.txt").read_text(encoding="utf-8").splitlines():
             lm_weight, penalty, utt, *words = line.split(" ")
             found.setdefault((int(lm_weight), float(penalty)), {})[utt] = " ".join(words)
     return found

@@ -44,7 +44,7 @@ class PointOptions:
 
     def inputs(self, decode_dir: Path) -> list[Path]:
         """The files that `of` reads."""
-        return [] if self.lmwt is not None else [Path(decode_dir) / "scoring" / SUMMARY]
+        return [] if self.lmwt is not None else [scoring_dir(decode_dir) / SUMMARY]
 
     def of(self, decode_dir: Path) -> Point:
         """The point for a decode directory. Raises UserError where one is needed and the directory has not been scored."""
@@ -76,18 +76,23 @@ def best_point(scores: Mapping[Point, Score]) -> Point:
     return min(scores, key=lambda point: (scores[point].total.errors, point))
 
 
-def read_params(decode_dir: Path) -> Point:
+def scoring_dir(decode_dir: Path, mbr: bool = False) -> Path:
+    """Where the scores of a decode directory lie: of best paths, or of minimum Bayes risk decoding."""
+    return Path(decode_dir) / ("scoring_mbr" if mbr else "scoring")
+
+
+def read_params(decode_dir: Path, mbr: bool = False) -> Point:
     """The point that was chosen when `decode_dir` was scored. Raises UserError where it has not been."""
-    return tuple(read_summary(decode_dir)["chosen"]["point"])
+    return tuple(read_summary(decode_dir, mbr)["chosen"]["point"])
 
 
-def read_summary(decode_dir: Path) -> dict:
-    """The content of DECODE_DIR/scoring/summary.json. Raises UserError where it is missing or damaged."""
-    path = Path(decode_dir) / "scoring" / SUMMARY
+def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
+    """The content of summary.json of the last scoring. Raises UserError where it is missing or damaged."""
+    path = scoring_dir(decode_dir, mbr) / SUMMARY
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError:
-        raise UserError(f"{path}: no such file; score that directory first with steps/score.py") from None
+        raise UserError(f"{path}: no such file; score that directory first with steps/score.py{' --decode-mbr true' * mbr}") from None
     except ValueError:
         raise UserError(f"{path}: damaged; score {decode_dir} again with steps/score.py --force") from None
 
