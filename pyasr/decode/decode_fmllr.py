@@ -102,7 +102,7 @@ def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
     trans, gmm = read_model(spec.decode.model_dir / MODEL)
     reader, _ = _adapted(spec, job, [FIRST, SECOND])
     write_transforms(spec.decode.out / f"trans.{job}", reader.transforms)
-    found = json.loads(_found_path(spec, job).read_text())
+    found = json.loads(_found_path(spec, job).read_text(encoding="utf-8"))
     options = spec.decode.decode
     with ShardWriter(spec.decode, job, set(reader.keys)) as writer:
         for utt, lattice in read_lattices(_raw_lattices(spec, job)):
@@ -111,7 +111,6 @@ def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
             rescored = _with_acoustics(lattice, gmm, reader[utt], trans.tid2pdf)
             writer.write(utt, prune(rescored, options.lattice_beam, options.acoustic_scale))
         writer.totals.cpu_s += found["cpu_s"]
-'''
 
 
 def remove_intermediate(spec: FmllrDecodeSpec) -> None:
