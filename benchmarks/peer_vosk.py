@@ -4,7 +4,7 @@
     VOSK_LIBRARY=/tmp/vosk/vosk/libvosk.so benchmarks/features.py
 
 The library exports Kaldi's C++ functions; here they are called by their mangled names, with the structures of Kaldi's headers spelled out.
-For features.py, and for tests/feats/make_kaldi_fixture.py, which keeps some of the answers.
+For features.py, and for tests/feats/make_kaldi_feats.py, which keeps some of the answers.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from make_kaldi_fixture import PITCH, PROCESS
+from make_kaldi_feats import PITCH, PROCESS
 from signals import speech_like, voice
 
 from pyasr.base.errors import UserError

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from make_kaldi_fixture import SLIDING, sliding_input
+from make_kaldi_feats import SLIDING, sliding_input
 
 from pyasr.base.options import parse
 from pyasr.feats.cmvn import SlidingOptions, sliding_cmvn

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from make_kaldi_fixture import EVERY, FBANK
+from make_kaldi_feats import EVERY, FBANK
 from signals import speech_like, windowed_frames
 
 from pyasr.base.errors import UserError
