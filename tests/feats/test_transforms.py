@@ -1,0 +1,98 @@
+"""Linear and affine transforms against their definition; Kaldi's files of matrices both ways; what a model directory makes of features."""
+
+import numpy as np
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import InputOptions, open_features
+from pyasr.feats.transforms import affine, apply_transform, compose, read_matrix, read_transforms, write_matrix, write_transforms
+from pyasr.io.ark import ArkWriter
+from pyasr.io.text import write_table
+
+
+def matrix(rows: int, columns: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, columns))
+
+
+@pytest.mark.parametrize("outer_affine", [False, True])
+@pytest.mark.parametrize("inner_affine", [False, True])
+def test_composition_is_one_after_the_other(outer_affine, inner_affine):
+    inner, outer = matrix(3, 5 + inner_affine, 1), matrix(2, 3 + outer_affine, 2)
+    x = matrix(11, 5, 3).astype(np.float32)
+    both = compose(outer, inner, 5)
+    assert both.shape == (2, 6 if inner_affine or outer_affine else 5)
+    expected = np.hstack([x, np.ones((11, 1))]) @ affine(inner, 5).T
+    expected = np.hstack([expected, np.ones((11, 1))]) @ affine(outer, 3).T
+    np.testing.assert_allclose(apply_transform(x, both), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(apply_transform(apply_transform(x, inner), outer), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_matrix_of_another_dimension_is_refused():
+    with pytest.raises(UserError, match="the LDA matrix has 9 columns, but the features 5"):
+        apply_transform(matrix(4, 5, 0), matrix(3, 9, 0), "the LDA matrix")
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_kaldi_reads_our_matrix_and_we_its(tmp_path, binary):
+    native = pytest.importorskip("kaldi_native_io")
+    ours = matrix(4, 7, 0).astype(np.float32)
+    write_matrix(tmp_path / "final.mat", ours, binary)
+    np.testing.assert_allclose(native.FloatMatrix.read(str(tmp_path / "final.mat")).numpy(), ours, rtol=1e-6)
+    native.FloatMatrix(ours).write(str(tmp_path / "theirs.mat"), binary)
+    np.testing.assert_allclose(read_matrix(tmp_path / "theirs.mat"), ours, rtol=1e-5)
+
+
+def test_kaldi_reads_our_transforms_and_we_its(tmp_path):
+    native = pytest.importorskip("kaldi_native_io")
+    ours = {speaker: matrix(4, 5, i).astype(np.float32) for i, speaker in enumerate("abc")}
+    write_transforms(tmp_path / "trans.1", ours)
+    with native.SequentialFloatMatrixReader(f"ark:{tmp_path}/trans.1") as reader:
+        theirs = {key: np.array(value) for key, value in reader}
+    assert theirs.keys() == ours.keys() and all(np.array_equal(ours[key], theirs[key]) for key in ours)
+    for specifier, job in (("ark", 1), ("ark,t", 2)):
+        with native.FloatMatrixWriter(f"{specifier}:{tmp_path}/trans.{job}") as writer:
+            writer.write(f"speaker{job}", ours["a"])
+    (tmp_path / "num_jobs").write_text("2\n")
+    found = read_transforms(tmp_path)
+    assert sorted(found) == ["speaker1", "speaker2"]
+    np.testing.assert_allclose(found["speaker2"], ours["a"], rtol=1e-5)
+
+
+def test_speaker_in_several_archives(tmp_path):
+    (tmp_path / "num_jobs").write_text("2\n")
+    one = {"a": matrix(2, 3, 0)}
+    write_transforms(tmp_path / "trans.1", one)
+    write_transforms(tmp_path / "trans.2", one | {"b": matrix(2, 3, 1)})
+    assert sorted(read_transforms(tmp_path)) == ["a", "b"]
+    write_transforms(tmp_path / "trans.2", {"a": matrix(2, 3, 1)})
+    with pytest.raises(UserError, match="another transform of speaker a"):
+        read_transforms(tmp_path)
+
+
+def test_directory_without_transforms(tmp_path):
+    with pytest.raises(UserError, match="num_jobs: missing or no number; transforms come from"):
+        read_transforms(tmp_path)
+
+
+def test_features_of_a_model_directory(tmp_path):
+    """CMVN off, frames spliced by hand, the model's matrix, the speaker's transform."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((6, 3)).astype(np.float32)
+    with ArkWriter(tmp_path / "f.ark", tmp_path / "feats.scp") as writer:
+        writer.write("a-1", x)
+    write_table(tmp_path / "utt2spk", {"a-1": "a"})
+    InputOptions(cmvn="none", splice_left=1).save(tmp_path)
+    lda, fmllr = matrix(4, 7, 1), matrix(4, 5, 2)
+    write_matrix(tmp_path / "final.mat", lda)
+    write_transforms(tmp_path / "trans.1", {"a": fmllr})
+    (tmp_path / "num_jobs").write_text("1\n")
+    spliced = np.hstack([x[[0, 0, 1, 2, 3, 4]], x, np.ones((6, 1))])
+    expected = spliced @ lda.T
+    reader = open_features(tmp_path, tmp_path)
+    np.testing.assert_allclose(reader["a-1"], expected, rtol=1e-4, atol=1e-4)
+    assert reader.dim == 4
+    adapted = open_features(tmp_path, tmp_path, tmp_path)["a-1"]
+    np.testing.assert_allclose(adapted, np.hstack([expected, np.ones((6, 1))]) @ fmllr.T, rtol=1e-4, atol=1e-4)
+    write_transforms(tmp_path / "trans.1", {"b": fmllr})
+    with pytest.raises(UserError, match="no transform of speaker a"):
+        open_features(tmp_path, tmp_path, tmp_path)["a-1"]
