@@ -78,11 +78,18 @@ def test_starting_jobs_is_quick():
     assert done.stdout == "[]\n", done.stderr
 
 
+def has_star_in_index(tree) -> bool:
+    """Whether there is an `x[a, *b]` (Python 3.11), which ast takes for any version."""
+    indices = [node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple)]
+    return any(isinstance(part, ast.Starred) and index.col_offset == index.elts[0].col_offset for index in indices for part in index.elts)
+
+
 def test_sources_are_python_3_10():
     """By the grammar of the oldest Python that setup.py promises."""
     oldest = tuple(map(int, re.search(r'python_requires=">=(\d+)\.(\d+)"', (ROOT / "setup.py").read_text()).groups()))
     for path in python_files("pyasr", "steps", "utils", "egs", "benchmarks", "tests"):
-        ast.parse(path.read_text(), str(path), feature_version=oldest)
+        tree = ast.parse(path.read_text(), str(path), feature_version=oldest)
+        assert not has_star_in_index(tree), f"{path}: x[a, *b] is Python 3.11; write x[(a, *b)]"
 
 
 def functions(tree):

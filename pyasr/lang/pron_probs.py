@@ -53,7 +53,7 @@ def pron_probabilities(lexicon: Lexicon, prons: Counter, options: PronProbOption
         measure[word] = max(measure[word], count) if options.max_normalize else measure[word] + count
     probable = Lexicon()
     for word, _, phones in lexicon.rows():
-        share = counts[word, *phones] / measure[word] if measure[word] else 1.0
+        share = counts[(word, *phones)] / measure[word] if measure[word] else 1.0
         if share == 0.0:
             raise UserError(f"'{word} {' '.join(phones)}' has the probability 0; give a --pron-smoothing above 0")
         probable.add(word, phones, share)

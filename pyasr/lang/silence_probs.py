@@ -39,7 +39,7 @@ class SilenceProbs:
 
     def write(self, directory: Path, lexicon: Lexicon) -> None:
         """Both files, with the pronunciation probabilities of `lexicon`."""
-        rows = ((word, p, self.words[word, *phones], phones) for word, p, phones in lexicon.rows())
+        rows = ((word, p, self.words[(word, *phones)], phones) for word, p, phones in lexicon.rows())
         write_lines(directory / LEXICON_FILE, (f"{word} {p:.6g} {silence.after:.6g} {silence.before_silence:.6g} {silence.before_none:.6g} "
                                                f"{' '.join(phones)}" for word, p, silence, phones in rows))
         ends = zip(_ENDS, (self.begin, self.end_silence, self.end_none, self.overall))
@@ -54,7 +54,7 @@ def read_silence_probs(directory: Path) -> tuple[Lexicon, SilenceProbs]:
         word, probability, silence, phones = _entry(line.split(), where)
         if (word, *phones) in words:
             raise UserError(f"{where}: '{word} {' '.join(phones)}' stands here a second time; remove one of the lines")
-        words[word, *phones] = silence
+        words[(word, *phones)] = silence
         lexicon.add(word, phones, probability)
     if not words:
         raise UserError(f"{directory / LEXICON_FILE}: no entries; make it with utils/dict_dir_add_pronprobs.py")

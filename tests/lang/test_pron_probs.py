@@ -121,7 +121,7 @@ def all_ways(words: list[str], probable: DictDir):
         for silences in itertools.product([True, False], repeat=len(words) + 1):
             phones, cost, after = [], 0.0, probs.begin
             for (variant, p), word, silent in zip(said, words, silences):
-                around = probs.words[word, *variant]
+                around = probs.words[(word, *variant)]
                 place = after * around.before_silence if silent else (1 - after) * around.before_none
                 cost -= math.log(p) + math.log(place)
                 phones += ["SIL"] * silent + [phone + position for phone, position in zip(variant, positions(len(variant)))]
