@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Speed of our features and kaldi-native-fbank's, on one core, and the greatest difference of each to the formulas in float64, in one run.
 
+Then PLP and pitch. For pitch there is Kaldi itself to compare with, where VOSK_LIBRARY names its library (see peer_vosk.py).
+
 Speech is imitated by noise of the lengths of a corpus of short utterances (median 2.3 s), or read from the audio of a data directory.
 For both sides the audio is in memory as float32, and only the CPU seconds of computing features count; the best of `--num-runs` is taken.
 
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import peer_vosk
 from dense_features import dense_features
 
 from pyasr.base.errors import UserError
@@ -23,7 +26,8 @@ from pyasr.base.step import run_step
 from pyasr.data.datadir import DataDir
 from pyasr.feats.extract import batches, read_waveforms
 from pyasr.feats.extractor import Extractor
-from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOptions
+from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOptions, PlpOptions, TrackOptions
+from pyasr.feats.pitch import PitchTracker
 
 RATE = 8000.0
 TARGET_RATIO, MAX_ERROR = 1.3, 5e-3
@@ -93,6 +97,34 @@ def greatest_difference(some: list[np.ndarray], others: list[np.ndarray]) -> flo
     return max(np.abs(a - b).max(initial=0) for a, b in zip(some, others))
 
 
+def cpu_seconds(work, num_runs: int) -> float:
+    """The least of some runs; one more before them is not counted."""
+    work()
+    seconds = []
+    for _ in range(num_runs):
+        begin = time.process_time()
+        work()
+        seconds.append(time.process_time() - begin)
+    return min(seconds)
+
+
+def compare_pitch(options: Benchmark, waves: list[np.ndarray], audio_s: float) -> None:
+    """Pitch without its post-processing, whose share is a few per cent."""
+    track = PitchTracker(TrackOptions(), FrameOptions(sample_frequency=RATE))
+    our_s = cpu_seconds(lambda: [track(wave) for wave in waves], options.num_runs)
+    try:
+        peer_vosk.library()
+    except OSError:
+        print(f"{'pitch':10} {audio_s / our_s:8.0f}   (no Kaldi to compare with: VOSK_LIBRARY is not set)")
+        return
+    peer_s = cpu_seconds(lambda: [peer_vosk.pitch(wave, samp_freq=RATE) for wave in waves], options.num_runs)
+    (nccf, ours), (_, theirs) = (np.concatenate(found).T for found in
+                                 ([track(wave) for wave in waves], [peer_vosk.pitch(wave, samp_freq=RATE) for wave in waves]))
+    off = np.abs(np.log(ours / theirs))[nccf > 0.5]
+    print(f"{'pitch':10} {audio_s / our_s:8.0f} {audio_s / peer_s:20.0f} {peer_s / our_s:7.2f}   (Kaldi; of the frames with a correlation "
+          f"above 0.5, {100 * np.mean(off > 0.02):.2f} % differ by more than 2 % in pitch)")
+
+
 def main(options: Benchmark) -> None:
     waves = waveforms(options)
     audio_s = sum(map(len, waves)) / RATE
@@ -110,6 +142,9 @@ def main(options: Benchmark) -> None:
         print("{:10} {:8.0f} {:20.0f} {:7.2f} {:17.1e} {:16.1e} {:14.1e}".format(name, *speeds, *errors))
         if peer_s / our_s < TARGET_RATIO or errors[0] > MAX_ERROR:
             failed.append(name)
+    plp = PlpOptions(frame=FrameOptions(sample_frequency=RATE), use_energy=False)
+    print(f"{'PLP 13':10} {audio_s / cpu_seconds(lambda: ours(plp, waves), options.num_runs):8.0f}")
+    compare_pitch(options, waves, audio_s)
     if failed:
         raise UserError(f"{', '.join(failed)}: ratio below {TARGET_RATIO}, or differences to float64 above {MAX_ERROR}")
 
