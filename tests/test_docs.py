@@ -1,0 +1,102 @@
+"""The pages against the code: links lead somewhere, what is named exists, and every command shown is one that its program takes."""
+
+import ast
+import importlib.util
+import re
+import shlex
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pyasr.base import options as opt, step
+
+ROOT = Path(__file__).resolve().parents[1]
+RECIPE = ROOT / "egs/amazon_queen/s5"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = sorted(path for folder in ("steps", "utils", "egs/amazon_queen/s5/local", "egs/toy/s5/local", "benchmarks") for path in
+                  (ROOT / folder).glob("*.py"))
+WITHOUT_PARSER = {"build_environment.py", "supervise.py"}
+
+
+def by_page(pattern: str):
+    """Parameters (page, what the pattern finds in it), one for each page that has any."""
+    found = {page: sorted(set(re.findall(pattern, page.read_text()))) for page in PAGES}
+    return [pytest.param(page, words, id=page.stem) for page, words in found.items() if words]
+
+
+@pytest.mark.parametrize("page, targets", by_page(r"\]\(([^)#\s]+)\)"))
+def test_links_lead_somewhere(page, targets):
+    assert not [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+
+
+@pytest.mark.parametrize("page, paths", by_page(r"\b((?:tests|benchmarks|steps|utils|egs|pyasr|docs)/[\w/]+\.(?:py|md|sh|pl|json|tsv))\b"))
+def test_files_that_are_named_exist(page, paths):
+    assert not [path for path in paths if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("page, names", by_page(r"\bpyasr(?:\.\w+)+"))
+def test_modules_and_functions_that_are_named_exist(page, names):
+    assert not [name for name in names if not resolves(name)]
+
+
+@pytest.mark.parametrize("page, imports", by_page(r"from (pyasr[\w.]*) import ([\w, ]+)"))
+def test_imports_that_are_shown_work(page, imports):
+    assert not [f"{module}.{name}" for module, names in imports for name in names.split(", ") if not resolves(f"{module}.{name}")]
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    parts = name.split(".")
+    for num in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:num]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[num:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False
+
+
+def commands_of(text: str) -> list[str]:
+    """The commands in indented lines; continued lines are joined, comments and what follows two blanks cut off."""
+    lines = re.sub(r"\\\n\s*", " ", text).splitlines()
+    found = (re.match(r" {2,}((?:steps|utils|local|benchmarks)/\w+\.py\b.*)", line) for line in lines)
+    return [re.split(r"   +#|\s#|   +(?=[a-z]+ |-> )", match[1])[0].strip() for match in found if match]
+
+
+def shown():
+    """Parameters (program, words) of all commands on the pages and in the programs' own docstrings."""
+    sources = [(page, page.read_text()) for page in PAGES] + [(path, ast.get_docstring(ast.parse(path.read_text())) or "") for path in PROGRAMS]
+    for source, text in sources:
+        for command in commands_of(text):
+            line = re.sub(r"\[([^\]]*)\]", r"\1", command)  # [--audio no|exists|read]: as if all were given, the first of each
+            name, *words = shlex.split(re.sub(r" ?\| ?[^\s|]+", "", line))
+            if words and Path(name).name not in WITHOUT_PARSER and "..." not in words:
+                yield pytest.param(name, words, id=f"{source.stem}: {command}"[:90])
+
+
+@cache
+def options_of(path: Path):
+    """The options class that a program hands to `run_step`; None for a program with a parser of its own."""
+    name = re.search(r"^ *run_step\((\w+), ", path.read_text(), re.M)
+    if name is None:
+        return None
+    spec = importlib.util.spec_from_file_location(f"program_{path.stem}", path)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(path.parent)
+        patched.setattr(step, "run_step", lambda *_: None)
+        spec.loader.exec_module(module)
+    return getattr(module, name[1])
+
+
+@pytest.mark.parametrize("name, words", shown())
+def test_commands_that_are_shown_are_taken(name, words, monkeypatch):
+    monkeypatch.chdir(RECIPE)
+    path = next(place / name for place in (ROOT, RECIPE, ROOT / "egs/toy/s5") if (place / name).exists())
+    cls = options_of(path)
+    if cls is not None:
+        opt.parse(cls, words, "", {"force": ""})
