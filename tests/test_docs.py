@@ -31,6 +31,11 @@ def test_links_lead_somewhere(page, targets):
     assert not [target for target in targets if "://" not in target and not (page.parent / target).exists()]
 
 
+def test_every_page_can_be_found_from_the_first():
+    linked = set(re.findall(r"\]\(docs/(\w+)\.md\)", (ROOT / "README.md").read_text()))
+    assert linked == {page.stem for page in PAGES[1:]}
+
+
 @pytest.mark.parametrize("page, paths", by_page(r"\b((?:tests|benchmarks|steps|utils|egs|pyasr|docs)/[\w/]+\.(?:py|md|sh|pl|json|tsv))\b"))
 def test_files_that_are_named_exist(page, paths):
     assert not [path for path in paths if not (ROOT / path).exists()]
