@@ -258,10 +258,15 @@ def help_text(cls, doc: str, extra_flags: dict[str, str]) -> str:
     lines.append("")
     for flag in _flags(cls):
         choices = f" ({'|'.join(map(str, flag.meta['choices']))})" if flag.meta["choices"] else ""
-        lines.append(f"  {'--' + flag.name + ' ' + flag.type.__name__.upper():<28} {flag.meta['help']}{choices} [{flag.default}]")
+        lines.append(f"  {'--' + flag.name + ' ' + flag.type.__name__.upper():<28} {flag.meta['help']}{choices} [{_as_typed(flag.default)}]")
     for name, text in {"config FILE": "read --name=value lines from FILE", **extra_flags}.items():
         lines.append(f"  {'--' + name:<28} {text}")
     return "\n".join(lines)
+
+
+def _as_typed(default) -> str:
+    """A default as it would stand on the command line."""
+    return str(default).lower() if default is None or isinstance(default, bool) else str(default)
 
 
 def to_json(instance) -> dict:
