@@ -139,7 +139,8 @@ def test_help_shows_every_flag_with_its_default():
     with pytest.raises(opt.HelpRequested) as caught:
         parse("--help")
     text = str(caught.value)
-    for word in ("A step.", "DATA", "--num-ceps INT", "[20]", "(povey|hamming)", "--nj INT", "[4]", "--config FILE", "--force"):
+    for word in ("A step.", "DATA", "--num-ceps INT", "[20]", "(povey|hamming)", "--nj INT", "[4]", "--config FILE", "--force", "go fast [false]",
+                 "a language model [none]"):
         assert word in text
 
 
