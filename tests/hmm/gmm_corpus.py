@@ -15,9 +15,15 @@ from pyasr.lang.lang_dir import LangDir
 DIM = 4
 
 
-def write_corpus(path: Path, num_utterances: int = 30, seed: int = 0, coarticulation: float = 0.0) -> tuple[Path, Path]:
+def distortion(speaker: str, strength: float) -> tuple[np.ndarray, np.ndarray]:
+    """A and b of the affine map x -> A x + b that a speaker makes of the frames; the unit matrix at strength 0."""
+    rng = np.random.default_rng(list(speaker.encode()))
+    return np.eye(DIM) + strength * rng.uniform(-1, 1, (DIM, DIM)), strength * rng.standard_normal(DIM)
+
+
+def write_corpus(path: Path, num_utterances: int = 30, seed: int = 0, coarticulation: float = 0.0, strength: float = 0.0) -> tuple[Path, Path]:
     """(data dir, lang dir): utterances of one to four words, every phone's HMM states around means of their own,
-    moved by `coarticulation` times those of the phone before."""
+    moved by `coarticulation` times those of the phone before; distorted by each of four speakers."""
     rng = np.random.default_rng(seed)
     lang = LangDir(write_toy_lang(path / "lang", seed, num_words=12, num_phones=4))
     words = [word for word in lang.words.ids if word.startswith("w")]
@@ -29,7 +35,8 @@ def write_corpus(path: Path, num_utterances: int = 30, seed: int = 0, coarticula
         for i in range(num_utterances):
             utt, speaker = f"s{i % 4}-{i:03d}", f"s{i % 4}"
             said = list(rng.choice(words, rng.integers(1, 5)))
-            feats = _speech(said, lang, means, coarticulation, rng) + i % 4
+            matrix, offset = distortion(speaker, strength)
+            feats = (_speech(said, lang, means, coarticulation, rng) @ matrix.T + offset + i % 4).astype(np.float32)
             writer.write(utt, feats)
             text[utt], utt2spk[utt] = " ".join(said), speaker
             stats[speaker] = stats.get(speaker, 0) + cmvn_stats(feats)

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Make a data directory of the features that a GMM system sees, with its speakers' fMLLR transforms: the input of networks.
+
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mat,input.json}, TRANSFORM_DIR/{trans.JOB,num_jobs}
+Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of DATA's other tables
+
+The features are normalised already: train on them with --cmvn none.
+
+Example:
+    steps/make_fmllr_feats.py --nj 4 --transform-dir exp/tri3/decode_test data/test exp/tri3 data/test_fmllr
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.feats.inputs import input_option_files
+from pyasr.feats.transformed import TransformSpec, write_tables
+
+
+@dataclass(frozen=True)
+class MakeFmllrFeats:
+    data: Path = argument("data directory with features")
+    model_dir: Path = argument("directory of the GMM system, or of alignments with it")
+    out: Path = argument("data directory to be made")
+    transform_dir: Path | None = option(None, "directory of the speakers' transforms; MODEL_DIR unless given")
+    compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: MakeFmllrFeats) -> None:
+    transform_dir = options.transform_dir or options.model_dir
+    tables = [options.data / name for name in ("feats.scp", "utt2spk", "cmvn.scp") if (options.data / name).exists()]
+    inputs = [*tables, *input_option_files(options.model_dir), transform_dir / "num_jobs", transform_dir / "trans.1"]
+    with output_of(options, options.out, inputs) as out:
+        (out / "feats").mkdir()
+        spec = TransformSpec(options.data, options.model_dir, transform_dir, out, options.out.absolute(), options.jobs.nj, options.compress)
+        run_jobs(options.jobs, out / "log" / "transform.JOB.log", "pyasr.feats.transformed:transform_shard", spec)
+        write_tables(spec)
+
+
+if __name__ == "__main__":
+    run_step(MakeFmllrFeats, main, __doc__)
