@@ -2,7 +2,7 @@
 """Give a dictionary the probabilities of its pronunciations, and of silence around its words, that were counted in alignments.
 
 Reads   DICT_DIR; PRONS_DIR/{pron,sil,pron_bigram}_counts_nowb.txt of steps/get_prons.py or Kaldi's get_prons.sh
-Writes  OUT: the dictionary with lexiconp.txt, lexiconp_silprob.txt, silprob.txt, from which utils/prepare_lang.py makes a language directory
+Writes  OUT: the dictionary with lexiconp.txt, lexiconp_silprob.txt, silprob.txt, for utils/prepare_lang.py
 
   utils/dict_dir_add_pronprobs.py data/local/dict exp/tri1_prons data/local/dict_prons
 """

@@ -50,6 +50,14 @@ def expand_to_hclg(clg: Fst, ilabel_info: list[list[int]], trans: TransitionMode
     return add_self_loops(graph, trans, options.self_loop_scale), disambig_tids
 
 
+def lg_to_hclg(lg: Fst, disambig_phones: list[int], trans: TransitionModel, tree: ContextTree,
+               options: GraphOptions) -> tuple[Fst, list[int]]:
+    """As `expand_to_hclg`, from LG on."""
+    clg, ilabel_info = ops.compose_context(lg, disambig_phones, tree.context_width, tree.central_position)
+    _report("CLG", clg)
+    return expand_to_hclg(clg, ilabel_info, trans, tree, options)
+
+
 def make_hclg(lang: Path, model_dir: Path, out: Path, options: GraphOptions = GraphOptions()) -> Fst:
     """Fill `out` with HCLG.fst, words.txt, phones.txt, phones/, num_pdfs, disambig_tid.int; returns the graph.
 
@@ -61,9 +69,7 @@ def make_hclg(lang: Path, model_dir: Path, out: Path, options: GraphOptions = Gr
     _check_phones(model_dir, tables, trans)
     lg = make_lg(lang)
     _report("LG", lg)
-    clg, ilabel_info = ops.compose_context(lg, tables.disambig_phones, tree.context_width, tree.central_position)
-    _report("CLG", clg)
-    graph, disambig_tids = expand_to_hclg(clg, ilabel_info, trans, tree, options)
+    graph, disambig_tids = lg_to_hclg(lg, tables.disambig_phones, trans, tree, options)
     log.info(f"HCLG: {graph.num_states} states, {graph.num_arcs} arcs")
     write_fst(out / "HCLG.fst", graph, kind="const")
     copy_symbols(lang, out)

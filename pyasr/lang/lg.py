@@ -21,10 +21,16 @@ def make_lg(lang: Path) -> Fst:
     _check_labels(lang / "G.fst", np.r_[grammar.ilabels, grammar.olabels], lang / "words.txt")
     _check_labels(lang / "L_disambig.fst", lexicon.olabels, lang / "words.txt")
     _check_labels(lang / "L_disambig.fst", lexicon.ilabels, lang / "phones.txt")
-    native = ops.compose_natively(lexicon.arcsort("olabel"), grammar.arcsort("ilabel"))
-    if native.start < 0:
+    lg = compose_lg(lexicon, grammar)
+    if lg is None:
         raise UserError(f"{lang}: no sentence of G.fst has a pronunciation in L_disambig.fst; make G.fst anew with utils/make_grammar.py")
-    return ops.push_special(ops.minimize_encoded(ops.determinize_star(native, use_log=True)))
+    return lg
+
+
+def compose_lg(lexicon: Fst, grammar: Fst) -> Fst | None:
+    """LG of L_disambig and G; None when no sentence goes through both."""
+    native = ops.compose_natively(lexicon.arcsort("olabel"), grammar.arcsort("ilabel"))
+    return None if native.start < 0 else ops.push_special(ops.minimize_encoded(ops.determinize_star(native, use_log=True)))
 
 
 def _check_labels(path: Path, labels: np.ndarray, table: Path) -> None:

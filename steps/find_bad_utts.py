@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Find utterances whose transcript is not what was said: decode each with a language model of the transcripts around it, and compare.
+
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,tree}, and its input files; TRANSFORM_DIR/trans.JOB
+Writes OUT/{all_info.sorted.txt,per_utt,good_utts,bad_utts,failed_utts}, the utterances with most errors first
+
+Example:
+    steps/find_bad_utts.py --nj 4 data/train data/lang exp/tri1 exp/tri1_cleanup
+    utils/subset_data_dir.py --utt-list exp/tri1_cleanup/good_utts data/train data/train_clean
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.data.datadir import DataDir
+from pyasr.decode.biased import BiasedSpec, BiasOptions
+from pyasr.decode.search import DecodeOptions
+from pyasr.hmm.gmm_dir import input_files
+from pyasr.hmm.graph import GraphOptions
+from pyasr.lang.lang_dir import LangDir
+from pyasr.score.bad_utts import BadUttOptions, write_report
+
+
+@dataclass(frozen=True)
+class FindBadUtts:
+    data: Path = argument("data directory with features")
+    lang: Path = argument("language directory of the model")
+    model_dir: Path = argument("directory of the acoustic model")
+    out: Path = argument("directory of the findings")
+    transform_dir: Path | None = option(None, "directory of the speakers' transforms, for a model of adapted features")
+    bad: BadUttOptions = group(BadUttOptions)
+    bias: BiasOptions = group(BiasOptions)
+    decode: DecodeOptions = group(DecodeOptions, beam=15.0, lattice_beam=8.0, max_active=1000, acoustic_scale=0.1)
+    graph: GraphOptions = group(GraphOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: FindBadUtts) -> None:
+    lang, num_jobs = LangDir(options.lang), options.jobs.nj
+    inputs = [*input_files(options.data, options.lang, options.model_dir), lang.lexicon_disambig_fst]
+    with output_of(options, options.out, inputs) as out:
+        spec = BiasedSpec(options.data, options.lang, options.model_dir, options.transform_dir, out, num_jobs, options.bias,
+                          options.decode, options.graph)
+        run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.biased:decode_shard", spec)
+        write_report(out, DataDir(options.data).table("text"), set(lang.words.ids), lang.oov_word, num_jobs, options.bad)
+
+
+if __name__ == "__main__":
+    run_step(FindBadUtts, main, __doc__)
