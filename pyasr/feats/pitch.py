@@ -10,8 +10,8 @@ is measured at all whole lags l, and interpolated at the lags L_i = (1 + d)^i / 
 
     sum_t 1 - phi(t, L_i(t)) (1 - soft_min_f0 L_i(t)) + p ln(1 + d)^2 (i(t) - i(t-1))^2                                  (eqs. 4-6)
 
-The ballast keeps the path smooth where it is quiet; the correlation that is given out is taken without it. In Kaldi var leaves out the
-last half millisecond of the signal except for its last frames: outputs agree to the precision of float32, but for single frames of noise.
+The ballast keeps the path smooth where it is quiet; the correlation that is given out is taken without it. Kaldi's var leaves out the
+last half millisecond for all but the last frames, and its float32 may choose another path of the same cost, in silence or noise.
 """
 
 from __future__ import annotations
