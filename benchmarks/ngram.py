@@ -78,7 +78,7 @@ def run_mitlm(scratch: Path, order: int) -> float:
 
 def run_ours(scratch: Path, order: int) -> float:
     before = time.process_time()
-    model = train(scratch / "train", (scratch / "vocab").read_text().split(), NgramOptions(order=order, text_ids=False))
+    model = train(scratch / "train", (scratch / "vocab").read_text(encoding="utf-8").split(), NgramOptions(order=order, text_ids=False))
     write_arpa(scratch / "ours.arpa", model)
     return time.process_time() - before
 
@@ -94,8 +94,8 @@ def main(options: Benchmark) -> None:
     held_out, rest = sentences[::50], [s for i, s in enumerate(sentences) if i % 50]
     with tempfile.TemporaryDirectory(prefix="pyasr-ngram-") as name:
         scratch = Path(name)
-        (scratch / "train").write_text("".join(" ".join(s) + "\n" for s in rest))
-        (scratch / "vocab").write_text("".join(f"{word}\n" for word in sorted({word for s in rest for word in s})))
+        (scratch / "train").write_text("".join(" ".join(s) + "\n" for s in rest), encoding="utf-8")
+        (scratch / "vocab").write_text("".join(f"{word}\n" for word in sorted({word for s in rest for word in s})), encoding="utf-8")
         first = run_ours(scratch, options.order)
         ours = min(run_ours(scratch, options.order) for _ in range(options.num_runs))
         theirs = min(run_mitlm(scratch, options.order) for _ in range(options.num_runs))

@@ -15,7 +15,7 @@ import numpy as np
 def transition_model(task, tree, lang: str):
     """Kaldi's model of the same topology and tree, with the task's probabilities put into its pickled state."""
     topology = khg.HmmTopology()
-    with open(f"{lang}/topo") as f:
+    with open(f"{lang}/topo", encoding="utf-8") as f:
         topology.read(f.read())
     state = list(khg.TransitionModel(tree, topology).__getstate__())
     state[6], state[7] = task["log_probs"].astype(np.float32).tolist(), task["non_self_loop_log_probs"].astype(np.float32).tolist()

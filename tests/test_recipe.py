@@ -63,6 +63,12 @@ def test_the_recipe_ends_with_good_word_error_rates(undisturbed):
         assert wer < 40, f"{system}: {line}"
 
 
+def test_a_word_that_is_not_ascii_is_recognised(undisturbed):
+    directory, _ = undisturbed
+    lines = (directory / "exp/tri1/decode_test/scoring/per_utt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if " hyp " in line and "noël" in line]
+
+
 def test_the_second_run_finds_everything_up_to_date(undisturbed):
     directory, found = undisturbed
     made = {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}

@@ -40,11 +40,11 @@ def mark(name: str) -> Path:
 
 def wanted(name: str) -> str:
     """What the mark of a complete installation holds: also where it is, because an environment that was moved does not work."""
-    return f"# {VENV}\n{(ROOT / name).read_text()}"
+    return f"# {VENV}\n" + (ROOT / name).read_text(encoding="utf-8")
 
 
 def is_complete(name: str) -> bool:
-    return python().exists() and mark(name).is_file() and mark(name).read_text() == wanted(name)
+    return python().exists() and mark(name).is_file() and mark(name).read_text(encoding="utf-8") == wanted(name)
 
 
 def python() -> Path:
@@ -53,10 +53,10 @@ def python() -> Path:
 
 def run(command: list, log: Path) -> None:
     """Run a command with its output in `log`. Raises Failure with a likely cause."""
-    with log.open("a") as f:
+    with log.open("a", encoding="utf-8") as f:
         status = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT).returncode
     if status:
-        raise Failure(cause(log.read_text(errors="replace")) + f" (log: {log})")
+        raise Failure(cause(log.read_text(encoding="utf-8", errors="replace")) + f" (log: {log})")
 
 
 def cause(text: str) -> str:
@@ -82,7 +82,7 @@ def make_venv(log: Path) -> None:
 
 def install(name: str) -> None:
     log = ROOT / ".venv.log"
-    log.write_text("")
+    log.write_text("", encoding="utf-8")
     print(f"installing {name} into {VENV} (this is done once; log: {log})", file=sys.stderr, flush=True)
     if not (python().exists() and mark("requirements.txt").is_file()):
         make_venv(log)
@@ -91,13 +91,13 @@ def install(name: str) -> None:
     run([python(), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--only-binary", ":all:",
          "-r", ROOT / name, *constraints], log)
     scratch = mark(name).with_suffix(".tmp")
-    scratch.write_text(wanted(name))
+    scratch.write_text(wanted(name), encoding="utf-8")
     scratch.replace(mark(name))
     log.unlink()
 
 
 def main(name: str) -> None:
-    with (ROOT / ".venv.lock").open("w") as lock:
+    with (ROOT / ".venv.lock").open("w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -21,9 +21,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from pyasr.base.utf8 import insist_on_utf8  # noqa: E402
 from pyasr.cluster.local import main  # noqa: E402
 
 if len(sys.argv) == 1 or sys.argv[1] in ("--help", "-h"):
     print(__doc__.strip())
     sys.exit(0)
+insist_on_utf8()
 sys.exit(main(sys.argv[1:]))

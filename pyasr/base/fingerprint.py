@@ -45,7 +45,7 @@ def directory_fingerprint(directory: Path) -> str:
 def read_done(directory: Path) -> dict | None:
     """The content of a complete output's done-file, or None."""
     try:
-        done = json.loads((Path(directory) / DONE).read_text())
+        done = json.loads((Path(directory) / DONE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None  # harmless: an output without a readable done-file is simply not complete
     complete = isinstance(done, dict) and isinstance(done.get("options"), dict) and isinstance(done.get("inputs"), dict)

@@ -188,9 +188,11 @@ def did_you_mean(name: str, flags, where: str = "") -> str:
 def _read_config(path: Path, flags) -> dict:
     """Kaldi's config format: one `--name=value` a line, `#` starts a comment."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise UserError(f"--config {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"--config {path}: not UTF-8 text; convert the file with iconv -t utf-8") from None
     values = {}
     for number, line in enumerate(lines, 1):
         line = line.split("#")[0].strip()
@@ -258,7 +260,8 @@ def help_text(cls, doc: str, extra_flags: dict[str, str]) -> str:
     lines.append("")
     for flag in _flags(cls):
         choices = f" ({'|'.join(map(str, flag.meta['choices']))})" if flag.meta["choices"] else ""
-        lines.append(f"  {'--' + flag.name + ' ' + flag.type.__name__.upper():<28} {flag.meta['help']}{choices} [{_as_typed(flag.default)}]")
+        typed = f"--{flag.name} {flag.type.__name__.upper()}"
+        lines.append(f"  {typed:<28} {flag.meta['help']}{choices} [{_as_typed(flag.default)}]")
     for name, text in {"config FILE": "read --name=value lines from FILE", **extra_flags}.items():
         lines.append(f"  {'--' + name:<28} {text}")
     return "\n".join(lines)
@@ -292,7 +295,7 @@ def save(path: Path, instance) -> None:
 def load(path: Path):
     """The instance that `save` wrote. Only classes of pyasr are taken. Raises UserError for anything else."""
     try:
-        content = json.loads(Path(path).read_text())
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
         module, _, name = content.pop("type").partition(":")
     except OSError as error:
         raise disk_error(error, path) from None

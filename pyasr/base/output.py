@@ -142,7 +142,7 @@ def _claimed(scratch: Path):
 
 def _is_resumable(marker: Path, started: dict) -> bool:
     try:
-        return json.loads(marker.read_text()) == json.loads(json.dumps(started))
+        return json.loads(marker.read_text(encoding="utf-8")) == json.loads(json.dumps(started))
     except (OSError, ValueError):
         return False  # harmless: it is made anew
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import did_you_mean
+from pyasr.base.utf8 import insist_on_utf8
 
 _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s+#\s*(.*)")
 _KINDS = {  # the first that fits a default is the variable's
@@ -55,7 +56,7 @@ class Variable:
 
 def read_variables(recipe: Path) -> tuple[str, list[Variable]]:
     """(the recipe's opening comment, its variables in order)."""
-    lines = recipe.read_text().splitlines()
+    lines = recipe.read_text(encoding="utf-8").splitlines()
     ends = [i for i, line in enumerate(lines) if line.strip().startswith("parse_recipe_options")]
     lines = lines[: ends[0]] if ends else lines
     comment = []
@@ -117,4 +118,5 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    insist_on_utf8()
     sys.exit(main(sys.argv[1:]))

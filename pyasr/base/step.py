@@ -11,6 +11,7 @@ from pathlib import Path
 from pyasr.base import log, options as opt
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.output import disk_error, stage_output
+from pyasr.base.utf8 import insist_on_utf8
 
 _state = {"force": False}
 _SWITCHES = {"force": "make the output anew even if its options differ"}
@@ -29,6 +30,8 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
 
     Exit status 0: done or up to date; 1: a UserError, printed as `NAME: error: SENTENCE`; 130 or 143: interrupted or terminated.
     """
+    if argv is None:
+        insist_on_utf8()
     name = Path(sys.argv[0]).name
     log.setup(name)
     signal.signal(signal.SIGTERM, _terminate)

@@ -79,7 +79,7 @@ def library(name: str) -> str:
 
 def requirement(name: str) -> str:
     """`torch` -> `torch==2.13.0`, as requirements.txt has it."""
-    match = re.search(rf"(?m)^{name}==[^;\s]+", (ROOT / "requirements.txt").read_text())
+    match = re.search(rf"(?m)^{name}==[^;\s]+", (ROOT / "requirements.txt").read_text(encoding="utf-8"))
     return match[0] if match else name
 
 

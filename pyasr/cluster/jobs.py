@@ -103,7 +103,7 @@ def _python_path() -> str:
 
 def _first_line(path: Path | None) -> str | None:
     """What the first failing rank has said, if it could."""
-    lines = path.read_text().splitlines() if path and path.exists() else []
+    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
     return lines[0] if lines else None
 
 

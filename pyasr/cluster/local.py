@@ -76,10 +76,10 @@ class LocalRunner:
         status_path(log).unlink(missing_ok=True)
         if self.request.done_marker:
             Path(self.request.done_marker).unlink(missing_ok=True)
-        with log.open("w") as f:
+        with _text(log, "w") as f:
             f.write(f"# {command}\n# Started at {time.ctime()}\n#\n")
         gpus = self.gpus.take()
-        with log.open("a") as f:
+        with _text(log, "a") as f:
             process = subprocess.Popen(["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, stdout=f,
                                        stderr=subprocess.STDOUT, env={**self.environment, **gpus}, preexec_fn=self.guard.enter)
         self.running[process.pid] = _Running(process, job, log, command, gpus, time.time())
@@ -98,7 +98,7 @@ class LocalRunner:
         self.guard.leave(pid)
         self.gpus.give_back(run.gpus)
         status = self._proved(from_wait(run.job, wait_status, usage, run.begin, run.command, stopped), run.log)
-        with run.log.open("a") as f:
+        with _text(run.log, "a") as f:
             f.write(f"# Accounting: time={round(status.end - status.begin)} threads={self.request.num_threads}\n")
             f.write(f"# Ended (code {status.status}) at {time.ctime()}\n")
         write_status(run.log, status)
@@ -110,7 +110,7 @@ class LocalRunner:
         marker = self.request.done_marker
         if not status.ok or not marker or Path(marker).exists():
             return status
-        with log.open("a") as f:
+        with _text(log, "a") as f:
             f.write(f"error: the command ended with status 0 but {marker} was not written; a rank or a node was lost\n")
         return replace(status, status=1)
 
@@ -133,6 +133,11 @@ class LocalRunner:
             found, wait_status, usage = os.wait4(pid, flags)
             if found:
                 self._finish(pid, wait_status, usage, stopped=True)
+
+
+def _text(log: Path, mode: str):
+    """A log, opened so that a command with bytes that are no UTF-8 is written as it was given."""
+    return log.open(mode, encoding="utf-8", errors="surrogateescape")
 
 
 def num_cores() -> int:

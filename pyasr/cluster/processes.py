@@ -84,7 +84,7 @@ def _guard(reader: int) -> None:
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         groups = set()
-        with os.fdopen(reader) as lines:
+        with os.fdopen(reader, encoding="utf-8") as lines:
             for line in lines:
                 (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
         end_groups(sorted(groups))

@@ -38,6 +38,8 @@ def read_runner_config(path: Path) -> RunnerConfig:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise disk_error(error, path) from None
+    except UnicodeDecodeError:
+        raise UserError(f"--config {path}: not UTF-8 text; convert the file with iconv -t utf-8") from None
     command, options, defaults = "", {}, {}
     for number, line in enumerate(lines, 1):
         line = re.sub(r"(^|\s)#.*", "", line).strip()

@@ -59,7 +59,7 @@ def write_status(log: Path, status: JobStatus) -> None:
 def read_status(log: Path) -> JobStatus | None:
     """The status beside `log`, or None: the job has not ended, or its runner keeps no status files."""
     try:
-        return JobStatus(**json.loads(status_path(log).read_text()))
+        return JobStatus(**json.loads(status_path(log).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -115,7 +115,7 @@ def load_scorer(model_dir: Path, adapted: bool = False):
 def start_output(out: Path, num_jobs: int) -> None:
     """Write num_jobs; what an interrupted run with another number of jobs has left is removed."""
     marker = out / "num_jobs"
-    if marker.exists() and marker.read_text().strip() != str(num_jobs):
+    if marker.exists() and marker.read_text(encoding="utf-8").strip() != str(num_jobs):
         for name in ("lat.*.gz", "hyp.*.txt", "shard.*.json"):
             for path in out.glob(name):
                 path.unlink()
@@ -230,7 +230,7 @@ def join_totals(out: Path, num_jobs: int) -> Totals:
     """The totals of all jobs, written to totals.json."""
     totals = Totals()
     for job in range(1, num_jobs + 1):
-        totals.add(Totals(**json.loads((out / f"shard.{job}.json").read_text())))
+        totals.add(Totals(**json.loads((out / f"shard.{job}.json").read_text(encoding="utf-8"))))
     with atomic_write(out / "totals.json") as f:
         json.dump(asdict(totals), f, indent=1)
     return totals

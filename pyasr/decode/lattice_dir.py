@@ -16,7 +16,7 @@ def archives(decode_dir: Path) -> list[Path]:
     marker = Path(decode_dir) / "num_jobs"
     if not marker.exists():
         raise UserError(f"{marker}: no such file; decode first with steps/decode.py")
-    content = marker.read_text().strip()
+    content = marker.read_text(encoding="utf-8").strip()
     if not content.isdigit():
         raise UserError(f"{marker}: '{content[:20]}' is no number of jobs; decode again with steps/decode.py")
     paths = [Path(decode_dir) / f"lat.{job}.gz" for job in range(1, int(content) + 1)]

@@ -52,7 +52,7 @@ def join_tables(out: Path, num_jobs: int) -> int:
     """Join the jobs' tables into `out`/{text,lm_cost,ac_cost}, in the lattices' order; the number of paths."""
     for name in TABLES:
         parts = [out / f"{name}.{job}" for job in range(1, num_jobs + 1)]
-        content = "".join(part.read_text() for part in parts)
+        content = "".join(part.read_text(encoding="utf-8") for part in parts)
         with atomic_write(out / name) as f:
             f.write(content)
         for part in parts:

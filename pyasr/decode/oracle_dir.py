@@ -62,7 +62,7 @@ def read_oracle(out: Path, num_jobs: int) -> dict[str, str]:
     """{utterance: words of the best path} of all jobs; the jobs' files go."""
     found = {}
     for path in [out / f"oracle.{job}.txt" for job in range(1, num_jobs + 1)]:
-        found |= {line.partition(" ")[0]: line.partition(" ")[2] for line in path.read_text().splitlines()}
+        found |= {line.partition(" ")[0]: line.partition(" ")[2] for line in path.read_text(encoding="utf-8").splitlines()}
         path.unlink()
     for name in (_CLASSES, _REFERENCES):
         (out / name).unlink()

@@ -95,7 +95,7 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
             num_frames[key] = str(len(features))
             progress.update(len(num_frames) + len(short))
     write_table(spec.out / f"num_frames.{job}", num_frames)
-    (spec.out / f"short.{job}.txt").write_text("".join(f"{key}\n" for key in short))
+    (spec.out / f"short.{job}.txt").write_text("".join(f"{key}\n" for key in short), encoding="utf-8")
 
 
 def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -154,7 +154,7 @@ def merge_shards(spec: ExtractSpec) -> None:
         if (spec.out / f"feats.{job}.scp").stat().st_size:
             table |= read_scp(spec.out / f"feats.{job}.scp")
             num_frames |= read_table(spec.out / f"num_frames.{job}")
-        short += (spec.out / f"short.{job}.txt").read_text().split()
+        short += (spec.out / f"short.{job}.txt").read_text(encoding="utf-8").split()
     total = len(table) + len(short)
     if short:
         named = ", ".join(short[:5]) + (" ..." if len(short) > 5 else "")

@@ -74,7 +74,7 @@ def read_transforms(directory: Path) -> dict[str, np.ndarray]:
     """
     directory = Path(directory)
     try:
-        num_jobs = int((directory / "num_jobs").read_text())
+        num_jobs = int((directory / "num_jobs").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise UserError(f"{directory}/num_jobs: missing or no number; transforms come from steps/train_sat.py, align_fmllr.py or "
                         "decode_fmllr.py") from None

@@ -75,7 +75,7 @@ def merge_reports(out: Path, num_jobs: int) -> AlignReport:
     total, log_like, num_frames = AlignReport(), 0.0, 0.0
     for job in range(1, num_jobs + 1):
         path = out / f"report.{job}.json"
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         total = total + AlignReport(**content["report"])
         log_like, num_frames = log_like + content["log_like"], num_frames + content["num_frames"]
         path.unlink()

@@ -15,6 +15,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
 from pyasr.hmm.tree import PDF_CLASS
 from pyasr.hmm.tree_stats import TreeStats, log_likelihood, sums_by
+from pyasr.io.text import read_lines
 
 Questions = dict[int, list[frozenset[int]]]
 """Key (position in the window, or PDF_CLASS) -> sets of values."""
@@ -94,12 +95,8 @@ def _after_each_move(sums: np.ndarray, side: np.ndarray) -> np.ndarray:
 
 def read_int_lines(path: Path) -> list[list[int]]:
     """Lines of integers: phones/sets.int, phones/extra_questions.int. Raises UserError naming file and line."""
-    try:
-        lines = Path(path).read_text().splitlines()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
     rows = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_lines(path), 1):
         try:
             rows.append([int(word) for word in line.split()])
         except ValueError:

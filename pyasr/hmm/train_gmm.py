@@ -257,7 +257,7 @@ def has_checkpoint(out: Path) -> bool:
 
 def _read_state(out: Path) -> dict | None:
     try:
-        return json.loads((out / CHECKPOINT / "state.json").read_text())
+        return json.loads((out / CHECKPOINT / "state.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
 

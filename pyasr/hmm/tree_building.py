@@ -26,6 +26,7 @@ from pyasr.hmm.topology import Topology
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree, Leaf, Node, Split, Table, stub_tree
 from pyasr.hmm.tree_stats import UNKNOWN, VAR_FLOOR, TreeStats, log_likelihood, sums_by
+from pyasr.io.text import read_lines
 
 _TIE = 1e-8  # questions whose gains differ by less divide the data alike; the first is taken, however the sums were rounded
 
@@ -41,10 +42,7 @@ class Roots:
 
 def read_roots(path: Path) -> Roots:
     """Read lines like `shared split 1 2 3`. Raises UserError naming file and line."""
-    try:
-        lines = [(number, line.split()) for number, line in enumerate(Path(path).read_text().splitlines(), 1) if line.strip()]
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+    lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     roots = Roots([], [], [])
     for number, words in lines:
         if len(words) < 3 or words[0] not in ("shared", "not-shared") or words[1] not in ("split", "not-split"):

@@ -186,7 +186,7 @@ def merge_scores(spec: VtlnSpec) -> None:
     """Choose the factors from the scores of all jobs: writes spk2warp. Raises UserError when no utterance was aligned."""
     scores = {}
     for job in range(1, spec.num_jobs + 1):
-        scores |= json.loads(_scores(spec.out, job).read_text())
+        scores |= json.loads(_scores(spec.out, job).read_text(encoding="utf-8"))
     if not any(num_frames for num_frames, _ in scores.values()):
         raise UserError(f"{spec.ali_dir}: holds no alignment of an utterance of {spec.data}; align this data directory first")
     write_table(spec.out / SPEAKER_WARPS, {speaker: f"{warp:g}" for speaker, warp in choose_warps(scores, spec.vtln).items()})

@@ -58,7 +58,7 @@ def read_job_archives(directory: Path, stem: str = "ali") -> dict[str, np.ndarra
 def num_archives(directory: Path) -> int:
     """The number in `DIRECTORY/num_jobs`."""
     try:
-        return int((Path(directory) / "num_jobs").read_text())
+        return int((Path(directory) / "num_jobs").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise UserError(f"{directory}/num_jobs: missing or no number; is this an alignment directory?") from None
 

@@ -81,7 +81,7 @@ def _leave_word(comm: MpiComm, spec: Path, sentence: str) -> None:
     """Put the sentence beside the spec and into the log."""
     sentence = f"{sentence} ({comm.name})"
     with contextlib.suppress(OSError):  # harmless: the log has it too, unless the disk is full
-        with error_file(spec).open("a") as f:
+        with error_file(spec).open("a", encoding="utf-8") as f:
             f.write(sentence + "\n")
     sys.stderr.flush()
     _say(f"error: {sentence}")

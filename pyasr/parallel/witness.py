@@ -37,7 +37,7 @@ def _watch(reader: int, file: Path) -> None:
             signal.signal(number, signal.SIG_IGN)
         os.dup2(reader, 0)
         os.closerange(1, 65536)
-        with os.fdopen(0) as lines:
+        with os.fdopen(0, encoding="utf-8") as lines:
             said = lines.read().splitlines()
         if said and said[-1] != ".":
             sentence = f"{said[0]} died without a word: it was killed from outside, often for want of memory, or broke down in a library\n"

@@ -69,7 +69,7 @@ def _beside(decode_dir: Path, source: str) -> Path:
 
 def _totals(decode_dir: Path) -> dict:
     try:
-        return json.loads((decode_dir / "totals.json").read_text())
+        return json.loads((decode_dir / "totals.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}  # harmless: lattices that another toolkit made have no record of what they took
 
@@ -89,7 +89,7 @@ def _option(options: dict, name: str):
 def utterance_errors(decode_dir: Path) -> dict[str, tuple[int, int]]:
     """{utterance: (errors, words of the reference)} of a scored decode directory."""
     found = {}
-    for line in (Path(decode_dir) / "scoring" / "per_utt").read_text().splitlines():
+    for line in (Path(decode_dir) / "scoring" / "per_utt").read_text(encoding="utf-8").splitlines():
         utt, kind, *rest = line.split()
         if kind == "#csid":
             correct, sub, ins, dele = map(int, rest)

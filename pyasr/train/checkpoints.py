@@ -56,7 +56,7 @@ def _load(path: Path) -> dict:
 
 def _read_index(directory: Path) -> dict | None:
     path = directory / INDEX
-    return json.loads(path.read_text()) if path.exists() else None
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def _next_number(directory: Path) -> int:

@@ -53,7 +53,7 @@ def multiplies_bfloat16(device: torch.device) -> bool:
 
 def _cpu_flags() -> str:
     try:
-        with open("/proc/cpuinfo") as f:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
             return next((line for line in f if line.startswith("flags")), "")
     except OSError:
         return ""  # harmless: no Linux, so float32

@@ -71,8 +71,8 @@ class Reporter:
     def _forget_after(self, frames_seen: int) -> None:
         """Drop what an interrupted run wrote after its last checkpoint."""
         if self.path.exists():
-            whole = [line for line in self.path.read_text().splitlines(True) if line.endswith("\n")]
-            self.path.write_text("".join(line for line in whole if json.loads(line)["frames"] <= frames_seen))
+            whole = [line for line in self.path.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
+            self.path.write_text("".join(line for line in whole if json.loads(line)["frames"] <= frames_seen), encoding="utf-8")
 
     def interval(self, epoch: int, frames_seen: int, sums: list[float], rate: float) -> Totals:
         """Report `sums`, this rank's (loss, correct, frames) since the last call. Returns their totals over ranks."""
@@ -108,5 +108,5 @@ class Reporter:
     def write(self, line: dict) -> None:
         """One more line of metrics.jsonl (rank 0)."""
         if self.comm.rank == 0:
-            with self.path.open("a") as f:
+            with self.path.open("a", encoding="utf-8") as f:
                 f.write(json.dumps(line) + "\n")

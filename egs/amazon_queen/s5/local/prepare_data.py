@@ -78,7 +78,7 @@ def main(options: PrepareData) -> None:
 def read_utterances(queen: QueenFile, numbers: str) -> list[Utterance]:
     """All utterances of the split file; raises UserError if the corpus lacks one of them."""
     texts, found = read_texts(queen), []
-    for number, line in enumerate(SPLIT.read_text().splitlines()[1:], 2):
+    for number, line in enumerate(SPLIT.read_text(encoding="utf-8").splitlines()[1:], 2):
         name, character, actor, seconds, part = line.split("\t")
         if name not in texts:
             raise UserError(f"{SPLIT}:{number}: {queen.path} has no utterance {name}; get the corpus again by local/get_corpus.py")

@@ -32,6 +32,7 @@ WORDS = {
     "KEEL": "K IY L", "KEN": "K EH N", "LASH": "L AA SH", "LEASE": "L IY S", "LESS": "L EH S", "LOOSE": "L UW S", "MA": "M AA",
     "MALL": "M AO L", "MEAL": "M IY L", "MEN": "M EH N", "MESH": "M EH SH", "MOON": "M UW N", "NEAL": "N IY L", "NOON": "N UW N",
     "SEEM": "S IY M", "SHAWL": "SH AO L", "SHE": "SH IY", "SHELL": "SH EH L", "SHOE": "SH UW", "SOON": "S UW N", "SAW": "S AO",
+    "NOËL": "N AO EH L",
 }  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def write_dict(directory: Path) -> None:
         "extra_questions.txt": ["SIL SPN", " ".join(p for p, (voiced, _, _) in PHONES.items() if voiced)],
     }
     for name, lines in files.items():
-        (directory / name).write_text("\n".join(lines) + "\n")
+        (directory / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def main(options: MakeCorpus) -> None:
