@@ -1,0 +1,164 @@
+"""steps/decode_fmllr.py where speakers distort their features: adapted, they are understood; divided among jobs, too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyasr.decode.decode_dir import DecodeSpec, decode_shard, start_output
+from pyasr.decode.decode_fmllr import FmllrDecodeSpec, decode_again, first_stats, remove_intermediate, rescore_last
+from pyasr.decode.lattice import best_path
+from pyasr.decode.lattice_io import read_lattices
+from pyasr.decode.search import DecodeOptions
+from pyasr.feats.inputs import InputOptions, open_features
+from pyasr.feats.transforms import read_transforms
+from pyasr.hmm.fmllr import FmllrOptions
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.model import read_model, write_model
+from pyasr.hmm.topology import Topology, left_to_right
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.io.ark import ArkWriter
+from pyasr.io.openfst import Fst, write_fst
+from pyasr.io.text import read_table, write_table
+
+ROOT = Path(__file__).resolve().parents[2]
+NUM_WORDS, FRAMES_PER_WORD = 5, 8
+MEANS = 3 * np.random.default_rng(8).standard_normal((NUM_WORDS, 3))
+SPREAD = np.array([1.0, 0.5, 0.7])
+DISTORTIONS = {"a": np.eye(3), "b": np.array([[0.7, 0.3, 0.0], [-0.2, 1.2, 0.1], [0.3, 0.0, 0.8]])}
+
+
+def write_data(data: Path) -> dict[str, str]:
+    """Twelve utterances of six words by each of two speakers; the words, spelled."""
+    rng, said = np.random.default_rng(0), {}
+    data.mkdir()
+    with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
+        for i in range(24):
+            utt = f"{'ab'[i % 2]}-{i:02d}"
+            words = np.cumsum(rng.integers(1, NUM_WORDS, 6)) % NUM_WORDS  # never one twice in a row, which would sound like once
+            frames = MEANS[np.repeat(words, FRAMES_PER_WORD)]
+            frames = frames + np.sqrt(SPREAD) * rng.standard_normal(frames.shape)
+            writer.write(utt, (frames @ DISTORTIONS[utt[0]].T + (1.0 if utt[0] == "b" else 0.0)).astype(np.float32))
+            said[utt] = " ".join(f"w{word}" for word in words)
+    write_table(data / "utt2spk", {utt: utt[0] for utt in said})
+    return said
+
+
+def write_model_dir(model: Path) -> None:
+    """A phone a word; the alignment model is the same with wider Gaussians."""
+    graph = model / "graph"
+    (graph / "phones").mkdir(parents=True)
+    trans = TransitionModel(Topology([left_to_right(1)], dict.fromkeys(range(1, NUM_WORDS + 1), 0)), [(k + 1, 0, k) for k in range(NUM_WORDS)])
+    for name, factor in (("final.mdl", 1.0), ("final.alimdl", 3.0)):
+        gmm = AmDiagGmm.from_moments(range(NUM_WORDS + 1), np.ones(NUM_WORDS), MEANS, factor * np.tile(SPREAD, (NUM_WORDS, 1)))
+        write_model(model / name, trans, gmm)
+    InputOptions(cmvn="none").save(model)
+    arcs = [arc for k in range(NUM_WORDS) for arc in ((0, 2 * k + 2, k + 1, 4.0, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]
+    sources, ilabels, olabels, weights, targets = zip(*arcs)
+    write_fst(graph / "HCLG.fst", Fst.from_arcs(NUM_WORDS + 1, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
+    (graph / "words.txt").write_text("<eps> 0\n" + "".join(f"w{k} {k + 1}\n" for k in range(NUM_WORDS)))
+    (graph / "phones.txt").write_text("<eps> 0\n" + "".join(f"P{k} {k}\n" for k in range(1, NUM_WORDS + 2)))
+    (graph / "phones/silence.int").write_text(f"{NUM_WORDS + 1}\n")
+
+
+@pytest.fixture(scope="module")
+def exp(tmp_path_factory):
+    path = tmp_path_factory.mktemp("exp")
+    said = write_data(path / "data")
+    write_model_dir(path / "model")
+    return path, said
+
+
+def run_passes(exp: Path, out: Path, num_jobs: int, kind: str = "full") -> FmllrDecodeSpec:
+    options = DecodeOptions(acoustic_scale=0.3, lattice_beam=6.0)
+    first = DecodeSpec(exp / "model/graph", exp / "model", exp / "data", out / "si", num_jobs, 1, options)
+    spec = FmllrDecodeSpec(DecodeSpec(exp / "model/graph", exp / "model", exp / "data", out / "last", num_jobs, 1, options), out / "si", 0.01,
+                           FmllrOptions(fmllr_update_type=kind, fmllr_min_count=100.0))
+    for work, directory, passes in ((first, first.out, [decode_shard]), (spec, spec.decode.out, [first_stats, decode_again, rescore_last])):
+        directory.mkdir(parents=True)
+        start_output(directory, num_jobs)
+        for one in passes:
+            for job in range(1, num_jobs + 1):
+                one(work, job)
+    return spec
+
+
+def hypotheses(directory: Path) -> dict[str, str]:
+    found = {}
+    for path in directory.glob("hyp.*.txt"):
+        found |= read_table(path)
+    return found
+
+
+def num_wrong(found: dict[str, str], said: dict[str, str]) -> int:
+    return sum(found[utt] != words for utt, words in said.items())
+
+
+@pytest.fixture(scope="module")
+def decoded(exp, tmp_path_factory):
+    out = tmp_path_factory.mktemp("decoded")
+    return run_passes(exp[0], out, 1), out
+
+
+def test_adapted_speakers_are_understood(exp, decoded):
+    spec, out = decoded
+    assert num_wrong(hypotheses(out / "si"), exp[1]) >= 3 and num_wrong(hypotheses(out / "last"), exp[1]) == 0
+
+
+def test_transforms_undo_the_distortion(decoded):
+    transforms = read_transforms(decoded[1] / "last")
+    for speaker, matrix in DISTORTIONS.items():
+        np.testing.assert_allclose(transforms[speaker][:, :3] @ matrix, np.eye(3), atol=0.15)
+
+
+def test_lattices_have_the_costs_of_the_last_features(exp, decoded):
+    spec, out = decoded
+    trans, gmm = read_model(exp[0] / "model/final.mdl")
+    reader = open_features(exp[0] / "data", exp[0] / "model", out / "last")
+    for utt, lattice in list(read_lattices(out / "last/lat.1.gz"))[:5]:
+        path = best_path(lattice, 0.3)
+        scores = gmm.log_likelihoods(reader[utt])[np.arange(len(path.tids)), trans.tid2pdf[path.tids]]
+        assert path.acoustic_cost == pytest.approx(-scores.sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize("num_jobs", [2, 3])
+def test_speakers_divided_among_jobs(exp, decoded, tmp_path, num_jobs):
+    spec = run_passes(exp[0], tmp_path, num_jobs)
+    one, more = read_transforms(decoded[1] / "last"), read_transforms(tmp_path / "last")
+    for speaker in DISTORTIONS:
+        np.testing.assert_allclose(one[speaker], more[speaker], atol=1e-4)
+    assert hypotheses(tmp_path / "last") == hypotheses(decoded[1] / "last")
+    remove_intermediate(spec)
+    names = {path.name.replace(".1", ".JOB") for path in (tmp_path / "last").iterdir() if not any(f".{n}" in path.name for n in "23")}
+    assert names == {"hyp.JOB.txt", "lat.JOB.gz", "num_jobs", "shard.JOB.json", "trans.JOB"}
+
+
+def test_completed_passes_are_not_made_again(exp, decoded):
+    spec, out = decoded
+    before = {path.name: path.stat().st_mtime_ns for path in (out / "last").iterdir()}
+    for one in (first_stats, decode_again, rescore_last):
+        one(spec, 1)
+    assert before == {path.name: path.stat().st_mtime_ns for path in (out / "last").iterdir()}
+
+
+def test_no_transform_changes_nothing(exp, tmp_path):
+    run_passes(exp[0], tmp_path, 1, kind="none")
+    for transform in read_transforms(tmp_path / "last").values():
+        np.testing.assert_array_equal(transform, np.eye(3, 4))
+
+
+def test_step(exp):
+    """The whole step, twice: the second time there is nothing to do."""
+    command = [sys.executable, ROOT / "steps/decode_fmllr.py", "--nj", "2", "--acoustic-scale", "0.3", "--fmllr-min-count", "100",
+               "model/graph", "data", "model/decode"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    for expected in ("24 utterances", "model/decode is up to date"):
+        run = subprocess.run(command, cwd=exp[0], env=environment, capture_output=True, text=True)
+        assert run.returncode == 0 and expected in run.stdout, run.stderr
+    assert num_wrong(hypotheses(exp[0] / "model/decode"), exp[1]) == 0
+    assert (exp[0] / "model/decode.si/.done.json").exists() and not list((exp[0] / "model/decode").glob("*.npz"))
