@@ -2,12 +2,14 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
+from pyasr.feats.transforms import read_matrix, read_transforms, write_matrix, write_transforms
 from pyasr.hmm.model import read_model, read_transitions, read_tree, write_model
 from pyasr.hmm.topology import Topology
 from pyasr.hmm.tree import ContextTree, Leaf, Split, Table, subnodes
@@ -96,6 +98,17 @@ def test_matrices_and_vectors_in_files_of_their_own(tmp_path, type_, dtype, bina
         if binary:
             assert (tmp_path / "again").read_bytes() == path.read_bytes()
         np.testing.assert_array_equal(getattr(KaldiReader(tmp_path / "again"), kind)(), found)
+
+
+def test_transforms(tmp_path):
+    system = KALDI / "exp/tri4_ali"
+    matrix, transforms = read_matrix(system / "final.mat"), read_transforms(system)
+    assert matrix.shape == (5, 28) and {key: found.shape for key, found in transforms.items()} == dict.fromkeys(("s0", "s1", "s2", "s3"), (5, 6))
+    write_matrix(tmp_path / "final.mat", matrix)
+    assert (tmp_path / "final.mat").read_bytes() == (system / "final.mat").read_bytes()
+    for job in (1, 2):
+        write_transforms(tmp_path / "trans", read_ark(system / f"trans.{job}"))
+        assert (tmp_path / "trans").read_bytes() == (system / f"trans.{job}").read_bytes()
 
 
 @pytest.mark.parametrize("system", ["tri1", "tri4_ali"])
@@ -257,3 +270,13 @@ def test_truncated_files_give_one_sentence(tmp_path, name, read):
             assert "cut" in str(error) and "byte" in str(error) and "\n" not in str(error)
         else:
             assert len(found) < len(read(KALDI / name))  # cut between two entries
+
+
+def test_every_row_of_the_page_names_tests_that_are_there():
+    root = KALDI.parents[2]
+    sources = "".join(path.read_text() for path in (root / "tests").rglob("test_*.py"))
+    rows = [line.split("|")[1:-1] for line in (root / "docs/kaldi_files.md").read_text().splitlines() if line.startswith("| `")]
+    assert sum(len(row) == 7 for row in rows) > 15
+    for row in filter(lambda row: len(row) == 7, rows):
+        names = re.findall(r"`(test_\w+)`", row[-1])
+        assert names and not [name for name in names if f"def {name}(" not in sources], row
