@@ -4,6 +4,7 @@
 Reads  GRAPH_DIR/{HCLG.fst,words.txt}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,input.json}, MODEL_DIR/final.nnet if there
 Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,shard.JOB.json,num_jobs,totals.json}
 
+A SAT system is decoded with its final model where --transform-dir is given, else with its alignment model; see steps/decode_fmllr.py.
 A network's log-likelihoods are at another scale than a GMM's; both are decoded with --acoustic-scale and scored over many LM weights.
 
 Example:
@@ -28,15 +29,18 @@ class Decode:
     data: Path = argument("data directory with features")
     decode_dir: Path = argument("directory of the lattices")
     model_dir: Path | None = option(None, "directory of the acoustic model; the parent of GRAPH_DIR unless given")
+    transform_dir: Path | None = option(None, "directory of the speakers' fMLLR transforms for features and a SAT system's final model")
     decode: DecodeOptions = group(DecodeOptions)
     jobs: JobOptions = group(JobOptions)
 
 
 def main(options: Decode) -> None:
     model_dir, num_jobs = options.model_dir or options.graph_dir.parent, options.jobs.nj
-    with output_of(options, options.decode_dir, input_files(options.graph_dir, model_dir, options.data), resume=True) as out:
+    inputs = input_files(options.graph_dir, model_dir, options.data, options.transform_dir)
+    with output_of(options, options.decode_dir, inputs, resume=True) as out:
         start_output(out, num_jobs)
-        spec = DecodeSpec(options.graph_dir, model_dir, options.data, out, num_jobs, options.jobs.num_threads, options.decode)
+        spec = DecodeSpec(options.graph_dir, model_dir, options.data, out, num_jobs, options.jobs.num_threads, options.decode,
+                          options.transform_dir)
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)
         for line in join_totals(out, num_jobs).report():
             log.info(line)

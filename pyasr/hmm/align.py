@@ -13,7 +13,7 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write
 from pyasr.feats.inputs import InputOptions, open_features
 from pyasr.hmm.gmm_dir import check_phones, copy_model, silence_pdfs, write_static_files
-from pyasr.hmm.model import read_model, read_tree
+from pyasr.hmm.model import first_pass_model, read_model, read_tree
 from pyasr.hmm.shard import AlignReport, Shard
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import write_int_vectors
@@ -56,7 +56,7 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     """Align shard `job` (1-based): writes ali.JOB.gz and report.JOB.json."""
     lang = LangDir(spec.lang)
     check_phones(spec.model_dir, lang)
-    trans, gmm = read_model(spec.model_dir / "final.mdl")
+    trans, gmm = read_model(first_pass_model(spec.model_dir))
     tree = read_tree(spec.model_dir / "tree", trans)
     shard = Shard.load(open_features(spec.data, spec.model_dir), lang, job, spec.num_jobs)
     shard.compile_graphs(lang, trans, tree)
