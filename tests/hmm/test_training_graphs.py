@@ -1,5 +1,6 @@
 """Training graphs against a plain enumeration of pronunciations, contexts and HMM paths; alignment against trying all paths."""
 
+import gmm_toys
 import numpy as np
 import pytest
 from gmm_toys import LEXICON, PHONES, SIL, SILENCE_PROB, all_paths, random_model, random_transitions, tid_cost, topology, triphone_tree
@@ -11,6 +12,8 @@ from pyasr.hmm.tree import PDF_CLASS, ContextTree, Leaf, Table, monophone_tree
 from pyasr.hmm.viterbi import AlignOptions, align, align_equal, align_gmm
 from pyasr.io.openfst import Fst
 from pyasr.lang.lexicon_fst import OptionalSilence, Pronunciations, lexicon_fst
+from pyasr.lang.silence_lexicon_fst import silence_lexicon_fst
+from pyasr.lang.silence_probs import SilenceProbs, WordSilence
 
 MONO = monophone_tree([[SIL], [2, 4], [3]], {SIL: 3} | dict.fromkeys(PHONES, 2))
 TREES = {"mono": MONO, "triphone": triphone_tree()}
@@ -53,6 +56,36 @@ def test_paths_and_costs_are_those_of_an_enumeration(name, words, num_frames):
     ours = graph_paths(graphs["utt"], num_frames, transition_costs(trans, 1.0, 0.1))
     expected = all_paths(words, num_frames, trans, tree, 1.0, 0.1)
     assert len(expected) > 30 and {tuple(map(int, tids)) for tids in ours} == expected.keys()
+    np.testing.assert_allclose([ours[tids] for tids in expected], list(expected.values()), rtol=0, atol=1e-5)
+
+
+NUMBERS = (0.2, 1.5, 0.7), (0.6, 0.9, 1.2), (0.35, 0.5, 1.1), (0.9, 1.0, 1.0), (0.01, 2.5, 0.3), (0.5, 0.8, 1.9)
+AROUND = [WordSilence(*numbers) for numbers in NUMBERS]
+ROWS = [(word, cost, phones) for word, prons in LEXICON.items() for phones, cost in prons]
+PROBS = SilenceProbs({}, begin=0.8, end_silence=1.4, end_none=0.2, overall=0.4)
+
+
+def sequences_with_silences(words: list[int]):
+    """(phones, cost) of every way to say `words` where silence depends on the pronunciations around it."""
+    states = [((), 0.0, PROBS.begin)]
+    for word in [*words, None]:
+        options = [(phones, cost, around) for (other, cost, phones), around in zip(ROWS, AROUND) if other == word]
+        options = options or [((), 0.0, WordSilence(0.5, PROBS.end_silence, PROBS.end_none))]
+        states = [(phones + (SIL,) * silent + said,
+                   total + cost - np.log(after * around.before_silence if silent else (1 - after) * around.before_none), around.after)
+                  for phones, total, after in states for said, cost, around in options for silent in (True, False)]
+    return [(phones, total) for phones, total, _ in states]
+
+
+@pytest.mark.parametrize("words, num_frames", [([2], 7), ([1, 2], 9)])
+def test_lexicon_in_which_silence_depends_on_the_words(monkeypatch, words, num_frames):
+    monkeypatch.setattr(gmm_toys, "phone_sequences", sequences_with_silences)
+    trans = random_transitions(TREES["triphone"])
+    fst = silence_lexicon_fst(Pronunciations(*map(list, zip(*ROWS))), AROUND, PROBS, SIL)
+    graphs, failed = GraphCompiler(fst, trans, TREES["triphone"]).compile({"utt": words})
+    ours = graph_paths(graphs["utt"], num_frames, transition_costs(trans, 1.0, 0.1))
+    expected = all_paths(words, num_frames, trans, TREES["triphone"], 1.0, 0.1)
+    assert not failed and len(expected) > 30 and {tuple(map(int, tids)) for tids in ours} == expected.keys()
     np.testing.assert_allclose([ours[tids] for tids in expected], list(expected.values()), rtol=0, atol=1e-5)
 
 

@@ -25,8 +25,8 @@ from pyasr.lang.lang_dir import LangDir
 
 ROOT = Path(__file__).resolve().parents[2]
 KALDI = ROOT / "tests" / "fixtures" / "kaldi"
-DNN_FLAGS = ["--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32, "--num-epochs", 1, "--precision", "float32", "--heldout-share", 0.2,
-             "--splice-left", 2, "--splice-right", 2]  # fmt: skip
+DNN_FLAGS = ["--hidden-layers", 1, "--hidden-dim", 16, "--minibatch", 32, "--num-epochs", 1, "--precision", "float32",
+             "--heldout-share", 0.2, "--splice-left", 2, "--splice-right", 2]  # fmt: skip
 
 
 def given(cmvn: str, norm_vars: bool, deltas: int, splice_left: int = 0, splice_right: int = 0) -> InputOptions:
@@ -70,13 +70,21 @@ def test_alignment_graph_and_decoding_with_kaldis_model(kaldi):
     assert ours.keys() == theirs.keys()
     assert np.mean(np.concatenate([ours[key] == theirs[key] for key in theirs])) > 0.9
     succeed("utils/make_graph.py", kaldi / "lang", system, kaldi / "graph")
-    succeed("steps/decode.py", "--nj", 1, "--acoustic-scale", 1, "--beam", 60, "--model-dir", system, kaldi / "graph", data, kaldi / "decode")
+    scales = ("--acoustic-scale", 1, "--beam", 60)
+    succeed("steps/decode.py", "--nj", 1, *scales, "--model-dir", system, kaldi / "graph", data, kaldi / "decode")
     text = {key: value.split() for key, value in read_table(data / "text").items()}
     lines = (kaldi / "decode/hyp.1.txt").read_text().splitlines()
     hypotheses = {key: words for key, *words in map(str.split, lines)}
     assert hypotheses.keys() == text.keys()
     errors = sum(kaldialign.edit_distance(text[key], hypotheses[key])["total"] for key in text)
     assert errors < 0.4 * sum(map(len, text.values()))  # some words sound alike, and the language model is random
+
+
+def test_alignment_with_kaldis_adapted_system(kaldi):
+    system = kaldi / "exp/tri4_ali"
+    succeed("steps/align_fmllr.py", "--nj", 1, "--beam", 30, kaldi / "data", kaldi / "lang", system, kaldi / "fmllr_ali")
+    ours, theirs = read_job_archives(kaldi / "fmllr_ali"), read_job_archives(system)
+    assert ours.keys() == theirs.keys() and np.mean(np.concatenate([ours[key] == theirs[key] for key in theirs])) > 0.85
 
 
 @pytest.mark.skipif(shutil.which("mpiexec", path=str(Path(sys.executable).parent)) is None, reason="needs MPI")
@@ -184,10 +192,10 @@ DAMAGED = [
     (lambda x: (x / "exp/tri4_ali/num_jobs").unlink(), "num_jobs: no such file"),
     (lambda x: (x / "exp/tri4_ali/num_jobs").write_text("3\n"), r"ali.3.gz: No such file"),
     (lambda x: change(x / "exp/tri4_ali/ali.2.gz", lambda b: b[:-20]), r"ali.2.gz: damaged or truncated gzip file"),
-    (lambda x: shorten(x / "exp/tri4_ali/ali.1.gz"), r"does not match .*data: 0 of 24 utterances have no alignment and 12 one of another length"),
+    (lambda x: shorten(x / "exp/tri4_ali/ali.1.gz"), "does not match .*data: 0 of 24 utterances have no alignment and 12 one of another"),
     (lambda x: renumber(x / "exp/tri4_ali/ali.1.gz"), "no path through the phones' HMMs; .* different models"),
     (lambda x: change(x / "exp/tri4_ali/final.mdl", lambda b: b[:200]), r"final.mdl: at byte \d+: .*truncated"),
-    (lambda x: shutil.copy(x / "exp/tri1/tree", x / "exp/tri4_ali"), "tree: the tree has .* pdfs, the model .*; take tree and final.mdl from"),
+    (lambda x: shutil.copy(x / "exp/tri1/tree", x / "exp/tri4_ali"), "tree: the tree has .* pdfs, the model .*; take tree and"),
     (lambda x: change(x / "exp/tri4_ali/phones.txt", lambda b: b.replace(b"P0_B", b"Q0_B")), "phones.txt differ .for example in 'P0_B 11'"),
     (lambda x: change(x / "data/feats.scp", lambda b: b.replace(b"feats.ark", b"gone.ark", 1)), "gone.ark: no such file"),
 ]
