@@ -98,10 +98,11 @@ def options_of(path: Path):
     return getattr(module, name[1])
 
 
-@pytest.mark.parametrize("name, words", shown())
+@pytest.mark.parametrize("name, words", list(shown()))
 def test_commands_that_are_shown_are_taken(name, words, monkeypatch):
     monkeypatch.chdir(RECIPE)
-    path = next(place / name for place in (ROOT, RECIPE, ROOT / "egs/toy/s5") if (place / name).exists())
-    cls = options_of(path)
+    paths = [place / name for place in (ROOT, RECIPE, ROOT / "egs/toy/s5") if (place / name).exists()]
+    assert paths, f"{name}: no such program"
+    cls = options_of(paths[0])
     if cls is not None:
         opt.parse(cls, words, "", {"force": ""})

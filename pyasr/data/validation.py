@@ -311,7 +311,8 @@ def _oov_only(text: Path, lang: Path) -> Iterator[Problem]:
     table = Table(text)
     for i, value in enumerate(table.values):
         if value and known.isdisjoint(value.split()):
-            yield Problem(text, i + 1, table.lines[i], f"none of its words is in {lang}/words.txt", "correct it, or add its words to the dictionary")
+            complaint = f"none of its words is in {lang}/words.txt"
+            yield Problem(text, i + 1, table.lines[i], complaint, "correct it, or add its words to the dictionary")
 
 
 def archive_of(rx: str) -> str:
