@@ -57,7 +57,7 @@ def undisturbed(tmp_path_factory):
 
 def test_the_recipe_ends_with_good_word_error_rates(undisturbed):
     _, found = undisturbed
-    assert set(found) == {"mono", "tri1", "dnn"}
+    assert set(found) == {"mono", "tri3", "dnn"}
     for system, line in found.items():
         wer = float(re.search(r"WER ([\d.]+)", line).group(1))
         assert wer < 40, f"{system}: {line}"
@@ -65,7 +65,7 @@ def test_the_recipe_ends_with_good_word_error_rates(undisturbed):
 
 def test_a_word_that_is_not_ascii_is_recognised(undisturbed):
     directory, _ = undisturbed
-    lines = (directory / "exp/tri1/decode_test/scoring/per_utt").read_text(encoding="utf-8").splitlines()
+    lines = (directory / "exp/tri3/decode_test/scoring/per_utt").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if " hyp " in line and "noël" in line]
 
 

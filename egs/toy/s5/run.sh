@@ -33,33 +33,44 @@ if stage 3 "Features"; then
   done
 fi
 
-if stage 4 "GMMs"; then
+if stage 4 "GMMs: monophones, triphones on deltas, on LDA+MLLT, adapted to speakers"; then
   steps/train_mono.py --nj "$nj" --cmd "$train_cmd" --num-iters 12 --num-gauss 120 "$d/train" "$d/lang" "$e/mono"
   steps/align_si.py --nj "$nj" --cmd "$train_cmd" "$d/train" "$d/lang" "$e/mono" "$e/mono_ali"
   steps/train_deltas.py --nj "$nj" --cmd "$train_cmd" --num-iters 10 --num-leaves 80 --num-gauss 200 "$d/train" "$d/lang" "$e/mono_ali" "$e/tri1"
-  steps/align_si.py --nj "$nj" --cmd "$train_cmd" "$d/train" "$d/lang" "$e/tri1" "$e/tri1_ali"
+  steps/train_lda_mllt.py --nj "$nj" --cmd "$train_cmd" --num-iters 8 --max-iter-inc 6 --mllt-iters "2 4" --realign-iters 5 --dim 30 \
+    --num-leaves 80 --num-gauss 200 "$d/train" "$d/lang" "$e/tri1" "$e/tri2"
+  steps/train_sat.py --nj "$nj" --cmd "$train_cmd" --num-iters 8 --max-iter-inc 6 --fmllr-iters "2 4" --realign-iters 5 \
+    --num-leaves 80 --num-gauss 200 "$d/train" "$d/lang" "$e/tri2" "$e/tri3"
 fi
 
-if stage 5 "DNN: $num_ranks MPI ranks with parameter averaging"; then
-  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" --hidden-layers 2 --hidden-dim 64 --minibatch 64 --period-frames 640 --num-epochs 4 \
-    "$d/train" "$d/lang" "$e/tri1_ali" "$e/dnn"
-fi
-
-if stage 6 "Decode and score"; then
+if stage 5 "Graphs and lattices of the GMMs"; then
   utils/make_graph.py "$d/lang_test" "$e/mono" "$e/mono/graph"
-  utils/make_graph.py "$d/lang_test" "$e/tri1" "$e/tri1/graph"
-  for system in mono tri1 dnn; do
-    graph=$e/tri1/graph
-    if [ $system = mono ]; then graph=$e/mono/graph; fi
-    for set in dev test; do
-      spawn "decode_${system}_$set" steps/decode.py --nj 1 --cmd "$decode_cmd" --model-dir "$e/$system" "$graph" "$d/$set" "$e/$system/decode_$set"
-    done
-    join
+  utils/make_graph.py "$d/lang_test" "$e/tri3" "$e/tri3/graph"
+  for set in dev test; do
+    spawn "decode_mono_$set" steps/decode.py --nj 1 --cmd "$decode_cmd" "$e/mono/graph" "$d/$set" "$e/mono/decode_$set"
+    spawn "decode_tri3_$set" steps/decode_fmllr.py --nj 1 --cmd "$decode_cmd" "$e/tri3/graph" "$d/$set" "$e/tri3/decode_$set"
+  done
+  join
+fi
+
+if stage 6 "DNN on fMLLR features: $num_ranks MPI ranks with parameter averaging"; then
+  for set in train dev test; do
+    transforms=$e/tri3/decode_$set
+    if [ $set = train ]; then transforms=$e/tri3; fi
+    steps/make_fmllr_feats.py --nj 1 --cmd "$train_cmd" --transform-dir "$transforms" "$d/$set" "$e/tri3" "$d/${set}_fmllr"
+  done
+  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" --hidden-layers 2 --hidden-dim 64 --minibatch 64 --period-frames 640 --num-epochs 4 \
+    --cmvn none "$d/train_fmllr" "$d/lang" "$e/tri3" "$e/dnn"
+  for set in dev test; do
+    spawn "decode_dnn_$set" steps/decode.py --nj 1 --cmd "$decode_cmd" --model-dir "$e/dnn" "$e/tri3/graph" "$d/${set}_fmllr" "$e/dnn/decode_$set"
+  done
+  join
+fi
+
+if stage 7 "Word error rates"; then
+  for system in mono tri3 dnn; do
     steps/score.py --nj 1 "$d/dev" "$d/lang_test" "$e/$system/decode_dev"
     steps/score.py --nj 1 --params-from "$e/$system/decode_dev" "$d/test" "$d/lang_test" "$e/$system/decode_test"
   done
-fi
-
-if stage 7 "Results"; then
   utils/collect_results.py "$e" "$e/RESULTS.md"
 fi
