@@ -20,23 +20,33 @@ parse_recipe_options "$@"
 . ./cmd.sh
 
 data=data exp=exp
-tri_opts="--num-leaves 1200 --num-gauss 9000"
+tri1_opts="--num-leaves 1200 --num-gauss 9000"
+tri2_opts="--num-leaves 1800 --num-gauss 15000"
+tri3_opts="--num-leaves 2000 --num-gauss 20000"
 dnn_opts="--config conf/dnn.conf"
 if $quick; then
   data=data_quick exp=exp_quick
-  tri_opts="--num-leaves 500 --num-gauss 3000"
+  tri1_opts="--num-leaves 500 --num-gauss 3000"
+  tri2_opts="--num-leaves 600 --num-gauss 4000"
+  tri3_opts="--num-leaves 600 --num-gauss 5000"
   dnn_opts="--config conf/dnn_quick.conf"
 fi
 jobs="--nj $nj"
 
-# decode_and_score SYSTEM GRAPH FEATURES: lattices of dev and test; the LM weight is chosen on dev and applied to test.
-decode_and_score() {
-  local system=$1 graph=$2 features=$3
+# score SYSTEM FEATURES [SUFFIX]: the LM weight is chosen on dev and applied to test.
+score() {
+  local dev=$exp/$1/decode_dev${3-} test=$exp/$1/decode_test${3-}
+  steps/score.py $jobs "$data/dev$2" "$data/lang_test" "$dev"
+  steps/score.py $jobs --params-from "$dev" "$data/test$2" "$data/lang_test" "$test"
+}
+
+# decode STEP SYSTEM GRAPH FEATURES: lattices of dev and test, scored.
+decode() {
+  local step=$1 system=$2 graph=$3 features=$4
   for set in dev test; do
-    steps/decode.py $jobs --cmd "$decode_cmd" --model-dir "$exp/$system" "$graph" "$data/$set$features" "$exp/$system/decode_$set"
+    steps/$step.py $jobs --cmd "$decode_cmd" --model-dir "$exp/$system" "$graph" "$data/$set$features" "$exp/$system/decode_$set"
   done
-  steps/score.py $jobs "$data/dev$features" "$data/lang_test" "$exp/$system/decode_dev"
-  steps/score.py $jobs --params-from "$exp/$system/decode_dev" "$data/test$features" "$data/lang_test" "$exp/$system/decode_test"
+  score "$system" "$features"
 }
 
 if stage 1 "Check the installation and prepare the corpus"; then
@@ -67,25 +77,38 @@ if stage 3 "Features: MFCC for GMMs, MFCC and filter banks of 40 for networks"; 
   done
 fi
 
-if stage 4 "GMMs: monophones, then triphones on deltas"; then
+if stage 4 "GMMs: monophones, triphones on deltas, on LDA+MLLT, adapted to speakers"; then
   steps/train_mono.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/mono"
   steps/align_si.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/mono" "$exp/mono_ali"
-  steps/train_deltas.py $jobs --cmd "$train_cmd" $tri_opts "$data/train" "$data/lang" "$exp/mono_ali" "$exp/tri1"
+  steps/train_deltas.py $jobs --cmd "$train_cmd" $tri1_opts "$data/train" "$data/lang" "$exp/mono_ali" "$exp/tri1"
   steps/align_si.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
+  steps/train_lda_mllt.py $jobs --cmd "$train_cmd" $tri2_opts "$data/train" "$data/lang" "$exp/tri1_ali" "$exp/tri2"
+  steps/align_si.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
+  steps/train_sat.py $jobs --cmd "$train_cmd" $tri3_opts "$data/train" "$data/lang" "$exp/tri2_ali" "$exp/tri3"
+  steps/align_fmllr.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri3" "$exp/tri3_ali"
 fi
 
 if stage 5 "Graphs and lattices of the GMMs"; then
-  for system in mono tri1; do
+  for system in mono tri1 tri2 tri3; do
     utils/make_graph.py "$data/lang_test" "$exp/$system" "$exp/$system/graph"
-    decode_and_score $system "$exp/$system/graph" ""
+    step=decode; if [ $system = tri3 ]; then step=decode_fmllr; fi
+    decode $step $system "$exp/$system/graph" ""
+  done
+  score tri3 "" .si
+fi
+
+if stage 6 "fMLLR features for networks"; then
+  for set in train dev test; do
+    transforms=$exp/tri3/decode_$set; if [ $set = train ]; then transforms=$exp/tri3_ali; fi
+    steps/make_fmllr_feats.py $jobs --cmd "$train_cmd" --transform-dir "$transforms" "$data/$set" "$exp/tri3" "$data/${set}_fmllr"
   done
 fi
 
-if stage 6 "DNN: $num_ranks MPI ranks with parameter averaging"; then
-  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" $dnn_opts "$data/train_hires" "$data/lang" "$exp/tri1_ali" "$exp/dnn"
-  decode_and_score dnn "$exp/tri1/graph" _hires
+if stage 7 "DNN: $num_ranks MPI ranks with parameter averaging"; then
+  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" $dnn_opts "$data/train_fmllr" "$data/lang" "$exp/tri3_ali" "$exp/dnn"
+  decode decode dnn "$exp/tri3/graph" _fmllr
 fi
 
-if stage 7 "Results"; then
+if stage 8 "Results"; then
   utils/collect_results.py "$exp" "$exp/RESULTS.md"
 fi
