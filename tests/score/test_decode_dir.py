@@ -5,8 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from lattices import choice, make_data, make_decode_dir, make_lang
+from steps_here import run_here
+
+from pyasr.base.errors import UserError
+from pyasr.decode.lattice import from_arcs
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,3 +119,20 @@ def test_words_of_another_lang_directory(scored, tmp_path):
     (tmp_path / "lang/words.txt").write_text("<eps> 0\nyes 1\n")
     decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, 0.0)}, num_jobs=1)
     assert "no word of number 2" in score(root / "dev", tmp_path / "lang", decode, ok=False)
+
+
+def test_words_of_least_risk(scored, tmp_path):
+    """Three paths of posterior 0.4, 0.3, 0.3: 'yes yes' is the best one, but most say 'yes' first and 'no' second."""
+    root, _ = scored
+    costs = -np.log([0.7, 0.3, 4 / 7, 3 / 7, 1.0])
+    lattice = from_arcs(0, [0, 0, 1, 1, 2], [1, 2, 3, 3, 3], [1] * 5, [1, 3, 1, 2, 2], costs, np.zeros(5), [np.inf] * 3 + [0.0])
+    data = make_data(tmp_path / "data", {"a-1": "yes no"})
+    decode = make_decode_dir(tmp_path / "decode", {"a-1": lattice}, num_jobs=1)
+    run_here("score.py", data, root / "lang", decode)
+    run_here("score.py", "--decode-mbr", "true", data, root / "lang", decode)
+    assert (decode / "scoring/hyp/10_0.0.txt").read_text() == "a-1 yes yes\n"
+    assert (decode / "scoring_mbr/hyp/10_0.0.txt").read_text() == "a-1 yes no\n"
+    assert json.loads((decode / "scoring_mbr/summary.json").read_text())["chosen"]["errors"] == 0
+    other = make_decode_dir(tmp_path / "other", {"a-1": lattice}, num_jobs=1)
+    with pytest.raises(UserError, match="score that directory first with steps/score.py --decode-mbr true"):
+        run_here("score.py", "--decode-mbr", "true", "--params-from", other, data, root / "lang", decode)
