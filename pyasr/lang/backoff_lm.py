@@ -175,18 +175,19 @@ def _arc(lm, state, word):
 
 @njit(nogil=True, cache=True)
 def _follow(lm, state, cost, word, states, costs):
-    """Add where `word` leads from a state, at first-listed (strict) or at every (best) length of history, to `states` and `costs`."""
-    bottom = state
+    """Add where `word` leads from a state, at the longest history that lists it (strict) or at each (best), to `states` and `costs`."""
+    bottom, listed = state, False
     while state >= 0:
         arc = _arc(lm, state, word)
         if arc >= 0:
             _add(states, costs, np.int64(lm.targets[arc]), cost + lm.costs[arc])
+            listed = True
             if not lm.best:
                 return
         bottom = state
         cost += lm.backoff_costs[state]
         state = lm.backoffs[state]
-    if len(states) == 0:
+    if not listed:
         _add(states, costs, np.int64(bottom), cost + lm.oov_cost)
 
 
