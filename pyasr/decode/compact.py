@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from pyasr.base.errors import UserError
-from pyasr.decode.lattice import DecodeStats, Lattice, Path, forward, ranks, scaled_costs, trace
+from pyasr.decode.lattice import DecodeStats, Lattice, Path, kept_states, path_costs, ranks
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,22 @@ class CompactLattice:
         """Transition-ids of a final state."""
         return self.final_tids[self.final_offsets[state] : self.final_offsets[state + 1]]
 
+    def path(self, arcs: np.ndarray, end: int) -> Path:
+        """The path along `arcs` that ends in the final state `end`."""
+        words, (_, tids) = self.words[arcs], pick_strings(self.string_offsets, self.tids, arcs)
+        return Path(words[words != 0].tolist(), np.append(tids, self.final_string(end)), *path_costs(self, arcs, end))
+
+    def select(self, keep: np.ndarray, final: np.ndarray) -> CompactLattice:
+        """The arcs and final states where the bool arrays hold, states renumbered; those that no kept arc touches go, except the start."""
+        used, number = kept_states(self, keep)
+        arcs = {name: getattr(self, name)[keep] for name in ("words", "graph_costs", "acoustic_costs")}
+        finals = {name: np.where(final, getattr(self, name), np.float32(np.inf))[used] for name in ("final_graph", "final_acoustic")}
+        string_offsets, tids = pick_strings(self.string_offsets, self.tids, np.flatnonzero(keep))
+        lengths = np.where(final, np.diff(self.final_offsets), 0)[used]
+        _, final_tids = pick_strings(self.final_offsets, self.final_tids, np.flatnonzero(used & final))
+        return replace(self, sources=number[self.sources[keep]], targets=number[self.targets[keep]], **arcs, string_offsets=string_offsets,
+                       tids=tids, **finals, final_offsets=np.append(0, np.cumsum(lengths)), final_tids=final_tids)
+
 
 def empty_compact() -> CompactLattice:
     """The lattice without states."""
@@ -138,26 +154,6 @@ def scale(lattice: CompactLattice, acoustic_scale: float = 1.0, lm_scale: float 
     return replace(lattice, graph_costs=graph * lattice.graph_costs, acoustic_costs=acoustic * lattice.acoustic_costs,
                    final_graph=np.where(ends, graph * np.where(ends, lattice.final_graph, 0), np.inf).astype(np.float32),
                    final_acoustic=np.where(ends, acoustic * np.where(ends, lattice.final_acoustic, 0), np.inf).astype(np.float32))
-
-
-def best_compact_path(lattice: CompactLattice, acoustic_scale: float, lm_scale: float = 1.0) -> Path | None:
-    """The path of least cost; None for a lattice without any."""
-    if lattice.empty:
-        return None
-    costs, finals = scaled_costs(lattice, acoustic_scale, lm_scale)
-    alpha, back = forward(lattice.sources, lattice.targets, costs, lattice.num_states)
-    state = int(np.argmin(alpha + finals))
-    if not np.isfinite(alpha[state] + finals[state]):
-        return None
-    return path_of(lattice, trace(back[:, None], 0, lattice.sources, state), state)
-
-
-def path_of(lattice: CompactLattice, arcs: np.ndarray, end: int) -> Path:
-    """The path along `arcs` that ends in the final state `end`."""
-    words, (_, tids) = lattice.words[arcs], pick_strings(lattice.string_offsets, lattice.tids, arcs)
-    graph = float(lattice.graph_costs[arcs].sum(dtype=np.float64) + lattice.final_graph[end])
-    acoustic = float(lattice.acoustic_costs[arcs].sum(dtype=np.float64) + lattice.final_acoustic[end])
-    return Path(words[words != 0].tolist(), np.append(tids, lattice.final_string(end)), graph, acoustic)
 
 
 def to_lattice(compact: CompactLattice) -> Lattice:

@@ -17,13 +17,28 @@ from pyasr.base.errors import UserError
 
 @dataclass(frozen=True)
 class DecodeStats:
-    """What the search of an utterance took: frames given and decoded, tokens over all frames, most links held at once, CPU seconds."""
+    """What the search of an utterance took: frames given and decoded, tokens over all frames, most links held at once, CPU seconds.
+
+    determinize_s  CPU seconds of the determinisation; narrowed_beam: what it had to narrow the lattice beam to, if it had to
+    """
 
     num_frames: int
     num_decoded: int
     num_tokens: int
     peak_links: int
     cpu_s: float
+    determinize_s: float = 0.0
+    narrowed_beam: float | None = None
+
+
+@dataclass(frozen=True)
+class Path:
+    """A path of a lattice: words and transition-ids without epsilons; its costs, final ones included."""
+
+    words: list[int]
+    tids: np.ndarray
+    graph_cost: float
+    acoustic_cost: float
 
 
 @dataclass(frozen=True)
@@ -84,15 +99,18 @@ class Lattice:
         """Arcs with a transition-id per frame, as Kaldi's lattice-depth on a state-level lattice."""
         return float((self.ilabels != 0).sum()) / max(self.num_frames, 1)
 
+    def path(self, arcs: np.ndarray, end: int) -> Path:
+        """The path along `arcs` that ends in the final state `end`."""
+        words, tids = self.olabels[arcs], self.ilabels[arcs]
+        return Path(words[words != 0].tolist(), tids[tids != 0], *path_costs(self, arcs, end))
 
-@dataclass(frozen=True)
-class Path:
-    """A path of a lattice: words and transition-ids without epsilons; its costs, final ones included."""
-
-    words: list[int]
-    tids: np.ndarray
-    graph_cost: float
-    acoustic_cost: float
+    def select(self, keep: np.ndarray, final: np.ndarray) -> Lattice:
+        """The arcs and final states where the bool arrays hold, states renumbered; those that no kept arc touches go, except the start."""
+        used, number = kept_states(self, keep)
+        names = ("ilabels", "olabels", "graph_costs", "acoustic_costs")
+        return replace(self, sources=number[self.sources[keep]], targets=number[self.targets[keep]],
+                       **{name: getattr(self, name)[keep] for name in names},
+                       **{name: np.where(final, getattr(self, name), np.float32(np.inf))[used] for name in ("final_graph", "final_acoustic")})
 
 
 def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acoustic_costs, final_graph, final_acoustic=None, *,
@@ -210,20 +228,26 @@ def backward(sources, targets, costs, finals):
     return beta
 
 
-def best_path(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0) -> Path | None:
-    """The path of least cost; None for a lattice without any."""
+def path_costs(lattice, arcs: np.ndarray, end: int) -> tuple[float, float]:
+    """(graph cost, acoustic cost) of the path along `arcs` to the final state `end`."""
+    return tuple(float(costs[arcs].sum(dtype=np.float64) + finals[end]) for costs, finals in (
+        (lattice.graph_costs, lattice.final_graph), (lattice.acoustic_costs, lattice.final_acoustic)))
+
+
+def best_arcs(lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np.ndarray, int] | None:
+    """(arcs of the path of least cost of a Lattice or CompactLattice, the final state where it ends); None for a lattice without any."""
     if lattice.empty:
         return None
     costs, finals = scaled_costs(lattice, acoustic_scale, lm_scale)
     alpha, back = forward(lattice.sources, lattice.targets, costs, lattice.num_states)
     state = int(np.argmin(alpha + finals))
-    if not np.isfinite(alpha[state] + finals[state]):
-        return None
-    arcs = trace(back[:, None], 0, lattice.sources, state)
-    words, tids = lattice.olabels[arcs], lattice.ilabels[arcs]
-    graph = float(lattice.graph_costs[arcs].sum(dtype=np.float64) + lattice.final_graph[state])
-    acoustic = float(lattice.acoustic_costs[arcs].sum(dtype=np.float64) + lattice.final_acoustic[state])
-    return Path(words[words != 0].tolist(), tids[tids != 0], graph, acoustic)
+    return (trace(back[:, None], 0, lattice.sources, state), state) if np.isfinite(alpha[state] + finals[state]) else None
+
+
+def best_path(lattice, acoustic_scale: float, lm_scale: float = 1.0) -> Path | None:
+    """The path of least cost of a Lattice or CompactLattice; None for a lattice without any."""
+    found = best_arcs(lattice, acoustic_scale, lm_scale)
+    return found and lattice.path(*found)
 
 
 @njit(nogil=True, cache=True)
@@ -241,31 +265,31 @@ def trace(back, point, sources, state):
     return arcs
 
 
-def prune(lattice: Lattice, beam: float, acoustic_scale: float) -> Lattice:
-    """Only states and arcs on some path whose cost is within `beam` of the best one's."""
+def prune(lattice, beam: float, acoustic_scale: float):
+    """The Lattice or CompactLattice with only those states and arcs on some path whose cost is within `beam` of the best one's."""
     if lattice.empty:
         return lattice
     costs, finals = scaled_costs(lattice, acoustic_scale)
     alpha, _ = forward(lattice.sources, lattice.targets, costs, lattice.num_states)
     beta = backward(lattice.sources, lattice.targets, costs, finals)
     limit = beta[0] + beam + 1e-9 * abs(beta[0])
-    keep = alpha[lattice.sources] + costs + beta[lattice.targets] <= limit
-    ends = np.where(alpha + finals <= limit, lattice.final_graph, np.inf)
-    return select(lattice, keep, ends)
+    return lattice.select(alpha[lattice.sources] + costs + beta[lattice.targets] <= limit, alpha + finals <= limit)
 
 
-def select(lattice: Lattice, keep: np.ndarray, final_graph: np.ndarray | None = None) -> Lattice:
-    """The arcs where the bool array `keep` holds, with states renumbered; states that no kept arc touches go, except the start."""
-    final_graph = lattice.final_graph if final_graph is None else final_graph
+def trim(lattice):
+    """The Lattice or CompactLattice without states that do not lead to the end."""
+    if lattice.empty:
+        return lattice
+    costs, finals = scaled_costs(lattice, 1.0)
+    return lattice.select(np.isfinite(backward(lattice.sources, lattice.targets, costs, finals)[lattice.targets]), np.isfinite(finals))
+
+
+def kept_states(lattice, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(bool (num_states): states at the ends of the arcs `keep`, and the start; int32 (num_states): their new numbers)."""
     used = np.zeros(lattice.num_states, bool)
     used[lattice.sources[keep]] = used[lattice.targets[keep]] = True
     used[:1] = True
-    number = (np.cumsum(used) - 1).astype(np.int32)
-    ends = final_graph[used].astype(np.float32)
-    names = ("ilabels", "olabels", "graph_costs", "acoustic_costs")
-    return replace(lattice, sources=number[lattice.sources[keep]], targets=number[lattice.targets[keep]],
-                   **{name: getattr(lattice, name)[keep] for name in names},
-                   final_graph=ends, final_acoustic=np.where(np.isfinite(ends), lattice.final_acoustic[used], np.inf).astype(np.float32))
+    return used, np.cumsum(used, dtype=np.int32) - 1
 
 
 def sweep(lattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> dict[tuple[float, float], list[int]]:

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numba import njit
 
-from pyasr.decode.compact import CompactLattice, path_of
+from pyasr.decode.compact import CompactLattice
 from pyasr.decode.lattice import Path, backward
 from pyasr.decode.word_graph import WordGraph
 
@@ -25,7 +25,7 @@ from pyasr.decode.word_graph import WordGraph
 def n_best(lattice: CompactLattice, num_best: int, acoustic_scale: float, penalty: float = 0.0) -> list[Path]:
     """Up to `num_best` paths with different words, by rising cost graph + acoustic_scale * acoustic + penalty * words."""
     graph = WordGraph.of(lattice, acoustic_scale, penalty)
-    return [path_of(lattice, arcs, end) for arcs, end in n_best_arcs(graph, num_best)]
+    return [lattice.path(arcs, end) for arcs, end in n_best_arcs(graph, num_best)]
 
 
 def n_best_arcs(graph: WordGraph, num_best: int) -> list[tuple[np.ndarray, int]]:

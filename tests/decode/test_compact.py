@@ -7,7 +7,7 @@ import pytest
 
 from graphs import compact_paths, lattice_paths, plain, random_graph, same, tid2pdf
 from pyasr.base.errors import UserError
-from pyasr.decode.compact import (best_compact_path, compact_from_arcs, empty_compact, pick_strings, scale, state_times, to_compact,
+from pyasr.decode.compact import (compact_from_arcs, empty_compact, pick_strings, scale, state_times, to_compact,
                                   to_lattice)
 from pyasr.decode.lattice import Lattice, best_path
 from pyasr.decode.search import DecodeOptions, Decoder
@@ -43,7 +43,7 @@ def test_a_string_of_single_arcs_is_one_arc_again():
 def test_best_path_and_times_are_those_of_the_raw_lattice(seed):
     raw = random_lattice(seed)
     compact = to_compact(raw)
-    found, expected = best_compact_path(compact, SCALE), best_path(raw, SCALE)
+    found, expected = best_path(compact, SCALE), best_path(raw, SCALE)
     assert found.words == expected.words and np.array_equal(found.tids, expected.tids)
     assert found.graph_cost == pytest.approx(expected.graph_cost) and found.acoustic_cost == pytest.approx(expected.acoustic_cost)
     assert compact.num_frames == raw.num_frames == 5
@@ -72,7 +72,7 @@ def test_a_cycle_is_refused():
 
 def test_empty():
     empty = empty_compact()
-    assert empty.empty and best_compact_path(empty, 1.0) is None and empty.num_frames == 0
+    assert empty.empty and best_path(empty, 1.0) is None and empty.num_frames == 0
     assert to_lattice(empty).empty and to_compact(to_lattice(empty)).empty
 
 
