@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.data.datadir import DataDir
 from pyasr.decode.compact import CompactLattice
-from pyasr.decode.lattice_io import read_compact_lattices
+from pyasr.decode.determinize import determinize
+from pyasr.decode.lattice import Lattice
+from pyasr.decode.lattice_io import read_either
+
+_RAW_BEAM = 10.0
 
 
 def archives(decode_dir: Path) -> list[Path]:
@@ -31,10 +35,21 @@ def job_archives(decode_dir: Path, num_jobs: int, job: int) -> list[Path]:
     return archives(decode_dir)[job - 1::num_jobs]
 
 
-def read_of_data(archive: Path, data: DataDir) -> Iterator[tuple[str, CompactLattice]]:
-    """(utterance, lattice) of an archive. Raises UserError for an utterance that is not in the data directory."""
-    for utterance, lattice in read_compact_lattices(archive):
+def read_deterministic(archive: Path, acoustic_scale: float = 0.1) -> Iterator[tuple[str, CompactLattice]]:
+    """(utterance, lattice with one path for each word sequence) of an archive; raw lattices are determinised at this scale."""
+    for utterance, lattice in read_either(archive):
+        yield utterance, determinize(lattice, _RAW_BEAM, acoustic_scale)[0] if isinstance(lattice, Lattice) else lattice
+
+
+def read_of_data(archive: Path, data: DataDir, acoustic_scale: float = 0.1) -> Iterator[tuple[str, CompactLattice]]:
+    """The same. Raises UserError for an utterance that is not in the data directory."""
+    return of_data(read_deterministic(archive, acoustic_scale), archive, data)
+
+
+def of_data(entries: Iterable[tuple[str, object]], archive: Path, data: DataDir) -> Iterator[tuple[str, object]]:
+    """The entries of an archive. Raises UserError at the first one whose utterance is not in the data directory."""
+    for utterance, entry in entries:
         if utterance not in data.utt2spk:
             raise UserError(f"{archive}: its utterance '{utterance}' is not in {data.path}/utt2spk; "
                             "give the data directory that was decoded")
-        yield utterance, lattice
+        yield utterance, entry

@@ -34,9 +34,10 @@ def nbest_shard(spec: NbestSpec, job: int) -> None:
     """Write {text,lm_cost,ac_cost}.JOB, one line a path, and ali.JOB.gz, its transition-ids."""
     words, data, alignments = SymbolTable.read(spec.words), DataDir(spec.data), {}
     lines: dict[str, list[str]] = {name: [] for name in TABLES}
+    scale = 1.0 / spec.lm_weight
     for archive in job_archives(spec.decode_dir, spec.num_jobs, job):
-        for utterance, lattice in read_of_data(archive, data):
-            for rank, path in enumerate(n_best(lattice, spec.num_best, 1.0 / spec.lm_weight, spec.penalty), 1):
+        for utterance, lattice in read_of_data(archive, data, scale):
+            for rank, path in enumerate(n_best(lattice, spec.num_best, scale, spec.penalty), 1):
                 key = f"{utterance}-{rank}"
                 lines["text"].append(" ".join([key, *spelled(path.words, words, spec.words, archive)]))
                 lines["lm_cost"].append(f"{key} {path.graph_cost:.6g}")

@@ -11,7 +11,8 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir
-from pyasr.decode.lattice_dir import job_archives, read_of_data
+from pyasr.decode.lattice_dir import job_archives, of_data
+from pyasr.decode.lattice_io import read_either
 from pyasr.decode.oracle import NO_WORD, oracle
 from pyasr.decode.sweep_dir import spelled
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
@@ -50,7 +51,7 @@ def oracle_shard(spec: OracleSpec, job: int) -> None:
     classes, references = read_int_vectors(spec.out / _CLASSES)["classes"], read_int_vectors(spec.out / _REFERENCES)
     with atomic_write(spec.out / f"oracle.{job}.txt") as f:
         for archive in job_archives(spec.decode_dir, spec.num_jobs, job):
-            for utterance, lattice in read_of_data(archive, data):
+            for utterance, lattice in of_data(read_either(archive), archive, data):
                 if utterance not in references:
                     raise UserError(f"{archive}: utterance '{utterance}' has no transcript in {spec.data}/text; add it")
                 spelled(lattice.words, words, spec.words, archive)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.decode.lattice import sweep
-from pyasr.decode.lattice_dir import job_archives
-from pyasr.decode.lattice_io import read_compact_lattices, read_either
+from pyasr.decode.lattice_dir import job_archives, read_deterministic
+from pyasr.decode.lattice_io import read_either
 from pyasr.decode.mbr import mbr_sweep
 from pyasr.lang.symbols import SymbolTable
 
@@ -32,9 +34,10 @@ class SweepSpec:
 def sweep_shard(spec: SweepSpec, job: int) -> None:
     """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for every point and utterance of this job's archives."""
     words, method = SymbolTable.read(spec.words), mbr_sweep if spec.decode_mbr else sweep
+    scale = 1.0 / float(np.median(spec.lm_weights))
     with atomic_write(spec.out / f"sweep.{job}.txt") as f:
         for path in job_archives(spec.decode_dir, spec.num_jobs, job):
-            for utt, lattice in read_compact_lattices(path) if spec.decode_mbr else read_either(path):
+            for utt, lattice in read_deterministic(path, scale) if spec.decode_mbr else read_either(path):
                 for (lm_weight, penalty), ids in method(lattice, spec.lm_weights, spec.penalties).items():
                     f.write(" ".join([str(lm_weight), str(penalty), utt, *spelled(ids, words, spec.words, path)]) + "\n")
 
