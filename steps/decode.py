@@ -5,6 +5,7 @@ Reads  GRAPH_DIR/{HCLG.fst,words.txt}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_
 Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,shard.JOB.json,num_jobs,totals.json}
 
 A SAT system is decoded with its final model where --transform-dir is given, else with its alignment model; see steps/decode_fmllr.py.
+Lattices are determinised: each word sequence within the lattice beam has one path, its best one (docs/lattices.md).
 A network's log-likelihoods are at another scale than a GMM's; both are decoded with --acoustic-scale and scored over many LM weights.
 
 Example:
@@ -20,6 +21,7 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.decode_dir import DecodeSpec, input_files, join_totals, start_output
+from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.search import DecodeOptions
 
 
@@ -31,6 +33,7 @@ class Decode:
     model_dir: Path | None = option(None, "directory of the acoustic model; the parent of GRAPH_DIR unless given")
     transform_dir: Path | None = option(None, "directory of the speakers' fMLLR transforms for features and a SAT system's final model")
     decode: DecodeOptions = group(DecodeOptions)
+    lattices: DeterminizeOptions = group(DeterminizeOptions)
     jobs: JobOptions = group(JobOptions)
 
 
@@ -40,7 +43,7 @@ def main(options: Decode) -> None:
     with output_of(options, options.decode_dir, inputs, resume=True) as out:
         start_output(out, num_jobs)
         spec = DecodeSpec(options.graph_dir, model_dir, options.data, out, num_jobs, options.jobs.num_threads, options.decode,
-                          options.transform_dir)
+                          options.transform_dir, options.lattices)
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)
         for line in join_totals(out, num_jobs).report():
             log.info(line)

@@ -23,6 +23,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.decode_dir import DecodeSpec, input_files, join_totals, start_output
 from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, remove_intermediate
+from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.lattice_dir import archives
 from pyasr.decode.search import DecodeOptions
 from pyasr.hmm.fmllr import FmllrOptions
@@ -36,6 +37,7 @@ class DecodeFmllr:
     model_dir: Path | None = option(None, "directory of the acoustic model; the parent of GRAPH_DIR unless given")
     si_dir: Path | None = option(None, "lattices of the data directory to begin with; none: decode without adaptation to DECODE_DIR.si")
     decode: DecodeOptions = group(DecodeOptions)
+    lattices: DeterminizeOptions = group(DeterminizeOptions)
     adapt: AdaptOptions = group(AdaptOptions)
     fmllr: FmllrOptions = group(FmllrOptions)
     jobs: JobOptions = group(JobOptions)
@@ -43,7 +45,8 @@ class DecodeFmllr:
 
 def spec_of(options: DecodeFmllr, out: Path) -> DecodeSpec:
     model_dir = options.model_dir or options.graph_dir.parent
-    return DecodeSpec(options.graph_dir, model_dir, options.data, out, options.jobs.nj, options.jobs.num_threads, options.decode)
+    return DecodeSpec(options.graph_dir, model_dir, options.data, out, options.jobs.nj, options.jobs.num_threads, options.decode,
+                      lattices=options.lattices)
 
 
 def run_passes(options: DecodeFmllr, out: Path, spec, *functions: str) -> None:

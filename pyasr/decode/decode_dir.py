@@ -1,6 +1,6 @@
 """Decoding a data directory: shards of utterances to lattice archives, best hypotheses and a report.
 
-DECODE_DIR/lat.JOB.gz     lattices with graph costs and unscaled acoustic costs
+DECODE_DIR/lat.JOB.gz     compact lattices, or those of the search, with graph costs and unscaled acoustic costs
 DECODE_DIR/hyp.JOB.txt    `UTTERANCE WORD WORD ...`, the best path at the acoustic scale of the search
 DECODE_DIR/shard.JOB.json what the job took; written last, so that its presence says the job is complete
 DECODE_DIR/totals.json    the same over all jobs
@@ -20,6 +20,8 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.decode.compact import CompactLattice
+from pyasr.decode.determinize import DeterminizeOptions, Determinizer
 from pyasr.decode.lattice import Lattice, best_path
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions, Decoder
@@ -48,11 +50,20 @@ class DecodeSpec:
     num_threads: int
     decode: DecodeOptions
     transform_dir: Path | None = None
+    lattices: DeterminizeOptions = DeterminizeOptions()
+
+    def determinizer(self) -> Determinizer:
+        """The function that makes what is written of what the search gives."""
+        return Determinizer(self.lattices, self.decode.lattice_beam, self.decode.acoustic_scale)
 
 
 @dataclass
 class Totals:
-    """What decoding took. CPU seconds: `search_s` of the search, `cpu_s` of everything (model, features, likelihoods, search, writing)."""
+    """What decoding took.
+
+    CPU seconds: `search_s` of the search, `determinize_s` of the determinisation, `cpu_s` of everything (model, features, likelihoods,
+    search, lattices, writing)
+    """
 
     num_utterances: int = 0
     num_frames: int = 0
@@ -60,11 +71,13 @@ class Totals:
     num_arcs: int = 0
     cost: float = 0.0
     search_s: float = 0.0
+    determinize_s: float = 0.0
     cpu_s: float = 0.0
     peak_mb: float = 0.0
     not_final: list[str] = field(default_factory=list)
     cut_short: list[str] = field(default_factory=list)
     no_features: list[str] = field(default_factory=list)
+    narrowed: list[str] = field(default_factory=list)
 
     def add(self, other: Totals) -> None:
         """Join another shard's: sums, and the greatest memory."""
@@ -79,11 +92,12 @@ class Totals:
         audio_s = frames / FRAMES_PER_SECOND
         lines = [f"{self.num_utterances} utterances, {self.num_frames} frames ({audio_s / 60:.1f} min); "
                  f"log-like per frame {-self.cost / frames:.3f}",
-                 f"real-time factor {self.search_s / audio_s:.4f} for the search, {self.cpu_s / audio_s:.4f} for everything (CPU); "
-                 f"peak memory of a job {self.peak_mb:.0f} MB",
+                 f"real-time factor {self.search_s / audio_s:.4f} for the search, {self.determinize_s / audio_s:.4f} for the determinisation, "
+                 f"{self.cpu_s / audio_s:.4f} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
                  f"{self.num_tokens / frames:.0f} active tokens and {self.num_arcs / frames:.1f} lattice arcs a frame"]
         for names, what in ((self.not_final, "did not reach a final state of the graph at the end"),
-                            (self.cut_short, "found no way on in the graph"), (self.no_features, "have no features and were not decoded")):
+                            (self.cut_short, "found no way on in the graph"), (self.no_features, "have no features and were not decoded"),
+                            (self.narrowed, "have lattices of a narrower beam; more --determinize-mb helps")):
             if names:
                 lines.append(f"{len(names)} utterance(s) {what}: {' '.join(names[:20])}{' ...' if len(names) > 20 else ''}")
         return lines
@@ -131,7 +145,7 @@ def decode_shard(spec: DecodeSpec, job: int) -> None:
     decoder = load_decoder(spec, tid2pdf)
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir)
     with ShardWriter(spec, job, set(reader.keys)) as writer:
-        for utt, lattice in decoder.decode_many(scored(reader, scorer, writer.keys), spec.num_threads):
+        for utt, lattice in decoder.decode_many(scored(reader, scorer, writer.keys), spec.num_threads, spec.determinizer()):
             writer.write(utt, lattice)
 
 
@@ -184,7 +198,7 @@ class ShardWriter:
         self._hypotheses = self._stack.enter_context(atomic_write(self.spec.out / f"hyp.{self.job}.txt"))
         return self
 
-    def write(self, utt: str, lattice: Lattice) -> None:
+    def write(self, utt: str, lattice: Lattice | CompactLattice) -> None:
         """Add an utterance."""
         self._lattices.write(utt, lattice)
         words = _account(self.totals, utt, lattice, self._words, self.spec.decode.acoustic_scale)
@@ -203,7 +217,7 @@ class ShardWriter:
             json.dump(asdict(self.totals), f)
 
 
-def _account(totals: Totals, utt: str, lattice: Lattice, words: SymbolTable, scale: float) -> list[str]:
+def _account(totals: Totals, utt: str, lattice: Lattice | CompactLattice, words: SymbolTable, scale: float) -> list[str]:
     """Add an utterance to the totals, log it, and return its words."""
     path, stats = best_path(lattice, scale), lattice.stats
     cost = path.graph_cost + scale * path.acoustic_cost
@@ -213,6 +227,8 @@ def _account(totals: Totals, utt: str, lattice: Lattice, words: SymbolTable, sca
     totals.num_arcs += lattice.num_arcs
     totals.cost += cost
     totals.search_s += stats.cpu_s
+    totals.determinize_s += stats.determinize_s
+    totals.narrowed += [utt] if stats.narrowed_beam is not None else []
     note = ""
     if stats.num_decoded < stats.num_frames:
         totals.cut_short.append(utt)

@@ -103,13 +103,13 @@ def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
     reader, _ = _adapted(spec, job, [FIRST, SECOND])
     write_transforms(spec.decode.out / f"trans.{job}", reader.transforms)
     found = json.loads(_found_path(spec, job).read_text(encoding="utf-8"))
-    options = spec.decode.decode
+    options, determinizer = spec.decode.decode, spec.decode.determinizer()
     with ShardWriter(spec.decode, job, set(reader.keys)) as writer:
         for utt, lattice in read_lattices(_raw_lattices(spec, job)):
             known = found["utterances"][utt]
             lattice = replace(lattice, reached_final=known["reached_final"], stats=DecodeStats(**known["stats"]))
             rescored = _with_acoustics(lattice, gmm, reader[utt], trans.tid2pdf)
-            writer.write(utt, prune(rescored, options.lattice_beam, options.acoustic_scale))
+            writer.write(utt, determinizer(prune(rescored, options.lattice_beam, options.acoustic_scale)))
         writer.totals.cpu_s += found["cpu_s"]
 
 

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -220,14 +221,15 @@ class Decoder:
             raise UserError(f"{name}: the log-likelihood of pdf {pdf} at frame {frame} is {value}; check the features and the model")
         return loglikes
 
-    def decode_many(self, utterances: Iterable[tuple[str, np.ndarray | Callable[[], np.ndarray]]],
-                    num_threads: int = 1) -> Iterator[tuple[str, Lattice]]:
+    def decode_many(self, utterances: Iterable[tuple[str, np.ndarray | Callable[[], np.ndarray]]], num_threads: int = 1,
+                    finish: Callable[[Lattice], Any] = lambda lattice: lattice) -> Iterator[tuple[str, Any]]:
         """(name, lattice) of each (name, log-likelihoods) in their order, `num_threads` at a time.
 
-        Log-likelihoods may be a function that computes them: it is called in the thread. At most 2 * num_threads utterances are under way.
+        Log-likelihoods may be a function that computes them: it is called in the thread, and so is `finish`, a function of the lattice whose
+        result is given in its place. At most 2 * num_threads utterances are under way.
         """
         def work(name, loglikes):
-            return name, self.decode(loglikes() if callable(loglikes) else loglikes, name)
+            return name, finish(self.decode(loglikes() if callable(loglikes) else loglikes, name))
 
         if num_threads <= 1:
             for name, loglikes in utterances:

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyasr.decode.lattice import sweep
-from pyasr.decode.lattice_io import read_lattices
+from pyasr.decode.compact import CompactLattice
+from pyasr.decode.lattice import Lattice, best_path, sweep
+from pyasr.decode.lattice_io import read_either, read_lattices
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import write_model
@@ -23,6 +24,7 @@ from pyasr.io.openfst import Fst, write_fst
 from pyasr.io.text import write_table
 
 ROOT = Path(__file__).resolve().parents[2]
+SCALE = 1 / 12
 WORDS = ["one", "two", "three"]
 TRUTH = {"a-1": [0, 2, 1], "a-2": [2], "b-1": [1, 0, 1, 0], "b-2": [0, 1]}
 
@@ -77,6 +79,19 @@ def test_words_lattices_and_report(exp):
     assert "a-1: log-like per frame" in "".join(path.read_text() for path in (exp / "model/decode/log").glob("decode.*.log"))
     again = decode(exp, "--nj", "1")
     assert again.returncode == 0 and "up to date" in again.stdout
+
+
+def test_lattices_are_compact_unless_the_raw_ones_are_wanted(exp):
+    assert decode(exp, "--nj", "1").returncode == 0
+    (exp / "model/decode").rename(exp / "model/compact")
+    assert decode(exp, "--nj", "1", "--determinize", "false").returncode == 0
+    raw, compact = (dict(read_either(exp / "model" / name / "lat.1.gz")) for name in ("decode", "compact"))
+    for utt in TRUTH:
+        assert isinstance(raw[utt], Lattice) and isinstance(compact[utt], CompactLattice)
+        one, other = best_path(raw[utt], SCALE), best_path(compact[utt], SCALE)
+        assert one.words == other.words and np.array_equal(one.tids, other.tids)
+        assert compact[utt].num_arcs < raw[utt].num_arcs
+    assert json.loads((exp / "model/compact/totals.json").read_text())["narrowed"] == []
 
 
 def test_an_interrupted_run_goes_on_with_the_jobs_that_are_not_complete(exp):
