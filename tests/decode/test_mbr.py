@@ -74,20 +74,21 @@ def test_gammas_sum_to_one_at_every_position():
         assert set(result.words) <= confident
 
 
-def test_confidences_are_posteriors_in_a_confusion_network():
-    """Slots of one word each: the vote in every slot, and its share."""
+@pytest.mark.parametrize("num", [6, 3000])
+def test_confidences_are_posteriors_in_a_confusion_network(num):
+    """Slots of one word each: the vote in every slot, and its share; also in 20 minutes, where the window bounds the work."""
     rng = np.random.default_rng(0)
-    costs = rng.random((6, 3)) * 3
-    sources = np.repeat(np.arange(6), 3).astype(np.int32)
-    words = np.arange(1, 19).astype(np.int32)
-    finals = np.array([np.inf] * 6 + [0.0])
-    graph = WordGraph(sources, sources + 1, words, costs.ravel(), finals, 10 * np.arange(7), 60)
+    costs = rng.random((num, 3)) * 3
+    sources = np.repeat(np.arange(num), 3).astype(np.int32)
+    words = np.arange(1, 3 * num + 1).astype(np.int32)
+    finals = np.append(np.full(num, np.inf), 0.0)
+    graph = WordGraph(sources, sources + 1, words, costs.ravel(), finals, 40 * np.arange(num + 1), 40 * num)
     shares = np.exp(-costs) / np.exp(-costs).sum(1, keepdims=True)
     result = mbr_decode(graph)
-    assert result.words == (3 * np.arange(6) + 1 + shares.argmax(1)).tolist()
+    assert result.words == (3 * np.arange(num) + 1 + shares.argmax(1)).tolist()
     assert result.confidences == pytest.approx(shares.max(1))
-    assert result.times == [(10.0 * i, 10.0 * i + 10) for i in range(6)]
-    assert result.risk == pytest.approx((1 - shares.max(1)).sum(), abs=NOISE)
+    assert np.array(result.times) == pytest.approx(40.0 * np.arange(num)[:, None] + [0, 40])
+    assert result.risk == pytest.approx((1 - shares.max(1)).sum(), abs=num * NOISE / 6)
 
 
 def test_votes_beat_the_best_path():
