@@ -24,7 +24,7 @@ class TrainLdaMllt(TriphoneStep):
     tree: TreeOptions = group(TreeOptions, num_leaves=1800)
     schedule: ScheduleOptions = group(ScheduleOptions, num_gauss=15000, **TRIPHONE_SCHEDULE)
     lda: LdaMlltOptions = group(LdaMlltOptions)
-    inputs: InputOptions = group(InputOptions, splice_left=3, splice_right=3)
+    inputs: InputOptions = group(InputOptions, splice_left=4, splice_right=4)
 
 
 def main(options: TrainLdaMllt) -> None:

@@ -36,8 +36,8 @@ jobs="--nj $nj"
 # score SYSTEM FEATURES [SUFFIX]: the LM weight is chosen on dev and applied to test.
 score() {
   local dev=$exp/$1/decode_dev${3-} test=$exp/$1/decode_test${3-}
-  steps/score.py $jobs "$data/dev$2" "$data/lang_test" "$dev"
-  steps/score.py $jobs --params-from "$dev" "$data/test$2" "$data/lang_test" "$test"
+  steps/score.py $jobs --max-lmwt 25 "$data/dev$2" "$data/lang_test" "$dev"
+  steps/score.py $jobs --max-lmwt 25 --params-from "$dev" "$data/test$2" "$data/lang_test" "$test"
 }
 
 # decode STEP SYSTEM GRAPH FEATURES: lattices of dev and test, scored.
@@ -78,14 +78,15 @@ if stage 3 "Features: MFCC for GMMs, MFCC and filter banks of 40 for networks"; 
 fi
 
 if stage 4 "GMMs: monophones, triphones on deltas, on LDA+MLLT, adapted to speakers"; then
-  steps/train_mono.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/mono"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/mono" "$exp/mono_ali"
-  steps/train_deltas.py $jobs --cmd "$train_cmd" $tri1_opts "$data/train" "$data/lang" "$exp/mono_ali" "$exp/tri1"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
-  steps/train_lda_mllt.py $jobs --cmd "$train_cmd" $tri2_opts "$data/train" "$data/lang" "$exp/tri1_ali" "$exp/tri2"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
-  steps/train_sat.py $jobs --cmd "$train_cmd" $tri3_opts "$data/train" "$data/lang" "$exp/tri2_ali" "$exp/tri3"
-  steps/align_fmllr.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri3" "$exp/tri3_ali"
+  gmm="$jobs --boost-silence 1.25"
+  steps/train_mono.py $gmm --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/mono"
+  steps/align_si.py $gmm --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/mono" "$exp/mono_ali"
+  steps/train_deltas.py $gmm --cmd "$train_cmd" $tri1_opts "$data/train" "$data/lang" "$exp/mono_ali" "$exp/tri1"
+  steps/align_si.py $gmm --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
+  steps/train_lda_mllt.py $gmm --cmd "$train_cmd" $tri2_opts "$data/train" "$data/lang" "$exp/tri1_ali" "$exp/tri2"
+  steps/align_si.py $gmm --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
+  steps/train_sat.py $gmm --cmd "$train_cmd" $tri3_opts "$data/train" "$data/lang" "$exp/tri2_ali" "$exp/tri3"
+  steps/align_fmllr.py $gmm --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri3" "$exp/tri3_ali"
 fi
 
 if stage 5 "Graphs and lattices of the GMMs"; then
