@@ -113,19 +113,18 @@ def _with_epsilons(words, times) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Lattice:
-    """Arcs sorted by target, with one last state, and words numbered as they come; posterior shares of all arcs."""
+    """Arcs sorted by target, with one last state, and their posterior shares."""
 
     def __init__(self, graph: WordGraph, window_frames: int):
-        self.graph, self.window_frames = graph, window_frames
+        self.window_frames = window_frames
         ends = np.flatnonzero(np.isfinite(graph.finals))
         last, zeros = graph.num_states, np.zeros(len(ends), np.int64)
         sources, targets = np.r_[graph.sources, ends], np.r_[graph.targets, zeros + last]
         order = np.argsort(targets, kind="stable")
         self.sources, self.words = sources[order].astype(np.int64), np.r_[graph.words, zeros][order].astype(np.int64)
-        self.costs = np.r_[graph.costs, graph.finals[ends]][order]
         self.in_offsets = np.searchsorted(targets[order], np.arange(last + 2))
         self.times = np.r_[graph.times, graph.num_frames].astype(np.float64)
-        self.shares, self.log_weight = kernels.forward_shares(self.in_offsets, self.sources, self.costs)
+        self.shares = kernels.forward_shares(self.in_offsets, self.sources, np.r_[graph.costs, graph.finals[ends]][order])
 
     def statistics(self, hypothesis: np.ndarray, middles: np.ndarray) -> _Statistics:
         """Risk and gamma of a hypothesis. `middles`: frame of each position, rising."""

@@ -17,7 +17,7 @@ _MATCH, _INSERT, _DELETE = 1, 2, 3
 
 @njit(nogil=True, cache=True)
 def forward_shares(in_offsets, sources, costs):
-    """(P(came by a | at its target) of each arc, log of all paths' weight at the last state), paths weighted by exp(-cost)."""
+    """P(came by a | at its target) of each arc, paths weighted by exp(-cost)."""
     num_states = len(in_offsets) - 1
     alpha, shares = np.full(num_states, -np.inf), np.zeros(len(sources))
     alpha[0] = 0.0
@@ -33,7 +33,7 @@ def forward_shares(in_offsets, sources, costs):
         for k in range(in_offsets[n], in_offsets[n + 1]):
             shares[k] = shares[k] / total if total > 0 else 0.0
         alpha[n] = greatest + np.log(total) if total > 0 else -np.inf
-    return shares, alpha[-1]
+    return shares
 
 
 @njit(nogil=True, cache=True)
