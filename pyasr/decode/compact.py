@@ -1,7 +1,7 @@
 """Compact lattices: acceptors of words whose arcs carry strings of transition-ids, as Kaldi's decoders write them.
 
 A path reads words on its arcs, and transition-ids in the strings of its arcs and of its final state, one after the other. The frames of
-an arc's string are not those of its word: determinisation moves transition-ids towards the start. `pyasr.decode.align_words` makes them agree.
+an arc's string are not those of its word: determinisation moves transition-ids towards the start.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def _chain_ends(sources, targets, words, final, arc_offsets):
 
 @njit(nogil=True, cache=True)
 def _merge_chains(sources, targets, tids, words, graph, acoustic, final, arc_offsets):
-    """((source, target, word, graph, acoustic) of the merged arcs in old state numbers, string offsets, transition-ids, remaining states)."""
+    """((source, target, word, graph, acoustic) of the merged arcs in old state numbers, string offsets, transition-ids, kept states)."""
     kept = _chain_ends(sources, targets, words, final, arc_offsets)
     num_new = 0
     for s in sources:

@@ -92,8 +92,8 @@ class Totals:
         audio_s = frames / FRAMES_PER_SECOND
         lines = [f"{self.num_utterances} utterances, {self.num_frames} frames ({audio_s / 60:.1f} min); "
                  f"log-like per frame {-self.cost / frames:.3f}",
-                 f"real-time factor {self.search_s / audio_s:.4f} for the search, {self.determinize_s / audio_s:.4f} for the determinisation, "
-                 f"{self.cpu_s / audio_s:.4f} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
+                 f"real-time factor {self.search_s / audio_s:.4f} for the search, {self.determinize_s / audio_s:.4f} for the "
+                 f"determinisation, {self.cpu_s / audio_s:.4f} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
                  f"{self.num_tokens / frames:.0f} active tokens and {self.num_arcs / frames:.1f} lattice arcs a frame"]
         for names, what in ((self.not_final, "did not reach a final state of the graph at the end"),
                             (self.cut_short, "found no way on in the graph"), (self.no_features, "have no features and were not decoded"),

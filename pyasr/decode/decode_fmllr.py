@@ -68,7 +68,8 @@ def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
     aligner_trans, aligner = read_model(first_pass_model(spec.decode.model_dir))
     _, gmm = read_model(spec.decode.model_dir / MODEL)
     if aligner.num_gauss != gmm.num_gauss:
-        raise UserError(f"{spec.decode.model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from one training")
+        found = "final.alimdl and final.mdl have different numbers of Gaussians"
+        raise UserError(f"{spec.decode.model_dir}: {found}; take both from one training")
     posteriors = _Posteriors(spec, aligner_trans)
     reader = open_features(spec.decode.data, spec.decode.model_dir)
     lattices = (entry for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job) for entry in read_lattices(archive))

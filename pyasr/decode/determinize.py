@@ -26,9 +26,10 @@ DELTA = 2.0**-10
 class DeterminizeOptions:
     """What becomes of the lattices of a search."""
 
-    determinize: bool = option(True, "keep one path, the best, for each word sequence of a lattice; false: write it as the search leaves it")
+    determinize: bool = option(True, "keep only the best path of each word sequence of a lattice; false: write it as the search leaves it")
     determinize_mb: float = option(
-        50.0, f"memory for the determinisation of a lattice, beside {BYTES_PER_ARC} bytes an arc; its beam is narrowed to keep to it", minimum=0.0)
+        50.0, f"memory for the determinisation of a lattice, beside {BYTES_PER_ARC} bytes an arc; its beam is narrowed to keep to it",
+        minimum=0.0)
 
 
 def determinize(lattice: Lattice, beam: float, acoustic_scale: float, max_mb: float = 50.0) -> tuple[CompactLattice, float]:
@@ -38,8 +39,8 @@ def determinize(lattice: Lattice, beam: float, acoustic_scale: float, max_mb: fl
     with that path only. Of equal costs the path of lower graph cost counts, then that of fewer transition-ids, then that with the greater
     first differing one (Kaldi's order of compact weights). No state has two arcs with the same word, or one without a word.
 
-    max_mb  memory beside BYTES_PER_ARC for each arc of `lattice`; when it is used up, the word sequences within the beam reached are returned,
-            and the best one in any case
+    max_mb  memory beside BYTES_PER_ARC for each arc of `lattice`; when it is used up, the word sequences within the beam reached are
+            returned, and the best one in any case
     """
     lattice = _finite(lattice)
     raw = None if lattice.empty else _prepare(lattice, acoustic_scale)

@@ -19,8 +19,8 @@ import numpy as np
 from numba import njit
 
 from pyasr.decode.determinize_pools import (
-    ARCS, BASE, ELEMENTS, NODES, NUM_REACHED, QUEUED, STATES, STEPS, STRINGS, TASKS, add_set, child, common_prefix, find_set, has_room, mixed,
-    node_of, order, pop, push, string_is_better, tail_hash)
+    ARCS, BASE, ELEMENTS, NODES, NUM_REACHED, QUEUED, STATES, STEPS, STRINGS, TASKS, add_set, child, common_prefix, find_set, has_room,
+    mixed, node_of, order, pop, push, string_is_better, tail_hash)
 
 UNITS = 2.0**32
 NEVER = np.int64(1) << 62

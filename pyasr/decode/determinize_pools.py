@@ -20,7 +20,8 @@ REACHED = np.dtype([("state", "i4"), ("node", "i4"), ("back", "i4"), ("tid", "i4
 ELEMENT = np.dtype([("state", "i4"), ("node", "i4"), ("graph", "i8"), ("acoustic", "i8"), ("hash", "u8")])
 SET = np.dtype([("key", "u8"), ("begin", "i8"), ("end", "i8"), ("graph", "i8"), ("acoustic", "i8"), ("state", "i4"), ("arc", "i4"),
                 ("num_labels", "i4")], align=True)
-STATE = np.dtype([("cost", "i8"), ("final_graph", "i8"), ("final_acoustic", "i8"), ("set", "i4"), ("prefix", "i4"), ("final", "i4")], align=True)
+STATE = np.dtype([("cost", "i8"), ("final_graph", "i8"), ("final_acoustic", "i8"), ("set", "i4"), ("prefix", "i4"), ("final", "i4")],
+                 align=True)
 STEP = np.dtype([("element", "i4"), ("arc", "i4")])
 TASK = np.dtype([("begin", "i8"), ("end", "i8"), ("state", "i4"), ("word", "i4")])
 ARC = np.dtype([("source", "i4"), ("target", "i4"), ("word", "i4"), ("graph", "i8"), ("acoustic", "i8"), ("begin", "i8"), ("end", "i8")],

@@ -86,7 +86,7 @@ class Lattice:
 
     @property
     def state_times(self) -> np.ndarray:
-        """Frames before each state, int64 (num_states): transition-ids on the longest way to it; all ways have as many in a decoder's lattice."""
+        """Frames before each state, int64 (num_states): transition-ids on the longest way to it; in a decoder's lattice all are as long."""
         return _times(self.sources, self.targets, self.ilabels, self.num_states)
 
     @property
@@ -110,7 +110,8 @@ class Lattice:
         names = ("ilabels", "olabels", "graph_costs", "acoustic_costs")
         return replace(self, sources=number[self.sources[keep]], targets=number[self.targets[keep]],
                        **{name: getattr(self, name)[keep] for name in names},
-                       **{name: np.where(final, getattr(self, name), np.float32(np.inf))[used] for name in ("final_graph", "final_acoustic")})
+                       **{name: np.where(final, getattr(self, name), np.float32(np.inf))[used]
+                          for name in ("final_graph", "final_acoustic")})
 
 
 def from_arcs(start: int, sources, targets, ilabels, olabels, graph_costs, acoustic_costs, final_graph, final_acoustic=None, *,

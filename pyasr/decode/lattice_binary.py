@@ -169,7 +169,8 @@ def _unpack_compact(words, num_states, num_arcs, num_tids, num_final_tids):
     return arcs, finals, offsets, tids, final_offsets, final_tids
 
 
-def decode(words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int, int], compact: bool, name: str) -> Lattice | CompactLattice:
+def decode(words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int, int], compact: bool,
+           name: str) -> Lattice | CompactLattice:
     """The lattice of `words`, int32, that `measure` gave `sizes` for (arcs, transition-ids of arcs and of final states).
 
     Raises ValueError for an arc to a state that is not there, UserError, naming `name`, for a cycle.
@@ -184,5 +185,6 @@ def decode(words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int
         raise ValueError(f"an arc to a state beyond its {num_states}")
     graph, acoustic, final_graph, final_acoustic = (row.view(np.float32) for row in (graph, acoustic, *finals))
     if compact:
-        return compact_from_arcs(start, source, target, word, graph, acoustic, strings[:2], final_graph, final_acoustic, strings[2:], name=name)
+        return compact_from_arcs(start, source, target, word, graph, acoustic, strings[:2], final_graph, final_acoustic, strings[2:],
+                                 name=name)
     return from_arcs(start, source, target, tid, word, graph, acoustic, final_graph, final_acoustic, name=name)

@@ -82,7 +82,8 @@ class TextLattice:
         for state, (*costs, string) in self.finals.items():
             ends[:, state], strings[state] = costs, string
         if True in self.kinds:
-            return compact_from_arcs(self.start, source, target, word, graph, acoustic, _packed(self.strings), *ends, _packed(strings), name=name)
+            return compact_from_arcs(self.start, source, target, word, graph, acoustic, _packed(self.strings), *ends,
+                                     _packed(strings), name=name)
         return from_arcs(self.start, source, target, tid, word, graph, acoustic, *ends, name=name)
 
 

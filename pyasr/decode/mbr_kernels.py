@@ -1,8 +1,8 @@
 """Compiled loops of minimum Bayes risk decoding; `pyasr.decode.mbr` says what they compute, in the same letters.
 
 A lattice is given by its arcs in the order of their targets: arcs into state n are in_offsets[n]:in_offsets[n + 1]. `shares` holds
-P(came by a | at n) of each arc, which sum to one over the arcs into a state. Row n of alpha' holds alpha'(n, q) for lows[n] <= q <= highs[n]
-and begins at rows[n].
+P(came by a | at n) of each arc, which sum to one over the arcs into a state. Row n of alpha' holds alpha'(n, q) for
+lows[n] <= q <= highs[n] and begins at rows[n].
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def edit_distances(in_offsets, sources, words, shares, hypothesis, lows, highs, 
 
 @njit(nogil=True, cache=True)
 def bin_statistics(in_offsets, sources, words, shares, hypothesis, lows, highs, rows, distances, times):
-    """gamma(q, w) and the times: (positions, words, gamma, sum of gamma * begin, sum of gamma * end), an entry for each pair that occurs."""
+    """gamma(q, w) and the times: (positions, words, gamma, sum of gamma * begin, sum of gamma * end), an entry a pair that occurs."""
     places, keys = Dict.empty(types.int64, types.int64), [np.int64(0)]  # the first entry of each list is there for its type
     gammas, begins, ends = [0.0], [0.0], [0.0]
     bins = (places, keys, gammas, begins, ends)

@@ -27,7 +27,8 @@ _SHOWN = 10
 class RescoreOptions:
     """How a language model is replaced."""
 
-    oov_cost: float = option(OOV_COST, "-ln probability of a word that the new model lacks, after backing off to the empty history", minimum=0.0)
+    oov_cost: float = option(OOV_COST, "-ln probability of a word that the new model lacks, after backing off to the empty history",
+                             minimum=0.0)
 
 
 @dataclass(frozen=True)

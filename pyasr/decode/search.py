@@ -225,8 +225,8 @@ class Decoder:
                     finish: Callable[[Lattice], Any] = lambda lattice: lattice) -> Iterator[tuple[str, Any]]:
         """(name, lattice) of each (name, log-likelihoods) in their order, `num_threads` at a time.
 
-        Log-likelihoods may be a function that computes them: it is called in the thread, and so is `finish`, a function of the lattice whose
-        result is given in its place. At most 2 * num_threads utterances are under way.
+        Log-likelihoods may be a function that computes them: it is called in the thread, and so is `finish`, a function of the lattice
+        whose result is given in its place. At most 2 * num_threads utterances are under way.
         """
         def work(name, loglikes):
             return name, finish(self.decode(loglikes() if callable(loglikes) else loglikes, name))

@@ -1,4 +1,4 @@
-"""The input of a model whose directory Kaldi made, told by its `cmvn_opts`, `splice_opts`, `delta_opts` and by having a `final.mat` or none.
+"""The input of a model whose directory Kaldi made, told by its `cmvn_opts`, `splice_opts`, `delta_opts` and by a `final.mat` or none.
 
 Kaldi's scripts feed a model by two rules. With `final.mat` it sees spliced frames times this matrix (`splice-feats $splice_opts`, 4 frames
 on each side unless told otherwise), without it features and their derivatives (`add-deltas $delta_opts`, of order 2 unless told

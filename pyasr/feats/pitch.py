@@ -2,7 +2,7 @@ r"""The pitch of speech: for every frame the normalised cross-correlation at the
 
 Reference: P. Ghahremani, B. BabaAli, D. Povey, K. Riedhammer, J. Trmal, S. Khudanpur, "A pitch extraction algorithm tuned for automatic
 speech recognition", ICASSP 2014; behaves as Kaldi's `compute-kaldi-pitch-feats` does on whole utterances. The signal is resampled to 4 kHz.
-With the window w_t of N samples from the beginning of frame t, less its mean, and w_t,l the N samples that begin l later (less the same mean)
+With the window w_t of N samples from the beginning of frame t, less its mean, and w_t,l the N samples l later (less the same mean)
 
     phi(t, l) = <w_t, w_t,l> / sqrt(|w_t|^2 |w_t,l|^2 + ballast)          ballast = B (N var)^2, var the variance of the whole signal
 

@@ -11,7 +11,7 @@ Notation, for a frame x of N samples at rate f, padded with zeros to M samples (
 All utterances lie in one buffer, each at a multiple of the shift, so the frames are a strided view of it; frames across two
 utterances are computed too, and dropped. A block of frames stays in the processor's cache from the samples to the features.
 
-Everything is float64: where a steady tone lies over digital silence, filters beside it hold less energy than the rounding errors of float32.
+Everything is float64: where a steady tone lies over digital silence, filters beside it hold less energy than float32's rounding errors.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ a, the energy at frequency f is taken from
     G(f) = a f                                     f <= f0,     f0 = F min(a, 1) / a
          = H - (H - a f0) (H - f) / (H - f0)       f > f0
 
-where H is the upper edge of the filter bank and F = 0.8 H: the warping of `pyasr.feats.mel` by 1 / a, without a bend at its lower end. The paper
-moves the filters before they are applied to the spectrum. Here log mel energies L are interpolated between neighbouring filters, which
-is a matrix on existing features:
+where H is the upper edge of the filter bank and F = 0.8 H: the warping of `pyasr.feats.mel` by 1 / a, without a bend at its lower end. The
+paper moves the filters before they are applied to the spectrum. Here log mel energies L are interpolated between neighbouring filters,
+which is a matrix on existing features:
 
     fbank:  L' = L W,      MFCC:  C' = C D^+ W D,   C = L D with the liftered cosine transform D
 

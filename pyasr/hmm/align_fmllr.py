@@ -1,8 +1,8 @@
 """Alignment of a data directory with a SAT system in two passes, on all ranks of one MPI job, as Kaldi's align_fmllr.sh.
 
-First with the alignment model on features without fMLLR; from that alignment the speakers' transforms are estimated for the final model, with
-the alignment model's posteriors of Gaussians; then with the final model on the transformed features. A system without an alignment
-model uses its only model for both.
+First with the alignment model on features without fMLLR; from that alignment the speakers' transforms are estimated for the final model,
+with the alignment model's posteriors of Gaussians; then with the final model on the transformed features. A system without an
+alignment model uses its only model for both.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def align_rank(spec: AlignFmllrSpec, comm) -> None:
         report.write(spec.out)
 
 
-def _align(spec: AlignFmllrSpec, lang: LangDir, shard: AdaptableShard, trans: TransitionModel, gmm: AmDiagGmm, comm, how: str) -> AlignReport:
+def _align(spec: AlignFmllrSpec, lang: LangDir, shard: AdaptableShard, trans: TransitionModel, gmm: AmDiagGmm, comm,
+           how: str) -> AlignReport:
     """One pass; the report on all ranks' utterances. Raises UserError when none of them can be aligned."""
     boosted = gmm if spec.boost_silence == 1.0 else gmm.boosted(silence_pdfs(lang, trans), spec.boost_silence)
     report = sum(comm.allgather(shard.align(trans, boosted, spec.align)), AlignReport())

@@ -66,7 +66,7 @@ class FmllrStats:
     def accumulate(self, model: AmDiagGmm, feats: np.ndarray, posteriors: PdfPosteriors, aligner: AmDiagGmm | None = None) -> None:
         """Add the frames of an utterance (T, D).
 
-        aligner  the model that gives the posteriors of Gaussians, where that is not `model`; both have the same Gaussians (gmm-post-to-gpost)
+        aligner  the model that gives the posteriors of Gaussians, where that is not `model`, with the same Gaussians (gmm-post-to-gpost)
         """
         feats = model.checked(np.asarray(feats, np.float32))
         aligner = model if aligner is None else aligner

@@ -127,7 +127,8 @@ class SpeakerTransforms:
         speakers = sorted(set(self.shard.speakers.values()))
         missing = [speaker for speaker in speakers if speaker not in matrices]
         if missing:
-            raise UserError(f"{len(missing)} speakers have no transform (first {missing[0]}); align this data directory with align_fmllr.py")
+            found = f"{len(missing)} speakers have no transform (first {missing[0]})"
+            raise UserError(f"{found}; align this data directory with align_fmllr.py")
         self.matrices = {speaker: matrices[speaker].astype(np.float32) for speaker in speakers}
         whole = {speaker: compose(matrix, self.base, self.shard.extended_dim) for speaker, matrix in self.matrices.items()}
         self.shard.transform(lambda utt: whole[self.shard.speakers[utt]])

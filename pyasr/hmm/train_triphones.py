@@ -1,4 +1,4 @@
-"""What all triphone systems have in common: a tree and a first model from the alignments of an earlier system, then the loop of `train_gmm`."""
+"""What all triphone systems have in common: a tree and a first model from an earlier system's alignments, then the loop of `train_gmm`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _TOLERANCE = 1e-6
 
 
 class Tables(NamedTuple):
-    """What the compiled loops read. Arcs of state s are offsets[s]:offsets[s + 1], sorted by word; backoffs[s] is -1 for the empty history."""
+    """What the compiled loops read. Arcs of state s are offsets[s]:offsets[s + 1], by word; backoffs[s] is -1 for the empty history."""
 
     start: int
     offsets: np.ndarray
@@ -111,7 +111,7 @@ class BackoffLm:
 
 
 def model_file(source: Path) -> Path:
-    """The file of a language model: `source` itself, an FST if its name ends in .fst and else ARPA, or in a directory G.fst or lm.arpa.gz."""
+    """The file of a language model: `source` itself (FST if its name ends in .fst, else ARPA), or in a directory G.fst or lm.arpa.gz."""
     source = Path(source)
     if not source.is_dir():
         return source

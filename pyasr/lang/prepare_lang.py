@@ -26,7 +26,8 @@ class LangOptions:
 
     position_dependent_phones: bool = option(True, "phones know whether they begin, end or stand inside a word")
     share_silence_phones: bool = option(False, "all silence phones share one root of the tree, which is not split")
-    sil_prob: float = option(0.5, "probability of silence between words, 0 for none; unused if there is a silprob.txt", minimum=0.0, maximum=0.999)
+    sil_prob: float = option(0.5, "probability of silence between words, 0 for none; unused if there is a silprob.txt",
+                             minimum=0.0, maximum=0.999)
     num_sil_states: int = option(5, "emitting states of silence phones", minimum=1)
     num_nonsil_states: int = option(3, "emitting states of the other phones", minimum=1)
 

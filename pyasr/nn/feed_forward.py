@@ -3,8 +3,8 @@ r"""Feed-forward acoustic model: spliced, normalised features to the posteriors 
     h_0 = (x - mean) * inverse_std,   h_l = sigma(W_l h_{l-1} + b_l),  l = 1..L,   log p(s | x) = log softmax(W h_L + b)
 
 Initial weights:
-* ReLU: W ~ N(0, 2 / in), biases 0 (He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", 2015, equation 10); output layer 0, so that training
-  begins at equal posteriors and without a shock (as in Kaldi's nnet3).
+* ReLU: W ~ N(0, 2 / in), biases 0 (He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", 2015, equation 10); output layer 0, so that
+  training begins at equal posteriors and without a shock (as in Kaldi's nnet3).
 * sigmoid: W ~ N(0, s^2) with s = 3.5 sqrt(2 / (in + out)), first layer times sqrt(1/12), hidden biases uniform in [-4, 0], output biases
   0: what Kaldi's nnet1 recipes start from without pretraining.
 """
