@@ -22,7 +22,7 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.decode_dir import DecodeSpec, input_files, join_totals, start_output
-from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, remove_intermediate
+from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, check_system, remove_intermediate
 from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.lattice_dir import archives
 from pyasr.decode.search import DecodeOptions
@@ -72,7 +72,9 @@ def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:
 
 
 def main(options: DecodeFmllr) -> None:
-    inputs = input_files(options.graph_dir, options.model_dir or options.graph_dir.parent, options.data)
+    model_dir = options.model_dir or options.graph_dir.parent
+    inputs = input_files(options.graph_dir, model_dir, options.data)
+    check_system(model_dir)
     si_dir = options.si_dir or decode_without(options, inputs)
     with output_of(options, options.decode_dir, [*inputs, *archives(si_dir)], resume=True) as out:
         spec = FmllrDecodeSpec(spec_of(options, out), si_dir, options.adapt.silence_weight, options.fmllr)

@@ -32,7 +32,7 @@ from pyasr.io.openfst import read_fst
 from pyasr.lang.symbols import SymbolTable
 
 FRAMES_PER_SECOND = 100.0
-_NETWORK = "final.nnet"
+NETWORK = "final.nnet"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Totals:
 
 def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | None = None) -> list[Path]:
     """The files that decoding reads, for the stage output. Raises UserError naming a missing one and the step that makes it."""
-    model = model_dir / (_NETWORK if (model_dir / _NETWORK).exists() else MODEL)
+    model = model_dir / (NETWORK if (model_dir / NETWORK).exists() else MODEL)
     training, graph_step = "the training step of this model", "utils/make_graph.py"
     makers = {graph / "HCLG.fst": graph_step, graph / "words.txt": graph_step, model: training, model_dir / MODEL: training,
               data / "feats.scp": "steps/make_mfcc.py", data / "utt2spk": "utils/validate_data_dir.py"}
@@ -118,7 +118,7 @@ def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | 
 
 def load_scorer(model_dir: Path, adapted: bool = False):
     """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or a network directory; a GMM for `adapted` features or for others."""
-    if (model_dir / _NETWORK).exists():
+    if (model_dir / NETWORK).exists():
         from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
 
         return acoustic.load_scorer(model_dir), read_transitions(model_dir / MODEL).tid2pdf

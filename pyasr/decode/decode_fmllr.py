@@ -24,7 +24,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import split
-from pyasr.decode.decode_dir import DecodeSpec, ShardWriter, load_decoder, scored, shard_is_complete
+from pyasr.decode.decode_dir import NETWORK, DecodeSpec, ShardWriter, load_decoder, scored, shard_is_complete
 from pyasr.decode.lattice import DecodeStats, Lattice, prune
 from pyasr.decode.lattice_dir import job_archives
 from pyasr.decode.lattice_io import LatticeWriter, read_lattices
@@ -60,6 +60,14 @@ class FmllrDecodeSpec:
     fmllr: FmllrOptions
 
 
+def check_system(model_dir: Path) -> None:
+    """Raise UserError unless `model_dir` is a GMM system whose two models, if there are two, have the same Gaussians."""
+    if (model_dir / NETWORK).exists():
+        raise UserError(f"{model_dir} is a network's; fMLLR is for GMMs: decode its own features with steps/decode.py")
+    if read_model(first_pass_model(model_dir))[1].num_gauss != read_model(model_dir / MODEL)[1].num_gauss:
+        raise UserError(f"{model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from one training")
+
+
 def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
     """Statistics of the speakers of the job-th part of the archives of `spec.si_dir`."""
     path = _stats_path(spec, FIRST, job)
@@ -67,9 +75,6 @@ def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
         return
     aligner_trans, aligner = read_model(first_pass_model(spec.decode.model_dir))
     _, gmm = read_model(spec.decode.model_dir / MODEL)
-    if aligner.num_gauss != gmm.num_gauss:
-        found = "final.alimdl and final.mdl have different numbers of Gaussians"
-        raise UserError(f"{spec.decode.model_dir}: {found}; take both from one training")
     posteriors = _Posteriors(spec, aligner_trans)
     reader = open_features(spec.decode.data, spec.decode.model_dir)
     lattices = (entry for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job) for entry in read_lattices(archive))

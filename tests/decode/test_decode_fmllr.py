@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pyasr.base.errors import UserError
 from pyasr.decode.decode_dir import DecodeSpec, decode_shard, start_output
-from pyasr.decode.decode_fmllr import FmllrDecodeSpec, decode_again, first_stats, remove_intermediate, rescore_last
+from pyasr.decode.decode_fmllr import FmllrDecodeSpec, check_system, decode_again, first_stats, remove_intermediate, rescore_last
 from pyasr.decode.lattice import best_path
 from pyasr.decode.lattice_io import read_lattices
 from pyasr.decode.search import DecodeOptions
@@ -150,6 +152,19 @@ def test_no_transform_changes_nothing(exp, tmp_path):
     run_passes(exp[0], tmp_path, 1, kind="none")
     for transform in read_transforms(tmp_path / "last").values():
         np.testing.assert_array_equal(transform, np.eye(3, 4))
+
+
+def test_systems_that_cannot_be_adapted(exp, tmp_path):
+    model = Path(shutil.copytree(exp[0] / "model", tmp_path / "model"))
+    trans, gmm = read_model(model / "final.mdl")
+    twice = AmDiagGmm.from_moments(2 * gmm.offsets, np.full(2 * NUM_WORDS, 0.5), np.repeat(gmm.means, 2, 0), np.repeat(gmm.variances, 2, 0))
+    write_model(model / "final.alimdl", trans, twice)
+    with pytest.raises(UserError, match="different numbers of Gaussians"):
+        check_system(model)
+    (model / "final.nnet").touch()
+    with pytest.raises(UserError, match="is a network's; fMLLR is for GMMs"):
+        check_system(model)
+    check_system(exp[0] / "model")
 
 
 def test_step(exp):
