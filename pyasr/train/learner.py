@@ -68,6 +68,15 @@ class Learner:
         self.momentum, self.max_change = options.momentum, options.max_change
         self.velocity = torch.zeros_like(self.flat.master) if options.momentum else None
 
+    def state_dict(self) -> dict:
+        """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""
+        return {"velocity": self.velocity}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from what `state_dict` gave."""
+        if self.velocity is not None:
+            self.velocity.copy_(state["velocity"])
+
     def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float) -> torch.Tensor:
         """Update the master parameters from one minibatch. Returns float64 (loss, correct frames, frames), summed, on the device.
 

@@ -167,7 +167,7 @@ class Training:
     def _save(self) -> None:
         """Every rank has the same parameters here, just mixed; momentum and random state are each rank's own."""
         shared = {"master": self.learner.flat.master.cpu(), "best": self.best, "schedule": dataclasses.asdict(self.schedule.state)}
-        own = {"position": dataclasses.asdict(self.position), "velocity": self.learner.velocity, "random": torch.get_rng_state()}
+        own = {"position": dataclasses.asdict(self.position), "learner": self.learner.state_dict(), "random": torch.get_rng_state()}
         save_checkpoint(self.directory / "checkpoint", self.comm, shared, own)
 
     def _resume(self) -> bool:
@@ -180,8 +180,7 @@ class Training:
         self.best = shared["best"]
         self.schedule.state = ScheduleState(**shared["schedule"])
         self.position = Position(**own["position"])
-        if own["velocity"] is not None:
-            self.learner.velocity.copy_(own["velocity"])
+        self.learner.load_state_dict(own["learner"])
         torch.set_rng_state(own["random"])
         self._say(f"resuming at {self.position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}")
         return True
