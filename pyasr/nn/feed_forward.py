@@ -53,6 +53,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, options: DnnOptions, input_dim: int, num_pdfs: int):
         super().__init__()
+        self.num_pdfs = num_pdfs
         dims = [input_dim] + [options.hidden_dim] * options.hidden_layers
         layers: list[nn.Module] = []
         for dim_in, dim_out in zip(dims, dims[1:]):

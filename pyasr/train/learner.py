@@ -63,10 +63,15 @@ class Learner:
     """A network whose parameters lie flat, and one SGD step at a time."""
 
     def __init__(self, network: nn.Module, options: LearnerOptions):
-        self.network = network.to(options.torch_device())
-        self.flat = FlatParameters(network.parameters(), options.torch_dtype())
+        self.options = options
         self.momentum, self.max_change = options.momentum, options.max_change
-        self.velocity = torch.zeros_like(self.flat.master) if options.momentum else None
+        self.adopt(network)
+
+    def adopt(self, network: nn.Module) -> None:
+        """Go on with another network, such as a grown one: new flat buffers; what was remembered of earlier minibatches is forgotten."""
+        self.network = network.to(self.options.torch_device())
+        self.flat = FlatParameters(network.parameters(), self.options.torch_dtype())
+        self.velocity = torch.zeros_like(self.flat.master) if self.momentum else None
 
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""

@@ -153,7 +153,7 @@ class Training:
 
     def _check_divergence(self, objective: float) -> None:
         """A model that is clearly worse than guessing all pdfs equally has diverged; so has one whose objective is no number."""
-        num_pdfs = self.learner.network.layers[-1].out_features
+        num_pdfs = self.learner.network.num_pdfs
         if not objective > -2 * math.log(num_pdfs + 1):
             raise UserError(
                 f"training has diverged (objective {objective:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): "
