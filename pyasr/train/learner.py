@@ -16,47 +16,17 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.parallel.flat import FlatParameters
+from pyasr.train.compute import ComputeOptions
 
 
 @dataclass(frozen=True)
-class LearnerOptions:
-    """How a rank computes."""
+class LearnerOptions(ComputeOptions):
+    """How a rank learns."""
 
-    minibatch: int = option(512, "frames of a minibatch", minimum=1)
     momentum: float = option(0.0, "share of the last update in the next one", minimum=0.0, maximum=0.999)
     max_change: float = option(0.0, "greatest Euclidean norm of a minibatch's change of the parameters; 0: no limit", minimum=0.0)
-    precision: str = option("auto", "type of the products; auto: bfloat16 where that is native", choices=("auto", "float32", "bfloat16"))
-    device: str = option("auto", "where to train; auto: cuda if there is one", choices=("auto", "cpu", "cuda"))
-
-    def torch_device(self) -> torch.device:
-        """The device to train on. Raises UserError where `cuda` is asked for and not there."""
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise UserError("--device cuda: torch finds no GPU here; give --device cpu")
-        return torch.device("cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu")
-
-    def torch_dtype(self) -> torch.dtype:
-        """The type of the products."""
-        if self.precision == "auto":
-            return torch.bfloat16 if multiplies_bfloat16(self.torch_device()) else torch.float32
-        return getattr(torch, self.precision)
-
-
-def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether bfloat16 products are native on `device`, and thus faster than float32."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
-    return "avx512_bf16" in _cpu_flags() or "amx_bf16" in _cpu_flags()
-
-
-def _cpu_flags() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as f:
-            return next((line for line in f if line.startswith("flags")), "")
-    except OSError:
-        return ""  # harmless: no Linux, so float32
 
 
 class Learner:

@@ -1,0 +1,46 @@
+"""Where a rank computes, and in which type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+
+
+@dataclass(frozen=True)
+class ComputeOptions:
+    """How a rank computes."""
+
+    minibatch: int = option(512, "frames of a minibatch", minimum=1)
+    precision: str = option("auto", "type of the products; auto: bfloat16 where that is native", choices=("auto", "float32", "bfloat16"))
+    device: str = option("auto", "where to train; auto: cuda if there is one", choices=("auto", "cpu", "cuda"))
+
+    def torch_device(self) -> torch.device:
+        """The device to train on. Raises UserError where `cuda` is asked for and not there."""
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise UserError("--device cuda: torch finds no GPU here; give --device cpu")
+        return torch.device("cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu")
+
+    def torch_dtype(self) -> torch.dtype:
+        """The type of the products."""
+        if self.precision == "auto":
+            return torch.bfloat16 if multiplies_bfloat16(self.torch_device()) else torch.float32
+        return getattr(torch, self.precision)
+
+
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether bfloat16 products are native on `device`, and thus faster than float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    return "avx512_bf16" in _cpu_flags() or "amx_bf16" in _cpu_flags()
+
+
+def _cpu_flags() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            return next((line for line in f if line.startswith("flags")), "")
+    except OSError:
+        return ""  # harmless: no Linux, so float32
