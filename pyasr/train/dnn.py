@@ -60,8 +60,10 @@ def train_rank(spec: TrainSpec, comm: Comm) -> None:
         store.move(options.learner.torch_device(), options.learner.torch_dtype())
     width = spec.input.splice_left + 1 + spec.input.splice_right
     learner = make_learner(options, width * training.dim, targets.num_pdfs, comm)
-    job = Training(learner, training, heldout, make_strategy(comm, options.mixing), make_schedule(options.schedule), comm, options.loop,
-                   options.learner.minibatch, rate_factor(options, comm.size), spec.out)  # fmt: skip
+    schedule = make_schedule(options.schedule, int(comm.reduce_scalar(training.num_frames)))
+    rate_factor = options.schedule.rate_factor(comm.size, options.learner.minibatch)
+    job = Training(learner, training, heldout, make_strategy(comm, options.mixing), schedule, comm, options.loop,
+                   options.learner.minibatch, rate_factor, spec.out)  # fmt: skip
     _announce(job, options)
     job.run()
     if comm.rank == 0:
@@ -93,12 +95,6 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
     initialise(network, options.dnn, torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31))))
     torch.manual_seed(int(generator(seed, "dropout", comm.rank).integers(1 << 31)))
     return Learner(network, options.learner)
-
-
-def rate_factor(options: DnnTraining, num_ranks: int) -> float:
-    """From a schedule's rate to that of gradients summed over the minibatch."""
-    convention = 1.0 if options.schedule.lr_convention == "sum" else 1.0 / options.learner.minibatch
-    return options.schedule.scale(num_ranks) * convention
 
 
 def final_model(learner: Learner, options: DnnOptions, normaliser, targets: Targets) -> AcousticModel:

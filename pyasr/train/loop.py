@@ -68,16 +68,17 @@ class Training:
         total_frames = self.epoch_frames * schedule.options.num_epochs
         self.reporter = Reporter(self.directory / "metrics.jsonl", self.comm, total_frames, self.position.frames_seen)
         while not schedule.finished:
-            self._epoch(schedule.state.epoch + 1, schedule.rate)
-            self._end_epoch(schedule.rate)
+            self._epoch(schedule.state.epoch + 1)
+            self._end_epoch(schedule.rate(self.position.frames_seen))
 
-    def _epoch(self, epoch: int, rate: float) -> None:
+    def _epoch(self, epoch: int) -> None:
         """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""
         flat, position, clock = self.learner.flat, self.position, self.reporter.clock
         self.training.begin_epoch(self.options.train_seed, epoch)
         order = self.training.epoch_order(self.options.train_seed, epoch, self.comm.rank)
         sums = torch.tensor(position.interval_sums, dtype=torch.float64, device=flat.master.device)
         clock.restart()
+        rate = self.schedule.rate(position.frames_seen)
         while True:
             index = order[position.own_frames : position.own_frames + self.minibatch]
             if len(index):
@@ -95,6 +96,7 @@ class Training:
                 self._report(epoch, rate, sums)
             if mixing.frames == 0:
                 return
+            rate = self.schedule.rate(position.frames_seen)
             if self._passes(before, self.options.checkpoint_frames):
                 position.interval_sums = sums.tolist()
                 self._save()

@@ -1,9 +1,14 @@
-r"""Learning-rate schedules. Time is counted in frames seen over all ranks; an epoch is `epoch_frames` of them.
+r"""Learning-rate schedules. Time t is counted in epochs: frames seen over all ranks, divided by the frames of one pass over the data.
 
-exponential  (Su, Chen, Xu 2015)  lr_e = i exp(x ln(f / i) / n),  x = e - 1, n = E - 1 for epochs e = 1..E: from i to f
-newbob       (Kaldi's nnet1)      after an epoch, relative to the best held-out loss so far: loss not lower: back to the best model;
-             gain < `start_halving_gain`: from now on the rate is halved after every epoch; gain < `end_halving_gain` while halving: stop
-newbob-accuracy (Su, Chen, Xu 2015)  held-out frame accuracy up by less than 0.5 % absolute: halve; by less than 0.1 %: stop
+exponential         (Su, Chen, Xu 2015)  lr_e = i exp(x ln(f / i) / n),  x = e - 1, n = E - 1 for epochs e = 1..E: from i to f
+exponential-frames  (Kaldi's nnet2 and nnet3)  the same curve in frames: x = t, n = E, so the rate falls with every mixing
+step                (the common form)  i `halving_factor`^k, k the number of the given epochs or frames that have gone by
+warm-up             (Zhang, Cui et al., arXiv:1904.04956)  i (1 + (p - 1) t / W) over W epochs, from i to the peak p i; then it is
+                    multiplied by 1 / sqrt 2 as each epoch begins
+newbob              (Kaldi's nnet1)  after an epoch, relative to the best held-out loss so far: loss not lower: back to the best model;
+                    gain < `start_halving_gain`: from now on the rate is halved after every epoch; gain < `end_halving_gain` while
+                    halving: stop
+newbob-accuracy     (Su, Chen, Xu 2015)  held-out frame accuracy up by less than 0.5 % absolute: halve; by less than 0.1 %: stop
 """
 
 from __future__ import annotations
@@ -11,7 +16,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pyasr.base.errors import UserError
 from pyasr.base.options import option
+
+NAMES = ("exponential", "exponential-frames", "step", "warm-up", "newbob", "newbob-accuracy")
 
 
 @dataclass(frozen=True)
@@ -21,21 +29,44 @@ class ScheduleOptions:
     learning_rate: float = option(0.1, "initial learning rate of one rank, by the convention of --lr-convention", minimum=0.0)
     lr_convention: str = option("mean", "whether a minibatch's gradient is the mean or the sum over its frames", choices=("mean", "sum"))
     lr_scaling: str = option("linear", "factor on the rate for P ranks: P, root of P, or 1", choices=("linear", "sqrt", "none"))
-    schedule: str = option("exponential", "course of the learning rate", choices=("exponential", "newbob", "newbob-accuracy"))
+    schedule: str = option("exponential", "course of the learning rate", choices=NAMES)
     num_epochs: int = option(10, "passes over the training data (newbob: at most)", minimum=1)
     final_factor: float = option(0.01, "exponential: final rate relative to the initial one", minimum=0.0)
+    constant_epochs: int = option(0, "exponential: epochs at the end that keep the final rate", minimum=0)
     start_halving_gain: float = option(0.01, "newbob: relative gain of the loss below which halving begins")
     end_halving_gain: float = option(0.001, "newbob: relative gain of the loss below which training ends")
-    halving_factor: float = option(0.5, "newbob: factor of one halving", minimum=0.0, maximum=1.0)
+    halving_factor: float = option(0.5, "newbob and step: factor of one halving", minimum=0.0, maximum=1.0)
+    step_epochs: str = option("", "step: epochs after which the rate is halved, such as 6,8,9.5")
+    step_frames: str = option("", "step: frames seen, over all ranks, after which the rate is halved, such as 20e6,30e6")
+    warm_up_epochs: float = option(10.0, "warm-up: epochs until the peak", minimum=0.0)
+    warm_up_factor: float = option(10.0, "warm-up: peak rate relative to the initial one", minimum=0.0)
 
     def scale(self, num_ranks: int) -> float:
         """The factor of `lr_scaling`."""
         return {"linear": float(num_ranks), "sqrt": math.sqrt(num_ranks), "none": 1.0}[self.lr_scaling]
 
+    def rate_factor(self, num_ranks: int, minibatch: int) -> float:
+        """From the rate of one rank, in the convention of these options, to that of gradients summed over the minibatch."""
+        return self.scale(num_ranks) * (1.0 if self.lr_convention == "sum" else 1.0 / minibatch)
+
+    def check(self) -> None:
+        """Raise UserError for lists that are none, and steps that never come."""
+        marks = numbers(self.step_epochs, "--step-epochs") + numbers(self.step_frames, "--step-frames")
+        if self.schedule == "step" and not marks:
+            raise UserError("--schedule step: no step is given; give --step-epochs or --step-frames")
+
+
+def numbers(text: str, flag: str) -> list[float]:
+    """The numbers of a list with commas. Raises UserError, headed by `flag`, where there is something else."""
+    try:
+        return [float(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        raise UserError(f"{flag}: '{text}' is no list of numbers with commas between them") from None
+
 
 @dataclass
 class ScheduleState:
-    """Where a schedule stands; plain values, kept in checkpoints."""
+    """Where a schedule stands; plain values, kept in checkpoints. `rate` is that of the schedules that listen to the held-out set."""
 
     rate: float
     epoch: int = 0
@@ -45,41 +76,94 @@ class ScheduleState:
 
 
 class Schedule:
-    """`rate` is the learning rate of the epoch to come, for one rank; `end_epoch` moves on."""
+    """`rate(frames_seen)` is the learning rate of one rank; `end_epoch` moves on.
 
-    def __init__(self, options: ScheduleOptions):
-        self.options = options
+    epoch_frames  frames of all ranks in one epoch
+    may_go_back   whether `end_epoch` can ask for the best model so far
+    """
+
+    may_go_back = False
+
+    def __init__(self, options: ScheduleOptions, epoch_frames: int):
+        self.options, self.epoch_frames = options, epoch_frames
         self.state = ScheduleState(options.learning_rate)
-
-    @property
-    def rate(self) -> float:
-        """Learning rate of the epoch to come, for one rank, in the convention of the options."""
-        return self.state.rate
 
     @property
     def finished(self) -> bool:
         """Whether no further epoch is to be trained."""
         return self.state.finished or self.state.epoch >= self.options.num_epochs
 
+    def rate(self, frames_seen: int) -> float:
+        """Learning rate of one rank after `frames_seen` frames of all, in the convention of the options."""
+        raise NotImplementedError
+
     def begin(self, loss: float, accuracy: float) -> None:
         """Tell the initial model's held-out loss (nats a frame) and frame accuracy (0..1)."""
 
     def end_epoch(self, loss: float, accuracy: float) -> bool:
         """Tell the held-out result of an epoch. False: go back to the best model."""
-        raise NotImplementedError
+        self.state.epoch += 1
+        return True
 
 
 class Exponential(Schedule):
     """Falls by the same factor each epoch."""
 
-    def end_epoch(self, loss: float, accuracy: float) -> bool:
-        self.state.epoch += 1
-        steps = max(self.options.num_epochs - 1, 1)
-        self.state.rate = self.options.learning_rate * self.options.final_factor ** (self.state.epoch / steps)
-        return True
+    def rate(self, frames_seen: int) -> float:
+        """The rate of the present epoch."""
+        steps = self.options.num_epochs - self.options.constant_epochs - 1
+        return self._course(self.state.epoch / max(steps, 1))
+
+    def _course(self, share: float) -> float:
+        """From the initial rate at share 0 to the final one at share 1 and after."""
+        return self.options.learning_rate * self.options.final_factor ** min(share, 1.0)
 
 
-class Newbob(Schedule):
+class ExponentialFrames(Exponential):
+    """Falls by the same factor with equal numbers of frames."""
+
+    def rate(self, frames_seen: int) -> float:
+        """The rate at this moment."""
+        falling_epochs = self.options.num_epochs - self.options.constant_epochs
+        return self._course(frames_seen / max(falling_epochs * self.epoch_frames, 1))
+
+
+class Step(Schedule):
+    """Is halved at given moments."""
+
+    def __init__(self, options: ScheduleOptions, epoch_frames: int):
+        super().__init__(options, epoch_frames)
+        epochs, frames = numbers(options.step_epochs, "--step-epochs"), numbers(options.step_frames, "--step-frames")
+        self._marks = [epoch * epoch_frames for epoch in epochs] + frames
+
+    def rate(self, frames_seen: int) -> float:
+        """The initial rate, halved for every mark that has gone by."""
+        passed = sum(mark <= frames_seen for mark in self._marks)
+        return self.options.learning_rate * self.options.halving_factor**passed
+
+
+class WarmUp(Schedule):
+    """Rises linearly to a peak, then falls by half in two epochs, a step at the beginning of each."""
+
+    def rate(self, frames_seen: int) -> float:
+        """The rate at this moment; of the falling part, that of the present epoch."""
+        options, epochs = self.options, frames_seen / max(self.epoch_frames, 1)
+        if epochs < options.warm_up_epochs:
+            return options.learning_rate * (1 + (options.warm_up_factor - 1) * epochs / options.warm_up_epochs)
+        falls = 1 + math.floor(epochs - options.warm_up_epochs)
+        return options.learning_rate * options.warm_up_factor * 2 ** (-falls / 2)
+
+
+class _Listening(Schedule):
+    """Keeps its rate until the held-out set asks for another."""
+
+    may_go_back = True
+
+    def rate(self, frames_seen: int) -> float:
+        return self.state.rate
+
+
+class Newbob(_Listening):
     """Halves when the held-out loss stalls, as Kaldi's nnet1 scripts do."""
 
     def begin(self, loss: float, accuracy: float) -> None:
@@ -99,7 +183,7 @@ class Newbob(Schedule):
         return accepted
 
 
-class NewbobAccuracy(Schedule):
+class NewbobAccuracy(_Listening):
     """Halves after each epoch that gains less than 0.5 % of the frames; ends at less than 0.1 %."""
 
     def begin(self, loss: float, accuracy: float) -> None:
@@ -117,7 +201,8 @@ class NewbobAccuracy(Schedule):
         return gain >= 0
 
 
-def make_schedule(options: ScheduleOptions) -> Schedule:
+def make_schedule(options: ScheduleOptions, epoch_frames: int) -> Schedule:
     """The schedule that `options.schedule` names, at its beginning."""
-    kinds = {"exponential": Exponential, "newbob": Newbob, "newbob-accuracy": NewbobAccuracy}
-    return kinds[options.schedule](options)
+    options.check()
+    kinds = dict(zip(NAMES, (Exponential, ExponentialFrames, Step, WarmUp, Newbob, NewbobAccuracy)))
+    return kinds[options.schedule](options, epoch_frames)

@@ -15,7 +15,7 @@ from pyasr.feats.warp import Warper
 from pyasr.nn.feed_forward import DnnOptions
 from pyasr.parallel.comm import SoloComm, run_threads
 from pyasr.parallel.strategies import MixingOptions, make_strategy
-from pyasr.train.dnn import DnnTraining, make_learner, rate_factor
+from pyasr.train.dnn import DnnTraining, make_learner
 from pyasr.train.frames import FrameStore
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.loop import LoopOptions, Training
@@ -50,8 +50,10 @@ def training(comm, directory, frames, options=OPTIONS):
     for one in (frames, heldout):
         one.move(torch.device("cpu"), options.learner.torch_dtype())
     directory.mkdir(exist_ok=True)
-    return Training(learner, frames, heldout, make_strategy(comm, options.mixing), make_schedule(options.schedule), comm, options.loop,
-                    options.learner.minibatch, rate_factor(options, comm.size), directory)  # fmt: skip
+    schedule = make_schedule(options.schedule, int(comm.reduce_scalar(frames.num_frames)))
+    rate_factor = options.schedule.rate_factor(comm.size, options.learner.minibatch)
+    return Training(learner, frames, heldout, make_strategy(comm, options.mixing), schedule, comm, options.loop,
+                    options.learner.minibatch, rate_factor, directory)  # fmt: skip
 
 
 def trained(comm, directory, frames, options=OPTIONS):
