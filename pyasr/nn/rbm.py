@@ -1,0 +1,113 @@
+r"""Restricted Boltzmann machines, and one step of contrastive divergence (CD-1) on a minibatch.
+
+References: G. Hinton, "Training products of experts by minimizing contrastive divergence", Neural Computation 14, 2002; G. Hinton, "A
+practical guide to training restricted Boltzmann machines", UTML TR 2010-003. Behaviour and constants are those of Kaldi's
+rbm-train-cd1-frmshuff.
+
+    v (V,)  visible units      W (H, V)  weights           N  rows of a minibatch
+    h (H,)  hidden units       a (V,)    visible biases    s  logistic function
+            in {0, 1}          b (H,)    hidden biases
+
+The model is p(v, h) = exp(-E(v, h)) / Z with one of two energies:
+
+    (1)  Bernoulli, v in {0, 1}^V:  E = -h'W v - b'h - a'v            E[v | h] = s(W'h + a)
+    (2)  Gaussian,  v in R^V:       E = |v - a|^2 / 2 - h'W v - b'h   E[v | h] = W'h + a,  unit variance
+    (3)  p(h_j = 1 | v) = s(w_j'v + b_j)
+    (4)  -log sum_h exp(-E) = F(v) = {-a'v  or  |v - a|^2 / 2} - sum_j log(1 + exp(w_j'v + b_j))
+
+CD-1 for the rows V of a minibatch:
+
+    H+ = p(h | V)      Hs ~ Bernoulli(H+)      V- = E[v | Hs]      H- = p(h | V-)
+    (5)  dW = H+'V - H-'V- - N c W,   db = sum of rows (H+ - H-),   da = sum of rows (V - V-),    c: L2 penalty
+
+Positive statistics are those of probabilities; the reconstruction alone is driven from a sample; V- and H- are not sampled.
+
+Hazard: a Gaussian machine has no bound on V-. Where the reconstruction of a minibatch varies more than twice as much as the data, W has
+grown too large, and every further step makes it larger: `explosion` tells the factor by which to shrink W and b.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from pyasr.nn.random_bits import sample_bernoulli
+
+GREATEST_RATIO = 2.0  # of the standard deviations of reconstruction and data
+LEAST_ACTIVATION = 1e-4  # mean activations are clipped to [1e-4, 1 - 1e-4] before their logit is taken
+
+
+class Reconstruction(NamedTuple):
+    """What CD-1 computes of N rows: `data` and `reconstruction` (N, V), probabilities `hidden` and `rehidden` (N, H) given each."""
+
+    data: torch.Tensor
+    hidden: torch.Tensor
+    reconstruction: torch.Tensor
+    rehidden: torch.Tensor
+
+
+class Rbm(nn.Module):
+    """A machine of `visible_dim` Gaussian or Bernoulli and `hidden_dim` Bernoulli units; parameters in the order W, b, a."""
+
+    def __init__(self, visible_dim: int, hidden_dim: int, gaussian: bool):
+        super().__init__()
+        self.gaussian = gaussian
+        self.weight = nn.Parameter(torch.zeros(hidden_dim, visible_dim), requires_grad=False)
+        self.hidden_bias = nn.Parameter(torch.zeros(hidden_dim), requires_grad=False)
+        self.visible_bias = nn.Parameter(torch.zeros(visible_dim), requires_grad=False)
+
+    def initialise(self, stddev: float, generator: torch.Generator, mean_activation: torch.Tensor | None = None) -> None:
+        """Weights from N(0, stddev^2), hidden biases 0; visible biases 0, or the logits of the data's mean where that is given."""
+        self.weight.normal_(0, stddev, generator=generator)
+        self.hidden_bias.zero_()
+        self.visible_bias.zero_()
+        if mean_activation is not None:
+            self.visible_bias.copy_(torch.logit(mean_activation, eps=LEAST_ACTIVATION))
+
+    def hidden(self, v: torch.Tensor) -> torch.Tensor:
+        """Probabilities of the hidden units (3): (N, V) to (N, H)."""
+        return F.linear(v, self.weight, self.hidden_bias).sigmoid_()
+
+    def visible(self, h: torch.Tensor) -> torch.Tensor:
+        """Expectation of the visible units (1, 2): (N, H) to (N, V)."""
+        v = torch.addmm(self.visible_bias, h, self.weight)
+        return v if self.gaussian else v.sigmoid_()
+
+    def free_energy(self, v: torch.Tensor) -> torch.Tensor:
+        """F(v) of each row (4), (N,)."""
+        own = 0.5 * (v - self.visible_bias).square().sum(1) if self.gaussian else -v @ self.visible_bias
+        return own - F.softplus(F.linear(v, self.weight, self.hidden_bias)).sum(1)
+
+    def reconstruct(self, v: torch.Tensor, generator: torch.Generator | None = None) -> Reconstruction:
+        """Down and up again from the rows `v` (N, V), the hidden units drawn by `generator`."""
+        hidden = self.hidden(v)
+        reconstruction = self.visible(sample_bernoulli(hidden, generator))
+        return Reconstruction(v, hidden, reconstruction, self.hidden(reconstruction))
+
+
+def descend(rbm: Rbm, of: Reconstruction, l2: float) -> None:
+    """Put the negative of (5) into `rbm`'s `.grad`, the direction that a gradient descent would take off.
+
+    Positive and negative statistics are one product of 2 N rows: their difference is rounded once, which matters in bfloat16.
+    """
+    rows, columns = torch.cat([of.hidden, -of.rehidden]), torch.cat([of.data, of.reconstruction])
+    torch.addmm(rbm.weight, rows.T, columns, beta=l2 * len(of.data), alpha=-1, out=rbm.weight.grad)
+    rbm.hidden_bias.grad.copy_(-rows.sum(0, dtype=torch.float32))
+    rbm.visible_bias.grad.copy_((of.reconstruction.float() - of.data).sum(0))
+
+
+def explosion(of: Reconstruction) -> torch.Tensor:
+    """The factor by which a Gaussian machine is to be shrunk, on the device: 1 unless the reconstruction varies too much.
+
+    Standard deviations are those of the columns over the minibatch, added up.
+    """
+    data, reconstruction = (x.float().std(0, correction=0).sum() for x in (of.data, of.reconstruction))
+    return torch.where(reconstruction > GREATEST_RATIO * data, data / reconstruction, torch.ones_like(data))
+
+
+def squared_error(of: Reconstruction) -> torch.Tensor:
+    """Squared error of the reconstruction for a visible unit, summed over rows."""
+    return (of.reconstruction.float() - of.data).square().sum() / of.data.shape[1]
