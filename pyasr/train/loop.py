@@ -48,7 +48,11 @@ class Training:
     training, heldout  this rank's frames
     rate_factor        from the schedule's rate to the rate of summed gradients: scaling with ranks, and lr convention
     directory          for checkpoints and metrics.jsonl
+
+    A class for another objective than the cross-entropy of pdfs overrides `totals`, what a learner's sums mean, and `_check_divergence`.
     """
+
+    totals = Totals
 
     def __init__(self, learner: Learner, training: FrameStore, heldout: FrameStore, strategy: Strategy, schedule: Schedule, comm: Comm,
                  options: LoopOptions, minibatch: int, rate_factor: float, directory: Path):  # fmt: skip
@@ -66,7 +70,8 @@ class Training:
             flat.refresh()
             self._begin()
         total_frames = self.epoch_frames * schedule.options.num_epochs
-        self.reporter = Reporter(self.directory / "metrics.jsonl", self.comm, total_frames, self.position.frames_seen)
+        self.reporter = Reporter(self.directory / "metrics.jsonl", self.comm, total_frames, self.position.frames_seen,
+                                 self.totals)  # fmt: skip
         while not schedule.finished:
             self._epoch(schedule.state.epoch + 1)
             self._end_epoch(schedule.rate(self.position.frames_seen))
@@ -109,7 +114,7 @@ class Training:
         """Log what `sums` holds, unless no rank has seen a frame since the last time, and start anew."""
         own = sums.tolist()
         if self.comm.reduce_scalar(own[2]) > 0:
-            self._check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, rate).objective)
+            self._check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, rate))
         self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own)]
         sums.zero_()
 
@@ -118,7 +123,7 @@ class Training:
         sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
         for index in torch.arange(self.heldout.num_frames).split(4 * self.minibatch):
             sums += self.learner.evaluate(*self.heldout.gather(index))
-        return Totals(self.comm.allreduce(sums.cpu().numpy()))
+        return self.totals(self.comm.allreduce(sums.cpu().numpy()))
 
     def _say(self, sentence: str) -> None:
         if self.comm.rank == 0:
@@ -128,22 +133,22 @@ class Training:
         start = self.evaluate()
         self.schedule.begin(-start.objective, start.accuracy)
         self.best = self._copy_if_needed()
-        self._say(f"initial model: held-out objective {start.objective:.4f}")
+        self._say(f"initial model: held-out {start.text()}")
 
     def _end_epoch(self, rate: float) -> None:
         """Held-out result; the schedule moves on, or back to the best model; a checkpoint."""
-        train, heldout = Totals(self.comm.allreduce(np.array(self.position.epoch_sums))), self.evaluate()
-        self._check_divergence(heldout.objective)
+        train, heldout = self.totals(self.comm.allreduce(np.array(self.position.epoch_sums))), self.evaluate()
+        self._check_divergence(heldout)
         accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
         epoch = self.schedule.state.epoch
         self._say(
-            f"epoch {epoch} ended: objective {train.objective:.4f} accuracy {train.accuracy:.2%}, held-out objective "
-            f"{heldout.objective:.4f} accuracy {heldout.accuracy:.2%}{'' if accepted else '; worse than before, back to the best model'}"
+            f"epoch {epoch} ended: {train.text()}, held-out {heldout.text()}"
+            f"{'' if accepted else '; worse than before, back to the best model'}"
         )
         self.reporter.write({
             "epoch": epoch, "frames": self.position.frames_seen, "rate": rate, "accepted": accepted,
-            "train_objective": train.objective, "train_accuracy": train.accuracy,
-            "heldout_objective": heldout.objective, "heldout_accuracy": heldout.accuracy,
+            **{f"train_{name}": value for name, value in train.metrics().items()},
+            **{f"heldout_{name}": value for name, value in heldout.metrics().items()},
         })  # fmt: skip
         if accepted:
             self.best = self._copy_if_needed()
@@ -153,9 +158,9 @@ class Training:
         self.position = Position(self.position.frames_seen)
         self._save()
 
-    def _check_divergence(self, objective: float) -> None:
+    def _check_divergence(self, totals: Totals) -> None:
         """A model that is clearly worse than guessing all pdfs equally has diverged; so has one whose objective is no number."""
-        num_pdfs = self.learner.network.num_pdfs
+        objective, num_pdfs = totals.objective, self.learner.network.num_pdfs
         if not objective > -2 * math.log(num_pdfs + 1):
             raise UserError(
                 f"training has diverged (objective {objective:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): "

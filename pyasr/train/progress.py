@@ -29,6 +29,14 @@ class Totals:
         """Share of frames whose target is the most probable pdf."""
         return float(self.sums[1] / max(self.sums[2], 1.0))
 
+    def text(self) -> str:
+        """For log lines."""
+        return f"objective {self.objective:.4f}  accuracy {self.accuracy:.2%}"
+
+    def metrics(self) -> dict[str, float]:
+        """For metrics.jsonl."""
+        return {"objective": round(self.objective, 6), "accuracy": round(self.accuracy, 6)}
+
 
 class Clock:
     """Wall-clock seconds by activity: `with clock("data"): ...`; `seconds` since the last `restart`."""
@@ -59,10 +67,11 @@ class Reporter:
 
     path          metrics.jsonl, written by rank 0
     total_frames  frames of all epochs, for the percentage and the time left
+    totals        what sums mean: `Totals`, or another class with its methods
     """
 
-    def __init__(self, path: Path, comm: Comm, total_frames: int, frames_seen: int):
-        self.path, self.comm, self.total_frames = path, comm, total_frames
+    def __init__(self, path: Path, comm: Comm, total_frames: int, frames_seen: int, totals: type = Totals):
+        self.path, self.comm, self.total_frames, self.totals = path, comm, total_frames, totals
         self.clock = Clock()
         self._begin, self._frames_at_begin = time.perf_counter(), frames_seen
         if comm.rank == 0:
@@ -80,7 +89,7 @@ class Reporter:
         own = np.array([*sums, self.clock.seconds, parts.get("data", 0.0), parts.get("communication", 0.0)])
         self.comm.allreduce(own)
         self.clock.restart()
-        totals = Totals(own[:3])
+        totals = self.totals(own[:3])
         if self.comm.rank == 0:
             self._tell(epoch, frames_seen, totals, rate, own[3:] / self.comm.size)
         return totals
@@ -92,14 +101,14 @@ class Reporter:
         left = (time.perf_counter() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
         line = {
             "epoch": epoch, "frames": frames_seen, "rate": rate,
-            "objective": round(totals.objective, 6), "accuracy": round(totals.accuracy, 6),
+            **totals.metrics(),
             "frames_per_s": round(totals.sums[2] / seconds),
             "data": round(data / seconds, 4), "communication": round(communication / seconds, 4),
         }  # fmt: skip
         compute = 1 - line["data"] - line["communication"]
         log.info(
             f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  "
-            f"objective {totals.objective:.4f}  accuracy {totals.accuracy:.2%}  lr {rate:.5g}  "
+            f"{totals.text()}  lr {rate:.5g}  "
             f"{line['frames_per_s']} frames/s  {int(left) // 60:02d}:{int(left) % 60:02d} left  "
             f"compute {compute:.0%} communication {line['communication']:.0%} data {line['data']:.0%}"
         )
