@@ -1,14 +1,13 @@
 r"""A trained acoustic model on disk, and its scores for decoding.
 
-DIR/final.nnet is a torch file of plain tensors and values (read with `weights_only`, so it can hold no code): the network's options
-and parameters, mean and inverse standard deviation of its input, and the log priors of the tied states. Scores are
+DIR/final.nnet is a torch file of plain tensors and values (read with `weights_only`, so it can hold no code): the network's
+shape, fixed parts and parameters, mean and inverse standard deviation of its input, and the log priors of the tied states. Scores are
 
     log p(x | s) + const = log p(s | x) - log P(s)
 """
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,11 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.nn.feed_forward import DnnOptions, FeedForward
+from pyasr.nn.feed_forward import FeedForward
 from pyasr.nn.tensor_file import load_tensors, save_tensors
 
 MODEL_FILE = "final.nnet"
-_FORMAT = 1
+_FORMAT = 2  # 1: options without fixed parts
 
 
 @dataclass
@@ -32,7 +31,6 @@ class AcousticModel:
     log_priors         float32 (num_pdfs,)
     """
 
-    options: DnnOptions
     network: FeedForward
     mean: torch.Tensor
     inverse_std: torch.Tensor
@@ -56,7 +54,7 @@ class AcousticModel:
         """Write the model file described above, in float32 and on the CPU whatever it was trained in; `load_model` reads it."""
         content = {
             "format": _FORMAT,
-            "options": dataclasses.asdict(self.options),
+            "network": self.network.describe(),
             "parameters": {name: value.detach().float().cpu().clone() for name, value in self.network.state_dict().items()},
             "mean": self.mean,
             "inverse_std": self.inverse_std,
@@ -72,12 +70,24 @@ def load_model(path: Path) -> AcousticModel:
         raise UserError(f"{path}: no such file; train the model first (steps/train_dnn.py)")
     try:
         content = load_tensors(path)
-        options = DnnOptions(**content["options"])
-        network = FeedForward(options, len(content["mean"]), len(content["log_priors"]))
+        _check_format(content["format"], path)
+        network = FeedForward.from_description(_description(content))
         network.load_state_dict(content["parameters"])
-    except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
+        return AcousticModel(network.eval(), content["mean"], content["inverse_std"], content["log_priors"])
+    except (RuntimeError, OSError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not a whole model file ({type(error).__name__}); train the model again") from error
-    return AcousticModel(options, network.eval(), content["mean"], content["inverse_std"], content["log_priors"])
+
+
+def _check_format(version: int, path: Path) -> None:
+    if version not in (1, _FORMAT):
+        raise UserError(f"{path}: a model file of format {version}, this pyasr reads 1 to {_FORMAT}; use the pyasr that wrote it")
+
+
+def _description(content: dict) -> dict:
+    """What `FeedForward.describe` gave; format 1 held its options only."""
+    if content["format"] == _FORMAT:
+        return content["network"]
+    return {"options": content["options"], "input_dim": len(content["mean"]), "num_pdfs": len(content["log_priors"]), "fixed": {}}
 
 
 def load_scorer(model_dir: Path) -> AcousticModel:

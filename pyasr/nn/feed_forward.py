@@ -2,24 +2,33 @@ r"""Feed-forward acoustic model: spliced, normalised features to the posteriors 
 
     h_0 = (x - mean) * inverse_std,   h_l = sigma(W_l h_{l-1} + b_l),  l = 1..L,   log p(s | x) = log softmax(W h_L + b)
 
+sigma is a function of single units, or of groups of them (p-norm); it may be followed by a normalisation of h_l to root mean square 1.
+
+Parts that are not trained (`FixedParts`), those of Kaldi's nnet2 recipes: an affine transform of h_0; a factor on each logit before the
+softmax; several outputs for one tied state, whose posteriors are added.
+
 Initial weights:
-* ReLU: W ~ N(0, 2 / in), biases 0 (He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", 2015, equation 10); output layer 0, so that
-  training begins at equal posteriors and without a shock (as in Kaldi's nnet3).
+* ReLU: W ~ N(0, 2 / in), biases 0 (He, Zhang, Ren, Sun, "Delving Deep into Rectifiers", 2015, equation 10).
+* p-norm and tanh: W ~ N(0, 1 / out), with out the elements of W h (p-norm: before the groups), biases ~ N(0, 0.5^2), as Kaldi's nnet2.
 * sigmoid: W ~ N(0, s^2) with s = 3.5 sqrt(2 / (in + out)), first layer times sqrt(1/12), hidden biases uniform in [-4, 0], output biases
   0: what Kaldi's nnet1 recipes start from without pretraining.
+* the output layer is 0 except in sigmoid networks, so that training begins at equal posteriors and without a shock.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from pyasr.base.options import option
+from pyasr.nn.layers import Normalize, PNorm, SumGroup
 
-ACTIVATIONS = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid}
+ACTIVATIONS = ("relu", "sigmoid", "tanh", "pnorm")
 
 
 @dataclass(frozen=True)
@@ -27,9 +36,30 @@ class DnnOptions:
     """The shape of a feed-forward network."""
 
     hidden_layers: int = option(4, "number of hidden layers", minimum=1)
-    hidden_dim: int = option(768, "units of each hidden layer", minimum=1)
-    activation: str = option("relu", "nonlinearity of the hidden layers", choices=("relu", "sigmoid"))
+    hidden_dim: int = option(768, "units of each hidden layer (pnorm: groups)", minimum=1)
+    activation: str = option("relu", "nonlinearity of the hidden layers", choices=ACTIVATIONS)
+    pnorm_group: int = option(10, "pnorm: elements of a group, so that a layer's matrix has HIDDEN_DIM times as many rows", minimum=1)
+    normalize: bool = option(False, "scale the units of each hidden layer to root mean square 1, frame by frame (pnorm: always)")
     dropout: float = option(0.0, "share of hidden units left out in training", minimum=0.0, maximum=0.9)
+
+    @property
+    def affine_dim(self) -> int:
+        """Rows of the matrix of a hidden layer."""
+        return self.hidden_dim * (self.pnorm_group if self.activation == "pnorm" else 1)
+
+
+@dataclass(frozen=True)
+class FixedParts:
+    """What of a network is not trained; each may be missing.
+
+    transform     of the input, float32 (input_dim, input_dim + 1); the last column is added
+    prior_scales  factors on the logits of the pdfs' outputs, float32 (num_pdfs,)
+    extras        pdfs of the outputs num_pdfs, num_pdfs + 1, ..., int64; those before belong to one pdf each
+    """
+
+    transform: torch.Tensor | None = None
+    prior_scales: torch.Tensor | None = None
+    extras: torch.Tensor | None = None
 
 
 class ByteDropout(nn.Module):
@@ -49,37 +79,103 @@ class ByteDropout(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Logits of `num_pdfs` tied states from `input_dim` inputs, which are already normalised."""
+    """Logits of `num_pdfs` tied states from `input_dim` inputs, which are already normalised.
 
-    def __init__(self, options: DnnOptions, input_dim: int, num_pdfs: int):
+    `layers` holds what is trained; its last element is the output layer.
+    """
+
+    def __init__(self, options: DnnOptions, input_dim: int, num_pdfs: int, fixed: FixedParts = FixedParts()):
         super().__init__()
-        self.num_pdfs = num_pdfs
-        dims = [input_dim] + [options.hidden_dim] * options.hidden_layers
-        layers: list[nn.Module] = []
-        for dim_in, dim_out in zip(dims, dims[1:]):
-            layers += [nn.Linear(dim_in, dim_out), ACTIVATIONS[options.activation]()]
-            if options.dropout:
-                layers.append(ByteDropout(options.dropout))
-        self.layers = nn.Sequential(*layers, nn.Linear(dims[-1], num_pdfs))
+        self.options, self.input_dim, self.num_pdfs, self.fixed = options, input_dim, num_pdfs, fixed
+        num_outputs = num_pdfs + (0 if fixed.extras is None else len(fixed.extras))
+        layers, width = [], input_dim
+        for _ in range(options.hidden_layers):
+            layers += _hidden_layer(options, width)
+            width = options.hidden_dim
+        self.layers = nn.Sequential(*layers, nn.Linear(width, num_outputs))
+        self.register_buffer("transform", fixed.transform, persistent=False)
+        self.register_buffer("output_scales", _output_scales(fixed), persistent=False)
+        self.sum_group = None if fixed.extras is None else SumGroup(fixed.extras)
+
+    @property
+    def affine_layers(self) -> list[nn.Linear]:
+        """The layers that are trained, from the input to the output."""
+        return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(N, input_dim) to logits (N, num_pdfs)."""
-        return self.layers(x)
+        return self.output(self.layers(self.input(x)))
+
+    def input(self, x: torch.Tensor) -> torch.Tensor:
+        """What the first layer sees of (N, input_dim)."""
+        if self.transform is None:
+            return x
+        transform = self.transform.to(x.dtype)
+        return F.linear(x, transform[:, :-1], transform[:, -1])
+
+    def output(self, z: torch.Tensor) -> torch.Tensor:
+        """What becomes of the output layer's elements (N, num_outputs): logits (N, num_pdfs)."""
+        if self.output_scales is not None:
+            z = z * self.output_scales
+        return z if self.sum_group is None else self.sum_group(z)
+
+    def describe(self) -> dict:
+        """All but the parameters, in plain values and tensors, from which `from_description` makes the same network."""
+        fixed = {name: None if value is None else value.cpu() for name, value in vars(self.fixed).items()}
+        return {"options": dataclasses.asdict(self.options), "input_dim": self.input_dim, "num_pdfs": self.num_pdfs, "fixed": fixed}
+
+    @staticmethod
+    def from_description(description: dict) -> FeedForward:
+        """A network with arbitrary parameters of the shape that `describe` gave."""
+        options, fixed = DnnOptions(**description["options"]), FixedParts(**description["fixed"])
+        return FeedForward(options, description["input_dim"], description["num_pdfs"], fixed)
+
+
+def _hidden_layer(options: DnnOptions, dim_in: int) -> list[nn.Module]:
+    kinds = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "pnorm": lambda: PNorm(options.pnorm_group)}
+    layers = [nn.Linear(dim_in, options.affine_dim), kinds[options.activation]()]
+    if options.normalize or options.activation == "pnorm":
+        layers.append(Normalize())
+    return layers + ([ByteDropout(options.dropout)] if options.dropout else [])
+
+
+def _output_scales(fixed: FixedParts) -> torch.Tensor | None:
+    """The factor of each output."""
+    scales, extras = fixed.prior_scales, fixed.extras
+    return scales if scales is None or extras is None else torch.cat([scales, scales[extras]])
+
+
+def initialise(model: FeedForward, options: DnnOptions, generator: torch.Generator) -> None:
+    """Random initial parameters, the same for the same `generator`."""
+    *hidden, output = model.affine_layers
+    for layer in hidden:
+        initialise_hidden(layer, options, layer is hidden[0], generator)
+    initialise_output(output, options, generator)
 
 
 @torch.no_grad()
-def initialise(model: FeedForward, options: DnnOptions, generator: torch.Generator) -> None:
-    """Random initial parameters, the same for the same `generator`."""
-    linear = [layer for layer in model.layers if isinstance(layer, nn.Linear)]
-    for index, layer in enumerate(linear):
-        is_output = layer is linear[-1]
-        dim_out, dim_in = layer.weight.shape
-        if options.activation == "sigmoid":
-            std = 3.5 * math.sqrt(2 / (dim_in + dim_out)) * (math.sqrt(1 / 12) if index == 0 else 1.0)
-        else:
-            std = 0.0 if is_output else math.sqrt(2 / dim_in)
-        layer.weight.normal_(0, std, generator=generator)
-        if options.activation == "sigmoid" and not is_output:
-            layer.bias.uniform_(-4, 0, generator=generator)
-        else:
-            layer.bias.zero_()
+def initialise_hidden(layer: nn.Linear, options: DnnOptions, is_first: bool, generator: torch.Generator) -> None:
+    """Random initial parameters of one hidden layer."""
+    dim_out, dim_in = layer.weight.shape
+    if options.activation == "sigmoid":
+        layer.weight.normal_(0, _nnet1_std(layer) * (math.sqrt(1 / 12) if is_first else 1.0), generator=generator)
+        layer.bias.uniform_(-4, 0, generator=generator)
+    elif options.activation == "relu":
+        layer.weight.normal_(0, math.sqrt(2 / dim_in), generator=generator)
+        layer.bias.zero_()
+    else:
+        layer.weight.normal_(0, math.sqrt(1 / dim_out), generator=generator)
+        layer.bias.normal_(0, 0.5, generator=generator)
+
+
+@torch.no_grad()
+def initialise_output(layer: nn.Linear, options: DnnOptions, generator: torch.Generator) -> None:
+    """Initial parameters of the output layer."""
+    layer.weight.zero_()
+    layer.bias.zero_()
+    if options.activation == "sigmoid":
+        layer.weight.normal_(0, _nnet1_std(layer), generator=generator)
+
+
+def _nnet1_std(layer: nn.Linear) -> float:
+    return 3.5 * math.sqrt(2 / sum(layer.weight.shape))

@@ -68,7 +68,7 @@ def train_rank(spec: TrainSpec, comm: Comm) -> None:
     job.run()
     if comm.rank == 0:
         normaliser = torch.from_numpy(mean).repeat(width), torch.from_numpy(inverse_std).repeat(width)
-        final_model(learner, options.dnn, normaliser, targets).save(spec.out / MODEL_FILE)
+        final_model(learner, normaliser, targets).save(spec.out / MODEL_FILE)
 
 
 def load_frames(spec: TrainSpec, targets: Targets, comm: Comm) -> tuple[FrameStore, FrameStore]:
@@ -97,12 +97,17 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
     return Learner(network, options.learner)
 
 
-def final_model(learner: Learner, options: DnnOptions, normaliser, targets: Targets) -> AcousticModel:
+def final_model(learner: Learner, normaliser, targets: Targets) -> AcousticModel:
     """The trained network in float32, with its input's normalisation and the priors of its targets."""
-    network = FeedForward(options, len(normaliser[0]), targets.num_pdfs)
+    return AcousticModel(float_copy(learner), *normaliser, log_priors(targets.counts()))
+
+
+def float_copy(learner: Learner) -> FeedForward:
+    """The learner's network with its master parameters, on the CPU."""
+    network = FeedForward.from_description(learner.network.describe())
     for parameter, value in zip(network.parameters(), learner.flat.values()):
         parameter.data.copy_(value)
-    return AcousticModel(options, network.eval(), *normaliser, log_priors(targets.counts()))
+    return network.eval()
 
 
 def _announce(job: Training, options: DnnTraining) -> None:
