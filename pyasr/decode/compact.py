@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from pyasr.base.errors import UserError
-from pyasr.decode.lattice import DecodeStats, Lattice, Path, kept_states, path_costs, ranks
+from pyasr.decode.lattice import DecodeStats, Lattice, Path, has_end, kept_states, path_costs, ranks
 
 
 @dataclass(frozen=True)
@@ -277,3 +277,60 @@ def _merge_chains(sources, targets, tids, words, graph, acoustic, final, arc_off
         k += 1
         offsets[k] = size
     return (new_sources, new_targets, new_words, new_graph, new_acoustic), offsets, labels[:size].copy(), kept
+
+
+def with_one_end(lattice: CompactLattice) -> CompactLattice:
+    """The same paths with an arc more, without a word, from where they ended to a last state, which is final at no cost."""
+    if not has_end(lattice):
+        return lattice
+    ends, last = np.flatnonzero(np.isfinite(lattice.final_graph)), lattice.num_states
+    arcs = [np.append(column, more) for column, more in (
+        (lattice.sources, ends), (lattice.targets, np.full(len(ends), last)), (lattice.words, np.zeros(len(ends), np.int32)),
+        (lattice.graph_costs, lattice.final_graph[ends]), (lattice.acoustic_costs, lattice.final_acoustic[ends]))]
+    lengths, tids = np.append(lattice.lengths, np.diff(lattice.final_offsets)[ends]), np.append(lattice.tids, lattice.final_tids)
+    finals = np.append(np.full(last, np.inf), 0)
+    closed = compact_from_arcs(0, *arcs, (np.append(0, np.cumsum(lengths)), tids), finals, finals,
+                               (np.zeros(last + 2, np.int64), np.empty(0, np.int32)))
+    return replace(closed, reached_final=lattice.reached_final, stats=lattice.stats)
+
+
+def without_epsilons(lattice: CompactLattice) -> CompactLattice:
+    """The same paths without arcs that have neither word nor transition-ids; their costs go to the arcs that follow, or to final states.
+
+    Where several such ways lead from a state to the end, the one of least cost counts.
+    """
+    if not has_end(lattice):
+        return lattice
+    closed = with_one_end(lattice)
+    is_epsilon = (closed.words == 0) & (closed.lengths == 0)
+    sources, arcs, *costs, finals = _skip_epsilons(closed.arc_offsets, closed.targets, is_epsilon, closed.graph_costs,
+                                                   closed.acoustic_costs)
+    strings = pick_strings(closed.string_offsets, closed.tids, arcs)
+    found = compact_from_arcs(0, sources, closed.targets[arcs], closed.words[arcs], *costs, strings, *finals,
+                              (np.zeros(closed.num_states + 1, np.int64), np.empty(0, np.int32)))
+    return replace(found, reached_final=lattice.reached_final, stats=lattice.stats)
+
+
+@njit(nogil=True, cache=True)
+def _skip_epsilons(offsets, targets, is_epsilon, graph, acoustic):
+    """(source, arc behind it and epsilons, graph and acoustic costs) of each new arc, final costs (2, states); the last state is final."""
+    num_states = len(offsets) - 1
+    finals, needed = np.full((2, num_states), np.inf), np.zeros(num_states, np.bool_)
+    needed[0] = True
+    needed[targets[~is_epsilon]] = True
+    sources, arcs, graphs, acoustics = [np.int64(0)], [np.int64(0)], [0.0], [0.0]  # the first entry of each list is there for its type
+    for source in np.flatnonzero(needed):
+        stack = [(source, 0.0, 0.0)]
+        while stack:
+            state, g, c = stack.pop()
+            if state == num_states - 1 and g + c < finals[0, source] + finals[1, source]:
+                finals[0, source], finals[1, source] = g, c
+            for a in range(offsets[state], offsets[state + 1]):
+                if is_epsilon[a]:
+                    stack.append((np.int64(targets[a]), g + graph[a], c + acoustic[a]))
+                else:
+                    sources.append(source)
+                    arcs.append(a)
+                    graphs.append(g + graph[a])
+                    acoustics.append(c + acoustic[a])
+    return np.array(sources)[1:], np.array(arcs)[1:], np.array(graphs)[1:], np.array(acoustics)[1:], finals

@@ -17,7 +17,7 @@ from pyasr.base.options import option
 from pyasr.decode import determinize_kernels as kernels
 from pyasr.decode.compact import CompactLattice, compact_from_arcs, empty_compact, to_compact
 from pyasr.decode.determinize_pools import ARCS, BYTES_PER_ARC, STATES, STRINGS, Pools, final_strings, new_pools
-from pyasr.decode.lattice import Lattice, best_arcs, trim
+from pyasr.decode.lattice import Lattice, best_arcs, has_end, trim
 
 DELTA = 2.0**-10
 
@@ -49,7 +49,7 @@ def determinize(lattice: Lattice, beam: float, acoustic_scale: float, max_mb: fl
     pools = new_pools(lattice.num_states, lattice.num_frames, lattice.num_arcs + max_mb * 2**20 / BYTES_PER_ARC)
     reached = kernels.search(raw, pools, _units(beam), _units(DELTA)) / kernels.UNITS
     compact = _result(pools, acoustic_scale)
-    if not np.isfinite(compact.final_graph).any():
+    if not has_end(compact):
         compact, reached = _only_best(lattice, acoustic_scale), 0.0
     return replace(compact, reached_final=lattice.reached_final, stats=lattice.stats), min(beam, reached)
 

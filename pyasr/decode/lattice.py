@@ -285,6 +285,11 @@ def trim(lattice):
     return lattice.select(np.isfinite(backward(lattice.sources, lattice.targets, costs, finals)[lattice.targets]), np.isfinite(finals))
 
 
+def has_end(lattice) -> bool:
+    """Whether a Lattice or CompactLattice has a final state; one that is trimmed has a path then."""
+    return bool(np.isfinite(lattice.final_graph).any())
+
+
 def kept_states(lattice, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(bool (num_states): states at the ends of the arcs `keep`, and the start; int32 (num_states): their new numbers)."""
     used = np.zeros(lattice.num_states, bool)

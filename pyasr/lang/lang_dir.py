@@ -120,6 +120,16 @@ class LangDir:
         return {int(phone): kind for phone, kind in (line.split() for line in read_lines(path))} if path.exists() else {}
 
     @cached_property
+    def align_lexicon(self) -> list[tuple[int, tuple[int, ...]]]:
+        """(word, phones) of all pronunciations, in numbers; word 0 with the silences that may stand between words."""
+        rows = self._int_lines("phones/align_lexicon.int")
+        short = [number for number, row in enumerate(rows, 1) if len(row) < 3]
+        if short:
+            raise UserError(f"{self.path}/phones/align_lexicon.int:{short[0]}: expected 'WORD WORD PHONES' in numbers; "
+                            "make the directory with utils/prepare_lang.py")
+        return [(word, tuple(phones)) for _, word, *phones in rows]
+
+    @cached_property
     def lexicon(self) -> Lexicon:
         """Words, their pronunciations in position-dependent phones, probabilities (1 where Kaldi made the directory: it keeps none)."""
         path = self.path / "lexiconp.txt"

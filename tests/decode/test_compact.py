@@ -7,10 +7,11 @@ import pytest
 
 from graphs import compact_paths, lattice_paths, plain, random_graph, same, tid2pdf
 from pyasr.base.errors import UserError
-from pyasr.decode.compact import (compact_from_arcs, empty_compact, pick_strings, scale, state_times, to_compact,
-                                  to_lattice)
-from pyasr.decode.lattice import Lattice, best_path
+from pyasr.decode.compact import (compact_from_arcs, empty_compact, pick_strings, scale, state_times, to_compact, to_lattice, with_one_end,
+                                  without_epsilons)
+from pyasr.decode.lattice import Lattice, best_path, trim
 from pyasr.decode.search import DecodeOptions, Decoder
+from word_graphs import random_compact
 
 SCALE = 0.1
 
@@ -65,6 +66,25 @@ def test_arcs_in_any_order_and_final_strings():
     assert compact_paths(scale(lattice, 0.1, 2.0)) == [(*expected[0][:2], 7.0, 3.5)]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_one_end_and_no_epsilons_keep_every_path(seed):
+    """Of paths that differ in epsilons before the end alone the best one."""
+    lattice = trim(random_compact(np.random.default_rng(seed), num_states=7, epsilons=0.6))
+    closed, bare = with_one_end(lattice), without_epsilons(lattice)
+    assert np.flatnonzero(np.isfinite(closed.final_graph)).tolist() == [closed.num_states - 1]
+    assert same(compact_paths(closed), compact_paths(lattice))
+    assert ((bare.words != 0) | (bare.lengths > 0)).all()
+    assert best_by_labels(bare) == {labels: pytest.approx(cost, abs=0.02) for labels, cost in best_by_labels(lattice).items()}
+
+
+def best_by_labels(lattice) -> dict:
+    """{(transition-ids, words): least cost} of all paths."""
+    found: dict = {}
+    for *labels, graph, acoustic in compact_paths(lattice):
+        found[tuple(labels)] = min(found.get(tuple(labels), np.inf), graph + acoustic)
+    return found
+
+
 def test_a_cycle_is_refused():
     with pytest.raises(UserError, match="x: the lattice has a cycle"):
         compact_from_arcs(0, [0, 1], [1, 0], [1, 1], [0, 0], [0, 0], (np.zeros(3, int), []), [0, 0], [0, 0], (np.zeros(3, int), []), name="x")
@@ -74,6 +94,7 @@ def test_empty():
     empty = empty_compact()
     assert empty.empty and best_path(empty, 1.0) is None and empty.num_frames == 0
     assert to_lattice(empty).empty and to_compact(to_lattice(empty)).empty
+    assert with_one_end(empty).empty and without_epsilons(empty).empty
 
 
 def test_strings_are_picked_in_order():

@@ -304,6 +304,22 @@ def test_validator_looks_into_the_transducers(tmp_path):
     assert any("L.fst" in problem and "truncated" in problem for problem in find_problems(lang.path))
 
 
+def test_pronunciations_in_numbers(tmp_path):
+    lang = make(tmp_path)
+    words, phones = lang.words, lang.phones
+    rows = lang.align_lexicon
+    assert rows[0] == (0, (lang.optional_silence,)) and (words["a"], (phones["AH_S"],)) in rows
+    assert len(rows) == 1 + sum(1 for _ in lang.lexicon.rows())
+    path = lang.path / "phones/align_lexicon.int"
+    for line, told in (("7 7", "align_lexicon.int:2: expected 'WORD WORD PHONES'"), ("7 seven 8", "not a list of whole numbers")):
+        path.write_text(f"0 0 1\n{line}\n")
+        with pytest.raises(UserError, match=told):
+            LangDir(lang.path).align_lexicon
+    path.unlink()
+    with pytest.raises(UserError, match="align_lexicon.int: no such file"):
+        LangDir(lang.path).align_lexicon
+
+
 def test_not_a_lang_dir(tmp_path):
     with pytest.raises(UserError, match="not a language directory"):
         LangDir(tmp_path)
