@@ -14,19 +14,17 @@ from pyasr.hmm.model import read_transitions, read_tree
 from pyasr.hmm.phone_segments import split_to_phones
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.int_vectors import read_job_archives
-from pyasr.train.targets import Targets, choose_heldout, join, make_targets
+from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout, join, make_targets
 
 
 _NUM_CHECKED = 100
 
 
 @dataclass(frozen=True)
-class TargetOptions:
+class TargetOptions(HeldoutOptions):
     """Which utterances are trained on."""
 
     max_missing: float = option(0.01, "greatest share of utterances without a matching alignment", minimum=0.0, maximum=1.0)
-    heldout_share: float = option(0.03, "share of the frames held out, to be measured after every epoch", minimum=0.0, maximum=0.5)
-    heldout_seed: int = option(777, "seed of the choice of held-out speakers")
 
 
 def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions) -> None:

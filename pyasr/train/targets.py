@@ -11,8 +11,17 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.base.seeds import generator
+
+
+@dataclass(frozen=True)
+class HeldoutOptions:
+    """Which utterances are not trained on."""
+
+    heldout_share: float = option(0.03, "share of the frames held out, to be measured after every epoch", minimum=0.0, maximum=0.5)
+    heldout_seed: int = option(777, "seed of the choice of held-out speakers")
 
 
 @dataclass
