@@ -14,7 +14,7 @@ from pyasr.base import log
 from pyasr.base.options import argument
 from pyasr.base.output import atomic_write
 from pyasr.base.step import run_step
-from pyasr.report.results import results_page, results_table
+from pyasr.report.results import results_page, tables
 from pyasr.report.systems import find_systems
 
 
@@ -32,7 +32,7 @@ def main(options: CollectResults) -> None:
     else:
         with atomic_write(options.page) as f:
             f.write(page)
-    print(results_table(systems))
+    print(tables(systems))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import mean, stdev
+
 from pyasr.report.systems import System, paired, records
 from pyasr.score.bootstrap import difference_interval
 
@@ -10,9 +12,21 @@ _HEAD = "# Results\n\nWritten by `utils/collect_results.py` from the records of 
 
 def results_page(systems: list[System]) -> str:
     """The whole page. Its first table depends on the scores alone, so the same run gives the same table."""
-    parts = [_HEAD, results_table(systems), _notes(systems), "\n## Cost\n", cost_table(systems), "\n## Made with\n", _made_with(systems),
-             "\n## Commands\n", "```\n" + "\n".join(dict.fromkeys(record["command"] for record in records(systems))) + "\n```\n"]
+    single, families = _split(systems)
+    parts = [_HEAD]
+    if single:
+        parts += [results_table(single), _notes(single), "\n## Cost\n", cost_table(single)]
+    if families:
+        parts += ["\n## Several seeds\n", families_table(families), _families_notes(families)]
+    parts += ["\n## Made with\n", _made_with(systems),
+              "\n## Commands\n", "```\n" + "\n".join(dict.fromkeys(record["command"] for record in records(systems))) + "\n```\n"]
     return "\n".join(parts)
+
+
+def tables(systems: list[System]) -> str:
+    """The tables of WERs, for the screen."""
+    single, families = _split(systems)
+    return "\n\n".join(([results_table(single)] if single else []) + ([families_table(families)] if families else []))
 
 
 def results_table(systems: list[System]) -> str:
@@ -21,6 +35,34 @@ def results_table(systems: list[System]) -> str:
             "best on test: WER %", "ins / del / sub", "LM weight, penalty"]
     best = _clearly_best(systems)
     return _markdown(head, [_row(system, system is best) for system in systems])
+
+
+def _split(systems: list[System]) -> tuple[list[System], dict[str, list[System]]]:
+    """(systems that stand alone, those that were trained with several seeds by family)."""
+    families: dict[str, list[System]] = {}
+    for system in systems:
+        if system.family:
+            families.setdefault(system.family, []).append(system)
+    return [system for system in systems if not system.family], families
+
+
+def families_table(families: dict[str, list[System]]) -> str:
+    """A row a family: the mean of its WERs and how far seeds lead apart."""
+    head = ["system", "seeds", "dev WER %, mean", "test WER %, mean", "least - greatest", "standard deviation", "training, s, mean"]
+    return _markdown(head, [_family_row(name, family) for name, family in families.items()])
+
+
+def _family_row(name: str, family: list[System]) -> list[str]:
+    test = [system.test["chosen"]["wer"] for system in family]
+    dev = [system.dev["chosen"]["wer"] for system in family if system.dev]
+    seconds = [system.training_s for system in family if system.training_s is not None]
+    return [name, str(len(family)), f"{mean(dev):.2f}" if dev else "-", f"{mean(test):.2f}", _range((min(test), max(test))),
+            f"{stdev(test):.2f}" if len(test) > 1 else "-", f"{mean(seconds):.0f}" if seconds else "-"]
+
+
+def _families_notes(families: dict[str, list[System]]) -> str:
+    signatures = sorted({f"`{system.test['signature']}`" for family in families.values() for system in family})
+    return f"\n* LM weight and word insertion penalty of each seed are chosen on dev. Signature {', '.join(signatures)}."
 
 
 def _row(system: System, bold: bool) -> list[str]:

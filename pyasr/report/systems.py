@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,15 @@ class System:
     @property
     def seed(self) -> int | None:
         """The seed of training, where the training step has one."""
-        return _option((read_done(self.model_dir) or {}).get("options", {}), "seed")
+        options = (read_done(self.model_dir) or {}).get("options", {})
+        seeds = (_option(options, name) for name in ("seed", "train_seed"))
+        return next((seed for seed in seeds if seed is not None), None)
+
+    @property
+    def family(self) -> str | None:
+        """What the systems NAME/seed1, NAME/seed2, ... have in common; None for a system that is not one of several seeds."""
+        found = re.fullmatch(r"(.+)/seed\d+(| .+)", self.name)
+        return found and found[1] + found[2]
 
 
 def find_systems(exp: Path) -> list[System]:

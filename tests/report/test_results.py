@@ -10,7 +10,7 @@ import pytest
 from pyasr.base.errors import UserError
 from pyasr.base.output import stage_output
 from pyasr.data.datadir import DataDir, write_data_dir
-from pyasr.report.results import results_page, results_table
+from pyasr.report.results import results_page, results_table, tables
 from pyasr.report.systems import find_systems
 from pyasr.score.decode_dir import Chosen, read_params, write_scoring
 from pyasr.score.filters import TextFilter
@@ -73,3 +73,22 @@ def test_numbers_are_those_of_the_scoring(tmp_path):
 def test_nothing_scored(tmp_path):
     with pytest.raises(UserError, match="nothing below has been scored"):
         find_systems(tmp_path)
+
+
+def test_several_seeds_become_one_row(tmp_path):
+    rates = {"mono": 0.5, "dnn/seed1": 0.30, "dnn/seed2": 0.34, "dnn/seed3": 0.32}
+    systems = find_systems(make_experiment(tmp_path, rates))
+    wers = [system.test["chosen"]["wer"] for system in systems if system.name != "mono"]
+    page = results_page(systems)
+    assert tables(systems).splitlines()[0] == page.splitlines()[4]
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| dnn")]
+    assert len(rows) == 1
+    name, num_seeds, _, average, spread, deviation = (cell.strip() for cell in rows[0][1:7])
+    assert (name, num_seeds, average) == ("dnn", "3", f"{np.mean(wers):.2f}")
+    assert spread == f"{min(wers):.2f} - {max(wers):.2f}" and deviation == f"{np.std(wers, ddof=1):.2f}"
+    assert "seed1" not in page.split("## Made with")[0] and "dnn/seed2 3" in page
+
+
+def test_nothing_but_seeds(tmp_path):
+    systems = find_systems(make_experiment(tmp_path, {"dnn/seed1": 0.3}))
+    assert tables(systems).splitlines()[2].startswith("| dnn ") and "## Cost" not in results_page(systems)
