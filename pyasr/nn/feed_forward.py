@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -129,6 +130,13 @@ class FeedForward(nn.Module):
         """A network with arbitrary parameters of the shape that `describe` gave."""
         options, fixed = DnnOptions(**description["options"]), FixedParts(**description["fixed"])
         return FeedForward(options, description["input_dim"], description["num_pdfs"], fixed)
+
+    def with_parameters(self, values: Iterable[torch.Tensor]) -> FeedForward:
+        """A copy in float32 on the CPU, for evaluation, with these parameters, which are in the order of `parameters()`."""
+        network = FeedForward.from_description(self.describe())
+        for parameter, value in zip(network.parameters(), values):
+            parameter.data.copy_(value)
+        return network.eval()
 
 
 def _hidden_layer(options: DnnOptions, dim_in: int) -> list[nn.Module]:

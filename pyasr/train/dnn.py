@@ -99,15 +99,8 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
 
 def final_model(learner: Learner, normaliser, targets: Targets) -> AcousticModel:
     """The trained network in float32, with its input's normalisation and the priors of its targets."""
-    return AcousticModel(float_copy(learner), *normaliser, log_priors(targets.counts()))
-
-
-def float_copy(learner: Learner) -> FeedForward:
-    """The learner's network with its master parameters, on the CPU."""
-    network = FeedForward.from_description(learner.network.describe())
-    for parameter, value in zip(network.parameters(), learner.flat.values()):
-        parameter.data.copy_(value)
-    return network.eval()
+    network = learner.network.with_parameters(learner.flat.values())
+    return AcousticModel(network, *normaliser, log_priors(targets.counts()))
 
 
 def _announce(job: Training, options: DnnTraining) -> None:

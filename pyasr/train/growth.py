@@ -1,0 +1,180 @@
+r"""Networks that grow while they are trained (Kaldi's nnet2 recipes): hidden layers one by one, then more outputs.
+
+Layer-wise discriminative growth: training begins with one hidden layer; after every `--layer-period-frames` one is put between the last
+hidden layer and the output layer, with random weights, and the output layer becomes 0. What the layers below compute stays.
+
+Mixing up, halfway between the last of these and the end of training: N outputs instead of one for each pdf, the outputs of pdf s in number
+about proportional to its frames to the power 0.25 (`pyasr.hmm.gmm_update.split_targets`). A copy of an output o, e random in N(0, d^2),
+
+    w_o -> w_o + e,  w_o - e,       b_o -> b_o - log 2 / a_o  in both              a_o the factor before the softmax, mostly 1
+
+and their posteriors are added (`pyasr.nn.layers.SumGroup`), so that with d = 0 the posteriors of the pdfs stay exactly. Of n copies the next
+to be split is the (n - 2^floor(log2 n))-th: all copies of a pdf are split once before one is split twice.
+
+All times are frames seen by all ranks. All ranks hold the same parameters and draw the same random numbers, so they grow alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.base.seeds import generator
+from pyasr.hmm.gmm_update import split_targets
+from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise_hidden
+from pyasr.parallel.comm import Comm
+from pyasr.train.learner import Learner
+from pyasr.train.saturation import SaturationFix
+
+
+@dataclass(frozen=True)
+class GrowthOptions:
+    """How a network grows in training; times in frames over all ranks."""
+
+    layer_period_frames: int = option(0, "start with 1 hidden layer, add one after every so many frames; 0: all from the start", minimum=0)
+    mix_up: int = option(0, "outputs from halfway between the last new layer and the end; 0: one for each pdf", minimum=0)
+    mix_up_power: float = option(0.25, "outputs of a pdf are in proportion to its frames to this power", minimum=0.0)
+    mix_up_min_count: float = option(10.0, "least number of training frames for one of several outputs of a pdf", minimum=0.0)
+    mix_up_stddev: float = option(0.01, "standard deviation of the difference between an output's weights and its copies'", minimum=0.0)
+    fix_period_frames: int = option(0, "tanh and sigmoid: draw saturated units back after every so many frames; 0: never", minimum=0)
+
+
+def check_growth(growth: GrowthOptions, dnn: DnnOptions, goes_back: bool, num_pdfs: int) -> None:
+    """Raise UserError where a network cannot grow as asked. `goes_back`: the schedule may return to an earlier model."""
+    if goes_back and (growth.layer_period_frames or growth.mix_up):
+        sentence = "this --schedule goes back to earlier models, which have another shape; give --schedule exponential"
+        raise UserError(f"--layer-period-frames and --mix-up: {sentence}")
+    if 0 < growth.mix_up < num_pdfs:
+        raise UserError(f"--mix-up {growth.mix_up}: there are {num_pdfs} pdfs, which need an output each; give a greater number or 0")
+    if growth.fix_period_frames and dnn.activation not in ("tanh", "sigmoid"):
+        raise UserError(f"--fix-period-frames: units of {dnn.activation} do not saturate; leave it out or give --activation tanh")
+
+
+def first_shape(growth: GrowthOptions, dnn: DnnOptions) -> DnnOptions:
+    """The network to begin with."""
+    return dataclasses.replace(dnn, hidden_layers=1) if growth.layer_period_frames else dnn
+
+
+class Growth:
+    """Changes of the network at given times.
+
+    counts        frames of each pdf
+    total_frames  frames of the whole training
+    fix           what to do every `fix_period_frames`
+
+    Raises UserError where training would end before the network is whole.
+    """
+
+    def __init__(self, options: GrowthOptions, dnn: DnnOptions, counts: np.ndarray, total_frames: int, seed: int, comm: Comm,
+                 fix: SaturationFix | None = None):  # fmt: skip
+        self.options, self.counts, self.seed, self.comm, self.fix, self.done = options, counts, seed, comm, fix, 0
+        self.events = _events(options, dnn, total_frames)
+        if self.events and self.events[-1][0] >= total_frames:
+            when, what = self.events[-1]
+            found = f"training sees {total_frames} frames, the last change of the network is due at {when} ({what})"
+            raise UserError(f"{found}; lower --layer-period-frames or raise --num-epochs")
+
+    def resume(self, frames_seen: int) -> None:
+        """All changes up to `frames_seen` have been made."""
+        self.done = frames_seen
+
+    def due(self, frames_seen: int) -> bool:
+        """Whether something is to be changed that has not been."""
+        return bool(self._due(frames_seen))
+
+    def grow(self, learner: Learner, frames_seen: int) -> None:
+        """Make all changes that are due. Every rank must call this, at the same moment and with the same parameters."""
+        for name in self._due(frames_seen):
+            if name == "fix":
+                self.fix(learner)
+            else:
+                grown = self._grown(learner.network.with_parameters(learner.flat.values()), name)
+                learner.adopt(grown.to(learner.flat.master.device))
+        self.done = frames_seen
+
+    def _due(self, frames_seen: int) -> list[str]:
+        names = [name for when, name in self.events if self.done < when <= frames_seen]
+        period = self.options.fix_period_frames
+        return names + (["fix"] if period and frames_seen // period > self.done // period else [])
+
+    def _say(self, sentence: str) -> None:
+        if self.comm.rank == 0:
+            log.info(sentence)
+
+    def _grown(self, network: FeedForward, name: str) -> FeedForward:
+        rng = generator(self.seed, "growth", name, network.options.hidden_layers)
+        if name == "layer":
+            self._say(f"one more hidden layer: {network.options.hidden_layers + 1}")
+            return with_new_layer(network, torch.Generator().manual_seed(int(rng.integers(1 << 31))))
+        grown = mixed_up(network, self.counts, self.options, rng)
+        self._say(f"mixed up: {grown.layers[-1].out_features} outputs for {network.num_pdfs} pdfs")
+        return grown
+
+
+def _events(options: GrowthOptions, dnn: DnnOptions, total_frames: int) -> list[tuple[int, str]]:
+    """(frames seen, what is to be done then), in the order of time."""
+    period = options.layer_period_frames
+    layers = [(k * period, "layer") for k in range(1, dnn.hidden_layers)] if period else []
+    last = layers[-1][0] if layers else 0
+    return layers + ([((last + total_frames) // 2, "outputs")] if options.mix_up else [])
+
+
+@torch.no_grad()
+def with_new_layer(network: FeedForward, random: torch.Generator) -> FeedForward:
+    """`network` with one more hidden layer, random, before the output layer, which becomes 0."""
+    options = dataclasses.replace(network.options, hidden_layers=network.options.hidden_layers + 1)
+    grown = FeedForward(options, network.input_dim, network.num_pdfs, network.fixed)
+    *kept, new, output = grown.affine_layers
+    for layer, old in zip(kept, network.affine_layers):
+        layer.load_state_dict(old.state_dict())
+    initialise_hidden(new, options, is_first=False, generator=random)
+    output.weight.zero_()
+    output.bias.zero_()
+    return grown
+
+
+@torch.no_grad()
+def mixed_up(network: FeedForward, counts: np.ndarray, options: GrowthOptions, rng: np.random.Generator) -> FeedForward:
+    """`network`, which has one output for each pdf, with about `options.mix_up` of them."""
+    numbers = split_targets(counts, options.mix_up, options.mix_up_power, options.mix_up_min_count)
+    output, scales = network.layers[-1], network.fixed.prior_scales
+    halving = math.log(2) / (np.ones(network.num_pdfs) if scales is None else scales.numpy())
+    weights, biases, extras = split_outputs(output.weight.numpy(), output.bias.numpy(), numbers, halving, options.mix_up_stddev, rng)
+    fixed = dataclasses.replace(network.fixed, extras=torch.from_numpy(extras))
+    grown = FeedForward(network.options, network.input_dim, network.num_pdfs, fixed)
+    for layer, old in zip(grown.affine_layers[:-1], network.affine_layers):
+        layer.load_state_dict(old.state_dict())
+    grown.layers[-1].weight.copy_(torch.from_numpy(weights))
+    grown.layers[-1].bias.copy_(torch.from_numpy(biases))
+    return grown
+
+
+def split_outputs(weights: np.ndarray, biases: np.ndarray, numbers: np.ndarray, halving: np.ndarray, stddev: float,
+                  rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """(weights, biases, extras) of outputs of which pdf s has numbers[s] instead of one.
+
+    weights (num_pdfs, D), biases (num_pdfs); halving (num_pdfs): what to take from a bias to halve the output's share.
+    extras: the pdfs of the rows beyond the first num_pdfs.
+    """
+    rounds = [np.flatnonzero(numbers > n) for n in range(1, int(numbers.max()))]
+    extras = np.concatenate([np.zeros(0, np.int64), *rounds])
+    weights, biases = np.concatenate([weights, weights[extras]]), np.concatenate([biases, biases[extras]])
+    row_of = np.full((len(rounds) + 1, len(numbers)), -1)  # of each pdf's n-th copy
+    row_of[0] = np.arange(len(numbers))
+    end = len(numbers)
+    for n, pdfs in enumerate(rounds, 1):
+        old, new = row_of[n - (1 << (n.bit_length() - 1)), pdfs], np.arange(end, end + len(pdfs))
+        noise = stddev * rng.standard_normal((len(pdfs), weights.shape[1]), np.float32)
+        biases[old] -= halving[pdfs]
+        weights[new], biases[new] = weights[old] - noise, biases[old]
+        weights[old] += noise
+        row_of[n, pdfs] = new
+        end += len(pdfs)
+    return weights, biases, extras

@@ -1,0 +1,43 @@
+"""A small fixed set of training frames over all ranks, for what is measured on a sample: combination of models, priors, saturation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from pyasr.base.seeds import generator
+from pyasr.parallel.comm import Comm
+from pyasr.train.frames import FrameStore
+
+
+@dataclass
+class Sample:
+    """This rank's frames of the sample.
+
+    x     spliced inputs (N, input_dim), in the type and on the device of the store
+    pdfs  their targets, int64 (N,)
+    comm  the ranks that hold the others; `num_frames` counts all of them
+    """
+
+    x: torch.Tensor
+    pdfs: torch.Tensor
+    comm: Comm
+
+    def __post_init__(self):
+        self.num_frames = int(self.comm.reduce_scalar(len(self.pdfs)))
+
+    def batches(self, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """(inputs in float32, targets) of up to `size` frames at a time, on the CPU."""
+        for x, pdfs in zip(self.x.split(size), self.pdfs.split(size)):
+            if len(x):
+                yield x.float().cpu(), pdfs.cpu()
+
+
+def draw_sample(store: FrameStore, num_frames: int, comm: Comm, seed: int) -> Sample:
+    """About `num_frames` frames, from each rank its share, drawn at random without repetition; the same for the same `seed`."""
+    total = comm.reduce_scalar(store.num_frames)
+    share = min(store.num_frames, -(-num_frames * store.num_frames // max(int(total), 1)))
+    chosen = generator(seed, "sample", comm.rank).permutation(store.num_frames)[:share]
+    return Sample(*store.gather(torch.from_numpy(chosen).to(store.targets.device)), comm)

@@ -1,0 +1,194 @@
+"""Growing networks: layers, outputs, saturated units; alike on all ranks."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from corpora import DIM
+
+from pyasr.base.errors import UserError
+from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
+from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape, mixed_up, with_new_layer
+from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.sample import Sample
+from pyasr.train.saturation import SaturationFix, average_derivatives
+
+NUM_PDFS = 5
+COUNTS = np.array([400, 0, 30, 90, 10])
+CPU = LearnerOptions(precision="float32", device="cpu", momentum=0.5)
+
+
+def network(activation="pnorm", hidden_layers=1, fixed=FixedParts(), seed=0):
+    options = DnnOptions(hidden_layers=hidden_layers, hidden_dim=8, activation=activation, pnorm_group=3)
+    made = FeedForward(options, DIM, NUM_PDFS, fixed).eval()
+    random = torch.Generator().manual_seed(seed)
+    initialise(made, options, random)
+    torch.nn.init.normal_(made.layers[-1].weight, generator=random)
+    torch.nn.init.normal_(made.layers[-1].bias, generator=random)
+    return made
+
+
+def inputs(seed=5, number=40):
+    return torch.randn(number, DIM, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh", "pnorm"])
+def test_a_new_layer_keeps_those_below_and_clears_the_output(activation):
+    small, x = network(activation, 2), inputs()
+    grown = with_new_layer(small, torch.Generator().manual_seed(1))
+    assert grown.options.hidden_layers == 3
+    below = len(small.layers) - 1
+    assert torch.equal(grown.layers[:below](x), small.layers[:below](x))
+    assert not grown(x).any()
+    assert grown.affine_layers[2].weight.std() > 0.1 and not torch.equal(grown.affine_layers[2].weight, grown.affine_layers[1].weight)
+
+
+def log_posteriors(net, x):
+    with torch.no_grad():
+        return net(x).double().log_softmax(1)
+
+
+@pytest.mark.parametrize("scales", [None, torch.tensor([0.5, 2.0, 1.0, 1.5, 0.8])])
+@pytest.mark.parametrize("mix_up", [5, 6, 9, 40])
+def test_mixing_up_without_noise_keeps_the_posteriors(scales, mix_up):
+    small, x = network(fixed=FixedParts(prior_scales=scales)), inputs()
+    grown = mixed_up(small, COUNTS, GrowthOptions(mix_up=mix_up, mix_up_min_count=1, mix_up_stddev=0.0), np.random.default_rng(0))
+    assert grown.layers[-1].out_features == mix_up
+    torch.testing.assert_close(log_posteriors(grown, x), log_posteriors(small, x), atol=1e-5, rtol=0)
+
+
+def test_mixing_up_moves_copies_apart_symmetrically():
+    small = network()
+    grown = mixed_up(small, COUNTS, GrowthOptions(mix_up=8, mix_up_stddev=0.01), np.random.default_rng(0))
+    before, after = small.layers[-1].weight.detach(), grown.layers[-1].weight.detach()
+    pdfs = torch.cat([torch.arange(NUM_PDFS), grown.fixed.extras])
+    for pdf in range(NUM_PDFS):
+        torch.testing.assert_close(after[pdfs == pdf].mean(0), before[pdf], atol=0.02, rtol=0)
+    moved = (after - before[pdfs])[torch.isin(pdfs, grown.fixed.extras)]
+    assert 0.005 < moved.std() < 0.03
+    assert 0 < (log_posteriors(grown, inputs()) - log_posteriors(small, inputs())).abs().max() < 0.1
+
+
+def test_copies_of_a_pdf_differ_by_one_halving_at_most():
+    small = network()
+    for mix_up in range(6, 30):
+        grown = mixed_up(small, COUNTS, GrowthOptions(mix_up=mix_up, mix_up_min_count=0, mix_up_stddev=0.0), np.random.default_rng(0))
+        pdfs = torch.cat([torch.arange(NUM_PDFS), grown.fixed.extras])
+        halvings = ((small.layers[-1].bias[pdfs] - grown.layers[-1].bias) / np.log(2)).detach()
+        assert all(float(halvings[pdfs == pdf].max() - halvings[pdfs == pdf].min()) < 1.01 for pdf in range(NUM_PDFS))
+
+
+def best_allocation(counts, total):
+    """Numbers of outputs with the least greatest count^0.25 per output, then the next greatest and so on, by trying all."""
+    choices = [n for n in itertools.product(range(1, total), repeat=len(counts)) if sum(n) == total]
+    return min(choices, key=lambda n: sorted((c**0.25 / k for c, k in zip(counts, n)), reverse=True))
+
+
+@pytest.mark.parametrize("total", [5, 7, 9, 11])
+def test_allocation_against_trying_all(total):
+    counts = np.array([400, 7, 31, 93])
+    grown = mixed_up(FeedForward(DnnOptions(hidden_layers=1, hidden_dim=3), DIM, 4), counts,
+                     GrowthOptions(mix_up=total, mix_up_min_count=0), np.random.default_rng(0))  # fmt: skip
+    numbers = 1 + np.bincount(grown.fixed.extras.numpy(), minlength=4)
+    assert tuple(numbers) == best_allocation(counts, total)
+
+
+def test_few_frames_get_no_further_output():
+    grown = mixed_up(network(), COUNTS, GrowthOptions(mix_up=100, mix_up_min_count=10), np.random.default_rng(0))
+    numbers = 1 + np.bincount(grown.fixed.extras.numpy(), minlength=NUM_PDFS)
+    assert (numbers[1], numbers[4]) == (1, 1) and (COUNTS / numbers)[[0, 2, 3]].min() >= 10
+
+
+GROWTH = GrowthOptions(layer_period_frames=100, mix_up=9, mix_up_min_count=1)
+FULL = DnnOptions(hidden_layers=3, hidden_dim=8, activation="pnorm", pnorm_group=3)
+
+
+def growing(comm=SoloComm()):
+    options = first_shape(GROWTH, FULL)
+    net = FeedForward(options, DIM, NUM_PDFS)
+    initialise(net, options, torch.Generator().manual_seed(0))
+    return Learner(net, CPU), Growth(GROWTH, FULL, COUNTS, 1000, 3, comm)
+
+
+def step(learner, seed):
+    learner.step(inputs(seed), torch.arange(40) % NUM_PDFS, 0.01)
+    learner.flat.refresh()
+
+
+def test_times_of_growth():
+    learner, growth = growing()
+    seen = []
+    for frames in range(0, 1000, 30):
+        if growth.due(frames):
+            growth.grow(learner, frames)
+            seen.append((frames, learner.network.options.hidden_layers, learner.network.layers[-1].out_features))
+        step(learner, frames)
+    assert seen == [(120, 2, 5), (210, 3, 5), (600, 3, 9)]
+
+
+def test_learning_goes_on_after_growth():
+    learner, growth = growing()
+    growth.grow(learner, 700)
+    assert learner.network.options.hidden_layers == 3 and learner.network.layers[-1].out_features == 9
+    losses = []
+    for _ in range(100):
+        losses.append(float(learner.step(inputs(1), inputs(1)[:, :NUM_PDFS].argmax(1), 0.01)[0]))
+        learner.flat.refresh()
+    assert losses[0] == pytest.approx(40 * np.log(NUM_PDFS), rel=1e-2) and losses[-1] < 0.8 * losses[0]
+
+
+def test_ranks_grow_alike_and_a_resumed_one_goes_on():
+    def rank(comm):
+        learner, growth = growing(comm)
+        growth.grow(learner, 150)
+        torch.manual_seed(comm.rank)
+        growth.resume(150)
+        growth.grow(learner, 1000)
+        return learner.flat.master
+
+    learner, growth = growing()
+    growth.grow(learner, 1000)
+    for master in run_threads(2, rank):
+        assert torch.equal(master, learner.flat.master)
+
+
+def test_growth_that_cannot_be():
+    with pytest.raises(UserError, match="goes back to earlier models"):
+        check_growth(GROWTH, FULL, True, NUM_PDFS)
+    with pytest.raises(UserError, match="--mix-up 9: there are 12 pdfs"):
+        check_growth(GROWTH, FULL, False, 12)
+    with pytest.raises(UserError, match="units of pnorm do not saturate"):
+        check_growth(GrowthOptions(fix_period_frames=10), FULL, False, NUM_PDFS)
+    with pytest.raises(UserError, match="training sees 150 frames.*lower --layer-period-frames"):
+        Growth(GROWTH, FULL, COUNTS, 150, 3, SoloComm())
+
+
+@pytest.mark.parametrize("activation, derivative", [("tanh", lambda a: 1 / np.cosh(a) ** 2), ("sigmoid", lambda a: 1 / np.cosh(a / 2) ** 2)])
+def test_saturated_units_are_drawn_back(activation, derivative):
+    """Against d sigma(a) / da relative to its value at 0, by its other formula, over the frames of two ranks."""
+    net, x = network(activation, 1), inputs(number=100)
+    layer = net.affine_layers[0]
+    with torch.no_grad():
+        layer.weight[0] *= 100
+        layer.bias[1] = 1.4 * (2 if activation == "sigmoid" else 1)
+        layer.weight[1] *= 0.01
+    activations = (x @ layer.weight.T + layer.bias).detach().double().numpy()
+    expected = derivative(activations).mean(0)
+
+    def rank(comm):
+        sample = Sample(x[comm.rank :: 2], torch.zeros(50, dtype=torch.int64), comm)
+        learner = Learner(network(activation, 1), CPU)
+        learner.adopt(net.with_parameters(net.parameters()))
+        found = average_derivatives(net, sample)[0]
+        SaturationFix(sample)(learner)
+        return found, learner.flat.values()
+
+    for found, (weight, bias, *_) in run_threads(2, rank):
+        np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
+        factors = 1 / np.minimum(2, np.maximum(1, 0.1 / expected))
+        assert factors[0] == 0.5 and (factors == 1).sum() >= 5
+        np.testing.assert_allclose(weight.numpy(), layer.weight.detach().numpy() * factors[:, None], rtol=1e-4)
+        np.testing.assert_allclose(bias.numpy(), layer.bias.detach().numpy() * factors, rtol=1e-4)
+
