@@ -28,16 +28,23 @@ from torch import nn
 
 from pyasr.base.options import option
 from pyasr.nn.layers import Normalize, PNorm, SumGroup
+from pyasr.nn.random_bits import random_integers
 
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "pnorm")
 
 
 @dataclass(frozen=True)
-class DnnOptions:
-    """The shape of a feed-forward network."""
+class HiddenOptions:
+    """How many hidden units."""
 
     hidden_layers: int = option(4, "number of hidden layers", minimum=1)
     hidden_dim: int = option(768, "units of each hidden layer (pnorm: groups)", minimum=1)
+
+
+@dataclass(frozen=True)
+class DnnOptions(HiddenOptions):
+    """The shape of a feed-forward network."""
+
     activation: str = option("relu", "nonlinearity of the hidden layers", choices=ACTIVATIONS)
     pnorm_group: int = option(10, "pnorm: elements of a group, so that a layer's matrix has HIDDEN_DIM times as many rows", minimum=1)
     normalize: bool = option(False, "scale the units of each hidden layer to root mean square 1, frame by frame (pnorm: always)")
@@ -74,8 +81,7 @@ class ByteDropout(nn.Module):
         """In training, `x` with random elements 0 and the others scaled up by the inverse share of survivors; otherwise `x` itself."""
         if not self.training:
             return x
-        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device).random_(-(2**63), None)
-        kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= self.threshold
+        kept = random_integers(x.shape, torch.uint8, x.device) >= self.threshold
         return x * kept.to(x.dtype).mul_(256 / (256 - self.threshold))
 
 

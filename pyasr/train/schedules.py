@@ -23,12 +23,22 @@ NAMES = ("exponential", "exponential-frames", "step", "warm-up", "newbob", "newb
 
 
 @dataclass(frozen=True)
-class ScheduleOptions:
+class ScalingOptions:
+    """How the learning rate depends on the number of ranks."""
+
+    lr_scaling: str = option("linear", "factor on the rate for P ranks: P, root of P, or 1", choices=("linear", "sqrt", "none"))
+
+    def scale(self, num_ranks: int) -> float:
+        """The factor of `lr_scaling`."""
+        return {"linear": float(num_ranks), "sqrt": math.sqrt(num_ranks), "none": 1.0}[self.lr_scaling]
+
+
+@dataclass(frozen=True)
+class ScheduleOptions(ScalingOptions):
     """Learning rate and its course. The rate is that of one rank."""
 
     learning_rate: float = option(0.1, "initial learning rate of one rank, by the convention of --lr-convention", minimum=0.0)
     lr_convention: str = option("mean", "whether a minibatch's gradient is the mean or the sum over its frames", choices=("mean", "sum"))
-    lr_scaling: str = option("linear", "factor on the rate for P ranks: P, root of P, or 1", choices=("linear", "sqrt", "none"))
     schedule: str = option("exponential", "course of the learning rate", choices=NAMES)
     num_epochs: int = option(10, "passes over the training data (newbob: at most)", minimum=1)
     final_factor: float = option(0.01, "exponential: final rate relative to the initial one", minimum=0.0)
@@ -40,10 +50,6 @@ class ScheduleOptions:
     step_frames: str = option("", "step: frames seen, over all ranks, after which the rate is halved, such as 20e6,30e6")
     warm_up_epochs: float = option(10.0, "warm-up: epochs until the peak", minimum=0.0)
     warm_up_factor: float = option(10.0, "warm-up: peak rate relative to the initial one", minimum=0.0)
-
-    def scale(self, num_ranks: int) -> float:
-        """The factor of `lr_scaling`."""
-        return {"linear": float(num_ranks), "sqrt": math.sqrt(num_ranks), "none": 1.0}[self.lr_scaling]
 
     def rate_factor(self, num_ranks: int, minibatch: int) -> float:
         """From the rate of one rank, in the convention of these options, to that of gradients summed over the minibatch."""
