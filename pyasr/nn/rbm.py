@@ -95,8 +95,8 @@ def descend(rbm: Rbm, of: Reconstruction, l2: float) -> None:
     """
     rows, columns = torch.cat([of.hidden, -of.rehidden]), torch.cat([of.data, of.reconstruction])
     torch.addmm(rbm.weight, rows.T, columns, beta=l2 * len(of.data), alpha=-1, out=rbm.weight.grad)
-    rbm.hidden_bias.grad.copy_(-rows.sum(0, dtype=torch.float32))
-    rbm.visible_bias.grad.copy_((of.reconstruction.float() - of.data).sum(0))
+    rbm.hidden_bias.grad.copy_(-_column_sums(rows))
+    rbm.visible_bias.grad.copy_(_column_sums(of.reconstruction) - _column_sums(of.data))
 
 
 def explosion(of: Reconstruction) -> torch.Tensor:
@@ -104,10 +104,22 @@ def explosion(of: Reconstruction) -> torch.Tensor:
 
     Standard deviations are those of the columns over the minibatch, added up.
     """
-    data, reconstruction = (x.float().std(0, correction=0).sum() for x in (of.data, of.reconstruction))
+    data, reconstruction = _deviation(of.data), _deviation(of.reconstruction)
     return torch.where(reconstruction > GREATEST_RATIO * data, data / reconstruction, torch.ones_like(data))
+
+
+def _column_sums(x: torch.Tensor) -> torch.Tensor:
+    return x.sum(0, dtype=torch.float32)
+
+
+def _deviation(x: torch.Tensor) -> torch.Tensor:
+    """From sums of squares, many times faster than `torch.std` on a CPU."""
+    x = x.float()
+    x = x - x.mean(0)
+    return (x * x).mean(0).sqrt().sum()
 
 
 def squared_error(of: Reconstruction) -> torch.Tensor:
     """Squared error of the reconstruction for a visible unit, summed over rows."""
-    return (of.reconstruction.float() - of.data).square().sum() / of.data.shape[1]
+    difference = of.reconstruction.float() - of.data
+    return torch.dot(difference.flatten(), difference.flatten()) / difference.shape[1]

@@ -1,0 +1,105 @@
+r"""A deep belief net on disk: machines trained one on top of the other, and how a network of sigmoid units starts from them.
+
+Reference: G. Hinton, S. Osindero, Y. Teh, "A fast learning algorithm for deep belief nets", Neural Computation 18, 2006. The l-th
+machine's data are the probabilities of the hidden units of the one below; its W and b become those of hidden layer l.
+
+DIR/final.dbn is a torch file of plain tensors and values: the machines, and mean and inverse standard deviation of a frame's features,
+which a network that starts from it has to share.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from pyasr.base.errors import UserError
+from pyasr.nn.feed_forward import DnnOptions, FeedForward
+from pyasr.nn.rbm import Rbm
+from pyasr.nn.tensor_file import load_tensors, save_tensors
+
+DBN_FILE = "final.dbn"
+_FORMAT = 1
+
+
+@dataclass
+class Dbn:
+    """Machines from the lowest to the highest, float32 on the CPU.
+
+    mean, inverse_std  of one frame's features before splicing, float32 (dim,)
+    """
+
+    rbms: list[Rbm]
+    mean: torch.Tensor
+    inverse_std: torch.Tensor
+
+    @property
+    def dims(self) -> list[int]:
+        """Units of the input and of each hidden layer."""
+        return [self.rbms[0].weight.shape[1]] + [rbm.weight.shape[0] for rbm in self.rbms]
+
+    def save(self, path: Path) -> None:
+        """Write the file that `load_dbn` reads."""
+        machines = [{"gaussian": rbm.gaussian, **{name: p.detach().clone() for name, p in rbm.named_parameters()}} for rbm in self.rbms]
+        save_tensors(path, {"format": _FORMAT, "rbms": machines, "mean": self.mean, "inverse_std": self.inverse_std})
+
+    def check(self, options: DnnOptions, input_dim: int, where: Path) -> None:
+        """Raise UserError unless a network of these options has hidden layers like the machines."""
+        dims = self.dims
+        if input_dim != dims[0]:
+            raise UserError(f"{where} was trained on {dims[0]} columns a frame, the input has {input_dim}; give the features it was made of")
+        wanted = {"hidden-layers": len(self.rbms), "hidden-dim": dims[1], "activation": "sigmoid"}
+        given = {"hidden-layers": options.hidden_layers, "hidden-dim": options.hidden_dim, "activation": options.activation}
+        if given != wanted:
+            has = f"{len(self.rbms)} layers of {dims[1]} sigmoid units"
+            flags = " ".join(f"--{name} {value}" for name, value in wanted.items() if given[name] != value)
+            raise UserError(f"{where} has {has}, the network is to have others; give {flags}, or pretrain another one")
+
+    @torch.no_grad()
+    def start(self, network: FeedForward) -> None:
+        """Put weights and hidden biases into the hidden layers of `network`, which `check` has passed; its output layer stays."""
+        for layer, rbm in zip(network.affine_layers, self.rbms):
+            layer.weight.copy_(rbm.weight)
+            layer.bias.copy_(rbm.hidden_bias)
+
+
+class Below(nn.Module):
+    """The finished machines as a function: normalised input (N, V) to the probabilities of the highest hidden units."""
+
+    def __init__(self, rbms: list[Rbm], device: torch.device, dtype: torch.dtype):
+        super().__init__()
+        self.layers = [(rbm.weight.detach().to(device, dtype), rbm.hidden_bias.detach().to(device, dtype)) for rbm in rbms]
+
+    @property
+    def dim(self) -> int:
+        """Columns of the result."""
+        return len(self.layers[-1][1])
+
+    @torch.no_grad()
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The data of the next machine; `x` itself where there is none below."""
+        for weight, bias in self.layers:
+            x = F.linear(x, weight, bias).sigmoid_()
+        return x
+
+
+def load_dbn(path: Path) -> Dbn:
+    """The net that `Dbn.save` wrote. Raises UserError for anything else."""
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"{path}: no such file; pretrain first (steps/pretrain_dbn.py)")
+    try:
+        content = load_tensors(path)
+        return Dbn([_machine(entry) for entry in content["rbms"]], content["mean"], content["inverse_std"])
+    except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise UserError(f"{path}: not a whole DBN file ({type(error).__name__}); pretrain again") from error
+
+
+def _machine(entry: dict) -> Rbm:
+    rbm = Rbm(*reversed(entry["weight"].shape), entry["gaussian"])
+    rbm.load_state_dict({name: value for name, value in entry.items() if name != "gaussian"})
+    return rbm

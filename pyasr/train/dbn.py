@@ -1,0 +1,197 @@
+"""Pretraining of a deep belief net on MPI ranks, machine by machine, with the loop, the mixing and the checkpoints of DNN training."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import group, option
+from pyasr.base.output import differences
+from pyasr.base.seeds import generator
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.nn.dbn import DBN_FILE, Below, Dbn, load_dbn
+from pyasr.nn.feed_forward import DnnOptions, HiddenOptions
+from pyasr.nn.rbm import Rbm
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.train.compute import ComputeOptions
+from pyasr.train.dnn import load_frames
+from pyasr.train.frames import FrameStore, global_normaliser
+from pyasr.train.loop import LoopOptions, Training
+from pyasr.train.progress import Totals
+from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner, Reconstructions
+from pyasr.train.schedules import ScalingOptions, ScheduleOptions
+from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout
+
+UTTERANCES_FILE = "utterances.npz"
+_BIAS_FRAMES = 100_000  # of all ranks, from which the mean activations are taken
+_BIAS_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class RbmOptions:
+    """How the machines are trained; names and defaults of Kaldi's pretrain_dbn.sh."""
+
+    rbm_iter: int = option(1, "epochs of each Bernoulli machine; the Gaussian one has twice as many", minimum=1)
+    rbm_lr: float = option(0.4, "learning rate of Bernoulli machines, of one rank, for gradients averaged over the minibatch", minimum=0.0)
+    rbm_lr_low: float = option(0.01, "learning rate of the Gaussian machine, likewise", minimum=0.0)
+    rbm_l2penalty: float = option(0.0002, "L2 penalty of the weights", minimum=0.0)
+    param_stddev: float = option(0.1, "standard deviation of the initial weights", minimum=0.0)
+    max_frames: int = option(6000, "longer utterances are left out", minimum=1)
+
+
+@dataclass(frozen=True)
+class DbnTraining:
+    """All options of the pretraining itself."""
+
+    hidden: HiddenOptions = group(HiddenOptions, hidden_layers=6, hidden_dim=2048)
+    rbm: RbmOptions = group(RbmOptions)
+    momentum: MomentumOptions = group(MomentumOptions)
+    scaling: ScalingOptions = group(ScalingOptions)
+    compute: ComputeOptions = group(ComputeOptions, minibatch=100)
+    mixing: MixingOptions = group(MixingOptions)
+    loop: LoopOptions = group(LoopOptions)
+
+
+@dataclass(frozen=True)
+class PretrainSpec:
+    """The work of all ranks: features of `data`, their shards in `out`/utterances.npz, everything written to `out`."""
+
+    data: Path
+    out: Path
+    input: InputOptions
+    training: DbnTraining
+
+
+class RbmTraining(Training):
+    """The training of one machine on one rank."""
+
+    totals = Reconstructions
+
+    def _check_divergence(self, totals: Totals) -> None:
+        if not np.isfinite(totals.objective):
+            raise UserError(
+                f"pretraining has diverged (reconstruction error {-totals.objective:g}): give a lower "
+                f"{'--rbm-lr-low' if self.learner.rbm.gaussian else '--rbm-lr'}, or --lr-scaling none, and --force"
+            )
+
+
+def prepare_utterances(data: Path, out: Path, heldout: HeldoutOptions, max_frames: int) -> None:
+    """Choose the held-out set and write OUT/utterances.npz: targets of one pdf, for data that need no alignment."""
+    reader = FeatureReader(data, InputOptions(cmvn="none"))
+    keys = [key for key in reader.keys if 0 < reader.num_frames(key) <= max_frames]
+    if len(keys) < len(reader.keys):
+        log.info(f"left out: {len(reader.keys) - len(keys)} of {len(reader.keys)} utterances, empty or of more than {max_frames} frames")
+    if not keys:
+        raise UserError(f"{data}: no utterance has from 1 to {max_frames} frames; raise --max-frames, or make the features anew")
+    lengths = np.array([reader.num_frames(key) for key in keys])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    held = choose_heldout(keys, lengths, reader.speaker, heldout.heldout_share, heldout.heldout_seed)
+    Targets(keys, offsets, np.zeros(offsets[-1], np.int32), held, 1).save(out / UTTERANCES_FILE)
+
+
+def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
+    """Train machine after machine on this rank's shard, together with all others; rank 0 writes final.dbn after each.
+
+    Finished machines of an interrupted run are taken from there.
+    """
+    options = spec.training
+    training, heldout = load_frames(spec, Targets.load(spec.out / UTTERANCES_FILE), comm)
+    mean, inverse_std = global_normaliser(training, comm)
+    for store in (training, heldout):
+        store.normalise(mean, inverse_std)
+        store.move(options.compute.torch_device(), options.compute.torch_dtype())
+    path = spec.out / DBN_FILE
+    rbms = load_dbn(path).rbms if path.exists() else []
+    comm.barrier()
+    while len(rbms) < options.hidden.hidden_layers:
+        rbms.append(_train_next(spec, comm, training, heldout, rbms))
+        if comm.rank == 0:
+            Dbn(rbms, torch.from_numpy(mean), torch.from_numpy(inverse_std)).save(path)
+
+
+def _train_next(spec: PretrainSpec, comm: Comm, training: FrameStore, heldout: FrameStore, rbms: list[Rbm]) -> Rbm:
+    """The machine on top of `rbms`."""
+    options, number = spec.training, len(rbms) + 1
+    loop = dataclasses.replace(options.loop, train_seed=_seed(options, "loop", number))
+    schedule_options = layer_schedule(options, gaussian=not rbms)
+    rate_factor = schedule_options.rate_factor(comm.size, options.compute.minibatch)
+    below = Below(rbms, options.compute.torch_device(), options.compute.torch_dtype())
+    learner = make_rbm_learner(options, below, training, schedule_options.learning_rate * rate_factor, number, comm)
+    schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(training.num_frames)), options.momentum)
+    directory = spec.out / f"rbm{number}"
+    directory.mkdir(exist_ok=True)
+    job = RbmTraining(learner, training, heldout, make_strategy(comm, options.mixing), schedule, comm, loop,
+                      options.compute.minibatch, rate_factor, directory)  # fmt: skip
+    _announce(job, schedule_options, number)
+    job.run()
+    return finished(learner)
+
+
+def layer_schedule(options: DbnTraining, gaussian: bool) -> ScheduleOptions:
+    """Rate and epochs of a machine."""
+    rate, epochs = (options.rbm.rbm_lr_low, 2 * options.rbm.rbm_iter) if gaussian else (options.rbm.rbm_lr, options.rbm.rbm_iter)
+    return ScheduleOptions(learning_rate=rate, num_epochs=epochs, lr_convention="mean", lr_scaling=options.scaling.lr_scaling)
+
+
+def make_rbm_learner(options: DbnTraining, below: Below, store: FrameStore, full_rate: float, number: int, comm: Comm) -> RbmLearner:
+    """Machine `number` (1: the Gaussian one) with its initial parameters, the same on all ranks; samples differ by rank."""
+    visible_dim, mean = (store.left + 1 + store.right) * store.dim, None
+    if number > 1:
+        mean = mean_activation(store, below, comm)
+        visible_dim = len(mean)
+    rbm = Rbm(visible_dim, options.hidden.hidden_dim, gaussian=number == 1)
+    rbm.initialise(options.rbm.param_stddev, torch.Generator().manual_seed(_seed(options, "initial", number)), mean)
+    samples = torch.Generator(options.compute.torch_device()).manual_seed(_seed(options, "samples", number, comm.rank))
+    return RbmLearner(rbm, below, options.compute, options.momentum, options.rbm.rbm_l2penalty, full_rate, samples)
+
+
+def mean_activation(store: FrameStore, below: Below, comm: Comm) -> torch.Tensor:
+    """Mean probability of each hidden unit of the highest machine below, over frames of all ranks; float32 on the CPU."""
+    num = min(store.num_frames, _BIAS_FRAMES // comm.size)
+    sums = np.zeros(below.dim + 1)
+    for index in (torch.arange(num) * store.num_frames // max(num, 1)).split(_BIAS_BLOCK):
+        sums[:-1] += below(store.gather(index.to(store.targets.device))[0]).sum(0, dtype=torch.float32).double().cpu().numpy()
+    sums[-1] = num
+    comm.allreduce(sums)
+    return torch.from_numpy(sums[:-1] / sums[-1]).float()
+
+
+def finished(learner: RbmLearner) -> Rbm:
+    """A copy of the learner's machine in float32 on the CPU."""
+    rbm = Rbm(*reversed(learner.rbm.weight.shape), learner.rbm.gaussian)
+    for parameter, value in zip(rbm.parameters(), learner.flat.values()):
+        parameter.copy_(value)
+    return rbm
+
+
+def check_dbn(dbn_dir: Path, options: DnnOptions, input: InputOptions, data: Path) -> None:
+    """Raise UserError unless a network of these options on features of `data` can start from the DBN in `dbn_dir`."""
+    dbn = load_dbn(dbn_dir / DBN_FILE)
+    changed = differences(dataclasses.asdict(InputOptions.load(dbn_dir)), dataclasses.asdict(input))
+    if changed:
+        raise UserError(f"{dbn_dir} was pretrained on another input ({'; '.join(changed)}); give the same options, or pretrain again")
+    dbn.check(options, FeatureReader(data, input).dim, dbn_dir)
+
+
+def _seed(options: DbnTraining, *names: object) -> int:
+    return int(generator(options.loop.train_seed, "rbm", *names).integers(1 << 31))
+
+
+def _announce(job: Training, schedule: ScheduleOptions, number: int) -> None:
+    if job.comm.rank:
+        return
+    rbm, factor = job.learner.rbm, schedule.scale(job.comm.size)
+    kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
+    dtype = str(job.learner.flat.work.dtype).removeprefix("torch.")
+    log.info(
+        f"machine {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.epoch_frames} frames, {job.comm.size} "
+        f"ranks, products in {dtype}, {schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x {factor:g} "
+        f"= {schedule.learning_rate * factor:g} times (1 - momentum)"
+    )

@@ -1,0 +1,143 @@
+r"""One rank's restricted Boltzmann machine, a step of contrastive divergence at a time, and its momentum.
+
+With d the gradient (5) of `pyasr.nn.rbm` over a minibatch, the rate a of sums over frames (l / N for Kaldi's learning rate l), and
+momentum m:
+
+    v <- m v + a d,   theta <- theta + v
+
+The scheduled momentum rises with the frames seen over all ranks, from 0.5 to 0.9 in 40 steps of 500,000 frames (some 55 hours), and
+the rate is that of the options times (1 - scheduled momentum), which keeps the length of a long way the same. Kaldi's program
+applies the greatest momentum, 0.9, from the beginning, and takes the scheduled one for the rate alone. Its constants were tuned with
+this, so it is the default here (`with_bug`, Kaldi's own name); without it the scheduled momentum is the one applied.
+
+Where the reconstruction of a Gaussian machine explodes, W and b are shrunk, the minibatch is passed over, v is set to 0 and the rate is
+multiplied by 0.9 from then on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from pyasr.base.options import option
+from pyasr.nn.dbn import Below
+from pyasr.nn.rbm import Rbm, Reconstruction, descend, explosion, squared_error
+from pyasr.parallel.flat import FlatParameters
+from pyasr.train.compute import ComputeOptions
+from pyasr.train.progress import Totals
+from pyasr.train.schedules import Schedule
+
+RATE_AFTER_EXPLOSION = 0.9
+
+
+@dataclass(frozen=True)
+class MomentumOptions:
+    """The course of the momentum; time is frames seen over all ranks."""
+
+    momentum_initial: float = option(0.5, "scheduled momentum at the beginning", minimum=0.0, maximum=0.999)
+    momentum_final: float = option(0.9, "scheduled momentum at the end", minimum=0.0, maximum=0.999)
+    momentum_steps: int = option(40, "steps from the initial to the final momentum", minimum=1)
+    momentum_step_frames: int = option(500_000, "frames between two steps", minimum=1)
+    with_bug: bool = option(True, "apply the final momentum from the beginning, as Kaldi does; the rate follows the scheduled one")
+
+    def scheduled(self, frames_seen: int) -> float:
+        """The momentum that the rate is scaled by."""
+        step = min(frames_seen // self.momentum_step_frames, self.momentum_steps)
+        return self.momentum_initial + step * (self.momentum_final - self.momentum_initial) / self.momentum_steps
+
+
+class MomentumSchedule(Schedule):
+    """A learning rate that falls as the momentum rises."""
+
+    def __init__(self, options, epoch_frames: int, momentum: MomentumOptions):
+        super().__init__(options, epoch_frames)
+        self.momentum = momentum
+
+    def rate(self, frames_seen: int) -> float:
+        """The applied rate, less by the factor (1 - scheduled momentum)."""
+        return self.options.learning_rate * (1 - self.momentum.scheduled(frames_seen))
+
+
+class Reconstructions(Totals):
+    """Sums over frames: squared error for a visible unit, explosions, frames."""
+
+    @property
+    def objective(self) -> float:
+        """The negative mean squared error, so that more is better; 1 is the variance of a Gaussian unit."""
+        return float(-self.sums[0] / max(self.sums[2], 1.0))
+
+    def text(self) -> str:
+        """For log lines."""
+        exploded = f"  {self.sums[1]:.0f} explosions" if self.sums[1] else ""
+        return f"reconstruction error {-self.objective:.4f}{exploded}"
+
+    def metrics(self) -> dict[str, float]:
+        """For metrics.jsonl."""
+        return {"reconstruction_error": round(-self.objective, 6), "explosions": int(self.sums[1])}
+
+
+class RbmLearner:
+    """A machine whose parameters lie flat, trained on what `below` makes of the input.
+
+    full_rate  rate of summed gradients that belongs to momentum 0
+    generator  of the samples, on the machine's device; each rank has its own
+    """
+
+    def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, momentum: MomentumOptions, l2: float, full_rate: float,
+                 generator: torch.Generator):  # fmt: skip
+        self.rbm, self.below, self.momentum, self.l2, self.full_rate = rbm.to(options.torch_device()), below, momentum, l2, full_rate
+        self.flat = FlatParameters(rbm.parameters(), options.torch_dtype())
+        self.velocity = torch.zeros_like(self.flat.master)
+        self.rate_scale, self._none = torch.ones((), device=self.velocity.device), torch.zeros((), device=self.velocity.device)
+        self._gradient = self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
+        self.generator = generator
+        self._shrinking = self.flat.values()[:2]
+
+    @torch.no_grad()
+    def step(self, x: torch.Tensor, _targets, rate: float) -> torch.Tensor:
+        """Update the master parameters from one minibatch. Returns float64 (squared error, explosions, frames), summed, on the device.
+
+        `rate` is the one applied, for summed gradients. The machine sees the update after `flat.refresh()`.
+        """
+        of = self.rbm.reconstruct(self.below(x), self.generator)
+        descend(self.rbm, of, self.l2)
+        momentum = self.momentum.momentum_final if self.momentum.with_bug else 1 - rate / self.full_rate
+        if self._gradient is not self.flat.grad:
+            self._gradient.copy_(self.flat.grad)
+        if not self.rbm.gaussian:
+            self.velocity.mul_(momentum).sub_(self._gradient, alpha=rate)
+            self.flat.master.add_(self.velocity)
+            return _sums(of, self._none)
+        shrink = explosion(of)
+        calm = (shrink == 1).float()
+        self._update_unless_exploded(momentum, rate, shrink, calm)
+        return _sums(of, 1 - calm)
+
+    def _update_unless_exploded(self, momentum: float, rate: float, shrink: torch.Tensor, calm: torch.Tensor) -> None:
+        """`calm` is 0 where the minibatch exploded, else 1; all of it without asking the device."""
+        self.velocity.mul_(momentum * calm).addcmul_(self._gradient, self.rate_scale * calm, value=-rate)
+        for parameter in self._shrinking:
+            parameter.mul_(shrink)
+        self.flat.master.add_(self.velocity)
+        self.rate_scale.mul_(1 - (1 - RATE_AFTER_EXPLOSION) * (1 - calm))
+
+    @torch.no_grad()
+    def evaluate(self, x: torch.Tensor, _targets) -> torch.Tensor:
+        """(squared error, 0, frames) of a minibatch without learning, always with the same samples."""
+        return _sums(self.rbm.reconstruct(self.below(x), torch.Generator(self.generator.device)), self._none)
+
+    def state_dict(self) -> dict:
+        """All that belongs to this rank beyond the master parameters."""
+        return {"velocity": self.velocity.cpu(), "rate_scale": self.rate_scale.cpu(), "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from what `state_dict` gave."""
+        self.velocity.copy_(state["velocity"])
+        self.rate_scale.copy_(state["rate_scale"])
+        self.generator.set_state(state["generator"])
+
+
+def _sums(of: Reconstruction, exploded: torch.Tensor) -> torch.Tensor:
+    error = squared_error(of)
+    return torch.stack([error.double(), exploded.double(), torch.full_like(error, len(of.data)).double()])
