@@ -2,6 +2,7 @@
 """Train a feed-forward acoustic model by cross-entropy on the alignments of another model, on several MPI ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, LANG/phones.txt, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,tree,phones.txt}
+       with --dbn also DBN_DIR/{final.dbn,input.json}
 Writes DNN_DIR/final.nnet (network, normalisation, priors), final.mdl and tree (transition model and tree of ALI_DIR), input.json,
        phones.txt, metrics.jsonl, log/train.log
 
@@ -24,6 +25,8 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.lang.lang_dir import LangDir
 from pyasr.parallel.strategies import check_strategy
+from pyasr.nn.dbn import DBN_FILE
+from pyasr.train.dbn import check_dbn
 from pyasr.train.dnn import DnnTraining, TrainSpec
 from pyasr.train.prepare import TargetOptions, prepare_targets
 
@@ -35,6 +38,7 @@ class TrainDnn:
     ali_dir: Path = argument("directory of the alignments, with their model")
     out: Path = argument("directory of the model to be trained")
     num_ranks: int = option(2, "MPI ranks", minimum=1)
+    dbn: Path | None = option(None, "directory of a DBN to start from (steps/pretrain_dbn.py)")
     input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
     targets: TargetOptions = group(TargetOptions)
     training: DnnTraining = group(DnnTraining)
@@ -45,14 +49,16 @@ def main(options: TrainDnn) -> None:
     check_strategy(options.training.mixing)
     ali, lang = options.ali_dir, options.lang
     inputs = [options.data / "feats.scp", lang / "phones.txt", *(ali / name for name in ("num_jobs", "final.mdl", "tree"))]
-    inputs += sorted(ali.glob("ali.*.gz"))
+    inputs += sorted(ali.glob("ali.*.gz")) + ([options.dbn / DBN_FILE] if options.dbn else [])
     with output_of(options, options.out, inputs, resume=True) as out:
         check_phones(ali, LangDir(lang))
+        if options.dbn:
+            check_dbn(options.dbn, options.training.dnn, options.input, options.data)
         for source in (ali / "final.mdl", ali / "tree", lang / "phones.txt"):
             shutil.copy(source, out)
         options.input.save(out)
         prepare_targets(options.data, ali, out, options.targets)
-        spec = TrainSpec(options.data, out, options.input, options.training)
+        spec = TrainSpec(options.data, out, options.input, options.training, options.dbn)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", spec, options.num_ranks)
         shutil.rmtree(out / "checkpoint", ignore_errors=True)
         (out / "targets.npz").unlink()

@@ -55,9 +55,8 @@ class Dbn:
         wanted = {"hidden-layers": len(self.rbms), "hidden-dim": dims[1], "activation": "sigmoid"}
         given = {"hidden-layers": options.hidden_layers, "hidden-dim": options.hidden_dim, "activation": options.activation}
         if given != wanted:
-            has = f"{len(self.rbms)} layers of {dims[1]} sigmoid units"
             flags = " ".join(f"--{name} {value}" for name, value in wanted.items() if given[name] != value)
-            raise UserError(f"{where} has {has}, the network is to have others; give {flags}, or pretrain another one")
+            raise UserError(f"{where} has {len(self.rbms)} layers of {dims[1]} sigmoid units; give {flags}, or pretrain another one")
 
     @torch.no_grad()
     def start(self, network: FeedForward) -> None:

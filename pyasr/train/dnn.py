@@ -16,6 +16,7 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.options import read_feature_options
 from pyasr.feats.warp import Warper
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, log_priors
+from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
@@ -40,26 +41,31 @@ class DnnTraining:
 
 @dataclass(frozen=True)
 class TrainSpec:
-    """The work of all ranks: features of `data`, targets in `out`/targets.npz, everything written to `out`."""
+    """The work of all ranks: features of `data`, targets in `out`/targets.npz, everything written to `out`.
+
+    dbn  directory of a DBN whose machines are the initial hidden layers, with the normalisation of their input; None: random ones
+    """
 
     data: Path
     out: Path
     input: InputOptions
     training: DnnTraining
+    dbn: Path | None = None
 
 
 def train_rank(spec: TrainSpec, comm: Comm) -> None:
     """Train on this rank's shard, together with all others; rank 0 writes final.nnet."""
     options, targets = spec.training, Targets.load(spec.out / "targets.npz")
     training, heldout = load_frames(spec, targets, comm)
-    mean, inverse_std = global_normaliser(training, comm)
+    dbn = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None
+    mean, inverse_std = (dbn.mean.numpy(), dbn.inverse_std.numpy()) if dbn else global_normaliser(training, comm)
     if options.perturb.vtlp:
         training.warp_by(make_warper(spec.data, spec.input), options.perturb.vtlp)
     for store in (training, heldout):
         store.normalise(mean, inverse_std)
         store.move(options.learner.torch_device(), options.learner.torch_dtype())
     width = spec.input.splice_left + 1 + spec.input.splice_right
-    learner = make_learner(options, width * training.dim, targets.num_pdfs, comm)
+    learner = make_learner(options, width * training.dim, targets.num_pdfs, comm, dbn)
     schedule = make_schedule(options.schedule, int(comm.reduce_scalar(training.num_frames)))
     rate_factor = options.schedule.rate_factor(comm.size, options.learner.minibatch)
     job = Training(learner, training, heldout, make_strategy(comm, options.mixing), schedule, comm, options.loop,
@@ -88,11 +94,13 @@ def make_warper(data: Path, input: InputOptions) -> Warper:
     return Warper(read_feature_options(data, "--vtlp needs to know the filters"))
 
 
-def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm) -> Learner:
+def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None) -> Learner:
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
     seed = options.loop.train_seed
     network = FeedForward(options.dnn, input_dim, num_pdfs)
     initialise(network, options.dnn, torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31))))
+    if dbn is not None:
+        dbn.start(network)
     torch.manual_seed(int(generator(seed, "dropout", comm.rank).integers(1 << 31)))
     return Learner(network, options.learner)
 
