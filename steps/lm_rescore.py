@@ -16,10 +16,9 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group
-from pyasr.base.output import atomic_write
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.lattice_dir import archives
+from pyasr.decode.lattice_dir import archives, write_num_jobs
 from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, check_models, check_same_words, missing_words_line
 from pyasr.lang.backoff_lm import model_file
 
@@ -49,8 +48,7 @@ def main(options: LmRescore) -> None:
         if missing:
             log.warning(missing_words_line(missing, spec))
         run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
-        with atomic_write(out / "num_jobs") as f:
-            f.write(f"{num_jobs}\n")
+        write_num_jobs(out, num_jobs)
 
 
 if __name__ == "__main__":

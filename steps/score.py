@@ -21,6 +21,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
 from pyasr.decode.lattice_dir import archives
+from pyasr.decode.mbr import MbrOptions
 from pyasr.decode.sweep_dir import SweepSpec, read_sweep
 from pyasr.score.decode_dir import SUMMARY, Chosen, read_params, read_summary, scoring_dir, write_scoring
 from pyasr.score.filters import TextFilter
@@ -35,7 +36,7 @@ class ScoreOptions:
     min_lmwt: int = option(7, "least LM weight", minimum=1)
     max_lmwt: int = option(17, "greatest LM weight", minimum=1)
     word_ins_penalties: str = option("0.0,0.5,1.0", "word insertion penalties")
-    decode_mbr: bool = option(False, "take the words of least expected error instead of the best path's")
+    mbr: MbrOptions = group(MbrOptions)
     seed: int = option(0, "seed of the 95 % intervals")
     filters: TextFilter = group(TextFilter)
     jobs: JobOptions = group(JobOptions)
@@ -56,22 +57,22 @@ def lm_weights(options: ScoreOptions) -> tuple[int, ...]:
 
 def input_files(options: ScoreOptions) -> list[Path]:
     needed = [options.data / "text", options.data / "utt2spk", options.lang / "words.txt", *archives(options.decode_dir)]
-    return needed + ([scoring_dir(options.params_from, options.decode_mbr) / SUMMARY] if options.params_from else [])
+    return needed + ([scoring_dir(options.params_from, options.mbr.decode_mbr) / SUMMARY] if options.params_from else [])
 
 
 def main(options: ScoreOptions) -> None:
-    chosen = Chosen(read_params(options.params_from, options.decode_mbr), options.params_from) if options.params_from else None
+    chosen = Chosen(read_params(options.params_from, options.mbr.decode_mbr), options.params_from) if options.params_from else None
     paths = input_files(options)
-    scoring = scoring_dir(options.decode_dir, options.decode_mbr)
+    scoring = scoring_dir(options.decode_dir, options.mbr.decode_mbr)
     num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
-    with output_of(options, scoring, paths, also=[] if options.decode_mbr else [options.decode_dir / "best_wer"]) as out:
+    with output_of(options, scoring, paths, also=[] if options.mbr.decode_mbr else [options.decode_dir / "best_wer"]) as out:
         spec = SweepSpec(options.decode_dir, options.lang / "words.txt", out, num_jobs, lm_weights(options),
-                         penalties(options.word_ins_penalties), options.decode_mbr)
+                         penalties(options.word_ins_penalties), options.mbr)
         run_jobs(options.jobs, out / "log" / "sweep.JOB.log", "pyasr.decode.sweep_dir:sweep_shard", spec, num_jobs=num_jobs)
         lines = write_scoring(out, DataDir(options.data), read_sweep(out, num_jobs), options.filters, chosen, options.seed)
         for job in range(1, num_jobs + 1):
             (out / f"sweep.{job}.txt").unlink()
-    if not options.decode_mbr:
+    if not options.mbr.decode_mbr:
         publish(scoring, options.decode_dir)
     report(options, lines)
 
@@ -87,7 +88,7 @@ def publish(scoring: Path, decode_dir: Path) -> None:
 def report(options: ScoreOptions, lines: list[str]) -> None:
     for line in lines:
         log.info(line)
-    chosen = read_summary(options.decode_dir, options.decode_mbr)["chosen"]
+    chosen = read_summary(options.decode_dir, options.mbr.decode_mbr)["chosen"]
     if chosen["missing"]:
         log.warning(f"{len(chosen['missing'])} utterance(s) have no hypothesis and count as deleted: {' '.join(chosen['missing'])}")
     if not options.params_from and chosen["point"][0] in (options.min_lmwt, options.max_lmwt):

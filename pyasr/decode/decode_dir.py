@@ -23,6 +23,7 @@ from pyasr.base.output import atomic_write
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.determinize import DeterminizeOptions, Determinizer
 from pyasr.decode.lattice import Lattice, best_path
+from pyasr.decode.lattice_dir import write_num_jobs
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.data.datadir import split
@@ -133,8 +134,7 @@ def start_output(out: Path, num_jobs: int) -> None:
         for name in ("lat.*.gz", "hyp.*.txt", "shard.*.json"):
             for path in out.glob(name):
                 path.unlink()
-    with atomic_write(marker) as f:
-        f.write(f"{num_jobs}\n")
+    write_num_jobs(out, num_jobs)
 
 
 def decode_shard(spec: DecodeSpec, job: int) -> None:

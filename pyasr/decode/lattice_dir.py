@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.determinize import determinize
@@ -28,6 +29,12 @@ def archives(decode_dir: Path) -> list[Path]:
         if not path.exists():
             raise UserError(f"{path}: no such file; decode again with steps/decode.py")
     return paths
+
+
+def write_num_jobs(decode_dir: Path, num_jobs: int) -> None:
+    """Say how many archives a directory has."""
+    with atomic_write(decode_dir / "num_jobs") as f:
+        f.write(f"{num_jobs}\n")
 
 
 def job_archives(decode_dir: Path, num_jobs: int, job: int) -> list[Path]:

@@ -28,6 +28,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pyasr.base.options import option
 from pyasr.decode import mbr_kernels as kernels
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.word_graph import WordGraph
@@ -36,6 +37,14 @@ WINDOW_FRAMES = 1500
 _MAX_ITERATIONS = 100
 _TIE = 1e-9
 _NOTHING = 1e-6
+
+
+@dataclass(frozen=True)
+class MbrOptions:
+    """Which words are taken from a lattice, and how sure of them."""
+
+    decode_mbr: bool = option(False, "take the words of least expected error; false: those of the best path")
+    posterior_scale: float = option(0.5, "costs are multiplied by it where they become posteriors; less is less confident", minimum=1e-3)
 
 
 @dataclass(frozen=True)
@@ -69,15 +78,17 @@ class MbrResult:
         return self.statistics.bins() if self.statistics else []
 
 
-def mbr_decode(graph: WordGraph, words: list[int] | None = None, decode: bool = True, window_frames: int = WINDOW_FRAMES) -> MbrResult:
+def mbr_decode(graph: WordGraph, words: list[int] | None = None, *, decode: bool = True, posterior_scale: float = 1.0,
+               window_frames: int = WINDOW_FRAMES) -> MbrResult:
     """Minimum Bayes risk decoding of a lattice, as Kaldi's lattice-mbr-decode.
 
-    words   what the search begins with; the best path's words unless given
-    decode  False: keep `words`, and only find their confidences and times
+    words            what the search begins with; the best path's words unless given
+    decode           False: keep `words`, and only find their confidences and times
+    posterior_scale  a path's weight is exp(-posterior_scale * cost)
     """
     if graph.empty:
         return MbrResult([], [], [], 0.0)
-    lattice = _Lattice(graph, window_frames)
+    lattice = _Lattice(graph, posterior_scale, window_frames)
     hypothesis = _with_epsilons(*(_best_words(graph) if words is None else (words, np.linspace(0, graph.num_frames, len(words)))))
     for _ in range(_MAX_ITERATIONS):
         statistics = lattice.statistics(*hypothesis)
@@ -89,10 +100,11 @@ def mbr_decode(graph: WordGraph, words: list[int] | None = None, decode: bool = 
     return statistics.result()
 
 
-def mbr_sweep(lattice: CompactLattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> dict[tuple[float, float], list[int]]:
+def mbr_sweep(lattice: CompactLattice, lm_weights: Sequence[float], penalties: Sequence[float],
+              posterior_scale: float = 1.0) -> dict[tuple[float, float], list[int]]:
     """The words of least expected error for every pair of LM weight and word insertion penalty, as `pyasr.decode.lattice.sweep`."""
     points = [(lm_weight, penalty) for lm_weight in lm_weights for penalty in penalties]
-    return {point: mbr_decode(WordGraph.of(lattice, 1.0 / point[0], point[1])).words for point in points}
+    return {point: mbr_decode(WordGraph.of(lattice, 1.0 / point[0], point[1]), posterior_scale=posterior_scale).words for point in points}
 
 
 def _best_words(graph: WordGraph) -> tuple[np.ndarray, np.ndarray]:
@@ -115,7 +127,7 @@ def _with_epsilons(words, times) -> tuple[np.ndarray, np.ndarray]:
 class _Lattice:
     """Arcs sorted by target, with one last state, and their posterior shares."""
 
-    def __init__(self, graph: WordGraph, window_frames: int):
+    def __init__(self, graph: WordGraph, posterior_scale: float, window_frames: int):
         self.window_frames = window_frames
         ends = np.flatnonzero(np.isfinite(graph.finals))
         last, zeros = graph.num_states, np.zeros(len(ends), np.int64)
@@ -124,7 +136,7 @@ class _Lattice:
         self.sources, self.words = sources[order].astype(np.int64), np.r_[graph.words, zeros][order].astype(np.int64)
         self.in_offsets = np.searchsorted(targets[order], np.arange(last + 2))
         self.times = np.r_[graph.times, graph.num_frames].astype(np.float64)
-        self.shares = kernels.forward_shares(self.in_offsets, self.sources, np.r_[graph.costs, graph.finals[ends]][order])
+        self.shares = kernels.forward_shares(self.in_offsets, self.sources, posterior_scale * np.r_[graph.costs, graph.finals[ends]][order])
 
     def statistics(self, hypothesis: np.ndarray, middles: np.ndarray) -> _Statistics:
         """Risk and gamma of a hypothesis. `middles`: frame of each position, rising."""

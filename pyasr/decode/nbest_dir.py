@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.output import atomic_write
-from pyasr.decode.lattice_dir import job_archives, read_of_data
+from pyasr.decode.lattice_dir import job_archives, read_of_data, write_num_jobs
 from pyasr.data.datadir import DataDir
 from pyasr.decode.nbest import n_best
 from pyasr.decode.sweep_dir import spelled
@@ -58,6 +58,5 @@ def join_tables(out: Path, num_jobs: int) -> int:
             f.write(content)
         for part in parts:
             part.unlink()
-    with atomic_write(out / "num_jobs") as f:
-        f.write(f"{num_jobs}\n")
+    write_num_jobs(out, num_jobs)
     return content.count("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pyasr.base.output import atomic_write
 from pyasr.decode.lattice import sweep
 from pyasr.decode.lattice_dir import job_archives, read_deterministic
 from pyasr.decode.lattice_io import read_either
-from pyasr.decode.mbr import mbr_sweep
+from pyasr.decode.mbr import MbrOptions, mbr_sweep
 from pyasr.lang.symbols import SymbolTable
 
 Point = tuple[int, float]  # (LM weight, word insertion penalty)
@@ -20,7 +21,7 @@ Point = tuple[int, float]  # (LM weight, word insertion penalty)
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """The work of all jobs; job J takes every num_jobs-th archive of `decode_dir`. decode_mbr: words of least risk, not best paths."""
+    """The work of all jobs; job J takes every num_jobs-th archive of `decode_dir`."""
 
     decode_dir: Path
     words: Path
@@ -28,18 +29,26 @@ class SweepSpec:
     num_jobs: int
     lm_weights: tuple[int, ...]
     penalties: tuple[float, ...]
-    decode_mbr: bool = False
+    mbr: MbrOptions
 
 
 def sweep_shard(spec: SweepSpec, job: int) -> None:
     """Write sweep.JOB.txt: a line `LMWT WIP UTTERANCE WORD ...` for every point and utterance of this job's archives."""
-    words, method = SymbolTable.read(spec.words), mbr_sweep if spec.decode_mbr else sweep
-    scale = 1.0 / float(np.median(spec.lm_weights))
+    words = SymbolTable.read(spec.words)
     with atomic_write(spec.out / f"sweep.{job}.txt") as f:
         for path in job_archives(spec.decode_dir, spec.num_jobs, job):
-            for utt, lattice in read_deterministic(path, scale) if spec.decode_mbr else read_either(path):
-                for (lm_weight, penalty), ids in method(lattice, spec.lm_weights, spec.penalties).items():
+            for utt, found in _swept(path, spec):
+                for (lm_weight, penalty), ids in found.items():
                     f.write(" ".join([str(lm_weight), str(penalty), utt, *spelled(ids, words, spec.words, path)]) + "\n")
+
+
+def _swept(archive: Path, spec: SweepSpec) -> Iterator[tuple[str, dict[Point, list[int]]]]:
+    """(utterance, {point: word ids}) of an archive."""
+    if not spec.mbr.decode_mbr:
+        yield from ((utt, sweep(lattice, spec.lm_weights, spec.penalties)) for utt, lattice in read_either(archive))
+        return
+    for utt, lattice in read_deterministic(archive, 1.0 / float(np.median(spec.lm_weights))):
+        yield utt, mbr_sweep(lattice, spec.lm_weights, spec.penalties, spec.mbr.posterior_scale)
 
 
 def spelled(ids: list[int], words: SymbolTable, table: Path, archive: Path) -> list[str]:

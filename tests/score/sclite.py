@@ -20,3 +20,12 @@ def sclite_counts(pairs, directory: Path) -> list[tuple[int, int, int, int]]:
     counts = re.findall(r"^Scores: \(#C #S #D #I\) (\d+) (\d+) (\d+) (\d+)", told, re.M)
     found = {key: (int(c), int(s), int(i), int(d)) for key, (c, s, d, i) in zip(keys, counts)}
     return [found[i] for i in range(len(pairs))]
+
+
+def sclite_ctm(stm: Path, ctm: Path) -> tuple[int, int, int, int, float]:
+    """(correct, sub, ins, del) words and the normalised cross entropy of a ctm."""
+    words = [SCLITE, "-r", stm, "stm", "-h", ctm, "ctm", "-o", "rsum", "stdout"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    row = next(line for line in told.splitlines() if line.strip().startswith("| Sum"))
+    _, _, _, correct, sub, dele, ins, _, _, nce = row.replace("|", " ").split()
+    return int(correct), int(sub), int(ins), int(dele), float(nce)

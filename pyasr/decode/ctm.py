@@ -1,0 +1,72 @@
+"""Words with times and confidences as lines of NIST's ctm.
+
+    FILE CHANNEL BEGIN DURATION WORD CONFIDENCE         seconds from the recording's begin; confidence from 0 to 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyasr.base.errors import UserError
+from pyasr.data.datadir import DataDir
+from pyasr.decode.mbr import MbrResult
+
+
+@dataclass(frozen=True)
+class CtmLine:
+    """A recognised word."""
+
+    file: str
+    channel: str
+    begin_s: float
+    duration_s: float
+    word: str
+    confidence: float
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.channel} {self.begin_s:.2f} {self.duration_s:.2f} {self.word} {self.confidence:.4f}"
+
+    @classmethod
+    def parse(cls, line: str) -> CtmLine:
+        file, channel, begin_s, duration_s, word, confidence = line.split(" ")
+        return cls(file, channel, float(begin_s), float(duration_s), word, float(confidence))
+
+
+class Recordings:
+    """Where utterances lie: `segments` and `reco2file_and_channel` of a data directory, both optional."""
+
+    def __init__(self, data: DataDir):
+        self.data = data
+        self.names = {key: _file_and_channel(data, key, value) for key, value in data.optional_table("reco2file_and_channel").items()}
+
+    def locate(self, utterance: str) -> tuple[str, str, float]:
+        """(file, channel, begin in seconds). Without tables an utterance is a recording, and a recording channel 1 of a file of its name."""
+        segments = self.data.segments
+        if segments and utterance not in segments:
+            raise UserError(f"{self.data.path}/segments has no utterance '{utterance}'; repair it with utils/fix_data_dir.py")
+        recording = self.data.recording(utterance)
+        if self.names and recording not in self.names:
+            raise UserError(f"{self.data.path}/reco2file_and_channel has no recording '{recording}' of utterance '{utterance}'; "
+                            "add a line 'RECORDING FILE CHANNEL'")
+        file, channel = self.names.get(recording, (recording, "1"))
+        return file, channel, segments[utterance].begin_s if segments else 0.0
+
+
+def _file_and_channel(data: DataDir, key: str, value: str) -> tuple[str, str]:
+    fields = value.split()
+    if len(fields) != 2:
+        raise UserError(f"{data.path}/reco2file_and_channel: '{key} {value}' is not 'RECORDING FILE CHANNEL'; correct the line")
+    return fields[0], fields[1]
+
+
+def utterance_lines(result: MbrResult, words: list[str], place: tuple[str, str, float], frame_shift_s: float) -> list[CtmLine]:
+    """The words of an utterance, spelled in `words`, that lies at `place` (file, channel, begin in seconds)."""
+    file, channel, start_s = place
+    times = [(round(start_s + frame_shift_s * begin, 2), round(start_s + frame_shift_s * end, 2)) for begin, end in result.times]
+    return [CtmLine(file, channel, begin_s, end_s - begin_s, *word) for (begin_s, end_s), *word in zip(times, words, result.confidences)]
+
+
+def sorted_lines(lines: Iterable[CtmLine]) -> list[CtmLine]:
+    """By file, channel and time, as sclite wants them."""
+    return sorted(lines, key=lambda line: (line.file, line.channel, line.begin_s))

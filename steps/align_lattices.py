@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Align lattices with words, so that each arc has the frames of one word or silence, or with phones.
+
+Reads   DATA/utt2spk, LANG/{words.txt,phones}, DECODE_DIR/lat.*.gz, MODEL_DIR/final.mdl
+Writes  OUT/{lat.JOB.gz,num_jobs}; with --phones true the arcs bear phones in place of words
+
+    steps/align_lattices.py data/test data/lang_test exp/tri1/decode_test exp/tri1/decode_test_aligned
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.decode.align_dir import AlignSpec
+from pyasr.decode.lattice_dir import archives, write_num_jobs
+from pyasr.hmm.model import MODEL
+
+
+@dataclass(frozen=True)
+class AlignLattices:
+    data: Path = argument("data directory that was decoded")
+    lang: Path = argument("lang directory of the graph")
+    decode_dir: Path = argument("directory of the lattices")
+    out: Path = argument("directory of the new lattices")
+    model_dir: Path | None = option(None, "directory of the acoustic model; the parent of DECODE_DIR unless given")
+    phones: bool = option(False, "align with phones")
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: AlignLattices) -> None:
+    lattices, model = archives(options.decode_dir), (options.model_dir or options.decode_dir.parent) / MODEL
+    inputs = [options.data / "utt2spk", options.lang / "words.txt", options.lang / "phones/align_lexicon.int", model, *lattices]
+    with output_of(options, options.out, inputs) as out:
+        num_jobs = min(options.jobs.nj, len(lattices))
+        spec = AlignSpec(options.decode_dir, options.data, options.lang, model, out, num_jobs, options.phones)
+        run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.align_dir:align_shard", spec, num_jobs=num_jobs)
+        write_num_jobs(out, num_jobs)
+
+
+if __name__ == "__main__":
+    run_step(AlignLattices, main, __doc__)

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Write the recognised words with times and confidences, in NIST's ctm format.
+
+Reads   DATA/{utt2spk,segments,reco2file_and_channel}, LANG/{words.txt,phones}, DECODE_DIR/lat.*.gz, MODEL_DIR/final.mdl,
+        and unless --lmwt is given DECODE_DIR/scoring/summary.json
+Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD CONFIDENCE, seconds from the recording's begin
+
+The words are those of least expected error, each with its posterior probability as confidence.
+
+    steps/get_ctm.py data/test data/lang_test exp/tri1/decode_test exp/tri1/ctm_test
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.data.datadir import DataDir
+from pyasr.decode.ctm_dir import CtmSpec, join_ctm
+from pyasr.decode.lattice_dir import archives
+from pyasr.decode.mbr import MbrOptions
+from pyasr.hmm.model import MODEL
+from pyasr.score.decode_dir import PointOptions
+
+
+@dataclass(frozen=True)
+class GetCtm:
+    data: Path = argument("data directory that was decoded")
+    lang: Path = argument("lang directory of the graph")
+    decode_dir: Path = argument("directory of the lattices")
+    out: Path = argument("directory of the ctm")
+    model_dir: Path | None = option(None, "directory of the acoustic model; the parent of DECODE_DIR unless given")
+    frame_shift_s: float = option(0.01, "seconds from one frame to the next", minimum=1e-6)
+    mbr: MbrOptions = group(MbrOptions, decode_mbr=True)
+    point: PointOptions = group(PointOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+def input_files(options: GetCtm, model: Path) -> list[Path]:
+    data = [options.data / name for name in ("utt2spk", "segments", "reco2file_and_channel") if DataDir(options.data).has(name)]
+    return [*data, options.lang / "words.txt", model, *archives(options.decode_dir), *options.point.inputs(options.decode_dir)]
+
+
+def main(options: GetCtm) -> None:
+    lm_weight, penalty = options.point.of(options.decode_dir)
+    model = (options.model_dir or options.decode_dir.parent) / MODEL
+    with output_of(options, options.out, input_files(options, model)) as out:
+        num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
+        spec = CtmSpec(options.decode_dir, options.data, options.lang, model, out, num_jobs, lm_weight, penalty, options.mbr,
+                       options.frame_shift_s)
+        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.ctm_dir:ctm_shard", spec, num_jobs=num_jobs)
+        log.info(f"{join_ctm(out, num_jobs)} words at LM weight {lm_weight}, word insertion penalty {penalty}")
+
+
+if __name__ == "__main__":
+    run_step(GetCtm, main, __doc__)
