@@ -41,7 +41,7 @@ class Recordings:
         self.names = {key: _file_and_channel(data, key, value) for key, value in data.optional_table("reco2file_and_channel").items()}
 
     def locate(self, utterance: str) -> tuple[str, str, float]:
-        """(file, channel, begin in seconds). Without tables an utterance is a recording, and a recording channel 1 of a file of its name."""
+        """(file, channel, begin in seconds); where nothing is said, channel 1 of a file that has the name of the utterance or recording."""
         segments = self.data.segments
         if segments and utterance not in segments:
             raise UserError(f"{self.data.path}/segments has no utterance '{utterance}'; repair it with utils/fix_data_dir.py")
