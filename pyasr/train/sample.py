@@ -7,9 +7,17 @@ from dataclasses import dataclass
 
 import torch
 
+from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.parallel.comm import Comm
 from pyasr.train.frames import FrameStore
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """The sample."""
+
+    sample_frames: int = option(10_000, "training frames for combining models, priors from posteriors and saturation", minimum=1)
 
 
 @dataclass
@@ -28,11 +36,16 @@ class Sample:
     def __post_init__(self):
         self.num_frames = int(self.comm.reduce_scalar(len(self.pdfs)))
 
+    @property
+    def device(self) -> torch.device:
+        """Where the frames are."""
+        return self.x.device
+
     def batches(self, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """(inputs in float32, targets) of up to `size` frames at a time, on the CPU."""
+        """(inputs in float32, targets) of up to `size` frames at a time."""
         for x, pdfs in zip(self.x.split(size), self.pdfs.split(size)):
             if len(x):
-                yield x.float().cpu(), pdfs.cpu()
+                yield x.float(), pdfs
 
 
 def draw_sample(store: FrameStore, num_frames: int, comm: Comm, seed: int) -> Sample:

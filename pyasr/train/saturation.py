@@ -47,12 +47,13 @@ class SaturationFix:
 def average_derivatives(network: FeedForward, sample: Sample) -> list[torch.Tensor]:
     """Relative derivatives of the units of each hidden layer, averaged over the sample's frames on all ranks, float64."""
     sums = torch.zeros(network.options.hidden_layers, network.options.hidden_dim, dtype=torch.float64)
+    network.to(sample.device)
     for x, _ in sample.batches(1024):
         place, h = 0, network.input(x)
         for layer in network.layers:
             h = layer(h)
             if type(layer) in _DERIVATIVES:
-                sums[place] += _DERIVATIVES[type(layer)](h).sum(0, dtype=torch.float64)
+                sums[place] += _DERIVATIVES[type(layer)](h).sum(0, dtype=torch.float64).cpu()
                 place += 1
     sample.comm.allreduce(sums)
     return list(sums / max(sample.num_frames, 1))

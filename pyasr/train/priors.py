@@ -1,0 +1,56 @@
+r"""Priors of the tied states in a network: as factors before its softmax, and as what its posteriors are divided by.
+
+    a_s = c (n_s + 0.01 n)^q           factors on the logits (Kaldi's nnet2 and nnet3: q = -0.25); n_s frames of s, n their mean over pdfs,
+                                       c such that the mean of a_s is 1: rare states learn faster
+    P(s) = sum_t p(s | x_t) / T        over a sample of training frames: Kaldi's "adjusted" priors, which fit the network's own posteriors
+                                       better than the relative frequencies in the alignments
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from pyasr.base.options import option
+from pyasr.nn.acoustic import log_priors
+from pyasr.nn.feed_forward import FeedForward
+from pyasr.train.sample import Sample
+
+_SMOOTHING = 0.01
+_FLOOR = 1e-10
+
+
+@dataclass(frozen=True)
+class PriorOptions:
+    """How a network takes account of the frequencies of pdfs."""
+
+    presoftmax_power: float = option(0.0, "logits are scaled by the pdf's frequency to this power, nnet2 takes -0.25; 0: not", maximum=0.0)
+    priors: str = option("alignments", "priors for decoding: relative frequencies in the alignments, or the mean posteriors of the trained "
+                         "network on --sample-frames", choices=("alignments", "posteriors"))  # fmt: skip
+
+
+def presoftmax_scales(counts: np.ndarray, power: float) -> torch.Tensor | None:
+    """The factors a_s, float32 (num_pdfs,), from the pdfs' frames; None for power 0."""
+    if power == 0.0:
+        return None
+    scales = (counts + _SMOOTHING * counts.mean()) ** power
+    return torch.from_numpy(scales / scales.mean()).float()
+
+
+@torch.inference_mode()
+def mean_posteriors(network: FeedForward, sample: Sample) -> torch.Tensor:
+    """P(s) of the formula over the sample on all ranks, float64 (num_pdfs,)."""
+    sums = torch.zeros(network.num_pdfs, dtype=torch.float64)
+    network.to(sample.device)
+    for x, _ in sample.batches(1024):
+        sums += network(x).softmax(1).sum(0, dtype=torch.float64).cpu()
+    return sample.comm.allreduce(sums) / sample.num_frames
+
+
+def decoding_priors(options: PriorOptions, network: FeedForward, counts: np.ndarray, sample: Sample) -> torch.Tensor:
+    """Log priors for the model file, float32 (num_pdfs,). Every rank must call this."""
+    if options.priors == "alignments":
+        return log_priors(counts)
+    return mean_posteriors(network, sample).clamp(min=_FLOOR).log().float()
