@@ -22,7 +22,8 @@ ALIGNMENT = 16  # elements: every parameter begins at a multiple of a 64-byte ca
 class FlatParameters:
     """The parameters of a model as three flat tensors of equal size: `master` (float32), `work` and `grad` (`dtype`).
 
-    The parameters given become views into `work`, their `.grad` views into `grad`. Padding between parameters stays zero.
+    The parameters given become views into `work`, their `.grad` views into `grad`; parameter i lies at `spans[i]` of all three. Padding
+    between parameters stays zero.
     """
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter], dtype: torch.dtype = torch.float32):
@@ -33,11 +34,11 @@ class FlatParameters:
         self.work = self.master if dtype == torch.float32 else torch.zeros(sum(sizes), dtype=dtype, device=device)
         self.grad = torch.zeros(sum(sizes), dtype=dtype, device=device)
         self.num_parameters = sum(p.numel() for p in parameters)
-        self._places = []
+        self.spans, self._shapes = [], [p.shape for p in parameters]
         begin = 0
         for p, size in zip(parameters, sizes):
             span = slice(begin, begin + p.numel())
-            self._places.append((span, p.shape))
+            self.spans.append(span)
             self.master[span] = p.detach().flatten()
             p.data = self.work[span].view_as(p)
             p.grad = self.grad[span].view_as(p)
@@ -46,7 +47,7 @@ class FlatParameters:
 
     def values(self) -> list[torch.Tensor]:
         """The parameters, float32, in the order and shapes in which they were given: views into `master`."""
-        return [self.master[span].view(shape) for span, shape in self._places]
+        return [self.master[span].view(shape) for span, shape in zip(self.spans, self._shapes)]
 
     def refresh(self) -> None:
         """Make the model see the current `master`."""

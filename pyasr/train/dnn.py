@@ -102,7 +102,7 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
     if dbn is not None:
         dbn.start(network)
     torch.manual_seed(int(generator(seed, "dropout", comm.rank).integers(1 << 31)))
-    return Learner(network, options.learner)
+    return Learner(network, options.learner, comm.size)
 
 
 def final_model(learner: Learner, normaliser, targets: Targets) -> AcousticModel:

@@ -1,22 +1,31 @@
 r"""One rank's network and its stochastic gradient descent.
 
-With the minibatch loss F = sum_t -log p(s_t | x_t), learning rate a (for summed gradients) and momentum m:
+With the minibatch loss F = sum_t -log p(s_t | x_t) over N frames, learning rate a (for summed gradients), momentum m and P ranks:
 
-    v <- m v + dF/dtheta,   theta <- theta - a v min(1, c / |a v|)
+    Delta <- m Delta - a ( dF/dtheta + 2 (l2 / P) N theta )
+    theta_c <- theta_c + s s_c Delta_c                             for each component c, the parameters of one layer
 
-where c is the greatest change of a minibatch in the Euclidean norm over all parameters (`--max-change`, Kaldi's nnet3 has the same): it
-keeps large rates from throwing the parameters away in the first minibatches. All of it happens on flat buffers, see `pyasr.parallel.flat`.
+    s   = (1 - m) min(1, M / tot),     tot = (1 - m) ( sum_c s_c^2 |Delta_c|^2 )^1/2           M = --max-change
+    s_c = min(1, m_c / ((1 - m) |Delta_c|))                                                    m_c = --max-change-per-layer
+
+This is what Kaldi's nnet3 does: s = 1 - m lets the rate mean the same with any momentum; the limits on the change by one minibatch keep
+large rates from throwing the parameters away; the l2 term counts a P-th, since every rank applies it. dF/dtheta is
+the plain or the natural gradient (`pyasr.nn.preconditioned_layers`, which also has nnet2's limit). A minibatch whose gradient is not
+finite changes nothing, sets Delta to 0 and is counted. All of it happens on flat buffers, see `pyasr.parallel.flat`.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pyasr.base.options import option
+from pyasr.base.options import group, option
+from pyasr.nn.natural_gradient import sum_of_squares
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.parallel.flat import FlatParameters
 from pyasr.train.compute import ComputeOptions
 
@@ -25,32 +34,50 @@ from pyasr.train.compute import ComputeOptions
 class LearnerOptions(ComputeOptions):
     """How a rank learns."""
 
-    momentum: float = option(0.0, "share of the last update in the next one", minimum=0.0, maximum=0.999)
+    natural_gradient: NaturalGradientOptions = group(NaturalGradientOptions)
+    momentum: float = option(0.0, "share of earlier updates in the next one", minimum=0.0, maximum=0.999)
+    l2: float = option(0.0, "penalty on the squared norm of the parameters, per frame; each of P ranks applies a P-th", minimum=0.0)
     max_change: float = option(0.0, "greatest Euclidean norm of a minibatch's change of the parameters; 0: no limit", minimum=0.0)
+    max_change_per_layer: float = option(0.0, "the same for the parameters of each layer (nnet3: 0.75)", minimum=0.0)
 
 
 class Learner:
-    """A network whose parameters lie flat, and one SGD step at a time."""
+    """A network whose parameters lie flat, and one SGD step at a time.
 
-    def __init__(self, network: nn.Module, options: LearnerOptions):
+    components  name and place in the flat buffers of each layer that has parameters
+    skips       minibatches left out because a gradient was not finite, int64 (len(components) + 1,): by component, and last in all
+    """
+
+    def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1):
         self.options = options
-        self.momentum, self.max_change = options.momentum, options.max_change
+        self.momentum, self.l2 = options.momentum, options.l2 / num_ranks
+        self.max_change, self.max_change_per_layer = options.max_change, options.max_change_per_layer
         self.adopt(network)
 
     def adopt(self, network: nn.Module) -> None:
         """Go on with another network, such as a grown one: new flat buffers; what was remembered of earlier minibatches is forgotten."""
         self.network = network.to(self.options.torch_device())
+        self.natural_gradient = precondition(network, self.options.natural_gradient)
         self.flat = FlatParameters(network.parameters(), self.options.torch_dtype())
-        self.velocity = torch.zeros_like(self.flat.master) if self.momentum else None
+        self.components = components_of(network, self.flat)
+        self.velocity = torch.zeros_like(self.flat.master) if self.momentum or self.l2 else None  # Delta
+        self.skips = torch.zeros(len(self.components) + 1, dtype=torch.int64, device=self.flat.master.device)
 
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""
-        return {"velocity": self.velocity}
+        return {"velocity": self.velocity, "natural_gradient": self.natural_gradient.state_dict(), "skips": self.skips}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Go on from what `state_dict` gave. Raises UserError if it is of another network."""
+        self.natural_gradient.load_state_dict(state["natural_gradient"], self.flat.master.device)
+        self.skips.copy_(state["skips"])
         if self.velocity is not None:
             self.velocity.copy_(state["velocity"])
+
+    def skipped(self) -> tuple[int, list[str]]:
+        """How many minibatches were left out so far, and the layers whose gradients were not finite. Waits for the device."""
+        *by_component, total = self.skips.tolist()
+        return total, [name for (name, _), count in zip(self.components, by_component) if count]
 
     def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float) -> torch.Tensor:
         """Update the master parameters from one minibatch. Returns float64 (loss, correct frames, frames), summed, on the device.
@@ -58,22 +85,52 @@ class Learner:
         The network sees the update after `flat.refresh()`.
         """
         self.network.train()
+        self.natural_gradient.set_rate(rate)
         logits = self.network(x).float()
         loss = F.cross_entropy(logits, pdfs, reduction="sum")
         loss.backward()
-        self._update(rate)
+        self._update(rate, len(pdfs))
         return _counts(loss.detach(), logits.detach(), pdfs)
 
-    def _update(self, rate: float) -> None:
-        direction = self.flat.grad
-        if self.velocity is not None:
-            direction = self.velocity.mul_(self.momentum).add_(self.flat.grad)
-        if self.max_change:
-            change = torch.linalg.vector_norm(direction, dtype=torch.float32) * rate
-            self.flat.master.addcmul_(direction, (self.max_change / change).clamp(max=1.0), value=-rate)
-        else:
-            self.flat.master.add_(direction, alpha=-rate)
+    def _update(self, rate: float, num_frames: int) -> None:
+        """The equations above; leaves the gradient at zero."""
+        delta, unit = self._delta(rate, num_frames)
+        lengths = self._lengths(delta) * abs(unit)
+        finite = lengths.isfinite()
+        self._count(finite)
+        self._clear_unless(finite.all())
+        factors = unit * change_factors(lengths, self.max_change_per_layer, self.max_change, self.momentum)
+        factors = torch.where(finite.all(), factors, 0.0).to(self.flat.master.dtype)
+        for (_, span), factor in zip(self.components, factors):
+            self.flat.master[span].addcmul_(delta[span], factor)
         self.flat.grad.zero_()
+
+    def _delta(self, rate: float, num_frames: int) -> tuple[torch.Tensor, float]:
+        """(tensor, number) the product of which is Delta."""
+        if self.velocity is None:
+            return self.flat.grad, -rate
+        self.velocity.mul_(self.momentum).add_(self.flat.grad, alpha=-rate)
+        if self.l2:
+            self.velocity.add_(self.flat.master, alpha=-2 * rate * self.l2 * num_frames)
+        return self.velocity, 1.0
+
+    def _lengths(self, delta: torch.Tensor) -> torch.Tensor:
+        """The Euclidean norm of each component, float64; without limits, which need it, anything that is finite exactly where that is."""
+        parts = [delta[span] for _, span in self.components]
+        if self.max_change or self.max_change_per_layer:
+            return torch.stack([sum_of_squares(part) for part in parts]).sqrt()
+        return torch.stack([part.sum() for part in parts]).double()
+
+    def _count(self, finite: torch.Tensor) -> None:
+        self.skips += ~torch.cat([finite, finite.all()[None]])
+
+    def _clear_unless(self, finite: torch.Tensor) -> None:
+        """Set gradient and Delta to zero where they are not finite; only a CPU is asked whether they are, another device need not wait."""
+        if finite.device.type == "cpu" and finite:
+            return
+        for values in (self.flat.grad, self.velocity):
+            if values is not None:
+                values.masked_fill_(~finite, 0)
 
     @torch.no_grad()
     def evaluate(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
@@ -86,3 +143,20 @@ class Learner:
 def _counts(loss, logits, pdfs) -> torch.Tensor:
     correct = (logits.argmax(1) == pdfs).sum()
     return torch.stack([loss.double(), correct.double(), torch.full_like(correct, len(pdfs)).double()])
+
+
+def components_of(network: nn.Module, flat: FlatParameters) -> list[tuple[str, slice]]:
+    """Name and place of the parameters of each module that has its own; they lie one after the other."""
+    places = zip((name.rpartition(".")[0] for name, _ in network.named_parameters()), flat.spans)
+    groups = [(name, [span for _, span in group]) for name, group in itertools.groupby(places, lambda place: place[0])]
+    return [(name, slice(spans[0].start, spans[-1].stop)) for name, spans in groups]
+
+
+def change_factors(lengths: torch.Tensor, per_layer: float, overall: float, momentum: float) -> torch.Tensor:
+    """s s_c of each component from |Delta_c|, float64; a limit of 0 is none."""
+    s = 1 - momentum
+    limited = (per_layer / (s * lengths)).clamp(max=1.0) if per_layer else torch.ones_like(lengths)
+    if overall:
+        total = s * (limited * lengths).norm()
+        limited = limited * (overall / total).clamp(max=1.0)
+    return s * limited

@@ -1,0 +1,312 @@
+r"""Natural gradient for stochastic gradient descent: data multiplied by a smoothed inverse of their own covariance.
+
+References
+    D. Povey, X. Zhang, S. Khudanpur, "Parallel training of DNNs with natural gradient and parameter averaging", arXiv:1410.7455: the
+    method, and its simple form. Kaldi's nnet3 and nnet2 programs, whose behaviour with the same options `OnlineNaturalGradient` and
+    `precondition_within_minibatch` have.
+
+Why
+    The weights of an affine layer move by lr Y' X: X (N x D_in) its inputs for a minibatch, with a 1 appended for the bias, Y (N x D_out)
+    the derivatives by its outputs. The natural gradient multiplies this by the inverse Fisher matrix. That matrix is approximated here by
+    the Kronecker product of the uncentred covariances of the two sides, so that each side can be preconditioned alone,
+
+        [W b] <- [W b] + lr g_in g_out Yhat' Xhat                                                                                    (1)
+
+    and with this no direction that all frames share (the mean of sigmoid activations, say) can use up the learning rate.
+
+Notation, for one side
+    X     N x D, the rows of a minibatch
+    F     D x D, the model of their covariance: R eigenvectors, the orthonormal rows of V (R x D), have the eigenvalues d + rho (d has R
+          elements), all others the eigenvalue rho
+    W     R x D, the state, W = E^1/2 V, where E = diag(e), see (3)
+    alpha smoothing;  eta the weight of this minibatch in the next F;  H, J, K, L products with the data, see (7);  u the unit of (8)
+
+Method
+    The covariance is modelled as low rank plus a multiple of the unit matrix, and the data are multiplied by the inverse of that after
+    smoothing it with its own average eigenvalue, rescaled to keep their Frobenius norm:
+
+        F    = V' diag(d) V + rho I                                                                                                  (2)
+        beta = rho (1 + alpha) + (alpha / D) sum(d),      e_i = 1 / (beta / d_i + 1)                                                 (3)
+        Xhat = X - (X W') W  =  beta X (F + (alpha / D) tr(F) I)^-1                                                                  (4)
+        g    = ( tr(X X') / tr(Xhat Xhat') )^1/2,         1 if X is zero                                                             (5)
+
+    g is returned beside Xhat: a scalar of the gradient. (4) uses the F of earlier minibatches, so that no frame preconditions itself.
+    The next F is one step of subspace iteration towards the top eigenvectors of
+
+        T = (eta / N) X' X + (1 - eta) F,                 eta = min(0.9, 1 - exp(-N / num_samples_history))                          (6)
+
+    that is Y = V T, Z = Y Y' = U C U', V <- C^-1/2 U' Y, all of it without a D x D matrix:
+
+        H = X W',   J = H' X,   K = J J',   L = J W'                                                                                 (7)
+        u = tr T = (eta / N) tr(X X') + (1 - eta) (D rho + sum d);     from here on J, d, rho in units of u                          (8)
+        Z = (eta / N)^2 E^-1/2 K E^-1/2 + P + P' + M^2,                M = (1 - eta) (diag(d) + rho I)
+            P = (eta / N) E^-1/2 L E^-1/2 M                                                                                          (9)
+        Z = U C U',  C = diag(c), c descending, floored at ((1 - eta) rho)^2                                                        (10)
+        rho' = (1 - sum sqrt(c)) / (D - R),   d' = sqrt(c) - rho';   then both floored at max(eps, delta max sqrt(c))               (11)
+        W'   = E'^1/2 C^-1/2 U' E^-1/2 ( (eta / N) J + M W )                                                                        (12)
+
+    with E' of (d', rho') by (3), eps = 1e-10 (not in units of u), delta = 5e-4. This happens in the first 11 minibatches, then in every
+    `update_period`-th. At the very first one V has, in its row r, ones at the columns r, r + R, r + 2R, ..., the first of them 1.1 so
+    that no row is the direction of all ones when R = 1, and is normalised; d = rho = eps; three steps (6)-(12) on the minibatch (one,
+    if it has no more than R rows) come before the regular one. Nothing is random: equal data give equal results from the first call on.
+
+Numerical hazards
+    * Rows of V lose their orthogonality by rounding where C is badly conditioned. After (12), when the greatest c is above 1e6 times the
+      smallest (or that is negative, or one was floored), O = E'^-1/2 W' W'^T E'^-1/2 is computed. If it is not the unit matrix to within
+      1e-3, W' is multiplied from the left by E'^1/2 A^-1 E'^-1/2, O = A A' (Cholesky); where that fails, or an element of A^-1 reaches
+      100, the rows are orthogonalised from scratch (Gram-Schmidt, by a QR factorisation in float64). In (12) no c is taken to be below
+      1e-16 of the greatest: what is left of such a row is rounding, and its inverse could overflow.
+    * Scale: c has the fourth power of the data's scale, beyond float32 for data of 1e10. Hence the units of u: J is computed from
+      H / sqrt(u), and eigenvalues are kept in float64. Data from 1e-20 to 1e20 are safe; those far below eps^1/2 are left as they are.
+    * Narrow types: with bfloat16 data the products (4) and (7) with X are bfloat16, K, L and (12) float32, (9) and (10) float64. L = J W'
+      (= H' H in exact arithmetic) makes Z = Y Y' hold for the J at hand, however coarsely it was rounded.
+    * Not finite: what comes of data with a NaN or infinity is not finite either, but leaves no trace in the state.
+
+Cost
+    4 N D R operations a minibatch for (4), against 2 N D_in D_out for (1); an update adds 2 N D R + 6 D R^2 and O(R^3) in float64.
+    D R numbers of memory.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+EPSILON, DELTA = 1e-10, 5e-4
+_MAX_ETA = 0.9
+_NUM_FIRST_UPDATES = 10
+_NUM_FIRST_PASSES = 3
+_MAX_CONDITION = 1e6
+_ORTHONORMAL_TOLERANCE = 1e-3
+_MAX_INVERSE_CHOLESKY = 100.0
+_TRACE_FLOOR = 1e-20
+_MIN_RELATIVE_C = 1e-16
+_SAFE_NORM = 1e-14, 1e18  # the squares of which float32 can add up
+_ROW, _MIN_ROW = 1024, 128
+
+
+class OnlineNaturalGradient:
+    """The method above for one side of one layer.
+
+    rank                 R; no more than D - 1 are used, none where D = 1 (data are then left as they are)
+    alpha                smoothing, in units of F's average eigenvalue
+    num_samples_history  rows over which F forgets
+    update_period        minibatches from one update of F to the next, after the first 11
+
+        natural_gradient = OnlineNaturalGradient(rank=20)
+        for x in minibatches:
+            xhat, scale = natural_gradient.precondition(x)          # scale * xhat has the Frobenius norm of x
+    """
+
+    def __init__(self, rank: int, alpha: float = 4.0, num_samples_history: float = 2000.0, update_period: int = 4):
+        if rank < 1 or alpha < 0 or num_samples_history <= 0 or update_period < 1:
+            raise ValueError(f"rank {rank}, alpha {alpha}, history {num_samples_history}, period {update_period}: one is out of range")
+        self.rank, self.alpha, self.num_samples_history, self.update_period = rank, alpha, num_samples_history, update_period
+        self.frozen = False  # when true, F stays as it is
+        self.num_minibatches = 0
+        self.factor: Tensor | None = None  # W; None before the first minibatch
+        self.eigenvalues: Tensor | None = None  # d and rho, float64 (R + 1,)
+        self._copies: tuple[Tensor, Tensor | None] | None = None
+
+    def precondition(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(Xhat, g) of equations (4) and (5) for X (N, D), and the update of F if one is due. g is a scalar on X's device."""
+        xhat, _, scale = self._step(x, ones=False)
+        return xhat, scale
+
+    def precondition_with_ones(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for [X 1], which is never formed: (Xhat (N, D - 1), its last column (N,), g) for X (N, D - 1)."""
+        return self._step(x, ones=True)
+
+    def state_dict(self) -> dict:
+        """The state as tensors and plain values; empty before the first minibatch."""
+        if self.factor is None:
+            return {}
+        return {"factor": self.factor, "eigenvalues": self.eigenvalues, "num_minibatches": self.num_minibatches}
+
+    def load_state_dict(self, state: dict, device: torch.device) -> None:
+        """Go on, on `device`, from what `state_dict` gave: the same bits follow."""
+        self.factor = self.eigenvalues = self._copies = None
+        self.num_minibatches = state.get("num_minibatches", 0)
+        if state:
+            self._set(state["factor"].to(device, copy=True), state["eigenvalues"].to(device, copy=True))
+
+    @torch.no_grad()
+    def _step(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+        trace = sum_of_squares(x) + (len(x) if ones else 0)
+        column = x.new_ones(len(x)) if ones else None
+        if x.shape[1] + ones < 2 or len(x) == 0 or not self._ready(x, trace, ones):
+            return x, column, torch.ones_like(trace)
+        h, xhat, column = self._apply(x, column)
+        trace_hat = sum_of_squares(xhat) + (sum_of_squares(column) if ones else 0)
+        if self._update_is_due() and bool(trace.isfinite()):
+            self._update(x, h, trace, ones)
+        self.num_minibatches += 1
+        return xhat, column, torch.where(trace > 0, (trace / trace_hat).sqrt(), 1.0)
+
+    def _ready(self, x: Tensor, trace: Tensor, ones: bool) -> bool:
+        """Whether there is a state, made from X where it is the first."""
+        if self.factor is None and bool(trace.isfinite()):
+            self._initialise(x, trace, ones)
+        return self.factor is not None
+
+    def _update_is_due(self) -> bool:
+        t = self.num_minibatches
+        return not self.frozen and (t <= _NUM_FIRST_UPDATES or (t - _NUM_FIRST_UPDATES) % self.update_period == 0)
+
+    def _apply(self, x: Tensor, column: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """H = X W', and Xhat = X - H W with its last column where ones are appended."""
+        w, last = self._narrow(x.dtype, column is not None)
+        h = F.linear(x, w, last)
+        xhat = torch.addmm(x, h, w, alpha=-1)
+        return h, xhat, None if last is None else torch.addmv(column, h, last, alpha=-1)
+
+    def _narrow(self, dtype: torch.dtype, ones: bool) -> tuple[Tensor, Tensor | None]:
+        """W in the type of the data; where ones are appended, without its last column, and that."""
+        if self._copies is None or self._copies[0].dtype != dtype:
+            w = self.factor.to(dtype)
+            self._copies = (w[:, :-1].contiguous(), w[:, -1].contiguous()) if ones else (w, None)
+        return self._copies
+
+    def _set(self, factor: Tensor, eigenvalues: Tensor) -> None:
+        self.factor, self.eigenvalues, self._copies = factor, eigenvalues, None
+
+    def _initialise(self, x: Tensor, trace: Tensor, ones: bool) -> None:
+        """The initial state, then passes over the first minibatch; rows of few frames are spanned after one."""
+        dim = x.shape[1] + ones
+        rank = min(self.rank, dim - 1)
+        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        eigenvalues = torch.full((rank + 1,), EPSILON, dtype=torch.float64, device=x.device)
+        root = smoothed(eigenvalues, self.alpha, dim).sqrt().to(wide)
+        self._set(root[:, None] * initial_rows(rank, dim, wide, x.device), eigenvalues)
+        for _ in range(1 if len(x) <= rank else _NUM_FIRST_PASSES):
+            w, last = self._narrow(x.dtype, ones)
+            self._update(x, F.linear(x, w, last), trace, ones)
+
+    def _update(self, x: Tensor, h: Tensor, trace: Tensor, ones: bool) -> None:
+        """Equations (6) to (12)."""
+        rank, dim = self.factor.shape
+        eta = min(_MAX_ETA, 1 - math.exp(-len(x) / self.num_samples_history))
+        new, old = eta / len(x), 1 - eta
+        unit = new * trace + old * (dim * self.eigenvalues[-1] + self.eigenvalues[:-1].sum())
+        j = self._correlation(x, h, unit, ones)
+        values = self.eigenvalues / unit
+        kept = old * (values[:-1] + values[-1])
+        root = smoothed(values, self.alpha, dim).rsqrt()
+        c, u = torch.linalg.eigh(_second_moment(j, self.factor, new, kept, root))
+        c, u = c.flip(0), u.flip(1)
+        floored = torch.maximum(c, torch.maximum((old * values[-1]) ** 2, _MIN_RELATIVE_C * c[0]))
+        eigenvalues = _next_eigenvalues(floored.sqrt(), unit, dim)
+        e = smoothed(eigenvalues, self.alpha, dim)
+        left = e.sqrt()[:, None] * floored.rsqrt()[:, None] * u.T * root
+        wide = self.factor.dtype
+        factor = (left * new).to(wide) @ j + (left * kept).to(wide) @ self.factor
+        if bool((c[0] > _MAX_CONDITION * c[-1]) | (floored != c).any()):
+            factor = orthogonalise(factor, e)
+        self._set(factor, eigenvalues)
+
+    def _correlation(self, x: Tensor, h: Tensor, unit: Tensor, ones: bool) -> Tensor:
+        """J in units of `unit`, half of which is taken out before and half after the product, in W's type."""
+        scale = unit.rsqrt()
+        h, wide = h * scale.to(h.dtype), self.factor.dtype
+        j = (h.T @ x).to(wide)
+        if ones:
+            j = torch.cat([j, h.sum(0, dtype=wide)[:, None]], 1)
+        return j.mul_(scale.to(wide))
+
+
+def _second_moment(j: Tensor, w: Tensor, new: float, kept: Tensor, root: Tensor) -> Tensor:
+    """Z of equation (9), float64. kept = (1 - eta) (d + rho), root = e^-1/2."""
+    k, l = (j @ j.T).double(), (j @ w.T).double()
+    cross = new * root[:, None] * l * (root * kept)
+    return (new * root)[:, None] * k * (new * root) + cross + cross.T + torch.diag(kept.square())
+
+
+def _next_eigenvalues(root_c: Tensor, unit: Tensor, dim: int) -> Tensor:
+    """d' and rho' of equation (11) from sqrt(c) in units of `unit`; they come without that unit."""
+    rho = (1 - root_c.sum()) / (dim - len(root_c))
+    floor = (DELTA * root_c[0] * unit).clamp(min=EPSILON)
+    return torch.maximum(torch.cat([root_c - rho, rho[None]]) * unit, floor)
+
+
+def smoothed(eigenvalues: Tensor, alpha: float, dim: int) -> Tensor:
+    """e of equation (3) from d and rho, which may be in any unit."""
+    d, rho = eigenvalues[:-1], eigenvalues[-1]
+    return 1 / ((rho * (1 + alpha) + alpha / dim * d.sum()) / d + 1)
+
+
+def initial_rows(rank: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The orthonormal rows that everything begins with, (rank, dim)."""
+    column = torch.arange(dim, device=device)
+    rows = (column % rank == torch.arange(rank, device=device)[:, None]).to(dtype)
+    rows[:, :rank] *= 1.1
+    return rows / rows.norm(dim=1, keepdim=True)
+
+
+def orthogonalise(factor: Tensor, e: Tensor) -> Tensor:
+    """W' = E'^1/2 R with orthonormal R, from a W' whose R has lost that (see "Numerical hazards"). e float64 (R,)."""
+    root = e.sqrt()[:, None]
+    rows = factor.double() / root
+    gram = rows @ rows.T
+    unit = torch.eye(len(e), dtype=gram.dtype, device=gram.device)
+    if bool(((gram - unit).abs() <= _ORTHONORMAL_TOLERANCE).all()):
+        return factor
+    cholesky, info = torch.linalg.cholesky_ex(gram)
+    inverse = torch.linalg.solve_triangular(cholesky, unit, upper=False)
+    if bool((info == 0) & (inverse.max() < _MAX_INVERSE_CHOLESKY)):
+        rows = inverse @ rows
+    else:
+        rows = torch.linalg.qr(rows.T)[0].T
+    return (root * rows).to(factor.dtype)
+
+
+@torch.no_grad()
+def precondition_within_minibatch(x: Tensor, alpha: float = 4.0) -> tuple[Tensor, Tensor]:
+    r"""The simple form (arXiv:1410.7455): every row of X (N, D) times the inverse covariance of the other rows. (Xhat, g) as above.
+
+        lambda = alpha tr(X'X) / (N D)                                                 the trace floored at 1e-20
+        Q = X (lambda I + X'X / (N-1))^-1  =  (lambda I + X X' / (N-1))^-1 X           the smaller matrix is inverted
+        gamma_n = x_n . q_n,   xhat_n = (1 + gamma_n / (N - 1 - gamma_n)) q_n          takes row n out of its own covariance
+        g = ( tr(X X') / tr(Xhat Xhat') )^1/2
+
+    A minibatch of one row, and one that is zero or not finite, is left as it is. Cost: 2 N D min(N, D) operations and more in float32.
+    """
+    num, dim = x.shape
+    trace = sum_of_squares(x)
+    if num < 2 or not 0 < float(trace) < math.inf:
+        return x, torch.ones_like(trace)
+    unit = (trace / (num * dim)).sqrt()
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    rows = x.to(wide) / unit.to(wide)
+    smoothing = alpha * max(float(trace), _TRACE_FLOOR) / float(trace)
+    q = _times_inverse_covariance(rows, smoothing)
+    gamma = (rows * q).sum(1, keepdim=True)
+    xhat = q * (1 + gamma / (num - 1 - gamma))
+    return xhat.to(x.dtype), (trace / sum_of_squares(xhat)).sqrt()
+
+
+def _times_inverse_covariance(rows: Tensor, smoothing: float) -> Tensor:
+    """Q of the simple form; rows have unit mean square, so `smoothing` is lambda in their unit."""
+    num, dim = rows.shape
+    gram = rows.T @ rows if num >= dim else rows @ rows.T
+    gram.div_(num - 1).diagonal().add_(smoothing)
+    cholesky = torch.linalg.cholesky(gram)
+    return torch.cholesky_solve(rows.T, cholesky).T if num >= dim else torch.cholesky_solve(rows, cholesky)
+
+
+def sum_of_squares(x: Tensor) -> Tensor:
+    """The squared Frobenius norm, a float64 scalar on x's device.
+
+    On a CPU it is summed in float32, several times as fast, unless that overflows or underflows. The norms of rows of bfloat16 are rounded
+    to that type, to about 1e-4 of the sum.
+    """
+    if x.device.type == "cpu" and x.dtype != torch.float64:
+        rows = x if x.dim() > 1 else x.view(-1, math.gcd(len(x), _ROW))
+        narrow = rows.dtype != torch.float32 and not (rows.is_contiguous() and rows.shape[1] >= _MIN_ROW)
+        norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32 if narrow else None)
+        norm = float(torch.linalg.vector_norm(norms, dtype=torch.float64))
+        if _SAFE_NORM[0] < norm < _SAFE_NORM[1]:
+            return torch.tensor(norm * norm, dtype=torch.float64)
+    return torch.linalg.vector_norm(x, dtype=torch.float64).square()

@@ -1,0 +1,268 @@
+r"""Natural gradient in any network: its affine and convolutional layers compute gradients from preconditioned data.
+
+    natural_gradient = precondition(network, NaturalGradientOptions(natural_gradient="online"))
+    loss(network(x)).backward()                                            # parameters' .grad are the preconditioned gradients
+
+The loss must be a sum over frames. `precondition` finds the layers by type (`nn.Linear`, `nn.Conv1d`, `nn.Conv2d` with one group) and
+changes what their parameters receive, nothing else: outputs and derivatives by inputs stay as they were. With X the inputs of a layer for
+all frames of a minibatch, a 1 appended where there is a bias, and Y the derivatives by its outputs (see `pyasr.nn.natural_gradient`),
+
+    dF/d[W b]  =  Y' X       becomes       g Yhat' Xhat,       g = g_in g_out min(1, m N / (a g_in g_out sum_n |xhat_n| |yhat_n|))
+
+The minimum is nnet2's limit on the change by a minibatch of N frames, which bounds the length of the update a g Yhat' Xhat to m N
+(`--max-change-per-sample` m; the learning rate a is set as `rate`). A convolution is an affine layer of the patches of its input (im2col),
+one row for each position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.grad import conv2d_input
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.nn.natural_gradient import OnlineNaturalGradient, precondition_within_minibatch
+
+
+@dataclass(frozen=True)
+class NaturalGradientOptions:
+    """Preconditioning of gradients."""
+
+    natural_gradient: str = option(
+        "none", "preconditioning of gradients: online = by earlier minibatches, simple = within the minibatch", choices=("none", "online", "simple")
+    )
+    ng_rank_in: int = option(20, "online: rank for the inputs of a layer; at most half their number is used", minimum=1)
+    ng_rank_out: int = option(80, "online: rank for the outputs of a layer; at most half their number is used", minimum=1)
+    ng_alpha: float = option(4.0, "smoothing of the covariance, in units of its average eigenvalue", minimum=0.0)
+    ng_num_samples_history: float = option(2000.0, "online: frames over which it forgets", minimum=1.0)
+    ng_update_period: int = option(4, "online: minibatches between two updates of the covariance", minimum=1)
+    max_change_per_sample: float = option(0.0, "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none", minimum=0.0)
+
+    @property
+    def changes_gradients(self) -> bool:
+        """Whether there is anything to do."""
+        return self.natural_gradient != "none" or self.max_change_per_sample > 0
+
+
+class Unchanged:
+    """The side of a layer without preconditioning."""
+
+    def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+        return x, x.new_ones(len(x)) if ones else None, torch.ones((), dtype=torch.float64, device=x.device)
+
+    def state_dict(self) -> dict:
+        return {}
+
+    def load_state_dict(self, state: dict, device: torch.device) -> None:
+        pass
+
+
+class Simple(Unchanged):
+    """The side of a layer preconditioned within the minibatch."""
+
+    def __init__(self, alpha: float):
+        self.alpha = alpha
+
+    def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+        if not ones:
+            xhat, scale = precondition_within_minibatch(x, self.alpha)
+            return xhat, None, scale
+        xhat, scale = precondition_within_minibatch(torch.cat([x, x.new_ones(len(x), 1)], 1), self.alpha)
+        return xhat[:, :-1], xhat[:, -1], scale
+
+
+class Online(OnlineNaturalGradient):
+    """The side of a layer preconditioned by earlier minibatches."""
+
+    def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+        if ones:
+            return self.precondition_with_ones(x)
+        xhat, scale = self.precondition(x)
+        return xhat, None, scale
+
+
+def make_side(options: NaturalGradientOptions, dim: int, rank: int) -> Unchanged | Online:
+    """The preconditioner of one side, of `dim` columns without the one that may be appended."""
+    if options.natural_gradient == "none":
+        return Unchanged()
+    if options.natural_gradient == "simple":
+        return Simple(options.ng_alpha)
+    return Online(min(rank, max((dim + 1) // 2, 1)), options.ng_alpha, options.ng_num_samples_history, options.ng_update_period)
+
+
+class LayerPreconditioner:
+    """Both sides of one layer, and the gradient of its parameters from them."""
+
+    def __init__(self, options: NaturalGradientOptions, dim_in: int, dim_out: int):
+        self.input = make_side(options, dim_in, options.ng_rank_in)
+        self.output = make_side(options, dim_out, options.ng_rank_out)
+        self.max_change_per_sample, self.rate = options.max_change_per_sample, 0.0
+
+    def accumulate(self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        """Add the gradient from inputs (N, dim_in) and output derivatives (N, dim_out) to `.grad` of the parameters."""
+        xhat, ones, scale_in = self.input(x, bias is not None)
+        yhat, _, scale_out = self.output(y, False)
+        scale = scale_in * scale_out
+        if self.max_change_per_sample:
+            scale = torch.minimum(scale, self.max_change_per_sample * len(x) / (self.rate * _sum_of_norms(xhat, ones, yhat)))
+        yhat, factor = _fold(yhat, scale)
+        _add_product(weight, yhat, xhat, factor)
+        if bias is not None:
+            _add_product(bias, yhat, ones, factor)
+
+    def state_dict(self) -> dict:
+        """The states of both sides."""
+        return {"input": self.input.state_dict(), "output": self.output.state_dict()}
+
+    def load_state_dict(self, state: dict, device: torch.device) -> None:
+        """Go on, on `device`, from what `state_dict` gave."""
+        self.input.load_state_dict(state["input"], device)
+        self.output.load_state_dict(state["output"], device)
+
+
+def _sum_of_norms(x: Tensor, ones: Tensor | None, y: Tensor) -> Tensor:
+    """sum_n |x_n| |y_n|, float64."""
+    norms = torch.linalg.vector_norm(x, dim=1).double()
+    if ones is not None:
+        norms = torch.hypot(norms, ones.double())
+    return (norms * torch.linalg.vector_norm(y, dim=1)).sum()
+
+
+def _fold(y: Tensor, scale: Tensor) -> tuple[Tensor, float]:
+    """(y', number) with scale y = number y': products take a number for nothing, but only a CPU has it at hand."""
+    return (y, float(scale)) if scale.device.type == "cpu" else (y * scale.to(y.dtype), 1.0)
+
+
+def _add_product(parameter: Tensor, y: Tensor, x: Tensor, factor: float) -> None:
+    """Add factor Y' X to the parameter's gradient, within the product where it has one: autograd would take another pass over it."""
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter)
+    if x.dim() == 1:
+        parameter.grad.addmv_(y.T, x, alpha=factor)
+    else:
+        parameter.grad.view(len(parameter), -1).addmm_(y.T, x, alpha=factor)
+
+
+class _Affine(torch.autograd.Function):
+    """An affine map whose parameters' gradients are left to its layer's preconditioner."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, layer):
+        ctx.save_for_backward(x, weight)
+        ctx.layer = layer
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, y):
+        x, weight = ctx.saved_tensors
+        if ctx.needs_input_grad[1]:
+            ctx.layer.preconditioner.accumulate(x.flatten(0, -2), y.flatten(0, -2), ctx.layer.weight, ctx.layer.bias)
+        return y @ weight if ctx.needs_input_grad[0] else None, None, None, None
+
+
+class _Convolution(torch.autograd.Function):
+    """A convolution of (N, channels, height, width) whose parameters' gradients are left to its layer's preconditioner."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, geometry, layer):
+        ctx.save_for_backward(x, weight)
+        ctx.geometry, ctx.layer = geometry, layer
+        return F.conv2d(x, weight, bias, *geometry)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, y):
+        x, weight = ctx.saved_tensors
+        stride, padding, dilation = ctx.geometry
+        if ctx.needs_input_grad[1]:
+            patches = F.unfold(x, weight.shape[2:], dilation, padding, stride)  # (N, channels * kernel, positions)
+            ctx.layer.preconditioner.accumulate(_as_rows(patches), _as_rows(y.flatten(2)), ctx.layer.weight, ctx.layer.bias)
+        by_input = conv2d_input(x.shape, weight, y, *ctx.geometry) if ctx.needs_input_grad[0] else None
+        return by_input, None, None, None, None
+
+
+def _as_rows(x: Tensor) -> Tensor:
+    """(N, D, positions) to (N positions, D)."""
+    return x.transpose(1, 2).flatten(0, 1)
+
+
+class PreconditionedLinear(nn.Linear):
+    """An `nn.Linear` with natural gradient, see `precondition`."""
+
+    preconditioner: LayerPreconditioner
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As `nn.Linear`."""
+        return _Affine.apply(x, self.weight, self.bias, self)
+
+
+class PreconditionedConv2d(nn.Conv2d):
+    """An `nn.Conv2d` with natural gradient, for batches."""
+
+    preconditioner: LayerPreconditioner
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As `nn.Conv2d`."""
+        return _Convolution.apply(x, self.weight, self.bias, (self.stride, self.padding, self.dilation), self)
+
+
+class PreconditionedConv1d(nn.Conv1d):
+    """An `nn.Conv1d` with natural gradient, for batches: a two-dimensional convolution of height 1."""
+
+    preconditioner: LayerPreconditioner
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As `nn.Conv1d`."""
+        geometry = (1, *self.stride), (0, *self.padding), (1, *self.dilation)
+        return _Convolution.apply(x[:, :, None], self.weight[:, :, None], self.bias, geometry, self)[:, :, 0]
+
+
+_CLASSES = {nn.Linear: PreconditionedLinear, nn.Conv1d: PreconditionedConv1d, nn.Conv2d: PreconditionedConv2d}
+
+
+class NaturalGradient:
+    """The preconditioners of a network's layers, by name. All of their state belongs to one rank."""
+
+    def __init__(self, layers: dict[str, LayerPreconditioner]):
+        self.layers = layers
+
+    def set_rate(self, rate: float) -> None:
+        """Tell the learning rate of summed gradients, which `--max-change-per-sample` takes into account."""
+        for layer in self.layers.values():
+            layer.rate = rate
+
+    def state_dict(self) -> dict:
+        """The states of all layers, as tensors and plain values."""
+        return {name: layer.state_dict() for name, layer in self.layers.items()}
+
+    def load_state_dict(self, state: dict, device: torch.device) -> None:
+        """Go on from what `state_dict` gave. Raises UserError if it is of other layers."""
+        if list(state) != list(self.layers):
+            found = f"natural gradient of the layers {', '.join(state) or '(none)'}; the network has {', '.join(self.layers) or 'none'}"
+            raise UserError(f"the checkpoint holds the {found}; give --force to train from the start")
+        for name, layer in self.layers.items():
+            layer.load_state_dict(state[name], device)
+
+
+def precondition(network: nn.Module, options: NaturalGradientOptions) -> NaturalGradient:
+    """Change the layers of `network` as said above, in place: their classes, not their parameters."""
+    layers = {}
+    for name, layer in network.named_modules():
+        if options.changes_gradients and _can_be_preconditioned(layer):
+            layer.__class__ = _CLASSES[type(layer)]
+            layer.preconditioner = LayerPreconditioner(options, layer.weight[0].numel(), len(layer.weight))
+            layers[name] = layer.preconditioner
+    return NaturalGradient(layers)
+
+
+def _can_be_preconditioned(layer: nn.Module) -> bool:
+    """Whether `layer` is an affine map of its input or of patches that `unfold` can make."""
+    if type(layer) in (nn.Conv1d, nn.Conv2d):
+        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+    return type(layer) is nn.Linear

@@ -1,0 +1,191 @@
+"""Gradients that preconditioned layers compute, against autograd and plain formulas."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from pyasr.base.errors import UserError
+from pyasr.nn.natural_gradient import OnlineNaturalGradient, precondition_within_minibatch
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
+
+ONLINE, SIMPLE = NaturalGradientOptions(natural_gradient="online"), NaturalGradientOptions(natural_gradient="simple")
+NO_LIMIT = NaturalGradientOptions(max_change_per_sample=1e30)  # the layers are in place, but do nothing
+
+
+def affine_net():
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5, bias=False)), torch.randn(12, 6, dtype=torch.float64)
+
+
+def sequence_net():
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5)), torch.randn(3, 7, 6, dtype=torch.float64)
+
+
+def image_net():
+    layers = nn.Conv2d(2, 4, (3, 2), stride=(1, 2), padding=(1, 0)), nn.Tanh(), nn.Conv2d(4, 3, 3, dilation=2, bias=False)
+    return nn.Sequential(*layers), torch.randn(3, 2, 9, 14, dtype=torch.float64)
+
+
+def signal_net():
+    layers = nn.Conv1d(2, 4, 3, stride=2, padding=1), nn.Tanh(), nn.Conv1d(4, 3, 2, dilation=2)
+    return nn.Sequential(*layers), torch.randn(3, 2, 20, dtype=torch.float64)
+
+
+NETS = [affine_net, sequence_net, image_net, signal_net]
+
+
+def gradients(net, x, steps=1):
+    """Of the parameters and the input, after some steps of the same loss."""
+    x = x.clone().requires_grad_()
+    for _ in range(steps):
+        net.zero_grad()
+        x.grad = None
+        net(x).cos().sum().backward()
+    return [p.grad.clone() for p in net.parameters()] + [x.grad]
+
+
+@pytest.mark.parametrize("make", NETS)
+def test_without_preconditioning_gradients_are_those_of_autograd(make):
+    torch.manual_seed(3)
+    net, x = make()
+    net.double()
+    expected = gradients(net, x)
+    precondition(net, NO_LIMIT).set_rate(1.0)
+    torch.testing.assert_close(gradients(net, x), expected)
+
+
+@pytest.mark.parametrize("make", NETS)
+def test_outputs_and_input_derivatives_do_not_change(make):
+    torch.manual_seed(3)
+    net, x = make()
+    net.double()
+    output, by_input = net(x), gradients(net, x)[-1]
+    precondition(net, ONLINE)
+    assert torch.equal(net(x), output)
+    torch.testing.assert_close(gradients(net, x)[-1], by_input)
+
+
+def rows_of(net, x, index):
+    """(X, Y) of layer `index` of `net` for the loss of `gradients`, without the ones."""
+    before = net[:index](x).detach()
+    after = net[index](before).detach().requires_grad_()
+    net[index + 1 :](after).cos().sum().backward()
+    if after.dim() < 4:
+        return before.flatten(0, -2), after.grad.flatten(0, -2)
+    conv = net[index]
+    patches = nn.functional.unfold(before, conv.kernel_size, conv.dilation, conv.padding, conv.stride)
+    return patches.transpose(1, 2).flatten(0, 1), after.grad.flatten(2).transpose(1, 2).flatten(0, 1)
+
+
+@pytest.mark.parametrize("options", [ONLINE, SIMPLE], ids=lambda o: o.natural_gradient)
+@pytest.mark.parametrize("make", [affine_net, sequence_net, image_net])
+def test_gradient_is_that_of_both_sides_preconditioned(make, options):
+    torch.manual_seed(3)
+    net, x = make()
+    net.double()
+    plain = copy.deepcopy(net)
+    precondition(net, options)
+    found = gradients(net, x, steps=2)
+    x0, y = rows_of(plain, x, 0)
+    sides = torch.cat([x0, torch.ones(len(x0), 1, dtype=x0.dtype)], 1), y
+    if options is SIMPLE:
+        preconditioned = [precondition_within_minibatch(side) for side in sides]
+    else:
+        ranks = (x0.shape[1] + 1) // 2, (y.shape[1] + 1) // 2
+        states = [OnlineNaturalGradient(rank) for rank in ranks]
+        preconditioned = [[state.precondition(side) for _ in range(2)][-1] for state, side in zip(states, sides)]
+    (xhat, g_in), (yhat, g_out) = preconditioned
+    expected = g_in * g_out * yhat.T @ xhat
+    torch.testing.assert_close(found[0].flatten(1), expected[:, :-1])
+    torch.testing.assert_close(found[1], expected[:, -1])
+
+
+def test_a_convolution_is_an_affine_layer_of_patches():
+    torch.manual_seed(3)
+    conv, linear = nn.Conv2d(2, 4, 3), nn.Linear(18, 4)
+    linear.load_state_dict({"weight": conv.weight.flatten(1), "bias": conv.bias})
+    x = torch.randn(5, 2, 8, 8)
+    for layer in (conv, linear):
+        precondition(layer, ONLINE)
+    for _ in range(3):
+        conv.zero_grad(), linear.zero_grad()
+        conv(x).cos().sum().backward()
+        linear(nn.functional.unfold(x, 3).transpose(1, 2)).cos().sum().backward()
+    torch.testing.assert_close(conv.weight.grad.flatten(1), linear.weight.grad, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(conv.bias.grad, linear.bias.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_limit_on_the_change_per_sample():
+    """The factor of nnet2 by a loop over frames."""
+    torch.manual_seed(3)
+    net, x = affine_net()
+    net.double()
+    rate, limit = 0.5, 0.01
+    x0, y = rows_of(net, x, 0)
+    free = gradients(net, x)
+    precondition(net, NaturalGradientOptions(max_change_per_sample=limit)).set_rate(rate)
+    limited = gradients(net, x)
+    bound = sum((frame.square().sum() + 1).sqrt() * derivative.norm() for frame, derivative in zip(x0, y))
+    factor = min(1, limit * len(x) / (rate * bound))
+    assert 0.001 < factor < 0.9
+    torch.testing.assert_close(limited[0], factor * free[0])
+    torch.testing.assert_close(limited[1], factor * free[1])
+    change = torch.cat([limited[0], limited[1][:, None]], 1).norm() * rate
+    assert change <= limit * len(x)
+
+
+@pytest.mark.parametrize("options", [ONLINE, SIMPLE, NO_LIMIT], ids=["online", "simple", "none"])
+def test_gradients_add_up(options):
+    """Two backward passes through a layer, also within one graph, give the sum of both."""
+    torch.manual_seed(3)
+    layer = nn.Linear(6, 6).double()
+    x = torch.randn(12, 6, dtype=torch.float64)
+    twice = copy.deepcopy(layer)
+    for net in (layer, twice):
+        precondition(net, options).set_rate(1.0)
+    layer(x).cos().sum().backward()
+    first = layer.weight.grad.clone()
+    layer.zero_grad()
+    layer(2 * x).cos().sum().backward()
+    (twice(x).cos().sum() + twice(2 * x).cos().sum()).backward()
+    if options is not ONLINE:  # where the order of the two matters
+        torch.testing.assert_close(twice.weight.grad, first + layer.weight.grad)
+    assert twice.weight.grad.norm() > 0
+
+
+def test_ranks_and_layers():
+    class Odd(nn.Linear):
+        """Might do anything in its forward."""
+
+    convolutions = nn.Conv2d(4, 8, 3, groups=2), nn.Conv2d(4, 8, 3, padding="same"), nn.Conv2d(4, 30, 3)
+    net = nn.ModuleList([nn.Linear(30, 7), nn.Linear(200, 300), Odd(5, 5), nn.LayerNorm(5), *convolutions])
+    layers = precondition(net, ONLINE).layers
+    assert {name: (layer.input.rank, layer.output.rank) for name, layer in layers.items()} == {"0": (15, 4), "1": (20, 80), "6": (18, 15)}
+    assert isinstance(net[0], nn.Linear) and type(net[2]) is Odd and type(net[4]) is nn.Conv2d
+    assert precondition(nn.Linear(3, 3), NaturalGradientOptions()).layers == {}
+
+
+def test_layers_that_are_not_trained_are_left_alone():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    net[0].requires_grad_(False)
+    state = precondition(net, ONLINE)
+    net(torch.randn(9, 4)).sum().backward()
+    assert net[0].weight.grad is None and net[1].weight.grad is not None
+    assert state.layers["0"].state_dict() == {"input": {}, "output": {}}
+
+
+def test_state_of_other_layers_is_refused():
+    state = precondition(nn.Linear(4, 4), ONLINE).state_dict()
+    with pytest.raises(UserError, match="natural gradient of the layers .*; the network has 0, 1; give --force"):
+        precondition(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), ONLINE).load_state_dict(state, torch.device("cpu"))
+
+
+def test_bfloat16_is_close_to_float32():
+    torch.manual_seed(3)
+    net, x = sequence_net()
+    narrow = copy.deepcopy(net).bfloat16()
+    for one in (net, narrow):
+        precondition(one, ONLINE)
+    for found, expected in zip(gradients(narrow, x.bfloat16(), 12), gradients(net, x.float(), 12)):
+        assert found.dtype == torch.bfloat16 and (found.float() - expected).norm() < 0.05 * expected.norm()
