@@ -8,7 +8,8 @@ r"""The final model from the last models of a training.
 
 1. start at the better of the best single model and the plain average
 2. Fisher matrix over the weights, by the gradients g_b of batches b of 64 frames there: H = sum_b g_b g_b^T, scaled to trace dim(w), its
-   diagonal at least 1e-20 and then multiplied by 1 + alpha, alpha = 0.01
+   diagonal at least 1e-6 and then multiplied by 1 + alpha, alpha = 0.01. (Kaldi's least value, 1e-20, lets rounding errors steer where a
+   weight makes no difference: that of a layer before p-norm and normalisation, when a single model is the start)
 3. H = C C^T; L-BFGS in v = C^T w, whose gradient is C^-1 dF/dw: the weights, many of which do nearly the same, become as good as independent
 
 The best point that was met is taken, so F never falls below the start. Every rank computes on its share of the sample and all add up.
@@ -33,7 +34,7 @@ from pyasr.train.learner import Learner
 from pyasr.train.sample import Sample
 
 _BATCH, _FISHER_BATCH = 1024, 64
-_ALPHA, _DIAGONAL_FLOOR = 0.01, 1e-20
+_ALPHA, _DIAGONAL_FLOOR = 0.01, 1e-6
 _MEMORY = 10
 
 
@@ -131,7 +132,7 @@ class Combination:
             _, slope = self._slope(*batch)
             matrix.addr_(slope, slope)
         self._summed(matrix)
-        matrix.mul_(len(matrix) / matrix.trace().clamp(min=_DIAGONAL_FLOOR))
+        matrix.mul_(len(matrix) / matrix.trace().clamp(min=1e-20))
         matrix.diagonal().clamp_(min=_DIAGONAL_FLOOR).mul_(1 + _ALPHA)
         return matrix
 
