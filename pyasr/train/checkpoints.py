@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import torch
+
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.nn.tensor_file import load_tensors, save_tensors
@@ -28,8 +30,8 @@ def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict) -> Non
         files = [f"{number:06d}.rank-{rank}.pt" for rank in range(comm.size)]
         with atomic_write(directory / INDEX) as f:
             json.dump({"number": number, "files": files}, f)
-        for path in directory.glob("*.pt"):
-            if path.name not in files:
+        for path in directory.iterdir():
+            if path.name not in (INDEX, *files):
                 path.unlink()
 
 
@@ -62,3 +64,28 @@ def _read_index(directory: Path) -> dict | None:
 def _next_number(directory: Path) -> int:
     index = _read_index(directory)
     return index["number"] + 1 if index else 1
+
+
+def shapes(parameters: list[torch.Tensor]) -> list[list[int]]:
+    """What is kept in a checkpoint to know its network by."""
+    return [list(parameter.shape) for parameter in parameters]
+
+
+def check_shapes(directory: Path, found: list[list[int]], wanted: list[list[int]]) -> None:
+    """Raise UserError unless the checkpoint's parameters have the shapes of this job's."""
+    if found != wanted:
+        theirs, ours = (", ".join("x".join(map(str, shape)) for shape in part if len(shape) > 1) for part in (found, wanted))
+        raise UserError(f"{directory}: a checkpoint of another network (layers {theirs}; this one has {ours}); "
+                        f"give the options of that network, or --force to train from the start")  # fmt: skip
+
+
+def random_state(device: torch.device) -> dict:
+    """The state of torch's random generators that training on `device` draws from."""
+    return {"cpu": torch.get_rng_state(), "device": torch.cuda.get_rng_state(device) if device.type == "cuda" else None}
+
+
+def set_random_state(state: dict, device: torch.device) -> None:
+    """Go on from what `random_state` gave."""
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda" and state["device"] is not None:
+        torch.cuda.set_rng_state(state["device"], device)

@@ -21,8 +21,8 @@ from pyasr.nn.rbm import Rbm
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.train.compute import ComputeOptions
-from pyasr.train.dnn import load_frames
-from pyasr.train.frames import FrameStore, global_normaliser
+from pyasr.train.corpus import Corpus, StoreOptions, open_corpus
+from pyasr.train.frames import FrameStore
 from pyasr.train.loop import LoopOptions, Training
 from pyasr.train.progress import Totals
 from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner, Reconstructions
@@ -55,6 +55,7 @@ class DbnTraining:
     momentum: MomentumOptions = group(MomentumOptions)
     scaling: ScalingOptions = group(ScalingOptions)
     compute: ComputeOptions = group(ComputeOptions, minibatch=100)
+    store: StoreOptions = group(StoreOptions)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
 
@@ -74,7 +75,7 @@ class RbmTraining(Training):
 
     totals = Reconstructions
 
-    def _check_divergence(self, totals: Totals) -> None:
+    def check_divergence(self, totals: Totals) -> None:
         if not np.isfinite(totals.objective):
             raise UserError(
                 f"pretraining has diverged (reconstruction error {-totals.objective:g}): give a lower "
@@ -102,32 +103,30 @@ def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
     Finished machines of an interrupted run are taken from there.
     """
     options = spec.training
-    training, heldout = load_frames(spec, Targets.load(spec.out / UTTERANCES_FILE), comm)
-    mean, inverse_std = global_normaliser(training, comm)
-    for store in (training, heldout):
-        store.normalise(mean, inverse_std)
-        store.move(options.compute.torch_device(), options.compute.torch_dtype())
+    targets, num_epochs = Targets.load(spec.out / UTTERANCES_FILE), 2 * options.rbm.rbm_iter
+    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.compute, comm, options.loop.train_seed, num_epochs)
     path = spec.out / DBN_FILE
     rbms = load_dbn(path).rbms if path.exists() else []
     comm.barrier()
     while len(rbms) < options.hidden.hidden_layers:
-        rbms.append(_train_next(spec, comm, training, heldout, rbms))
+        rbms.append(_train_next(spec, comm, corpus, rbms))
         if comm.rank == 0:
-            Dbn(rbms, torch.from_numpy(mean), torch.from_numpy(inverse_std)).save(path)
+            Dbn(rbms, torch.from_numpy(corpus.mean), torch.from_numpy(corpus.inverse_std)).save(path)
 
 
-def _train_next(spec: PretrainSpec, comm: Comm, training: FrameStore, heldout: FrameStore, rbms: list[Rbm]) -> Rbm:
+def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm]) -> Rbm:
     """The machine on top of `rbms`."""
     options, number = spec.training, len(rbms) + 1
     loop = dataclasses.replace(options.loop, train_seed=_seed(options, "loop", number))
     schedule_options = layer_schedule(options, gaussian=not rbms)
     rate_factor = schedule_options.rate_factor(comm.size, options.compute.minibatch)
     below = Below(rbms, options.compute.torch_device(), options.compute.torch_dtype())
-    learner = make_rbm_learner(options, below, training, schedule_options.learning_rate * rate_factor, number, comm)
-    schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(training.num_frames)), options.momentum)
+    full_rate = schedule_options.learning_rate * rate_factor
+    learner = make_rbm_learner(options, below, corpus.training.sample_store(_BIAS_FRAMES), full_rate, number, comm)
+    schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(corpus.training.num_frames)), options.momentum)
     directory = spec.out / f"rbm{number}"
     directory.mkdir(exist_ok=True)
-    job = RbmTraining(learner, training, heldout, make_strategy(comm, options.mixing), schedule, comm, loop,
+    job = RbmTraining(learner, corpus.training, corpus.heldout, make_strategy(comm, options.mixing), schedule, loop,
                       options.compute.minibatch, rate_factor, directory)  # fmt: skip
     _announce(job, schedule_options, number)
     job.run()
@@ -191,7 +190,7 @@ def _announce(job: Training, schedule: ScheduleOptions, number: int) -> None:
     kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
     dtype = str(job.learner.flat.work.dtype).removeprefix("torch.")
     log.info(
-        f"machine {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.epoch_frames} frames, {job.comm.size} "
-        f"ranks, products in {dtype}, {schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x {factor:g} "
+        f"machine {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.schedule.epoch_frames} frames, "
+        f"{job.comm.size} ranks, products in {dtype}, {schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x {factor:g} "
         f"= {schedule.learning_rate * factor:g} times (1 - momentum)"
     )

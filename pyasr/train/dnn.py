@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
 from pyasr.base.options import group
 from pyasr.base.seeds import generator
-from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.feats.options import read_feature_options
-from pyasr.feats.warp import Warper
+from pyasr.feats.inputs import InputOptions
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, log_priors
 from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
-from pyasr.train.frames import FrameStore, PerturbOptions, global_normaliser, load_store
+from pyasr.train.corpus import PerturbOptions, StoreOptions, open_corpus
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions, Training
 from pyasr.train.schedules import ScheduleOptions, make_schedule
@@ -35,6 +31,7 @@ class DnnTraining:
     schedule: ScheduleOptions = group(ScheduleOptions)
     learner: LearnerOptions = group(LearnerOptions)
     perturb: PerturbOptions = group(PerturbOptions)
+    store: StoreOptions = group(StoreOptions)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
 
@@ -56,42 +53,18 @@ class TrainSpec:
 def train_rank(spec: TrainSpec, comm: Comm) -> None:
     """Train on this rank's shard, together with all others; rank 0 writes final.nnet."""
     options, targets = spec.training, Targets.load(spec.out / "targets.npz")
-    training, heldout = load_frames(spec, targets, comm)
     dbn = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None
-    mean, inverse_std = (dbn.mean.numpy(), dbn.inverse_std.numpy()) if dbn else global_normaliser(training, comm)
-    if options.perturb.vtlp:
-        training.warp_by(make_warper(spec.data, spec.input), options.perturb.vtlp)
-    for store in (training, heldout):
-        store.normalise(mean, inverse_std)
-        store.move(options.learner.torch_device(), options.learner.torch_dtype())
-    width = spec.input.splice_left + 1 + spec.input.splice_right
-    learner = make_learner(options, width * training.dim, targets.num_pdfs, comm, dbn)
-    schedule = make_schedule(options.schedule, int(comm.reduce_scalar(training.num_frames)))
+    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, options.loop.train_seed,
+                         options.schedule.num_epochs, options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()))  # fmt: skip
+    learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn)
+    schedule = make_schedule(options.schedule, int(comm.reduce_scalar(corpus.training.num_frames)))
     rate_factor = options.schedule.rate_factor(comm.size, options.learner.minibatch)
-    job = Training(learner, training, heldout, make_strategy(comm, options.mixing), schedule, comm, options.loop,
+    job = Training(learner, corpus.training, corpus.heldout, make_strategy(comm, options.mixing), schedule, options.loop,
                    options.learner.minibatch, rate_factor, spec.out)  # fmt: skip
     _announce(job, options)
     job.run()
     if comm.rank == 0:
-        normaliser = torch.from_numpy(mean).repeat(width), torch.from_numpy(inverse_std).repeat(width)
-        final_model(learner, normaliser, targets).save(spec.out / MODEL_FILE)
-
-
-def load_frames(spec: TrainSpec, targets: Targets, comm: Comm) -> tuple[FrameStore, FrameStore]:
-    """This rank's training and held-out frames."""
-    reader = FeatureReader(spec.data, dataclasses.replace(spec.input, splice_left=0, splice_right=0))
-    context = spec.input.splice_left, spec.input.splice_right
-    stores = [load_store(reader, targets, targets.shard(comm.rank, comm.size, part), *context, reader.dim) for part in (False, True)]
-    if comm.reduce_scalar(stores[0].num_frames) == 0:
-        raise UserError(f"{spec.data}: no frames left to train on; lower --heldout-share")
-    return stores[0], stores[1]
-
-
-def make_warper(data: Path, input: InputOptions) -> Warper:
-    """The warper of the features of `data`. Raises UserError where it is not known how they were made."""
-    if input.norm_vars:
-        raise UserError("--vtlp and --norm-vars do not go together: normalised variances cannot be warped; leave one of them out")
-    return Warper(read_feature_options(data, "--vtlp needs to know the filters"))
+        final_model(learner, corpus.normaliser(), targets).save(spec.out / MODEL_FILE)
 
 
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None) -> Learner:
@@ -118,7 +91,7 @@ def _announce(job: Training, options: DnnTraining) -> None:
     schedule, flat = options.schedule, job.learner.flat
     factor = schedule.scale(job.comm.size)
     dtype = str(flat.work.dtype).removeprefix("torch.")
-    log.info(f"{flat.num_parameters} parameters, {job.epoch_frames} frames an epoch, {job.comm.size} ranks, products in {dtype}")
+    log.info(f"{flat.num_parameters} parameters, {job.schedule.epoch_frames} frames an epoch, {job.comm.size} ranks, products in {dtype}")
     log.info(
         f"learning rate {schedule.learning_rate:g} ({schedule.lr_convention} over minibatches of {options.learner.minibatch}), "
         f"{schedule.lr_scaling} scaling: effective {schedule.learning_rate:g} x {factor:g} = {schedule.learning_rate * factor:g}"

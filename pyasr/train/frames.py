@@ -1,4 +1,4 @@
-"""The frames a rank trains on: loaded once, kept unspliced, gathered into spliced minibatches by index.
+"""Frames in memory: kept once, unspliced and compact, gathered into spliced minibatches by index.
 
 Each utterance is stored with its first frame repeated `left` times before it and its last `right` times after it. The spliced input of
 a frame is then the rows i .. i + left + right of the store, which lie one after the other in memory: a window of a strided view, so a
@@ -7,25 +7,15 @@ minibatch is one gather of contiguous pieces, and no frame is stored twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
 
-from pyasr.base.errors import UserError
-from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.feats.cmvn import cmvn_stats, normaliser
-from pyasr.feats.inputs import FeatureReader
-from pyasr.feats.warp import Warper
-from pyasr.train.targets import Targets
+from pyasr.train.compact import Bytes, Plain
 
-
-@dataclass(frozen=True)
-class PerturbOptions:
-    """How training data are varied from epoch to epoch."""
-
-    vtlp: float = option(0.0, "greatest warping of an utterance's frequencies, drawn anew in every epoch", minimum=0.0, maximum=0.5)
+_FRAME_BYTES = 12  # beside the features of a frame: its target, first row, and place in the order of the epoch
 
 
 class FrameStore:
@@ -33,24 +23,33 @@ class FrameStore:
 
     `num_frames` frames of `dim` columns; `gather(index)` gives inputs (len(index), (left + 1 + right) dim) and targets (len(index),) of
     frames 0 .. num_frames - 1, counted over utterances.
+
+    features  one float32 (T, dim) for each utterance, taken one after the other
+    targets   one (T,) for each utterance
+    code      how features are kept
+    pinned    in host memory from which a GPU copies by itself
     """
 
-    def __init__(self, features: list[np.ndarray], targets: list[np.ndarray], left: int, right: int, dim: int, keys: list[str] = ()):
-        self.left, self.right, self.dim, self.keys = left, right, dim, list(keys)
-        lengths = np.array([len(x) for x in features], np.int64)
+    def __init__(self, features: Iterable[np.ndarray], targets: list[np.ndarray], left: int, right: int, dim: int,
+                 code: Plain | Bytes | None = None, pinned: bool = False):  # fmt: skip
+        self.left, self.right, self.dim, self.code, self.dtype = left, right, dim, code or Plain(torch.float32), torch.float32
+        lengths = np.array([len(pdfs) for pdfs in targets], np.int64)
         self.num_frames = int(lengths.sum())
-        self.offsets = offsets = np.concatenate([[0], np.cumsum(lengths + left + right)])
-        self.frames = torch.empty(int(offsets[-1]), dim)
-        self._warper = None
-        rows = self.frames.numpy()
+        offsets = np.concatenate([[0], np.cumsum(lengths + left + right)])
+        self.frames = torch.empty(int(offsets[-1]), dim, dtype=self.code.stored, pin_memory=pinned)
         for begin, end, x in zip(offsets, offsets[1:], features):
-            rows[begin + left : end - right] = x
-            rows[begin : begin + left] = x[0]
-            rows[end - right : end] = x[-1]
+            self._put(int(begin), int(end), torch.from_numpy(x))
         padding_before = np.arange(len(lengths)).repeat(lengths) * (left + right)
-        self._first_row = torch.from_numpy(np.arange(self.num_frames) + padding_before)
-        self.targets = torch.from_numpy(np.concatenate(targets).astype(np.int64) if targets else np.zeros(0, np.int64))
+        self._first_row = _indices(np.arange(self.num_frames) + padding_before)
+        self.targets = torch.from_numpy(np.concatenate([np.zeros(0, np.int32), *targets]).astype(np.int32))
         self._view()
+
+    def _put(self, begin: int, end: int, x: torch.Tensor) -> None:
+        """An utterance into rows begin .. end - 1."""
+        first, behind = begin + self.left, end - self.right
+        self.frames[first:behind] = self.code.encode(x)
+        self.frames[begin:first] = self.frames[first]
+        self.frames[behind:end] = self.frames[behind - 1]
 
     def _view(self) -> None:
         """A view whose row i is the window of rows i .. i + left + right."""
@@ -58,59 +57,51 @@ class FrameStore:
         num_windows = max(len(self.frames) - width + 1, 0)
         self._windows = self.frames.as_strided((num_windows, width * self.dim), (self.dim, 1))
 
-    def warp_by(self, warper: Warper, greatest: float) -> None:
-        """From now on `begin_epoch` warps every utterance by a random factor in 1 - greatest .. 1 + greatest. Call before `normalise`."""
-        self._warper, self._greatest, self._original = warper, greatest, self.frames.clone()
-
-    def normalise(self, mean: np.ndarray, inverse_std: np.ndarray) -> None:
-        """Shift and scale every column."""
-        self._normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
-        self.frames.sub_(self._normaliser[0]).mul_(self._normaliser[1])
-
-    def begin_epoch(self, seed: int, epoch: int) -> None:
-        """Warp the utterances for one epoch: factors depend on the arguments and the utterance alone."""
-        if self._warper is None:
-            return
-        mean, inverse_std = self._normaliser
-        for key, begin, end in zip(self.keys, self.offsets, self.offsets[1:]):
-            factor = 1 + generator(seed, "vtlp", epoch, key).uniform(-self._greatest, self._greatest)
-            matrix = torch.from_numpy(self._warper.matrix(factor))
-            original = self._original[begin:end].view(end - begin, -1, len(matrix))  # features and their deltas are warped alike
-            warped = (original @ matrix).view(end - begin, self.dim)
-            self.frames[begin:end] = warped.sub_(mean).mul_(inverse_std)
-
     def move(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Put the frames where, and in the type in which, the network computes."""
-        self.frames = self.frames.to(device, dtype)
-        self.targets = self.targets.to(device)
-        self._first_row = self._first_row.to(device)
+        """Give inputs on `device`, as `dtype`. What is kept in float32 is narrowed to that: no more is lost than in the minibatches."""
+        kept = dtype if self.frames.dtype == torch.float32 else self.frames.dtype
+        self.frames = self.frames.to(device, kept, non_blocking=True)
+        self.targets = self.targets.to(device, non_blocking=True)
+        self._first_row = self._first_row.to(device, non_blocking=True)
+        self.dtype = dtype
         self._view()
 
+    def tensors(self) -> list[torch.Tensor]:
+        """All that `move` moves."""
+        return [self.frames, self.targets, self._first_row]
+
+    def sample_store(self, num_frames: int) -> FrameStore:
+        """A store of at least so many frames, or of all: itself."""
+        return self
+
     def gather(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Spliced inputs and targets of the frames `index`."""
-        return self._windows[self._first_row[index]], self.targets[index]
+        """Spliced inputs, and targets (int64), of the frames `index`."""
+        return self.code.decode(self._windows[self._first_row[index]], self.dtype), self.targets[index].long()
 
-    def epoch_order(self, seed: int, epoch: int, rank: int) -> torch.Tensor:
+    def in_turn(self, minibatch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """All frames in minibatches, as they lie."""
+        yield from self._minibatches(torch.arange(self.num_frames), minibatch)
+
+    def shuffled(self, minibatch: int, begin: int, seed: int, *names: object) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """All frames but the first `begin`, in minibatches, in an order that depends on `seed` and `names` alone."""
+        yield from self._minibatches(self.epoch_order(seed, *names)[begin:], minibatch)
+
+    def epoch_order(self, seed: int, *names: object) -> torch.Tensor:
         """All frames in an order that depends on the arguments alone."""
-        return torch.from_numpy(generator(seed, "shuffle", epoch, rank).permutation(self.num_frames)).to(self.targets.device)
+        return _indices(generator(seed, "shuffle", *names).permutation(self.num_frames))
+
+    def _minibatches(self, order: torch.Tensor, minibatch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for index in order.to(self.targets.device).split(minibatch):
+            if len(index):
+                yield self.gather(index)
 
 
-def load_store(reader: FeatureReader, targets: Targets, keys: list[str], left: int, right: int, dim: int) -> FrameStore:
-    """A store of the utterances `keys`. Raises UserError when a feature matrix has not as many frames as utt2num_frames said."""
-    features, pdfs = [], []
-    for key in keys:
-        features.append(reader[key])
-        pdfs.append(targets.pdfs_of(key))
-        if len(features[-1]) != len(pdfs[-1]):
-            counts = f"{len(features[-1])} frames, utt2num_frames says {len(pdfs[-1])}"
-            raise UserError(f"{reader.data}: {key} has {counts}; run steps/make_mfcc.py {reader.data} again")
-    return FrameStore(features, pdfs, left, right, dim, keys)
+def store_bytes(lengths: np.ndarray, left: int, right: int, dim: int, code: Plain | Bytes) -> np.ndarray:
+    """Bytes of a store for each of its utterances, of `lengths` frames, int64 (len(lengths),)."""
+    return (lengths + left + right) * (dim * code.stored.itemsize) + lengths * _FRAME_BYTES
 
 
-def global_normaliser(store: FrameStore, comm) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and inverse standard deviation of each column over the stores of all ranks, float32 (dim,)."""
-    stats = np.zeros((2, store.dim + 1))
-    for block in store.frames.split(1 << 16):
-        stats += cmvn_stats(block.numpy())
-    comm.allreduce(stats)
-    return normaliser(stats, norm_vars=True)
+def _indices(numbers: np.ndarray) -> torch.Tensor:
+    """Indices in 32 bits where these are enough."""
+    narrow = len(numbers) == 0 or numbers.max() < 1 << 31
+    return torch.from_numpy(numbers.astype(np.int32 if narrow else np.int64))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,21 +14,23 @@ import torch
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies import Strategy
-from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
+from pyasr.parallel.strategies import Mixing, Strategy
+from pyasr.train.checkpoints import check_shapes, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes
 from pyasr.train.frames import FrameStore
 from pyasr.train.learner import Learner
 from pyasr.train.progress import Reporter, Totals
 from pyasr.train.schedules import Schedule, ScheduleState
+from pyasr.train.stream import Frames
 
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """When a training job reports and saves; all in frames seen over all ranks."""
+    """When a training job reports and saves; frames are those seen over all ranks."""
 
     log_frames: int = option(200_000, "frames between two log lines", minimum=1)
-    checkpoint_frames: int = option(1_000_000, "frames between two checkpoints within an epoch", minimum=1)
+    checkpoint_minutes: float = option(10.0, "time between two checkpoints within an epoch; 0: no such ones", minimum=0.0)
+    checkpoint_frames: int = option(0, "frames between two checkpoints within an epoch; 0: no such ones", minimum=0)
+    max_skipped: int = option(100, "minibatches whose gradient is no number that may be passed over; one more ends the training", minimum=0)
     train_seed: int = option(777, "seed of initial parameters, shuffling and dropout")
 
 
@@ -47,109 +50,111 @@ class Training:
 
     training, heldout  this rank's frames
     rate_factor        from the schedule's rate to the rate of summed gradients: scaling with ranks, and lr convention
-    directory          for checkpoints and metrics.jsonl
+    directory          for checkpoints and metrics
+    growth             changes of the network at given times
 
-    A class for another objective than the cross-entropy of pdfs overrides `totals`, what a learner's sums mean, and `_check_divergence`.
+    A class for another objective than the cross-entropy of pdfs overrides `totals`, what a learner's sums mean, and `check_divergence`.
     """
 
     totals = Totals
 
-    def __init__(self, learner: Learner, training: FrameStore, heldout: FrameStore, strategy: Strategy, schedule: Schedule, comm: Comm,
-                 options: LoopOptions, minibatch: int, rate_factor: float, directory: Path):  # fmt: skip
+    def __init__(self, learner: Learner, training: Frames, heldout: FrameStore, strategy: Strategy, schedule: Schedule,
+                 options: LoopOptions, minibatch: int, rate_factor: float, directory: Path, growth=None):  # fmt: skip
         self.learner, self.training, self.heldout, self.strategy, self.schedule = learner, training, heldout, strategy, schedule
-        self.comm, self.options, self.minibatch, self.rate_factor, self.directory = comm, options, minibatch, rate_factor, directory
-        self.position = Position()
-        self.best = None
-        self.epoch_frames = int(comm.reduce_scalar(training.num_frames))
+        self.comm, self.options, self.minibatch, self.rate_factor, self.directory = strategy.comm, options, minibatch, rate_factor, directory
+        self.growth, self.position, self.best = growth, Position(), None
 
     def run(self) -> None:
         """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""
-        flat, schedule = self.learner.flat, self.schedule
         if not self._resume():
-            self.comm.bcast(flat.master)
-            flat.refresh()
-            self._begin()
-        total_frames = self.epoch_frames * schedule.options.num_epochs
-        self.reporter = Reporter(self.directory / "metrics.jsonl", self.comm, total_frames, self.position.frames_seen,
-                                 self.totals)  # fmt: skip
-        while not schedule.finished:
-            self._epoch(schedule.state.epoch + 1)
-            self._end_epoch(schedule.rate(self.position.frames_seen))
+            self._start()
+        self._saved_at = time.monotonic()
+        total_frames = self.schedule.epoch_frames * self.schedule.options.num_epochs
+        with Reporter(self.directory, self.strategy, total_frames, self.position.frames_seen, self.totals) as self.reporter:
+            while not self.schedule.finished:
+                self._epoch(self.schedule.state.epoch + 1)
+                self._end_epoch()
 
     def _epoch(self, epoch: int) -> None:
         """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""
-        flat, position, clock = self.learner.flat, self.position, self.reporter.clock
-        self.training.begin_epoch(self.options.train_seed, epoch)
-        order = self.training.epoch_order(self.options.train_seed, epoch, self.comm.rank)
-        sums = torch.tensor(position.interval_sums, dtype=torch.float64, device=flat.master.device)
-        clock.restart()
-        rate = self.schedule.rate(position.frames_seen)
+        minibatches = self.training.minibatches(self.minibatch, epoch, self.position.own_frames)
+        self.sums = torch.tensor(self.position.interval_sums, dtype=torch.float64, device=self.learner.flat.master.device)
+        self.reporter.clock.restart()
         while True:
-            index = order[position.own_frames : position.own_frames + self.minibatch]
-            if len(index):
-                with clock("data"):
-                    x, pdfs = self.training.gather(index)
-                sums += self.learner.step(x, pdfs, rate * self.rate_factor)
-                position.own_frames += len(index)
-            with clock("communication"):
-                mixing = self.strategy.step(flat.master, len(index))
-            flat.refresh()
-            if mixing is None:
-                continue
-            before, position.frames_seen = position.frames_seen, position.frames_seen + mixing.frames
-            if mixing.frames == 0 or self._passes(before, self.options.log_frames):
-                self._report(epoch, rate, sums)
-            if mixing.frames == 0:
-                return
-            rate = self.schedule.rate(position.frames_seen)
-            if self._passes(before, self.options.checkpoint_frames):
-                position.interval_sums = sums.tolist()
-                self._save()
+            with self.reporter.clock("data"):
+                x, pdfs = next(minibatches, (None, ()))
+            if x is not None:
+                self.sums += self.learner.step(x, pdfs, self._rate() * self.rate_factor)
+                self.position.own_frames += len(pdfs)
+            self.strategy.vote = self._is_time_to_save()
+            mixing = self.strategy.step(self.learner.flat.master, len(pdfs))
+            self.learner.flat.refresh()
+            if mixing is not None:
+                self._after_mixing(epoch, mixing)
+                if mixing.frames == 0:
+                    return
+
+    def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
+        """What all ranks do at the same moment, with the same parameters; a mixing of 0 frames is the last of an epoch."""
+        before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
+        if mixing.frames == 0 or self._passes(before, self.options.log_frames):
+            self._report(epoch)
+        if self.growth and self.growth.due(self.position.frames_seen):
+            self.growth.grow(self.learner, self.position.frames_seen)
+        if mixing.frames and (mixing.votes or self._passes(before, self.options.checkpoint_frames)):
+            self.position.interval_sums = self.sums.tolist()
+            self._save()
+
+    def _rate(self) -> float:
+        """The learning rate of one rank; as `frames_seen`, it changes with the mixings."""
+        return self.schedule.rate(self.position.frames_seen)
 
     def _passes(self, before: int, interval: int) -> bool:
         """Whether `frames_seen`, `before` until now, has passed a multiple of `interval`."""
-        return self.position.frames_seen // interval > before // interval
+        return interval > 0 and self.position.frames_seen // interval > before // interval
 
-    def _report(self, epoch: int, rate: float, sums: torch.Tensor) -> None:
-        """Log what `sums` holds, unless no rank has seen a frame since the last time, and start anew."""
-        own = sums.tolist()
+    def _is_time_to_save(self) -> bool:
+        """Rank 0 looks at its clock; the others hear of it in the mixing, which takes them no message more."""
+        interval_s = 60 * self.options.checkpoint_minutes
+        return self.comm.rank == 0 and 0 < interval_s < time.monotonic() - self._saved_at
+
+    def _report(self, epoch: int) -> None:
+        """Log the sums, unless no rank has seen a frame since the last time, and start anew."""
+        own = self.sums.tolist()
         if self.comm.reduce_scalar(own[2]) > 0:
-            self._check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, rate))
+            self.check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, self._rate()))
         self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own)]
-        sums.zero_()
+        self.sums.zero_()
 
     def evaluate(self) -> Totals:
         """Loss and accuracy of the present parameters on the held-out frames of all ranks."""
         sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
-        for index in torch.arange(self.heldout.num_frames).split(4 * self.minibatch):
-            sums += self.learner.evaluate(*self.heldout.gather(index))
+        for x, pdfs in self.heldout.in_turn(4 * self.minibatch):
+            sums += self.learner.evaluate(x, pdfs)
         return self.totals(self.comm.allreduce(sums.cpu().numpy()))
 
     def _say(self, sentence: str) -> None:
         if self.comm.rank == 0:
             log.info(sentence)
 
-    def _begin(self) -> None:
-        start = self.evaluate()
-        self.schedule.begin(-start.objective, start.accuracy)
+    def _start(self) -> None:
+        """All ranks begin with the parameters of rank 0."""
+        flat = self.learner.flat
+        flat.master.copy_(self.comm.bcast(flat.master.cpu()))
+        flat.refresh()
+        heldout = self.evaluate()
+        self.schedule.begin(-heldout.objective, heldout.accuracy)
         self.best = self._copy_if_needed()
-        self._say(f"initial model: held-out {start.text()}")
+        self._say(f"initial model: held-out {heldout.text()}")
 
-    def _end_epoch(self, rate: float) -> None:
+    def _end_epoch(self) -> None:
         """Held-out result; the schedule moves on, or back to the best model; a checkpoint."""
-        train, heldout = self.totals(self.comm.allreduce(np.array(self.position.epoch_sums))), self.evaluate()
-        self._check_divergence(heldout)
+        rate, train, heldout = self._rate(), self.totals(self.comm.allreduce(np.array(self.position.epoch_sums))), self.evaluate()
+        self.check_divergence(heldout)
         accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
-        epoch = self.schedule.state.epoch
-        self._say(
-            f"epoch {epoch} ended: {train.text()}, held-out {heldout.text()}"
-            f"{'' if accepted else '; worse than before, back to the best model'}"
-        )
-        self.reporter.write({
-            "epoch": epoch, "frames": self.position.frames_seen, "rate": rate, "accepted": accepted,
-            **{f"train_{name}": value for name, value in train.metrics().items()},
-            **{f"heldout_{name}": value for name, value in heldout.metrics().items()},
-        })  # fmt: skip
+        verdict = "" if accepted else "; worse than before, back to the best model"
+        self._say(f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}")
+        self.reporter.epoch(self.schedule.state.epoch, self.position.frames_seen, rate, accepted, train, heldout)
         if accepted:
             self.best = self._copy_if_needed()
         else:
@@ -158,7 +163,7 @@ class Training:
         self.position = Position(self.position.frames_seen)
         self._save()
 
-    def _check_divergence(self, totals: Totals) -> None:
+    def check_divergence(self, totals: Totals) -> None:
         """A model that is clearly worse than guessing all pdfs equally has diverged; so has one whose objective is no number."""
         objective, num_pdfs = totals.objective, self.learner.network.num_pdfs
         if not objective > -2 * math.log(num_pdfs + 1):
@@ -169,25 +174,35 @@ class Training:
 
     def _copy_if_needed(self) -> torch.Tensor | None:
         """A copy of the parameters for schedules that may go back to them."""
-        return None if self.schedule.options.schedule == "exponential" else self.learner.flat.master.clone()
+        return self.learner.flat.master.clone() if self.schedule.may_go_back else None
 
     def _save(self) -> None:
-        """Every rank has the same parameters here, just mixed; momentum and random state are each rank's own."""
-        shared = {"master": self.learner.flat.master.cpu(), "best": self.best, "schedule": dataclasses.asdict(self.schedule.state)}
-        own = {"position": dataclasses.asdict(self.position), "learner": self.learner.state_dict(), "random": torch.get_rng_state()}
+        """Every rank has the same parameters here, just mixed; what its learner remembers, and random state, are each rank's own."""
+        master = self.learner.flat.master
+        shared = {"master": master, "shapes": shapes(self.learner.flat.values()), "best": self.best,
+                  "schedule": dataclasses.asdict(self.schedule.state)}  # fmt: skip
+        if self.growth:
+            shared["network"] = self.learner.network.describe()
+        own = {"position": dataclasses.asdict(self.position), "learner": self.learner.state_dict(), "random": random_state(master.device)}
         save_checkpoint(self.directory / "checkpoint", self.comm, shared, own)
+        self._saved_at = time.monotonic()
 
     def _resume(self) -> bool:
+        """Go on from the last checkpoint, if there is one."""
         found = load_checkpoint(self.directory / "checkpoint", self.comm)
         if found is None:
             return False
         shared, own = found
-        self.learner.flat.master.copy_(shared["master"])
-        self.learner.flat.refresh()
-        self.best = shared["best"]
-        self.schedule.state = ScheduleState(**shared["schedule"])
         self.position = Position(**own["position"])
+        self.schedule.state = ScheduleState(**shared["schedule"])
+        if self.growth:
+            self.growth.resume(self.learner, shared["network"], self.position.frames_seen)
+        flat = self.learner.flat
+        check_shapes(self.directory / "checkpoint", shared["shapes"], shapes(flat.values()))
+        flat.master.copy_(shared["master"])
+        flat.refresh()
+        self.best = None if shared["best"] is None else shared["best"].to(flat.master.device)
         self.learner.load_state_dict(own["learner"])
-        torch.set_rng_state(own["random"])
+        set_random_state(own["random"], flat.master.device)
         self._say(f"resuming at {self.position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}")
         return True

@@ -1,4 +1,4 @@
-"""What a training job tells about itself: log lines, metrics.jsonl, and where its time goes."""
+"""What a training job tells about itself: log lines, metrics.jsonl, curves for TensorBoard, and where its time goes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.parallel.comm import Comm
+from pyasr.base.output import atomic_write
+from pyasr.parallel.strategies import Strategy
+from pyasr.train.tensorboard import EventWriter
+
+METRICS_FILE = "metrics.jsonl"
 
 
 @dataclass
@@ -65,57 +69,83 @@ class Clock:
 class Reporter:
     """Log line and metrics of an interval, over all ranks; every rank must call `interval` at the same moments.
 
-    path          metrics.jsonl, written by rank 0
+    directory     of metrics.jsonl and tensorboard/, written by rank 0
+    strategy      whose time in waiting and communication is told
     total_frames  frames of all epochs, for the percentage and the time left
     totals        what sums mean: `Totals`, or another class with its methods
     """
 
-    def __init__(self, path: Path, comm: Comm, total_frames: int, frames_seen: int, totals: type = Totals):
-        self.path, self.comm, self.total_frames, self.totals = path, comm, total_frames, totals
-        self.clock = Clock()
+    def __init__(self, directory: Path, strategy: Strategy, total_frames: int, frames_seen: int, totals: type = Totals):
+        self.comm, self.strategy, self.total_frames, self.totals = strategy.comm, strategy, total_frames, totals
+        self.path, self.clock = directory / METRICS_FILE, Clock()
         self._begin, self._frames_at_begin = time.perf_counter(), frames_seen
-        if comm.rank == 0:
-            self._forget_after(frames_seen)
+        self._mixing_times = strategy.times.copy()
+        if self.comm.rank == 0:
+            _forget_after(frames_seen, self.path)
+            self._events = EventWriter(directory / "tensorboard", frames_seen + 1)
 
-    def _forget_after(self, frames_seen: int) -> None:
-        """Drop what an interrupted run wrote after its last checkpoint."""
-        if self.path.exists():
-            whole = [line for line in self.path.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
-            self.path.write_text("".join(line for line in whole if json.loads(line)["frames"] <= frames_seen), encoding="utf-8")
+    def __enter__(self) -> Reporter:
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self.comm.rank == 0:
+            self._events.close()
 
     def interval(self, epoch: int, frames_seen: int, sums: list[float], rate: float) -> Totals:
         """Report `sums`, this rank's (loss, correct, frames) since the last call. Returns their totals over ranks."""
-        parts = self.clock.parts
-        own = np.array([*sums, self.clock.seconds, parts.get("data", 0.0), parts.get("communication", 0.0)])
+        mixing_times = self.strategy.times - self._mixing_times
+        own = np.array([*sums, self.clock.seconds, self.clock.parts.get("data", 0.0), *mixing_times])
         self.comm.allreduce(own)
         self.clock.restart()
+        self._mixing_times = self.strategy.times.copy()
         totals = self.totals(own[:3])
         if self.comm.rank == 0:
             self._tell(epoch, frames_seen, totals, rate, own[3:] / self.comm.size)
         return totals
 
     def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, times: np.ndarray) -> None:
-        """Log line and metrics; `times` are seconds of the interval: whole, data, communication, the mean of all ranks."""
-        seconds, data, communication = times
+        """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks."""
+        seconds, *parts = times.tolist()
         done = frames_seen - self._frames_at_begin
         left = (time.perf_counter() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
-        line = {
-            "epoch": epoch, "frames": frames_seen, "rate": rate,
-            **totals.metrics(),
-            "frames_per_s": round(totals.sums[2] / seconds),
-            "data": round(data / seconds, 4), "communication": round(communication / seconds, 4),
-        }  # fmt: skip
-        compute = 1 - line["data"] - line["communication"]
+        speed = round(totals.sums[2] / seconds)
+        shares = {name: round(part / seconds, 4) for name, part in zip(("data", "waiting", "communication"), parts)}
         log.info(
-            f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  "
-            f"{totals.text()}  lr {rate:.5g}  "
-            f"{line['frames_per_s']} frames/s  {int(left) // 60:02d}:{int(left) % 60:02d} left  "
-            f"compute {compute:.0%} communication {line['communication']:.0%} data {line['data']:.0%}"
+            f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  {totals.text()}  lr {rate:.5g}  "
+            f"{speed} frames/s  {minutes(left)} left  compute {1 - sum(shares.values()):.0%} communication {shares['communication']:.0%} "
+            f"waiting {shares['waiting']:.0%} data {shares['data']:.0%}"
         )
-        self.write(line)
+        self._write({"epoch": epoch, "frames": frames_seen, "total_frames": self.total_frames, "rate": rate, **totals.metrics(),
+                     "frames_per_s": speed, "left_s": round(left), **shares})  # fmt: skip
+        self._draw(frames_seen, "train", {**totals.metrics(), "rate": rate})
+        self._draw(frames_seen, "time", {"frames_per_s": speed, **shares})
 
-    def write(self, line: dict) -> None:
-        """One more line of metrics.jsonl (rank 0)."""
+    def epoch(self, epoch: int, frames_seen: int, rate: float, accepted: bool, train: Totals, heldout: Totals) -> None:
+        """Report a whole epoch, with the totals over ranks of its minibatches and of the held-out set after it."""
         if self.comm.rank == 0:
-            with self.path.open("a", encoding="utf-8") as f:
-                f.write(json.dumps(line) + "\n")
+            parts = {"train": train.metrics(), "heldout": heldout.metrics()}
+            named = {f"{part}_{name}": value for part, metrics in parts.items() for name, value in metrics.items()}
+            self._write({"epoch": epoch, "frames": frames_seen, "rate": rate, "accepted": accepted, **named})
+            self._draw(frames_seen, "epoch", named)
+
+    def _write(self, line: dict) -> None:
+        """One more line of metrics.jsonl."""
+        with self.path.open("a", encoding="utf-8") as f:
+            f.write(json.dumps(line) + "\n")
+
+    def _draw(self, frames_seen: int, group: str, values: dict[str, float]) -> None:
+        """One more point of TensorBoard's curves."""
+        self._events.add(frames_seen, {f"{group}/{name}": value for name, value in values.items()})
+
+
+def minutes(seconds: float) -> str:
+    """`01:30` for 90 seconds."""
+    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+
+
+def _forget_after(frames_seen: int, path: Path) -> None:
+    """Drop what an interrupted run wrote after its last checkpoint."""
+    if path.exists():
+        whole = [line for line in path.read_text(encoding="utf-8").splitlines(True) if line.endswith("\n")]
+        with atomic_write(path) as f:
+            f.writelines(line for line in whole if json.loads(line)["frames"] <= frames_seen)

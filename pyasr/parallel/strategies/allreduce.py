@@ -10,7 +10,8 @@ mixing, all parameters are averaged (the paper's Section 2):
 
 The paper averages with equal weights and stops when the first rank runs out of data, dropping the rest of the others'. With weights n_r,
 frames since the last mixing, a rank without data goes on taking part with weight 0 until nobody has any: nothing is dropped, nothing
-hangs, and with even shards the two are the same. A mixing is two messages: 8 bytes for sum n_r, then the parameters.
+hangs, and with even shards the two are the same. A mixing is two messages: 16 bytes for sum n_r and the
+ranks' votes, in which ranks wait for the slowest, then the parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pyasr.parallel.strategies.base import Mixing, Strategy, register
+from pyasr.parallel.strategies.base import Mixing, Strategy, finish_on_device, register
 
 
 @register("allreduce")
@@ -33,15 +34,16 @@ class AllreduceAveraging(Strategy):
         self.since_last += frames
         if frames and self.since_last < self.options.period_frames:
             return None
-        return self.timed(self._mix, master)
-
-    def _mix(self, master: torch.Tensor) -> Mixing:
-        total = int(self.comm.allreduce(np.array([self.since_last], np.int64))[0])
+        finish_on_device(master)
+        total, votes = self.waiting(self.comm.allreduce, np.array([self.since_last, self.vote], np.int64)).tolist()
         if total and self.comm.size > 1:
-            master.mul_(self.since_last / total)
-            _sum_over_ranks(self.comm, master)
-        self.since_last = 0
-        return Mixing(total)
+            self.mixing(self._average, master, total)
+        self.since_last, self.vote = 0, False
+        return Mixing(total, votes)
+
+    def _average(self, master: torch.Tensor, total: int) -> None:
+        master.mul_(self.since_last / total)
+        _sum_over_ranks(self.comm, master)
 
 
 def _sum_over_ranks(comm, master: torch.Tensor) -> None:

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
@@ -33,33 +34,54 @@ class MixingOptions:
 
 
 class Mixing(NamedTuple):
-    """What one mixing told this rank: frames that all ranks had seen since the last one. 0: nobody has data left."""
+    """What one mixing told this rank.
+
+    frames  that all ranks had seen since the last one; 0: nobody has data left
+    votes   ranks whose `Strategy.vote` was set
+    """
 
     frames: int
+    votes: int = 0
 
 
 class Strategy:
     """Base of all strategies.
 
     Every rank calls `step` after each of its minibatches, and then, out of data, `step(master, 0)` until a mixing of 0 frames comes
-    back: so shards may be uneven, and all ranks take part in the same number of collectives. `seconds` is the time spent in mixing.
+    back: so shards may be uneven, and all ranks take part in the same number of collectives.
+
+    vote   what this rank wishes (the loop: a checkpoint); it travels with the next mixing
+    times  seconds spent so far in waiting for other ranks, and in mixing, float64 (2,)
     """
 
     def __init__(self, comm: Comm, options: MixingOptions):
-        self.comm, self.options = comm, options
-        self.seconds = 0.0
+        self.comm, self.options, self.vote = comm, options, False
+        self.times = np.zeros(2)
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Tell of `frames` more frames trained on; None, or what came of a mixing, which has changed `master` in place."""
         raise NotImplementedError
 
-    def timed(self, function, *arguments):
-        """`function(*arguments)`, its time added to `seconds`."""
+    def waiting(self, function, *arguments):
+        """`function(*arguments)`, its time taken for waiting."""
+        return self._timed(0, function, *arguments)
+
+    def mixing(self, function, *arguments):
+        """`function(*arguments)`, its time taken for mixing."""
+        return self._timed(1, function, *arguments)
+
+    def _timed(self, kind: int, function, *arguments):
         begin = time.perf_counter()
         try:
             return function(*arguments)
         finally:
-            self.seconds += time.perf_counter() - begin
+            self.times[kind] += time.perf_counter() - begin
+
+
+def finish_on_device(master: torch.Tensor) -> None:
+    """Wait for what the device has still to do, so that its time is not taken for that of a message."""
+    if master.is_cuda:
+        torch.cuda.synchronize(master.device)
 
 
 def register(name: str):

@@ -1,0 +1,91 @@
+"""From a data directory to the frames that one rank trains on: shards, normalisation, perturbation, memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.options import read_feature_options
+from pyasr.feats.warp import Warper
+from pyasr.parallel.comm import Comm
+from pyasr.train.compact import make_code
+from pyasr.train.compute import ComputeOptions
+from pyasr.train.frames import FrameStore
+from pyasr.train.shard import Shard, global_normaliser
+from pyasr.train.stream import Frames, open_frames
+from pyasr.train.targets import Targets
+
+
+@dataclass(frozen=True)
+class PerturbOptions:
+    """How training data are varied from epoch to epoch."""
+
+    vtlp: float = option(0.0, "greatest warping of an utterance's frequencies, drawn anew in every epoch", minimum=0.0, maximum=0.5)
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """How a rank keeps its frames."""
+
+    store_type: str = option("auto", "type in which features are kept: auto = that of the products, byte = 8 bits a number",
+                             choices=("auto", "float32", "float16", "bfloat16", "byte"))  # fmt: skip
+    max_store_mb: int = option(0, "memory for a rank's frames; more are streamed from disk in blocks; 0: no limit", minimum=0)
+
+
+@dataclass
+class Corpus:
+    """Normalised frames of one rank.
+
+    mean, inverse_std  of the features' columns, over all ranks, float32 (dim,)
+    width              frames of a spliced input
+    """
+
+    training: Frames
+    heldout: FrameStore
+    mean: np.ndarray
+    inverse_std: np.ndarray
+    width: int
+
+    @property
+    def input_dim(self) -> int:
+        """Columns of a spliced input."""
+        return self.width * len(self.mean)
+
+    def normaliser(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and inverse standard deviation of a spliced input, float32 (input_dim,)."""
+        return torch.from_numpy(self.mean).repeat(self.width), torch.from_numpy(self.inverse_std).repeat(self.width)
+
+
+def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm, seed: int,
+                num_epochs: int, perturb: PerturbOptions = PerturbOptions(),
+                normaliser: tuple[np.ndarray, np.ndarray] | None = None) -> Corpus:  # fmt: skip
+    """This rank's training and held-out frames of `data`, which have `targets`; `normaliser`: (mean, inverse_std) unless those of `data`."""
+    device, dtype = compute.torch_device(), compute.torch_dtype()
+    reader = FeatureReader(data, dataclasses.replace(input, splice_left=0, splice_right=0))
+    code, context = make_code(store.store_type, dtype), (input.splice_left, input.splice_right)
+    training, heldout = (Shard(reader, targets, targets.shard(comm.rank, comm.size, part), *context, code) for part in (False, True))
+    if comm.reduce_scalar(training.num_frames) == 0:
+        raise UserError(f"{data}: no frames left to train on; lower --heldout-share")
+    mean, inverse_std = normaliser or global_normaliser(training, comm)
+    for shard in (training, heldout):
+        shard.normalise_by(mean, inverse_std)
+    if perturb.vtlp:
+        training.warp_by(make_warper(data, input), perturb.vtlp, seed)
+    measured = heldout.store(np.arange(len(heldout.keys)), 0)
+    measured.move(device, dtype)
+    frames = open_frames(training, device, dtype, 1_000_000 * store.max_store_mb, seed, comm.rank, num_epochs)
+    return Corpus(frames, measured, mean, inverse_std, sum(context) + 1)
+
+
+def make_warper(data: Path, input: InputOptions) -> Warper:
+    """The warper of the features of `data`. Raises UserError where it is not known how they were made."""
+    if input.norm_vars:
+        raise UserError("--vtlp and --norm-vars do not go together: normalised variances cannot be warped; leave one of them out")
+    return Warper(read_feature_options(data, "--vtlp needs to know the filters"))

@@ -1,0 +1,62 @@
+"""A bar on the terminal for a training job whose ranks, wherever they run, write metrics.jsonl."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import threading
+from pathlib import Path
+from typing import TextIO
+
+from pyasr.train.progress import minutes
+
+_PERIOD_S = 0.5
+
+
+@contextlib.contextmanager
+def progress_bar(metrics: Path, terminal: TextIO = sys.stderr):
+    """Show the last line of `metrics` as a bar while the block runs; where `terminal` is none, nothing."""
+    if not terminal.isatty():
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_follow, args=(metrics, terminal, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _follow(metrics: Path, terminal: TextIO, ended: threading.Event) -> None:
+    while not ended.wait(_PERIOD_S):
+        line = last_interval(metrics)
+        if line is not None:
+            terminal.write("\r" + bar(line, shutil.get_terminal_size().columns - 1))
+            terminal.flush()
+    terminal.write("\r\x1b[K")  # to the beginning of the line, clear it
+
+
+def last_interval(metrics: Path) -> dict | None:
+    """The last whole line of metrics.jsonl that tells of an interval, if there is one in the last 4 kB."""
+    try:
+        with metrics.open("rb") as f:
+            f.seek(max(f.seek(0, 2) - 4096, 0))
+            lines = f.read().decode().split("\n")[:-1]
+    except OSError:
+        return None  # harmless: it is not there yet
+    whole = [json.loads(line) for line in lines[-2:] if line.startswith("{")]
+    return next((line for line in reversed(whole) if "left_s" in line), None)
+
+
+def bar(line: dict, columns: int) -> str:
+    """`[####------]  40%  epoch 3  objective -1.2345  15000 frames/s  00:42 left`, as wide as the terminal."""
+    share = min(line["frames"] / line["total_frames"], 1.0)
+    measured = "".join(f"  {name} {line[name]:.4f}" for name in ("objective", "accuracy") if name in line)
+    words = f" {share:4.0%}  epoch {line['epoch']}{measured}  {line['frames_per_s']} frames/s  {minutes(line['left_s'])} left"
+    width = max(min(columns - len(words) - 2, 40), 4)
+    done = round(width * share)
+    return f"[{'#' * done}{'-' * (width - done)}]{words}"[:columns].ljust(columns)

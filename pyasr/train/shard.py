@@ -1,0 +1,106 @@
+"""The utterances of one rank as they lie on disk: read, checked, normalised, warped, put into frame stores.
+
+Features that training cannot use end it at once, by the name of their utterance: other lengths than the alignment's, another number of
+columns, numbers that are none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.seeds import generator
+from pyasr.feats.cmvn import cmvn_stats, normaliser
+from pyasr.feats.inputs import FeatureReader
+from pyasr.feats.warp import Warper
+from pyasr.train.compact import Bytes, Plain
+from pyasr.train.frames import FrameStore, store_bytes
+from pyasr.train.targets import Targets
+
+_MEASURED_FRAMES = 2_000_000  # of each rank, for mean and variance: their standard error is below a thousandth of the deviation
+
+
+class Shard:
+    """Some utterances of a data directory with their targets. Not for use from several threads at a time.
+
+    keys         utterances, in the order of the reader's table
+    left, right  frames of context that a store adds to each frame
+    code         how a store keeps features
+    lengths      frames of the utterances, int64 (len(keys),)
+    """
+
+    def __init__(self, reader: FeatureReader, targets: Targets, keys: list[str], left: int, right: int, code: Plain | Bytes):
+        self.reader, self.targets, self.keys, self.left, self.right, self.code = reader, targets, keys, left, right, code
+        self.dim = reader.dim
+        self.lengths = np.array([len(targets.pdfs_of(key)) for key in keys], np.int64)
+        self.mean, self.inverse_std = np.zeros(self.dim, np.float32), np.ones(self.dim, np.float32)
+        self._warper = None
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of all utterances."""
+        return int(self.lengths.sum())
+
+    @property
+    def varies(self) -> bool:
+        """Whether features differ from epoch to epoch."""
+        return self._warper is not None
+
+    def num_bytes(self) -> np.ndarray:
+        """Memory for each utterance in a store, int64 (len(keys),)."""
+        return store_bytes(self.lengths, self.left, self.right, self.dim, self.code)
+
+    def warp_by(self, warper: Warper, greatest: float, seed: int) -> None:
+        """From now on warp every utterance by a random factor in 1 - greatest .. 1 + greatest, another one in each epoch."""
+        self._warper, self._greatest, self._seed = warper, greatest, seed
+
+    def store(self, members: np.ndarray, epoch: int, pinned: bool = False) -> FrameStore:
+        """A store of the utterances `members` (indices into `keys`), as they are in this epoch."""
+        keys = [self.keys[i] for i in np.sort(members)]  # archives are read forward
+        pdfs = [self.targets.pdfs_of(key) for key in keys]
+        features = (self._input(key, epoch) for key in keys)
+        return FrameStore(features, pdfs, self.left, self.right, self.dim, self.code, pinned)
+
+    def _input(self, key: str, epoch: int) -> np.ndarray:
+        """Warped and normalised features of an utterance, float32 (T, dim)."""
+        features = self.features(key)
+        if self._warper is not None:
+            factor = 1 + generator(self._seed, "vtlp", epoch, key).uniform(-self._greatest, self._greatest)
+            matrix = self._warper.matrix(factor)
+            features = (features.reshape(len(features), -1, len(matrix)) @ matrix).reshape(features.shape)  # deltas are warped alike
+        return (features - self.mean) * self.inverse_std
+
+    def features(self, key: str) -> np.ndarray:
+        """Features of an utterance as they are on disk, float32 (T, dim). Raises UserError where they are of no use."""
+        features = self.reader[key]
+        num_frames = len(self.targets.pdfs_of(key))
+        if len(features) != num_frames:
+            raise _bad_features(self.reader.data, f"{key} has {len(features)} frames, utt2num_frames says {num_frames}")
+        if features.shape[1] != self.dim:
+            raise _bad_features(self.reader.data, f"{key} has {features.shape[1]} columns, other utterances have {self.dim}")
+        if not np.isfinite(features).all():
+            frame, column = np.argwhere(~np.isfinite(features))[0]
+            found = f"{key} has features that are no numbers ({features[frame, column]} in frame {frame}, column {column})"
+            raise _bad_features(self.reader.data, found)
+        return features
+
+    def statistics(self) -> np.ndarray:
+        """Sums of features and their squares, as of `cmvn_stats`, over at most 2 million frames of randomly chosen utterances."""
+        order = generator(0, "normaliser").permutation(len(self.keys))
+        order = order[np.cumsum(self.lengths[order]) - self.lengths[order] < _MEASURED_FRAMES]
+        return sum((cmvn_stats(self.features(self.keys[i])) for i in np.sort(order)), np.zeros((2, self.dim + 1)))
+
+    def normalise_by(self, mean: np.ndarray, inverse_std: np.ndarray) -> None:
+        """From now on shift and scale every column."""
+        self.mean, self.inverse_std = mean, inverse_std
+
+
+def _bad_features(data: Path, found: str) -> UserError:
+    return UserError(f"{data}: {found}; make the features of {data} again, or leave the utterance out")
+
+
+def global_normaliser(shard: Shard, comm) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and inverse standard deviation of each column over the shards of all ranks, float32 (dim,)."""
+    return normaliser(comm.allreduce(shard.statistics()), norm_vars=True)

@@ -1,0 +1,140 @@
+"""Where minibatches come from: a shard kept in memory, or one that is streamed from disk in blocks.
+
+    frames = open_frames(shard, device, dtype, max_bytes, seed, rank, last_epoch)
+    for x, pdfs in frames.minibatches(512, epoch=3):
+        ...
+
+A streamed epoch takes all utterances in random order and cuts them into blocks of about equal size. While the frames of one block are
+trained on, in random order, a background thread reads the next, and copies it to the device: memory holds two blocks. Everything
+depends on seed, epoch and rank alone, so an epoch can be taken up at any of its minibatches. Each frame comes once in an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.base.seeds import generator
+from pyasr.train.frames import FrameStore
+from pyasr.train.shard import Shard
+
+Minibatches = Iterator[tuple[torch.Tensor, torch.Tensor]]
+
+
+class ResidentFrames:
+    """All frames of a rank, in memory."""
+
+    def __init__(self, store: FrameStore, seed: int, rank: int):
+        self.store, self.seed, self.rank = store, seed, rank
+        self.num_frames = store.num_frames
+
+    def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
+        """Spliced inputs and targets of all frames of an epoch but the first `begin`, which is where a minibatch of `size` ends."""
+        yield from self.store.shuffled(size, begin, self.seed, epoch, self.rank)
+
+    def sample_store(self, num_frames: int) -> FrameStore:
+        """A store of at least so many frames, or of all."""
+        return self.store
+
+
+class StreamedFrames:
+    """Frames of a shard, read anew in each epoch.
+
+    max_bytes   of the two blocks; 0: one block holds the whole epoch
+    last_epoch  after which nothing more is to be loaded
+    """
+
+    def __init__(self, shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int, last_epoch: int):
+        self.shard, self.device, self.dtype, self.seed, self.rank, self.last_epoch = shard, device, dtype, seed, rank, last_epoch
+        self.num_frames = shard.num_frames
+        self._num_blocks = _num_blocks(shard.num_bytes(), max_bytes)
+        self._thread = ThreadPoolExecutor(1, "frames")
+        self._coming: tuple[tuple[int, int], Future] | None = None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        """The blocks of an epoch: indices of utterances."""
+        order = generator(self.seed, "blocks", epoch, self.rank).permutation(len(self.shard.keys))
+        sizes = self.shard.num_bytes()[order]
+        block = (np.cumsum(sizes) - sizes) * self._num_blocks // max(sizes.sum(), 1)
+        return [order[block == number] for number in range(self._num_blocks)]
+
+    def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
+        """As of `ResidentFrames`; the last minibatch of a block may be smaller."""
+        for number, members in enumerate(self.plan(epoch)):
+            num_frames = int(self.shard.lengths[members].sum())
+            if begin < num_frames:
+                block = self._take(epoch, number)
+                self._look_ahead(epoch, number + 1)
+                yield from block.shuffled(size, begin, self.seed, epoch, self.rank, number)
+                del block  # before the one after next is loaded
+            begin = max(begin - num_frames, 0)
+
+    def sample_store(self, num_frames: int) -> FrameStore:
+        """A store of at least so many frames, or of all: randomly chosen utterances, in memory for as long as it is held."""
+        order = generator(self.seed, "sample", self.rank).permutation(len(self.shard.keys))
+        lengths = self.shard.lengths[order]
+        store = self.shard.store(order[np.cumsum(lengths) - lengths < num_frames], 0)
+        store.move(self.device, self.dtype)
+        return store
+
+    def _look_ahead(self, epoch: int, number: int) -> None:
+        """Begin to load the next block."""
+        place = (epoch, number) if number < self._num_blocks else (epoch + 1, 0)
+        self._coming = (place, self._thread.submit(self._load, *place)) if place[0] <= self.last_epoch else None
+
+    def _take(self, epoch: int, number: int) -> FrameStore:
+        """The block, which is usually there by now."""
+        place, future = self._coming or (None, None)
+        if place != (epoch, number):
+            future = self._thread.submit(self._load, epoch, number)
+        self._coming = None
+        store, copied = future.result()
+        if copied is not None:
+            _wait_on_device(store, copied)
+        return store
+
+    def _load(self, epoch: int, number: int) -> tuple[FrameStore, torch.cuda.Event | None]:
+        """The block on the device, and when it will be there; runs in the background."""
+        store = self.shard.store(self.plan(epoch)[number], epoch, pinned=self._stream is not None)
+        if self._stream is None:
+            store.move(self.device, self.dtype)
+            return store, None
+        with torch.cuda.stream(self._stream):
+            store.move(self.device, self.dtype)
+            return store, self._stream.record_event()
+
+
+Frames = ResidentFrames | StreamedFrames
+
+
+def _wait_on_device(store: FrameStore, copied: torch.cuda.Event) -> None:
+    """Let what the device does from now on come after the copy; the host waits for nothing."""
+    present = torch.cuda.current_stream(store.frames.device)
+    present.wait_event(copied)
+    for tensor in store.tensors():
+        tensor.record_stream(present)
+
+
+def _num_blocks(sizes: np.ndarray, max_bytes: int) -> int:
+    """Blocks of an epoch such that two of them take no more than `max_bytes`. An utterance lies in the block in which it begins."""
+    if not max_bytes or not len(sizes):
+        return 1
+    room = max_bytes // 2 - int(sizes.max())
+    if room <= 0:
+        needed = -(-4 * int(sizes.max()) // 1_000_000)
+        raise UserError(f"--max-store-mb {max_bytes // 1_000_000} is too little for two blocks of utterances; give {needed} or more")
+    return max(-(-int(sizes.sum()) // room), 1)
+
+
+def open_frames(shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int, last_epoch: int) -> Frames:
+    """ResidentFrames where `max_bytes` (0: no limit) are enough and every epoch sees the same features, else StreamedFrames."""
+    if shard.varies or max_bytes and shard.num_bytes().sum() > max_bytes:
+        return StreamedFrames(shard, device, dtype, max_bytes, seed, rank, last_epoch)
+    store = shard.store(np.arange(len(shard.keys)), 0)
+    store.move(device, dtype)
+    return ResidentFrames(store, seed, rank)

@@ -1,0 +1,112 @@
+r"""Event files that TensorBoard reads, written without it.
+
+    with EventWriter(Path("exp/dnn/tensorboard"), first_step=0) as events:
+        events.add(200_000, {"train/objective": -2.31, "learning_rate": 0.1})
+
+An event file is a sequence of records (TensorFlow's TFRecord):
+
+    uint64 length | uint32 masked CRC-32C of the length | content | uint32 masked CRC-32C of the content        little-endian
+    mask(c) = ((c >> 15 | c << 17) + 0xa282ead8) mod 2^32
+
+whose contents are protocol buffers, of which these fields are written (TensorFlow's event.proto and summary.proto):
+
+    Event       1: double wall_time (s)   2: int64 step   3: string file_version   5: Summary summary   7: SessionLog session_log
+    Summary     1: repeated Value         Value  1: string tag   2: float simple_value
+    SessionLog  1: enum status (1: START)
+
+A file begins with the version "brain.Event:2", then a session log: TensorBoard drops what earlier files of the directory have at later
+steps, which is what a job that resumes from a checkpoint needs.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+
+_POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), bits reversed
+_VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5  # wire types
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_TABLE = _crc_table()
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C of `data`."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def masked_crc32c(data: bytes) -> int:
+    """The CRC as it is stored beside `data`."""
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def record(content: bytes) -> bytes:
+    """One record of an event file."""
+    length = struct.pack("<Q", len(content))
+    return length + struct.pack("<I", masked_crc32c(length)) + content + struct.pack("<I", masked_crc32c(content))
+
+
+def _varint(value: int) -> bytes:
+    encoded = b""
+    while value > 127:
+        encoded += bytes([value & 127 | 128])
+        value >>= 7
+    return encoded + bytes([value])
+
+
+def _field(number: int, wire: int, content: bytes) -> bytes:
+    """A field of a protocol buffer; strings and messages are headed by their length."""
+    return _varint(number << 3 | wire) + (_varint(len(content)) if wire == _BYTES else b"") + content
+
+
+def _event(step: int, what: bytes) -> bytes:
+    return _field(1, _DOUBLE, struct.pack("<d", time.time())) + _field(2, _VARINT, _varint(step)) + what
+
+
+def _value(tag: str, number: float) -> bytes:
+    return _field(1, _BYTES, tag.encode()) + _field(2, _FLOAT, struct.pack("<f", number))
+
+
+class EventWriter:
+    """One event file in `directory`, for scalars from `first_step` on; each call of `add` reaches the file at once."""
+
+    def __init__(self, directory: Path, first_step: int):
+        directory.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"  # they are read in order of their names
+        self._file = (directory / name).open("wb", buffering=0)
+        self._write(_event(0, _field(3, _BYTES, b"brain.Event:2")))
+        self._write(_event(first_step, _field(7, _BYTES, _field(1, _VARINT, _varint(1)))))
+
+    def add(self, step: int, scalars: dict[str, float]) -> None:
+        """Put down the scalars of one moment; a tag such as `train/objective` is a curve in the group `train`."""
+        values = b"".join(_field(1, _BYTES, _value(tag, number)) for tag, number in scalars.items())
+        self._write(_event(step, _field(5, _BYTES, values)))
+
+    def _write(self, content: bytes) -> None:
+        self._file.write(record(content))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> EventWriter:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()

@@ -1,0 +1,113 @@
+"""Interrupted jobs end in the same bits; checkpoints that do not fit are refused."""
+
+import json
+
+import pytest
+import torch
+from toy_jobs import Crash, crash_after, metrics, shard, store, streamed, trained, training, warper, with_options
+
+from pyasr.base.errors import UserError
+from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.strategies import MixingOptions, make_strategy
+
+
+def make_frames(kind, path, dtype):
+    """Frames in memory, in four blocks, or warped anew in every epoch."""
+    if kind == "resident":
+        return store(10)
+    of = shard(path, 10)
+    if kind == "warped":
+        of.warp_by(warper(), 0.2, 777)
+    return streamed(of, 4 if kind == "streamed" else 1, dtype=dtype)
+
+
+def cut(comm, directory, frames, options, num_steps):
+    job = training(comm, directory, frames, options)
+    crash_after(job, num_steps)
+    job.run()
+
+
+@pytest.mark.parametrize("kind, precision, schedule", [
+    ("resident", "bfloat16", "newbob"),
+    ("streamed", "float32", "newbob"),
+    ("streamed", "bfloat16", "exponential-frames"),
+    ("warped", "float32", "exponential"),
+])  # fmt: skip
+def test_resumed_training_ends_in_the_same_bits(tmp_path, kind, precision, schedule):
+    """With momentum and dropout, interrupted before the first checkpoint, within a block, between blocks and between epochs."""
+    learner, rates = dict(momentum=0.9, precision=precision), dict(schedule=schedule, learning_rate=0.02)
+    options = with_options(learner=learner, dnn=dict(dropout=0.2), schedule=rates)
+    dtype = getattr(torch, precision)
+    whole = trained(SoloComm(), tmp_path / "whole", make_frames(kind, tmp_path / "data", dtype), options)
+    for num_steps in (2, 17, 33, 51, 80):
+        directory = tmp_path / f"cut{num_steps}"
+        with pytest.raises(Crash):
+            cut(SoloComm(), directory, make_frames(kind, tmp_path / f"data{num_steps}", dtype), options, num_steps)
+        torch.manual_seed(12345)
+        again = trained(SoloComm(), directory, make_frames(kind, tmp_path / f"again{num_steps}", dtype), options)
+        assert torch.equal(again, whole)
+        of_epochs = [[line for line in metrics(path) if "train_objective" in line] for path in (directory, tmp_path / "whole")]
+        assert of_epochs[0] == of_epochs[1]
+
+
+def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path):
+    def frames(comm):
+        return store([8, 3][comm.rank], comm.rank)
+
+    options = with_options()
+    whole = run_threads(2, lambda comm: trained(comm, tmp_path / "whole", frames(comm)))
+    with pytest.raises(Crash):
+        run_threads(2, lambda comm: cut(comm, tmp_path / "cut", frames(comm), options, 40 if comm.rank == 0 else 1000))
+    again = run_threads(2, lambda comm: trained(comm, tmp_path / "cut", frames(comm)))
+    assert torch.equal(again[0], whole[0]) and torch.equal(again[1], whole[0])
+
+
+def test_only_the_last_complete_checkpoint_is_kept(tmp_path):
+    trained(SoloComm(), tmp_path / "job", store(10))
+    names = sorted(path.name for path in (tmp_path / "job" / "checkpoint").iterdir())
+    assert len(names) == 2 and names[1] == "checkpoint.json"
+
+
+def number_of(directory):
+    return json.loads((directory / "checkpoint" / "checkpoint.json").read_text())["number"]
+
+
+def test_checkpoints_by_time(tmp_path):
+    """Rank 0's wish makes both ranks write in the next mixing; without wishes there is one for each epoch."""
+    for name, minutes in (("often", 1e-9), ("never", 0.0)):
+        options = with_options(loop=dict(checkpoint_minutes=minutes, checkpoint_frames=0))
+        run_threads(2, lambda comm: trained(comm, tmp_path / name, store([8, 3][comm.rank]), options))
+    assert number_of(tmp_path / "never") == 3
+    assert number_of(tmp_path / "often") > 3 * 400 // 64
+
+
+def test_votes_reach_all_ranks_once():
+    def rank(comm):
+        strategy, told = make_strategy(comm, MixingOptions(period_frames=20)), []
+        for step in range(6):
+            strategy.vote = strategy.vote or (comm.rank == 1 and step == 2)
+            told.append(strategy.step(torch.zeros(3), 10))
+        return [mixing.votes for mixing in told if mixing]
+
+    assert run_threads(3, rank) == [[0, 1, 0]] * 3
+
+
+def test_checkpoint_of_another_number_of_ranks(tmp_path):
+    trained(SoloComm(), tmp_path / "job", store(4))
+    with pytest.raises(UserError, match="a checkpoint of 1 ranks, now there are 2; give --num-ranks 1"):
+        run_threads(2, lambda comm: trained(comm, tmp_path / "job", store(2, comm.rank)))
+
+
+def test_checkpoint_of_another_network(tmp_path):
+    trained(SoloComm(), tmp_path / "job", store(4))
+    sentence = r"a checkpoint of another network \(layers 16x30, 5x16; this one has 20x30, 5x20\); give the options of that network"
+    with pytest.raises(UserError, match=sentence):
+        trained(SoloComm(), tmp_path / "job", store(4), with_options(dnn=dict(hidden_dim=20)))
+
+
+def test_damaged_checkpoint(tmp_path):
+    trained(SoloComm(), tmp_path / "job", store(4))
+    [path] = (tmp_path / "job" / "checkpoint").glob("*.pt")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(UserError, match="this checkpoint cannot be read"):
+        trained(SoloComm(), tmp_path / "job", store(4))

@@ -1,0 +1,113 @@
+"""Small training jobs on virtual ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from corpora import DIM, frames_of, make_data, random_pdfs
+
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.options import FbankOptions, MelOptions
+from pyasr.feats.warp import Warper
+from pyasr.nn.feed_forward import DnnOptions
+from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.train.compact import Plain
+from pyasr.train.dnn import DnnTraining, make_learner
+from pyasr.train.frames import FrameStore
+from pyasr.train.learner import LearnerOptions
+from pyasr.train.loop import LoopOptions, Training
+from pyasr.train.schedules import ScheduleOptions, make_schedule
+from pyasr.train.shard import Shard
+from pyasr.train.stream import ResidentFrames, StreamedFrames
+
+NUM_PDFS = 5
+SEED = 777
+CPU = torch.device("cpu")
+OPTIONS = DnnTraining(
+    dnn=DnnOptions(hidden_layers=1, hidden_dim=16),
+    schedule=ScheduleOptions(learning_rate=0.1, num_epochs=3),
+    learner=LearnerOptions(minibatch=16, precision="float32", device="cpu"),
+    mixing=MixingOptions(period_frames=64),
+    loop=LoopOptions(log_frames=300, checkpoint_frames=200, train_seed=SEED),
+)
+
+
+def with_options(**groups) -> DnnTraining:
+    """OPTIONS with some fields of some groups changed: with_options(loop=dict(log_frames=5))."""
+    return dataclasses.replace(OPTIONS, **{name: dataclasses.replace(getattr(OPTIONS, name), **fields) for name, fields in groups.items()})
+
+
+def store(num_utterances: int, seed: int = 0, kind=FrameStore, context: int = 2, length: int = 50) -> FrameStore:
+    rng = np.random.default_rng(seed)
+    pdfs = [random_pdfs(length, NUM_PDFS, rng) for _ in range(num_utterances)]
+    return kind([frames_of(states, NUM_PDFS, rng) for states in pdfs], pdfs, context, context, DIM)
+
+
+def warper() -> Warper:
+    """One that takes the columns for filters."""
+    return Warper(FbankOptions(mel=MelOptions(num_mel_bins=DIM)))
+
+
+def shard(path: Path, num_utterances: int, left: int = 2, right: int = 2, code=None, length: int = 50) -> Shard:
+    """The utterances of a data directory, which is made in `path`."""
+    targets = make_data(path, {f"a-{i:02d}": length + i % 3 for i in range(num_utterances)}, NUM_PDFS)
+    reader = FeatureReader(path, InputOptions(cmvn="none"))
+    return Shard(reader, targets, targets.keys, left, right, code or Plain(torch.float32))
+
+
+def streamed(from_shard: Shard, num_blocks: int, rank: int = 0, dtype=torch.float32, num_epochs: int = 3) -> StreamedFrames:
+    """The frames of `from_shard` in blocks."""
+    sizes = from_shard.num_bytes()
+    max_bytes = 2 * int(sizes.sum() / (num_blocks - 0.5) + sizes.max()) if num_blocks > 1 else 0
+    frames = StreamedFrames(from_shard, CPU, dtype, max_bytes, SEED, rank, num_epochs)
+    assert len(frames.plan(1)) == num_blocks
+    return frames
+
+
+def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind=Training) -> Training:
+    """A job on a FrameStore or on streamed frames."""
+    dtype = options.learner.torch_dtype()
+    if isinstance(frames, FrameStore):
+        frames.move(CPU, dtype)
+        frames = ResidentFrames(frames, options.loop.train_seed, comm.rank)
+    context = frames.store.left if isinstance(frames, ResidentFrames) else frames.shard.left
+    learner = make_learner(options, DIM * (2 * context + 1), NUM_PDFS, comm)
+    heldout = store(2, 77, context=context)
+    heldout.move(CPU, dtype)
+    directory.mkdir(exist_ok=True)
+    schedule = make_schedule(options.schedule, int(comm.reduce_scalar(frames.num_frames)))
+    rate_factor = options.schedule.rate_factor(comm.size, options.learner.minibatch)
+    return kind(learner, frames, heldout, make_strategy(comm, options.mixing), schedule, options.loop, options.learner.minibatch,
+                rate_factor, directory)  # fmt: skip
+
+
+def trained(comm, directory: Path, frames, options: DnnTraining = OPTIONS) -> torch.Tensor:
+    """The parameters in the end."""
+    job = training(comm, directory, frames, options)
+    job.run()
+    return job.learner.flat.master.clone()
+
+
+def metrics(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+class Crash(Exception):
+    pass
+
+
+def crash_after(job: Training, num_steps: int) -> None:
+    """Let the job die in the middle of minibatch `num_steps`."""
+    step, done = job.learner.step, []
+
+    def dying(*arguments):
+        done.append(1)
+        if len(done) > num_steps:
+            raise Crash
+        return step(*arguments)
+
+    job.learner.step = dying
