@@ -55,16 +55,11 @@ class RecentModels:
     def __init__(self, directory: Path, options: CombineOptions, comm: Comm):
         self.directory, self.options, self.comm = directory, options, comm
 
-    def due(self, before: int, frames_seen: int) -> bool:
-        """Whether a model is to be kept now, when it was `before` frames the last time this was asked."""
-        period = self.options.combine_period_frames
-        return self.options.combine != "none" and frames_seen // period > before // period
-
     def keep(self, learner: Learner, frames_seen: int) -> None:
         """Keep the present model, which is that of all ranks."""
         if self.comm.rank:
             return
-        self.directory.mkdir(exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         content = {"parameters": [value.cpu().clone() for value in learner.flat.values()]}
         save_tensors(self.directory / f"{frames_seen:015d}.pt", content)
         for path in self._paths()[: -self.options.combine_models]:

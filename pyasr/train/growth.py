@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,6 @@ from pyasr.hmm.gmm_update import split_targets
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise_hidden
 from pyasr.parallel.comm import Comm
 from pyasr.train.learner import Learner
-from pyasr.train.saturation import SaturationFix
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,11 @@ class GrowthOptions:
     fix_period_frames: int = option(0, "tanh and sigmoid: draw saturated units back after every so many frames; 0: never", minimum=0)
 
 
-def check_growth(growth: GrowthOptions, dnn: DnnOptions, goes_back: bool, num_pdfs: int) -> None:
+def check_growth(growth: GrowthOptions, dnn: DnnOptions, goes_back: bool) -> None:
     """Raise UserError where a network cannot grow as asked. `goes_back`: the schedule may return to an earlier model."""
     if goes_back and (growth.layer_period_frames or growth.mix_up):
         sentence = "this --schedule goes back to earlier models, which have another shape; give --schedule exponential"
         raise UserError(f"--layer-period-frames and --mix-up: {sentence}")
-    if 0 < growth.mix_up < num_pdfs:
-        raise UserError(f"--mix-up {growth.mix_up}: there are {num_pdfs} pdfs, which need an output each; give a greater number or 0")
     if growth.fix_period_frames and dnn.activation not in ("tanh", "sigmoid"):
         raise UserError(f"--fix-period-frames: units of {dnn.activation} do not saturate; leave it out or give --activation tanh")
 
@@ -63,46 +61,48 @@ def first_shape(growth: GrowthOptions, dnn: DnnOptions) -> DnnOptions:
 
 
 class Growth:
-    """Changes of the network at given times.
+    """Changes of the network at given times, and what else is to be done from time to time.
 
     counts        frames of each pdf
     total_frames  frames of the whole training
-    fix           what to do every `fix_period_frames`
+    actions       (period in frames, function of the learner and the frames seen)
 
-    Raises UserError where training would end before the network is whole.
+    Raises UserError where training would end before the network is whole, or there are fewer outputs than pdfs.
     """
 
     def __init__(self, options: GrowthOptions, dnn: DnnOptions, counts: np.ndarray, total_frames: int, seed: int, comm: Comm,
-                 fix: SaturationFix | None = None):  # fmt: skip
-        self.options, self.counts, self.seed, self.comm, self.fix, self.done = options, counts, seed, comm, fix, 0
+                 actions: Sequence[tuple[int, Callable[[Learner, int], None]]] = ()):  # fmt: skip
+        self.options, self.counts, self.seed, self.comm, self.actions, self.done = options, counts, seed, comm, actions, 0
         self.events = _events(options, dnn, total_frames)
         if self.events and self.events[-1][0] >= total_frames:
             when, what = self.events[-1]
             found = f"training sees {total_frames} frames, the last change of the network is due at {when} ({what})"
             raise UserError(f"{found}; lower --layer-period-frames or raise --num-epochs")
+        if 0 < options.mix_up < len(counts):
+            raise UserError(f"--mix-up {options.mix_up}: there are {len(counts)} pdfs, which need an output each; give a greater number or 0")
 
-    def resume(self, frames_seen: int) -> None:
-        """All changes up to `frames_seen` have been made."""
+    def resume(self, learner: Learner, description: dict, frames_seen: int) -> None:
+        """Give the learner a network as `FeedForward.describe` has described it at `frames_seen`, after all changes that were due then."""
+        learner.adopt(FeedForward.from_description(description))
         self.done = frames_seen
 
     def due(self, frames_seen: int) -> bool:
-        """Whether something is to be changed that has not been."""
-        return bool(self._due(frames_seen))
+        """Whether something is to be done that has not been."""
+        return bool(self._events_until(frames_seen) or self._actions_until(frames_seen))
 
     def grow(self, learner: Learner, frames_seen: int) -> None:
-        """Make all changes that are due. Every rank must call this, at the same moment and with the same parameters."""
-        for name in self._due(frames_seen):
-            if name == "fix":
-                self.fix(learner)
-            else:
-                grown = self._grown(learner.network.with_parameters(learner.flat.values()), name)
-                learner.adopt(grown.to(learner.flat.master.device))
+        """Do all that is due. Every rank must call this, at the same moment and with the same parameters."""
+        for name in self._events_until(frames_seen):
+            learner.adopt(self._grown(learner.network.with_parameters(learner.flat.values()), name))
+        for action in self._actions_until(frames_seen):
+            action(learner, frames_seen)
         self.done = frames_seen
 
-    def _due(self, frames_seen: int) -> list[str]:
-        names = [name for when, name in self.events if self.done < when <= frames_seen]
-        period = self.options.fix_period_frames
-        return names + (["fix"] if period and frames_seen // period > self.done // period else [])
+    def _events_until(self, frames_seen: int) -> list[str]:
+        return [name for when, name in self.events if self.done < when <= frames_seen]
+
+    def _actions_until(self, frames_seen: int) -> list[Callable]:
+        return [action for period, action in self.actions if period and frames_seen // period > self.done // period]
 
     def _say(self, sentence: str) -> None:
         if self.comm.rank == 0:

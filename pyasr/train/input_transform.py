@@ -21,8 +21,9 @@ import torch
 from pyasr.base.options import option
 from pyasr.hmm.lda import LdaStats, estimate_lda
 from pyasr.parallel.comm import Comm
-from pyasr.train.frames import FrameStore
+from pyasr.train.stream import Frames
 
+_MEASURED_FRAMES = 1_000_000  # of each rank
 _FRAMES_PER_BLOCK = 4096
 
 
@@ -35,15 +36,16 @@ class InputTransformOptions:
     max_singular_value: float = option(5.0, "lda: greatest singular value of the matrix", minimum=0.0)
 
 
-def estimate_transform(store: FrameStore, num_pdfs: int, options: InputTransformOptions, comm: Comm) -> torch.Tensor | None:
-    """The transform from the spliced frames and targets of all ranks, float32 (D, D + 1), the last column added; None without one.
+def estimate_transform(frames: Frames, num_pdfs: int, options: InputTransformOptions, comm: Comm) -> torch.Tensor | None:
+    """The transform from spliced frames and targets of all ranks, float32 (D, D + 1), the last column added; None without one.
 
     Raises UserError where there are too few frames, or columns of the input are constant or copies of others.
     """
     if options.input_transform == "none":
         return None
+    store = frames.sample_store(_MEASURED_FRAMES)
     stats = LdaStats.zeros(num_pdfs, (store.left + 1 + store.right) * store.dim)
-    for index in torch.arange(store.num_frames, device=store.targets.device).split(_FRAMES_PER_BLOCK):
+    for index in store.epoch_order(0, "lda")[:_MEASURED_FRAMES].to(store.targets.device).split(_FRAMES_PER_BLOCK):
         x, pdfs = store.gather(index)
         stats.accumulate(x.float().cpu().numpy(), pdfs.cpu().numpy())
     return torch.from_numpy(lda_like(stats.allreduce(comm), options)).float()

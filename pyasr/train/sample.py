@@ -10,7 +10,7 @@ import torch
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.parallel.comm import Comm
-from pyasr.train.frames import FrameStore
+from pyasr.train.stream import Frames
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,10 @@ class Sample:
                 yield x.float(), pdfs
 
 
-def draw_sample(store: FrameStore, num_frames: int, comm: Comm, seed: int) -> Sample:
+def draw_sample(frames: Frames, num_frames: int, comm: Comm, seed: int) -> Sample:
     """About `num_frames` frames, from each rank its share, drawn at random without repetition; the same for the same `seed`."""
-    total = comm.reduce_scalar(store.num_frames)
-    share = min(store.num_frames, -(-num_frames * store.num_frames // max(int(total), 1)))
+    total = int(comm.reduce_scalar(frames.num_frames))
+    share = min(frames.num_frames, -(-num_frames * frames.num_frames // max(total, 1)))
+    store = frames.sample_store(share)
     chosen = generator(seed, "sample", comm.rank).permutation(store.num_frames)[:share]
     return Sample(*store.gather(torch.from_numpy(chosen).to(store.targets.device)), comm)

@@ -28,7 +28,7 @@ class SaturationFix:
 
     sample: Sample
 
-    def __call__(self, learner: Learner) -> None:
+    def __call__(self, learner: Learner, frames_seen: int) -> None:
         """Change `learner`'s parameters in place."""
         derivatives = average_derivatives(learner.network.with_parameters(learner.flat.values()), self.sample)
         values = learner.flat.values()  # weight and bias of each layer in turn

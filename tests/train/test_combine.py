@@ -192,7 +192,6 @@ def test_the_last_models_are_kept(tmp_path):
     options = CombineOptions(combine="weights", combine_models=3, combine_period_frames=100)
     recent = RecentModels(tmp_path / "models", options, SoloComm())
     learner = Learner(network(), LearnerOptions(precision="float32", device="cpu"))
-    assert [frames for frames in range(30, 1000, 30) if recent.due(frames - 30, frames)][:4] == [120, 210, 300, 420]
     for frames in (100, 200, 300, 400):
         learner.flat.master.fill_(frames)
         recent.keep(learner, frames)

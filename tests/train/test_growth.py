@@ -117,21 +117,30 @@ def step(learner, seed):
     learner.flat.refresh()
 
 
+def shape(learner):
+    return learner.network.options.hidden_layers, learner.network.layers[-1].out_features
+
+
 def test_times_of_growth():
     learner, growth = growing()
-    seen = []
+    seen, acted = [], []
+    growth.actions = [(250, lambda learner, frames: acted.append(frames)), (0, None)]
     for frames in range(0, 1000, 30):
+        before = shape(learner)
         if growth.due(frames):
             growth.grow(learner, frames)
-            seen.append((frames, learner.network.options.hidden_layers, learner.network.layers[-1].out_features))
+            assert not growth.due(frames)
+        if shape(learner) != before:
+            seen.append((frames, *shape(learner)))
         step(learner, frames)
     assert seen == [(120, 2, 5), (210, 3, 5), (600, 3, 9)]
+    assert acted == [270, 510, 750]
 
 
 def test_learning_goes_on_after_growth():
     learner, growth = growing()
     growth.grow(learner, 700)
-    assert learner.network.options.hidden_layers == 3 and learner.network.layers[-1].out_features == 9
+    assert shape(learner) == (3, 9)
     losses = []
     for _ in range(100):
         losses.append(float(learner.step(inputs(1), inputs(1)[:, :NUM_PDFS].argmax(1), 0.01)[0]))
@@ -144,7 +153,10 @@ def test_ranks_grow_alike_and_a_resumed_one_goes_on():
         learner, growth = growing(comm)
         growth.grow(learner, 150)
         torch.manual_seed(comm.rank)
-        growth.resume(150)
+        description, master = learner.network.describe(), learner.flat.master.clone()
+        learner, growth = growing(comm)
+        growth.resume(learner, description, 150)
+        learner.flat.master.copy_(master)
         growth.grow(learner, 1000)
         return learner.flat.master
 
@@ -156,11 +168,11 @@ def test_ranks_grow_alike_and_a_resumed_one_goes_on():
 
 def test_growth_that_cannot_be():
     with pytest.raises(UserError, match="goes back to earlier models"):
-        check_growth(GROWTH, FULL, True, NUM_PDFS)
+        check_growth(GROWTH, FULL, True)
     with pytest.raises(UserError, match="--mix-up 9: there are 12 pdfs"):
-        check_growth(GROWTH, FULL, False, 12)
+        Growth(GROWTH, FULL, np.ones(12), 1000, 3, SoloComm())
     with pytest.raises(UserError, match="units of pnorm do not saturate"):
-        check_growth(GrowthOptions(fix_period_frames=10), FULL, False, NUM_PDFS)
+        check_growth(GrowthOptions(fix_period_frames=10), FULL, False)
     with pytest.raises(UserError, match="training sees 150 frames.*lower --layer-period-frames"):
         Growth(GROWTH, FULL, COUNTS, 150, 3, SoloComm())
 
@@ -182,7 +194,7 @@ def test_saturated_units_are_drawn_back(activation, derivative):
         learner = Learner(network(activation, 1), CPU)
         learner.adopt(net.with_parameters(net.parameters()))
         found = average_derivatives(net, sample)[0]
-        SaturationFix(sample)(learner)
+        SaturationFix(sample)(learner, 0)
         return found, learner.flat.values()
 
     for found, (weight, bias, *_) in run_threads(2, rank):
