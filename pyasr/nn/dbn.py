@@ -51,7 +51,7 @@ class Dbn:
         """Raise UserError unless a network of these options has hidden layers like the machines."""
         dims = self.dims
         if input_dim != dims[0]:
-            raise UserError(f"{where} was trained on {dims[0]} columns a frame, the input has {input_dim}; give the features it was made of")
+            raise UserError(f"{where} was trained on {dims[0]} columns a frame, the input has {input_dim}; give the same kind of features")
         wanted = {"hidden-layers": len(self.rbms), "hidden-dim": dims[1], "activation": "sigmoid"}
         given = {"hidden-layers": options.hidden_layers, "hidden-dim": options.hidden_dim, "activation": options.activation}
         if given != wanted:

@@ -22,11 +22,11 @@ from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.corpus import Corpus, StoreOptions, open_corpus
-from pyasr.train.frames import FrameStore
 from pyasr.train.loop import LoopOptions, Training
 from pyasr.train.progress import Totals
 from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner, Reconstructions
 from pyasr.train.schedules import ScalingOptions, ScheduleOptions
+from pyasr.train.stream import Frames
 from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout
 
 UTTERANCES_FILE = "utterances.npz"
@@ -117,16 +117,14 @@ def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
 def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm]) -> Rbm:
     """The machine on top of `rbms`."""
     options, number = spec.training, len(rbms) + 1
-    loop = dataclasses.replace(options.loop, train_seed=_seed(options, "loop", number))
     schedule_options = layer_schedule(options, gaussian=not rbms)
     rate_factor = schedule_options.rate_factor(comm.size, options.compute.minibatch)
     below = Below(rbms, options.compute.torch_device(), options.compute.torch_dtype())
-    full_rate = schedule_options.learning_rate * rate_factor
-    learner = make_rbm_learner(options, below, corpus.training.sample_store(_BIAS_FRAMES), full_rate, number, comm)
+    learner = make_rbm_learner(options, below, corpus, schedule_options.learning_rate * rate_factor, number, comm)
     schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(corpus.training.num_frames)), options.momentum)
     directory = spec.out / f"rbm{number}"
     directory.mkdir(exist_ok=True)
-    job = RbmTraining(learner, corpus.training, corpus.heldout, make_strategy(comm, options.mixing), schedule, loop,
+    job = RbmTraining(learner, corpus.training, corpus.heldout, make_strategy(comm, options.mixing), schedule, options.loop,
                       options.compute.minibatch, rate_factor, directory)  # fmt: skip
     _announce(job, schedule_options, number)
     job.run()
@@ -139,20 +137,18 @@ def layer_schedule(options: DbnTraining, gaussian: bool) -> ScheduleOptions:
     return ScheduleOptions(learning_rate=rate, num_epochs=epochs, lr_convention="mean", lr_scaling=options.scaling.lr_scaling)
 
 
-def make_rbm_learner(options: DbnTraining, below: Below, store: FrameStore, full_rate: float, number: int, comm: Comm) -> RbmLearner:
+def make_rbm_learner(options: DbnTraining, below: Below, corpus: Corpus, full_rate: float, number: int, comm: Comm) -> RbmLearner:
     """Machine `number` (1: the Gaussian one) with its initial parameters, the same on all ranks; samples differ by rank."""
-    visible_dim, mean = (store.left + 1 + store.right) * store.dim, None
-    if number > 1:
-        mean = mean_activation(store, below, comm)
-        visible_dim = len(mean)
-    rbm = Rbm(visible_dim, options.hidden.hidden_dim, gaussian=number == 1)
+    mean = mean_activation(corpus.training, below, comm) if number > 1 else None
+    rbm = Rbm(corpus.input_dim if mean is None else len(mean), options.hidden.hidden_dim, gaussian=number == 1)
     rbm.initialise(options.rbm.param_stddev, torch.Generator().manual_seed(_seed(options, "initial", number)), mean)
     samples = torch.Generator(options.compute.torch_device()).manual_seed(_seed(options, "samples", number, comm.rank))
     return RbmLearner(rbm, below, options.compute, options.momentum, options.rbm.rbm_l2penalty, full_rate, samples)
 
 
-def mean_activation(store: FrameStore, below: Below, comm: Comm) -> torch.Tensor:
+def mean_activation(frames: Frames, below: Below, comm: Comm) -> torch.Tensor:
     """Mean probability of each hidden unit of the highest machine below, over frames of all ranks; float32 on the CPU."""
+    store = frames.sample_store(_BIAS_FRAMES // comm.size)
     num = min(store.num_frames, _BIAS_FRAMES // comm.size)
     sums = np.zeros(below.dim + 1)
     for index in (torch.arange(num) * store.num_frames // max(num, 1)).split(_BIAS_BLOCK):
@@ -191,6 +187,6 @@ def _announce(job: Training, schedule: ScheduleOptions, number: int) -> None:
     dtype = str(job.learner.flat.work.dtype).removeprefix("torch.")
     log.info(
         f"machine {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.schedule.epoch_frames} frames, "
-        f"{job.comm.size} ranks, products in {dtype}, {schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x {factor:g} "
-        f"= {schedule.learning_rate * factor:g} times (1 - momentum)"
+        f"{job.comm.size} ranks, products in {dtype}; {schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x "
+        f"{factor:g} = {schedule.learning_rate * factor:g} times (1 - momentum)"
     )
