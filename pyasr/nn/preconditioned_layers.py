@@ -251,18 +251,18 @@ class NaturalGradient:
 
 
 def precondition(network: nn.Module, options: NaturalGradientOptions) -> NaturalGradient:
-    """Change the layers of `network` as said above, in place: their classes, not their parameters."""
+    """Change the layers of `network` as said above, in place: their classes, not their parameters. Layers changed before begin anew."""
     layers = {}
     for name, layer in network.named_modules():
         if options.changes_gradients and _can_be_preconditioned(layer):
-            layer.__class__ = _CLASSES[type(layer)]
+            layer.__class__ = _CLASSES.get(type(layer), type(layer))
             layer.preconditioner = LayerPreconditioner(options, layer.weight[0].numel(), len(layer.weight))
             layers[name] = layer.preconditioner
     return NaturalGradient(layers)
 
 
 def _can_be_preconditioned(layer: nn.Module) -> bool:
-    """Whether `layer` is an affine map of its input or of patches that `unfold` can make."""
-    if type(layer) in (nn.Conv1d, nn.Conv2d):
-        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    return type(layer) is nn.Linear
+    """Whether `layer` is an affine map of its input or of patches that `unfold` can make. Classes of unknown forward are let alone."""
+    if type(layer) not in {*_CLASSES, *_CLASSES.values()}:
+        return False
+    return isinstance(layer, nn.Linear) or (layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str))

@@ -175,6 +175,18 @@ def test_layers_that_are_not_trained_are_left_alone():
     assert state.layers["0"].state_dict() == {"input": {}, "output": {}}
 
 
+def test_a_network_preconditioned_again_begins_anew():
+    """As when it has grown by some layers."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    old = precondition(net, ONLINE)
+    net(torch.randn(9, 4)).sum().backward()
+    net.append(nn.Linear(4, 3))
+    new = precondition(net, ONLINE)
+    assert list(new.layers) == ["0", "2"] and new.layers["0"] is not old.layers["0"]
+    net(torch.randn(9, 4)).sum().backward()
+    assert old.layers["0"].input.num_minibatches == new.layers["0"].input.num_minibatches == 1
+
+
 def test_state_of_other_layers_is_refused():
     state = precondition(nn.Linear(4, 4), ONLINE).state_dict()
     with pytest.raises(UserError, match="natural gradient of the layers .*; the network has 0, 1; give --force"):

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Frames that our trainer learns from in a second, with and without natural gradient, and a plain torch loop's, in one run.
+
+CPU: one core, 360-4x1024-208 tanh (3.7 M parameters), minibatches of 512; frames per CPU second, the best of `--num-rounds` in which the
+systems take turns, so that other work on the machine meets all of them. The plain loop is nn.Sequential, F.cross_entropy and torch.optim.SGD,
+in float32 or under bfloat16 autocast. All start from the same parameters and learn the same frames with the same rate; the objective is
+that of the last 50 minibatches. Bfloat16 is measured only where the processor multiplies it natively.
+
+GPU: 440-6x2048-8806 sigmoid (39.9 M parameters), minibatches of 256, 1024 and 4096, frames in device memory.
+
+"Of peak" compares with a large product in the same precision, measured in the same run.
+
+Example:
+    OMP_NUM_THREADS=1 benchmarks/train_dnn.py --num-rounds 5
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from pyasr.base.options import option
+from pyasr.base.step import run_step
+from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.train.frames import FrameStore
+from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.compute import multiplies_bfloat16
+
+RATE = 2e-4  # for summed gradients
+EPOCH_FRAMES = 108e6  # 300 hours
+DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    num_rounds: int = option(3, "turns of each system", minimum=1)
+    num_minibatches: int = option(60, "minibatches of a turn", minimum=20)
+    num_frames: int = option(60_000, "frames in the store", minimum=1000)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned: a network and frames of random speech-like features, labelled by a random network."""
+
+    dnn: DnnOptions
+    feature_dim: int
+    context: int
+    num_pdfs: int
+
+    @property
+    def input_dim(self) -> int:
+        return self.feature_dim * (2 * self.context + 1)
+
+    @property
+    def operations(self) -> float:
+        """Of one frame: products with each matrix, forwards and for both derivatives; inputs need none."""
+        widths = [self.input_dim, *[self.dnn.hidden_dim] * self.dnn.hidden_layers, self.num_pdfs]
+        return 6.0 * sum(a * b for a, b in zip(widths, widths[1:])) - 2.0 * widths[0] * widths[1]
+
+    def network(self) -> FeedForward:
+        network = FeedForward(self.dnn, self.input_dim, self.num_pdfs)
+        initialise(network, self.dnn, torch.Generator().manual_seed(1))
+        return network
+
+    def store(self, num_frames: int) -> FrameStore:
+        rng = np.random.default_rng(0)
+        noise = rng.standard_normal((num_frames + 4, self.feature_dim)).astype(np.float32)
+        features = sum(noise[i : num_frames + i] for i in range(5)) / np.sqrt(5)
+        teacher = rng.standard_normal((self.feature_dim, self.num_pdfs)).astype(np.float32)
+        return FrameStore([features], [(np.tanh(features) @ teacher).argmax(1)], self.context, self.context, self.feature_dim)
+
+
+CPU_TASK = Task(DnnOptions(hidden_layers=4, hidden_dim=1024, activation="tanh"), 40, 4, 208)
+GPU_TASK = Task(DnnOptions(hidden_layers=6, hidden_dim=2048, activation="sigmoid"), 40, 5, 8806)
+
+
+class Ours:
+    """Our frame store and learner."""
+
+    def __init__(self, task: Task, num_frames: int, device: str, precision: str, natural_gradient: str):
+        options = LearnerOptions(device=device, precision="bfloat16" if precision == "bfloat16" else "float32",
+                                 natural_gradient=NaturalGradientOptions(natural_gradient=natural_gradient))  # fmt: skip
+        self.learner = Learner(task.network(), options)
+        self.store = task.store(num_frames)
+        self.store.move(options.torch_device(), options.torch_dtype())
+
+    def step(self, index: torch.Tensor) -> torch.Tensor:
+        sums = self.learner.step(*self.store.gather(index), RATE)
+        self.learner.flat.refresh()
+        return sums[0]
+
+
+class Plain:
+    """What one would write with torch alone; spliced frames are in memory."""
+
+    def __init__(self, task: Task, num_frames: int, device: str, precision: str):
+        self.device, self.autocast = device, precision == "bfloat16"
+        self.network = nn.Sequential(*task.network().layers).to(device)
+        self.optimiser = torch.optim.SGD(self.network.parameters(), RATE)
+        self.x, self.targets = (tensor.to(device) for tensor in task.store(num_frames).gather(torch.arange(num_frames)))
+
+    def step(self, index: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.autocast):
+            loss = F.cross_entropy(self.network(self.x[index]).float(), self.targets[index], reduction="sum")
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        return loss.detach()
+
+
+class Timing:
+    """A system's best rate (frames per second) and its last losses."""
+
+    def __init__(self, system, num_frames: int, minibatch: int, device: str):
+        self.system, self.device, self.minibatch = system, device, minibatch
+        self.generator = torch.Generator().manual_seed(2)
+        self.num_frames, self.best, self.losses = num_frames, 0.0, []
+
+    def turn(self, num_minibatches: int) -> None:
+        """Train for a while; the clock is of the processor, or for a GPU the wall's."""
+        batches = torch.randint(self.num_frames, (num_minibatches, self.minibatch), generator=self.generator).to(self.device)
+        begin = seconds(self.device)
+        losses = [self.system.step(index) for index in batches]
+        taken = seconds(self.device) - begin
+        self.losses += torch.stack(losses).tolist()
+        self.best = max(self.best, num_minibatches * self.minibatch / taken)
+
+    @property
+    def objective(self) -> float:
+        return -sum(self.losses[-50:]) / min(len(self.losses), 50) / self.minibatch
+
+
+def seconds(device: str) -> float:
+    if device == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def peak(device: str, precision: str) -> float:
+    """Operations per second of a large product."""
+    size = 2048 if device == "cpu" else 8192
+    a, b = (torch.randn(size, size, device=device).to(DTYPES[precision]) for _ in range(2))
+    best = 0.0
+    for _ in range(4):
+        begin = seconds(device)
+        torch.mm(a, b)
+        best = max(best, 2.0 * size**3 / (seconds(device) - begin))
+    return best
+
+
+def compare(timings: dict[str, Timing], options: Benchmark) -> None:
+    """Let all take turns; the first turn only warms up."""
+    for timing in timings.values():
+        timing.turn(10)
+        timing.best = 0.0
+    for _ in range(options.num_rounds):
+        for timing in timings.values():
+            timing.turn(options.num_minibatches)
+
+
+def show(timings: dict[str, Timing], task: Task, peaks: dict[str, float], unit: str) -> None:
+    print(f"{'':34s}{'frames/' + unit:>14s}{'of peak':>9s}{'objective':>11s}")
+    for name, timing in timings.items():
+        share = timing.best * task.operations / peaks[name.split()[-1]]
+        print(f"{name:34s}{timing.best:14.0f}{share:9.0%}{timing.objective:11.4f}")
+
+
+def on_cpu(options: Benchmark) -> None:
+    minibatch, num = 512, options.num_frames
+    precisions = ["float32", "bfloat16"] if multiplies_bfloat16(torch.device("cpu")) else ["float32"]
+    if len(precisions) < 2:
+        print("no bfloat16: this processor has neither avx512_bf16 nor amx_bf16")
+    peaks = {precision: peak("cpu", precision) for precision in precisions}
+    systems = {}
+    for precision in precisions:
+        systems[f"plain torch {precision}"] = Plain(CPU_TASK, num, "cpu", precision)
+        systems[f"ours, SGD, {precision}"] = Ours(CPU_TASK, num, "cpu", precision, "none")
+        systems[f"ours, natural gradient, {precision}"] = Ours(CPU_TASK, num, "cpu", precision, "online")
+    timings = {name: Timing(system, num, minibatch, "cpu") for name, system in systems.items()}
+    compare(timings, options)
+    for precision, operations in peaks.items():
+        print(f"product of 2048 x 2048 in {precision}: {operations / 1e9:.0f} Gflop/s")
+    show(timings, CPU_TASK, peaks, "CPU s")
+    for precision in precisions:
+        plain, sgd, online = (timings[name].best for name in timings if name.endswith(precision))
+        print(f"{precision}: natural gradient {online / sgd:.2f} of ours without it, {online / plain:.2f} of plain torch")
+
+
+def on_gpu(options: Benchmark) -> None:
+    if not torch.cuda.is_available():
+        print("GPU: skipped, torch finds none")
+        return
+    peaks = {precision: gpu_peak(precision) for precision in DTYPES}
+    for minibatch in (256, 1024, 4096):
+        for precision in DTYPES:
+            torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+            torch.cuda.reset_peak_memory_stats()
+            timings = {}
+            for kind in ("none", "online"):
+                system = Ours(GPU_TASK, options.num_frames, "cuda", precision, kind)
+                timings[f"{kind}, minibatch {minibatch} {precision}"] = Timing(system, options.num_frames, minibatch, "cuda")
+            compare(timings, options)
+            show(timings, GPU_TASK, peaks, "s")
+            sgd, online = (timing.best for timing in timings.values())
+            memory = torch.cuda.max_memory_allocated() / 2**30
+            print(f"natural gradient costs {sgd / online - 1:.1%}; 300 h in {EPOCH_FRAMES / online:.0f} s; {memory:.1f} GiB with both")
+
+
+def gpu_peak(precision: str) -> float:
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    return peak("cuda", precision)
+
+
+def main(options: Benchmark) -> None:
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    on_cpu(options)
+    on_gpu(options)
+
+
+if __name__ == "__main__":
+    run_step(Benchmark, main, __doc__)
