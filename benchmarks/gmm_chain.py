@@ -125,7 +125,8 @@ def read_wer(path: Path) -> tuple[float, str]:
 
 def report(found: list[list[tuple[float, str]]]) -> None:
     """A row for each system; `found` has one list for each seed."""
-    print(f"| {'test WER %, LM weight on test':30} | {'seeds':{9 * len(found) - 2}} | mean  | Kaldi | difference | seed 0: ins / del / sub | Kaldi's |")
+    seeds = f"{'seeds':{9 * len(found) - 2}}"
+    print(f"| {'test WER %, LM weight on test':30} | {seeds} | mean  | Kaldi | difference | seed 0: ins / del / sub | Kaldi's |")
     for (system, (kaldi, counts)), *ours in zip(KALDI.items(), *found):
         wers = [wer for wer, _ in ours]
         mean = sum(wers) / len(wers)

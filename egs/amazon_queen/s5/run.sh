@@ -85,14 +85,21 @@ if stage 4 "GMMs: monophones, triphones on deltas, on LDA+MLLT, adapted to speak
   steps/align_si.py $gmm --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
   steps/train_lda_mllt.py $gmm --cmd "$train_cmd" $tri2_opts "$data/train" "$data/lang" "$exp/tri1_ali" "$exp/tri2"
   steps/align_si.py $gmm --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
-  steps/train_sat.py $gmm --cmd "$train_cmd" $tri3_opts "$data/train" "$data/lang" "$exp/tri2_ali" "$exp/tri3"
-  steps/align_fmllr.py $gmm --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri3" "$exp/tri3_ali"
+
+  # From here on, pronunciations and pauses are as likely as they were in the alignments.
+  steps/get_prons.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri2_ali" "$exp/tri2_prons"
+  utils/dict_dir_add_pronprobs.py "$data/local/dict" "$exp/tri2_prons" "$data/local/dict_prons"
+  utils/prepare_lang.py "$data/local/dict_prons" "<unk>" "$data/lang_prons"
+  utils/make_grammar.py "$data/lang_prons" "$data/local/lm/trigram/lm.arpa.gz" "$data/lang_prons_test"
+  steps/train_sat.py $gmm --cmd "$train_cmd" $tri3_opts "$data/train" "$data/lang_prons" "$exp/tri2_ali" "$exp/tri3"
+  steps/align_fmllr.py $gmm --cmd "$train_cmd" "$data/train" "$data/lang_prons" "$exp/tri3" "$exp/tri3_ali"
 fi
 
 if stage 5 "Graphs and lattices of the GMMs"; then
   for system in mono tri1 tri2 tri3; do
-    utils/make_graph.py "$data/lang_test" "$exp/$system" "$exp/$system/graph"
-    step=decode; if [ $system = tri3 ]; then step=decode_fmllr; fi
+    step=decode lang=lang_test
+    if [ $system = tri3 ]; then step=decode_fmllr lang=lang_prons_test; fi
+    utils/make_graph.py "$data/$lang" "$exp/$system" "$exp/$system/graph"
     decode $step $system "$exp/$system/graph" ""
   done
   score tri3 "" .si
@@ -106,7 +113,7 @@ if stage 6 "fMLLR features for networks"; then
 fi
 
 if stage 7 "DNN: $num_ranks MPI ranks with parameter averaging"; then
-  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" $dnn_opts "$data/train_fmllr" "$data/lang" "$exp/tri3_ali" "$exp/dnn"
+  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" $dnn_opts "$data/train_fmllr" "$data/lang_prons" "$exp/tri3_ali" "$exp/dnn"
   decode decode dnn "$exp/tri3/graph" _fmllr
 fi
 
