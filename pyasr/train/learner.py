@@ -45,13 +45,14 @@ class Learner:
     """A network whose parameters lie flat, and one SGD step at a time.
 
     components  name and place in the flat buffers of each layer that has parameters
-    skips       minibatches left out because a gradient was not finite, int64 (len(components) + 1,): by component, and last in all
+    num_steps   minibatches so far
+    skips       of these, left out because a gradient was not finite: number for each component, number in all, the last one; int64
     """
 
     def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1):
         self.options = options
         self.momentum, self.l2 = options.momentum, options.l2 / num_ranks
-        self.max_change, self.max_change_per_layer = options.max_change, options.max_change_per_layer
+        self.max_change, self.max_change_per_layer, self.num_steps = options.max_change, options.max_change_per_layer, 0
         self.adopt(network)
 
     def adopt(self, network: nn.Module) -> None:
@@ -61,36 +62,43 @@ class Learner:
         self.flat = FlatParameters(network.parameters(), self.options.torch_dtype())
         self.components = components_of(network, self.flat)
         self.velocity = torch.zeros_like(self.flat.master) if self.momentum or self.l2 else None  # Delta
-        self.skips = torch.zeros(len(self.components) + 1, dtype=torch.int64, device=self.flat.master.device)
+        self.skips = torch.zeros(len(self.components) + 2, dtype=torch.int64, device=self.flat.master.device)
 
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""
-        return {"velocity": self.velocity, "natural_gradient": self.natural_gradient.state_dict(), "skips": self.skips}
+        return {"velocity": self.velocity, "natural_gradient": self.natural_gradient.state_dict(), "skips": self.skips,
+                "num_steps": self.num_steps}  # fmt: skip
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave. Raises UserError if it is of another network."""
         self.natural_gradient.load_state_dict(state["natural_gradient"], self.flat.master.device)
         self.skips.copy_(state["skips"])
+        self.num_steps = state["num_steps"]
         if self.velocity is not None:
             self.velocity.copy_(state["velocity"])
 
-    def skipped(self) -> tuple[int, list[str]]:
-        """How many minibatches were left out so far, and the layers whose gradients were not finite. Waits for the device."""
-        *by_component, total = self.skips.tolist()
-        return total, [name for (name, _), count in zip(self.components, by_component) if count]
+    def take_skips(self) -> tuple[int, list[str], int]:
+        """How many minibatches were left out since the last call, the layers whose gradients were not finite, and the number of the last
+        such minibatch. Waits for the device."""
+        *by_component, number, last = self.skips.tolist()
+        self.skips.zero_()
+        return number, [name for (name, _), count in zip(self.components, by_component) if count], last
 
     def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float) -> torch.Tensor:
-        """Update the master parameters from one minibatch. Returns float64 (loss, correct frames, frames), summed, on the device.
+        """Update the master parameters from one minibatch. Returns float64 (loss, correct frames, frames), summed, on the device; zeros
+        where the loss is not finite.
 
         The network sees the update after `flat.refresh()`.
         """
+        self.num_steps += 1
         self.network.train()
         self.natural_gradient.set_rate(rate)
         logits = self.network(x).float()
         loss = F.cross_entropy(logits, pdfs, reduction="sum")
         loss.backward()
         self._update(rate, len(pdfs))
-        return _counts(loss.detach(), logits.detach(), pdfs)
+        counts = _counts(loss.detach(), logits.detach(), pdfs)
+        return torch.where(counts[0].isfinite(), counts, 0.0)
 
     def _update(self, rate: float, num_frames: int) -> None:
         """The equations above; leaves the gradient at zero."""
@@ -122,7 +130,9 @@ class Learner:
         return torch.stack([part.sum() for part in parts]).double()
 
     def _count(self, finite: torch.Tensor) -> None:
-        self.skips += ~torch.cat([finite, finite.all()[None]])
+        left_out = ~finite.all()[None]
+        self.skips[:-1] += torch.cat([~finite, left_out])
+        self.skips[-1:].masked_fill_(left_out, self.num_steps)
 
     def _clear_unless(self, finite: torch.Tensor) -> None:
         """Set gradient and Delta to zero where they are not finite; only a CPU is asked whether they are, another device need not wait."""

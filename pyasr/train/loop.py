@@ -30,17 +30,18 @@ class LoopOptions:
     log_frames: int = option(200_000, "frames between two log lines", minimum=1)
     checkpoint_minutes: float = option(10.0, "time between two checkpoints within an epoch; 0: no such ones", minimum=0.0)
     checkpoint_frames: int = option(0, "frames between two checkpoints within an epoch; 0: no such ones", minimum=0)
-    max_skipped: int = option(100, "minibatches whose gradient is no number that may be passed over; one more ends the training", minimum=0)
+    max_skipped: int = option(100, "minibatches of a rank that may be left out because their gradient is not finite", minimum=0)
     train_seed: int = option(777, "seed of initial parameters, shuffling and dropout")
 
 
 @dataclass
 class Position:
     """How far a rank is: `frames_seen` over all ranks, `own_frames` of its own in this epoch, and their sums (loss, correct, frames), in
-    this epoch up to the last log line, and since then."""
+    this epoch up to the last log line, and since then; `skipped` minibatches were left out by its learner."""
 
     frames_seen: int = 0
     own_frames: int = 0
+    skipped: int = 0
     epoch_sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
     interval_sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
 
@@ -61,8 +62,8 @@ class Training:
     def __init__(self, learner: Learner, training: Frames, heldout: FrameStore, strategy: Strategy, schedule: Schedule,
                  options: LoopOptions, minibatch: int, rate_factor: float, directory: Path, growth=None):  # fmt: skip
         self.learner, self.training, self.heldout, self.strategy, self.schedule = learner, training, heldout, strategy, schedule
-        self.comm, self.options, self.minibatch, self.rate_factor, self.directory = strategy.comm, options, minibatch, rate_factor, directory
-        self.growth, self.position, self.best = growth, Position(), None
+        self.comm, self.options, self.minibatch, self.rate_factor = strategy.comm, options, minibatch, rate_factor
+        self.directory, self.growth, self.position, self.best = directory, growth, Position(), None
 
     def run(self) -> None:
         """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""
@@ -120,11 +121,24 @@ class Training:
 
     def _report(self, epoch: int) -> None:
         """Log the sums, unless no rank has seen a frame since the last time, and start anew."""
+        self._tell_skips()
         own = self.sums.tolist()
         if self.comm.reduce_scalar(own[2]) > 0:
             self.check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, self._rate()))
         self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own)]
         self.sums.zero_()
+
+    def _tell_skips(self) -> None:
+        """Warn of minibatches that this rank's learner has left out since the last time; too many of them end the training."""
+        number, layers, last = self.learner.take_skips()
+        if not number:
+            return
+        self.position.skipped += number
+        where = f"the gradient of {', '.join(layers)} was not finite"
+        log.warning(f"{number} minibatches were left out, the last of them step {last} of rank {self.comm.rank}: {where}")
+        if self.position.skipped > self.options.max_skipped:
+            raise UserError(f"{self.position.skipped} minibatches were left out on rank {self.comm.rank}, more than --max-skipped "
+                            f"{self.options.max_skipped}: {where} at step {last}; give a lower --learning-rate, and --force")  # fmt: skip
 
     def evaluate(self) -> Totals:
         """Loss and accuracy of the present parameters on the held-out frames of all ranks."""
@@ -160,7 +174,7 @@ class Training:
         else:
             self.learner.flat.master.copy_(self.best)
             self.learner.flat.refresh()
-        self.position = Position(self.position.frames_seen)
+        self.position = Position(self.position.frames_seen, skipped=self.position.skipped)
         self._save()
 
     def check_divergence(self, totals: Totals) -> None:

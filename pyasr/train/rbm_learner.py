@@ -127,6 +127,10 @@ class RbmLearner:
         """(squared error, 0, frames) of a minibatch without learning, always with the same samples."""
         return _sums(self.rbm.reconstruct(self.below(x), torch.Generator(self.generator.device)), self._none)
 
+    def take_skips(self) -> tuple[int, list[str], int]:
+        """As of `Learner`; explosions are counted in the sums."""
+        return 0, [], 0
+
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the master parameters."""
         return {"velocity": self.velocity.cpu(), "rate_scale": self.rate_scale.cpu(), "generator": self.generator.get_state()}
