@@ -27,7 +27,7 @@ from pyasr.lang.lang_dir import LangDir
 from pyasr.parallel.strategies import check_strategy
 from pyasr.nn.dbn import DBN_FILE
 from pyasr.train.dbn import check_dbn
-from pyasr.train.dnn import DnnTraining, TrainSpec
+from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
 from pyasr.train.prepare import TargetOptions, prepare_targets
 
 
@@ -47,6 +47,7 @@ class TrainDnn:
 
 def main(options: TrainDnn) -> None:
     check_strategy(options.training.mixing)
+    check_training(options.training, options.dbn)
     ali, lang = options.ali_dir, options.lang
     inputs = [options.data / "feats.scp", lang / "phones.txt", *(ali / name for name in ("num_jobs", "final.mdl", "tree"))]
     inputs += sorted(ali.glob("ali.*.gz")) + ([options.dbn / DBN_FILE] if options.dbn else [])

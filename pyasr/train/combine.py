@@ -154,6 +154,15 @@ def _by_layer(models: list[list[torch.Tensor]], layers: list[list[torch.Tensor]]
     return [[torch.cat([p.flatten() for p in model[begin:end]]) for model in models] for begin, end in zip(begins, begins[1:])]
 
 
+def combine_recent(options: CombineOptions, recent: RecentModels, learner: Learner, frames_seen: int, sample: Sample) -> None:
+    """Give the learner the combination of the last models. Every rank must call this."""
+    network = learner.network.with_parameters(learner.flat.values())
+    combine(options, Combination(network, recent.load(learner, frames_seen), sample))
+    for value, parameter in zip(learner.flat.values(), network.parameters()):
+        value.copy_(parameter.detach())
+    learner.flat.refresh()
+
+
 def combine(options: CombineOptions, combination: Combination) -> tuple[torch.Tensor, float]:
     """(weights, F(w)) of the final model; `combination.network` has its parameters afterwards. Every rank must call this."""
     weights, value = (best_average if options.combine == "average" else optimal_weights)(combination, options)

@@ -5,21 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from pyasr.base import log
+from pyasr.base.errors import UserError
 from pyasr.base.options import group
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import InputOptions
-from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, log_priors
+from pyasr.nn.acoustic import MODEL_FILE, AcousticModel
 from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
-from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
+from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.train.combine import CombineOptions, RecentModels, combine_recent
 from pyasr.train.corpus import PerturbOptions, StoreOptions, open_corpus
+from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape
+from pyasr.train.input_transform import InputTransformOptions, estimate_transform
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions, Training
-from pyasr.train.schedules import ScheduleOptions, make_schedule
+from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales
+from pyasr.train.sample import Sample, SampleOptions, draw_sample
+from pyasr.train.saturation import SaturationFix
+from pyasr.train.schedules import Schedule, ScheduleOptions, make_schedule
 from pyasr.train.targets import Targets
 
 
@@ -32,8 +40,18 @@ class DnnTraining:
     learner: LearnerOptions = group(LearnerOptions)
     perturb: PerturbOptions = group(PerturbOptions)
     store: StoreOptions = group(StoreOptions)
+    transform: InputTransformOptions = group(InputTransformOptions)
+    growth: GrowthOptions = group(GrowthOptions)
+    priors: PriorOptions = group(PriorOptions)
+    combine: CombineOptions = group(CombineOptions)
+    sample: SampleOptions = group(SampleOptions)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
+
+    @property
+    def uses_sample(self) -> bool:
+        """Whether something is measured on a sample of the training frames."""
+        return self.combine.combine != "none" or self.priors.priors == "posteriors" or self.growth.fix_period_frames > 0
 
 
 @dataclass(frozen=True)
@@ -56,32 +74,66 @@ def train_rank(spec: TrainSpec, comm: Comm) -> None:
     dbn = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, options.loop.train_seed,
                          options.schedule.num_epochs, options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()))  # fmt: skip
-    learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn)
+    counts, seed = targets.counts(), options.loop.train_seed
+    fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
+                       presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
+    learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed)
     schedule = make_schedule(options.schedule, int(comm.reduce_scalar(corpus.training.num_frames)))
     rate_factor = options.schedule.rate_factor(comm.size, options.learner.minibatch)
+    sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
+    recent = RecentModels(spec.out / "checkpoint" / "models", options.combine, comm)
+    growth = make_growth(options, counts, schedule, comm, sample, recent)
     job = Training(learner, corpus.training, corpus.heldout, make_strategy(comm, options.mixing), schedule, options.loop,
-                   options.learner.minibatch, rate_factor, spec.out)  # fmt: skip
+                   options.learner.minibatch, rate_factor, spec.out, growth)  # fmt: skip
     _announce(job, options)
     job.run()
+    if options.combine.combine != "none":
+        combine_recent(options.combine, recent, learner, job.position.frames_seen, sample)
+        heldout = job.evaluate()
+        if comm.rank == 0:
+            log.info(f"combined model: held-out {heldout.text()}")
+    model = final_model(learner, corpus.normaliser(), options.priors, counts, sample)
     if comm.rank == 0:
-        final_model(learner, corpus.normaliser(), targets).save(spec.out / MODEL_FILE)
+        model.save(spec.out / MODEL_FILE)
 
 
-def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None) -> Learner:
+def check_training(options: DnnTraining, dbn: Path | None) -> None:
+    """Raise UserError where options do not go together."""
+    check_growth(options.growth, options.dnn, make_schedule(options.schedule, 1).may_go_back)
+    if dbn and (options.growth.layer_period_frames or options.transform.input_transform != "none"):
+        raise UserError("--dbn: it brings all hidden layers and was trained on untransformed input; leave out --layer-period-frames and "
+                        "--input-transform")  # fmt: skip
+
+
+def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None,
+                 fixed: FixedParts = FixedParts()) -> Learner:  # fmt: skip
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
-    seed = options.loop.train_seed
-    network = FeedForward(options.dnn, input_dim, num_pdfs)
-    initialise(network, options.dnn, torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31))))
+    seed, shape = options.loop.train_seed, first_shape(options.growth, options.dnn)
+    network = FeedForward(shape, input_dim, num_pdfs, fixed)
+    initialise(network, shape, torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31))))
     if dbn is not None:
         dbn.start(network)
     torch.manual_seed(int(generator(seed, "dropout", comm.rank).integers(1 << 31)))
     return Learner(network, options.learner, comm.size)
 
 
-def final_model(learner: Learner, normaliser, targets: Targets) -> AcousticModel:
-    """The trained network in float32, with its input's normalisation and the priors of its targets."""
+def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, comm: Comm, sample: Sample | None,
+                recent: RecentModels) -> Growth:  # fmt: skip
+    """All that happens to the network beside learning."""
+    actions = []
+    if options.growth.fix_period_frames:
+        actions.append((options.growth.fix_period_frames, SaturationFix(sample)))
+    if options.combine.combine != "none":
+        actions.append((options.combine.combine_period_frames, recent.keep))
+    total_frames = schedule.epoch_frames * options.schedule.num_epochs
+    return Growth(options.growth, options.dnn, counts, total_frames, options.loop.train_seed, comm, actions)
+
+
+def final_model(learner: Learner, normaliser, options: PriorOptions, counts: np.ndarray, sample: Sample | None) -> AcousticModel:
+    """The trained network in float32, with its input's normalisation and priors. Every rank must call this."""
     network = learner.network.with_parameters(learner.flat.values())
-    return AcousticModel(network, *normaliser, log_priors(targets.counts()))
+    priors = decoding_priors(options, network, counts, sample)
+    return AcousticModel(network.cpu(), *normaliser, priors)
 
 
 def _announce(job: Training, options: DnnTraining) -> None:
