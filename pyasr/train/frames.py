@@ -37,7 +37,7 @@ class FrameStore:
         self.num_frames = int(lengths.sum())
         offsets = np.concatenate([[0], np.cumsum(lengths + left + right)])
         self.frames = torch.empty(int(offsets[-1]), dim, dtype=self.code.stored, pin_memory=pinned)
-        for begin, end, x in zip(offsets, offsets[1:], features):
+        for begin, end, x in zip(offsets[:-1], offsets[1:], features, strict=True):
             self._put(int(begin), int(end), torch.from_numpy(x))
         padding_before = np.arange(len(lengths)).repeat(lengths) * (left + right)
         self._first_row = _indices(np.arange(self.num_frames) + padding_before)

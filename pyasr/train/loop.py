@@ -134,11 +134,11 @@ class Training:
         if not number:
             return
         self.position.skipped += number
-        where = f"the gradient of {', '.join(layers)} was not finite"
-        log.warning(f"{number} minibatches were left out, the last of them step {last} of rank {self.comm.rank}: {where}")
+        where = f"the gradient of {', '.join(layers)} was not finite, last at step {last} of rank {self.comm.rank}"
+        log.warning(f"minibatches left out: {number}; {where}")
         if self.position.skipped > self.options.max_skipped:
-            raise UserError(f"{self.position.skipped} minibatches were left out on rank {self.comm.rank}, more than --max-skipped "
-                            f"{self.options.max_skipped}: {where} at step {last}; give a lower --learning-rate, and --force")  # fmt: skip
+            found = f"{self.position.skipped} minibatches were left out, more than --max-skipped {self.options.max_skipped}"
+            raise UserError(f"{found}: {where}; give a lower --learning-rate, and --force")
 
     def evaluate(self) -> Totals:
         """Loss and accuracy of the present parameters on the held-out frames of all ranks."""

@@ -50,7 +50,7 @@ class StreamedFrames:
 
     def __init__(self, shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int, last_epoch: int):
         self.shard, self.device, self.dtype, self.seed, self.rank, self.last_epoch = shard, device, dtype, seed, rank, last_epoch
-        self.num_frames = shard.num_frames
+        self.num_frames, self.max_bytes = shard.num_frames, max_bytes
         self._num_blocks = _num_blocks(shard.num_bytes(), max_bytes)
         self._thread = ThreadPoolExecutor(1, "frames")
         self._coming: tuple[tuple[int, int], Future] | None = None

@@ -76,7 +76,8 @@ def _field(number: int, wire: int, content: bytes) -> bytes:
 
 
 def _event(step: int, what: bytes) -> bytes:
-    return _field(1, _DOUBLE, struct.pack("<d", time.time())) + _field(2, _VARINT, _varint(step)) + what
+    numbered = _field(2, _VARINT, _varint(step)) if step else b""  # protocol buffers leave out what is 0
+    return _field(1, _DOUBLE, struct.pack("<d", time.time())) + numbered + what
 
 
 def _value(tag: str, number: float) -> bytes:

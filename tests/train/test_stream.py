@@ -1,0 +1,177 @@
+"""Epochs in memory, streamed in blocks, and warped; features that cannot be used."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+from corpora import DIM, make_data
+from toy_jobs import CPU, NUM_PDFS, SEED, shard, streamed, warper
+
+from pyasr.base.errors import UserError
+from pyasr.base.seeds import generator
+from pyasr.feats.cmvn import cmvn_stats
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.io.ark import ArkWriter
+from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.train.compact import Bytes, Plain
+from pyasr.train.corpus import StoreOptions, open_corpus
+from pyasr.train.learner import LearnerOptions
+from pyasr.train.shard import Shard, global_normaliser
+from pyasr.train.stream import ResidentFrames, StreamedFrames, open_frames
+
+
+def epoch_of(frames, epoch, begin=0, size=16):
+    return list(frames.minibatches(size, epoch, begin))
+
+
+def rows(minibatches):
+    """(input, target) of every frame, in an order of their own."""
+    return sorted((*x.tolist(), pdf.item()) for inputs, pdfs in minibatches for x, pdf in zip(inputs, pdfs))
+
+
+@pytest.mark.parametrize("num_blocks", [1, 2, 7])
+def test_a_streamed_epoch_has_every_frame_once(tmp_path, num_blocks):
+    of = shard(tmp_path / "data", 20)
+    whole = of.store(np.arange(20), 0)
+    frames = streamed(of, num_blocks)
+    expected = rows([whole.gather(torch.arange(whole.num_frames))])
+    epochs = [epoch_of(frames, epoch) for epoch in (1, 2, 1)]
+    for found in epochs:
+        assert rows(found) == expected
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(epochs[0], epochs[2]))
+    assert not torch.equal(epochs[0][0][0], epochs[1][0][0])
+    plans = [np.concatenate(frames.plan(epoch)).tolist() for epoch in (1, 2)]
+    assert sorted(plans[0]) == sorted(plans[1]) == list(range(20)) and plans[0] != plans[1]
+
+
+def test_an_epoch_can_be_taken_up_at_every_minibatch(tmp_path):
+    of = shard(tmp_path / "data", 12)
+    frames = streamed(of, 4)
+    whole = epoch_of(frames, 3)
+    begins = np.concatenate([[0], np.cumsum([len(pdfs) for _, pdfs in whole])])
+    for i, begin in enumerate(begins):
+        rest = epoch_of(frames, 3, int(begin))
+        assert len(rest) == len(whole) - i and all(torch.equal(a[0], b[0]) for a, b in zip(rest, whole[i:]))
+
+
+def test_the_next_block_is_loaded_while_this_one_is_used(tmp_path, monkeypatch):
+    """With blocks that take 50 ms to load and 60 ms to use, the wait is for the first of an epoch only; at most two are in memory."""
+    of = shard(tmp_path / "data", 12)
+    frames, load, loaded = streamed(of, 4), of.store, []
+
+    def slow(members, epoch, pinned=False):
+        time.sleep(0.05)
+        loaded.append(epoch)
+        return load(members, epoch, pinned)
+
+    monkeypatch.setattr(of, "store", slow)
+    waits, begin, count = [], time.perf_counter(), []
+    for _ in frames.minibatches(1000, 1):  # one minibatch a block
+        waits.append(time.perf_counter() - begin)
+        count.append(len(loaded))
+        time.sleep(0.06)
+        begin = time.perf_counter()
+    assert waits[0] > 0.045 and sorted(waits[1:])[1] < 0.045
+    assert count[0] == 1 and all(n <= i + 2 for i, n in enumerate(count))
+
+
+def test_utterances_are_warped_anew_in_every_epoch(tmp_path):
+    of = shard(tmp_path / "data", 3, 0, 0)
+    original = of.features("a-01")
+    of.warp_by(warper(), 0.2, SEED)
+    of.normalise_by(np.full(DIM, 0.5, np.float32), np.full(DIM, 2.0, np.float32))
+    seen = [of.store(np.arange(3), epoch).frames for epoch in (1, 2, 1)]
+    assert torch.equal(seen[0], seen[2]) and not torch.equal(seen[0], seen[1])
+    factor = 1 + generator(SEED, "vtlp", 1, "a-01").uniform(-0.2, 0.2)
+    expected = (original @ warper().matrix(factor) - 0.5) * 2
+    np.testing.assert_allclose(seen[0][50:101], expected, rtol=1e-5, atol=1e-5)
+    assert isinstance(open_frames(of, CPU, torch.float32, 0, SEED, 0, 2), StreamedFrames)
+
+
+def test_what_fits_is_kept_in_memory(tmp_path):
+    of = shard(tmp_path / "data", 20, code=Bytes())
+    total = int(of.num_bytes().sum())
+    assert isinstance(open_frames(of, CPU, torch.float32, total, SEED, 0, 2), ResidentFrames)
+    small = open_frames(of, CPU, torch.float32, total // 2, SEED, 0, 2)
+    blocks = [of.num_bytes()[members].sum() for members in small.plan(1)]
+    assert isinstance(small, StreamedFrames) and 2 * max(blocks) <= total // 2
+    with pytest.raises(UserError, match=r"--max-store-mb 0 is too little for two blocks of utterances; give \d+ or more"):
+        open_frames(of, CPU, torch.float32, 2 * int(of.num_bytes().max()), SEED, 0, 2)
+
+
+def test_a_rank_without_utterances(tmp_path):
+    of = shard(tmp_path / "data", 4)
+    none = Shard(of.reader, of.targets, [], 2, 2, Plain(torch.float32))
+    for frames in (open_frames(none, CPU, torch.float32, 1, SEED, 1, 2), StreamedFrames(none, CPU, torch.float32, 1, SEED, 1, 2)):
+        assert frames.num_frames == 0 and not epoch_of(frames, 1) and frames.sample_store(10).num_frames == 0
+
+
+def test_normaliser_of_all_ranks(tmp_path):
+    of = shard(tmp_path / "data", 9)
+    parts = [of.keys[:7], of.keys[7:], []]
+    found = run_threads(3, lambda comm: global_normaliser(_part(of, parts[comm.rank]), comm))
+    frames = np.vstack([of.features(key) for key in of.keys]).astype(np.float64)
+    for mean, inverse_std in found:
+        np.testing.assert_allclose(mean, frames.mean(0), atol=1e-6)
+        np.testing.assert_allclose(inverse_std, 1 / frames.std(0), rtol=1e-5)
+
+
+def _part(of, keys):
+    reader = FeatureReader(of.reader.data, InputOptions(cmvn="none"))
+    return Shard(reader, of.targets, keys, 0, 0, Plain(torch.float32))
+
+
+def test_statistics_of_very_many_frames_are_of_some_utterances(tmp_path, monkeypatch):
+    of = shard(tmp_path / "data", 9)
+    monkeypatch.setattr("pyasr.train.shard._MEASURED_FRAMES", 120)
+    stats = of.statistics()
+    assert 120 <= stats[0, -1] <= 120 + 52
+    keys = [key for key in of.keys]
+    assert not np.allclose(stats, sum(cmvn_stats(of.features(key)) for key in keys[:3]))
+
+
+@pytest.mark.parametrize("value, sentence", [
+    (np.nan, r"a-02 has features that are no numbers \(nan in frame 7, column 3\); make the features of .* again, or leave the utterance out"),
+    (-np.inf, r"a-02 has features that are no numbers \(-inf in frame 7, column 3\)"),
+    ("short", "a-02 has 49 frames, utt2num_frames says 50"),
+    ("narrow", "a-02 has 5 columns, other utterances have 6"),
+])  # fmt: skip
+def test_features_that_cannot_be_used_are_named(tmp_path, value, sentence):
+    targets = make_data(tmp_path / "data", {f"a-{i:02d}": 50 for i in range(4)}, NUM_PDFS)
+    reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
+    features = {key: reader[key] for key in reader.keys}
+    if isinstance(value, str):
+        features["a-02"] = features["a-02"][:-1] if value == "short" else features["a-02"][:, :-1]
+    else:
+        features["a-02"][7, 3] = value
+    with ArkWriter(tmp_path / "data" / "bad.ark", tmp_path / "data" / "feats.scp") as writer:
+        for key, matrix in features.items():
+            writer.write(key, matrix)
+    with pytest.raises(UserError, match=sentence):
+        open_corpus(tmp_path / "data", InputOptions(cmvn="none"), targets, StoreOptions(), LearnerOptions(), SoloComm(), SEED, 1)
+
+
+def test_errors_of_the_background_thread_reach_the_loop(tmp_path, monkeypatch):
+    of = shard(tmp_path / "data", 12)
+    frames, read = streamed(of, 4), of.features
+    bad = of.keys[frames.plan(1)[2][0]]
+
+    def broken(key):
+        if key == bad:
+            raise UserError(f"{key} is broken")
+        return read(key)
+
+    monkeypatch.setattr(of, "features", broken)
+    seen = []
+    with pytest.raises(UserError, match=f"{bad} is broken"):
+        for x, _ in frames.minibatches(1000, 1):
+            seen.append(len(x))
+    assert len(seen) == 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+def test_blocks_are_copied_to_the_device(tmp_path):
+    of, gpu = shard(tmp_path / "data", 12), torch.device("cuda")
+    there = StreamedFrames(of, gpu, torch.float32, streamed(of, 4).max_bytes, SEED, 0, 2)
+    assert rows((x.cpu(), y.cpu()) for x, y in there.minibatches(16, 1)) == rows(epoch_of(streamed(of, 4), 1))
