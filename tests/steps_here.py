@@ -13,13 +13,18 @@ from pyasr.base.job import resolve
 ROOT = Path(__file__).parents[1]
 
 
-def run_here(step: str, *words, folder: str = "steps") -> None:
-    """Run `steps/STEP` with these arguments. Raises the step's UserError; what it logs goes to standard output."""
+def run_here(step: str, *words, folder: str = "steps", threads: bool = False) -> None:
+    """Run `steps/STEP` with these arguments. Raises the step's UserError; what it logs goes to standard output.
+
+    With `threads` the ranks of its MPI job are threads.
+    """
     spec = importlib.util.spec_from_file_location(Path(step).stem, ROOT / folder / step)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     module.run_jobs = _run_jobs
+    if threads:
+        module.run_ranks = _run_ranks
     (cls,) = [value for value in vars(module).values()
               if isinstance(value, type) and value.__module__ == spec.name and hasattr(value, "__dataclass_fields__")]
     log.setup(step)
@@ -27,6 +32,12 @@ def run_here(step: str, *words, folder: str = "steps") -> None:
         module.main(options.parse(cls, [str(word) for word in words], module.__doc__, {})[0])
     except UpToDate as note:
         log.info(str(note))
+
+
+def _run_ranks(jobs, log, function: str, spec, num_ranks: int) -> None:
+    from pyasr.parallel.comm import run_threads
+
+    run_threads(num_ranks, lambda comm: resolve(function)(spec, comm))
 
 
 def _run_jobs(jobs, log, function: str, spec, *, num_jobs: int | None = None) -> None:

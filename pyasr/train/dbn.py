@@ -106,12 +106,23 @@ def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
     targets, num_epochs = Targets.load(spec.out / UTTERANCES_FILE), 2 * options.rbm.rbm_iter
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.compute, comm, options.loop.train_seed, num_epochs)
     path = spec.out / DBN_FILE
-    rbms = load_dbn(path).rbms if path.exists() else []
+    rbms = _finished_before(path, corpus.input_dim, options.hidden.hidden_dim)
     comm.barrier()
     while len(rbms) < options.hidden.hidden_layers:
         rbms.append(_train_next(spec, comm, corpus, rbms))
         if comm.rank == 0:
             Dbn(rbms, torch.from_numpy(corpus.mean), torch.from_numpy(corpus.inverse_std)).save(path)
+
+
+def _finished_before(path: Path, input_dim: int, hidden_dim: int) -> list[Rbm]:
+    """The machines of an interrupted run."""
+    if not path.exists():
+        return []
+    dbn = load_dbn(path)
+    if dbn.dims != [input_dim] + [hidden_dim] * len(dbn.rbms):
+        found = f"machines of {dbn.dims[1]} units on {dbn.dims[0]} inputs; these options give {hidden_dim} on {input_dim}"
+        raise UserError(f"{path}: {found}; give the options of those machines, or --force to train from the start")
+    return dbn.rbms
 
 
 def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm]) -> Rbm:

@@ -1,0 +1,107 @@
+"""Small DBNs on toy data; also what MPI ranks of the tests run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import torch
+from corpora import make_data
+
+from pyasr.feats.inputs import InputOptions
+from pyasr.nn import rbm as rbm_module
+from pyasr.nn.dbn import DBN_FILE, Below, Dbn, load_dbn
+from pyasr.nn.feed_forward import HiddenOptions
+from pyasr.nn.rbm import Rbm
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.train.compute import ComputeOptions
+from pyasr.train.dbn import DbnTraining, PretrainSpec, RbmOptions, RbmTraining, prepare_utterances, pretrain_rank
+from pyasr.train.frames import FrameStore
+from pyasr.train.loop import LoopOptions
+from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner
+from pyasr.train.schedules import ScalingOptions, ScheduleOptions
+from pyasr.train.stream import ResidentFrames
+from pyasr.train.targets import HeldoutOptions
+
+INPUT = InputOptions(cmvn="none", splice_left=1, splice_right=1)
+OPTIONS = DbnTraining(
+    hidden=HiddenOptions(hidden_layers=3, hidden_dim=16),
+    rbm=RbmOptions(rbm_iter=2, rbm_lr_low=0.02),
+    scaling=ScalingOptions(lr_scaling="none"),
+    compute=ComputeOptions(minibatch=20, precision="float32", device="cpu"),
+    mixing=MixingOptions(period_frames=100),
+    loop=LoopOptions(log_frames=500, checkpoint_frames=300),
+)
+
+
+def with_options(**groups) -> DbnTraining:
+    """OPTIONS with some fields of some groups changed."""
+    return dataclasses.replace(OPTIONS, **{name: dataclasses.replace(getattr(OPTIONS, name), **fields) for name, fields in groups.items()})
+
+
+def make_toy(path: Path, num_utterances: int = 16) -> Path:
+    make_data(path / "data", {f"{'abcd'[i % 4]}-{i:02d}": 50 + 3 * i for i in range(num_utterances)}, 5)
+    return path / "data"
+
+
+def spec_of(data: Path, out: Path, options: DbnTraining = OPTIONS, heldout_share: float = 0.2) -> PretrainSpec:
+    """The work of `pretrain_rank`, its utterances prepared."""
+    out.mkdir(exist_ok=True)
+    prepare_utterances(data, out, HeldoutOptions(heldout_share=heldout_share), options.rbm.max_frames)
+    return PretrainSpec(data, out, INPUT, options)
+
+
+def pretrained(spec: PretrainSpec, comm: Comm) -> Dbn:
+    pretrain_rank(spec, comm)
+    comm.barrier()
+    return load_dbn(spec.out / DBN_FILE)
+
+
+def parameters(dbn: Dbn) -> torch.Tensor:
+    return torch.cat([p.flatten() for rbm in dbn.rbms for p in rbm.parameters()])
+
+
+class FixedOrderStore(FrameStore):
+    """Frames in the order of the store."""
+
+    def epoch_order(self, seed, *names):
+        return torch.arange(self.num_frames)
+
+
+def _sample_by_thresholds(p: torch.Tensor, generator=None) -> torch.Tensor:
+    """Samples that depend on the probabilities of a row alone, whichever rank the row is on."""
+    return (p > torch.linspace(0.1, 0.9, p.shape[1])).to(p.dtype)
+
+
+def trained_without_chance(comm: Comm, directory: Path, gaussian: bool, minibatch: int, num_shares: int) -> torch.Tensor:
+    """The parameters of a machine after two epochs of minibatches of which a rank has every `comm.size`-th; a mixing after each."""
+    rbm_module.sample_bernoulli = _sample_by_thresholds
+    torch.manual_seed(11)
+    rows = torch.randn(10 * 6 * num_shares * minibatch, 5)
+    rows = rows if gaussian else torch.sigmoid(3 * rows)
+    mine = rows.view(-1, comm.size, minibatch * num_shares // comm.size, 5)[:, comm.rank].reshape(-1, 5)
+    store = FixedOrderStore([mine.numpy()], [np.zeros(len(mine), np.int32)], 0, 0, 5)
+    rbm = Rbm(5, 8, gaussian)
+    rbm.initialise(0.3, torch.Generator().manual_seed(2))
+    size = minibatch * num_shares // comm.size
+    compute = ComputeOptions(minibatch=size, precision="float32", device="cpu")
+    schedule_options = ScheduleOptions(learning_rate=0.05, num_epochs=2, lr_scaling="none")
+    factor = schedule_options.rate_factor(comm.size, size)
+    momentum = MomentumOptions(momentum_step_frames=500)
+    learner = RbmLearner(rbm, Below([], torch.device("cpu"), torch.float32), compute, momentum, 0.001, 0.05 * factor, torch.Generator())
+    schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(store.num_frames)), momentum)
+    directory.mkdir(parents=True, exist_ok=True)
+    strategy = make_strategy(comm, MixingOptions(period_frames=1))
+    RbmTraining(learner, ResidentFrames(store, 777, comm.rank), store, strategy, schedule, LoopOptions(), size, factor, directory).run()
+    return learner.flat.master.clone()
+
+
+def period_one(spec, comm: Comm) -> None:
+    """What the MPI ranks of a test run: both kinds of machines, their parameters put down by rank 0."""
+    directory = Path(spec.cmd)
+    for gaussian in (True, False):
+        master = trained_without_chance(comm, directory / f"job-{gaussian}", gaussian, 8, 6)
+        if comm.rank == 0:
+            torch.save(master, directory / f"{gaussian}.pt")
