@@ -52,8 +52,9 @@ class Dbn:
         dims = self.dims
         if input_dim != dims[0]:
             raise UserError(f"{where} was trained on {dims[0]} columns a frame, the input has {input_dim}; give the same kind of features")
-        wanted = {"hidden-layers": len(self.rbms), "hidden-dim": dims[1], "activation": "sigmoid"}
-        given = {"hidden-layers": options.hidden_layers, "hidden-dim": options.hidden_dim, "activation": options.activation}
+        wanted = {"hidden-layers": len(self.rbms), "hidden-dim": dims[1], "activation": "sigmoid", "normalize": "false"}
+        given = {"hidden-layers": options.hidden_layers, "hidden-dim": options.hidden_dim, "activation": options.activation,
+                 "normalize": str(options.normalize).lower()}  # fmt: skip
         if given != wanted:
             flags = " ".join(f"--{name} {value}" for name, value in wanted.items() if given[name] != value)
             raise UserError(f"{where} has {len(self.rbms)} layers of {dims[1]} sigmoid units; give {flags}, or pretrain another one")
