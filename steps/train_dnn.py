@@ -26,6 +26,7 @@ from pyasr.hmm.gmm_dir import check_phones
 from pyasr.lang.lang_dir import LangDir
 from pyasr.parallel.strategies import check_strategy
 from pyasr.nn.dbn import DBN_FILE
+from pyasr.train.combine import MODELS
 from pyasr.train.dbn import check_dbn
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
 from pyasr.train.prepare import TargetOptions, prepare_targets
@@ -61,7 +62,8 @@ def main(options: TrainDnn) -> None:
         prepare_targets(options.data, ali, out, options.targets)
         spec = TrainSpec(options.data, out, options.input, options.training, options.dbn)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", spec, options.num_ranks)
-        shutil.rmtree(out / "checkpoint", ignore_errors=True)
+        for directory in ("checkpoint", MODELS):
+            shutil.rmtree(out / directory, ignore_errors=True)
         (out / "targets.npz").unlink()
 
 

@@ -33,6 +33,7 @@ from pyasr.parallel.comm import Comm
 from pyasr.train.learner import Learner
 from pyasr.train.sample import Sample
 
+MODELS = "models"  # directory of the models to be combined, beside the checkpoints
 _BATCH, _FISHER_BATCH = 1024, 64
 _ALPHA, _DIAGONAL_FLOOR = 0.01, 1e-6
 _MEMORY = 10
@@ -59,7 +60,7 @@ class RecentModels:
         """Keep the present model, which is that of all ranks."""
         if self.comm.rank:
             return
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(exist_ok=True)
         content = {"parameters": [value.cpu().clone() for value in learner.flat.values()]}
         save_tensors(self.directory / f"{frames_seen:015d}.pt", content)
         for path in self._paths()[: -self.options.combine_models]:

@@ -18,7 +18,7 @@ from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
-from pyasr.train.combine import CombineOptions, RecentModels, combine_recent
+from pyasr.train.combine import MODELS, CombineOptions, RecentModels, combine_recent
 from pyasr.train.corpus import PerturbOptions, StoreOptions, open_corpus
 from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape
 from pyasr.train.input_transform import InputTransformOptions, estimate_transform
@@ -81,7 +81,7 @@ def train_rank(spec: TrainSpec, comm: Comm) -> None:
     schedule = make_schedule(options.schedule, int(comm.reduce_scalar(corpus.training.num_frames)))
     rate_factor = options.schedule.rate_factor(comm.size, options.learner.minibatch)
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
-    recent = RecentModels(spec.out / "checkpoint" / "models", options.combine, comm)
+    recent = RecentModels(spec.out / MODELS, options.combine, comm)
     growth = make_growth(options, counts, schedule, comm, sample, recent)
     job = Training(learner, corpus.training, corpus.heldout, make_strategy(comm, options.mixing), schedule, options.loop,
                    options.learner.minibatch, rate_factor, spec.out, growth)  # fmt: skip

@@ -1,0 +1,108 @@
+"""Whole trainings of nnet2-style networks on two ranks: grown, mixed up, combined, with priors from posteriors; killed and resumed."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from corpora import make_data
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.nn.acoustic import load_scorer
+from pyasr.nn.feed_forward import DnnOptions
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.parallel.comm import run_threads
+from pyasr.parallel.strategies import MixingOptions
+from pyasr.train.combine import CombineOptions
+from pyasr.train.dnn import DnnTraining, TrainSpec, check_training, train_rank
+from pyasr.train.growth import GrowthOptions
+from pyasr.train.input_transform import InputTransformOptions
+from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.loop import LoopOptions
+from pyasr.train.priors import PriorOptions
+from pyasr.train.sample import SampleOptions
+from pyasr.train.schedules import ScheduleOptions
+
+NUM_PDFS, LENGTHS = 6, {f"{speaker}-{i}": 40 + 10 * i for speaker in "abcdef" for i in range(6)}
+INPUT = InputOptions(cmvn="none", splice_left=1, splice_right=1)
+PNORM = DnnTraining(
+    dnn=DnnOptions(hidden_layers=3, hidden_dim=10, activation="pnorm", pnorm_group=3),
+    schedule=ScheduleOptions(learning_rate=0.1, num_epochs=5),
+    learner=LearnerOptions(minibatch=32, precision="float32", device="cpu", momentum=0.5, max_change=2.0,
+                           natural_gradient=NaturalGradientOptions(natural_gradient="online")),
+    transform=InputTransformOptions(input_transform="lda"),
+    growth=GrowthOptions(layer_period_frames=2000, mix_up=12),
+    priors=PriorOptions(presoftmax_power=-0.25, priors="posteriors"),
+    combine=CombineOptions(combine="weights", combine_models=4, combine_period_frames=500, combine_iterations=5),
+    sample=SampleOptions(sample_frames=600),
+    mixing=MixingOptions(period_frames=100),
+    loop=LoopOptions(checkpoint_frames=700, log_frames=2000),
+)  # fmt: skip
+TANH = dataclasses.replace(
+    PNORM,
+    dnn=DnnOptions(hidden_layers=2, hidden_dim=12, activation="tanh"),
+    growth=GrowthOptions(layer_period_frames=2500, fix_period_frames=1000),
+    priors=PriorOptions(),
+    combine=CombineOptions(combine="average", combine_models=3, combine_period_frames=700),
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    data = tmp_path_factory.mktemp("corpus") / "data"
+    targets = make_data(data, LENGTHS, NUM_PDFS)
+    targets.heldout[:] = [key.startswith("f") for key in targets.keys]
+    return data, targets
+
+
+def train(corpus, out, options):
+    data, targets = corpus
+    out.mkdir(exist_ok=True)
+    targets.save(out / "targets.npz")
+    run_threads(2, lambda comm: train_rank(TrainSpec(data, out, INPUT, options), comm))
+    return load_scorer(out)
+
+
+def accuracy(corpus, scorer):
+    data, targets = corpus
+    reader = FeatureReader(data, INPUT)
+    keys = [key for key in targets.keys if key.startswith("f")]
+    return np.concatenate([scorer.log_likelihoods(reader[key]).argmax(1) == targets.pdfs_of(key) for key in keys]).mean()
+
+
+class Crash(Exception):
+    """The end of a rank."""
+
+
+@pytest.mark.parametrize("options, num_outputs", [(PNORM, 12), (TANH, 6)], ids=["pnorm", "tanh"])
+def test_killed_and_resumed_while_it_grows(corpus, tmp_path, monkeypatch, options, num_outputs):
+    whole = train(corpus, tmp_path / "whole", options)
+    assert whole.network.options.hidden_layers == options.dnn.hidden_layers and whole.network.layers[-1].out_features == num_outputs
+    assert accuracy(corpus, whole) > 0.85
+    step, steps_left = Learner.step, []
+
+    def dying(self, *arguments):
+        steps_left[0] -= 1
+        if steps_left[0] < 0:
+            raise Crash
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Learner, "step", dying)
+    for num_steps in np.random.default_rng(0).integers(40, 100, 3):  # of 310 or so on both ranks
+        steps_left[:] = [int(num_steps)]
+        with pytest.raises(Crash):
+            train(corpus, tmp_path / "cut", options)
+    monkeypatch.undo()
+    again = train(corpus, tmp_path / "cut", options)
+    assert all(torch.equal(a, b) for a, b in zip(again.network.parameters(), whole.network.parameters()))
+    assert torch.equal(again.log_priors, whole.log_priors) and torch.equal(again.network.transform, whole.network.transform)
+
+
+def test_combinations_that_are_refused(tmp_path):
+    newbob = dataclasses.replace(PNORM, schedule=ScheduleOptions(schedule="newbob"))
+    with pytest.raises(UserError, match="--layer-period-frames and --mix-up: this --schedule goes back"):
+        check_training(newbob, None)
+    with pytest.raises(UserError, match="--dbn: it brings all hidden layers"):
+        check_training(PNORM, tmp_path)
+    check_training(PNORM, None)
