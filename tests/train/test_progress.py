@@ -44,15 +44,15 @@ def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
     def rank(comm):
         strategy = make_strategy(comm, MixingOptions(period_frames=10))
         with Reporter(tmp_path, strategy, 100, 0) as reporter:
-            time.sleep(0.1 if comm.rank == 1 else 0)
+            time.sleep(0.4 if comm.rank == 1 else 0)
             strategy.step(torch.zeros(3), 10)
             reporter.interval(1, 20, [1.0, 5, 10], 0.1)
         return strategy.times
 
     times = run_threads(2, rank)
-    assert times[0][0] > 0.09 and times[1][0] < 0.05 and max(times[0][1], times[1][1]) < 0.05
+    assert times[0][0] > 0.3 and times[1][0] < 0.2 and max(times[0][1], times[1][1]) < 0.2
     [line] = metrics(tmp_path)
-    assert 0.3 < line["waiting"] < 0.6 and line["accuracy"] == 0.5
+    assert 0.3 < line["waiting"] < 0.7 and line["accuracy"] == 0.5
 
 
 def test_a_resumed_job_forgets_what_it_told_after_the_checkpoint(tmp_path):

@@ -1,14 +1,22 @@
 """Interrupted jobs end in the same bits; checkpoints that do not fit are refused."""
 
 import json
+import multiprocessing
+import signal
+import time
 
+import numpy as np
 import pytest
 import torch
 from toy_jobs import Crash, crash_after, metrics, shard, store, streamed, trained, training, warper, with_options
 
 from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.parallel.comm import SoloComm, run_threads
 from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.train.compact import Plain
+from pyasr.train.shard import Shard
+from pyasr.train.targets import Targets
 
 
 def make_frames(kind, path, dtype):
@@ -60,6 +68,56 @@ def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path):
         run_threads(2, lambda comm: cut(comm, tmp_path / "cut", frames(comm), options, 40 if comm.rank == 0 else 1000))
     again = run_threads(2, lambda comm: trained(comm, tmp_path / "cut", frames(comm)))
     assert torch.equal(again[0], whole[0]) and torch.equal(again[1], whole[0])
+
+
+KILLED = dict(learner=dict(momentum=0.9), dnn=dict(dropout=0.2), schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=5),
+              loop=dict(log_frames=32, checkpoint_frames=100, checkpoint_minutes=1e-3))  # fmt: skip
+
+
+def train_streamed(data, directory):
+    """A process of the test below."""
+    torch.set_num_threads(1)
+    targets = Targets.load(data / "targets.npz")
+    of = Shard(FeatureReader(data, InputOptions(cmvn="none")), targets, targets.keys, 2, 2, Plain(torch.float32))
+    master = trained(SoloComm(), directory, streamed(of, 4), with_options(**KILLED))
+    torch.save(master, directory / "master.pt")
+
+
+def wait_for_lines(directory, number, process):
+    """Until metrics.jsonl has so many lines, or the process has ended."""
+    path, deadline = directory / "metrics.jsonl", time.monotonic() + 60
+    while process.is_alive() and time.monotonic() < deadline:
+        if path.exists() and len(path.read_bytes().splitlines()) >= number:
+            return
+        time.sleep(0.001)
+
+
+def test_killed_at_random_moments(tmp_path):
+    """Signal 9, again and again, anywhere: in a minibatch, while a block is loaded, while a checkpoint is written."""
+    of = shard(tmp_path / "data", 12)
+    of.targets.save(tmp_path / "data" / "targets.npz")
+    context, random = multiprocessing.get_context("forkserver"), np.random.default_rng(2026)
+    context.set_forkserver_preload(["pyasr.train.dnn"])
+
+    def start(name):
+        (tmp_path / name).mkdir(exist_ok=True)
+        process = context.Process(target=train_streamed, args=(tmp_path / "data", tmp_path / name))
+        process.start()
+        return process
+
+    moments = np.sort(random.integers(1, 45, 8))
+    for moment in moments:
+        process = start("killed")
+        wait_for_lines(tmp_path / "killed", moment, process)
+        time.sleep(random.uniform(0, 0.01))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    for name in ("killed", "whole"):
+        process = start(name)
+        process.join()
+        assert process.exitcode == 0
+    assert torch.equal(*(torch.load(tmp_path / name / "master.pt") for name in ("killed", "whole")))
 
 
 def test_only_the_last_complete_checkpoint_is_kept(tmp_path):

@@ -56,24 +56,25 @@ def test_an_epoch_can_be_taken_up_at_every_minibatch(tmp_path):
 
 
 def test_the_next_block_is_loaded_while_this_one_is_used(tmp_path, monkeypatch):
-    """With blocks that take 50 ms to load and 60 ms to use, the wait is for the first of an epoch only; at most two are in memory."""
+    """Nobody asks for the second block before it is there; the third is not begun before the first is done with."""
     of = shard(tmp_path / "data", 12)
     frames, load, loaded = streamed(of, 4), of.store, []
 
-    def slow(members, epoch, pinned=False):
-        time.sleep(0.05)
-        loaded.append(epoch)
+    def counted(members, epoch, pinned=False):
+        loaded.append((epoch, len(members)))
         return load(members, epoch, pinned)
 
-    monkeypatch.setattr(of, "store", slow)
-    waits, begin, count = [], time.perf_counter(), []
-    for _ in frames.minibatches(1000, 1):  # one minibatch a block
-        waits.append(time.perf_counter() - begin)
-        count.append(len(loaded))
-        time.sleep(0.06)
-        begin = time.perf_counter()
-    assert waits[0] > 0.045 and sorted(waits[1:])[1] < 0.045
-    assert count[0] == 1 and all(n <= i + 2 for i, n in enumerate(count))
+    monkeypatch.setattr(of, "store", counted)
+    for number, _ in enumerate(frames.minibatches(1000, 1), 1):  # one minibatch a block
+        deadline = time.monotonic() + 10
+        while len(loaded) <= number:
+            assert time.monotonic() < deadline, "it is not loaded ahead"
+            time.sleep(0.01)
+        time.sleep(0.03)
+        assert len(loaded) == number + 1
+    assert [epoch for epoch, _ in loaded] == [1, 1, 1, 1, 2]  # the last is the first of the next epoch
+    list(frames.minibatches(1000, 3))
+    assert {epoch for epoch, _ in loaded} == {1, 2, 3}, "there is nothing after the last epoch"
 
 
 def test_utterances_are_warped_anew_in_every_epoch(tmp_path):
