@@ -22,7 +22,8 @@ from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
 from pyasr.parallel.strategies import check_strategy
 from pyasr.train.dbn import UTTERANCES_FILE, DbnTraining, PretrainSpec, prepare_utterances
-from pyasr.train.targets import HeldoutOptions
+from pyasr.train.progress_bar import progress_bar
+from pyasr.train.targets import HeldoutOptions, Targets
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,11 @@ def main(options: PretrainDbn) -> None:
         options.input.save(out)
         prepare_utterances(options.data, out, options.heldout, options.training.rbm.max_frames)
         spec = PretrainSpec(options.data, out, options.input, options.training)
-        run_ranks(options.jobs, out / "log" / "pretrain.log", "pyasr.train.dbn:pretrain_rank", spec, options.num_ranks)
+        with progress_bar(out, "rbm*/metrics.jsonl"):
+            run_ranks(options.jobs, out / "log" / "pretrain.log", "pyasr.train.dbn:pretrain_rank", spec, options.num_ranks)
         for checkpoint in out.glob("rbm*/checkpoint"):
             shutil.rmtree(checkpoint)
-        (out / UTTERANCES_FILE).unlink()
+        Targets.remove(out / UTTERANCES_FILE)
 
 
 if __name__ == "__main__":

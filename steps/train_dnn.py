@@ -4,7 +4,7 @@
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, LANG/phones.txt, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,tree,phones.txt}
        with --dbn also DBN_DIR/{final.dbn,input.json}
 Writes DNN_DIR/final.nnet (network, normalisation, priors), final.mdl and tree (transition model and tree of ALI_DIR), input.json,
-       phones.txt, metrics.jsonl, log/train.log
+       phones.txt, metrics.jsonl, tensorboard/, log/train.log
 
 ALI_DIR may be one that Kaldi made, such as exp/tri4_ali. A job that was interrupted goes on from its last checkpoint when the same
 command is given again.
@@ -24,12 +24,14 @@ from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.lang.lang_dir import LangDir
-from pyasr.parallel.strategies import check_strategy
 from pyasr.nn.dbn import DBN_FILE
+from pyasr.parallel.strategies import check_strategy
 from pyasr.train.combine import MODELS
 from pyasr.train.dbn import check_dbn
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
 from pyasr.train.prepare import TargetOptions, prepare_targets
+from pyasr.train.progress_bar import progress_bar
+from pyasr.train.targets import TARGETS_FILE, Targets
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,11 @@ def main(options: TrainDnn) -> None:
         options.input.save(out)
         prepare_targets(options.data, ali, out, options.targets)
         spec = TrainSpec(options.data, out, options.input, options.training, options.dbn)
-        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", spec, options.num_ranks)
+        with progress_bar(out):
+            run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", spec, options.num_ranks)
         for directory in ("checkpoint", MODELS):
             shutil.rmtree(out / directory, ignore_errors=True)
-        (out / "targets.npz").unlink()
+        Targets.remove(out / TARGETS_FILE)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales
 from pyasr.train.sample import Sample, SampleOptions, draw_sample
 from pyasr.train.saturation import SaturationFix
 from pyasr.train.schedules import Schedule, ScheduleOptions, make_schedule
-from pyasr.train.targets import Targets
+from pyasr.train.targets import TARGETS_FILE, Targets
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class DnnTraining:
 
 @dataclass(frozen=True)
 class TrainSpec:
-    """The work of all ranks: features of `data`, targets in `out`/targets.npz, everything written to `out`.
+    """The work of all ranks: features of `data`, targets in OUT/targets.npz, everything written to `out`.
 
     dbn  directory of a DBN whose machines are the initial hidden layers, with the normalisation of their input; None: random ones
     """
@@ -70,7 +70,7 @@ class TrainSpec:
 
 def train_rank(spec: TrainSpec, comm: Comm) -> None:
     """Train on this rank's shard, together with all others; rank 0 writes final.nnet."""
-    options, targets = spec.training, Targets.load(spec.out / "targets.npz")
+    options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, options.loop.train_seed,
                          options.schedule.num_epochs, options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()))  # fmt: skip

@@ -14,7 +14,7 @@ from pyasr.hmm.model import read_transitions, read_tree
 from pyasr.hmm.phone_segments import split_to_phones
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.int_vectors import read_job_archives
-from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout, join, make_targets
+from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout, join, make_targets
 
 
 _NUM_CHECKED = 100
@@ -37,7 +37,7 @@ def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions
     offsets, pdfs = make_targets(keys, alignments, transitions.tid2pdf, ali_dir)
     check_paths({key: alignments[key] for key in keys[:_NUM_CHECKED]}, transitions, ali_dir)
     heldout = choose_heldout(keys, np.diff(offsets), reader.speaker, options.heldout_share, options.heldout_seed)
-    Targets(keys, offsets, pdfs, heldout, transitions.num_pdfs).save(out / "targets.npz")
+    Targets(keys, offsets, pdfs, heldout, transitions.num_pdfs).save(out / TARGETS_FILE)
 
 
 def check_paths(alignments: dict[str, np.ndarray], transitions: TransitionModel, ali_dir: Path) -> None:

@@ -10,19 +10,19 @@ import threading
 from pathlib import Path
 from typing import TextIO
 
-from pyasr.train.progress import minutes
+from pyasr.train.progress import METRICS_FILE, minutes
 
 _PERIOD_S = 0.5
 
 
 @contextlib.contextmanager
-def progress_bar(metrics: Path, terminal: TextIO = sys.stderr):
-    """Show the last line of `metrics` as a bar while the block runs; where `terminal` is none, nothing."""
+def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO = sys.stderr):
+    """Show the last line of the newest file DIRECTORY/PATTERN as a bar while the block runs; where `terminal` is none, nothing."""
     if not terminal.isatty():
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_follow, args=(metrics, terminal, ended), daemon=True)
+    thread = threading.Thread(target=_follow, args=(directory, pattern, terminal, ended), daemon=True)
     thread.start()
     try:
         yield
@@ -31,9 +31,10 @@ def progress_bar(metrics: Path, terminal: TextIO = sys.stderr):
         thread.join()
 
 
-def _follow(metrics: Path, terminal: TextIO, ended: threading.Event) -> None:
+def _follow(directory: Path, pattern: str, terminal: TextIO, ended: threading.Event) -> None:
     while not ended.wait(_PERIOD_S):
-        line = last_interval(metrics)
+        files = sorted(directory.glob(pattern), key=lambda path: path.stat().st_mtime)
+        line = last_interval(files[-1]) if files else None
         if line is not None:
             terminal.write("\r" + bar(line, shutil.get_terminal_size().columns - 1))
             terminal.flush()
@@ -42,12 +43,9 @@ def _follow(metrics: Path, terminal: TextIO, ended: threading.Event) -> None:
 
 def last_interval(metrics: Path) -> dict | None:
     """The last whole line of metrics.jsonl that tells of an interval, if there is one in the last 4 kB."""
-    try:
-        with metrics.open("rb") as f:
-            f.seek(max(f.seek(0, 2) - 4096, 0))
-            lines = f.read().decode().split("\n")[:-1]
-    except OSError:
-        return None  # harmless: it is not there yet
+    with metrics.open("rb") as f:
+        f.seek(max(f.seek(0, 2) - 4096, 0))
+        lines = f.read().decode().split("\n")[:-1]
     whole = [json.loads(line) for line in lines[-2:] if line.startswith("{")]
     return next((line for line in reversed(whole) if "left_s" in line), None)
 

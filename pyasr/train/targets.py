@@ -16,6 +16,10 @@ from pyasr.base.output import atomic_write
 from pyasr.base.seeds import generator
 
 
+TARGETS_FILE = "targets.npz"
+_BLOCK = 1 << 20
+
+
 @dataclass(frozen=True)
 class HeldoutOptions:
     """Which utterances are not trained on."""
@@ -50,8 +54,9 @@ class Targets:
         return self.pdfs[self.offsets[i] : self.offsets[i + 1]]
 
     def counts(self) -> np.ndarray:
-        """Frames of each pdf, held-out ones included."""
-        return np.bincount(self.pdfs, minlength=self.num_pdfs)
+        """Frames of each pdf, held-out ones included, int64 (num_pdfs,)."""
+        blocks = (self.pdfs[begin : begin + _BLOCK] for begin in range(0, len(self.pdfs), _BLOCK))
+        return sum((np.bincount(block, minlength=self.num_pdfs) for block in blocks), np.zeros(self.num_pdfs, np.int64))
 
     def shard(self, rank: int, num_ranks: int, heldout: bool) -> list[str]:
         """The utterances of one rank: longest first, each to the rank that has the fewest frames so far."""
@@ -66,15 +71,28 @@ class Targets:
         return [self.keys[i] for i in sorted(mine)]
 
     def save(self, path: Path) -> None:
-        """Write a file for `load`, atomically."""
+        """Write PATH and the pdfs beside it, for `load`."""
+        with atomic_write(_pdfs_file(path), "wb") as f:
+            np.save(f, self.pdfs)
         with atomic_write(path, "wb") as f:
-            np.savez(f, keys=np.array(self.keys), offsets=self.offsets, pdfs=self.pdfs, heldout=self.heldout, num_pdfs=self.num_pdfs)
+            np.savez(f, keys=np.array(self.keys), offsets=self.offsets, heldout=self.heldout, num_pdfs=self.num_pdfs)
 
     @staticmethod
     def load(path: Path) -> Targets:
-        """What `save` wrote."""
+        """What `save` wrote; the pdfs stay on disk, where all ranks of a host share one copy."""
+        pdfs = np.load(_pdfs_file(path), mmap_mode="r").view(np.ndarray)
         with np.load(path) as f:
-            return Targets(f["keys"].tolist(), f["offsets"], f["pdfs"], f["heldout"], int(f["num_pdfs"]))
+            return Targets(f["keys"].tolist(), f["offsets"], pdfs, f["heldout"], int(f["num_pdfs"]))
+
+    @staticmethod
+    def remove(path: Path) -> None:
+        """Delete what `save` wrote."""
+        for file in (path, _pdfs_file(path)):
+            file.unlink(missing_ok=True)
+
+
+def _pdfs_file(path: Path) -> Path:
+    return path.with_suffix(".pdfs.npy")
 
 
 def join(keys: list[str], num_frames: Callable[[str], int], alignments: dict, max_missing: float, data: Path, ali_dir: Path) -> list[str]:

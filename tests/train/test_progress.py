@@ -199,10 +199,11 @@ def test_bar():
 
 def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
     monkeypatch.setattr("pyasr.train.progress_bar._PERIOD_S", 0.01)
-    path, terminal, file = tmp_path / "metrics.jsonl", Terminal(), io.StringIO()
-    with progress_bar(path, file), progress_bar(path, terminal):
+    path, terminal, file = tmp_path / "rbm2" / "metrics.jsonl", Terminal(), io.StringIO()
+    with progress_bar(tmp_path, "rbm*/metrics.jsonl", file), progress_bar(tmp_path, "rbm*/metrics.jsonl", terminal):
         time.sleep(0.05)
         assert terminal.getvalue() == ""
+        path.parent.mkdir()
         path.write_text(json.dumps(LINE) + "\n" + json.dumps({"epoch": 3, "frames": 600, "accepted": True}) + "\n" + '{"epo')
         time.sleep(0.1)
         assert "25%" in terminal.getvalue()
