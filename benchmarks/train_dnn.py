@@ -101,7 +101,8 @@ class Plain:
 
     def __init__(self, task: Task, num_frames: int, device: str, precision: str):
         self.device, self.autocast = device, precision == "bfloat16"
-        self.network = nn.Sequential(*task.network().layers).to(device)
+        layers = [nn.Tanh() if isinstance(layer, nn.Tanh) else layer for layer in task.network().layers]
+        self.network = nn.Sequential(*layers).to(device)
         self.optimiser = torch.optim.SGD(self.network.parameters(), RATE)
         self.x, self.targets = (tensor.to(device) for tensor in task.store(num_frames).gather(torch.arange(num_frames)))
 

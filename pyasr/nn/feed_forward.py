@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from pyasr.base.options import option
+from pyasr.nn.fast_tanh import Tanh
 from pyasr.nn.layers import Normalize, PNorm, SumGroup
 from pyasr.nn.random_bits import random_integers
 
@@ -146,7 +147,7 @@ class FeedForward(nn.Module):
 
 
 def _hidden_layer(options: DnnOptions, dim_in: int) -> list[nn.Module]:
-    kinds = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "pnorm": lambda: PNorm(options.pnorm_group)}
+    kinds = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": Tanh, "pnorm": lambda: PNorm(options.pnorm_group)}
     layers = [nn.Linear(dim_in, options.affine_dim), kinds[options.activation]()]
     if options.normalize or options.activation == "pnorm":
         layers.append(Normalize())

@@ -202,7 +202,7 @@ class OnlineNaturalGradient:
         e = smoothed(eigenvalues, self.alpha, dim)
         left = e.sqrt()[:, None] * floored.rsqrt()[:, None] * u.T * root
         wide = self.factor.dtype
-        factor = (left * new).to(wide) @ j + (left * kept).to(wide) @ self.factor
+        factor = left.to(wide) @ (j.mul_(new) + kept.to(wide)[:, None] * self.factor)
         if bool((c[0] > _MAX_CONDITION * c[-1]) | (floored != c).any()):
             factor = orthogonalise(factor, e)
         self._set(factor, eigenvalues)

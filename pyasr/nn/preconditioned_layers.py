@@ -111,9 +111,9 @@ class LayerPreconditioner:
         if self.max_change_per_sample:
             scale = torch.minimum(scale, self.max_change_per_sample * len(x) / (self.rate * _sum_of_norms(xhat, ones, yhat)))
         yhat, factor = _fold(yhat, scale)
-        _add_product(weight, yhat, xhat, factor)
+        _gradient(weight).addmm_(yhat.T, xhat, alpha=factor)
         if bias is not None:
-            _add_product(bias, yhat, ones, factor)
+            _gradient(bias).addmm_(ones[None], yhat, alpha=factor)
 
     def state_dict(self) -> dict:
         """The states of both sides."""
@@ -138,14 +138,11 @@ def _fold(y: Tensor, scale: Tensor) -> tuple[Tensor, float]:
     return (y, float(scale)) if scale.device.type == "cpu" else (y * scale.to(y.dtype), 1.0)
 
 
-def _add_product(parameter: Tensor, y: Tensor, x: Tensor, factor: float) -> None:
-    """Add factor Y' X to the parameter's gradient, within the product where it has one: autograd would take another pass over it."""
+def _gradient(parameter: Tensor) -> Tensor:
+    """The gradient of a matrix, convolution (as a matrix) or bias (as a row), to which products are added with no pass over it of their own."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
-    if x.dim() == 1:
-        parameter.grad.addmv_(y.T, x, alpha=factor)
-    else:
-        parameter.grad.view(len(parameter), -1).addmm_(y.T, x, alpha=factor)
+    return parameter.grad.view(len(parameter) if parameter.dim() > 1 else 1, -1)
 
 
 class _Affine(torch.autograd.Function):

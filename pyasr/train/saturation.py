@@ -14,12 +14,13 @@ import torch
 from torch import nn
 
 from pyasr.base import log
+from pyasr.nn.fast_tanh import Tanh
 from pyasr.nn.feed_forward import FeedForward
 from pyasr.train.learner import Learner
 from pyasr.train.sample import Sample
 
 _LEAST_DERIVATIVE, _GREATEST_FACTOR = 0.1, 2.0
-_DERIVATIVES = {nn.Tanh: lambda y: 1 - y * y, nn.Sigmoid: lambda y: 4 * y * (1 - y)}
+_DERIVATIVES = {Tanh: lambda y: 1 - y * y, nn.Sigmoid: lambda y: 4 * y * (1 - y)}
 
 
 @dataclass
