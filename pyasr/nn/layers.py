@@ -6,7 +6,7 @@ with p = 2, of M groups of G inputs each; group j holds the inputs j, j + M, j +
     y_j = (sum_{i in j} x_i^2)^(1/2),            dF/dx_i = dF/dy_j x_i / y_j,  0 where y_j = 0
 
 Kaldi's groups are consecutive inputs. The two are the same network with the rows of the weights before them in another order; inputs that
-lie M apart are added in long vectors, three times as fast on a CPU and nine times backwards in bfloat16.
+lie M apart are added in long vectors, on a CPU two to three times as fast, in bfloat16 backwards nine times.
 
 Normalisation of a vector of D elements to root mean square 1
 

@@ -1,6 +1,8 @@
 """Whole trainings of nnet2-style networks on two ranks: grown, mixed up, combined, with priors from posteriors; killed and resumed."""
 
 import dataclasses
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,15 +10,16 @@ import torch
 from corpora import make_data
 
 from pyasr.base.errors import UserError
+from pyasr.base.options import parse
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.acoustic import load_scorer
 from pyasr.nn.feed_forward import DnnOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
-from pyasr.parallel.comm import run_threads
+from pyasr.parallel.comm import SoloComm, run_threads
 from pyasr.parallel.strategies import MixingOptions
 from pyasr.train.combine import CombineOptions
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training, train_rank
-from pyasr.train.growth import GrowthOptions
+from pyasr.train.growth import Growth, GrowthOptions
 from pyasr.train.input_transform import InputTransformOptions
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions
@@ -24,6 +27,7 @@ from pyasr.train.priors import PriorOptions
 from pyasr.train.sample import SampleOptions
 from pyasr.train.schedules import ScheduleOptions
 
+ROOT = Path(__file__).resolve().parents[2]
 NUM_PDFS, LENGTHS = 6, {f"{speaker}-{i}": 40 + 10 * i for speaker in "abcdef" for i in range(6)}
 INPUT = InputOptions(cmvn="none", splice_left=1, splice_right=1)
 PNORM = DnnTraining(
@@ -106,3 +110,12 @@ def test_combinations_that_are_refused(tmp_path):
     with pytest.raises(UserError, match="--dbn: it brings all hidden layers"):
         check_training(PNORM, tmp_path)
     check_training(PNORM, None)
+
+
+@pytest.mark.parametrize("conf", sorted((ROOT / "egs" / "amazon_queen" / "s5" / "conf").glob("dnn*.conf")), ids=lambda path: path.name)
+def test_recipes_of_the_egs_are_accepted(conf):
+    step = runpy.run_path(str(ROOT / "steps" / "train_dnn.py"))
+    options, _ = parse(step["TrainDnn"], ["--config", str(conf), "data", "lang", "ali", "out"])
+    check_training(options.training, None)
+    frames = 1_200_000 * options.training.schedule.num_epochs
+    Growth(options.training.growth, options.training.dnn, np.ones(1743), frames, 0, SoloComm())
