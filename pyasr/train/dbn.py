@@ -75,12 +75,15 @@ class RbmTraining(Training):
 
     totals = Reconstructions
 
+    @property
+    def rate_flag(self) -> str:
+        """The option of this machine's learning rate."""
+        return "--rbm-lr-low" if self.learner.rbm.gaussian else "--rbm-lr"
+
     def check_divergence(self, totals: Totals) -> None:
         if not np.isfinite(totals.objective):
-            raise UserError(
-                f"pretraining has diverged (reconstruction error {-totals.objective:g}): give a lower "
-                f"{'--rbm-lr-low' if self.learner.rbm.gaussian else '--rbm-lr'}, or --lr-scaling none, and --force"
-            )
+            found = f"pretraining has diverged (reconstruction error {-totals.objective:g})"
+            raise UserError(f"{found}: give a lower {self.rate_flag}, or --lr-scaling none, and --force")
 
 
 def prepare_utterances(data: Path, out: Path, heldout: HeldoutOptions, max_frames: int) -> None:

@@ -54,10 +54,12 @@ class Training:
     directory          for checkpoints and metrics
     growth             changes of the network at given times
 
-    A class for another objective than the cross-entropy of pdfs overrides `totals`, what a learner's sums mean, and `check_divergence`.
+    A class for another objective than the cross-entropy of pdfs overrides `totals`, what a learner's sums mean, `rate_flag`, the option of
+    its learning rate, and `check_divergence`.
     """
 
     totals = Totals
+    rate_flag = "--learning-rate"
 
     def __init__(self, learner: Learner, training: Frames, heldout: FrameStore, strategy: Strategy, schedule: Schedule,
                  options: LoopOptions, minibatch: int, rate_factor: float, directory: Path, growth=None):  # fmt: skip
@@ -138,7 +140,7 @@ class Training:
         log.warning(f"minibatches left out: {number}; {where}")
         if self.position.skipped > self.options.max_skipped:
             found = f"{self.position.skipped} minibatches were left out, more than --max-skipped {self.options.max_skipped}"
-            raise UserError(f"{found}: {where}; give a lower --learning-rate, and --force")
+            raise UserError(f"{found}: {where}; give a lower {self.rate_flag}, and --force")
 
     def evaluate(self) -> Totals:
         """Loss and accuracy of the present parameters on the held-out frames of all ranks."""

@@ -11,7 +11,7 @@ applies the greatest momentum, 0.9, from the beginning, and takes the scheduled 
 this, so it is the default here (`with_bug`, Kaldi's own name); without it the scheduled momentum is the one applied.
 
 Where the reconstruction of a Gaussian machine explodes, W and b are shrunk, the minibatch is passed over, v is set to 0 and the rate is
-multiplied by 0.9 from then on.
+multiplied by 0.9 from then on. A minibatch whose reconstruction is not finite is passed over too, v set to 0, and counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 
 from pyasr.base.options import option
 from pyasr.nn.dbn import Below
-from pyasr.nn.rbm import Rbm, Reconstruction, descend, explosion, squared_error
+from pyasr.nn.rbm import Rbm, descend, explosion, squared_error
 from pyasr.parallel.flat import FlatParameters
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.progress import Totals
@@ -89,59 +89,72 @@ class RbmLearner:
         self.rbm, self.below, self.momentum, self.l2, self.full_rate = rbm.to(options.torch_device()), below, momentum, l2, full_rate
         self.flat = FlatParameters(rbm.parameters(), options.torch_dtype())
         self.velocity = torch.zeros_like(self.flat.master)
-        self.rate_scale, self._none = torch.ones((), device=self.velocity.device), torch.zeros((), device=self.velocity.device)
+        self.rate_scale = torch.ones((), device=self.velocity.device)
+        self.skips = torch.zeros(2, dtype=torch.int64, device=self.velocity.device)  # number, step of the last one
+        self.num_steps = 0
         self._gradient = self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
         self.generator = generator
         self._shrinking = self.flat.values()[:2]
 
     @torch.no_grad()
     def step(self, x: torch.Tensor, _targets, rate: float) -> torch.Tensor:
-        """Update the master parameters from one minibatch. Returns float64 (squared error, explosions, frames), summed, on the device.
+        """Update the master parameters from one minibatch. Returns float64 (squared error, explosions, frames), summed, on the device;
+        zeros where the error is not finite.
 
         `rate` is the one applied, for summed gradients. The machine sees the update after `flat.refresh()`.
         """
+        self.num_steps += 1
         of = self.rbm.reconstruct(self.below(x), self.generator)
+        error = squared_error(of)
+        finite = error.isfinite()
+        shrink = torch.where(finite, explosion(of), 1.0) if self.rbm.gaussian else torch.ones_like(error)
         descend(self.rbm, of, self.l2)
+        self._update(rate, finite, shrink)
+        return torch.where(finite, _sums(error, shrink != 1, len(x)), 0.0)
+
+    def _update(self, rate: float, finite: torch.Tensor, shrink: torch.Tensor) -> None:
+        """The equations above; all of it without asking the device what has happened."""
         momentum = self.momentum.momentum_final if self.momentum.with_bug else 1 - rate / self.full_rate
         if self._gradient is not self.flat.grad:
             self._gradient.copy_(self.flat.grad)
-        if not self.rbm.gaussian:
-            self.velocity.mul_(momentum).sub_(self._gradient, alpha=rate)
-            self.flat.master.add_(self.velocity)
-            return _sums(of, self._none)
-        shrink = explosion(of)
+        if finite.device.type != "cpu" or not finite:
+            for values in (self._gradient, self.velocity):
+                values.masked_fill_(~finite, 0)
         calm = (shrink == 1).float()
-        self._update_unless_exploded(momentum, rate, shrink, calm)
-        return _sums(of, 1 - calm)
-
-    def _update_unless_exploded(self, momentum: float, rate: float, shrink: torch.Tensor, calm: torch.Tensor) -> None:
-        """`calm` is 0 where the minibatch exploded, else 1; all of it without asking the device."""
         self.velocity.mul_(momentum * calm).addcmul_(self._gradient, self.rate_scale * calm, value=-rate)
-        for parameter in self._shrinking:
-            parameter.mul_(shrink)
+        if self.rbm.gaussian:
+            for parameter in self._shrinking:
+                parameter.mul_(shrink)
+            self.rate_scale.mul_(1 - (1 - RATE_AFTER_EXPLOSION) * (1 - calm))
         self.flat.master.add_(self.velocity)
-        self.rate_scale.mul_(1 - (1 - RATE_AFTER_EXPLOSION) * (1 - calm))
+        self.skips[0] += ~finite
+        self.skips[1].masked_fill_(~finite, self.num_steps)
 
     @torch.no_grad()
     def evaluate(self, x: torch.Tensor, _targets) -> torch.Tensor:
         """(squared error, 0, frames) of a minibatch without learning, always with the same samples."""
-        return _sums(self.rbm.reconstruct(self.below(x), torch.Generator(self.generator.device)), self._none)
+        error = squared_error(self.rbm.reconstruct(self.below(x), torch.Generator(self.generator.device)))
+        return _sums(error, torch.zeros_like(error), len(x))
 
     def take_skips(self) -> tuple[int, list[str], int]:
-        """As of `Learner`; explosions are counted in the sums."""
-        return 0, [], 0
+        """As of `Learner`: minibatches passed over since the last call, layers, number of the last such minibatch. Waits for the device."""
+        number, last = self.skips.tolist()
+        self.skips.zero_()
+        return number, ["the machine"] if number else [], last
 
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the master parameters."""
-        return {"velocity": self.velocity.cpu(), "rate_scale": self.rate_scale.cpu(), "generator": self.generator.get_state()}
+        return {"velocity": self.velocity, "rate_scale": self.rate_scale, "skips": self.skips, "num_steps": self.num_steps,
+                "generator": self.generator.get_state()}  # fmt: skip
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave."""
         self.velocity.copy_(state["velocity"])
         self.rate_scale.copy_(state["rate_scale"])
+        self.skips.copy_(state["skips"])
+        self.num_steps = state["num_steps"]
         self.generator.set_state(state["generator"])
 
 
-def _sums(of: Reconstruction, exploded: torch.Tensor) -> torch.Tensor:
-    error = squared_error(of)
-    return torch.stack([error.double(), exploded.double(), torch.full_like(error, len(of.data)).double()])
+def _sums(error: torch.Tensor, exploded: torch.Tensor, num_frames: int) -> torch.Tensor:
+    return torch.stack([error.double(), exploded.double(), torch.full_like(error, num_frames).double()])

@@ -109,6 +109,21 @@ def test_explosion_shrinks_the_machine_and_passes_the_minibatch_over():
     assert learner.rate_scale.item() == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_reconstruction_that_is_not_finite_changes_nothing_and_is_counted(gaussian):
+    learner = make_learner(gaussian)
+    v = minibatches(1, 7, gaussian)[0]
+    learner.step(v, None, 1e-3)
+    assert learner.velocity.any() and learner.take_skips() == (0, [], 0)
+    broken = v.clone()
+    broken[3, 2] = 1e30 if gaussian else float("nan")
+    before = learner.flat.master.clone()
+    assert learner.step(broken, None, 1e-3).tolist() == [0, 0, 0]
+    assert torch.equal(learner.flat.master, before) and not learner.velocity.any()
+    assert learner.take_skips() == (1, ["the machine"], 2) and learner.take_skips() == (0, [], 0)
+    assert learner.step(v, None, 1e-3)[2] == NUM and learner.flat.master.isfinite().all()
+
+
 def test_rate_is_lower_after_an_explosion():
     changes = []
     for scale in (1.0, 0.9):
