@@ -78,12 +78,10 @@ def _word_arcs(offsets, targets, words, phones, lexicon, may_break, limit):
         state, known, knew_word, middle = content[0], content[1], content[2], 4 + content[3]
         pending, spoken = content[4:middle], content[middle:]
         goes_on, whole = _cut(states, arcs, item, state, known, knew_word, pending, spoken, phones, lexicon)
-        if may_break and state == end and not whole and len(content) > 4:
+        if goes_on:
+            _read(states, arcs, item, offsets[state], offsets[state + 1], targets, words, phones, pending, spoken)
+        if may_break and state == end and len(content) > 4 and not whole:
             write(arcs, item, _state(states, end, 0, 0, none, spoken[1:]), spoken[0] if len(spoken) else 0, -1, pending)
-        for a in range(offsets[state], offsets[state + 1] if goes_on else offsets[state]):
-            more, said = np.append(pending, a) if phones[a] else pending, np.append(spoken, words[a]) if words[a] else spoken
-            target = _state(states, targets[a], len(pending), len(spoken) > 0, more, said)
-            write(arcs, item, target, 0, a, none)
         item += 1
         if num_states(states) > limit:
             return as_arrays(arcs), -1
@@ -100,19 +98,30 @@ def _state(states, state, known, knew_word, pending, spoken):
 
 
 @njit(nogil=True, cache=True)
+def _read(states, arcs, item, begin, end, targets, words, phones, pending, spoken):
+    """Write an arc, without a word, for each of the arcs begin:end; their phones and words pend at its end."""
+    for a in range(begin, end):
+        more = np.append(pending, a) if phones[a] else pending
+        said = np.append(spoken, words[a]) if words[a] else spoken
+        write(arcs, item, _state(states, targets[a], len(pending), len(spoken) > 0, more, said), 0, a, pending[:0])
+
+
+@njit(nogil=True, cache=True)
 def _cut(states, arcs, item, state, known, knew_word, pending, spoken, phones, lexicon):
-    """Write the arcs of all new cuts. Returns (whether longer words are possible, whether all phones can be cut off at once)."""
-    node, word, num, any_ends = 0, spoken[0] if len(spoken) else ANY_WORD, len(pending), False
-    is_silence = is_word = False
-    for k in range(1, num + 1):
+    """Write an arc for each cut that could not be made before the last arc was read.
+
+    Returns (whether the first word may be longer than what pends, or has not been read; whether a cut takes all phones).
+    """
+    has_word, any_ends, whole, node = len(spoken) > 0, False, False, 0
+    word = spoken[0] if has_word else ANY_WORD
+    for k in range(1, len(pending) + 1):
         node = step(lexicon, node, phones[pending[k - 1]])
         if node < 0:
-            return any_ends and word == ANY_WORD, False
+            return any_ends and not has_word, False
         is_silence, is_word = has_pair(lexicon.ends, node, 0), has_pair(lexicon.ends, node, word)
-        any_ends |= is_word
+        any_ends, whole = any_ends or is_word, is_silence or (is_word and has_word)
         if is_silence and k > known:
             write(arcs, item, _state(states, state, 0, 0, pending[k:], spoken), 0, -1, pending[:k])
-        if is_word and word != ANY_WORD and (k > known or not knew_word):
+        if is_word and has_word and (k > known or not knew_word):
             write(arcs, item, _state(states, state, 0, 0, pending[k:], spoken[1:]), word, -1, pending[:k])
-    goes_on = word == ANY_WORD or has_pair(lexicon.prefixes, node, word) or has_pair(lexicon.prefixes, node, 0)
-    return goes_on, num > 0 and (is_silence or (is_word and word != ANY_WORD))
+    return not has_word or has_pair(lexicon.prefixes, node, word) or has_pair(lexicon.prefixes, node, 0), whole
