@@ -71,6 +71,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -108,7 +109,7 @@ class OnlineNaturalGradient:
         self.frozen = False  # when true, F stays as it is
         self.num_minibatches = 0
         self.factor: Tensor | None = None  # W; None before the first minibatch
-        self.eigenvalues: Tensor | None = None  # d and rho, float64 (R + 1,)
+        self.eigenvalues: Tensor | None = None  # d and rho, float64 (R + 1,), on the host
         self._copies: tuple[Tensor, Tensor | None] | None = None
 
     def precondition(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,7 +132,7 @@ class OnlineNaturalGradient:
         self.factor = self.eigenvalues = self._copies = None
         self.num_minibatches = state.get("num_minibatches", 0)
         if state:
-            self._set(state["factor"].to(device, copy=True), state["eigenvalues"].to(device, copy=True))
+            self._set(state["factor"].to(device, copy=True), state["eigenvalues"].to("cpu", copy=True))
 
     @torch.no_grad()
     def _step(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -178,61 +179,64 @@ class OnlineNaturalGradient:
         dim = x.shape[1] + ones
         rank = min(self.rank, dim - 1)
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-        eigenvalues = torch.full((rank + 1,), EPSILON, dtype=torch.float64, device=x.device)
-        root = smoothed(eigenvalues, self.alpha, dim).sqrt().to(wide)
+        eigenvalues = torch.full((rank + 1,), EPSILON, dtype=torch.float64)
+        root = smoothed(eigenvalues, self.alpha, dim).sqrt().to(x.device, wide)
         self._set(root[:, None] * initial_rows(rank, dim, wide, x.device), eigenvalues)
         for _ in range(1 if len(x) <= rank else _NUM_FIRST_PASSES):
             w, last = self._narrow(x.dtype, ones)
             self._update(x, F.linear(x, w, last), trace, ones)
 
     def _update(self, x: Tensor, h: Tensor, trace: Tensor, ones: bool) -> None:
-        """Equations (6) to (12)."""
+        """Equations (6) to (12): what has D columns on the data's device, the R x R matrices on the host."""
         rank, dim = self.factor.shape
         eta = min(_MAX_ETA, 1 - math.exp(-len(x) / self.num_samples_history))
-        new, old = eta / len(x), 1 - eta
-        unit = new * trace + old * (dim * self.eigenvalues[-1] + self.eigenvalues[:-1].sum())
-        j = self._correlation(x, h, unit, ones)
-        values = self.eigenvalues / unit
+        new, old, values = eta / len(x), 1 - eta, self.eigenvalues.numpy()
+        unit = new * float(trace) + old * (dim * values[-1] + values[:-1].sum())
+        j, values = self._correlation(x, h, unit, ones), values / unit
         kept = old * (values[:-1] + values[-1])
-        root = smoothed(values, self.alpha, dim).rsqrt()
-        c, u = torch.linalg.eigh(_second_moment(j, self.factor, new, kept, root))
-        c, u = c.flip(0), u.flip(1)
-        floored = torch.maximum(c, torch.maximum((old * values[-1]) ** 2, _MIN_RELATIVE_C * c[0]))
-        eigenvalues = _next_eigenvalues(floored.sqrt(), unit, dim)
+        root = smoothed(values, self.alpha, dim) ** -0.5
+        c, u = np.linalg.eigh(_second_moment(j, self.factor, new, kept, root))
+        c, u = c[::-1], u[:, ::-1]
+        floored = np.maximum(c, max((old * values[-1]) ** 2, _MIN_RELATIVE_C * c[0]))
+        eigenvalues = _next_eigenvalues(np.sqrt(floored), unit, dim)
         e = smoothed(eigenvalues, self.alpha, dim)
-        left = e.sqrt()[:, None] * floored.rsqrt()[:, None] * u.T * root
-        wide = self.factor.dtype
-        factor = left.to(wide) @ (j.mul_(new) + kept.to(wide)[:, None] * self.factor)
-        if bool((c[0] > _MAX_CONDITION * c[-1]) | (floored != c).any()):
-            factor = orthogonalise(factor, e)
-        self._set(factor, eigenvalues)
+        left = self._on_device(np.sqrt(e / floored)[:, None] * u.T * root)
+        factor = left @ (j.mul_(new) + self._on_device(kept)[:, None] * self.factor)
+        if c[0] > _MAX_CONDITION * c[-1] or (floored != c).any():
+            factor = orthogonalise(factor, torch.from_numpy(e).to(factor.device))
+        self._set(factor, torch.from_numpy(eigenvalues))
 
-    def _correlation(self, x: Tensor, h: Tensor, unit: Tensor, ones: bool) -> Tensor:
+    def _on_device(self, small: np.ndarray) -> Tensor:
+        """A small array where W is, in its type."""
+        return torch.from_numpy(small).to(self.factor.device, self.factor.dtype)
+
+    def _correlation(self, x: Tensor, h: Tensor, unit: float, ones: bool) -> Tensor:
         """J in units of `unit`, half of which is taken out before and half after the product, in W's type."""
-        scale = unit.rsqrt()
-        h, wide = h * scale.to(h.dtype), self.factor.dtype
+        h, wide = h * unit**-0.5, self.factor.dtype
         j = (h.T @ x).to(wide)
         if ones:
             j = torch.cat([j, h.sum(0, dtype=wide)[:, None]], 1)
-        return j.mul_(scale.to(wide))
+        return j.mul_(unit**-0.5)
 
 
-def _second_moment(j: Tensor, w: Tensor, new: float, kept: Tensor, root: Tensor) -> Tensor:
-    """Z of equation (9), float64. kept = (1 - eta) (d + rho), root = e^-1/2."""
-    k, l = (j @ j.T).double(), (j @ w.T).double()
-    cross = new * root[:, None] * l * (root * kept)
-    return (new * root)[:, None] * k * (new * root) + cross + cross.T + torch.diag(kept.square())
+def _second_moment(j: Tensor, w: Tensor, new: float, kept: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """Z of equation (9). kept = (1 - eta) (d + rho), the diagonal of M; root = e^-1/2."""
+    products = torch.cat([j @ j.T, j @ w.T]).cpu().double().numpy()
+    k, l = products[: len(j)], products[len(j) :]
+    cross = (new * root)[:, None] * l * (root * kept)
+    z = (new * root)[:, None] * k * (new * root) + cross + cross.T
+    z.flat[:: len(z) + 1] += kept**2
+    return z
 
 
-def _next_eigenvalues(root_c: Tensor, unit: Tensor, dim: int) -> Tensor:
+def _next_eigenvalues(root_c: np.ndarray, unit: float, dim: int) -> np.ndarray:
     """d' and rho' of equation (11) from sqrt(c) in units of `unit`; they come without that unit."""
     rho = (1 - root_c.sum()) / (dim - len(root_c))
-    floor = (DELTA * root_c[0] * unit).clamp(min=EPSILON)
-    return torch.maximum(torch.cat([root_c - rho, rho[None]]) * unit, floor)
+    return np.maximum(np.append(root_c - rho, rho) * unit, max(EPSILON, DELTA * root_c[0] * unit))
 
 
-def smoothed(eigenvalues: Tensor, alpha: float, dim: int) -> Tensor:
-    """e of equation (3) from d and rho, which may be in any unit."""
+def smoothed(eigenvalues, alpha: float, dim: int):
+    """e of equation (3) from d and rho (tensor or array), which may be in any unit."""
     d, rho = eigenvalues[:-1], eigenvalues[-1]
     return 1 / ((rho * (1 + alpha) + alpha / dim * d.sum()) / d + 1)
 
@@ -271,7 +275,7 @@ def precondition_within_minibatch(x: Tensor, alpha: float = 4.0) -> tuple[Tensor
         gamma_n = x_n . q_n,   xhat_n = (1 + gamma_n / (N - 1 - gamma_n)) q_n          takes row n out of its own covariance
         g = ( tr(X X') / tr(Xhat Xhat') )^1/2
 
-    A minibatch of one row, and one that is zero or not finite, is left as it is. Cost: 2 N D min(N, D) operations and more in float32.
+    A minibatch of one row, and one that is zero or not finite, is left as it is. Cost: 2 N D min(N, D) operations in float32.
     """
     num, dim = x.shape
     trace = sum_of_squares(x)

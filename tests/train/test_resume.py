@@ -12,6 +12,7 @@ from toy_jobs import Crash, crash_after, metrics, shard, store, streamed, traine
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm, run_threads
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.train.compact import Plain
@@ -42,8 +43,10 @@ def cut(comm, directory, frames, options, num_steps):
     ("warped", "float32", "exponential"),
 ])  # fmt: skip
 def test_resumed_training_ends_in_the_same_bits(tmp_path, kind, precision, schedule):
-    """With momentum and dropout, interrupted before the first checkpoint, within a block, between blocks and between epochs."""
-    learner, rates = dict(momentum=0.9, precision=precision), dict(schedule=schedule, learning_rate=0.02)
+    """With momentum, natural gradient and dropout, interrupted before the first checkpoint, within a block, between blocks and between
+    epochs."""
+    online = NaturalGradientOptions(natural_gradient="online")
+    learner, rates = dict(momentum=0.9, precision=precision, natural_gradient=online), dict(schedule=schedule, learning_rate=0.02)
     options = with_options(learner=learner, dnn=dict(dropout=0.2), schedule=rates)
     dtype = getattr(torch, precision)
     whole = trained(SoloComm(), tmp_path / "whole", make_frames(kind, tmp_path / "data", dtype), options)
