@@ -22,7 +22,7 @@ from pyasr.nn.dbn import DBN_FILE, load_dbn
 ROOT = Path(__file__).resolve().parents[2]
 INPUT = ["--cmvn", "none", "--splice-left", 1, "--splice-right", 1]
 SHAPE = ["--hidden-layers", 2, "--hidden-dim", 24]
-FLAGS = [*INPUT, *SHAPE, "--precision", "float32", "--period-frames", 300, "--checkpoint-frames", 2000, "--num-ranks", 2]
+FLAGS = [*INPUT, *SHAPE, "--precision", "float32", "--period-frames", 300, "--checkpoint-frames", 5000, "--num-ranks", 2]
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 
 
@@ -49,7 +49,7 @@ def parameters(out):
 def dbn(corpus, tmp_path_factory):
     """Pretrained without interruption, its two ranks as threads."""
     out = tmp_path_factory.mktemp("whole") / "dbn"
-    run_here("pretrain_dbn.py", *FLAGS, "--rbm-iter", 12, corpus / "data", out, threads=True)
+    run_here("pretrain_dbn.py", *FLAGS, "--rbm-iter", 6, corpus / "data", out, threads=True)
     assert {path.name for path in out.iterdir()} == {".done.json", DBN_FILE, "input.json", "log", "rbm1", "rbm2"}
     assert not list(out.glob("rbm*/checkpoint"))
     return out
@@ -57,7 +57,7 @@ def dbn(corpus, tmp_path_factory):
 
 @pytest.mark.skipif(MPIEXEC is None, reason="needs MPI")
 def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, dbn, tmp_path):
-    flags = ["--rbm-iter", 12]
+    flags = ["--rbm-iter", 6]
     process = subprocess.Popen(**command(corpus / "data", tmp_path / "dbn", *flags))
     scratch = tmp_path / "dbn.tmp"
     wait_for(scratch / "rbm1" / "checkpoint" / "checkpoint.json", process)

@@ -99,9 +99,11 @@ def trained_without_chance(comm: Comm, directory: Path, gaussian: bool, minibatc
 
 
 def period_one(spec, comm: Comm) -> None:
-    """What the MPI ranks of a test run: both kinds of machines, their parameters put down by rank 0."""
-    directory = Path(spec.cmd)
-    for gaussian in (True, False):
-        master = trained_without_chance(comm, directory / f"job-{gaussian}", gaussian, 8, 6)
-        if comm.rank == 0:
-            torch.save(master, directory / f"{gaussian}.pt")
+    """What three MPI ranks of a test run: both kinds of machines, on two of them and on all, their parameters put down by rank 0."""
+    pair = comm.split(comm.rank // 2)  # ranks 0 and 1; rank 2 alone
+    for group in (pair, comm):
+        for gaussian in (True, False):
+            if group is comm or comm.rank < 2:
+                name = f"{group.size}-{gaussian}"
+                master = trained_without_chance(group, Path(spec.cmd) / f"job-{name}", gaussian, 8, 6)
+                torch.save(master, Path(spec.cmd) / f"{name}.rank-{group.rank}.pt")
