@@ -1,8 +1,7 @@
 """Frames in memory: kept once, unspliced and compact, gathered into spliced minibatches by index.
 
 Each utterance is stored with its first frame repeated `left` times before it and its last `right` times after it. The spliced input of
-a frame is then the rows i .. i + left + right of the store, which lie one after the other in memory: a window of a strided view, so a
-minibatch is one gather of contiguous pieces, and no frame is stored twice.
+a frame is then the rows i .. i + left + right of the store, so a minibatch is one selection of rows, and no frame is stored twice.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class FrameStore:
         padding_before = np.arange(len(lengths)).repeat(lengths) * (left + right)
         self._first_row = _indices(np.arange(self.num_frames) + padding_before)
         self.targets = torch.from_numpy(np.concatenate([np.zeros(0, np.int32), *targets]).astype(np.int32))
-        self._view()
+        self._window = torch.arange(left + 1 + right, dtype=torch.int32)
 
     def _put(self, begin: int, end: int, x: torch.Tensor) -> None:
         """An utterance into rows begin .. end - 1."""
@@ -51,23 +50,17 @@ class FrameStore:
         self.frames[begin:first] = self.frames[first]
         self.frames[behind:end] = self.frames[behind - 1]
 
-    def _view(self) -> None:
-        """A view whose row i is the window of rows i .. i + left + right."""
-        width = self.left + 1 + self.right
-        num_windows = max(len(self.frames) - width + 1, 0)
-        self._windows = self.frames.as_strided((num_windows, width * self.dim), (self.dim, 1))
-
     def move(self, device: torch.device, dtype: torch.dtype) -> None:
         """Give inputs on `device`, as `dtype`. What is kept in float32 is narrowed to that: no more is lost than in the minibatches."""
         kept = dtype if self.frames.dtype == torch.float32 else self.frames.dtype
         self.frames = self.frames.to(device, kept, non_blocking=True)
         self.targets = self.targets.to(device, non_blocking=True)
         self._first_row = self._first_row.to(device, non_blocking=True)
+        self._window = self._window.to(device)
         self.dtype = dtype
-        self._view()
 
     def tensors(self) -> list[torch.Tensor]:
-        """All that `move` moves."""
+        """What `move` moves, but for a few numbers."""
         return [self.frames, self.targets, self._first_row]
 
     def sample_store(self, num_frames: int) -> FrameStore:
@@ -76,7 +69,9 @@ class FrameStore:
 
     def gather(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Spliced inputs, and targets (int64), of the frames `index`."""
-        return self.code.decode(self._windows[self._first_row[index]], self.dtype), self.targets[index].long()
+        rows = (self._first_row[index].unsqueeze(1) + self._window).flatten()
+        inputs = self.frames.index_select(0, rows).view(len(index), len(self._window) * self.dim)
+        return self.code.decode(inputs, self.dtype), self.targets[index].long()
 
     def in_turn(self, minibatch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """All frames in minibatches, as they lie."""
