@@ -99,6 +99,7 @@ def train_rank(spec: TrainSpec, comm: Comm) -> None:
 
 def check_training(options: DnnTraining, dbn: Path | None) -> None:
     """Raise UserError where options do not go together."""
+    options.schedule.check()
     check_growth(options.growth, options.dnn, make_schedule(options.schedule, 1).may_go_back)
     if dbn and (options.growth.layer_period_frames or options.transform.input_transform != "none"):
         raise UserError("--dbn: it brings all hidden layers and was trained on untransformed input; leave out --layer-period-frames and "
@@ -138,13 +139,9 @@ def final_model(learner: Learner, normaliser, options: PriorOptions, counts: np.
 
 def _announce(job: Training, options: DnnTraining) -> None:
     """What is trained, on how much, with which learning rate."""
-    if job.comm.rank:
-        return
-    schedule, flat = options.schedule, job.learner.flat
-    factor = schedule.scale(job.comm.size)
-    dtype = str(flat.work.dtype).removeprefix("torch.")
-    log.info(f"{flat.num_parameters} parameters, {job.schedule.epoch_frames} frames an epoch, {job.comm.size} ranks, products in {dtype}")
-    log.info(
-        f"learning rate {schedule.learning_rate:g} ({schedule.lr_convention} over minibatches of {options.learner.minibatch}), "
-        f"{schedule.lr_scaling} scaling: effective {schedule.learning_rate:g} x {factor:g} = {schedule.learning_rate * factor:g}"
-    )
+    if job.comm.rank == 0:
+        flat, num_ranks = job.learner.flat, job.comm.size
+        dtype = str(flat.work.dtype).removeprefix("torch.")
+        log.info(f"{flat.num_parameters} parameters, {job.schedule.epoch_frames} frames an epoch, {num_ranks} ranks, products in {dtype}")
+        log.info(f"the frames of a rank are {job.training.describe()}")
+        log.info(options.schedule.describe(num_ranks, options.learner.minibatch))

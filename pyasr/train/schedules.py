@@ -55,11 +55,21 @@ class ScheduleOptions(ScalingOptions):
         """From the rate of one rank, in the convention of these options, to that of gradients summed over the minibatch."""
         return self.scale(num_ranks) * (1.0 if self.lr_convention == "sum" else 1.0 / minibatch)
 
+    def describe(self, num_ranks: int, minibatch: int) -> str:
+        """Rate, convention, scaling and course, for the log."""
+        factor = self.scale(num_ranks)
+        return (
+            f"learning rate {self.learning_rate:g} ({self.lr_convention} over minibatches of {minibatch}), {self.lr_scaling} scaling: "
+            f"effective {self.learning_rate:g} x {factor:g} = {self.learning_rate * factor:g}; {self.schedule}, {self.num_epochs} epochs"
+        )
+
     def check(self) -> None:
-        """Raise UserError for lists that are none, and steps that never come."""
+        """Raise UserError for lists that are none, steps that never come, and a rate that never falls."""
         marks = numbers(self.step_epochs, "--step-epochs") + numbers(self.step_frames, "--step-frames")
         if self.schedule == "step" and not marks:
             raise UserError("--schedule step: no step is given; give --step-epochs or --step-frames")
+        if self.constant_epochs >= self.num_epochs:
+            raise UserError(f"--constant-epochs {self.constant_epochs}: there are only {self.num_epochs} epochs; raise --num-epochs")
 
 
 def numbers(text: str, flag: str) -> list[float]:

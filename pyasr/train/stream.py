@@ -40,6 +40,10 @@ class ResidentFrames:
         """A store of at least so many frames, or of all."""
         return self.store
 
+    def describe(self) -> str:
+        """Where the frames are, for the log."""
+        return f"in {sum(tensor.nbytes for tensor in self.store.tensors()) / 1e6:.1f} MB of memory"
+
 
 class StreamedFrames:
     """Frames of a shard, read anew in each epoch.
@@ -55,6 +59,10 @@ class StreamedFrames:
         self._thread = ThreadPoolExecutor(1, "frames")
         self._coming: tuple[tuple[int, int], Future] | None = None
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def describe(self) -> str:
+        """Where the frames are, for the log."""
+        return f"read anew in each epoch, in {self._num_blocks} blocks of {self.shard.num_bytes().sum() / self._num_blocks / 1e6:.1f} MB"
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """The blocks of an epoch: indices of utterances."""

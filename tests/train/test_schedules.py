@@ -57,6 +57,8 @@ def test_steps_that_are_none():
         schedule_of(schedule="step")
     with pytest.raises(UserError, match="--step-epochs: '3;4' is no list of numbers"):
         schedule_of(schedule="step", step_epochs="3;4")
+    with pytest.raises(UserError, match="--constant-epochs 4: there are only 4 epochs"):
+        schedule_of(schedule="exponential-frames", num_epochs=4, constant_epochs=4)
 
 
 def test_warm_up_and_annealing():
@@ -106,3 +108,9 @@ def test_scaling_with_ranks(scaling, factor):
     assert ScheduleOptions(lr_scaling=scaling).scale(4) == factor
     assert ScheduleOptions(lr_scaling=scaling, lr_convention="sum").rate_factor(4, 256) == factor
     assert ScheduleOptions(lr_scaling=scaling, lr_convention="mean").rate_factor(4, 256) == factor / 256
+
+
+def test_what_is_printed():
+    options = ScheduleOptions(learning_rate=0.32, lr_convention="sum", schedule="newbob-accuracy", num_epochs=20)
+    expected = "learning rate 0.32 (sum over minibatches of 1024), linear scaling: effective 0.32 x 8 = 2.56; newbob-accuracy, 20 epochs"
+    assert options.describe(8, 1024) == expected
