@@ -5,21 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphs import compact_paths, lattice_paths, plain, random_graph, same, tid2pdf
+from graphs import compact_paths, lattice_paths, plain, same
 from pyasr.base.errors import UserError
 from pyasr.decode.compact import (compact_from_arcs, empty_compact, pick_strings, scale, state_times, to_compact, to_lattice, with_one_end,
                                   without_epsilons)
-from pyasr.decode.lattice import Lattice, best_path, trim
-from pyasr.decode.search import DecodeOptions, Decoder
+from pyasr.decode.lattice import Lattice, best_path, from_arcs, trim
 from word_graphs import random_compact
 
 SCALE = 0.1
 
 
 def random_lattice(seed: int, num_frames: int = 5) -> Lattice:
-    rng = np.random.default_rng(seed)
-    decoder = Decoder(random_graph(rng, 6, 16, 4), tid2pdf(4), DecodeOptions(beam=1000.0, lattice_beam=8.0, acoustic_scale=SCALE))
-    return decoder.decode(-30 * rng.random((num_frames, 4)))
+    """Up to three states after each frame, arcs with transition-ids to the next frame, some without to another state of the same one."""
+    rng, arcs = np.random.default_rng(seed), []
+    firsts = np.cumsum([0, 1, *rng.integers(1, 4, num_frames)])
+    for begin, middle, end in zip(firsts, firsts[1:], [*firsts[2:], None]):
+        for source in range(begin, middle):
+            arcs += [(source, target, 0) for target in range(source + 1, middle) if rng.random() < 0.4]
+            arcs += [(source, rng.integers(middle, end), rng.integers(1, 9)) for _ in range(1 + (rng.random() < 0.3)) if end]
+    words = np.where(rng.random(len(arcs)) < 0.4, rng.integers(1, 6, len(arcs)), 0)
+    finals = np.where(np.arange(firsts[-1]) >= firsts[-2], rng.random(firsts[-1]), np.inf)
+    return trim(from_arcs(0, *zip(*arcs), words, rng.random(len(arcs)), 30 * rng.random(len(arcs)), finals))
 
 
 @pytest.mark.parametrize("seed", range(10))
