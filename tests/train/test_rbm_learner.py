@@ -191,3 +191,24 @@ def test_what_sums_mean():
     assert totals.text() == "reconstruction error 0.2500  2 explosions" and totals.objective == -0.25
     assert totals.metrics() == {"reconstruction_error": 0.25, "explosions": 2}
     assert Reconstructions(np.array([30.0, 0.0, 120.0])).text() == "reconstruction error 0.2500"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: device and host cannot be compared")
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_gpu_computes_what_the_host_does_and_never_waits(monkeypatch, gaussian):
+    """Samples that depend on the probabilities alone, by thresholds."""
+    monkeypatch.setattr("pyasr.nn.rbm.sample_bernoulli", lambda p, _: (p > torch.linspace(0.1, 0.9, p.shape[1], device=p.device)).to(p.dtype))
+    host, masters = make_learner(gaussian), []
+    for device in ("cpu", "cuda"):
+        rbm = Rbm(7, 5, gaussian)
+        rbm.load_state_dict(make_learner(gaussian).rbm.state_dict())
+        options = ComputeOptions(minibatch=NUM, precision="float32", device=device)
+        learner = RbmLearner(rbm, host.below, options, MomentumOptions(), L2, FULL_RATE, torch.Generator(device))
+        data = [v.to(device) for v in minibatches(5, 7, gaussian)]
+        torch.cuda.set_sync_debug_mode("error" if device == "cuda" else "default")
+        for v in data:
+            learner.step(v, None, 1e-3)
+            learner.flat.refresh()
+        torch.cuda.set_sync_debug_mode("default")
+        masters.append(learner.flat.master.cpu())
+    torch.testing.assert_close(*masters, rtol=1e-3, atol=1e-4)
