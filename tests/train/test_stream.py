@@ -6,19 +6,22 @@ import numpy as np
 import pytest
 import torch
 from corpora import DIM, make_data
-from toy_jobs import CPU, NUM_PDFS, SEED, shard, streamed, warper
+from toy_jobs import CPU, NUM_PDFS, SEED, shard, streamed, warper, with_options
 
 from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
 from pyasr.feats.cmvn import cmvn_stats
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.ark import ArkWriter
+from pyasr.nn.acoustic import load_model
 from pyasr.parallel.comm import SoloComm, run_threads
 from pyasr.train.compact import Bytes, Plain
 from pyasr.train.corpus import StoreOptions, open_corpus
+from pyasr.train.dnn import TrainSpec, train_rank
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.shard import Shard, global_normaliser
 from pyasr.train.stream import ResidentFrames, StreamedFrames, open_frames
+from pyasr.train.targets import TARGETS_FILE
 
 
 def epoch_of(frames, epoch, begin=0, size=16):
@@ -106,6 +109,20 @@ def test_a_rank_without_utterances(tmp_path):
     none = Shard(of.reader, of.targets, [], 2, 2, Plain(torch.float32))
     for frames in (open_frames(none, CPU, torch.float32, 1, SEED, 1, 2), StreamedFrames(none, CPU, torch.float32, 1, SEED, 1, 2)):
         assert frames.num_frames == 0 and not epoch_of(frames, 1) and frames.sample_store(10).num_frames == 0
+
+
+def test_more_ranks_than_utterances(tmp_path):
+    """From the data directory to the model: ranks with 500, 500, 150 and no frames."""
+    lengths = {"a-0": 500, "b-0": 500, "c-0": 150, "d-0": 120}
+    targets = make_data(tmp_path / "data", lengths, NUM_PDFS)
+    targets.heldout[3] = True
+    targets.save(tmp_path / TARGETS_FILE)
+    options = with_options(learner=dict(minibatch=100))
+    spec = TrainSpec(tmp_path / "data", tmp_path, InputOptions(cmvn="none", splice_left=1, splice_right=1), options)
+    run_threads(4, lambda comm: train_rank(spec, comm))
+    model = load_model(tmp_path / "final.nnet")
+    frames = FeatureReader(tmp_path / "data", spec.input)["d-0"]
+    assert (model.log_likelihoods(frames).argmax(1) == targets.pdfs_of("d-0")).mean() > 0.7
 
 
 def test_normaliser_of_all_ranks(tmp_path):

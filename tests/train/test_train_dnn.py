@@ -23,7 +23,7 @@ from pyasr.train.dnn import DnnTraining, TrainSpec, train_rank
 ROOT = Path(__file__).resolve().parents[2]
 LENGTHS = {f"{speaker}-{i:02d}": 60 + 7 * i for speaker in "abcdefgh" for i in range(12)}
 FLAGS = ["--cmvn", "none", "--hidden-layers", 2, "--hidden-dim", 32, "--minibatch", 48, "--learning-rate", 0.05, "--period-frames", 192,
-         "--checkpoint-frames", 4000, "--precision", "float32", "--heldout-share", 0.15,
+         "--precision", "float32", "--heldout-share", 0.15,
          "--splice-left", 2, "--splice-right", 2]  # fmt: skip
 
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
@@ -87,7 +87,7 @@ def test_trained_model_scores_frames(corpus, tmp_path):
 
 def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, tmp_path):
     path, _ = corpus
-    flags = ["--num-epochs", 15, "--momentum", 0.5]
+    flags = ["--num-epochs", 8, "--momentum", 0.5, "--dropout", 0.1, "--schedule", "newbob", "--checkpoint-minutes", 0.005]
     whole = subprocess.run(**command(path, tmp_path / "whole", *flags))
     assert whole.returncode == 0, whole.stdout + whole.stderr
     process = subprocess.Popen(**command(path, tmp_path / "cut", *flags))

@@ -34,7 +34,8 @@ class AllreduceAveraging(Strategy):
         self.since_last += frames
         if frames and self.since_last < self.options.period_frames:
             return None
-        finish_on_device(master)
+        if self.comm.size > 1:
+            finish_on_device(master)
         total, votes = self.waiting(self.comm.allreduce, np.array([self.since_last, self.vote], np.int64)).tolist()
         if total and self.comm.size > 1:
             self.mixing(self._average, master, total)
