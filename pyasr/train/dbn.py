@@ -39,8 +39,8 @@ class RbmOptions:
     """How the machines are trained; names and defaults of Kaldi's pretrain_dbn.sh."""
 
     rbm_iter: int = option(1, "epochs of each Bernoulli machine; the Gaussian one has twice as many", minimum=1)
-    rbm_lr: float = option(0.4, "learning rate of Bernoulli machines, of one rank, for gradients averaged over the minibatch", minimum=0.0)
-    rbm_lr_low: float = option(0.01, "learning rate of the Gaussian machine, likewise", minimum=0.0)
+    rbm_lr: float = option(0.4, "learning rate of Bernoulli machines, of one rank, for gradients averaged over the minibatch", minimum=1e-9)
+    rbm_lr_low: float = option(0.01, "learning rate of the Gaussian machine, likewise", minimum=1e-9)
     rbm_l2penalty: float = option(0.0002, "L2 penalty of the weights", minimum=0.0)
     param_stddev: float = option(0.1, "standard deviation of the initial weights", minimum=0.0)
     max_frames: int = option(6000, "longer utterances are left out", minimum=1)

@@ -69,11 +69,15 @@ class Reconstructions(Totals):
 
     def text(self) -> str:
         """For log lines."""
+        if not self.sums[2]:
+            return "no frames"
         exploded = f"  {self.sums[1]:.0f} explosions" if self.sums[1] else ""
         return f"reconstruction error {-self.objective:.4f}{exploded}"
 
     def metrics(self) -> dict[str, float]:
         """For metrics.jsonl."""
+        if not self.sums[2]:
+            return {}
         return {"reconstruction_error": round(-self.objective, 6), "explosions": int(self.sums[1])}
 
 

@@ -191,6 +191,7 @@ def test_what_sums_mean():
     assert totals.text() == "reconstruction error 0.2500  2 explosions" and totals.objective == -0.25
     assert totals.metrics() == {"reconstruction_error": 0.25, "explosions": 2}
     assert Reconstructions(np.array([30.0, 0.0, 120.0])).text() == "reconstruction error 0.2500"
+    assert Reconstructions(np.zeros(3)).text() == "no frames" and Reconstructions(np.zeros(3)).metrics() == {}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: device and host cannot be compared")
