@@ -30,7 +30,7 @@ Method
         Xhat = X - (X W') W  =  beta X (F + (alpha / D) tr(F) I)^-1                                                                  (4)
         g    = ( tr(X X') / tr(Xhat Xhat') )^1/2,         1 if X is zero                                                             (5)
 
-    g is returned beside Xhat: a scalar of the gradient. (4) uses the F of earlier minibatches, so that no frame preconditions itself.
+    g is returned beside Xhat: a factor of the gradient. (4) uses the F of earlier minibatches, so that no frame preconditions itself.
     The next F is one step of subspace iteration towards the top eigenvectors of
 
         T = (eta / N) X' X + (1 - eta) F,                 eta = min(0.9, 1 - exp(-N / num_samples_history))                          (6)
@@ -76,6 +76,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+Number = float | Tensor  # for data on a CPU a number, for those on another device a scalar there, which need not be waited for
+
 EPSILON, DELTA = 1e-10, 5e-4
 _MAX_ETA = 0.9
 _NUM_FIRST_UPDATES = 10
@@ -85,7 +87,7 @@ _ORTHONORMAL_TOLERANCE = 1e-3
 _MAX_INVERSE_CHOLESKY = 100.0
 _TRACE_FLOOR = 1e-20
 _MIN_RELATIVE_C = 1e-16
-_SAFE_NORM = 1e-14, 1e18  # the squares of which float32 can add up
+_SAFE_SQUARE = 1e-28, 1e36  # sums of squares that float32 holds with all its digits
 _ROW, _MIN_ROW = 1024, 128
 
 
@@ -112,12 +114,12 @@ class OnlineNaturalGradient:
         self.eigenvalues: Tensor | None = None  # d and rho, float64 (R + 1,), on the host
         self._copies: tuple[Tensor, Tensor | None] | None = None
 
-    def precondition(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(Xhat, g) of equations (4) and (5) for X (N, D), and the update of F if one is due. g is a scalar on X's device."""
+    def precondition(self, x: Tensor) -> tuple[Tensor, Number]:
+        """(Xhat, g) of equations (4) and (5) for X (N, D), and the update of F if one is due."""
         xhat, _, scale = self._step(x, ones=False)
         return xhat, scale
 
-    def precondition_with_ones(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def precondition_with_ones(self, x: Tensor) -> tuple[Tensor, Tensor, Number]:
         """The same for [X 1], which is never formed: (Xhat (N, D - 1), its last column (N,), g) for X (N, D - 1)."""
         return self._step(x, ones=True)
 
@@ -135,21 +137,21 @@ class OnlineNaturalGradient:
             self._set(state["factor"].to(device, copy=True), state["eigenvalues"].to("cpu", copy=True))
 
     @torch.no_grad()
-    def _step(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    def _step(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Number]:
         trace = sum_of_squares(x) + (len(x) if ones else 0)
         column = x.new_ones(len(x)) if ones else None
         if x.shape[1] + ones < 2 or len(x) == 0 or not self._ready(x, trace, ones):
-            return x, column, torch.ones_like(trace)
+            return x, column, 1.0
         h, xhat, column = self._apply(x, column)
         trace_hat = sum_of_squares(xhat) + (sum_of_squares(column) if ones else 0)
-        if self._update_is_due() and bool(trace.isfinite()):
+        if self._update_is_due() and math.isfinite(trace):
             self._update(x, h, trace, ones)
         self.num_minibatches += 1
-        return xhat, column, torch.where(trace > 0, (trace / trace_hat).sqrt(), 1.0)
+        return xhat, column, _root_of_ratio(trace, trace_hat)
 
-    def _ready(self, x: Tensor, trace: Tensor, ones: bool) -> bool:
+    def _ready(self, x: Tensor, trace: Number, ones: bool) -> bool:
         """Whether there is a state, made from X where it is the first."""
-        if self.factor is None and bool(trace.isfinite()):
+        if self.factor is None and math.isfinite(trace):
             self._initialise(x, trace, ones)
         return self.factor is not None
 
@@ -162,7 +164,7 @@ class OnlineNaturalGradient:
         w, last = self._narrow(x.dtype, column is not None)
         h = F.linear(x, w, last)
         xhat = torch.addmm(x, h, w, alpha=-1)
-        return h, xhat, None if last is None else torch.addmv(column, h, last, alpha=-1)
+        return h, xhat, None if last is None else column - (h * last).sum(1)
 
     def _narrow(self, dtype: torch.dtype, ones: bool) -> tuple[Tensor, Tensor | None]:
         """W in the type of the data; where ones are appended, without its last column, and that."""
@@ -174,7 +176,7 @@ class OnlineNaturalGradient:
     def _set(self, factor: Tensor, eigenvalues: Tensor) -> None:
         self.factor, self.eigenvalues, self._copies = factor, eigenvalues, None
 
-    def _initialise(self, x: Tensor, trace: Tensor, ones: bool) -> None:
+    def _initialise(self, x: Tensor, trace: Number, ones: bool) -> None:
         """The initial state, then passes over the first minibatch; rows of few frames are spanned after one."""
         dim = x.shape[1] + ones
         rank = min(self.rank, dim - 1)
@@ -186,7 +188,7 @@ class OnlineNaturalGradient:
             w, last = self._narrow(x.dtype, ones)
             self._update(x, F.linear(x, w, last), trace, ones)
 
-    def _update(self, x: Tensor, h: Tensor, trace: Tensor, ones: bool) -> None:
+    def _update(self, x: Tensor, h: Tensor, trace: Number, ones: bool) -> None:
         """Equations (6) to (12): what has D columns on the data's device, the R x R matrices on the host."""
         rank, dim = self.factor.shape
         eta = min(_MAX_ETA, 1 - math.exp(-len(x) / self.num_samples_history))
@@ -267,7 +269,7 @@ def orthogonalise(factor: Tensor, e: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def precondition_within_minibatch(x: Tensor, alpha: float = 4.0) -> tuple[Tensor, Tensor]:
+def precondition_within_minibatch(x: Tensor, alpha: float = 4.0) -> tuple[Tensor, Number]:
     r"""The simple form (arXiv:1410.7455): every row of X (N, D) times the inverse covariance of the other rows. (Xhat, g) as above.
 
         lambda = alpha tr(X'X) / (N D)                                                 the trace floored at 1e-20
@@ -278,17 +280,15 @@ def precondition_within_minibatch(x: Tensor, alpha: float = 4.0) -> tuple[Tensor
     A minibatch of one row, and one that is zero or not finite, is left as it is. Cost: 2 N D min(N, D) operations in float32.
     """
     num, dim = x.shape
-    trace = sum_of_squares(x)
-    if num < 2 or not 0 < float(trace) < math.inf:
-        return x, torch.ones_like(trace)
-    unit = (trace / (num * dim)).sqrt()
+    trace = float(sum_of_squares(x))
+    if num < 2 or not 0 < trace < math.inf:
+        return x, 1.0
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    rows = x.to(wide) / unit.to(wide)
-    smoothing = alpha * max(float(trace), _TRACE_FLOOR) / float(trace)
-    q = _times_inverse_covariance(rows, smoothing)
+    rows = x.to(wide) / math.sqrt(trace / (num * dim))
+    q = _times_inverse_covariance(rows, alpha * max(1.0, _TRACE_FLOOR / trace))
     gamma = (rows * q).sum(1, keepdim=True)
     xhat = q * (1 + gamma / (num - 1 - gamma))
-    return xhat.to(x.dtype), (trace / sum_of_squares(xhat)).sqrt()
+    return xhat.to(x.dtype), _root_of_ratio(trace, sum_of_squares(xhat))
 
 
 def _times_inverse_covariance(rows: Tensor, smoothing: float) -> Tensor:
@@ -300,17 +300,26 @@ def _times_inverse_covariance(rows: Tensor, smoothing: float) -> Tensor:
     return torch.cholesky_solve(rows.T, cholesky).T if num >= dim else torch.cholesky_solve(rows, cholesky)
 
 
-def sum_of_squares(x: Tensor) -> Tensor:
-    """The squared Frobenius norm, a float64 scalar on x's device.
+def sum_of_squares(x: Tensor) -> Number:
+    """The squared Frobenius norm.
 
     On a CPU it is summed in float32, several times as fast, unless that overflows or underflows. The norms of rows of bfloat16 are rounded
     to that type, to about 1e-4 of the sum.
     """
-    if x.device.type == "cpu" and x.dtype != torch.float64:
+    if x.device.type != "cpu":
+        return torch.linalg.vector_norm(x, dtype=torch.float64).square()
+    if x.dtype != torch.float64:
         rows = x if x.dim() > 1 else x.view(-1, math.gcd(len(x), _ROW))
         narrow = rows.dtype != torch.float32 and not (rows.is_contiguous() and rows.shape[1] >= _MIN_ROW)
-        norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32 if narrow else None)
-        norm = float(torch.linalg.vector_norm(norms, dtype=torch.float64))
-        if _SAFE_NORM[0] < norm < _SAFE_NORM[1]:
-            return torch.tensor(norm * norm, dtype=torch.float64)
-    return torch.linalg.vector_norm(x, dtype=torch.float64).square()
+        norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32 if narrow else None).double().numpy()
+        square = float(norms @ norms)
+        if _SAFE_SQUARE[0] < square < _SAFE_SQUARE[1]:
+            return square
+    return float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
+
+
+def _root_of_ratio(a: Number, b: Number) -> Number:
+    """sqrt(a / b); 1 where a is 0 or no number."""
+    if isinstance(b, Tensor):
+        return torch.where(a > 0, (a / b).sqrt(), 1.0)
+    return math.sqrt(a / b) if a > 0 else 1.0

@@ -26,7 +26,7 @@ from torch.nn.grad import conv2d_input
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.nn.natural_gradient import OnlineNaturalGradient, precondition_within_minibatch
+from pyasr.nn.natural_gradient import Number, OnlineNaturalGradient, precondition_within_minibatch
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class NaturalGradientOptions:
 class Unchanged:
     """The side of a layer without preconditioning."""
 
-    def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Tensor]:
-        return x, x.new_ones(len(x)) if ones else None, torch.ones((), dtype=torch.float64, device=x.device)
+    def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Number]:
+        return x, x.new_ones(len(x)) if ones else None, 1.0
 
     def state_dict(self) -> dict:
         return {}
@@ -68,7 +68,7 @@ class Simple(Unchanged):
     def __init__(self, alpha: float):
         self.alpha = alpha
 
-    def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Number]:
         if not ones:
             xhat, scale = precondition_within_minibatch(x, self.alpha)
             return xhat, None, scale
@@ -79,7 +79,7 @@ class Simple(Unchanged):
 class Online(OnlineNaturalGradient):
     """The side of a layer preconditioned by earlier minibatches."""
 
-    def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Number]:
         if ones:
             return self.precondition_with_ones(x)
         xhat, scale = self.precondition(x)
@@ -109,7 +109,8 @@ class LayerPreconditioner:
         yhat, _, scale_out = self.output(y, False)
         scale = scale_in * scale_out
         if self.max_change_per_sample:
-            scale = torch.minimum(scale, self.max_change_per_sample * len(x) / (self.rate * _sum_of_norms(xhat, ones, yhat)))
+            limit = self.max_change_per_sample * len(x) / (self.rate * _sum_of_norms(xhat, ones, yhat))
+            scale = limit.clamp(max=scale) if limit.device.type != "cpu" else min(scale, float(limit))
         yhat, factor = _fold(yhat, scale)
         _gradient(weight).addmm_(yhat.T, xhat, alpha=factor)
         if bias is not None:
@@ -133,9 +134,9 @@ def _sum_of_norms(x: Tensor, ones: Tensor | None, y: Tensor) -> Tensor:
     return (norms * torch.linalg.vector_norm(y, dim=1)).sum()
 
 
-def _fold(y: Tensor, scale: Tensor) -> tuple[Tensor, float]:
-    """(y', number) with scale y = number y': products take a number for nothing, but only a CPU has it at hand."""
-    return (y, float(scale)) if scale.device.type == "cpu" else (y * scale.to(y.dtype), 1.0)
+def _fold(y: Tensor, scale: Number) -> tuple[Tensor, float]:
+    """(y', number) with scale y = number y': products take a number for nothing."""
+    return (y * scale.to(y.dtype), 1.0) if isinstance(scale, Tensor) else (y, scale)
 
 
 def _gradient(parameter: Tensor) -> Tensor:

@@ -126,7 +126,7 @@ class Learner:
         """The Euclidean norm of each component, float64; without limits, which need it, anything that is finite exactly where that is."""
         parts = [delta[span] for _, span in self.components]
         if self.max_change or self.max_change_per_layer:
-            return torch.stack([sum_of_squares(part) for part in parts]).sqrt()
+            return torch.stack([torch.as_tensor(sum_of_squares(part), dtype=torch.float64) for part in parts]).sqrt()
         return torch.stack([part.sum() for part in parts]).double()
 
     def _count(self, finite: torch.Tensor) -> None:

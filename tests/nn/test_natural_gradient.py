@@ -129,7 +129,7 @@ def test_zeros_at_first_and_in_between():
     state = OnlineNaturalGradient(5, update_period=1)
     for x in (torch.zeros(8, DIM), minibatch(8, 0).float(), torch.zeros(8, DIM), minibatch(0, 0).float(), minibatch(8, 1).float()):
         xhat, scale = state.precondition(x)
-        assert xhat.shape == x.shape and xhat.isfinite().all() and scale.isfinite()
+        assert xhat.shape == x.shape and xhat.isfinite().all() and math.isfinite(scale)
         assert x.any() or (scale == 1 and not xhat.any())
         check_rows(state)
 
@@ -188,7 +188,7 @@ def test_equal_data_give_equal_bits():
     for seed in range(14):
         torch.manual_seed(seed)
         (a, g), (b, h) = (state.precondition(minibatch(20 + seed, seed).float()) for state in states)
-        assert torch.equal(a, b) and torch.equal(g, h)
+        assert torch.equal(a, b) and g == h
 
 
 def test_goes_on_from_its_state_in_the_same_bits():
