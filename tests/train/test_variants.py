@@ -32,11 +32,11 @@ NUM_PDFS, LENGTHS = 6, {f"{speaker}-{i}": 40 + 10 * i for speaker in "abcdef" fo
 INPUT = InputOptions(cmvn="none", splice_left=1, splice_right=1)
 PNORM = DnnTraining(
     dnn=DnnOptions(hidden_layers=3, hidden_dim=10, activation="pnorm", pnorm_group=3),
-    schedule=ScheduleOptions(learning_rate=0.1, num_epochs=5),
+    schedule=ScheduleOptions(learning_rate=0.15, num_epochs=3),
     learner=LearnerOptions(minibatch=32, precision="float32", device="cpu", momentum=0.5, max_change=2.0,
                            natural_gradient=NaturalGradientOptions(natural_gradient="online")),
     transform=InputTransformOptions(input_transform="lda"),
-    growth=GrowthOptions(layer_period_frames=2000, mix_up=12),
+    growth=GrowthOptions(layer_period_frames=1000, mix_up=12),
     priors=PriorOptions(presoftmax_power=-0.25, priors="posteriors"),
     combine=CombineOptions(combine="weights", combine_models=4, combine_period_frames=500, combine_iterations=5),
     sample=SampleOptions(sample_frames=600),
@@ -46,7 +46,7 @@ PNORM = DnnTraining(
 TANH = dataclasses.replace(
     PNORM,
     dnn=DnnOptions(hidden_layers=2, hidden_dim=12, activation="tanh"),
-    growth=GrowthOptions(layer_period_frames=2500, fix_period_frames=1000),
+    growth=GrowthOptions(layer_period_frames=1500, fix_period_frames=1000),
     priors=PriorOptions(),
     combine=CombineOptions(combine="average", combine_models=3, combine_period_frames=700),
 )
@@ -83,7 +83,7 @@ class Crash(Exception):
 def test_killed_and_resumed_while_it_grows(corpus, tmp_path, monkeypatch, options, num_outputs):
     whole = train(corpus, tmp_path / "whole", options)
     assert whole.network.options.hidden_layers == options.dnn.hidden_layers and whole.network.layers[-1].out_features == num_outputs
-    assert accuracy(corpus, whole) > 0.85
+    assert accuracy(corpus, whole) > 0.7  # a sixth by chance
     step, steps_left = Learner.step, []
 
     def dying(self, *arguments):
@@ -93,7 +93,7 @@ def test_killed_and_resumed_while_it_grows(corpus, tmp_path, monkeypatch, option
         return step(self, *arguments)
 
     monkeypatch.setattr(Learner, "step", dying)
-    for num_steps in np.random.default_rng(0).integers(40, 100, 3):  # of 310 or so on both ranks
+    for num_steps in np.random.default_rng(0).integers(40, 80, 2):  # of 190 on both ranks
         steps_left[:] = [int(num_steps)]
         with pytest.raises(Crash):
             train(corpus, tmp_path / "cut", options)
