@@ -39,7 +39,7 @@ class FrameStore:
         for begin, end, x in zip(offsets[:-1], offsets[1:], features, strict=True):
             self._put(int(begin), int(end), torch.from_numpy(x))
         padding_before = np.arange(len(lengths)).repeat(lengths) * (left + right)
-        self._first_row = _indices(np.arange(self.num_frames) + padding_before)
+        self._first_row = torch.from_numpy(np.arange(self.num_frames) + padding_before).to(_index_type(len(self.frames)))
         self.targets = torch.from_numpy(np.concatenate([np.zeros(0, np.int32), *targets]).astype(np.int32))
         self._window = torch.arange(left + 1 + right, dtype=torch.int32)
 
@@ -82,8 +82,10 @@ class FrameStore:
         yield from self._minibatches(self.epoch_order(seed, *names)[begin:], minibatch)
 
     def epoch_order(self, seed: int, *names: object) -> torch.Tensor:
-        """All frames in an order that depends on the arguments alone."""
-        return _indices(generator(seed, "shuffle", *names).permutation(self.num_frames))
+        """All frames in an order that depends on the arguments, and on the kind of device, alone."""
+        device = self.targets.device
+        random = torch.Generator(device).manual_seed(int(generator(seed, "shuffle", *names).integers(1 << 62)))
+        return torch.randperm(self.num_frames, generator=random, device=device, dtype=_index_type(self.num_frames))
 
     def _minibatches(self, order: torch.Tensor, minibatch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for index in order.to(self.targets.device).split(minibatch):
@@ -96,7 +98,6 @@ def store_bytes(lengths: np.ndarray, left: int, right: int, dim: int, code: Plai
     return (lengths + left + right) * (dim * code.stored.itemsize) + lengths * _FRAME_BYTES
 
 
-def _indices(numbers: np.ndarray) -> torch.Tensor:
-    """Indices in 32 bits where these are enough."""
-    narrow = len(numbers) == 0 or numbers.max() < 1 << 31
-    return torch.from_numpy(numbers.astype(np.int32 if narrow else np.int64))
+def _index_type(number: int) -> torch.dtype:
+    """The narrowest type of indices below `number`."""
+    return torch.int32 if number < 1 << 31 else torch.int64

@@ -17,6 +17,7 @@ from pyasr.base.options import option
 from pyasr.parallel.strategies import Mixing, Strategy
 from pyasr.train.checkpoints import check_shapes, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes
 from pyasr.train.frames import FrameStore
+from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
 from pyasr.train.progress import Reporter, Totals
 from pyasr.train.schedules import Schedule, ScheduleState
@@ -62,7 +63,7 @@ class Training:
     rate_flag = "--learning-rate"
 
     def __init__(self, learner: Learner, training: Frames, heldout: FrameStore, strategy: Strategy, schedule: Schedule,
-                 options: LoopOptions, minibatch: int, rate_factor: float, directory: Path, growth=None):  # fmt: skip
+                 options: LoopOptions, minibatch: int, rate_factor: float, directory: Path, growth: Growth | None = None):  # fmt: skip
         self.learner, self.training, self.heldout, self.strategy, self.schedule = learner, training, heldout, strategy, schedule
         self.comm, self.options, self.minibatch, self.rate_factor = strategy.comm, options, minibatch, rate_factor
         self.directory, self.growth, self.position, self.best = directory, growth, Position(), None
