@@ -66,7 +66,10 @@ class Corpus:
 def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm, seed: int,
                 num_epochs: int, perturb: PerturbOptions = PerturbOptions(),
                 normaliser: tuple[np.ndarray, np.ndarray] | None = None) -> Corpus:  # fmt: skip
-    """This rank's training and held-out frames of `data`, which have `targets`; `normaliser`: (mean, inverse_std) unless those of `data`."""
+    """This rank's training and held-out frames of `data`, which have `targets`.
+
+    normaliser  (mean, inverse_std) to take instead of those of `data`, float32 (dim,)
+    """
     device, dtype = compute.torch_device(), compute.torch_dtype()
     reader = FeatureReader(data, dataclasses.replace(input, splice_left=0, splice_right=0))
     code, context = make_code(store.store_type, dtype), (input.splice_left, input.splice_right)

@@ -27,7 +27,8 @@ def told(caplog):
 
 
 def test_lines_of_a_training(tmp_path, told):
-    run_threads(2, lambda comm: trained(comm, tmp_path / "job", store([8, 3][comm.rank], comm.rank), with_options(loop=dict(log_frames=200))))
+    options = with_options(loop=dict(log_frames=200))
+    run_threads(2, lambda comm: trained(comm, tmp_path / "job", store([8, 3][comm.rank], comm.rank), options))
     lines = metrics(tmp_path / "job")
     intervals, epochs = ([line for line in lines if (key in line)] for key in ("left_s", "accepted"))
     assert len(epochs) == 3 and [line["frames"] for line in epochs] == [550, 1100, 1650]
@@ -90,7 +91,7 @@ def test_too_many_minibatches_left_out_end_the_training(tmp_path):
     options = with_options(loop=dict(max_skipped=4))
     job = training(SoloComm(), tmp_path / "job", store(6), options)
     poisoned(job, (2, 3, 4, 22, 50))
-    with pytest.raises(UserError, match="5 minibatches were left out, more than --max-skipped 4: .* layers.2 was not finite, last at step 50"):
+    with pytest.raises(UserError, match="5 minibatches were left out, more than --max-skipped 4: .* layers.2 was not finite, .* step 50"):
         job.run()
     again = training(SoloComm(), tmp_path / "job", store(6), options)
     poisoned(again, (3,))
