@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Align lattices with words, so that each arc has the frames of one word or silence, or with phones.
 
-Reads   DATA/utt2spk, LANG/{words.txt,phones}, DECODE_DIR/lat.*.gz, MODEL_DIR/final.mdl
+Reads   DATA/utt2spk, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/lat.*.gz, MODEL_DIR/final.mdl
 Writes  OUT/{lat.JOB.gz,num_jobs}; with --phones true the arcs bear phones in place of words
 
     steps/align_lattices.py data/test data/lang_test exp/tri1/decode_test exp/tri1/decode_test_aligned

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the recognised words with times and confidences, in NIST's ctm format.
 
-Reads   DATA/{utt2spk,segments,reco2file_and_channel}, LANG/{words.txt,phones}, DECODE_DIR/lat.*.gz, MODEL_DIR/final.mdl,
+Reads   DATA/{utt2spk,segments,reco2file_and_channel}, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/lat.*.gz, MODEL_DIR/final.mdl,
         and unless --lmwt is given DECODE_DIR/scoring/summary.json
 Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD CONFIDENCE, seconds from the recording's begin
 
@@ -41,7 +41,8 @@ class GetCtm:
 
 def input_files(options: GetCtm, model: Path) -> list[Path]:
     data = [options.data / name for name in ("utt2spk", "segments", "reco2file_and_channel") if DataDir(options.data).has(name)]
-    return [*data, options.lang / "words.txt", model, *archives(options.decode_dir), *options.point.inputs(options.decode_dir)]
+    lang = [options.lang / "words.txt", options.lang / "phones/align_lexicon.int"]
+    return [*data, *lang, model, *archives(options.decode_dir), *options.point.inputs(options.decode_dir)]
 
 
 def main(options: GetCtm) -> None:
