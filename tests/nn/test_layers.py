@@ -86,3 +86,15 @@ def test_softmax_of_sums_is_the_sum_of_the_softmax():
     z = torch.tensor(numbers(6, 7))
     expected = torch.zeros(6, 4, dtype=z.dtype).index_add_(1, OWNERS, z.softmax(1))
     torch.testing.assert_close(SumGroup(EXTRAS)(z).softmax(1), expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
+@pytest.mark.parametrize("layer, width", [(PNorm(3), 12), (Normalize(), 8), (SumGroup(EXTRAS), 7)])
+def test_a_gpu_computes_the_same(layer, width):
+    x = torch.tensor(numbers(50, width))
+    results = []
+    for device in ("cpu", "cuda"):
+        at = x.to(device).requires_grad_()
+        layer.to(device)(at).square().sum().backward()
+        results.append(at.grad.cpu())
+    torch.testing.assert_close(*results)
