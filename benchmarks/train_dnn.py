@@ -2,8 +2,8 @@
 """Frames that our trainer learns from in a second, with and without natural gradient, and a plain torch loop's, in one run.
 
 CPU: one core, 360-4x1024-208 tanh (3.7 M parameters), minibatches of 512; frames per CPU second, the best of `--num-rounds` in which the
-systems take turns, so that other work on the machine meets all of them. The plain loop is nn.Sequential, F.cross_entropy and torch.optim.SGD,
-in float32 or under bfloat16 autocast. All start from the same parameters and learn the same frames with the same rate; the objective is
+systems take turns, so that other work on the machine meets all of them. The plain loop is nn.Sequential, F.cross_entropy and
+torch.optim.SGD, in float32 or under bfloat16 autocast. All start from the same parameters and learn the same frames with the same rate; the objective is
 that of the last 50 minibatches. Bfloat16 is measured only where the processor multiplies it natively.
 
 GPU: 440-6x2048-8806 sigmoid (39.9 M parameters), minibatches of 256, 1024 and 4096, frames in device memory.

@@ -28,13 +28,15 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.nn.natural_gradient import Number, OnlineNaturalGradient, precondition_within_minibatch
 
+KINDS = ("none", "online", "simple")
+
 
 @dataclass(frozen=True)
 class NaturalGradientOptions:
     """Preconditioning of gradients."""
 
     natural_gradient: str = option(
-        "none", "preconditioning of gradients: online = by earlier minibatches, simple = within the minibatch", choices=("none", "online", "simple")
+        "none", "preconditioning of gradients: online = by earlier minibatches, simple = within the minibatch", choices=KINDS
     )
     ng_rank_in: int = option(20, "online: rank for the inputs of a layer; at most half their number is used", minimum=1)
     ng_rank_out: int = option(80, "online: rank for the outputs of a layer; at most half their number is used", minimum=1)
@@ -140,7 +142,7 @@ def _fold(y: Tensor, scale: Number) -> tuple[Tensor, float]:
 
 
 def _gradient(parameter: Tensor) -> Tensor:
-    """The gradient of a matrix, convolution (as a matrix) or bias (as a row), to which products are added with no pass over it of their own."""
+    """The gradient of a matrix, convolution (as a matrix) or bias (as a row), to be added to within a product."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad.view(len(parameter) if parameter.dim() > 1 else 1, -1)
