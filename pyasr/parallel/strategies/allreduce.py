@@ -31,6 +31,7 @@ class AllreduceAveraging(Strategy):
         self.since_last = 0
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
+        """Mix when the period is over, and whenever this rank has no data left."""
         self.since_last += frames
         if frames and self.since_last < self.options.period_frames:
             return None
