@@ -41,11 +41,7 @@ def ours(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
     options = ComputeOptions(minibatch=MINIBATCH, precision=str(dtype).removeprefix("torch."), device="cpu")
     learner = RbmLearner(rbm, Below([], torch.device("cpu"), dtype), options, MomentumOptions(), L2, 2 * RATE, torch.Generator())
 
-    def step(v):
-        learner.step(v, None, RATE)
-        learner.flat.refresh()
-
-    return step
+    return lambda v: learner.step(v, None, RATE)
 
 
 def plain(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):

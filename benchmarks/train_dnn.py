@@ -3,8 +3,8 @@
 
 CPU: one core, 360-4x1024-208 tanh (3.7 M parameters), minibatches of 512; frames per CPU second, the best of `--num-rounds` in which the
 systems take turns, so that other work on the machine meets all of them. The plain loop is nn.Sequential, F.cross_entropy and
-torch.optim.SGD, in float32 or under bfloat16 autocast. All start from the same parameters and learn the same frames with the same rate; the objective is
-that of the last 50 minibatches. Bfloat16 is measured only where the processor multiplies it natively.
+torch.optim.SGD, in float32 or under bfloat16 autocast. All start from the same parameters and learn the same frames with the same rate;
+the objective is that of the last 50 minibatches. Bfloat16 is measured only where the processor multiplies it natively.
 
 GPU: 440-6x2048-8806 sigmoid (39.9 M parameters), minibatches of 256, 1024 and 4096, frames in device memory.
 
@@ -91,9 +91,7 @@ class Ours:
         self.store.move(options.torch_device(), options.torch_dtype())
 
     def step(self, index: torch.Tensor) -> torch.Tensor:
-        sums = self.learner.step(*self.store.gather(index), RATE)
-        self.learner.flat.refresh()
-        return sums[0]
+        return self.learner.step(*self.store.gather(index), RATE)[0]
 
 
 class Plain:

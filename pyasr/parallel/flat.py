@@ -2,9 +2,9 @@
 
     flat = FlatParameters(model.parameters(), torch.bfloat16)
     loss.backward()                      # gradients arrive in flat.grad
-    flat.master.add_(flat.grad, alpha=-learning_rate)
-    flat.refresh()                       # the model computes with the new parameters
-    flat.grad.zero_()
+    flat.add(flat.grad, [(slice(None), -learning_rate)])
+    communicate(flat.master)             # whoever changes `master` otherwise calls
+    flat.refresh()                       # so that the model computes with the new parameters
 
 `master` is float32. The model computes with views into `work`, which is `master` itself, or a copy of it in a narrower type: products
 of matrices run several times faster in bfloat16 where the processor has it, while small updates are not lost to its 8-bit mantissa.
@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+
+from pyasr.parallel.fused_update import descend
 
 ALIGNMENT = 16  # elements: every parameter begins at a multiple of a 64-byte cache line in float32
 
@@ -48,6 +50,17 @@ class FlatParameters:
     def values(self) -> list[torch.Tensor]:
         """The parameters, float32, in the order and shapes in which they were given: views into `master`."""
         return [self.master[span].view(shape) for span, shape in zip(self.spans, self._shapes)]
+
+    def add(self, delta: torch.Tensor, factors: list[tuple[slice, float | torch.Tensor]]) -> None:
+        """Add factor times `delta` in each of some places of `master`; the model sees it, and the gradient is zero again."""
+        if delta is self.grad and self.grad.dtype == torch.bfloat16 and self.grad.device.type == "cpu":
+            for span, factor in factors:
+                descend(self.master[span], self.grad[span], self.work[span], float(factor))
+            return
+        for span, factor in factors:
+            self.master[span].addcmul_(delta[span], torch.as_tensor(factor, dtype=self.master.dtype))
+        self.grad.zero_()
+        self.refresh()
 
     def refresh(self) -> None:
         """Make the model see the current `master`."""

@@ -87,8 +87,6 @@ class Learner:
     def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float) -> torch.Tensor:
         """Update the master parameters from one minibatch. Returns float64 (loss, correct frames, frames), summed, on the device; zeros
         where the loss is not finite.
-
-        The network sees the update after `flat.refresh()`.
         """
         self.num_steps += 1
         self.network.train()
@@ -108,10 +106,8 @@ class Learner:
         self._count(finite)
         self._clear_unless(finite.all())
         factors = unit * change_factors(lengths, self.max_change_per_layer, self.max_change, self.momentum)
-        factors = torch.where(finite.all(), factors, 0.0).to(self.flat.master.dtype)
-        for (_, span), factor in zip(self.components, factors):
-            self.flat.master[span].addcmul_(delta[span], factor)
-        self.flat.grad.zero_()
+        factors = torch.where(finite.all(), factors, 0.0)
+        self.flat.add(delta, [(span, factor) for (_, span), factor in zip(self.components, factors)])
 
     def _delta(self, rate: float, num_frames: int) -> tuple[torch.Tensor, float]:
         """(tensor, number) the product of which is Delta."""

@@ -92,8 +92,8 @@ class Training:
                 self.position.own_frames += len(pdfs)
             self.strategy.vote = self._is_time_to_save()
             mixing = self.strategy.step(self.learner.flat.master, len(pdfs))
-            self.learner.flat.refresh()
             if mixing is not None:
+                self.learner.flat.refresh()
                 self._after_mixing(epoch, mixing)
                 if mixing.frames == 0:
                     return

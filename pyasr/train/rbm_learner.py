@@ -105,7 +105,7 @@ class RbmLearner:
         """Update the master parameters from one minibatch. Returns float64 (squared error, explosions, frames), summed, on the device;
         zeros where the error is not finite.
 
-        `rate` is the one applied, for summed gradients. The machine sees the update after `flat.refresh()`.
+        `rate` is the one applied, for summed gradients.
         """
         self.num_steps += 1
         of = self.rbm.reconstruct(self.below(x), self.generator)
@@ -131,6 +131,7 @@ class RbmLearner:
                 parameter.mul_(shrink)
             self.rate_scale.mul_(1 - (1 - RATE_AFTER_EXPLOSION) * (1 - calm))
         self.flat.master.add_(self.velocity)
+        self.flat.refresh()
         self.skips[0] += ~finite
         self.skips[1].masked_fill_(~finite, self.num_steps)
 
