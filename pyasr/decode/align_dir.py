@@ -35,4 +35,5 @@ def align_shard(spec: AlignSpec, job: int) -> None:
         for archive in job_archives(spec.decode_dir, spec.num_jobs, job):
             for utterance, lattice in read_of_data(archive, data):
                 name = f"{archive}: {utterance}"
-                writer.write(utterance, phone_lattice(lattice, trans) if spec.phones else align_words(lattice, trans, lexicon, name))
+                aligned = phone_lattice(lattice, trans, name) if spec.phones else align_words(lattice, trans, lexicon, name)
+                writer.write(utterance, aligned)

@@ -12,22 +12,25 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
+from pyasr.base.errors import UserError
 from pyasr.decode.compact import CompactLattice, empty_compact, with_one_end, without_epsilons
 from pyasr.decode.lattice import has_end, trim
 from pyasr.decode.unfold import as_arrays, content_of, new_arcs, new_states, num_states, number_of, unfolded, write
 from pyasr.hmm.transitions import TransitionModel
 
 
-def align_phones(lattice: CompactLattice, trans: TransitionModel) -> CompactLattice:
+def align_phones(lattice: CompactLattice, trans: TransitionModel, name: str = "lattice") -> CompactLattice:
     """The same paths on arcs that have the transition-ids of exactly one phone; or none, where a word or costs come within a phone.
 
     Words stay in their order, but not necessarily on a phone of their own (`pyasr.decode.align_words` puts them there). The last phone may
-    be broken off.
+    be broken off. Raises UserError, naming `name`, for transition-ids that the model does not have.
     """
     lattice = trim(lattice)
     if not has_end(lattice):
         return replace(empty_compact(), reached_final=lattice.reached_final, stats=lattice.stats)
     closed = with_one_end(lattice)
+    if not 0 < closed.tids.min(initial=1) <= closed.tids.max(initial=1) <= trans.num_tids:
+        raise UserError(f"{name}: it has transition-ids beyond the model's {trans.num_tids}; give the model that it was decoded with")
     hmm = trans.is_self_loop, trans.is_final, trans.tid2state
     arcs, last = _phone_arcs(closed.arc_offsets, closed.targets, closed.words, closed.string_offsets, closed.tids, *hmm)
     return unfolded(closed, arcs, last)
@@ -40,9 +43,9 @@ def arc_phones(lattice: CompactLattice, trans: TransitionModel) -> np.ndarray:
     return phones
 
 
-def phone_lattice(lattice: CompactLattice, trans: TransitionModel) -> CompactLattice:
+def phone_lattice(lattice: CompactLattice, trans: TransitionModel, name: str = "lattice") -> CompactLattice:
     """The phone-aligned lattice with phones in place of words (Kaldi's lattice-align-phones --replace-output-symbols=true)."""
-    aligned = align_phones(lattice, trans)
+    aligned = align_phones(lattice, trans, name)
     return without_epsilons(replace(aligned, words=arc_phones(aligned, trans)))
 
 

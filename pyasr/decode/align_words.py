@@ -38,7 +38,7 @@ def align_words(lattice: CompactLattice, trans: TransitionModel, lexicon: AlignL
     Where the phones of a path can be divided among its words in two ways, the result has both. When the search ended within words, these
     keep the transition-ids that they have, which may be none. Raises UserError, naming `name`, for phones that are not those of the words.
     """
-    phones = align_phones(lattice, trans)
+    phones = align_phones(lattice, trans, name)
     if phones.empty:
         return phones
     labels = arc_phones(phones, trans)
@@ -46,7 +46,7 @@ def align_words(lattice: CompactLattice, trans: TransitionModel, lexicon: AlignL
         aligned = _align(phones, labels, lexicon, may_break, name)
         if (np.bincount(aligned.tids, minlength=len(labels))[labels > 0] > 0).all():
             return replace(aligned, **_expanded(aligned, phones))
-    raise UserError(f"{name}: its phones are not those of its words; align it with the language directory it was decoded with")
+    raise UserError(f"{name}: its phones are not those of its words; give the language directory and the model that it was decoded with")
 
 
 def _align(phones: CompactLattice, labels: np.ndarray, lexicon: AlignLexicon, may_break: bool, name: str) -> CompactLattice:

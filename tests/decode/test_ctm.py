@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -151,10 +152,17 @@ def test_another_language_is_refused(system, exp):
     content = path.read_text()
     path.write_text("0 0 1\n1 1 2\n")
     try:
-        with pytest.raises(UserError, match=r"lat.1.gz: a-1: its phones are not those of its words; align it with the language directory"):
+        with pytest.raises(UserError, match=r"lat.1.gz: a-1: its phones are not those of its words; give the language directory"):
             get_ctm(system, exp)
     finally:
         path.write_text(content)
+
+
+def test_another_model_is_refused(system, exp):
+    raw = read_decode_dir(exp / "decode")
+    write_decode_dir(exp / "decode", {utt: replace(lattice, tids=1000 * lattice.tids) for utt, lattice in raw.items()})
+    with pytest.raises(UserError, match=r"lat.1.gz: a-1: it has transition-ids beyond the model's \d+; give the model"):
+        get_ctm(system, exp)
 
 
 def test_a_directory_that_was_not_scored_wants_an_lm_weight(system, exp):
