@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import time
 import traceback
@@ -17,7 +18,7 @@ from pathlib import Path
 from pyasr.base import log, options
 from pyasr.base.job import as_user_error, resolve
 from pyasr.base.output import atomic_write
-from pyasr.parallel.comm import MpiComm
+from pyasr.parallel.comm import Comm, MpiComm
 from pyasr.parallel.witness import Witness
 
 _LAST_WORDS_S = 0.2  # for mpiexec to take the rank's output
@@ -40,10 +41,23 @@ def set_threads() -> None:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 
+def rank_on_host(comm: Comm) -> int:
+    """The number of this rank among those of its host. Every rank must call this."""
+    return comm.allgather(socket.gethostname())[: comm.rank].count(socket.gethostname())
+
+
+def take_gpu(number: int) -> None:
+    """Make the GPU of this number torch's own; where ranks are more than GPUs, they share them in turn."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.set_device(number % torch.cuda.device_count())
+
+
 def run(name: str, spec: Path, comm: MpiComm) -> None:
     """Call the function on this rank, then say on rank 0 that all are done."""
     function = resolve(name)
     set_threads()
+    take_gpu(rank_on_host(comm))
     function(options.load(spec), comm)
     comm.barrier()
     if comm.rank == 0:
