@@ -13,6 +13,7 @@ from toy_jobs import Crash, crash_after, metrics, shard, store, streamed, traine
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm, run_threads
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.train.compact import Plain
@@ -73,7 +74,8 @@ def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path):
     assert torch.equal(again[0], whole[0]) and torch.equal(again[1], whole[0])
 
 
-KILLED = dict(learner=dict(momentum=0.9), dnn=dict(dropout=0.2), schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=5),
+ONLINE = NaturalGradientOptions("online", ng_rank_in=4, ng_rank_out=4)
+KILLED = dict(learner=dict(momentum=0.9, max_change=2.0, natural_gradient=ONLINE), dnn=dict(dropout=0.2), schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=5),
               loop=dict(log_frames=32, checkpoint_frames=100, checkpoint_minutes=1e-3))  # fmt: skip
 
 
