@@ -58,8 +58,9 @@ Numerical hazards
       1e-16 of the greatest: what is left of such a row is rounding, and its inverse could overflow.
     * Scale: c has the fourth power of the data's scale, beyond float32 for data of 1e10. Hence the units of u: J is computed from
       H / sqrt(u), and eigenvalues are kept in float64. Data from 1e-20 to 1e20 are safe; those far below eps^1/2 are left as they are.
-    * Narrow types: with bfloat16 data the products (4) and (7) with X are bfloat16, K, L and (12) float32, (9) and (10) float64. L = J W'
-      (= H' H in exact arithmetic) makes Z = Y Y' hold for the J at hand, however coarsely it was rounded.
+    * Narrow types: with bfloat16 data the products (4) and (7) with X are bfloat16, and so is H W before the difference in (4); K, L and
+      (12) are float32, (9) to (11) float64. L = J W' (= H' H in exact arithmetic) makes Z = Y Y' hold for the J at hand, however coarsely
+      it was rounded.
     * Not finite: what comes of data with a NaN or infinity is not finite either, but leaves no trace in the state.
 
 Cost
@@ -75,6 +76,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from pyasr.nn.fused_residual import subtract_from
 
 Number = float | Tensor  # for data on a CPU a number, for those on another device a scalar there, which need not be waited for
 
@@ -138,33 +141,31 @@ class OnlineNaturalGradient:
 
     @torch.no_grad()
     def _step(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Number]:
-        trace = sum_of_squares(x) + (len(x) if ones else 0)
         column = x.new_ones(len(x)) if ones else None
-        if x.shape[1] + ones < 2 or len(x) == 0 or not self._ready(x, trace, ones):
+        if x.shape[1] + ones < 2 or len(x) == 0 or not self._ready(x, ones):
             return x, column, 1.0
-        h, xhat, column = self._apply(x, column)
-        trace_hat = sum_of_squares(xhat) + (sum_of_squares(column) if ones else 0)
+        w, last = self._narrow(x.dtype, ones)
+        h = F.linear(x, w, last)
+        xhat, trace, trace_hat = _residual(x, h, w)
+        if ones:
+            column = column - (h * last).sum(1)
+            trace, trace_hat = trace + len(x), trace_hat + sum_of_squares(column)
         if self._update_is_due() and math.isfinite(trace):
             self._update(x, h, trace, ones)
         self.num_minibatches += 1
         return xhat, column, _root_of_ratio(trace, trace_hat)
 
-    def _ready(self, x: Tensor, trace: Number, ones: bool) -> bool:
+    def _ready(self, x: Tensor, ones: bool) -> bool:
         """Whether there is a state, made from X where it is the first."""
-        if self.factor is None and math.isfinite(trace):
-            self._initialise(x, trace, ones)
+        if self.factor is None:
+            trace = sum_of_squares(x) + (len(x) if ones else 0)
+            if math.isfinite(trace):
+                self._initialise(x, trace, ones)
         return self.factor is not None
 
     def _update_is_due(self) -> bool:
         t = self.num_minibatches
         return not self.frozen and (t <= _NUM_FIRST_UPDATES or (t - _NUM_FIRST_UPDATES) % self.update_period == 0)
-
-    def _apply(self, x: Tensor, column: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """H = X W', and Xhat = X - H W with its last column where ones are appended."""
-        w, last = self._narrow(x.dtype, column is not None)
-        h = F.linear(x, w, last)
-        xhat = torch.addmm(x, h, w, alpha=-1)
-        return h, xhat, None if last is None else column - (h * last).sum(1)
 
     def _narrow(self, dtype: torch.dtype, ones: bool) -> tuple[Tensor, Tensor | None]:
         """W in the type of the data; where ones are appended, without its last column, and that."""
@@ -197,8 +198,8 @@ class OnlineNaturalGradient:
         j, values = self._correlation(x, h, unit, ones), values / unit
         kept = old * (values[:-1] + values[-1])
         root = smoothed(values, self.alpha, dim) ** -0.5
-        c, u = np.linalg.eigh(_second_moment(j, self.factor, new, kept, root))
-        c, u = c[::-1], u[:, ::-1]
+        c, u = torch.linalg.eigh(torch.from_numpy(_second_moment(j, self.factor, new, kept, root)))
+        c, u = c.numpy()[::-1], u.numpy()[:, ::-1]
         floored = np.maximum(c, max((old * values[-1]) ** 2, _MIN_RELATIVE_C * c[0]))
         eigenvalues = _next_eigenvalues(np.sqrt(floored), unit, dim)
         e = smoothed(eigenvalues, self.alpha, dim)
@@ -316,6 +317,18 @@ def sum_of_squares(x: Tensor) -> Number:
         if _SAFE_SQUARE[0] < square < _SAFE_SQUARE[1]:
             return square
     return float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
+
+
+def _residual(x: Tensor, h: Tensor, w: Tensor) -> tuple[Tensor, Number, Number]:
+    """X - H W, and the squared norms of X and of that."""
+    if x.dtype == torch.bfloat16 and x.device.type == "cpu" and x.is_contiguous():
+        xhat = h @ w
+        squares = subtract_from(x, xhat)
+        if all(_SAFE_SQUARE[0] < square < _SAFE_SQUARE[1] for square in squares):
+            return xhat, *squares
+    else:
+        xhat = torch.addmm(x, h, w, alpha=-1)
+    return xhat, sum_of_squares(x), sum_of_squares(xhat)
 
 
 def _root_of_ratio(a: Number, b: Number) -> Number:

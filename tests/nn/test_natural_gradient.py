@@ -267,3 +267,11 @@ def test_on_a_gpu():
         (a, g), (b, h) = here.precondition(x), there.precondition(x.cuda())
         assert b.is_cuda and h.is_cuda
         torch.testing.assert_close((h * b).cpu(), g * a, rtol=1e-6, atol=1e-8)
+
+
+def test_residual_in_one_pass_equals_that_of_torch():
+    torch.manual_seed(0)
+    x, h, w = torch.randn(9, 37).bfloat16(), torch.randn(9, 4).bfloat16(), torch.randn(4, 37).bfloat16()
+    xhat, square, square_hat = natural_gradient._residual(x, h, w)
+    assert torch.equal(xhat, x - h @ w)
+    assert square == pytest.approx(x.double().square().sum().item()) and square_hat == pytest.approx(xhat.double().square().sum().item(), rel=5e-3)
