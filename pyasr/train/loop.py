@@ -104,6 +104,7 @@ class Training:
         if mixing.frames == 0 or self._passes(before, self.options.log_frames):
             self._report(epoch)
         if self.growth and self.growth.due(self.position.frames_seen):
+            self._tell_skips()  # a grown network counts anew
             self.growth.grow(self.learner, self.position.frames_seen)
         if mixing.frames and (mixing.votes or self._passes(before, self.options.checkpoint_frames)):
             self.position.interval_sums = self.sums.tolist()
