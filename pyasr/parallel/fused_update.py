@@ -8,7 +8,10 @@ from numba import njit
 
 
 def descend(master: torch.Tensor, grad: torch.Tensor, work: torch.Tensor, factor: float) -> None:
-    """master += factor * grad;  work = master, rounded;  grad = 0.  On a CPU; `master` float32, the others bfloat16, all contiguous (n,)."""
+    """master += factor * grad;  work = master, rounded;  grad = 0.
+
+    All on a CPU and contiguous (n,); `master` float32, the others bfloat16.
+    """
     _descend(master.numpy(), _bits(grad), _bits(work), np.float32(factor))
 
 
