@@ -23,12 +23,14 @@ data=data exp=exp
 tri1_opts="--num-leaves 1200 --num-gauss 9000"
 tri2_opts="--num-leaves 1800 --num-gauss 15000"
 tri3_opts="--num-leaves 2000 --num-gauss 20000"
+tri_decode_opts="--config conf/decode_tri.conf"
 dnn_opts="--config conf/dnn.conf"
 if $quick; then
   data=data_quick exp=exp_quick
   tri1_opts="--num-leaves 500 --num-gauss 3000"
   tri2_opts="--num-leaves 600 --num-gauss 4000"
   tri3_opts="--num-leaves 600 --num-gauss 5000"
+  tri_decode_opts=""
   dnn_opts="--config conf/dnn_quick.conf"
 fi
 jobs="--nj $nj"
@@ -36,15 +38,16 @@ jobs="--nj $nj"
 # score SYSTEM FEATURES [SUFFIX]: the LM weight is chosen on dev and applied to test.
 score() {
   local dev=$exp/$1/decode_dev${3-} test=$exp/$1/decode_test${3-}
-  steps/score.py $jobs --max-lmwt 25 "$data/dev$2" "$data/lang_test" "$dev"
-  steps/score.py $jobs --max-lmwt 25 --params-from "$dev" "$data/test$2" "$data/lang_test" "$test"
+  steps/score.py $jobs --max-lmwt 30 "$data/dev$2" "$data/lang_test" "$dev"
+  steps/score.py $jobs --max-lmwt 30 --params-from "$dev" "$data/test$2" "$data/lang_test" "$test"
 }
 
-# decode STEP SYSTEM GRAPH FEATURES: lattices of dev and test, scored.
+# decode STEP SYSTEM GRAPH FEATURES OPTIONS...: lattices of dev and test, scored.
 decode() {
-  local step=$1 system=$2 graph=$3 features=$4
+  local step=$1 system=$2 graph=$3 features=$4 set
+  shift 4
   for set in dev test; do
-    steps/$step.py $jobs --cmd "$decode_cmd" --model-dir "$exp/$system" "$graph" "$data/$set$features" "$exp/$system/decode_$set"
+    steps/$step.py $jobs "$@" --cmd "$decode_cmd" --model-dir "$exp/$system" "$graph" "$data/$set$features" "$exp/$system/decode_$set"
   done
   score "$system" "$features"
 }
@@ -97,10 +100,11 @@ fi
 
 if stage 5 "Graphs and lattices of the GMMs"; then
   for system in mono tri1 tri2 tri3; do
-    step=decode lang=lang_test
+    step=decode lang=lang_test opts=$tri_decode_opts
+    if [ $system = mono ]; then opts=""; fi
     if [ $system = tri3 ]; then step=decode_fmllr lang=lang_prons_test; fi
     utils/make_graph.py "$data/$lang" "$exp/$system" "$exp/$system/graph"
-    decode $step $system "$exp/$system/graph" ""
+    decode $step $system "$exp/$system/graph" "" $opts
   done
   score tri3 "" .si
 fi
@@ -115,6 +119,7 @@ fi
 if stage 7 "DNN: $num_ranks MPI ranks with parameter averaging"; then
   steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" $dnn_opts "$data/train_fmllr" "$data/lang_prons" "$exp/tri3_ali" "$exp/dnn"
   decode decode dnn "$exp/tri3/graph" _fmllr
+  steps/get_ctm.py $jobs "$data/test_fmllr" "$data/lang_prons" "$exp/dnn/decode_test" "$exp/dnn/ctm_test"
 fi
 
 if stage 8 "Results"; then
