@@ -289,7 +289,7 @@ def precondition_within_minibatch(x: Tensor, alpha: float = 4.0) -> tuple[Tensor
     q = _times_inverse_covariance(rows, alpha * max(1.0, _TRACE_FLOOR / trace))
     gamma = (rows * q).sum(1, keepdim=True)
     xhat = q * (1 + gamma / (num - 1 - gamma))
-    return xhat.to(x.dtype), _root_of_ratio(trace, sum_of_squares(xhat))
+    return xhat.to(x.dtype), _root_of_ratio(trace, float(sum_of_squares(xhat)))
 
 
 def _times_inverse_covariance(rows: Tensor, smoothing: float) -> Tensor:
