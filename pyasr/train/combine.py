@@ -10,7 +10,8 @@ r"""The final model from the last models of a training.
 2. Fisher matrix over the weights, by the gradients g_b of batches b of 64 frames there: H = sum_b g_b g_b^T, scaled to trace dim(w), its
    diagonal at least 1e-6 and then multiplied by 1 + alpha, alpha = 0.01. (Kaldi's least value, 1e-20, lets rounding errors steer where a
    weight makes no difference: that of a layer before p-norm and normalisation, when a single model is the start)
-3. H = C C^T; L-BFGS in v = C^T w, whose gradient is C^-1 dF/dw: the weights, many of which do nearly the same, become as good as independent
+3. H = C C^T; L-BFGS in v = C^T w, whose gradient is C^-1 dF/dw: the weights, many of which do nearly the same, become as good as
+   independent
 
 The best point that was met is taken, so F never falls below the start. Every rank computes on its share of the sample and all add up.
 Memory on every rank: M times the parameters, in float32.
@@ -176,7 +177,8 @@ def best_average(combination: Combination, options: CombineOptions) -> tuple[tor
     candidates = [_average_of_last(combination, n) for n in range(1, combination.num_models + 1)]
     values = [combination.objective(weights) for weights in candidates]
     best = int(np.argmax(values))
-    _say(combination, f"average of the last {best + 1} of {len(values)} models: objective {values[best]:.4f}, the last alone {values[0]:.4f}")
+    found = f"objective {values[best]:.4f}, the last alone {values[0]:.4f}"
+    _say(combination, f"average of the last {best + 1} of {len(values)} models: {found}")
     return candidates[best], values[best]
 
 

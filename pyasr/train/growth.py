@@ -8,8 +8,8 @@ about proportional to its frames to the power 0.25 (`pyasr.hmm.gmm_update.split_
 
     w_o -> w_o + e,  w_o - e,       b_o -> b_o - log 2 / a_o  in both              a_o the factor before the softmax, mostly 1
 
-and their posteriors are added (`pyasr.nn.layers.SumGroup`), so that with d = 0 the posteriors of the pdfs stay exactly. Of n copies the next
-to be split is the (n - 2^floor(log2 n))-th: all copies of a pdf are split once before one is split twice.
+and their posteriors are added (`pyasr.nn.layers.SumGroup`), so that with d = 0 the posteriors of the pdfs stay exactly. Of n copies the
+next to be split is the (n - 2^floor(log2 n))-th: all copies of a pdf are split once before one is split twice.
 
 All times are frames seen by all ranks. All ranks hold the same parameters and draw the same random numbers, so they grow alike.
 """
@@ -79,7 +79,8 @@ class Growth:
             found = f"training sees {total_frames} frames, the last change of the network is due at {when} ({what})"
             raise UserError(f"{found}; lower --layer-period-frames or raise --num-epochs")
         if 0 < options.mix_up < len(counts):
-            raise UserError(f"--mix-up {options.mix_up}: there are {len(counts)} pdfs, which need an output each; give a greater number or 0")
+            found = f"there are {len(counts)} pdfs, which need an output each"
+            raise UserError(f"--mix-up {options.mix_up}: {found}; give a greater number or 0")
 
     def resume(self, learner: Learner, description: dict, frames_seen: int) -> None:
         """Give the learner a network as `FeedForward.describe` has described it at `frames_seen`, after all changes that were due then."""

@@ -1,7 +1,7 @@
 r"""Saturated tanh and sigmoid units, drawn back while the network is trained (the behaviour of Kaldi's nnet-am-fix).
 
-A unit y = sigma(w . h + b) that is at its bounds on most frames learns next to nothing. With d its average derivative over a sample, relative
-to the greatest possible one (tanh: 1 - y^2; sigmoid: 4 y (1 - y)), and D = 0.1,
+A unit y = sigma(w . h + b) that is at its bounds on most frames learns next to nothing. With d its average derivative over a sample,
+relative to the greatest possible one (tanh: 1 - y^2; sigmoid: 4 y (1 - y)), and D = 0.1,
 
     (w, b) <- (w, b) / min(2, D / d)    where d < D
 """
