@@ -1,7 +1,11 @@
-"""The frame every program in steps/ and utils/ runs in: options, logging, one clear sentence when something is wrong."""
+"""The frame every program in steps/ and utils/ runs in: options, logging, one clear sentence when something is wrong.
+
+Importing it ends a program that was started with a Python outside pyasr's environment.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import sys
@@ -12,6 +16,12 @@ from pyasr.base import log, options as opt
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.output import disk_error, stage_output
 from pyasr.base.utf8 import insist_on_utf8
+
+_NEEDED = ("kaldiio", "numba", "numpy", "torch")
+
+if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+    found = f"{sys.executable} has no {', '.join(missing)}"
+    sys.exit(f"error: {found}: begin with `. ./path.sh`, which builds pyasr's environment and enters it")
 
 _state = {"force": False}
 _SWITCHES = {"force": "make the output anew even if its options differ"}
