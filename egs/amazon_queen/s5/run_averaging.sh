@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Averaging models over ranks: what random or DBN initialisation, SGD or natural gradient, and the number of ranks do to the error rate of
+# a sigmoid network (the contrasts of Su, Chen, Xu 2015, Tables 2 to 7), each with several seeds. Begins with what run.sh made:
+# features and alignments of the system with SAT, its graph, its language directories.
+#
+#   ./run_averaging.sh
+#   ./run_averaging.sh --num-seeds 1 --ranks "1 2"
+
+cd "$(dirname "$0")"
+. utils/recipe.sh
+
+ranks="1 2 4"   # numbers of MPI ranks
+num_seeds=3     # networks of each kind, with seeds 1, 2, ...
+nj=2            # parallel jobs of decoding
+sgd_rate=4      # learning rate of one rank with SGD
+ng_rate=1       # and with natural gradient
+parse_recipe_options "$@"
+. ./path.sh
+. ./cmd.sh
+
+dir=exp/averaging
+
+# network NAME SEED OPTIONS...: train and decode exp/averaging/NAME/seedSEED.
+network() {
+  local name=$1 seed=$2 set
+  local out=$dir/$name/seed$seed
+  shift 2
+  steps/train_dnn.py --cmd "$train_cmd" --config conf/averaging_dnn.conf --train-seed "$seed" "$@" data/train_fmllr data/lang_prons exp/tri3_ali "$out"
+  for set in dev test; do
+    steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph data/${set}_fmllr "$out/decode_$set"
+  done
+  steps/score.py --nj "$nj" data/dev_fmllr data/lang_test "$out/decode_dev"
+  steps/score.py --nj "$nj" --params-from "$out/decode_dev" data/test_fmllr data/lang_test "$out/decode_test"
+}
+
+if stage 1 "DBNs, on 2 ranks"; then
+  for seed in $(seq "$num_seeds"); do
+    steps/pretrain_dbn.py --cmd "$train_cmd" --config conf/averaging_dbn.conf --train-seed "$seed" data/train_fmllr "$dir/dbn/seed$seed"
+  done
+fi
+
+if stage 2 "Networks"; then
+  for seed in $(seq "$num_seeds"); do
+    for num_ranks in $ranks; do
+      for init in random dbn; do
+        init_opts=""
+        if [ $init = dbn ]; then init_opts="--dbn $dir/dbn/seed$seed"; fi
+        network "${init}_sgd_$num_ranks" "$seed" --num-ranks "$num_ranks" $init_opts --learning-rate "$sgd_rate"
+        network "${init}_ng_$num_ranks" "$seed" --num-ranks "$num_ranks" $init_opts --learning-rate "$ng_rate" --natural-gradient online
+      done
+    done
+  done
+fi
+
+if stage 3 "Results"; then
+  utils/collect_results.py "$dir" "$dir/RESULTS.md"
+fi
