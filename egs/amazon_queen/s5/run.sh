@@ -23,6 +23,7 @@ data=data exp=exp
 tri1_opts="--num-leaves 1200 --num-gauss 9000"
 tri2_opts="--num-leaves 1800 --num-gauss 15000"
 tri3_opts="--num-leaves 2000 --num-gauss 20000"
+decode_opts=""
 tri_decode_opts="--config conf/decode_tri.conf"
 dnn_opts="--config conf/dnn.conf"
 if $quick; then
@@ -30,6 +31,7 @@ if $quick; then
   tri1_opts="--num-leaves 500 --num-gauss 3000"
   tri2_opts="--num-leaves 600 --num-gauss 4000"
   tri3_opts="--num-leaves 600 --num-gauss 5000"
+  decode_opts="--beam 11"
   tri_decode_opts=""
   dnn_opts="--config conf/dnn_quick.conf"
 fi
@@ -47,7 +49,7 @@ decode() {
   local step=$1 system=$2 graph=$3 features=$4 set
   shift 4
   for set in dev test; do
-    steps/$step.py $jobs "$@" --cmd "$decode_cmd" --model-dir "$exp/$system" "$graph" "$data/$set$features" "$exp/$system/decode_$set"
+    steps/$step.py $jobs $decode_opts "$@" --cmd "$decode_cmd" --model-dir "$exp/$system" "$graph" "$data/$set$features" "$exp/$system/decode_$set"
   done
   score "$system" "$features"
 }
