@@ -24,7 +24,7 @@ tri1_opts="--num-leaves 1200 --num-gauss 9000"
 tri2_opts="--num-leaves 1800 --num-gauss 15000"
 tri3_opts="--num-leaves 2000 --num-gauss 20000"
 decode_opts=""
-tri_decode_opts="--config conf/decode_tri.conf"
+fmllr_opts="--config conf/decode_fmllr.conf"
 dnn_opts="--config conf/dnn.conf"
 if $quick; then
   data=data_quick exp=exp_quick
@@ -32,7 +32,7 @@ if $quick; then
   tri2_opts="--num-leaves 600 --num-gauss 4000"
   tri3_opts="--num-leaves 600 --num-gauss 5000"
   decode_opts="--beam 11"
-  tri_decode_opts=""
+  fmllr_opts=""
   dnn_opts="--config conf/dnn_quick.conf"
 fi
 jobs="--nj $nj"
@@ -102,9 +102,8 @@ fi
 
 if stage 5 "Graphs and lattices of the GMMs"; then
   for system in mono tri1 tri2 tri3; do
-    step=decode lang=lang_test opts=$tri_decode_opts
-    if [ $system = mono ]; then opts=""; fi
-    if [ $system = tri3 ]; then step=decode_fmllr lang=lang_prons_test; fi
+    step=decode lang=lang_test opts=""
+    if [ $system = tri3 ]; then step=decode_fmllr lang=lang_prons_test opts=$fmllr_opts; fi
     utils/make_graph.py "$data/$lang" "$exp/$system" "$exp/$system/graph"
     decode $step $system "$exp/$system/graph" "" $opts
   done
