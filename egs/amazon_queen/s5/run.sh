@@ -2,7 +2,7 @@
 # Flight of the Amazon Queen: acted dialogue of a 1995 adventure game, 8 kHz, 3.6 h of training speech, 31 min of test speech
 # by three actors who are not in the training data. From the Debian package to word error rates, test WER % (RESULTS.md):
 #
-#   mono 75.4   tri1 66.5   tri2 (LDA+MLLT) 64.4   tri3 (SAT) 59.2   dnn 49.3
+#   mono 75.4   tri1 66.5   tri2 (LDA+MLLT) 64.4   tri3 (SAT) 56.1   dnn 48.8
 #
 #   ./run.sh            the whole corpus
 #   ./run.sh --quick    45 minutes of speech, smaller models
