@@ -17,7 +17,7 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.nn.feed_forward import FeedForward
-from pyasr.nn.tensor_file import load_tensors, save_tensors
+from pyasr.tensor.file import load_tensors, save_tensors
 
 MODEL_FILE = "final.nnet"
 _FORMAT = 2  # 1: options without fixed parts

@@ -20,7 +20,7 @@ from torch import nn
 from pyasr.base.errors import UserError
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.rbm import Rbm
-from pyasr.nn.tensor_file import load_tensors, save_tensors
+from pyasr.tensor.file import load_tensors, save_tensors
 
 DBN_FILE = "final.dbn"
 _FORMAT = 1

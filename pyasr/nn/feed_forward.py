@@ -29,7 +29,7 @@ from torch import nn
 from pyasr.base.options import option
 from pyasr.nn.fast_tanh import Tanh
 from pyasr.nn.layers import Normalize, PNorm, SumGroup
-from pyasr.nn.random_bits import random_integers
+from pyasr.tensor.random_bits import random_integers
 
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "pnorm")
 

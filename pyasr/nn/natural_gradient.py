@@ -77,7 +77,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pyasr.nn.fused_residual import subtract_from
+from pyasr.tensor.bfloat16_kernels import subtract_from
 
 Number = float | Tensor  # for data on a CPU a number, for those on another device a scalar there, which need not be waited for
 

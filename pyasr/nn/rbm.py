@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pyasr.nn.random_bits import sample_bernoulli
+from pyasr.tensor.random_bits import sample_bernoulli
 
 GREATEST_RATIO = 2.0  # of the standard deviations of reconstruction and data
 LEAST_ACTIVATION = 1e-4  # mean activations are clipped to [1e-4, 1 - 1e-4] before their logit is taken

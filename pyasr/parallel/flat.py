@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import torch
 
-from pyasr.parallel.fused_update import descend
+from pyasr.tensor.bfloat16_kernels import descend
 
 ALIGNMENT = 16  # elements: every parameter begins at a multiple of a 64-byte cache line in float32
 

@@ -13,8 +13,8 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
-from pyasr.nn.tensor_file import load_tensors, save_tensors
 from pyasr.parallel.comm import Comm
+from pyasr.tensor.file import load_tensors, save_tensors
 
 INDEX = "checkpoint.json"
 

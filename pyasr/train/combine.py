@@ -29,8 +29,8 @@ import torch.nn.functional as F
 from pyasr.base import log
 from pyasr.base.options import option
 from pyasr.nn.feed_forward import FeedForward
-from pyasr.nn.tensor_file import load_tensors, save_tensors
 from pyasr.parallel.comm import Comm
+from pyasr.tensor.file import load_tensors, save_tensors
 from pyasr.train.learner import Learner
 from pyasr.train.sample import Sample
 

@@ -9,7 +9,7 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, load_scorer, log_priors
 from pyasr.nn.feed_forward import ByteDropout, DnnOptions, FeedForward, FixedParts, initialise
-from pyasr.nn.tensor_file import load_tensors, save_tensors
+from pyasr.tensor.file import load_tensors, save_tensors
 
 
 FIXED = FixedParts(torch.randn(6, 7, generator=torch.Generator().manual_seed(1)), torch.tensor([0.5, 2.0, 1.0, 0.7]), torch.tensor([2, 0, 2]))

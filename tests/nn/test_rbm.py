@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from pyasr.nn.random_bits import random_integers, sample_bernoulli
 from pyasr.nn.rbm import Rbm, descend, explosion, squared_error
+from pyasr.tensor.random_bits import random_integers
 
 L2 = 0.01
 
@@ -178,16 +178,6 @@ def test_likelihood_rises(gaussian):
         course.append(log_likelihood(rbm, few))
     assert all(later > earlier - 0.02 for earlier, later in zip(course, course[1:]))
     assert course[-1] > course[0] + 0.7
-
-
-def test_bernoulli_samples_have_their_probabilities():
-    p = torch.tensor([0.0, 1e-3, 0.03, 0.5, 0.77, 1.0])
-    drawn = sample_bernoulli(p.expand(200_000, 6), torch.Generator().manual_seed(3))
-    assert set(drawn.unique().tolist()) == {0.0, 1.0}
-    mean = drawn.mean(0)
-    assert mean[0] == 0 and mean[-1] == 1
-    assert ((mean - p).abs() <= 5 * (p * (1 - p) / 200_000).sqrt() + 2**-16).all()
-    assert torch.corrcoef(drawn[:, 1:-1].T).fill_diagonal_(0).abs().max() < 0.015
 
 
 def test_bfloat16_rounds_the_difference_once():

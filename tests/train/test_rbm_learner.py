@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from pyasr.nn.dbn import Below
-from pyasr.nn.random_bits import random_integers
 from pyasr.nn.rbm import Rbm
+from pyasr.tensor.random_bits import random_integers
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner, Reconstructions
 from pyasr.train.schedules import ScheduleOptions

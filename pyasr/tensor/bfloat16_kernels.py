@@ -1,0 +1,71 @@
+"""Loops over bfloat16 tensors on a CPU that go over memory once, where torch takes several passes.
+
+A bfloat16 is the upper half of a float32; numba, which has no such type, sees it as uint16.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit
+
+_UPPER, _ONE, _BELOW_HALF = np.uint32(16), np.uint32(1), np.uint32(0x7FFF)
+
+
+def descend(master: torch.Tensor, grad: torch.Tensor, work: torch.Tensor, factor: float) -> None:
+    """master += factor * grad;  work = master, rounded;  grad = 0: an update of parameters.
+
+    All contiguous (n,); `master` float32, the others bfloat16.
+    """
+    _descend(master.numpy(), _bits(grad), _bits(work), np.float32(factor))
+
+
+def subtract_from(x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
+    """y <- x - y; returns the squared norms of x and of the new y before rounding. Both bfloat16, contiguous, of shape (N, D).
+
+    Rows are added up in float32: large numbers may overflow.
+    """
+    squares = np.zeros(2)
+    _subtract_from(_bits(x), _bits(y), squares)
+    return float(squares[0]), float(squares[1])
+
+
+def _bits(x: torch.Tensor) -> np.ndarray:
+    """The memory of a bfloat16 tensor."""
+    return x.view(torch.int16).numpy().view(np.uint16)
+
+
+@njit(inline="always")
+def _widened(half):
+    """The float32 of a bfloat16's bits."""
+    return np.uint32(np.uint32(half) << _UPPER).view(np.float32)
+
+
+@njit(inline="always")
+def _rounded(value):
+    """Bits of the bfloat16 nearest to a float32, of two the even one."""
+    bits = np.float32(value).view(np.uint32)
+    return np.uint16((bits + _BELOW_HALF + ((bits >> _UPPER) & _ONE)) >> _UPPER)
+
+
+@njit(nogil=True, cache=True)
+def _descend(master, grad, work, factor):
+    for i in range(len(master)):
+        value = master[i] + factor * _widened(grad[i])
+        master[i] = value
+        work[i] = _rounded(value)
+        grad[i] = np.uint16(0)
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def _subtract_from(x, y, squares):
+    for n in range(len(x)):
+        of_x, of_y = np.float32(0), np.float32(0)
+        for i in range(x.shape[1]):
+            value = _widened(x[n, i])
+            rest = value - _widened(y[n, i])
+            y[n, i] = _rounded(rest)
+            of_x += value * value
+            of_y += rest * rest
+        squares[0] += np.float64(of_x)
+        squares[1] += np.float64(of_y)
