@@ -28,6 +28,7 @@ from pyasr.nn.natural_gradient import sum_of_squares
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.parallel.flat import FlatParameters
 from pyasr.train.compute import ComputeOptions
+from pyasr.train.skips import Skips, clear_unless
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Learner:
 
     components  name and place in the flat buffers of each layer that has parameters
     num_steps   minibatches so far
-    skips       of these, left out because a gradient was not finite: number for each component, number in all, the last one; int64
+    skips       those of them that were left out because the gradient of a component was not finite
     """
 
     def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1):
@@ -62,27 +63,20 @@ class Learner:
         self.flat = FlatParameters(network.parameters(), self.options.torch_dtype())
         self.components = components_of(network, self.flat)
         self.velocity = torch.zeros_like(self.flat.master) if self.momentum or self.l2 else None  # Delta
-        self.skips = torch.zeros(len(self.components) + 2, dtype=torch.int64, device=self.flat.master.device)
+        self.skips = Skips([name for name, _ in self.components], self.flat.master.device)
 
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""
-        return {"velocity": self.velocity, "natural_gradient": self.natural_gradient.state_dict(), "skips": self.skips,
-                "num_steps": self.num_steps}  # fmt: skip
+        return {"velocity": self.velocity, "natural_gradient": self.natural_gradient.state_dict(),
+                "skips": self.skips.counts, "num_steps": self.num_steps}  # fmt: skip
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave. Raises UserError if it is of another network."""
         self.natural_gradient.load_state_dict(state["natural_gradient"], self.flat.master.device)
-        self.skips.copy_(state["skips"])
+        self.skips.counts.copy_(state["skips"])
         self.num_steps = state["num_steps"]
         if self.velocity is not None:
             self.velocity.copy_(state["velocity"])
-
-    def take_skips(self) -> tuple[int, list[str], int]:
-        """How many minibatches were left out since the last call, the layers whose gradients were not finite, and the number of the last
-        such minibatch. Waits for the device."""
-        *by_component, number, last = self.skips.tolist()
-        self.skips.zero_()
-        return number, [name for (name, _), count in zip(self.components, by_component) if count], last
 
     def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float) -> torch.Tensor:
         """Update the master parameters from one minibatch. Returns float64 (loss, correct frames, frames), summed, on the device; zeros
@@ -102,11 +96,10 @@ class Learner:
         """The equations above; leaves the gradient at zero."""
         delta, unit = self._delta(rate, num_frames)
         lengths = self._lengths(delta) * abs(unit)
-        finite = lengths.isfinite()
-        self._count(finite)
-        self._clear_unless(finite.all())
+        finite = self.skips.count(lengths.isfinite(), self.num_steps)
+        clear_unless(finite, self.flat.grad, self.velocity)
         factors = unit * change_factors(lengths, self.max_change_per_layer, self.max_change, self.momentum)
-        factors = torch.where(finite.all(), factors, 0.0)
+        factors = torch.where(finite, factors, 0.0)
         self.flat.add(delta, [(span, factor) for (_, span), factor in zip(self.components, factors)])
 
     def _delta(self, rate: float, num_frames: int) -> tuple[torch.Tensor, float]:
@@ -124,19 +117,6 @@ class Learner:
         if self.max_change or self.max_change_per_layer:
             return torch.stack([torch.as_tensor(sum_of_squares(part), dtype=torch.float64) for part in parts]).sqrt()
         return torch.stack([part.sum() for part in parts]).double()
-
-    def _count(self, finite: torch.Tensor) -> None:
-        left_out = ~finite.all()[None]
-        self.skips[:-1] += torch.cat([~finite, left_out])
-        self.skips[-1:].masked_fill_(left_out, self.num_steps)
-
-    def _clear_unless(self, finite: torch.Tensor) -> None:
-        """Set gradient and Delta to zero where they are not finite; only a CPU is asked whether they are, another device need not wait."""
-        if finite.device.type == "cpu" and finite:
-            return
-        for values in (self.flat.grad, self.velocity):
-            if values is not None:
-                values.masked_fill_(~finite, 0)
 
     @torch.no_grad()
     def evaluate(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:

@@ -134,7 +134,7 @@ class Training:
 
     def _tell_skips(self) -> None:
         """Warn of minibatches that this rank's learner has left out since the last time; too many of them end the training."""
-        number, layers, last = self.learner.take_skips()
+        number, layers, last = self.learner.skips.take()
         if not number:
             return
         self.position.skipped += number

@@ -27,6 +27,7 @@ from pyasr.parallel.flat import FlatParameters
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.progress import Totals
 from pyasr.train.schedules import Schedule
+from pyasr.train.skips import Skips, clear_unless
 
 RATE_AFTER_EXPLOSION = 0.9
 
@@ -94,8 +95,7 @@ class RbmLearner:
         self.flat = FlatParameters(rbm.parameters(), options.torch_dtype())
         self.velocity = torch.zeros_like(self.flat.master)
         self.rate_scale = torch.ones((), device=self.velocity.device)
-        self.skips = torch.zeros(2, dtype=torch.int64, device=self.velocity.device)  # number, step of the last one
-        self.num_steps = 0
+        self.skips, self.num_steps = Skips(["the machine"], self.velocity.device), 0
         self._gradient = self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
         self.generator = generator
         self._shrinking = self.flat.values()[:2]
@@ -110,7 +110,7 @@ class RbmLearner:
         self.num_steps += 1
         of = self.rbm.reconstruct(self.below(x), self.generator)
         error = squared_error(of)
-        finite = error.isfinite()
+        finite = self.skips.count(error.isfinite()[None], self.num_steps)
         shrink = torch.where(finite, explosion(of), 1.0) if self.rbm.gaussian else torch.ones_like(error)
         descend(self.rbm, of, self.l2)
         self._update(rate, finite, shrink)
@@ -121,9 +121,7 @@ class RbmLearner:
         momentum = self.momentum.momentum_final if self.momentum.with_bug else 1 - rate / self.full_rate
         if self._gradient is not self.flat.grad:
             self._gradient.copy_(self.flat.grad)
-        if finite.device.type != "cpu" or not finite:
-            for values in (self._gradient, self.velocity):
-                values.masked_fill_(~finite, 0)
+        clear_unless(finite, self._gradient, self.velocity)
         calm = (shrink == 1).float()
         self.velocity.mul_(momentum * calm).addcmul_(self._gradient, self.rate_scale * calm, value=-rate)
         if self.rbm.gaussian:
@@ -132,8 +130,6 @@ class RbmLearner:
             self.rate_scale.mul_(1 - (1 - RATE_AFTER_EXPLOSION) * (1 - calm))
         self.flat.master.add_(self.velocity)
         self.flat.refresh()
-        self.skips[0] += ~finite
-        self.skips[1].masked_fill_(~finite, self.num_steps)
 
     @torch.no_grad()
     def evaluate(self, x: torch.Tensor, _targets) -> torch.Tensor:
@@ -141,22 +137,16 @@ class RbmLearner:
         error = squared_error(self.rbm.reconstruct(self.below(x), torch.Generator(self.generator.device)))
         return _sums(error, torch.zeros_like(error), len(x))
 
-    def take_skips(self) -> tuple[int, list[str], int]:
-        """As of `Learner`: minibatches passed over since the last call, layers, number of the last such minibatch. Waits for the device."""
-        number, last = self.skips.tolist()
-        self.skips.zero_()
-        return number, ["the machine"] if number else [], last
-
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the master parameters."""
-        return {"velocity": self.velocity, "rate_scale": self.rate_scale, "skips": self.skips, "num_steps": self.num_steps,
+        return {"velocity": self.velocity, "rate_scale": self.rate_scale, "skips": self.skips.counts, "num_steps": self.num_steps,
                 "generator": self.generator.get_state()}  # fmt: skip
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave."""
         self.velocity.copy_(state["velocity"])
         self.rate_scale.copy_(state["rate_scale"])
-        self.skips.copy_(state["skips"])
+        self.skips.counts.copy_(state["skips"])
         self.num_steps = state["num_steps"]
         self.generator.set_state(state["generator"])
 

@@ -114,13 +114,13 @@ def test_reconstruction_that_is_not_finite_changes_nothing_and_is_counted(gaussi
     learner = make_learner(gaussian)
     v = minibatches(1, 7, gaussian)[0]
     learner.step(v, None, 1e-3)
-    assert learner.velocity.any() and learner.take_skips() == (0, [], 0)
+    assert learner.velocity.any() and learner.skips.take() == (0, [], 0)
     broken = v.clone()
     broken[3, 2] = 1e30 if gaussian else float("nan")
     before = learner.flat.master.clone()
     assert learner.step(broken, None, 1e-3).tolist() == [0, 0, 0]
     assert torch.equal(learner.flat.master, before) and not learner.velocity.any()
-    assert learner.take_skips() == (1, ["the machine"], 2) and learner.take_skips() == (0, [], 0)
+    assert learner.skips.take() == (1, ["the machine"], 2) and learner.skips.take() == (0, [], 0)
     assert learner.step(v, None, 1e-3)[2] == NUM and learner.flat.master.isfinite().all()
 
 
