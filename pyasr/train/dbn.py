@@ -25,12 +25,13 @@ from pyasr.train.corpus import Corpus, StoreOptions, open_corpus
 from pyasr.train.loop import LoopOptions, Training
 from pyasr.train.progress import Totals
 from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner, Reconstructions
+from pyasr.train.sample import choose_frames
 from pyasr.train.schedules import ScalingOptions, ScheduleOptions
 from pyasr.train.stream import Frames
 from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout
 
 UTTERANCES_FILE = "utterances.npz"
-_BIAS_FRAMES = 100_000  # of all ranks, from which the mean activations are taken
+_BIAS_FRAMES = 100_000  # over all ranks, from which the mean activations are taken
 _BIAS_BLOCK = 1024
 
 
@@ -153,21 +154,20 @@ def layer_schedule(options: DbnTraining, gaussian: bool) -> ScheduleOptions:
 
 def make_rbm_learner(options: DbnTraining, below: Below, corpus: Corpus, full_rate: float, number: int, comm: Comm) -> RbmLearner:
     """Machine `number` (1: the Gaussian one) with its initial parameters, the same on all ranks; samples differ by rank."""
-    mean = mean_activation(corpus.training, below, comm) if number > 1 else None
+    mean = mean_activation(corpus.training, below, comm, options.loop.train_seed) if number > 1 else None
     rbm = Rbm(corpus.input_dim if mean is None else len(mean), options.hidden.hidden_dim, gaussian=number == 1)
     rbm.initialise(options.rbm.param_stddev, torch.Generator().manual_seed(_seed(options, "initial", number)), mean)
     samples = torch.Generator(options.compute.torch_device()).manual_seed(_seed(options, "samples", number, comm.rank))
     return RbmLearner(rbm, below, options.compute, options.momentum, options.rbm.rbm_l2penalty, full_rate, samples)
 
 
-def mean_activation(frames: Frames, below: Below, comm: Comm) -> torch.Tensor:
+def mean_activation(frames: Frames, below: Below, comm: Comm, seed: int) -> torch.Tensor:
     """Mean probability of each hidden unit of the highest machine below, over frames of all ranks; float32 on the CPU."""
-    store = frames.sample_store(_BIAS_FRAMES // comm.size)
-    num = min(store.num_frames, _BIAS_FRAMES // comm.size)
+    store, chosen = choose_frames(frames, _BIAS_FRAMES, comm, seed)
     sums = np.zeros(below.dim + 1)
-    for index in (torch.arange(num) * store.num_frames // max(num, 1)).split(_BIAS_BLOCK):
-        sums[:-1] += below(store.gather(index.to(store.targets.device))[0]).sum(0, dtype=torch.float32).double().cpu().numpy()
-    sums[-1] = num
+    for index in chosen.split(_BIAS_BLOCK):
+        sums[:-1] += below(store.gather(index)[0]).sum(0, dtype=torch.float32).double().cpu().numpy()
+    sums[-1] = len(chosen)
     comm.allreduce(sums)
     return torch.from_numpy(sums[:-1] / sums[-1]).float()
 

@@ -21,9 +21,10 @@ import torch
 from pyasr.base.options import option
 from pyasr.hmm.lda import LdaStats, estimate_lda
 from pyasr.parallel.comm import Comm
+from pyasr.train.sample import choose_frames
 from pyasr.train.stream import Frames
 
-_MEASURED_FRAMES = 1_000_000  # of each rank
+_MEASURED_FRAMES = 1_000_000  # for each rank
 _FRAMES_PER_BLOCK = 4096
 
 
@@ -43,9 +44,9 @@ def estimate_transform(frames: Frames, num_pdfs: int, options: InputTransformOpt
     """
     if options.input_transform == "none":
         return None
-    store = frames.sample_store(_MEASURED_FRAMES)
+    store, chosen = choose_frames(frames, _MEASURED_FRAMES * comm.size, comm, seed=0)
     stats = LdaStats.zeros(num_pdfs, (store.left + 1 + store.right) * store.dim)
-    for index in store.epoch_order(0, "lda")[:_MEASURED_FRAMES].to(store.targets.device).split(_FRAMES_PER_BLOCK):
+    for index in chosen.split(_FRAMES_PER_BLOCK):
         x, pdfs = store.gather(index)
         stats.accumulate(x.float().cpu().numpy(), pdfs.cpu().numpy())
     return torch.from_numpy(lda_like(stats.allreduce(comm), options)).float()

@@ -1,4 +1,7 @@
-"""A small fixed set of training frames over all ranks, for what is measured on a sample: combination of models, priors, saturation."""
+"""A random part of the training frames of all ranks, for what need not be measured on all of them.
+
+`choose_frames` tells which; a `Sample` keeps a small part at hand, for what is measured time and again.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import torch
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.parallel.comm import Comm
+from pyasr.train.frames import FrameStore
 from pyasr.train.stream import Frames
 
 
@@ -48,10 +52,19 @@ class Sample:
                 yield x.float(), pdfs
 
 
-def draw_sample(frames: Frames, num_frames: int, comm: Comm, seed: int) -> Sample:
-    """About `num_frames` frames, from each rank its share, drawn at random without repetition; the same for the same `seed`."""
+def choose_frames(frames: Frames, num_frames: int, comm: Comm, seed: int) -> tuple[FrameStore, torch.Tensor]:
+    """About `num_frames` over all ranks: a store and which of its frames are this rank's share of them, at random without repetition.
+
+    They are the same for the same `seed`. Every rank must call this.
+    """
     total = int(comm.reduce_scalar(frames.num_frames))
     share = min(frames.num_frames, -(-num_frames * frames.num_frames // max(total, 1)))
     store = frames.sample_store(share)
     chosen = generator(seed, "sample", comm.rank).permutation(store.num_frames)[:share]
-    return Sample(*store.gather(torch.from_numpy(chosen).to(store.targets.device)), comm)
+    return store, torch.from_numpy(chosen).to(store.targets.device)
+
+
+def draw_sample(frames: Frames, num_frames: int, comm: Comm, seed: int) -> Sample:
+    """About `num_frames` frames, see `choose_frames`."""
+    store, chosen = choose_frames(frames, num_frames, comm, seed)
+    return Sample(*store.gather(chosen), comm)
