@@ -15,8 +15,8 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.align_dir import AlignSpec
-from pyasr.decode.lattice_dir import archives, write_num_jobs
-from pyasr.hmm.model import MODEL
+from pyasr.decode.decoded import Decoded
+from pyasr.decode.lattice_dir import write_num_jobs
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,11 @@ class AlignLattices:
 
 
 def main(options: AlignLattices) -> None:
-    lattices, model = archives(options.decode_dir), (options.model_dir or options.decode_dir.parent) / MODEL
-    inputs = [options.data / "utt2spk", options.lang / "words.txt", options.lang / "phones/align_lexicon.int", model, *lattices]
-    with output_of(options, options.out, inputs) as out:
-        num_jobs = min(options.jobs.nj, len(lattices))
-        spec = AlignSpec(options.decode_dir, options.data, options.lang, model, out, num_jobs, options.phones)
-        run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.align_dir:align_shard", spec, num_jobs=num_jobs)
-        write_num_jobs(out, num_jobs)
+    decoded = Decoded.of(options.data, options.lang, options.decode_dir, options.model_dir, options.jobs.nj)
+    with output_of(options, options.out, decoded.files()) as out:
+        spec = AlignSpec(decoded, out, options.phones)
+        run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.align_dir:align_shard", spec, num_jobs=decoded.num_jobs)
+        write_num_jobs(out, decoded.num_jobs)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,8 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
 from pyasr.decode.ctm_dir import CtmSpec, join_ctm
-from pyasr.decode.lattice_dir import archives
+from pyasr.decode.decoded import Decoded
 from pyasr.decode.mbr import MbrOptions
-from pyasr.hmm.model import MODEL
 from pyasr.score.decode_dir import PointOptions
 
 
@@ -39,21 +38,14 @@ class GetCtm:
     jobs: JobOptions = group(JobOptions)
 
 
-def input_files(options: GetCtm, model: Path) -> list[Path]:
-    data = [options.data / name for name in ("utt2spk", "segments", "reco2file_and_channel") if DataDir(options.data).has(name)]
-    lang = [options.lang / "words.txt", options.lang / "phones/align_lexicon.int"]
-    return [*data, *lang, model, *archives(options.decode_dir), *options.point.inputs(options.decode_dir)]
-
-
 def main(options: GetCtm) -> None:
     lm_weight, penalty = options.point.of(options.decode_dir)
-    model = (options.model_dir or options.decode_dir.parent) / MODEL
-    with output_of(options, options.out, input_files(options, model)) as out:
-        num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
-        spec = CtmSpec(options.decode_dir, options.data, options.lang, model, out, num_jobs, lm_weight, penalty, options.mbr,
-                       options.frame_shift_s)
-        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.ctm_dir:ctm_shard", spec, num_jobs=num_jobs)
-        log.info(f"{join_ctm(out, num_jobs)} words at LM weight {lm_weight}, word insertion penalty {penalty}")
+    decoded = Decoded.of(options.data, options.lang, options.decode_dir, options.model_dir, options.jobs.nj)
+    times = [options.data / name for name in ("segments", "reco2file_and_channel") if DataDir(options.data).has(name)]
+    with output_of(options, options.out, [*decoded.files(), *times, *options.point.inputs(options.decode_dir)]) as out:
+        spec = CtmSpec(decoded, out, lm_weight, penalty, options.mbr, options.frame_shift_s)
+        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.ctm_dir:ctm_shard", spec, num_jobs=decoded.num_jobs)
+        log.info(f"{join_ctm(out, decoded.num_jobs)} words at LM weight {lm_weight}, word insertion penalty {penalty}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,47 @@
+"""A decode directory with what was decoded and by what: what it takes to align its lattices with words or phones, in jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.data.datadir import DataDir
+from pyasr.decode.align_lexicon import AlignLexicon, align_lexicon
+from pyasr.decode.compact import CompactLattice
+from pyasr.decode.lattice_dir import archives, job_archives, read_of_data
+from pyasr.hmm.model import MODEL, read_transitions
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.lang.lang_dir import LangDir
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The lattices of `decode_dir`, of which job J of `num_jobs` takes every num_jobs-th archive."""
+
+    data: Path
+    lang: Path
+    decode_dir: Path
+    model: Path
+    num_jobs: int
+
+    @staticmethod
+    def of(data: Path, lang: Path, decode_dir: Path, model_dir: Path | None, max_jobs: int) -> Decoded:
+        """With a job for each archive, but no more than `max_jobs`; the model is in the directory above unless given."""
+        return Decoded(data, lang, decode_dir, (model_dir or decode_dir.parent) / MODEL, min(max_jobs, len(archives(decode_dir))))
+
+    def files(self) -> list[Path]:
+        """All that is read."""
+        lang = [self.lang / "words.txt", self.lang / "phones/align_lexicon.int"]
+        return [self.data / "utt2spk", *lang, self.model, *archives(self.decode_dir)]
+
+    def read_model(self) -> tuple[TransitionModel, AlignLexicon]:
+        """What words and phones are made of."""
+        return read_transitions(self.model), align_lexicon(LangDir(self.lang).align_lexicon)
+
+    def lattices(self, job: int, acoustic_scale: float = 0.1) -> Iterator[tuple[Path, str, CompactLattice]]:
+        """(archive, utterance, lattice) of a job. Raises UserError for an utterance that is not in the data directory."""
+        data = DataDir(self.data)
+        for archive in job_archives(self.decode_dir, self.num_jobs, job):
+            for utterance, lattice in read_of_data(archive, data, acoustic_scale):
+                yield archive, utterance, lattice
