@@ -271,7 +271,7 @@ def test_on_a_gpu():
 
 def test_residual_in_one_pass_equals_that_of_torch():
     torch.manual_seed(0)
-    x, h, w = torch.randn(9, 37).bfloat16(), torch.randn(9, 4).bfloat16(), torch.randn(4, 37).bfloat16()
-    xhat, square, square_hat = natural_gradient._residual(x, h, w)
-    assert torch.equal(xhat, x - h @ w)
+    x, ht, w = torch.randn(9, 37).bfloat16(), torch.randn(4, 9).bfloat16(), torch.randn(4, 37).bfloat16()
+    xhat, square, square_hat = natural_gradient._residual(x, ht, w)
+    assert torch.equal(xhat, x - ht.T @ w)
     assert square == pytest.approx(x.double().square().sum().item()) and square_hat == pytest.approx(xhat.double().square().sum().item(), rel=5e-3)
