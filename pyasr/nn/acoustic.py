@@ -8,7 +8,6 @@ shape, fixed parts and parameters, mean and inverse standard deviation of its in
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.nn.feed_forward import FeedForward
-from pyasr.tensor.file import load_tensors, save_tensors
+from pyasr.tensor.file import load_object, save_tensors
 
 MODEL_FILE = "final.nnet"
 _FORMAT = 2  # 1: options without fixed parts
@@ -65,17 +64,14 @@ class AcousticModel:
 
 def load_model(path: Path) -> AcousticModel:
     """The model that `AcousticModel.save` wrote. Raises UserError for anything else."""
-    path = Path(path)
-    if not path.exists():
-        raise UserError(f"{path}: no such file; train the model first (steps/train_dnn.py)")
-    try:
-        content = load_tensors(path)
+
+    def make(content: dict) -> AcousticModel:
         _check_format(content["format"], path)
         network = FeedForward.from_description(_description(content))
         network.load_state_dict(content["parameters"])
         return AcousticModel(network.eval(), content["mean"], content["inverse_std"], content["log_priors"])
-    except (RuntimeError, OSError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a whole model file ({type(error).__name__}); train the model again") from error
+
+    return load_object(path, make, "model", "train the model", "steps/train_dnn.py")
 
 
 def _check_format(version: int, path: Path) -> None:

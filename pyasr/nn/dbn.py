@@ -9,7 +9,6 @@ which a network that starts from it has to share.
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from torch import nn
 from pyasr.base.errors import UserError
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.rbm import Rbm
-from pyasr.tensor.file import load_tensors, save_tensors
+from pyasr.tensor.file import load_object, save_tensors
 
 DBN_FILE = "final.dbn"
 _FORMAT = 1
@@ -89,14 +88,11 @@ class Below(nn.Module):
 
 def load_dbn(path: Path) -> Dbn:
     """The net that `Dbn.save` wrote. Raises UserError for anything else."""
-    path = Path(path)
-    if not path.exists():
-        raise UserError(f"{path}: no such file; pretrain first (steps/pretrain_dbn.py)")
-    try:
-        content = load_tensors(path)
-        return Dbn([_machine(entry) for entry in content["rbms"]], content["mean"], content["inverse_std"])
-    except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, IndexError) as error:
-        raise UserError(f"{path}: not a whole DBN file ({type(error).__name__}); pretrain again") from error
+    return load_object(path, _dbn, "DBN", "pretrain", "steps/pretrain_dbn.py")
+
+
+def _dbn(content: dict) -> Dbn:
+    return Dbn([_machine(entry) for entry in content["rbms"]], content["mean"], content["inverse_std"])
 
 
 def _machine(entry: dict) -> Rbm:

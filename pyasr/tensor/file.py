@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import io
+import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
+from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+
+Object = TypeVar("Object")
+_DAMAGE = (RuntimeError, OSError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, IndexError)
 
 
 def save_tensors(path: Path, content: dict) -> None:
@@ -24,3 +31,17 @@ def save_tensors(path: Path, content: dict) -> None:
 def load_tensors(path: Path) -> dict:
     """What `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions, as it comes."""
     return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def load_object(path: Path, make: Callable[[dict], Object], kind: str, remedy: str, step: str) -> Object:
+    """What `make` makes of the content of a file of this `kind`.
+
+    Raises UserError where there is none, or it is not whole: `remedy` says what makes another, as `step` does.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"{path}: no such file; {remedy} first ({step})")
+    try:
+        return make(load_tensors(path))
+    except _DAMAGE as error:
+        raise UserError(f"{path}: not a whole {kind} file ({type(error).__name__}); {remedy} again") from error
