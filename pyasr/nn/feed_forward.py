@@ -27,9 +27,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from pyasr.base.options import option
+from pyasr.nn.dropout import ByteDropout
 from pyasr.nn.fast_tanh import Tanh
 from pyasr.nn.layers import Normalize, PNorm, SumGroup
-from pyasr.tensor.random_bits import random_integers
 
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "pnorm")
 
@@ -69,21 +69,6 @@ class FixedParts:
     transform: torch.Tensor | None = None
     prior_scales: torch.Tensor | None = None
     extras: torch.Tensor | None = None
-
-
-class ByteDropout(nn.Module):
-    """Dropout that draws one random byte for each unit, an eighth of the cost of `nn.Dropout` on a CPU; shares are multiples of 1/256."""
-
-    def __init__(self, share: float):
-        super().__init__()
-        self.threshold = round(256 * share)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """In training, `x` with random elements 0 and the others scaled up by the inverse share of survivors; otherwise `x` itself."""
-        if not self.training:
-            return x
-        kept = random_integers(x.shape, torch.uint8, x.device) >= self.threshold
-        return x * kept.to(x.dtype).mul_(256 / (256 - self.threshold))
 
 
 class FeedForward(nn.Module):

@@ -8,7 +8,8 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, load_scorer, log_priors
-from pyasr.nn.feed_forward import ByteDropout, DnnOptions, FeedForward, FixedParts, initialise
+from pyasr.nn.dropout import ByteDropout
+from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
 from pyasr.tensor.file import load_tensors, save_tensors
 
 
