@@ -12,7 +12,6 @@ the last pass writes what a decode directory holds, and the transforms, trans.JO
 from __future__ import annotations
 
 import json
-import resource
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

@@ -35,7 +35,7 @@ from pyasr.train.learner import Learner
 from pyasr.train.sample import Sample
 
 MODELS = "models"  # directory of the models to be combined, beside the checkpoints
-_BATCH, _FISHER_BATCH = 1024, 64
+_FISHER_BATCH = 64
 _ALPHA, _DIAGONAL_FLOOR = 0.01, 1e-6
 _MEMORY = 10
 
@@ -107,14 +107,14 @@ class Combination:
     def objective(self, weights: torch.Tensor) -> float:
         """F(w), nats a frame."""
         self.set(weights)
-        total = sum(float(self._log_probability(*batch)) for batch in self.sample.batches(_BATCH))
+        total = sum(float(self._log_probability(*batch)) for batch in self.sample.batches())
         return float(self._summed(torch.tensor([total], dtype=torch.float64))) / self.sample.num_frames
 
     def gradient(self, weights: torch.Tensor) -> tuple[float, torch.Tensor]:
         """(F(w), dF/dw)."""
         self.set(weights)
         sums = torch.zeros(1 + weights.numel(), dtype=torch.float64)
-        for batch in self.sample.batches(_BATCH):
+        for batch in self.sample.batches():
             value, slope = self._slope(*batch)
             sums[0] += value
             sums[1:] += slope

@@ -63,10 +63,6 @@ class FrameStore:
         """What `move` moves, but for a few numbers."""
         return [self.frames, self.targets, self._first_row]
 
-    def sample_store(self, num_frames: int) -> FrameStore:
-        """A store of at least so many frames, or of all: itself."""
-        return self
-
     def gather(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Spliced inputs, and targets (int64), of the frames `index`."""
         rows = (self._first_row[index].unsqueeze(1) + self._window).flatten()

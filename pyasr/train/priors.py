@@ -44,7 +44,7 @@ def mean_posteriors(network: FeedForward, sample: Sample) -> torch.Tensor:
     """P(s) of the formula over the sample on all ranks, float64 (num_pdfs,)."""
     sums = torch.zeros(network.num_pdfs, dtype=torch.float64)
     network.to(sample.device)
-    for x, _ in sample.batches(1024):
+    for x, _ in sample.batches():
         sums += network(x).softmax(1).sum(0, dtype=torch.float64).cpu()
     return sample.comm.allreduce(sums) / sample.num_frames
 

@@ -45,7 +45,7 @@ class Sample:
         """Where the frames are."""
         return self.x.device
 
-    def batches(self, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def batches(self, size: int = 1024) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """(inputs in float32, targets) of up to `size` frames at a time."""
         for x, pdfs in zip(self.x.split(size), self.pdfs.split(size)):
             if len(x):

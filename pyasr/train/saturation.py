@@ -49,7 +49,7 @@ def average_derivatives(network: FeedForward, sample: Sample) -> list[torch.Tens
     """Relative derivatives of the units of each hidden layer, averaged over the sample's frames on all ranks, float64."""
     sums = torch.zeros(network.options.hidden_layers, network.options.hidden_dim, dtype=torch.float64)
     network.to(sample.device)
-    for x, _ in sample.batches(1024):
+    for x, _ in sample.batches():
         place, h = 0, network.input(x)
         for layer in network.layers:
             h = layer(h)

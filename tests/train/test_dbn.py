@@ -13,7 +13,6 @@ from toy_jobs import Crash, metrics
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
 from pyasr.cluster.jobs import run_ranks
-from pyasr.feats.deltas import splice
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.ark import ArkWriter
 from pyasr.io.text import write_table
@@ -23,6 +22,7 @@ from pyasr.nn.rbm import Rbm
 from pyasr.parallel.comm import SoloComm, run_threads
 from pyasr.train.dbn import check_dbn, mean_activation, prepare_utterances
 from pyasr.train.rbm_learner import RbmLearner
+from pyasr.train.stream import ResidentFrames
 from pyasr.train.targets import HeldoutOptions, Targets
 
 
@@ -62,7 +62,7 @@ def test_mean_activation_over_ranks(trained):
     rows = [torch.randn(num, 18) for num in (70, 5, 0)]
     below = Below(dbn.rbms[:2], torch.device("cpu"), torch.float32)
     stores = [toy_dbn.FrameStore([x.numpy()] if len(x) else [], [np.zeros(len(x))] if len(x) else [], 0, 0, 18) for x in rows]
-    found = run_threads(3, lambda comm: mean_activation(stores[comm.rank], below, comm, seed=1))
+    found = run_threads(3, lambda comm: mean_activation(ResidentFrames(stores[comm.rank], 0, comm.rank), below, comm, seed=1))
     h = torch.cat(rows).double()
     for rbm in dbn.rbms[:2]:
         h = torch.sigmoid(h @ rbm.weight.double().T + rbm.hidden_bias.double())

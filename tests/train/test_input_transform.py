@@ -13,6 +13,7 @@ from pyasr.train.frames import FrameStore
 from pyasr.train.input_transform import InputTransformOptions, estimate_transform
 from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales
 from pyasr.train.sample import Sample, draw_sample
+from pyasr.train.stream import ResidentFrames
 
 NUM_PDFS, WIDTH = 4, 3 * DIM
 FREE = InputTransformOptions(input_transform="lda", within_class_factor=0.01, max_singular_value=1e9)
@@ -24,8 +25,8 @@ def corpus():
     return [frames_of(states, NUM_PDFS, rng) for states in pdfs], pdfs
 
 
-def store(features, pdfs):
-    return FrameStore(features, pdfs, 1, 1, DIM)
+def resident(features, pdfs):
+    return ResidentFrames(FrameStore(features, pdfs, 1, 1, DIM), seed=0, rank=0)
 
 
 def covariances():
@@ -41,7 +42,7 @@ def covariances():
 
 
 def test_rows_are_scaled_solutions_of_the_generalised_eigenproblem():
-    transform = estimate_transform(store(*corpus()), NUM_PDFS, FREE, SoloComm()).double().numpy()
+    transform = estimate_transform(resident(*corpus()), NUM_PDFS, FREE, SoloComm()).double().numpy()
     within, between, mean = covariances()
     ratios, vectors = np.linalg.eig(np.linalg.solve(within, between))
     order = np.argsort(-ratios.real)
@@ -57,11 +58,11 @@ def test_rows_are_scaled_solutions_of_the_generalised_eigenproblem():
 
 
 def test_singular_values_are_capped():
-    free = estimate_transform(store(*corpus()), NUM_PDFS, FREE, SoloComm()).double().numpy()[:, :-1]
+    free = estimate_transform(resident(*corpus()), NUM_PDFS, FREE, SoloComm()).double().numpy()[:, :-1]
     singular = np.linalg.svd(free, compute_uv=False)
     cap = float(singular[2])
     options = InputTransformOptions(input_transform="lda", within_class_factor=0.01, max_singular_value=cap)
-    capped = estimate_transform(store(*corpus()), NUM_PDFS, options, SoloComm()).double().numpy()
+    capped = estimate_transform(resident(*corpus()), NUM_PDFS, options, SoloComm()).double().numpy()
     np.testing.assert_allclose(np.linalg.svd(capped[:, :-1], compute_uv=False), np.minimum(singular, cap), atol=1e-4)
     np.testing.assert_allclose(capped[:, :-1] @ capped[:, :-1].T @ free, free @ capped[:, :-1].T @ capped[:, :-1], atol=1e-3)
     np.testing.assert_allclose(capped @ np.append(covariances()[2], 1), 0, atol=1e-4)
@@ -69,9 +70,9 @@ def test_singular_values_are_capped():
 
 def test_statistics_are_those_of_all_ranks():
     features, pdfs = corpus()
-    alone = estimate_transform(store(features, pdfs), NUM_PDFS, FREE, SoloComm())
+    alone = estimate_transform(resident(features, pdfs), NUM_PDFS, FREE, SoloComm())
     shares = [slice(0, 2), slice(2, 3), slice(3, 3)]
-    ranks = run_threads(3, lambda comm: estimate_transform(store(features[shares[comm.rank]], pdfs[shares[comm.rank]]), NUM_PDFS, FREE, comm))
+    ranks = run_threads(3, lambda comm: estimate_transform(resident(features[shares[comm.rank]], pdfs[shares[comm.rank]]), NUM_PDFS, FREE, comm))
     assert torch.equal(ranks[0], ranks[1]) and torch.equal(ranks[0], ranks[2])
     gram, expected = (m[:, :-1].T @ m[:, :-1] for m in (ranks[0], alone))  # it is the same for any basis of the dimensions of ratio 0
     torch.testing.assert_close(gram, expected, atol=2e-3, rtol=0)
@@ -81,9 +82,9 @@ def test_input_transform_of_constant_columns():
     features, pdfs = corpus()
     for matrix in features:
         matrix[:, 2] = 0
-    assert estimate_transform(store(features, pdfs), NUM_PDFS, InputTransformOptions(), SoloComm()) is None
+    assert estimate_transform(resident(features, pdfs), NUM_PDFS, InputTransformOptions(), SoloComm()) is None
     with pytest.raises(UserError, match="some features are constant"):
-        estimate_transform(store(features, pdfs), NUM_PDFS, FREE, SoloComm())
+        estimate_transform(resident(features, pdfs), NUM_PDFS, FREE, SoloComm())
 
 
 def test_factors_before_the_softmax():
@@ -113,11 +114,11 @@ def test_a_sample_takes_each_ranks_share():
     features, pdfs = corpus()
 
     def rank(comm):
-        return draw_sample(store(features[comm.rank :: 2], pdfs[comm.rank :: 2]), 73, comm, seed=5)
+        return draw_sample(resident(features[comm.rank :: 2], pdfs[comm.rank :: 2]), 73, comm, seed=5)
 
     first, second = run_threads(2, rank)
     assert first.num_frames == second.num_frames and 73 <= first.num_frames <= 74
     assert abs(len(first.pdfs) - 73 * 560 / 730) <= 1 and len(first.x.unique(dim=0)) == len(first.x)
-    whole = draw_sample(store(features, pdfs), 10**9, SoloComm(), seed=5)
+    whole = draw_sample(resident(features, pdfs), 10**9, SoloComm(), seed=5)
     assert sorted(whole.pdfs.tolist()) == sorted(np.concatenate(pdfs).tolist())
     assert sum(1 for _ in whole.batches(100)) == 8
