@@ -103,7 +103,7 @@ class LayerPreconditioner:
     def __init__(self, options: NaturalGradientOptions, dim_in: int, dim_out: int):
         self.input = make_side(options, dim_in, options.ng_rank_in)
         self.output = make_side(options, dim_out, options.ng_rank_out)
-        self.max_change_per_sample, self.rate = options.max_change_per_sample, 0.0
+        self.max_change_per_sample, self.relative_rate, self.rate = options.max_change_per_sample, 1.0, 0.0
 
     def accumulate(self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         """Add the gradient from inputs (N, dim_in) and output derivatives (N, dim_out) to `.grad` of the parameters."""
@@ -235,7 +235,12 @@ class NaturalGradient:
     def set_rate(self, rate: float) -> None:
         """Tell the learning rate of summed gradients, which `--max-change-per-sample` takes into account."""
         for layer in self.layers.values():
-            layer.rate = rate
+            layer.rate = rate * layer.relative_rate
+
+    def set_relative_rates(self, rates: dict[str, float]) -> None:
+        """Tell factors on the learning rate, by names of layers; 1 for those without."""
+        for name, layer in self.layers.items():
+            layer.relative_rate = rates.get(name, 1.0)
 
     def state_dict(self) -> dict:
         """The states of all layers, as tensors and plain values."""

@@ -91,13 +91,15 @@ class Growth:
         """Whether something is to be done that has not been."""
         return bool(self._events_until(frames_seen) or self._actions_until(frames_seen))
 
-    def grow(self, learner: Learner, frames_seen: int) -> None:
-        """Do all that is due. Every rank must call this, at the same moment and with the same parameters."""
-        for name in self._events_until(frames_seen):
+    def grow(self, learner: Learner, frames_seen: int) -> bool:
+        """Do all that is due; whether the network has grown. Every rank must call this, at the same moment and with the same parameters."""
+        events = self._events_until(frames_seen)
+        for name in events:
             learner.adopt(self._grown(learner.network.with_parameters(learner.flat.values()), name))
         for action in self._actions_until(frames_seen):
             action(learner, frames_seen)
         self.done = frames_seen
+        return bool(events)
 
     def _events_until(self, frames_seen: int) -> list[str]:
         return [name for when, name in self.events if self.done < when <= frames_seen]

@@ -3,20 +3,20 @@ r"""One rank's network and its stochastic gradient descent.
 With the minibatch loss F = sum_t -log p(s_t | x_t) over N frames, learning rate a (for summed gradients), momentum m and P ranks:
 
     Delta <- m Delta - a ( dF/dtheta + 2 (l2 / P) N theta )
-    theta_c <- theta_c + s s_c Delta_c                             for each component c, the parameters of one layer
+    theta_c <- theta_c + s s_c f Delta_c                           for each component c, the parameters of one layer
 
-    s   = (1 - m) min(1, M / tot),     tot = (1 - m) ( sum_c s_c^2 |Delta_c|^2 )^1/2           M = --max-change
-    s_c = min(1, m_c / ((1 - m) |Delta_c|))                                                    m_c = --max-change-per-layer
+    s   = (1 - m) min(1, M / tot),     tot = (1 - m) ( sum_c s_c^2 |f Delta_c|^2 )^1/2         M = --max-change
+    s_c = min(1, m_c / ((1 - m) |f Delta_c|))                                                  m_c = --max-change-per-layer
 
 This is what Kaldi's nnet3 does: s = 1 - m lets the rate mean the same with any momentum; the limits on the change by one minibatch keep
-large rates from throwing the parameters away; the l2 term counts a P-th, since every rank applies it. dF/dtheta is
+large rates from throwing the parameters away; the l2 term counts a P-th, since every rank applies it. f is a diagonal matrix, 1 except
+where a part of the network learns at a rate of its own: `--output-bias-rate`, `--last-layers-rate`. dF/dtheta is
 the plain or the natural gradient (`pyasr.nn.preconditioned_layers`, which also has nnet2's limit). A minibatch whose gradient is not
 finite changes nothing, sets Delta to 0 and is counted. All of it happens on flat buffers, see `pyasr.parallel.flat`.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import torch
@@ -24,9 +24,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from pyasr.base.options import group, option
-from pyasr.nn.natural_gradient import sum_of_squares
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.parallel.flat import FlatParameters
+from pyasr.train.components import components_of
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.skips import Skips, clear_unless
 
@@ -40,12 +40,14 @@ class LearnerOptions(ComputeOptions):
     l2: float = option(0.0, "penalty on the squared norm of the parameters, per frame; each of P ranks applies a P-th", minimum=0.0)
     max_change: float = option(0.0, "greatest Euclidean norm of a minibatch's change of the parameters; 0: no limit", minimum=0.0)
     max_change_per_layer: float = option(0.0, "the same for the parameters of each layer (nnet3: 0.75)", minimum=0.0)
+    output_bias_rate: float = option(1.0, "factor on the learning rate of the output layer's biases (nnet1: 0.1)", minimum=0.0)
+    last_layers_rate: float = option(1.0, "factor on the learning rate of the last two layers (nnet2's tanh recipe: 0.5)", minimum=0.0)
 
 
 class Learner:
     """A network whose parameters lie flat, and one SGD step at a time.
 
-    components  name and place in the flat buffers of each layer that has parameters
+    components  the layers that have parameters, in the order in which they lie
     num_steps   minibatches so far
     skips       those of them that were left out because the gradient of a component was not finite
     """
@@ -61,9 +63,10 @@ class Learner:
         self.network = network.to(self.options.torch_device())
         self.natural_gradient = precondition(network, self.options.natural_gradient)
         self.flat = FlatParameters(network.parameters(), self.options.torch_dtype())
-        self.components = components_of(network, self.flat)
+        self.components = components_of(network, self.flat.spans, self.options.output_bias_rate, self.options.last_layers_rate)
+        self.natural_gradient.set_relative_rates({component.name: component.rate for component in self.components})
         self.velocity = torch.zeros_like(self.flat.master) if self.momentum or self.l2 else None  # Delta
-        self.skips = Skips([name for name, _ in self.components], self.flat.master.device)
+        self.skips = Skips([component.name for component in self.components], self.flat.master.device)
 
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""
@@ -78,9 +81,11 @@ class Learner:
         if self.velocity is not None:
             self.velocity.copy_(state["velocity"])
 
-    def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float) -> torch.Tensor:
+    def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float, change_scale: float = 1.0) -> torch.Tensor:
         """Update the master parameters from one minibatch. Returns float64 (loss, correct frames, frames), summed, on the device; zeros
         where the loss is not finite.
+
+        change_scale  factor on `--max-change` for this minibatch
         """
         self.num_steps += 1
         self.network.train()
@@ -88,19 +93,19 @@ class Learner:
         logits = self.network(x).float()
         loss = F.cross_entropy(logits, pdfs, reduction="sum")
         loss.backward()
-        self._update(rate, len(pdfs))
+        self._update(rate, len(pdfs), change_scale * self.max_change)
         counts = _counts(loss.detach(), logits.detach(), pdfs)
         return torch.where(counts[0].isfinite(), counts, 0.0)
 
-    def _update(self, rate: float, num_frames: int) -> None:
+    def _update(self, rate: float, num_frames: int, max_change: float) -> None:
         """The equations above; leaves the gradient at zero."""
         delta, unit = self._delta(rate, num_frames)
         lengths = self._lengths(delta) * abs(unit)
         finite = self.skips.count(lengths.isfinite(), self.num_steps)
         clear_unless(finite, self.flat.grad, self.velocity)
-        factors = unit * change_factors(lengths, self.max_change_per_layer, self.max_change, self.momentum)
+        factors = unit * change_factors(lengths, self.max_change_per_layer, max_change, self.momentum)
         factors = torch.where(finite, factors, 0.0)
-        self.flat.add(delta, [(span, factor) for (_, span), factor in zip(self.components, factors)])
+        self.flat.add(delta, [place for component, factor in zip(self.components, factors) for place in component.scaled(factor)])
 
     def _delta(self, rate: float, num_frames: int) -> tuple[torch.Tensor, float]:
         """(tensor, number) the product of which is Delta."""
@@ -112,11 +117,11 @@ class Learner:
         return self.velocity, 1.0
 
     def _lengths(self, delta: torch.Tensor) -> torch.Tensor:
-        """The Euclidean norm of each component, float64; without limits, which need it, anything that is finite exactly where that is."""
-        parts = [delta[span] for _, span in self.components]
+        """|f Delta_c| of each component, float64; without limits, which need it, anything that is finite exactly where that is."""
         if self.max_change or self.max_change_per_layer:
-            return torch.stack([torch.as_tensor(sum_of_squares(part), dtype=torch.float64) for part in parts]).sqrt()
-        return torch.stack([part.sum() for part in parts]).double()
+            squares = [component.square(delta) for component in self.components]
+            return torch.stack([torch.as_tensor(square, dtype=torch.float64) for square in squares]).sqrt()
+        return torch.stack([delta[component.span].sum() for component in self.components]).double()
 
     @torch.no_grad()
     def evaluate(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
@@ -131,15 +136,8 @@ def _counts(loss, logits, pdfs) -> torch.Tensor:
     return torch.stack([loss.double(), correct.double(), torch.full_like(correct, len(pdfs)).double()])
 
 
-def components_of(network: nn.Module, flat: FlatParameters) -> list[tuple[str, slice]]:
-    """Name and place of the parameters of each module that has its own; they lie one after the other."""
-    places = zip((name.rpartition(".")[0] for name, _ in network.named_parameters()), flat.spans)
-    groups = [(name, [span for _, span in group]) for name, group in itertools.groupby(places, lambda place: place[0])]
-    return [(name, slice(spans[0].start, spans[-1].stop)) for name, spans in groups]
-
-
 def change_factors(lengths: torch.Tensor, per_layer: float, overall: float, momentum: float) -> torch.Tensor:
-    """s s_c of each component from |Delta_c|, float64; a limit of 0 is none."""
+    """s s_c of each component from |f Delta_c|, float64; a limit of 0 is none."""
     s = 1 - momentum
     limited = (per_layer / (s * lengths)).clamp(max=1.0) if per_layer else torch.ones_like(lengths)
     if overall:

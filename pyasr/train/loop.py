@@ -23,6 +23,8 @@ from pyasr.train.progress import Reporter, Totals
 from pyasr.train.schedules import Schedule, ScheduleState
 from pyasr.train.stream import Frames
 
+COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
+
 
 @dataclass(frozen=True)
 class LoopOptions:
@@ -67,6 +69,7 @@ class Training:
         self.learner, self.training, self.heldout, self.strategy, self.schedule = learner, training, heldout, strategy, schedule
         self.comm, self.options, self.minibatch, self.rate_factor = strategy.comm, options, minibatch, rate_factor
         self.directory, self.growth, self.position, self.best = directory, growth, Position(), None
+        self.strategy.objective = self._compared_objective
 
     def run(self) -> None:
         """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""
@@ -88,7 +91,7 @@ class Training:
             with self.reporter.clock("data"):
                 x, pdfs = next(minibatches, (None, ()))
             if x is not None:
-                self.sums += self.learner.step(x, pdfs, self._rate() * self.rate_factor)
+                self.sums += self._learn(x, pdfs)
                 self.position.own_frames += len(pdfs)
             self.strategy.vote = self._is_time_to_save()
             mixing = self.strategy.step(self.learner.flat.master, len(pdfs))
@@ -98,6 +101,25 @@ class Training:
                 if mixing.frames == 0:
                     return
 
+    def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
+        """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
+        rate = self._rate() * self.rate_factor
+        if not self.strategy.compares:
+            return self.learner.step(x, pdfs, rate)
+        sums = sum(self.learner.step(*half, rate, COMPARED_CHANGE) for half in zip(x.chunk(2), pdfs.chunk(2)))
+        self.compared_sums += sums
+        return sums
+
+    def _restart(self) -> None:
+        """Ranks have a new network, or one that has grown."""
+        self.strategy.restart()
+        self.compared_sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
+
+    def _compared_objective(self) -> float:
+        """This rank's objective since then; minus infinity where no minibatch was of use."""
+        totals = self.totals(self.compared_sums.cpu().numpy())
+        return totals.objective if totals.sums[2] else -math.inf
+
     def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
         """What all ranks do at the same moment, with the same parameters; a mixing of 0 frames is the last of an epoch."""
         before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
@@ -105,7 +127,8 @@ class Training:
             self._report(epoch)
         if self.growth and self.growth.due(self.position.frames_seen):
             self._tell_skips()  # a grown network counts anew
-            self.growth.grow(self.learner, self.position.frames_seen)
+            if self.growth.grow(self.learner, self.position.frames_seen):
+                self._restart()
         if mixing.frames and (mixing.votes or self._passes(before, self.options.checkpoint_frames)):
             self.position.interval_sums = self.sums.tolist()
             self._save()
@@ -160,6 +183,7 @@ class Training:
         flat = self.learner.flat
         flat.master.copy_(self.comm.bcast(flat.master.cpu()))
         flat.refresh()
+        self._restart()
         heldout = self.evaluate()
         self.schedule.begin(-heldout.objective, heldout.accuracy)
         self.best = self._copy_if_needed()
@@ -201,7 +225,8 @@ class Training:
                   "schedule": dataclasses.asdict(self.schedule.state)}  # fmt: skip
         if self.growth:
             shared["network"] = self.learner.network.describe()
-        own = {"position": dataclasses.asdict(self.position), "learner": self.learner.state_dict(), "random": random_state(master.device)}
+        own = {"position": dataclasses.asdict(self.position), "learner": self.learner.state_dict(),
+               "strategy": self.strategy.state_dict(), "random": random_state(master.device)}  # fmt: skip
         save_checkpoint(self.directory / "checkpoint", self.comm, shared, own)
         self._saved_at = time.monotonic()
 
@@ -221,6 +246,8 @@ class Training:
         flat.refresh()
         self.best = None if shared["best"] is None else shared["best"].to(flat.master.device)
         self.learner.load_state_dict(own["learner"])
+        self._restart()
+        self.strategy.load_state_dict(own["strategy"])
         set_random_state(own["random"], flat.master.device)
         self._say(f"resuming at {self.position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}")
         return True

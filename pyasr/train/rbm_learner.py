@@ -101,7 +101,7 @@ class RbmLearner:
         self._shrinking = self.flat.values()[:2]
 
     @torch.no_grad()
-    def step(self, x: torch.Tensor, _targets, rate: float) -> torch.Tensor:
+    def step(self, x: torch.Tensor, _targets, rate: float, _change_scale: float = 1.0) -> torch.Tensor:
         """Update the master parameters from one minibatch. Returns float64 (squared error, explosions, frames), summed, on the device;
         zeros where the error is not finite.
 

@@ -90,10 +90,10 @@ def test_limit_of_each_layer(options):
     learner = make_learner(dataclasses.replace(options, max_change_per_layer=limit))
     before = learner.flat.master.clone()
     step(learner, rate)
-    assert [name for name, _ in learner.components] == ["layers.0", "layers.2"]
-    for _, span in learner.components:
-        moved = (learner.flat.master - before)[span]
-        expected = free[span] * min(1.0, limit / max(free[span].norm().item(), 1e-30))
+    assert [component.name for component in learner.components] == ["layers.0", "layers.2"]
+    for component in learner.components:
+        moved = (learner.flat.master - before)[component.span]
+        expected = free[component.span] * min(1.0, limit / max(free[component.span].norm().item(), 1e-30))
         torch.testing.assert_close(moved, expected, rtol=1e-4, atol=1e-6)
 
 

@@ -16,41 +16,17 @@ ranks' votes, in which ranks wait for the slowest, then the parameters.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
-from pyasr.parallel.strategies.base import Mixing, Strategy, finish_on_device, register
+from pyasr.parallel.strategies.base import in_host_memory, register
+from pyasr.parallel.strategies.periodic import PeriodicStrategy
 
 
 @register("allreduce")
-class AllreduceAveraging(Strategy):
+class AllreduceAveraging(PeriodicStrategy):
     """Averages over all ranks whenever this rank has seen `period_frames` frames since the last mixing."""
 
-    def __init__(self, comm, options):
-        super().__init__(comm, options)
-        self.since_last = 0
-
-    def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
-        """Mix when the period is over, and whenever this rank has no data left."""
-        self.since_last += frames
-        if frames and self.since_last < self.options.period_frames:
-            return None
-        if self.comm.size > 1:
-            finish_on_device(master)
-        total, votes = self.waiting(self.comm.allreduce, np.array([self.since_last, self.vote], np.int64)).tolist()
-        if total and self.comm.size > 1:
-            self.mixing(self._average, master, total)
-        self.since_last, self.vote = 0, False
-        return Mixing(total, votes)
-
-    def _average(self, master: torch.Tensor, total: int) -> None:
+    def mix(self, master: torch.Tensor, total: int) -> None:
+        """The weighted average."""
         master.mul_(self.since_last / total)
-        _sum_over_ranks(self.comm, master)
-
-
-def _sum_over_ranks(comm, master: torch.Tensor) -> None:
-    """In-place sum; parameters on another device travel through host memory."""
-    if master.device.type == "cpu":
-        comm.allreduce(master)
-    else:
-        master.copy_(comm.allreduce(master.cpu()))
+        in_host_memory(master, self.comm.allreduce)

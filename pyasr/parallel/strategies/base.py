@@ -1,4 +1,4 @@
-"""What a mixing strategy is, and the register of all of them.
+"""What a mixing strategy is.
 
 A strategy sees `(master, frames)` after every minibatch and decides when, and with whom, this rank's parameters are mixed. The training
 loop knows none by name. A new scheme is one module in this package:
@@ -9,20 +9,18 @@ loop knows none by name. A new scheme is one module in this package:
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.parallel.comm import Comm
 
-_REGISTER: dict[str, type] = {}
+REGISTER: dict[str, type] = {}
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,8 @@ class MixingOptions:
 
     strategy: str = option("allreduce", "how ranks mix their parameters: allreduce = periodic average over all ranks")
     period_frames: int = option(10240, "frames that a rank sees between two mixings", minimum=1)
+    first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
+                               "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
 
 
 class Mixing(NamedTuple):
@@ -50,17 +50,31 @@ class Strategy:
     Every rank calls `step` after each of its minibatches, and then, out of data, `step(master, 0)` until a mixing of 0 frames comes
     back: so shards may be uneven, and all ranks take part in the same number of collectives.
 
-    vote   what this rank wishes (the loop: a checkpoint); it travels with the next mixing
-    times  seconds spent so far in waiting for other ranks, and in mixing, float64 (2,)
+    vote       what this rank wishes (the loop: a checkpoint); it travels with the next mixing
+    compares   whether the next mixing is to choose between the ranks' parameters, which are too new to be mixed
+    objective  function that gives this rank's objective, a frame, since `compares` became true; the loop sets it
+    times      seconds spent so far in waiting for other ranks, and in mixing, float64 (2,)
     """
 
+    objective: Callable[[], float] | None = None
+
     def __init__(self, comm: Comm, options: MixingOptions):
-        self.comm, self.options, self.vote = comm, options, False
+        self.comm, self.options, self.vote, self.compares = comm, options, False, False
         self.times = np.zeros(2)
+
+    def restart(self) -> None:
+        """All ranks have a new network, or one that has grown; what was remembered of its parameters is no longer true."""
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Tell of `frames` more frames trained on; None, or what came of a mixing, which has changed `master` in place."""
         raise NotImplementedError
+
+    def state_dict(self) -> dict:
+        """What this rank remembers between two mixings, as tensors and plain values for a checkpoint, which is made just after one."""
+        return {}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from what `state_dict` gave."""
 
     def waiting(self, function, *arguments):
         """`function(*arguments)`, its time taken for waiting."""
@@ -84,32 +98,19 @@ def finish_on_device(master: torch.Tensor) -> None:
         torch.cuda.synchronize(master.device)
 
 
+def in_host_memory(master: torch.Tensor, communicate: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Let `communicate` change `master` in place; parameters on another device travel through host memory."""
+    if master.device.type == "cpu":
+        communicate(master)
+    else:
+        master.copy_(communicate(master.cpu()))
+
+
 def register(name: str):
     """Class decorator: make a strategy known as `name`."""
 
     def add(cls):
-        _REGISTER[name] = cls
+        REGISTER[name] = cls
         return cls
 
     return add
-
-
-def strategy_names() -> list[str]:
-    """All registered names; imports every module of this package once."""
-    package = importlib.import_module(__package__)
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{__package__}.{module.name}")
-    return sorted(_REGISTER)
-
-
-def check_strategy(options: MixingOptions) -> None:
-    """Raise UserError unless `options.strategy` is registered."""
-    names = strategy_names()
-    if options.strategy not in names:
-        raise UserError(f"--strategy '{options.strategy}': there is no such strategy; choose one of {', '.join(names)}")
-
-
-def make_strategy(comm: Comm, options: MixingOptions) -> Strategy:
-    """The strategy that `options.strategy` names."""
-    check_strategy(options)
-    return _REGISTER[options.strategy](comm, options)

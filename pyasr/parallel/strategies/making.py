@@ -1,0 +1,33 @@
+"""All strategies by their names."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from pyasr.base.errors import UserError
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies.base import REGISTER, MixingOptions, Strategy
+from pyasr.parallel.strategies.best_first import BestFirst
+
+
+def strategy_names() -> list[str]:
+    """All registered names; imports every module of this package once."""
+    package = importlib.import_module(__package__)
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{__package__}.{module.name}")
+    return sorted(REGISTER)
+
+
+def check_strategy(options: MixingOptions) -> None:
+    """Raise UserError unless `options.strategy` is registered."""
+    names = strategy_names()
+    if options.strategy not in names:
+        raise UserError(f"--strategy '{options.strategy}': there is no such strategy; choose one of {', '.join(names)}")
+
+
+def make_strategy(comm: Comm, options: MixingOptions) -> Strategy:
+    """The strategy that `options.strategy` names, with the first mixing that is asked for."""
+    check_strategy(options)
+    strategy = REGISTER[options.strategy](comm, options)
+    return BestFirst(strategy, comm, options) if options.first_mixing == "best" else strategy
