@@ -16,6 +16,8 @@ from typing import Any, Callable, Protocol
 
 import numpy as np
 
+from pyasr.base import log
+
 # Types that MPI adds natively. Everything narrower is added in the type given here: a half-precision sum in MPI is not to be had
 # (MPICH refuses it, Open MPI adds bfloat16 bit patterns as if they were integers), and it would round once per rank.
 _ADDED_IN = {
@@ -58,6 +60,9 @@ class Comm(Protocol):
 
     def split(self, colour: int) -> "Comm":
         """The group of those ranks that gave the same `colour`, in the same order."""
+
+    def say(self, sentence: str) -> None:
+        """Log `sentence` on rank 0 alone; no rank waits for another."""
 
 
 def _is_tensor(array) -> bool:
@@ -149,6 +154,10 @@ class _Base:
     def gather(self, value, root: int = 0):
         values = self.allgather(value)
         return values if self.rank == root else None
+
+    def say(self, sentence: str) -> None:
+        if self.rank == 0:
+            log.info(sentence)
 
     @property
     def name(self) -> str:

@@ -26,7 +26,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from pyasr.base import log
 from pyasr.base.options import option
 from pyasr.nn.feed_forward import FeedForward
 from pyasr.parallel.comm import Comm
@@ -90,7 +89,7 @@ class Combination:
     """
 
     def __init__(self, network: FeedForward, models: list[list[torch.Tensor]], sample: Sample):
-        self.network, self.sample = network.to(sample.device).eval(), sample
+        self.network, self.sample, self.comm = network.to(sample.device).eval(), sample, sample.comm
         self.layers = [list(layer.parameters()) for layer in network.affine_layers]
         by_layer = _by_layer(models, self.layers)
         self.models = [torch.stack(rows).to(sample.device) for rows in by_layer]
@@ -146,8 +145,8 @@ class Combination:
 
     def _summed(self, array: torch.Tensor) -> torch.Tensor:
         """Sum over ranks in place, in the same bits on all of them."""
-        self.sample.comm.allreduce(array)
-        return self.sample.comm.bcast(array)
+        self.comm.allreduce(array)
+        return self.comm.bcast(array)
 
 
 def _by_layer(models: list[list[torch.Tensor]], layers: list[list[torch.Tensor]]) -> list[list[torch.Tensor]]:
@@ -178,7 +177,7 @@ def best_average(combination: Combination, options: CombineOptions) -> tuple[tor
     values = [combination.objective(weights) for weights in candidates]
     best = int(np.argmax(values))
     found = f"objective {values[best]:.4f}, the last alone {values[0]:.4f}"
-    _say(combination, f"average of the last {best + 1} of {len(values)} models: {found}")
+    combination.comm.say(f"average of the last {best + 1} of {len(values)} models: {found}")
     return candidates[best], values[best]
 
 
@@ -201,7 +200,7 @@ def optimal_weights(combination: Combination, options: CombineOptions) -> tuple[
         return -value
 
     search.step(closure)
-    _say(combination, f"combined {combination.num_models} models: objective {begun_at:.4f} to {best_value:.4f}")
+    combination.comm.say(f"combined {combination.num_models} models: objective {begun_at:.4f} to {best_value:.4f}")
     return best, best_value
 
 
@@ -212,7 +211,8 @@ def _start(combination: Combination) -> tuple[torch.Tensor, float]:
     best = int(np.argmax(singles))
     average = _average_of_last(combination, num_models)
     value = combination.objective(average)
-    _say(combination, f"objective of the best single model, {best + 1} of {num_models}: {singles[best]:.4f}, of their average {value:.4f}")
+    found = f"{best + 1} of {num_models}: {singles[best]:.4f}, of their average {value:.4f}"
+    combination.comm.say(f"objective of the best single model, {found}")
     return (average, value) if value > singles[best] else (_single_models(combination)[best], singles[best])
 
 
@@ -225,8 +225,3 @@ def _average_of_last(combination: Combination, num: int) -> torch.Tensor:
     weights = torch.zeros(combination.num_models, combination.num_layers, dtype=torch.float64)
     weights[-num:] = 1 / num
     return weights
-
-
-def _say(combination: Combination, sentence: str) -> None:
-    if combination.sample.comm.rank == 0:
-        log.info(sentence)

@@ -194,12 +194,10 @@ def _seed(options: DbnTraining, *names: object) -> int:
 
 
 def _announce(job: Training, schedule: ScheduleOptions, number: int) -> None:
-    if job.comm.rank:
-        return
     rbm, factor = job.learner.rbm, schedule.scale(job.comm.size)
     kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
     dtype = str(job.learner.flat.work.dtype).removeprefix("torch.")
-    log.info(
+    job.comm.say(
         f"machine {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.schedule.epoch_frames} frames, "
         f"{job.comm.size} ranks, products in {dtype}; {schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x "
         f"{factor:g} = {schedule.learning_rate * factor:g} times (1 - momentum)"

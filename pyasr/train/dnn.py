@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import group
 from pyasr.base.seeds import generator
@@ -90,8 +89,7 @@ def train_rank(spec: TrainSpec, comm: Comm) -> None:
     if options.combine.combine != "none":
         combine_recent(options.combine, recent, learner, job.position.frames_seen, sample)
         heldout = job.evaluate()
-        if comm.rank == 0:
-            log.info(f"combined model: held-out {heldout.text()}")
+        comm.say(f"combined model: held-out {heldout.text()}")
     model = final_model(learner, corpus.normaliser(), options.priors, counts, sample)
     if comm.rank == 0:
         model.save(spec.out / MODEL_FILE)
@@ -100,7 +98,7 @@ def train_rank(spec: TrainSpec, comm: Comm) -> None:
 def check_training(options: DnnTraining, dbn: Path | None) -> None:
     """Raise UserError where options do not go together."""
     options.schedule.check()
-    check_growth(options.growth, options.dnn, make_schedule(options.schedule, 1).may_go_back)
+    check_growth(options.growth, options.dnn, options.schedule.listens)
     if dbn and (options.growth.layer_period_frames or options.transform.input_transform != "none"):
         raise UserError("--dbn: it brings all hidden layers and was trained on untransformed input; leave out --layer-period-frames and "
                         "--input-transform")  # fmt: skip
@@ -139,9 +137,8 @@ def final_model(learner: Learner, normaliser, options: PriorOptions, counts: np.
 
 def _announce(job: Training, options: DnnTraining) -> None:
     """What is trained, on how much, with which learning rate."""
-    if job.comm.rank == 0:
-        flat, num_ranks = job.learner.flat, job.comm.size
-        dtype = str(flat.work.dtype).removeprefix("torch.")
-        log.info(f"{flat.num_parameters} parameters, {job.schedule.epoch_frames} frames an epoch, {num_ranks} ranks, products in {dtype}")
-        log.info(f"the frames of a rank are {job.training.describe()}")
-        log.info(options.schedule.describe(num_ranks, options.learner.minibatch))
+    flat, comm = job.learner.flat, job.comm
+    dtype = str(flat.work.dtype).removeprefix("torch.")
+    comm.say(f"{flat.num_parameters} parameters, {job.schedule.epoch_frames} frames an epoch, {comm.size} ranks, products in {dtype}")
+    comm.say(f"the frames of a rank are {job.training.describe()}")
+    comm.say(options.schedule.describe(comm.size, options.learner.minibatch))

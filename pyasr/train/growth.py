@@ -24,7 +24,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
@@ -107,17 +106,13 @@ class Growth:
     def _actions_until(self, frames_seen: int) -> list[Callable]:
         return [action for period, action in self.actions if period and frames_seen // period > self.done // period]
 
-    def _say(self, sentence: str) -> None:
-        if self.comm.rank == 0:
-            log.info(sentence)
-
     def _grown(self, network: FeedForward, name: str) -> FeedForward:
         rng = generator(self.seed, "growth", name, network.options.hidden_layers)
         if name == "layer":
-            self._say(f"one more hidden layer: {network.options.hidden_layers + 1}")
+            self.comm.say(f"one more hidden layer: {network.options.hidden_layers + 1}")
             return with_new_layer(network, torch.Generator().manual_seed(int(rng.integers(1 << 31))))
         grown = mixed_up(network, self.counts, self.options, rng)
-        self._say(f"mixed up: {grown.layers[-1].out_features} outputs for {network.num_pdfs} pdfs")
+        self.comm.say(f"mixed up: {grown.layers[-1].out_features} outputs for {network.num_pdfs} pdfs")
         return grown
 
 

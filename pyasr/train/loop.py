@@ -174,10 +174,6 @@ class Training:
             sums += self.learner.evaluate(x, pdfs)
         return self.totals(self.comm.allreduce(sums.cpu().numpy()))
 
-    def _say(self, sentence: str) -> None:
-        if self.comm.rank == 0:
-            log.info(sentence)
-
     def _start(self) -> None:
         """All ranks begin with the parameters of rank 0."""
         flat = self.learner.flat
@@ -187,7 +183,7 @@ class Training:
         heldout = self.evaluate()
         self.schedule.begin(-heldout.objective, heldout.accuracy)
         self.best = self._copy_if_needed()
-        self._say(f"initial model: held-out {heldout.text()}")
+        self.comm.say(f"initial model: held-out {heldout.text()}")
 
     def _end_epoch(self) -> None:
         """Held-out result; the schedule moves on, or back to the best model; a checkpoint."""
@@ -195,7 +191,7 @@ class Training:
         self.check_divergence(heldout)
         accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
         verdict = "" if accepted else "; worse than before, back to the best model"
-        self._say(f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}")
+        self.comm.say(f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}")
         self.reporter.epoch(self.schedule.state.epoch, self.position.frames_seen, rate, accepted, train, heldout)
         if accepted:
             self.best = self._copy_if_needed()
@@ -249,5 +245,5 @@ class Training:
         self._restart()
         self.strategy.load_state_dict(own["strategy"])
         set_random_state(own["random"], flat.master.device)
-        self._say(f"resuming at {self.position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}")
+        self.comm.say(f"resuming at {self.position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}")
         return True

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from pyasr.base import log
 from pyasr.nn.fast_tanh import Tanh
 from pyasr.nn.feed_forward import FeedForward
 from pyasr.train.learner import Learner
@@ -40,8 +39,7 @@ class SaturationFix:
             bias.div_(factor)
             num_fixed += int((factor > 1).sum())
         learner.flat.refresh()
-        if self.sample.comm.rank == 0:
-            log.info(f"{num_fixed} of {sum(map(len, derivatives))} hidden units are saturated and were drawn back")
+        self.sample.comm.say(f"{num_fixed} of {sum(map(len, derivatives))} hidden units are saturated and were drawn back")
 
 
 @torch.inference_mode()

@@ -100,7 +100,7 @@ def test_fisher_matrix():
 class Quadratic:
     """F(w) = -(w - o)^T A (w - o) / 2, whose best w is o, in the place of a combination."""
 
-    num_models, num_layers = 3, 2
+    num_models, num_layers, comm = 3, 2, SoloComm()
 
     def __init__(self, precondition_well):
         rng = np.random.default_rng(1)
@@ -108,7 +108,6 @@ class Quadratic:
         self.matrix = torch.from_numpy(root @ root.T + 0.1 * np.eye(6))
         self.optimum = torch.from_numpy(rng.standard_normal((3, 2)))
         self.metric = self.matrix if precondition_well else torch.eye(6, dtype=torch.float64)
-        self.sample = Sample(torch.zeros(1), torch.zeros(1), SoloComm())
 
     def set(self, weights):
         self.weights = weights

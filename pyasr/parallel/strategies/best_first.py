@@ -6,7 +6,6 @@ import math
 
 import torch
 
-from pyasr.base import log
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies.base import Mixing, MixingOptions, Strategy, in_host_memory
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
@@ -24,9 +23,8 @@ class BestOfRanks(PeriodicStrategy):
         objective = self.objective()
         offers = self.comm.allgather((self.since_last, objective if math.isfinite(objective) else -math.inf))
         best = best_offer(offers)
-        if self.comm.rank == 0:
-            objectives = ", ".join(f"{objective:.4f}" for _, objective in offers)
-            log.info(f"all ranks go on with the parameters of rank {best}; objectives by rank: {objectives}")
+        objectives = ", ".join(f"{objective:.4f}" for _, objective in offers)
+        self.comm.say(f"all ranks go on with the parameters of rank {best}; objectives by rank: {objectives}")
         in_host_memory(master, lambda array: self.comm.bcast(array, best))
 
 
