@@ -77,8 +77,7 @@ import torch
 from torch import Tensor
 
 from pyasr.tensor.bfloat16_kernels import subtract_from
-
-Number = float | Tensor  # for data on a CPU a number, for those on another device a scalar there, which need not be waited for
+from pyasr.tensor.squares import Number, fits_float32, sum_of_squares
 
 EPSILON, DELTA = 1e-10, 5e-4
 _MAX_ETA = 0.9
@@ -89,8 +88,6 @@ _ORTHONORMAL_TOLERANCE = 1e-3
 _MAX_INVERSE_CHOLESKY = 100.0
 _TRACE_FLOOR = 1e-20
 _MIN_RELATIVE_C = 1e-16
-_SAFE_SQUARE = 1e-28, 1e36  # sums of squares that float32 holds with all its digits
-_ROW, _MIN_ROW = 1024, 128
 
 
 class OnlineNaturalGradient:
@@ -300,24 +297,6 @@ def _times_inverse_covariance(rows: Tensor, smoothing: float) -> Tensor:
     return torch.cholesky_solve(rows.T, cholesky).T if num >= dim else torch.cholesky_solve(rows, cholesky)
 
 
-def sum_of_squares(x: Tensor) -> Number:
-    """The squared Frobenius norm.
-
-    On a CPU it is summed in float32, several times as fast, unless that overflows or underflows. The norms of rows of bfloat16 are rounded
-    to that type, to about 1e-4 of the sum.
-    """
-    if x.device.type != "cpu":
-        return torch.linalg.vector_norm(x, dtype=torch.float64).square()
-    if x.dtype != torch.float64:
-        rows = x if x.dim() > 1 else x.view(-1, math.gcd(len(x), _ROW))
-        narrow = rows.dtype != torch.float32 and not (rows.is_contiguous() and rows.shape[1] >= _MIN_ROW)
-        norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32 if narrow else None).double().numpy()
-        square = float(norms @ norms)
-        if _SAFE_SQUARE[0] < square < _SAFE_SQUARE[1]:
-            return square
-    return float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
-
-
 def _projections(x: Tensor, w: Tensor, last: Tensor | None) -> Tensor:
     """H' (R, N), which a CPU computes in half the time of H where R is small; `last`: what W has in the column of ones, if there is one."""
     ht = w @ x.T
@@ -329,7 +308,7 @@ def _residual(x: Tensor, ht: Tensor, w: Tensor) -> tuple[Tensor, Number, Number]
     if x.dtype == torch.bfloat16 and x.device.type == "cpu" and x.is_contiguous():
         xhat = ht.T @ w
         squares = subtract_from(x, xhat)
-        if all(_SAFE_SQUARE[0] < square < _SAFE_SQUARE[1] for square in squares):
+        if all(map(fits_float32, squares)):
             return xhat, *squares
     else:
         xhat = torch.addmm(x, ht.T, w, alpha=-1)

@@ -16,6 +16,7 @@ one row for each position.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -26,9 +27,12 @@ from torch.nn.grad import conv2d_input
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.nn.natural_gradient import Number, OnlineNaturalGradient, precondition_within_minibatch
+from pyasr.nn.natural_gradient import OnlineNaturalGradient, precondition_within_minibatch
+from pyasr.tensor.squares import Number
 
 KINDS = ("none", "online", "simple")
+_GREATEST = torch.finfo(torch.float32).max
+_MIN_ALPHA = 0.01
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,12 @@ class NaturalGradientOptions:
     def changes_gradients(self) -> bool:
         """Whether there is anything to do."""
         return self.natural_gradient != "none" or self.max_change_per_sample > 0
+
+    def check(self) -> None:
+        """Raise UserError for a smoothing that leaves a minibatch's covariance singular in float32."""
+        if self.natural_gradient == "simple" and self.ng_alpha < _MIN_ALPHA:
+            found = f"--natural-gradient simple inverts the covariance of a minibatch, which needs at least {_MIN_ALPHA}"
+            raise UserError(f"--ng-alpha {self.ng_alpha:g}: {found}; give more, or --natural-gradient online")
 
 
 class Unchanged:
@@ -137,8 +147,11 @@ def _sum_of_norms(x: Tensor, ones: Tensor | None, y: Tensor) -> Tensor:
 
 
 def _fold(y: Tensor, scale: Number) -> tuple[Tensor, float]:
-    """(y', number) with scale y = number y': products take a number for nothing."""
-    return (y * scale.to(y.dtype), 1.0) if isinstance(scale, Tensor) else (y, scale)
+    """(y', number) with scale y = number y': products take a number for nothing. One that float32 has not becomes infinite, as it would
+    on another device."""
+    if isinstance(scale, Tensor):
+        return y * scale.to(y.dtype), 1.0
+    return y, scale if scale <= _GREATEST else math.inf
 
 
 def _gradient(parameter: Tensor) -> Tensor:

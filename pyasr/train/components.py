@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from pyasr.nn.natural_gradient import Number, sum_of_squares
+from pyasr.tensor.squares import Number, sum_of_squares
 
 Part = tuple[slice, float]
 
