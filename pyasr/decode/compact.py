@@ -12,11 +12,11 @@ import numpy as np
 from numba import njit
 
 from pyasr.base.errors import UserError
-from pyasr.decode.lattice import DecodeStats, Lattice, Path, has_end, kept_states, path_costs, ranks
+from pyasr.decode.lattice import DecodeStats, Lattice, Path, States, has_end, kept_states, path_costs, ranks
 
 
 @dataclass(frozen=True)
-class CompactLattice:
+class CompactLattice(States):
     """Arcs sorted by source; states in topological order (every arc goes to a higher number), state 0 is the start.
 
     sources, targets, words      int32 (num_arcs); word 0 is none
@@ -40,23 +40,6 @@ class CompactLattice:
     final_tids: np.ndarray
     reached_final: bool = True
     stats: DecodeStats | None = None
-
-    @property
-    def num_states(self) -> int:
-        return len(self.final_graph)
-
-    @property
-    def num_arcs(self) -> int:
-        return len(self.sources)
-
-    @property
-    def empty(self) -> bool:
-        return self.num_states == 0
-
-    @property
-    def arc_offsets(self) -> np.ndarray:
-        """int64 (num_states + 1): arcs of state s are arc_offsets[s]:arc_offsets[s + 1]."""
-        return np.searchsorted(self.sources, np.arange(self.num_states + 1))
 
     @property
     def lengths(self) -> np.ndarray:

@@ -41,8 +41,29 @@ class Path:
     acoustic_cost: float
 
 
+class States:
+    """What lattices of both kinds tell of their states and arcs: `final_graph` has an element for each state, `sources` for each arc."""
+
+    @property
+    def num_states(self) -> int:
+        return len(self.final_graph)
+
+    @property
+    def num_arcs(self) -> int:
+        return len(self.sources)
+
+    @property
+    def empty(self) -> bool:
+        return self.num_states == 0
+
+    @property
+    def arc_offsets(self) -> np.ndarray:
+        """int64 (num_states + 1): arcs of state s are arc_offsets[s]:arc_offsets[s + 1]."""
+        return np.searchsorted(self.sources, np.arange(self.num_states + 1))
+
+
 @dataclass(frozen=True)
-class Lattice:
+class Lattice(States):
     """Arcs sorted by source; states in topological order (every arc goes to a higher number), state 0 is the start.
 
     sources, targets, ilabels (transition-ids), olabels (words)  int32 (num_arcs)
@@ -63,26 +84,9 @@ class Lattice:
     stats: DecodeStats | None = None
 
     @property
-    def num_states(self) -> int:
-        return len(self.final_graph)
-
-    @property
-    def num_arcs(self) -> int:
-        return len(self.sources)
-
-    @property
     def words(self) -> np.ndarray:
         """The words of the arcs, as a CompactLattice calls them."""
         return self.olabels
-
-    @property
-    def empty(self) -> bool:
-        return self.num_states == 0
-
-    @property
-    def arc_offsets(self) -> np.ndarray:
-        """int64 (num_states + 1): arcs of state s are arc_offsets[s]:arc_offsets[s + 1]."""
-        return np.searchsorted(self.sources, np.arange(self.num_states + 1))
 
     @property
     def state_times(self) -> np.ndarray:
