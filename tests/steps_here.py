@@ -35,7 +35,7 @@ def run_here(step: str, *words, folder: str = "steps", threads: bool = False) ->
 
 
 def _run_ranks(jobs, log, function: str, spec, num_ranks: int) -> None:
-    from pyasr.parallel.comm import run_threads
+    from pyasr.parallel.threads import run_threads
 
     run_threads(num_ranks, lambda comm: resolve(function)(spec, comm))
 

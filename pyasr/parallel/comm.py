@@ -1,17 +1,20 @@
-"""How ranks talk: one small interface over MPI, over threads of one process (tests), and over nobody (one rank).
+"""How ranks talk: one small interface over MPI, over nobody (one rank), over threads of one process (`threads`), and in simulated time
+(`simulator`).
 
     def rank(spec, comm: Comm):
         counts = np.zeros(10)                 # this rank's share
         comm.allreduce(counts)                # now the sum over all ranks, on every rank
 
-Collectives are blocking: every rank must call the same ones in the same order. Arrays are numpy arrays or CPU tensors; they are
-changed in place. This module alone imports mpi4py, and only when an `MpiComm` is made.
+Collectives are blocking: every rank must call the same ones in the same order. Messages between two ranks with the same tag arrive in
+order; a thread that waits for one leaves the processor to others. Arrays are numpy arrays or CPU tensors; they are changed in place. This
+module alone imports mpi4py, and only when an `MpiComm` is made.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from typing import Any, Callable, Protocol
 
 import numpy as np
@@ -24,7 +27,8 @@ _ADDED_IN = {
     "float64": "float64", "float32": "float32", "int64": "int64", "int32": "int32", "uint8": "uint8",
     "float16": "float32", "bfloat16": "float32", "int16": "int32", "int8": "int32",
 }
-_REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+EXCHANGE_TAG = 0
+_POLL_S = 0.0005  # between two looks for a message
 
 
 class Comm(Protocol):
@@ -61,6 +65,33 @@ class Comm(Protocol):
     def split(self, colour: int) -> "Comm":
         """The group of those ranks that gave the same `colour`, in the same order."""
 
+    def split_by_host(self) -> "Comm":
+        """The group of those ranks that share memory with this one."""
+
+    def exchange(self, outgoing, to: int, incoming, source: int) -> None:
+        """Send `outgoing` to one rank while `incoming`, of the same size and type on both ends, is filled by another."""
+
+    def send(self, array, to: int, tag: int) -> None:
+        """Send a copy of `array`; returns when it may be changed again, which may be before it has been received."""
+
+    def receive(self, array, tag: int, source: int | None = None) -> int:
+        """Fill `array` with the next message of this tag, from `source` or whoever comes first; returns its sender."""
+
+    def waiting(self, tag: int) -> int | None:
+        """The sender of the next message of this tag if one has come, else None."""
+
+    def background(self, function: Callable[[], Any]) -> "Task":
+        """Call `function` in another thread of this rank."""
+
+    def condition(self) -> threading.Condition:
+        """A lock with wait and notify, for the threads of this rank."""
+
+    def time(self) -> float:
+        """Seconds of a clock that only moves forward."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let this thread wait."""
+
     def say(self, sentence: str) -> None:
         """Log `sentence` on rank 0 alone; no rank waits for another."""
 
@@ -81,7 +112,7 @@ def _host_view(array):
     return (None if name == "bfloat16" else array.detach().numpy()), name
 
 
-def _reduce_in_place(array, op: str, size: int, add: Callable[[np.ndarray, str], None]) -> None:
+def reduce_in_place(array, op: str, size: int, add: Callable[[np.ndarray, str], None]) -> None:
     """Reduce `array` over ranks by `add(buffer, op)`, which reduces a contiguous buffer of a natively added type in place."""
     if op not in ("sum", "max", "min", "mean"):
         raise ValueError(f"allreduce: op '{op}' is none of sum, max, min, mean")
@@ -115,7 +146,7 @@ def _store(array, view, buffer: np.ndarray) -> None:
         view[...] = buffer
 
 
-def _bytes_of(array) -> tuple[np.ndarray, Callable[[], None]]:
+def bytes_of(array) -> tuple[np.ndarray, Callable[[], None]]:
     """(contiguous uint8 buffer of `array`'s content, function that puts a changed buffer back)."""
     view, _ = _host_view(array)
     if view is None:
@@ -129,21 +160,46 @@ def _bytes_of(array) -> tuple[np.ndarray, Callable[[], None]]:
     return raw, lambda: view.__setitem__(..., flat.reshape(view.shape))
 
 
-class _Base:
-    """What all communicators share: everything that can be said with `_reduce`, `_bcast_bytes` and `allgather`."""
+class Task:
+    """A function that runs in another thread."""
+
+    def __init__(self, function: Callable[[], Any]):
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(function,), daemon=True)
+        self._thread.start()
+
+    def _run(self, function: Callable[[], Any]) -> None:
+        try:
+            function()
+        except BaseException as error:
+            self._error = error
+
+    def check(self) -> None:
+        """Raise what the function has raised, if it has."""
+        if self._error is not None:
+            raise self._error
+
+    def join(self) -> None:
+        """Wait until the function has returned; raises what it has raised."""
+        self._thread.join()
+        self.check()
+
+
+class BaseComm:
+    """What communicators share: all that can be said with `_reduce`, `_bcast_bytes`, `allgather`, `_send_bytes`, `_receive_bytes`."""
 
     rank: int
     size: int
 
     def allreduce(self, array, op: str = "sum"):
-        _reduce_in_place(array, op, self.size, self._reduce)
+        reduce_in_place(array, op, self.size, self._reduce)
         return array
 
     def reduce_scalar(self, value: float, op: str = "sum") -> float:
         return float(self.allreduce(np.array([value], np.float64), op)[0])
 
     def bcast(self, array, root: int = 0):
-        raw, put_back = _bytes_of(array)
+        raw, put_back = bytes_of(array)
         self._bcast_bytes(raw, root)
         put_back()
         return array
@@ -155,6 +211,32 @@ class _Base:
         values = self.allgather(value)
         return values if self.rank == root else None
 
+    def exchange(self, outgoing, to: int, incoming, source: int) -> None:
+        raw, put_back = bytes_of(incoming)
+        self._exchange_bytes(bytes_of(outgoing)[0], to, raw, source)
+        put_back()
+
+    def send(self, array, to: int, tag: int) -> None:
+        self._send_bytes(bytes_of(array)[0], to, tag)
+
+    def receive(self, array, tag: int, source: int | None = None) -> int:
+        raw, put_back = bytes_of(array)
+        sender = self._receive_bytes(raw, tag, source)
+        put_back()
+        return sender
+
+    def background(self, function: Callable[[], Any]) -> Task:
+        return Task(function)
+
+    def condition(self) -> threading.Condition:
+        return threading.Condition()
+
+    def time(self) -> float:
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def say(self, sentence: str) -> None:
         if self.rank == 0:
             log.info(sentence)
@@ -165,7 +247,7 @@ class _Base:
         return f"rank {self.rank} of {self.size} on {socket.gethostname()}"
 
 
-class SoloComm(_Base):
+class SoloComm(BaseComm):
     """One rank alone: collectives leave everything as it is."""
 
     rank, size = 0, 1
@@ -185,8 +267,14 @@ class SoloComm(_Base):
     def split(self, colour: int) -> Comm:
         return self
 
+    def split_by_host(self) -> Comm:
+        return self
 
-class MpiComm(_Base):
+    def _exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> None:
+        incoming[...] = outgoing
+
+
+class MpiComm(BaseComm):
     """The ranks that mpiexec started (or a part of them). Start Python as `python -m mpi4py`, see `pyasr.parallel.rank`."""
 
     def __init__(self, comm=None):
@@ -218,89 +306,28 @@ class MpiComm(_Base):
     def split(self, colour: int) -> Comm:
         return MpiComm(self._comm.Split(colour, self.rank))
 
+    def split_by_host(self) -> Comm:
+        return MpiComm(self._comm.Split_type(self._mpi.COMM_TYPE_SHARED, self.rank))
+
+    def _exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> None:
+        self._comm.Sendrecv(outgoing, to, EXCHANGE_TAG, incoming, source, EXCHANGE_TAG)
+
+    def _send_bytes(self, raw: np.ndarray, to: int, tag: int) -> None:
+        request = self._comm.Isend(raw, to, tag)
+        while not request.Test():
+            time.sleep(_POLL_S)
+
+    def _receive_bytes(self, raw: np.ndarray, tag: int, source: int | None) -> int:
+        while (sender := self.waiting(tag, source)) is None:
+            time.sleep(_POLL_S)
+        self._comm.Recv(raw, sender, tag)
+        return sender
+
+    def waiting(self, tag: int, source: int | None = None) -> int | None:
+        status = self._mpi.Status()
+        found = self._comm.Iprobe(self._mpi.ANY_SOURCE if source is None else source, tag, status)
+        return status.Get_source() if found else None
+
     def abort(self, status: int = 1) -> None:
         """End all ranks of the job at once, not only those of this group."""
         self._mpi.COMM_WORLD.Abort(status)
-
-
-class _Board:
-    """The memory that the threads of one group share. `family` has the barriers of all groups split from one another."""
-
-    def __init__(self, size: int, family: list | None = None):
-        self.slots: list = [None] * size
-        self.barrier = threading.Barrier(size)
-        self.family = [] if family is None else family
-        self.family.append(self.barrier)
-
-
-class ThreadComm(_Base):
-    """Ranks as threads of one process, for tests with many ranks and without MPI; see `run_threads`.
-
-    Sums are taken in rank order, so results are the same in every run.
-    """
-
-    def __init__(self, rank: int, board: _Board):
-        self.rank, self.size, self._board = rank, len(board.slots), board
-
-    def _post(self, value) -> list:
-        """Every rank's value; the slots are free for the next call when the caller has passed one more barrier."""
-        self._board.slots[self.rank] = value
-        self._board.barrier.wait()
-        return list(self._board.slots)
-
-    def _reduce(self, buffer: np.ndarray, op: str) -> None:
-        total = _REDUCE[op].reduce(np.stack(self._post(buffer)), axis=0, dtype=buffer.dtype)
-        self._board.barrier.wait()
-        buffer[...] = total
-        self._board.barrier.wait()
-
-    def _bcast_bytes(self, raw: np.ndarray, root: int) -> None:
-        source = self._post(raw)[root]
-        if self.rank != root:
-            raw[...] = source
-        self._board.barrier.wait()
-
-    def allgather(self, value):
-        values = self._post(value)
-        self._board.barrier.wait()
-        return values
-
-    def barrier(self) -> None:
-        self._board.barrier.wait()
-
-    def split(self, colour: int) -> Comm:
-        colours = self.allgather(colour)
-        members = [rank for rank, other in enumerate(colours) if other == colour]
-        boards = self.allgather(_Board(len(members), self._board.family))
-        return ThreadComm(members.index(self.rank), boards[members[0]])
-
-    def give_up(self) -> None:
-        """Wake all ranks that wait for this one; they raise `threading.BrokenBarrierError`."""
-        for barrier in self._board.family:
-            barrier.abort()
-
-
-def run_threads(num: int, function: Callable[[Comm], Any]) -> list:
-    """Call `function(comm)` on `num` ranks that are threads of this process; the results in rank order.
-
-    When ranks raise, the others are woken from their collectives and the first rank's own exception is raised here.
-    """
-    board, results, errors = _Board(num), [None] * num, {}
-
-    def one(rank: int) -> None:
-        comm = ThreadComm(rank, board)
-        try:
-            results[rank] = function(comm)
-        except BaseException as error:
-            errors[rank] = error
-            comm.give_up()
-
-    threads = [threading.Thread(target=one, args=(rank,), name=f"rank-{rank}") for rank in range(num)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    own = [e for _, e in sorted(errors.items()) if not isinstance(e, threading.BrokenBarrierError)]
-    if errors:
-        raise (own or list(errors.values()))[0]
-    return results

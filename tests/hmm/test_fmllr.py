@@ -9,7 +9,8 @@ from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.pdf_posteriors import PdfPosteriors
 from pyasr.hmm.row_updates import maximise_rows, objective
 from pyasr.hmm.speaker_transforms import compose_all, estimate_transforms, speaker_stats
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 
 DIM, PDFS = 5, 4
 

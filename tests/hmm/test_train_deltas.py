@@ -21,7 +21,8 @@ from pyasr.hmm.train_triphones import TreeOptions, TriphoneSpec
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
 from pyasr.lang.lang_dir import LangDir
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 
 INPUTS = InputOptions(deltas=1)
 ALIGN, UPDATE = AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0)

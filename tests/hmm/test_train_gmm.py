@@ -25,7 +25,8 @@ from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 
 ROOT = Path(__file__).parents[2]
 SCHEDULE = ScheduleOptions(num_iters=8, max_iter_inc=5, num_gauss=60, realign_iters="1 2 4 6", first_beam=20.0)

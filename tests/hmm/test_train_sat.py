@@ -31,7 +31,8 @@ from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.io.text import read_table
 from pyasr.lang.lang_dir import LangDir
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 
 ALIGN, UPDATE = AlignOptions(beam=30.0, retry_beam=100.0), GmmUpdateOptions(min_count=5.0)
 MONO = TrainOptions(ScheduleOptions(num_iters=6, max_iter_inc=3, num_gauss=60, realign_iters="1 2 4"), ALIGN, UPDATE)

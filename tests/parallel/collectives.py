@@ -19,6 +19,8 @@ def check_all(comm) -> None:
     check_bcast(comm)
     check_objects(comm)
     check_split(comm)
+    check_messages(comm)
+    check_background(comm)
 
 
 def check_numpy(comm) -> None:
@@ -96,3 +98,47 @@ def check_split(comm) -> None:
     for _ in range(1 + comm.rank % 2):
         assert group.reduce_scalar(comm.rank) == sum(members)
     assert comm.reduce_scalar(1) == comm.size
+
+
+def check_messages(comm) -> None:
+    """Around the ring, to oneself, by tag and sender; narrow types and arrays that are not contiguous."""
+    left, right = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        incoming = torch.zeros(3, 2, dtype=dtype)
+        comm.exchange(torch.full((6,), comm.rank + 1, dtype=dtype), right, incoming.T, left)
+        assert (incoming == left + 1).all()
+    if comm.size == 1:
+        return
+    big = np.full(300_000, comm.rank, np.float32)
+    sending = comm.background(lambda: [comm.send(part, right, tag=5) for part in (big, np.array([7.0]))])
+    received, last = np.zeros_like(big), np.zeros(1)
+    assert comm.receive(received, tag=5) == left and (received == left).all()
+    assert comm.receive(last, tag=5, source=left) == left and last == 7.0
+    sending.join()
+    comm.barrier()
+    assert comm.waiting(tag=6) is None
+    comm.barrier()
+    comm.send(np.zeros(1), right, tag=6)
+    comm.barrier()
+    assert comm.receive(np.zeros(1), tag=6) == left
+
+
+def check_background(comm) -> None:
+    """Another thread of the rank hands over a value; what it raises is raised by those who ask."""
+    ready, box = comm.condition(), []
+
+    def work():
+        comm.sleep(0.01)
+        with ready:
+            box.append(comm.time())
+            ready.notify()
+
+    begin = comm.time()
+    task = comm.background(work)
+    with ready:
+        while not box:
+            ready.wait()
+    task.join()
+    assert box[0] >= begin + 0.01
+    with pytest.raises(ZeroDivisionError):
+        comm.background(lambda: 1 / 0).join()

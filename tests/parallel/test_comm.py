@@ -10,7 +10,8 @@ from collectives import check_all
 
 from pyasr.base.job_options import JobOptions
 from pyasr.cluster.jobs import run_ranks
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 
 
 def test_solo():

@@ -14,7 +14,7 @@ import pytest
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
 from pyasr.cluster.jobs import run_ranks
-from pyasr.parallel.comm import run_threads
+from pyasr.parallel.threads import run_threads
 from pyasr.parallel.rank import rank_on_host, take_gpu
 
 

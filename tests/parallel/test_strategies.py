@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 from pyasr.parallel.flat import ALIGNMENT, FlatParameters
 from pyasr.parallel.strategies import MixingOptions, make_strategy, strategy_names
 

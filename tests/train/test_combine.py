@@ -6,7 +6,8 @@ import torch
 from corpora import DIM, frames_of, random_pdfs
 
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 from pyasr.train.combine import CombineOptions, Combination, RecentModels, combine
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.sample import Sample

@@ -19,7 +19,8 @@ from pyasr.io.text import write_table
 from pyasr.nn.dbn import DBN_FILE, Below, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.rbm import Rbm
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 from pyasr.train.dbn import check_dbn, mean_activation, prepare_utterances
 from pyasr.train.rbm_learner import RbmLearner
 from pyasr.train.stream import ResidentFrames

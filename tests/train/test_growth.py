@@ -9,7 +9,8 @@ from corpora import DIM
 
 from pyasr.base.errors import UserError
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape, mixed_up, with_new_layer
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.sample import Sample

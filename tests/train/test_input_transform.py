@@ -8,7 +8,8 @@ from corpora import DIM, frames_of, random_pdfs
 from pyasr.base.errors import UserError
 from pyasr.feats.deltas import splice
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 from pyasr.train.frames import FrameStore
 from pyasr.train.input_transform import InputTransformOptions, estimate_transform
 from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales

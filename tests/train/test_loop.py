@@ -7,7 +7,8 @@ from corpora import DIM
 from toy_jobs import metrics, store, trained, training, with_options
 
 from pyasr.base.errors import UserError
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 from pyasr.train.frames import FrameStore
 
 

@@ -12,7 +12,8 @@ import torch
 from toy_jobs import metrics, store, trained, training, with_options
 
 from pyasr.base.errors import UserError
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.train import tensorboard
 from pyasr.train.progress import Reporter, Totals
@@ -215,3 +216,4 @@ def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
 def test_totals():
     totals = Totals(np.array([20.0, 6.0, 10.0]))
     assert totals.objective == -2.0 and totals.accuracy == 0.6 and Totals().objective == 0.0
+    assert Totals().text() == "no frames" and Totals().metrics() == {}

@@ -14,7 +14,8 @@ from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.train.compact import Plain
 from pyasr.train.shard import Shard

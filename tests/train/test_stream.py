@@ -1,5 +1,6 @@
 """Epochs in memory, streamed in blocks, and warped; features that cannot be used."""
 
+import logging
 import time
 
 import numpy as np
@@ -14,7 +15,8 @@ from pyasr.feats.cmvn import cmvn_stats
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.ark import ArkWriter
 from pyasr.nn.acoustic import load_model
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 from pyasr.train.compact import Bytes, Plain
 from pyasr.train.corpus import StoreOptions, open_corpus
 from pyasr.train.dnn import TrainSpec, train_rank
@@ -133,6 +135,16 @@ def test_normaliser_of_all_ranks(tmp_path):
     for mean, inverse_std in found:
         np.testing.assert_allclose(mean, frames.mean(0), atol=1e-6)
         np.testing.assert_allclose(inverse_std, 1 / frames.std(0), rtol=1e-5)
+
+
+def test_constant_columns_are_not_made_use_of(tmp_path, caplog):
+    of = shard(tmp_path / "data", 9)
+    features, constants = of.features, np.array([1e7 / 3, 0.0], np.float32)
+    of.features = lambda key: np.concatenate([constants.repeat(len(features(key))).reshape(2, -1).T, features(key)[:, 2:]], 1)
+    logging.getLogger("pyasr").propagate = True
+    mean, inverse_std = global_normaliser(of, SoloComm())
+    np.testing.assert_array_equal(mean[:2], constants)
+    assert (inverse_std[:2] == 0).all() and (inverse_std[2:] > 0.1).all() and "feature columns 0, 1" in caplog.text
 
 
 def _part(of, keys):

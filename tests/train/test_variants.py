@@ -15,7 +15,8 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.acoustic import load_scorer
 from pyasr.nn.feed_forward import DnnOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
-from pyasr.parallel.comm import SoloComm, run_threads
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
 from pyasr.parallel.strategies import MixingOptions
 from pyasr.train.combine import CombineOptions
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training, train_rank
@@ -107,6 +108,9 @@ def test_combinations_that_are_refused(tmp_path):
     newbob = dataclasses.replace(PNORM, schedule=ScheduleOptions(schedule="newbob"))
     with pytest.raises(UserError, match="--layer-period-frames and --mix-up: this --schedule goes back"):
         check_training(newbob, None)
+    unsmoothed = LearnerOptions(natural_gradient=NaturalGradientOptions("simple", ng_alpha=0.0))
+    with pytest.raises(UserError, match="--ng-alpha 0: .*needs at least 0.01; give more, or --natural-gradient online"):
+        check_training(DnnTraining(learner=unsmoothed), None)
     with pytest.raises(UserError, match="--dbn: it brings all hidden layers"):
         check_training(PNORM, tmp_path)
     check_training(PNORM, None)
