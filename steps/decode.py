@@ -16,36 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group, option
+from pyasr.base.options import option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.decode_dir import DecodeSpec, input_files, join_totals, start_output
-from pyasr.decode.determinize import DeterminizeOptions
-from pyasr.decode.search import DecodeOptions
+from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_output
 
 
 @dataclass(frozen=True)
-class Decode:
-    graph_dir: Path = argument("directory of the decoding graph")
-    data: Path = argument("data directory with features")
-    decode_dir: Path = argument("directory of the lattices")
-    model_dir: Path | None = option(None, "directory of the acoustic model; the parent of GRAPH_DIR unless given")
+class Decode(DecodeStep):
     transform_dir: Path | None = option(None, "directory of the speakers' fMLLR transforms for features and a SAT system's final model")
-    decode: DecodeOptions = group(DecodeOptions)
-    lattices: DeterminizeOptions = group(DeterminizeOptions)
-    jobs: JobOptions = group(JobOptions)
 
 
 def main(options: Decode) -> None:
-    model_dir, num_jobs = options.model_dir or options.graph_dir.parent, options.jobs.nj
-    inputs = input_files(options.graph_dir, model_dir, options.data, options.transform_dir)
+    inputs = input_files(options.graph_dir, options.model, options.data, options.transform_dir)
     with output_of(options, options.decode_dir, inputs, resume=True) as out:
-        start_output(out, num_jobs)
-        spec = DecodeSpec(options.graph_dir, model_dir, options.data, out, num_jobs, options.jobs.num_threads, options.decode,
-                          options.transform_dir, options.lattices)
+        start_output(out, options.jobs.nj)
+        spec = options.spec(out, options.transform_dir)
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)
-        for line in join_totals(out, num_jobs).report():
+        for line in join_totals(out, options.jobs.nj).report():
             log.info(line)
 
 

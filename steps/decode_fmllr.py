@@ -17,36 +17,20 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UpToDate
-from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group, option
+from pyasr.base.options import group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.decode_dir import DecodeSpec, input_files, join_totals, start_output
+from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_output
 from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, check_system, remove_intermediate
-from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.lattice_dir import archives
-from pyasr.decode.search import DecodeOptions
 from pyasr.hmm.fmllr import FmllrOptions
 
 
 @dataclass(frozen=True)
-class DecodeFmllr:
-    graph_dir: Path = argument("directory of the decoding graph")
-    data: Path = argument("data directory with features")
-    decode_dir: Path = argument("directory of the lattices")
-    model_dir: Path | None = option(None, "directory of the acoustic model; the parent of GRAPH_DIR unless given")
+class DecodeFmllr(DecodeStep):
     si_dir: Path | None = option(None, "lattices of the data directory to begin with; none: decode without adaptation to DECODE_DIR.si")
-    decode: DecodeOptions = group(DecodeOptions)
-    lattices: DeterminizeOptions = group(DeterminizeOptions)
     adapt: AdaptOptions = group(AdaptOptions)
     fmllr: FmllrOptions = group(FmllrOptions)
-    jobs: JobOptions = group(JobOptions)
-
-
-def spec_of(options: DecodeFmllr, out: Path) -> DecodeSpec:
-    model_dir = options.model_dir or options.graph_dir.parent
-    return DecodeSpec(options.graph_dir, model_dir, options.data, out, options.jobs.nj, options.jobs.num_threads, options.decode,
-                      lattices=options.lattices)
 
 
 def run_passes(options: DecodeFmllr, out: Path, spec, *functions: str) -> None:
@@ -65,19 +49,18 @@ def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:
     options = dataclasses.replace(options, decode=first)
     try:
         with output_of(options, si_dir, inputs, resume=True) as out:
-            run_passes(options, out, spec_of(options, out), "decode_dir:decode_shard")
+            run_passes(options, out, options.spec(out), "decode_dir:decode_shard")
     except UpToDate as note:
         log.info(str(note))
     return si_dir
 
 
 def main(options: DecodeFmllr) -> None:
-    model_dir = options.model_dir or options.graph_dir.parent
-    inputs = input_files(options.graph_dir, model_dir, options.data)
-    check_system(model_dir)
+    inputs = input_files(options.graph_dir, options.model, options.data)
+    check_system(options.model)
     si_dir = options.si_dir or decode_without(options, inputs)
     with output_of(options, options.decode_dir, [*inputs, *archives(si_dir)], resume=True) as out:
-        spec = FmllrDecodeSpec(spec_of(options, out), si_dir, options.adapt.silence_weight, options.fmllr)
+        spec = FmllrDecodeSpec(options.spec(out), si_dir, options.adapt.silence_weight, options.fmllr)
         run_passes(options, out, spec, "decode_fmllr:first_stats", "decode_fmllr:decode_again", "decode_fmllr:rescore_last")
         remove_intermediate(spec)
 

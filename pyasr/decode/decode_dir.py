@@ -19,6 +19,8 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.determinize import DeterminizeOptions, Determinizer
@@ -56,6 +58,29 @@ class DecodeSpec:
     def determinizer(self) -> Determinizer:
         """The function that makes what is written of what the search gives."""
         return Determinizer(self.lattices, self.decode.lattice_beam, self.decode.acoustic_scale)
+
+
+@dataclass(frozen=True)
+class DecodeStep:
+    """What every steps/decode*.py is told."""
+
+    graph_dir: Path = argument("directory of the decoding graph")
+    data: Path = argument("data directory with features")
+    decode_dir: Path = argument("directory of the lattices")
+    model_dir: Path | None = option(None, "directory of the acoustic model; the parent of GRAPH_DIR unless given")
+    decode: DecodeOptions = group(DecodeOptions)
+    lattices: DeterminizeOptions = group(DeterminizeOptions)
+    jobs: JobOptions = group(JobOptions)
+
+    @property
+    def model(self) -> Path:
+        """The directory of the acoustic model."""
+        return self.model_dir or self.graph_dir.parent
+
+    def spec(self, out: Path, transform_dir: Path | None = None) -> DecodeSpec:
+        """The work of a decoding that writes to `out`."""
+        return DecodeSpec(self.graph_dir, self.model, self.data, out, self.jobs.nj, self.jobs.num_threads, self.decode,
+                          transform_dir, self.lattices)
 
 
 @dataclass
