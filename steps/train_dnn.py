@@ -61,7 +61,7 @@ def main(options: TrainDnn) -> None:
         for source in (ali / "final.mdl", ali / "tree", lang / "phones.txt"):
             shutil.copy(source, out)
         options.input.save(out)
-        prepare_targets(options.data, ali, out, options.targets)
+        prepare_targets(options.data, ali, out, options.targets, options.training.schedule.listens)
         spec = TrainSpec(options.data, out, options.input, options.training, options.dbn)
         with progress_bar(out):
             run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", spec, options.num_ranks)

@@ -90,7 +90,7 @@ def _from_text(kind: type, text: str, where: str):
         value = kind(text)
     except ValueError:
         value = math.nan
-    if value != value:
+    if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{where}: '{text}' is not a number")
     return value
 

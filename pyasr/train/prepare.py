@@ -27,8 +27,11 @@ class TargetOptions(HeldoutOptions):
     max_missing: float = option(0.01, "greatest share of utterances without a matching alignment", minimum=0.0, maximum=1.0)
 
 
-def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions) -> None:
-    """Check that alignments match the features, and the tree the model; choose the held-out set, write OUT/targets.npz."""
+def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions, needs_heldout: bool = False) -> None:
+    """Check that alignments match the features, and the tree the model; choose the held-out set, write OUT/targets.npz.
+
+    Raises UserError where they do not match, or nothing is held out and `needs_heldout`: the schedule goes by it.
+    """
     reader = FeatureReader(data, InputOptions(cmvn="none"))
     alignments = read_job_archives(ali_dir)
     keys = join(reader.keys, reader.num_frames, alignments, options.max_missing, data, ali_dir)
@@ -37,6 +40,8 @@ def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions
     offsets, pdfs = make_targets(keys, alignments, transitions.tid2pdf, ali_dir)
     check_paths({key: alignments[key] for key in keys[:_NUM_CHECKED]}, transitions, ali_dir)
     heldout = choose_heldout(keys, np.diff(offsets), reader.speaker, options.heldout_share, options.heldout_seed)
+    if needs_heldout and not heldout.any():
+        raise UserError(f"{data}: no utterance is held out, and this --schedule goes by them; raise --heldout-share or give another one")
     Targets(keys, offsets, pdfs, heldout, transitions.num_pdfs).save(out / TARGETS_FILE)
 
 

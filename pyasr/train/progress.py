@@ -35,11 +35,11 @@ class Totals:
 
     def text(self) -> str:
         """For log lines."""
-        return f"objective {self.objective:.4f}  accuracy {self.accuracy:.2%}"
+        return f"objective {self.objective:.4f}  accuracy {self.accuracy:.2%}" if self.sums[2] else "no frames"
 
     def metrics(self) -> dict[str, float]:
         """For metrics.jsonl."""
-        return {"objective": round(self.objective, 6), "accuracy": round(self.accuracy, 6)}
+        return {"objective": round(self.objective, 6), "accuracy": round(self.accuracy, 6)} if self.sums[2] else {}
 
 
 class Clock:

@@ -51,6 +51,11 @@ class ScheduleOptions(ScalingOptions):
     warm_up_epochs: float = option(10.0, "warm-up: epochs until the peak", minimum=0.0)
     warm_up_factor: float = option(10.0, "warm-up: peak rate relative to the initial one", minimum=0.0)
 
+    @property
+    def listens(self) -> bool:
+        """Whether the course depends on the held-out set, and may go back to an earlier model."""
+        return make_schedule(self, 1).may_go_back
+
     def rate_factor(self, num_ranks: int, minibatch: int) -> float:
         """From the rate of one rank, in the convention of these options, to that of gradients summed over the minibatch."""
         return self.scale(num_ranks) * (1.0 if self.lr_convention == "sum" else 1.0 / minibatch)
@@ -75,9 +80,12 @@ class ScheduleOptions(ScalingOptions):
 def numbers(text: str, flag: str) -> list[float]:
     """The numbers of a list with commas. Raises UserError, headed by `flag`, where there is something else."""
     try:
-        return [float(word) for word in text.split(",") if word.strip()]
+        found = [float(word) for word in text.split(",") if word.strip()]
     except ValueError:
-        raise UserError(f"{flag}: '{text}' is no list of numbers with commas between them") from None
+        found = [math.nan]
+    if not all(map(math.isfinite, found)):
+        raise UserError(f"{flag}: '{text}' is no list of numbers with commas between them")
+    return found
 
 
 @dataclass

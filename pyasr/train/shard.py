@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
 from pyasr.feats.cmvn import cmvn_stats, normaliser
@@ -19,6 +20,7 @@ from pyasr.train.compact import Bytes, Plain
 from pyasr.train.frames import FrameStore, store_bytes
 from pyasr.train.targets import Targets
 
+_ROUNDING = 1e-12  # of sums of squares of millions of frames
 _MEASURED_FRAMES = 2_000_000  # of each rank, for mean and variance: their standard error is below a thousandth of the deviation
 
 
@@ -102,5 +104,21 @@ def _bad_features(data: Path, found: str) -> UserError:
 
 
 def global_normaliser(shard: Shard, comm) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and inverse standard deviation of each column over the shards of all ranks, float32 (dim,)."""
-    return normaliser(comm.allreduce(shard.statistics()), norm_vars=True)
+    """Mean and inverse standard deviation of each column over the shards of all ranks, float32 (dim,).
+
+    A column that is the same in all frames gets the factor 0: nothing can be learnt from it, and what it may be in other data must not
+    be taken for 1e10 standard deviations.
+    """
+    stats = comm.allreduce(shard.statistics())
+    mean, inverse_std = normaliser(stats, norm_vars=True)
+    constant = is_constant(stats)
+    if constant.any() and comm.rank == 0:
+        columns = ", ".join(map(str, np.flatnonzero(constant)))
+        log.warning(f"{shard.reader.data}: the same number in all frames, which is not made use of, in feature columns {columns}")
+    return mean, np.where(constant, np.float32(0), inverse_std)
+
+
+def is_constant(stats: np.ndarray) -> np.ndarray:
+    """Columns whose variance is no more than what rounding leaves of none, bool (D,), from statistics as of `cmvn_stats`."""
+    mean, power = stats[:, :-1] / max(stats[0, -1], 1.0)
+    return power - mean**2 <= _ROUNDING * power

@@ -98,7 +98,7 @@ def _pdfs_file(path: Path) -> Path:
 def join(keys: list[str], num_frames: Callable[[str], int], alignments: dict, max_missing: float, data: Path, ali_dir: Path) -> list[str]:
     """The utterances that have features and an alignment of the same length. Logs one table of what matches and what does not.
 
-    Raises UserError when more than the share `max_missing` of the utterances with features is lost.
+    Raises UserError when more than the share `max_missing` of the utterances with features is lost, or none is left.
     """
     differences = {key: len(alignments[key]) - num_frames(key) for key in keys if key in alignments}
     good = [key for key, difference in differences.items() if difference == 0]
@@ -115,6 +115,8 @@ def join(keys: list[str], num_frames: Callable[[str], int], alignments: dict, ma
         what = f"{len(without)} of {len(keys)} utterances have no alignment and {len(unequal)} one of another length"
         examples = _some(without + list(unequal))
         raise UserError(f"{ali_dir} does not match {data}: {what} {examples}; align {data} again, or raise --max-missing")
+    if not good:
+        raise UserError(f"{ali_dir} and {data} have no utterance in common to train on; align {data}, once it has features")
     return good
 
 

@@ -84,6 +84,8 @@ def test_switches_and_many():
     (("d", "o", "--num-ceps", "41"), "--num-ceps: 41 is above the greatest allowed value 40"),
     (("d", "o", "--rate", "fast"), "--rate: 'fast' is not a number"),
     (("d", "o", "--rate", "nan"), "--rate: 'nan' is not a number"),
+    (("d", "o", "--rate", "inf"), "--rate: 'inf' is not a number"),
+    (("d", "o", "--rate", "-1e999"), "--rate: '-1e999' is not a number"),
     (("d", "o", "--fast=perhaps"), "--fast: 'perhaps' is neither true nor false"),
     (("d", "o", "--window", "hann"), "--window: 'hann' is not one of povey, hamming"),
     (("d", "o", "--num-cep", "3"), "--num-cep: no such option; did you mean --num-ceps?"),

@@ -135,6 +135,16 @@ def test_limit_on_the_change_per_sample():
     assert change <= limit * len(x)
 
 
+@pytest.mark.parametrize("options", [ONLINE, SIMPLE], ids=["online", "simple"])
+def test_factors_beyond_float32_give_gradients_that_are_not_finite(options):
+    """As they do without preconditioning, so that who looks at the gradient sees it."""
+    layer = nn.Linear(4, 3)
+    precondition(layer, options)
+    torch.manual_seed(3)
+    layer.preconditioner.accumulate(1e25 * torch.randn(9, 4), 1e25 * torch.randn(9, 3), layer.weight, layer.bias)
+    assert not layer.weight.grad.isfinite().any()
+
+
 @pytest.mark.parametrize("options", [ONLINE, SIMPLE, NO_LIMIT], ids=["online", "simple", "none"])
 def test_gradients_add_up(options):
     """Two backward passes through a layer, also within one graph, give the sum of both."""

@@ -57,6 +57,8 @@ def test_steps_that_are_none():
         schedule_of(schedule="step")
     with pytest.raises(UserError, match="--step-epochs: '3;4' is no list of numbers"):
         schedule_of(schedule="step", step_epochs="3;4")
+    with pytest.raises(UserError, match="--step-frames: '2e6,nan' is no list of numbers"):
+        schedule_of(schedule="step", step_frames="2e6,nan")
     with pytest.raises(UserError, match="--constant-epochs 4: there are only 4 epochs"):
         schedule_of(schedule="exponential-frames", num_epochs=4, constant_epochs=4)
 

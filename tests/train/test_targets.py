@@ -9,6 +9,7 @@ from corpora import make_alignments, make_data
 from pyasr.base.errors import UserError
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.train.prepare import TargetOptions, prepare_targets
+from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import Targets, choose_heldout, make_targets
 
 LENGTHS = {f"{speaker}-{i}": 20 + i for speaker in "abcdefghij" for i in range(10)}
@@ -66,6 +67,25 @@ def test_alignment_of_another_model(corpus):
     change(path, lambda ali: {key: v + 100 for key, v in ali.items()})
     with pytest.raises(UserError, match="hold transition-id 10[1-9], final.mdl has 1 to 8"):
         prepare(path)
+
+
+def test_nothing_to_train_on(corpus):
+    """No utterance in common, and a table of features without a line, which no share of missing ones covers."""
+    path, _ = corpus
+    (path / "data" / "utt2num_frames").unlink()
+    for lines in ("", (path / "data" / "feats.scp").read_text().replace("-", "_")):
+        (path / "data" / "feats.scp").write_text(lines)
+        with pytest.raises(UserError, match="ali and .*data have no utterance in common to train on"):
+            prepare(path, max_missing=1.0)
+
+
+def test_a_schedule_that_listens_needs_a_heldout_set(corpus):
+    path, _ = corpus
+    options = path / "data", path / "ali", path / "out", TargetOptions(heldout_share=0.001)
+    prepare_targets(*options)
+    with pytest.raises(UserError, match="no utterance is held out.*raise --heldout-share"):
+        prepare_targets(*options, needs_heldout=ScheduleOptions(schedule="newbob").listens)
+    assert not ScheduleOptions(schedule="warm-up").listens
 
 
 def test_missing_archive_of_alignments(corpus):
