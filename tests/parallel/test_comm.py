@@ -48,3 +48,9 @@ def test_a_raising_thread_wakes_the_others_and_is_named():
     with pytest.raises(ZeroDivisionError, match="no frames"):
         run_threads(4, work)
     assert threading.active_count() == begin
+
+
+def test_only_rank_0_says_what_all_say(caplog):
+    with caplog.at_level("INFO", "pyasr"):
+        run_threads(3, lambda comm: comm.say(f"said by rank {comm.rank}"))
+    assert caplog.messages == ["said by rank 0"]
