@@ -1,0 +1,242 @@
+r"""Mixing topologies: who averages with whom, and how soon that makes all ranks equal.
+
+In round k = 0, 1, ... of a mixing the parameters x_r of P ranks become
+
+    x_r  <-  sum_s W_k[r, s] x_s ,        W_k doubly stochastic: rows and columns add up to 1, so the mean over ranks stays
+
+A topology is a function of P and k that gives the round: W_k as what each rank receives. Every one here sends as many messages as it
+receives.
+
+| name                  | W_k                                                          | source                                                  |
+|-----------------------|--------------------------------------------------------------|---------------------------------------------------------|
+| complete              | 11'/P                                                        | Su, Chen, Xu, arXiv:1507.01239 (all-reduce)             |
+| butterfly             | 1/2 self, 1/2 rank r xor 2^(k mod log2 P); P a power of two  | Su, Chen, poster; Zhao, Canny 2013                      |
+| ring                  | 1/2 self, 1/2 left neighbour: directed                       | Su, Chen, poster                                        |
+| hopping-ring          | 1/2 self, 1/2 rank r - s, s = 1, 2, ..., P - 1, 1, ...       | Su's Kaldi                                              |
+| fixed-ring            | 1/3 self, 1/3 left, 1/3 right neighbour                      | IBM, arXiv:1904.04956                                   |
+| random-ring           | the same on a ring in random order, anew in every round      | IBM, arXiv:2002.01119                                   |
+| pairs                 | 1/2 self, 1/2 left or right neighbour, alternating           | IBM, arXiv:1904.04956 (an odd rank sits out)            |
+| random-pairs          | 1/2 self, 1/2 a partner drawn anew in every round            | IBM, arXiv:2112.01433                                   |
+| exponential           | 1/2 self, 1/2 rank r - 2^(k mod log2 P)                      | Ying et al., arXiv:2110.13363 (one-peer exponential)    |
+| static-exponential    | equal parts of self and ranks r - 1, r - 2, r - 4, ...       | the same (static exponential)                           |
+| base2                 | pairs with weights that end in the exact mean for any P      | idea: Takezawa et al., arXiv:2305.11420; see `base2`    |
+
+How far W_k brings the ranks together is the greatest factor by which disagreement can survive, the norm of W_k - 11'/P; over several rounds
+that of their product (`remaining_disagreement`), and for random rounds, in the mean square, the root of the second eigenvalue of E[W'W]
+(`contraction`; arXiv:2002.01119, Section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.seeds import generator
+
+_ROUNDING = 1e-12  # norms below it are none
+
+
+class Part(NamedTuple):
+    """One message that each rank receives: from rank sources[r], taken with weights[r]; sources is a permutation, weights (P,)."""
+
+    sources: np.ndarray
+    weights: np.ndarray
+
+
+class Round(NamedTuple):
+    """A mixing round: each rank keeps own[r] of its parameters, float64 (P,), and adds its parts."""
+
+    own: np.ndarray
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A topology by name. `rounds(P, k, seed)` gives its k-th round for P ranks, `cycle(P)` the number after which rounds repeat.
+
+    random            rounds are drawn with the seed, the same on all ranks; none repeats
+    power_of_two      the only numbers of ranks it takes
+    """
+
+    name: str
+    rounds: Callable[[int, int, int], Round]
+    cycle: Callable[[int], int]
+    random: bool = False
+    power_of_two: bool = False
+
+    def round(self, size: int, k: int, seed: int = 0) -> Round:
+        """Round k of `size` ranks. Raises UserError where the topology does not take so many."""
+        if self.power_of_two and size & (size - 1):
+            raise UserError(f"{self.name} mixing takes 2, 4, 8, ... ranks, not {size}; base2 is exact for any number")
+        if size == 1:
+            return Round(np.ones(1), ())
+        return self.rounds(size, k, seed)
+
+
+def matrix(mixing: Round) -> np.ndarray:
+    """W, float64 (P, P)."""
+    w = np.diag(mixing.own)
+    for sources, weights in mixing.parts:
+        np.add.at(w, (np.arange(len(w)), sources), weights)
+    return w
+
+
+def contraction(topology: Topology, size: int) -> float:
+    """The factor by which one round reduces disagreement: the norm of W - 11'/P, the root mean square where rounds are random.
+
+    Of topologies whose rounds differ, the geometric mean over a cycle.
+    """
+    if topology.random:
+        return _expected_contraction(matrix(topology.round(size, 0)))
+    cycle = topology.cycle(size)
+    return remaining_disagreement(topology, size, cycle) ** (1 / cycle)
+
+
+def remaining_disagreement(topology: Topology, size: int, num_rounds: int, seed: int = 0) -> float:
+    """The norm of W_(K-1) ... W_0 - 11'/P: the greatest share of disagreement that K rounds leave."""
+    product = np.eye(size)
+    for k in range(num_rounds):
+        product = matrix(topology.round(size, k, seed)) @ product
+    norm = float(np.linalg.norm(product - 1 / size, 2))
+    return norm if norm > _ROUNDING else 0.0
+
+
+def _expected_contraction(w: np.ndarray) -> float:
+    """The root of the second eigenvalue of E[W'W] over all orders of the ranks, under which that is a multiple of 1 plus one of 11'."""
+    size = len(w)
+    square = w.T @ w
+    diagonal = np.trace(square) / size
+    return float(np.sqrt(max(diagonal - (square.sum() / size - diagonal) / max(size - 1, 1), 0.0)))
+
+
+def _equal(sources: list[np.ndarray], size: int) -> Round:
+    """Equal parts of a rank's own parameters and of what it receives."""
+    share = np.full(size, 1 / (len(sources) + 1))
+    return Round(share, tuple(Part(source, share) for source in sources))
+
+
+def _shifted(size: int, shift: int) -> np.ndarray:
+    """The rank `shift` places to the left of each."""
+    return (np.arange(size) - shift) % size
+
+
+def _log2(size: int) -> int:
+    """The least n with 2^n >= size."""
+    return (size - 1).bit_length()
+
+
+def _complete(size: int, k: int, seed: int) -> Round:
+    return _equal([_shifted(size, s) for s in range(1, size)], size)
+
+
+def _butterfly(size: int, k: int, seed: int) -> Round:
+    return _equal([np.arange(size) ^ (1 << k % _log2(size))], size)
+
+
+def _ring(size: int, k: int, seed: int) -> Round:
+    return _equal([_shifted(size, 1)], size)
+
+
+def _hopping_ring(size: int, k: int, seed: int) -> Round:
+    return _equal([_shifted(size, 1 + k % (size - 1))], size)
+
+
+def _fixed_ring(size: int, k: int, seed: int) -> Round:
+    return _equal([_shifted(size, 1), _shifted(size, -1)], size)
+
+
+def _random_ring(size: int, k: int, seed: int) -> Round:
+    order = generator(seed, "random-ring", k).permutation(size)
+    left, right = np.empty(size, int), np.empty(size, int)
+    left[order], right[order] = np.roll(order, 1), np.roll(order, -1)
+    return _equal([left, right], size)
+
+
+def _pairs(size: int, k: int, seed: int) -> Round:
+    order = np.roll(np.arange(size), -(k % 2 if size % 2 == 0 else k % size))
+    return _equal([_partners(order)], size)
+
+
+def _random_pairs(size: int, k: int, seed: int) -> Round:
+    return _equal([_partners(generator(seed, "random-pairs", k).permutation(size))], size)
+
+
+def _partners(order: np.ndarray) -> np.ndarray:
+    """Neighbours in `order` are partners: the first and the second, the third and the fourth; a last one stays alone."""
+    partners = np.arange(len(order))
+    first, second = order[: len(order) // 2 * 2].reshape(-1, 2).T
+    partners[first], partners[second] = second, first
+    return partners
+
+
+def _exponential(size: int, k: int, seed: int) -> Round:
+    return _equal([_shifted(size, 1 << k % _log2(size))], size)
+
+
+def _static_exponential(size: int, k: int, seed: int) -> Round:
+    return _equal([_shifted(size, 1 << i) for i in range(_log2(size))], size)
+
+
+def _base2(size: int, k: int, seed: int) -> Round:
+    rounds = base2(size)
+    return rounds[k % len(rounds)]
+
+
+@lru_cache(maxsize=None)
+def base2(size: int) -> list[Round]:
+    """Rounds of pairs that end in the exact mean, for any number of ranks.
+
+    The first m = 2^p ranks, the greatest power of two, average among themselves by a butterfly, the r = P - m others likewise (recursively),
+    at the same time. Then each of the others meets one of the m with weight m / P, which gives it (m A + r B) / P, the mean of all (A and B
+    are the means of the two groups). What is left among the m has that mean too, as nothing is lost; one more butterfly spreads it.
+    """
+    return [_round_of_pairs(size, meetings) for meetings in _base2_meetings(0, size)] or [Round(np.ones(size), ())]
+
+
+def _base2_meetings(begin: int, size: int) -> list[list[tuple[int, int, float]]]:
+    """Rounds of the ranks begin, ..., begin + size - 1, each a list of (one rank, another, the other's weight)."""
+    power = 1 << (size.bit_length() - 1)
+    rest = size - power
+    butterfly = [[(begin + r, begin + (r ^ (1 << i)), 0.5) for r in range(power) if not r >> i & 1] for i in range(power.bit_length() - 1)]
+    if rest == 0:
+        return butterfly
+    others = _base2_meetings(begin + power, rest)
+    apart = [_nth(butterfly, i) + _nth(others, i) for i in range(max(len(butterfly), len(others)))]
+    return [*apart, [(begin + r, begin + power + r, power / size) for r in range(rest)], *butterfly]
+
+
+def _nth(rounds: list, i: int) -> list:
+    return rounds[i] if i < len(rounds) else []
+
+
+def _round_of_pairs(size: int, meetings: list[tuple[int, int, float]]) -> Round:
+    """Each pair (a, b, w): x_a <- (1 - w) x_a + w x_b, and x_b likewise; who is in no pair keeps its own."""
+    sources, weights = np.arange(size), np.zeros(size)
+    for a, b, weight in meetings:
+        sources[a], sources[b] = b, a
+        weights[a] = weights[b] = weight
+    return Round(1 - weights, (Part(sources, weights),))
+
+
+def _one(size: int) -> int:
+    return 1
+
+
+TOPOLOGIES = {topology.name: topology for topology in (
+    Topology("complete", _complete, _one),
+    Topology("butterfly", _butterfly, _log2, power_of_two=True),
+    Topology("ring", _ring, _one),
+    Topology("hopping-ring", _hopping_ring, lambda size: max(size - 1, 1)),
+    Topology("fixed-ring", _fixed_ring, _one),
+    Topology("random-ring", _random_ring, _one, random=True),
+    Topology("pairs", _pairs, lambda size: 2 if size % 2 == 0 else size),
+    Topology("random-pairs", _random_pairs, _one, random=True),
+    Topology("exponential", _exponential, _log2),
+    Topology("static-exponential", _static_exponential, _one),
+    Topology("base2", _base2, lambda size: len(base2(size))),
+)}  # fmt: skip
