@@ -21,6 +21,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
 from pyasr.parallel.strategies import check_strategy
+from pyasr.train.checkpoints import DIRECTORY, INDEX
 from pyasr.train.dbn import UTTERANCES_FILE, DbnTraining, PretrainSpec, prepare_utterances
 from pyasr.train.progress_bar import progress_bar
 from pyasr.train.targets import HeldoutOptions, Targets
@@ -39,13 +40,13 @@ class PretrainDbn:
 
 def main(options: PretrainDbn) -> None:
     check_strategy(options.training.mixing)
-    with output_of(options, options.out, [options.data / "feats.scp"], resume=True) as out:
+    with output_of(options, options.out, [options.data / "feats.scp"], resume=True, precious=f"rbm*/{DIRECTORY}/{INDEX}") as out:
         options.input.save(out)
         prepare_utterances(options.data, out, options.heldout, options.training.rbm.max_frames)
         spec = PretrainSpec(options.data, out, options.input, options.training)
         with progress_bar(out, "rbm*/metrics.jsonl"):
             run_ranks(options.jobs, out / "log" / "pretrain.log", "pyasr.train.dbn:pretrain_rank", spec, options.num_ranks)
-        for checkpoint in out.glob("rbm*/checkpoint"):
+        for checkpoint in out.glob(f"rbm*/{DIRECTORY}"):
             shutil.rmtree(checkpoint)
         Targets.remove(out / UTTERANCES_FILE)
 

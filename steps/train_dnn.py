@@ -26,6 +26,7 @@ from pyasr.hmm.gmm_dir import check_phones
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.dbn import DBN_FILE
 from pyasr.parallel.strategies import check_strategy
+from pyasr.train.checkpoints import DIRECTORY, INDEX
 from pyasr.train.combine import MODELS
 from pyasr.train.dbn import check_dbn
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
@@ -54,7 +55,7 @@ def main(options: TrainDnn) -> None:
     ali, lang = options.ali_dir, options.lang
     inputs = [options.data / "feats.scp", lang / "phones.txt", *(ali / name for name in ("num_jobs", "final.mdl", "tree"))]
     inputs += sorted(ali.glob("ali.*.gz")) + ([options.dbn / DBN_FILE] if options.dbn else [])
-    with output_of(options, options.out, inputs, resume=True) as out:
+    with output_of(options, options.out, inputs, resume=True, precious=f"{DIRECTORY}/{INDEX}") as out:
         check_phones(ali, LangDir(lang))
         if options.dbn:
             check_dbn(options.dbn, options.training.dnn, options.input, options.data)
@@ -65,7 +66,7 @@ def main(options: TrainDnn) -> None:
         spec = TrainSpec(options.data, out, options.input, options.training, options.dbn)
         with progress_bar(out):
             run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", spec, options.num_ranks)
-        for directory in ("checkpoint", MODELS):
+        for directory in (DIRECTORY, MODELS):
             shutil.rmtree(out / directory, ignore_errors=True)
         Targets.remove(out / TARGETS_FILE)
 

@@ -90,15 +90,18 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
 
 
 @contextlib.contextmanager
-def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = False, resume: bool = False, also: list[Path] = ()):
+def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = False, resume: bool = False, precious: str = "",
+                 also: list[Path] = ()):  # fmt: skip
     """The scratch directory `OUT.tmp` in which a step makes its output; renamed to OUT with its done-file when the block ends well.
 
     options  the step's options as JSON values; compared with those of an existing output
     inputs   files and stage outputs that were read; a changed one makes the output out of date
     resume   keep what an interrupted run with the same options and inputs left in OUT.tmp (checkpoints)
+    precious pattern of files in OUT.tmp that other options do not throw away without `force`
     also     further files that belong to the output but lie outside OUT
 
-    Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given.
+    Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, or an interrupted
+    run with other options has left precious files.
     """
     out = Path(out)
     if out.name in ("", ".."):
@@ -116,7 +119,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     begin = time.time()
     try:
         with _claimed(scratch):
-            _prepare_scratch(scratch, started, keep=resume and not force)
+            _prepare_scratch(scratch, started, resume and not force, "" if force else precious)
             yield scratch
             with atomic_write(scratch / DONE) as f:
                 made = {"content": directory_fingerprint(scratch), "seconds": round(time.time() - begin, 3)}
@@ -140,19 +143,25 @@ def _claimed(scratch: Path):
         os.close(directory)
 
 
-def _is_resumable(marker: Path, started: dict) -> bool:
+def _read_started(marker: Path) -> dict | None:
+    """What an interrupted run has put down of its options and inputs."""
     try:
-        return json.loads(marker.read_text(encoding="utf-8")) == json.loads(json.dumps(started))
+        return json.loads(marker.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False  # harmless: it is made anew
+        return None  # harmless: it is made anew
 
 
-def _prepare_scratch(scratch: Path, started: dict, keep: bool) -> None:
-    """Empty the scratch directory, but for an interrupted run that can be resumed."""
-    marker = scratch / STARTED
-    if keep and _is_resumable(marker, started):
+def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str) -> None:
+    """Empty the scratch directory, but for an interrupted run that can be resumed. Raises UserError rather than delete `precious` files."""
+    marker, started = scratch / STARTED, json.loads(json.dumps(started))
+    before = _read_started(marker)
+    if keep and before == started:
         print(f"{scratch}: resuming an interrupted run", flush=True)
         return
+    changed = differences(before["options"], started["options"]) if before else []
+    if changed and precious and any(scratch.glob(precious)):
+        found = f"an interrupted run with other options ({'; '.join(changed)})"
+        raise UserError(f"{scratch}: {found}; give those options to go on with it, or --force to begin anew")
     for entry in scratch.iterdir():
         shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     (scratch / "log").mkdir()

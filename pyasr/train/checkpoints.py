@@ -16,7 +16,7 @@ from pyasr.base.output import atomic_write
 from pyasr.parallel.comm import Comm
 from pyasr.tensor.file import load_tensors, save_tensors
 
-INDEX = "checkpoint.json"
+DIRECTORY, INDEX = "checkpoint", "checkpoint.json"
 
 
 def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict) -> None:

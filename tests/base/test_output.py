@@ -127,6 +127,26 @@ def test_resume_keeps_a_matching_run_only(place):
     assert not finds_checkpoint({"a": 1}, resume=True)
 
 
+def test_an_interrupted_run_with_precious_files_is_not_thrown_away(place):
+    def run(options, **keywords):
+        with stage_output(place / "out", options, [place / "in"], resume=True, precious="*/index", **keywords) as out:
+            (out / "checkpoint").mkdir()
+            (out / "checkpoint" / "index").write_text("")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run({"a": 1, "t": (1, 2)})
+    with pytest.raises(UserError, match=r"out.tmp: an interrupted run with other options \(a: 1 -> 2\); give those options .*--force"):
+        run({"a": 2, "t": (1, 2)})
+    with pytest.raises(FileExistsError):  # it goes on
+        run({"a": 1, "t": (1, 2)})
+    with pytest.raises(KeyboardInterrupt):  # it has begun anew
+        run({"a": 2, "t": (1, 2)}, force=True)
+    (place / "out.tmp" / "checkpoint" / "index").unlink()
+    with pytest.raises(KeyboardInterrupt):  # there is nothing to lose
+        run({"a": 3, "t": (1, 2)})
+
+
 @pytest.mark.parametrize("number", range(40))
 def test_interruption_before_any_call_that_changes_the_disk(number, place, monkeypatch):
     """Die at the N-th change of the file system; the next run ends well, and no reader ever sees a half."""
