@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 
 Object = TypeVar("Object")
-_DAMAGE = (RuntimeError, OSError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, IndexError)
+_DAMAGE = (RuntimeError, OSError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, IndexError,
+           zipfile.BadZipFile)  # fmt: skip
 
 
 def save_tensors(path: Path, content: dict) -> None:
@@ -29,7 +31,14 @@ def save_tensors(path: Path, content: dict) -> None:
 
 
 def load_tensors(path: Path) -> dict:
-    """What `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions, as it comes."""
+    """What `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions, as it comes.
+
+    The file is a zip archive, whose checksums torch writes, but does not look at.
+    """
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged:
+        raise zipfile.BadZipFile(f"{damaged} does not have its checksum")
     return torch.load(path, map_location="cpu", weights_only=True)
 
 

@@ -6,6 +6,7 @@ from the set it names. The sets before it are deleted.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -21,7 +22,7 @@ DIRECTORY, INDEX = "checkpoint", "checkpoint.json"
 
 def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict) -> None:
     """Write `shared` (rank 0's) and each rank's `own`: dictionaries of tensors and plain values. Every rank must call this."""
-    number = comm.bcast_object(_next_number(directory) if comm.rank == 0 else None)
+    number = comm.bcast_object(_read_index(directory)[0] + 1 if comm.rank == 0 else None)
     directory.mkdir(exist_ok=True)
     content = {"own": own, "shared": shared if comm.rank == 0 else None}
     save_tensors(directory / f"{number:06d}.rank-{comm.rank}.pt", content)
@@ -37,33 +38,38 @@ def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict) -> Non
 
 def load_checkpoint(directory: Path, comm: Comm) -> tuple[dict, dict] | None:
     """(shared, own) of the last complete set, or None where there is none. Raises UserError if it is of another number of ranks."""
-    index = _read_index(directory)
-    if index is None:
+    _, files = _read_index(directory)
+    if not files:
         return None
-    if len(index["files"]) != comm.size:
-        num_ranks = len(index["files"])
-        found = f"a checkpoint of {num_ranks} ranks, now there are {comm.size}"
-        raise UserError(f"{directory}: {found}; give --num-ranks {num_ranks} or --force")
-    first, own = (_load(directory / index["files"][rank]) for rank in (0, comm.rank))
-    return first["shared"], own["own"]
+    if len(files) != comm.size:
+        found = f"a checkpoint of {len(files)} ranks, now there are {comm.size}"
+        raise UserError(f"{directory}: {found}; give --num-ranks {len(files)} or --force")
+    return _load(directory / files[0], "shared"), _load(directory / files[comm.rank], "own")
 
 
-def _load(path: Path) -> dict:
+def _load(path: Path, part: str) -> dict:
+    with _told(path):
+        return load_tensors(path)[part]
+
+
+def _read_index(directory: Path) -> tuple[int, list[str]]:
+    """Number and files of the last complete set; 0 and none where there is none."""
+    path = directory / INDEX
+    if not path.exists():
+        return 0, []
+    with _told(path):
+        index = json.loads(path.read_text(encoding="utf-8"))
+        return index["number"], index["files"]
+
+
+@contextlib.contextmanager
+def _told(path: Path):
+    """A damaged file fails in many ways; all mean the same to the user."""
     try:
-        return load_tensors(path)
-    except Exception as error:  # a damaged file fails in many ways; all mean the same to the user
+        yield
+    except Exception as error:
         sentence = f"this checkpoint cannot be read ({type(error).__name__}); delete {path.parent} to train from the start"
         raise UserError(f"{path}: {sentence}") from error
-
-
-def _read_index(directory: Path) -> dict | None:
-    path = directory / INDEX
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def _next_number(directory: Path) -> int:
-    index = _read_index(directory)
-    return index["number"] + 1 if index else 1
 
 
 def shapes(parameters: list[torch.Tensor]) -> list[list[int]]:
