@@ -97,7 +97,8 @@ def test_bad_files(tmp_path):
         load_scorer(tmp_path)
     model().save(tmp_path / MODEL_FILE)
     content = (tmp_path / MODEL_FILE).read_bytes()
-    for damaged in (content[:-200], b"", b"nonsense"):
+    middle = len(content) // 2
+    for damaged in (content[:-200], b"", b"nonsense", content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]):
         (tmp_path / MODEL_FILE).write_bytes(damaged)
         with pytest.raises(UserError, match="not a whole model file"):
             load_scorer(tmp_path)
