@@ -159,6 +159,11 @@ def combine_recent(options: CombineOptions, recent: RecentModels, learner: Learn
     """Give the learner the combination of the last models. Every rank must call this."""
     network = learner.network.with_parameters(learner.flat.values())
     combine(options, Combination(network, recent.load(learner, frames_seen), sample))
+    give(learner, network)
+
+
+def give(learner: Learner, network: FeedForward) -> None:
+    """Let the learner go on with the parameters of a network of the same shape."""
     for value, parameter in zip(learner.flat.values(), network.parameters()):
         value.copy_(parameter.detach())
     learner.flat.refresh()
@@ -207,6 +212,9 @@ def optimal_weights(combination: Combination, options: CombineOptions) -> tuple[
 def _start(combination: Combination) -> tuple[torch.Tensor, float]:
     """The better of the best single model and the average."""
     num_models = combination.num_models
+    if num_models == 1:
+        alone = _average_of_last(combination, 1)
+        return alone, combination.objective(alone)
     singles = [combination.objective(weights) for weights in _single_models(combination)]
     best = int(np.argmax(singles))
     average = _average_of_last(combination, num_models)

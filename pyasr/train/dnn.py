@@ -27,6 +27,7 @@ from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales
 from pyasr.train.sample import Sample, SampleOptions, draw_sample
 from pyasr.train.saturation import SaturationFix
 from pyasr.train.schedules import Schedule, ScheduleOptions, make_schedule
+from pyasr.train.shrinking import Shrinking
 from pyasr.train.targets import TARGETS_FILE, Targets
 
 
@@ -50,7 +51,8 @@ class DnnTraining:
     @property
     def uses_sample(self) -> bool:
         """Whether something is measured on a sample of the training frames."""
-        return self.combine.combine != "none" or self.priors.priors == "posteriors" or self.growth.fix_period_frames > 0
+        in_training = self.growth.fix_period_frames or self.growth.shrink_period_frames
+        return self.combine.combine != "none" or self.priors.priors == "posteriors" or in_training > 0
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, co
     actions = []
     if options.growth.fix_period_frames:
         actions.append((options.growth.fix_period_frames, SaturationFix(sample)))
+    if options.growth.shrink_period_frames:
+        actions.append((options.growth.shrink_period_frames, Shrinking(sample)))
     if options.combine.combine != "none":
         actions.append((options.combine.combine_period_frames, recent.keep))
     total_frames = schedule.epoch_frames * options.schedule.num_epochs

@@ -43,6 +43,7 @@ class GrowthOptions:
     mix_up_min_count: float = option(10.0, "least number of training frames for one of several outputs of a pdf", minimum=0.0)
     mix_up_stddev: float = option(0.01, "standard deviation of the difference between an output's weights and its copies'", minimum=0.0)
     fix_period_frames: int = option(0, "tanh and sigmoid: draw saturated units back after every so many frames; 0: never", minimum=0)
+    shrink_period_frames: int = option(0, "find a factor for the parameters of each layer after every so many frames; 0: never", minimum=0)
 
 
 def check_growth(growth: GrowthOptions, dnn: DnnOptions, goes_back: bool) -> None:

@@ -21,7 +21,7 @@ from pyasr.train.stream import Frames
 class SampleOptions:
     """The sample."""
 
-    sample_frames: int = option(10_000, "training frames for combining models, priors from posteriors and saturation", minimum=1)
+    sample_frames: int = option(10_000, "training frames for combining models, priors from posteriors, saturation and shrinking", minimum=1)
 
 
 @dataclass
@@ -44,6 +44,11 @@ class Sample:
     def device(self) -> torch.device:
         """Where the frames are."""
         return self.x.device
+
+    def part(self, num_frames: int) -> Sample:
+        """About `num_frames` of them. Every rank must call this."""
+        share = -(-len(self.pdfs) * num_frames // max(self.num_frames, 1))
+        return Sample(self.x[:share], self.pdfs[:share], self.comm)
 
     def batches(self, size: int = 1024) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """(inputs in float32, targets) of up to `size` frames at a time."""

@@ -1,9 +1,13 @@
-r"""Saturated tanh and sigmoid units, drawn back while the network is trained (the behaviour of Kaldi's nnet-am-fix).
+r"""Saturated and linear tanh and sigmoid units, mended while the network is trained (the behaviour of Kaldi's nnet-am-fix).
 
-A unit y = sigma(w . h + b) that is at its bounds on most frames learns next to nothing. With d its average derivative over a sample,
-relative to the greatest possible one (tanh: 1 - y^2; sigmoid: 4 y (1 - y)), and D = 0.1,
+A unit y = sigma(w . h + b) that is at its bounds on most frames learns next to nothing; one that stays where sigma is a straight line is of
+no use as a unit. With d its average derivative over a sample, relative to the greatest possible one (tanh: 1 - y^2; sigmoid:
+4 y (1 - y)),
 
-    (w, b) <- (w, b) / min(2, D / d)    where d < D
+    (w, b) <- (w, b) / min(2, 0.1 / d)     where d < 0.1
+    (w, b) <- (w, b) min(2, d / 0.75)      where d > 0.75
+
+Kaldi takes the averages over the frames of the last iteration, and has a rule for ReLU (biases of dead units + 1), which is not here.
 """
 
 from __future__ import annotations
@@ -18,13 +22,13 @@ from pyasr.nn.feed_forward import FeedForward
 from pyasr.train.learner import Learner
 from pyasr.train.sample import Sample
 
-_LEAST_DERIVATIVE, _GREATEST_FACTOR = 0.1, 2.0
+_LEAST_DERIVATIVE, _GREATEST_DERIVATIVE, _GREATEST_FACTOR = 0.1, 0.75, 2.0
 _DERIVATIVES = {Tanh: lambda y: 1 - y * y, nn.Sigmoid: lambda y: 4 * y * (1 - y)}
 
 
 @dataclass
 class SaturationFix:
-    """Shrinks the weights of saturated units; every rank must call it, with the same parameters."""
+    """Draws saturated units back and linear ones out; every rank must call it, with the same parameters."""
 
     sample: Sample
 
@@ -32,14 +36,21 @@ class SaturationFix:
         """Change `learner`'s parameters in place."""
         derivatives = average_derivatives(learner.network.with_parameters(learner.flat.values()), self.sample)
         values = learner.flat.values()  # weight and bias of each layer in turn
-        num_fixed = 0
-        for derivative, weight, bias in zip(derivatives, values[0::2], values[1::2]):
-            factor = (_LEAST_DERIVATIVE / derivative.clamp(min=1e-20)).clamp(1.0, _GREATEST_FACTOR).to(weight)
-            weight.div_(factor.unsqueeze(1))
-            bias.div_(factor)
-            num_fixed += int((factor > 1).sum())
+        factors = [factors_of(derivative) for derivative in derivatives]
+        for factor, weight, bias in zip(factors, values[0::2], values[1::2]):
+            weight.mul_(factor.to(weight).unsqueeze(1))
+            bias.mul_(factor.to(bias))
         learner.flat.refresh()
-        self.sample.comm.say(f"{num_fixed} of {sum(map(len, derivatives))} hidden units are saturated and were drawn back")
+        every = torch.cat(factors)
+        back, out = int((every < 1).sum()), int((every > 1).sum())
+        self.sample.comm.say(f"of {len(every)} hidden units {back} were saturated and drawn back, {out} were linear and drawn out")
+
+
+def factors_of(derivatives: torch.Tensor) -> torch.Tensor:
+    """What the parameters of units are multiplied by, from their relative derivatives."""
+    back = (_LEAST_DERIVATIVE / derivatives.clamp(min=1e-20)).clamp(1.0, _GREATEST_FACTOR)
+    out = (derivatives / _GREATEST_DERIVATIVE).clamp(1.0, _GREATEST_FACTOR)
+    return out / back
 
 
 @torch.inference_mode()

@@ -47,7 +47,7 @@ PNORM = DnnTraining(
 TANH = dataclasses.replace(
     PNORM,
     dnn=DnnOptions(hidden_layers=2, hidden_dim=12, activation="tanh"),
-    growth=GrowthOptions(layer_period_frames=1500, fix_period_frames=1000),
+    growth=GrowthOptions(layer_period_frames=1500, fix_period_frames=1000, shrink_period_frames=900),
     priors=PriorOptions(),
     combine=CombineOptions(combine="average", combine_models=3, combine_period_frames=700),
 )
