@@ -21,9 +21,7 @@ receives.
 | static-exponential    | equal parts of self and ranks r - 1, r - 2, r - 4, ...       | the same (static exponential)                           |
 | base2                 | pairs with weights that end in the exact mean for any P      | idea: Takezawa et al., arXiv:2305.11420; see `base2`    |
 
-How far W_k brings the ranks together is the greatest factor by which disagreement can survive, the norm of W_k - 11'/P; over several rounds
-that of their product (`remaining_disagreement`), and for random rounds, in the mean square, the root of the second eigenvalue of E[W'W]
-(`contraction`; arXiv:2002.01119, Section 3).
+`pyasr.parallel.agreement` tells how soon each makes the ranks agree.
 """
 
 from __future__ import annotations
@@ -37,8 +35,6 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
-
-_ROUNDING = 1e-12  # norms below it are none
 
 
 class Part(NamedTuple):
@@ -60,6 +56,7 @@ class Topology:
     """A topology by name. `rounds(P, k, seed)` gives its k-th round for P ranks, `cycle(P)` the number after which rounds repeat.
 
     random            rounds are drawn with the seed, the same on all ranks; none repeats
+    turns             round k is round 0 with all ranks moved on by k places
     power_of_two      the only numbers of ranks it takes
     """
 
@@ -67,6 +64,7 @@ class Topology:
     rounds: Callable[[int, int, int], Round]
     cycle: Callable[[int], int]
     random: bool = False
+    turns: bool = False
     power_of_two: bool = False
 
     def round(self, size: int, k: int, seed: int = 0) -> Round:
@@ -80,38 +78,16 @@ class Topology:
 
 def matrix(mixing: Round) -> np.ndarray:
     """W, float64 (P, P)."""
-    w = np.diag(mixing.own)
+    return rows_of(mixing, np.arange(len(mixing.own)))
+
+
+def rows_of(mixing: Round, ranks: np.ndarray) -> np.ndarray:
+    """The rows of W that make the parameters of these ranks, float64 (len(ranks), P)."""
+    rows, places = np.zeros((len(ranks), len(mixing.own))), np.arange(len(ranks))
+    rows[places, ranks] = mixing.own[ranks]
     for sources, weights in mixing.parts:
-        np.add.at(w, (np.arange(len(w)), sources), weights)
-    return w
-
-
-def contraction(topology: Topology, size: int) -> float:
-    """The factor by which one round reduces disagreement: the norm of W - 11'/P, the root mean square where rounds are random.
-
-    Of topologies whose rounds differ, the geometric mean over a cycle.
-    """
-    if topology.random:
-        return _expected_contraction(matrix(topology.round(size, 0)))
-    cycle = topology.cycle(size)
-    return remaining_disagreement(topology, size, cycle) ** (1 / cycle)
-
-
-def remaining_disagreement(topology: Topology, size: int, num_rounds: int, seed: int = 0) -> float:
-    """The norm of W_(K-1) ... W_0 - 11'/P: the greatest share of disagreement that K rounds leave."""
-    product = np.eye(size)
-    for k in range(num_rounds):
-        product = matrix(topology.round(size, k, seed)) @ product
-    norm = float(np.linalg.norm(product - 1 / size, 2))
-    return norm if norm > _ROUNDING else 0.0
-
-
-def _expected_contraction(w: np.ndarray) -> float:
-    """The root of the second eigenvalue of E[W'W] over all orders of the ranks, under which that is a multiple of 1 plus one of 11'."""
-    size = len(w)
-    square = w.T @ w
-    diagonal = np.trace(square) / size
-    return float(np.sqrt(max(diagonal - (square.sum() / size - diagonal) / max(size - 1, 1), 0.0)))
+        rows[places, sources[ranks]] += weights[ranks]
+    return rows
 
 
 def _equal(sources: list[np.ndarray], size: int) -> Round:
@@ -126,8 +102,8 @@ def _shifted(size: int, shift: int) -> np.ndarray:
 
 
 def _log2(size: int) -> int:
-    """The least n with 2^n >= size."""
-    return (size - 1).bit_length()
+    """The least n > 0 with 2^n >= size."""
+    return max((size - 1).bit_length(), 1)
 
 
 def _complete(size: int, k: int, seed: int) -> Round:
@@ -234,7 +210,7 @@ TOPOLOGIES = {topology.name: topology for topology in (
     Topology("hopping-ring", _hopping_ring, lambda size: max(size - 1, 1)),
     Topology("fixed-ring", _fixed_ring, _one),
     Topology("random-ring", _random_ring, _one, random=True),
-    Topology("pairs", _pairs, lambda size: 2 if size % 2 == 0 else size),
+    Topology("pairs", _pairs, lambda size: 2 if size % 2 == 0 else size, turns=True),
     Topology("random-pairs", _random_pairs, _one, random=True),
     Topology("exponential", _exponential, _log2),
     Topology("static-exponential", _static_exponential, _one),
