@@ -15,7 +15,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.parallel.strategies import Mixing, Strategy
-from pyasr.train.checkpoints import check_shapes, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes
+from pyasr.train.checkpoints import DIRECTORY, check_shapes, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
@@ -31,7 +31,7 @@ class LoopOptions:
     """When a training job reports and saves; frames are those seen over all ranks."""
 
     log_frames: int = option(200_000, "frames between two log lines", minimum=1)
-    checkpoint_minutes: float = option(10.0, "time between two checkpoints within an epoch; 0: no such ones", minimum=0.0)
+    checkpoint_minutes: float = option(10.0, "time between checkpoints within an epoch, made with log lines; 0: no such ones", minimum=0.0)
     checkpoint_frames: int = option(0, "frames between two checkpoints within an epoch; 0: no such ones", minimum=0)
     max_skipped: int = option(100, "minibatches of a rank that may be left out because their gradient is not finite", minimum=0)
     train_seed: int = option(777, "seed of initial parameters, shuffling and dropout")
@@ -85,6 +85,7 @@ class Training:
     def _epoch(self, epoch: int) -> None:
         """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""
         minibatches = self.training.minibatches(self.minibatch, epoch, self.position.own_frames)
+        self.strategy.begin_epoch(self.training.num_frames, self.minibatch)
         self.sums = torch.tensor(self.position.interval_sums, dtype=torch.float64, device=self.learner.flat.master.device)
         self.reporter.clock.restart()
         while True:
@@ -93,12 +94,11 @@ class Training:
             if x is not None:
                 self.sums += self._learn(x, pdfs)
                 self.position.own_frames += len(pdfs)
-            self.strategy.vote = self._is_time_to_save()
             mixing = self.strategy.step(self.learner.flat.master, len(pdfs))
             if mixing is not None:
                 self.learner.flat.refresh()
                 self._after_mixing(epoch, mixing)
-                if mixing.frames == 0:
+                if mixing.last:
                     return
 
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
@@ -121,17 +121,25 @@ class Training:
         return totals.objective if totals.sums[2] else -math.inf
 
     def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
-        """What all ranks do at the same moment, with the same parameters; a mixing of 0 frames is the last of an epoch."""
+        """What all ranks do after the same mixing."""
         before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
-        if mixing.frames == 0 or self._passes(before, self.options.log_frames):
-            self._report(epoch)
+        saves = self._passes(before, self.options.checkpoint_frames)
+        if mixing.last or self._passes(before, self.options.log_frames):
+            saves |= self._report(epoch)
         if self.growth and self.growth.due(self.position.frames_seen):
-            self._tell_skips()  # a grown network counts anew
-            if self.growth.grow(self.learner, self.position.frames_seen):
-                self._restart()
-        if mixing.frames and (mixing.votes or self._passes(before, self.options.checkpoint_frames)):
+            self._grow(mixing.equal)
+        if saves and not mixing.last:
             self.position.interval_sums = self.sums.tolist()
-            self._save()
+            self._save(mixing.equal)
+
+    def _grow(self, equal: bool) -> None:
+        """Change the network, or remember it, on all ranks alike."""
+        if not equal:
+            self.strategy.consensus(self.learner.flat.master)
+            self.learner.flat.refresh()
+        self._tell_skips()  # a grown network counts anew
+        if self.growth.grow(self.learner, self.position.frames_seen):
+            self._restart()
 
     def _rate(self) -> float:
         """The learning rate of one rank; as `frames_seen`, it changes with the mixings."""
@@ -142,18 +150,19 @@ class Training:
         return interval > 0 and self.position.frames_seen // interval > before // interval
 
     def _is_time_to_save(self) -> bool:
-        """Rank 0 looks at its clock; the others hear of it in the mixing, which takes them no message more."""
+        """Rank 0 looks at its clock for all."""
         interval_s = 60 * self.options.checkpoint_minutes
-        return self.comm.rank == 0 and 0 < interval_s < time.monotonic() - self._saved_at
+        return self.comm.bcast_object(0 < interval_s < time.monotonic() - self._saved_at)
 
-    def _report(self, epoch: int) -> None:
-        """Log the sums, unless no rank has seen a frame since the last time, and start anew."""
+    def _report(self, epoch: int) -> bool:
+        """Log the sums, unless no rank has seen a frame since the last time, and start anew. Returns whether it is time to save."""
         self._tell_skips()
         own = self.sums.tolist()
         if self.comm.reduce_scalar(own[2]) > 0:
             self.check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, self._rate()))
         self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own)]
         self.sums.zero_()
+        return self._is_time_to_save()
 
     def _tell_skips(self) -> None:
         """Warn of minibatches that this rank's learner has left out since the last time; too many of them end the training."""
@@ -199,7 +208,7 @@ class Training:
             self.learner.flat.master.copy_(self.best)
             self.learner.flat.refresh()
         self.position = Position(self.position.frames_seen, skipped=self.position.skipped)
-        self._save()
+        self._save(equal=True)
 
     def check_divergence(self, totals: Totals) -> None:
         """A model that is clearly worse than guessing all pdfs equally has diverged; so has one whose objective is no number."""
@@ -214,21 +223,21 @@ class Training:
         """A copy of the parameters for schedules that may go back to them."""
         return self.learner.flat.master.clone() if self.schedule.may_go_back else None
 
-    def _save(self) -> None:
-        """Every rank has the same parameters here, just mixed; what its learner remembers, and random state, are each rank's own."""
+    def _save(self, equal: bool) -> None:
+        """What the learner and the strategy remember, and random state, are each rank's own, and so are parameters that are not equal."""
         master = self.learner.flat.master
-        shared = {"master": master, "shapes": shapes(self.learner.flat.values()), "best": self.best,
+        shared = {"master": master if equal else None, "shapes": shapes(self.learner.flat.values()), "best": self.best,
                   "schedule": dataclasses.asdict(self.schedule.state)}  # fmt: skip
         if self.growth:
             shared["network"] = self.learner.network.describe()
-        own = {"position": dataclasses.asdict(self.position), "learner": self.learner.state_dict(),
+        own = {"position": dataclasses.asdict(self.position), "learner": self.learner.state_dict(), "master": None if equal else master,
                "strategy": self.strategy.state_dict(), "random": random_state(master.device)}  # fmt: skip
-        save_checkpoint(self.directory / "checkpoint", self.comm, shared, own)
+        save_checkpoint(self.directory / DIRECTORY, self.comm, shared, own)
         self._saved_at = time.monotonic()
 
     def _resume(self) -> bool:
         """Go on from the last checkpoint, if there is one."""
-        found = load_checkpoint(self.directory / "checkpoint", self.comm)
+        found = load_checkpoint(self.directory / DIRECTORY, self.comm)
         if found is None:
             return False
         shared, own = found
@@ -237,8 +246,8 @@ class Training:
         if self.growth:
             self.growth.resume(self.learner, shared["network"], self.position.frames_seen)
         flat = self.learner.flat
-        check_shapes(self.directory / "checkpoint", shared["shapes"], shapes(flat.values()))
-        flat.master.copy_(shared["master"])
+        check_shapes(self.directory / DIRECTORY, shared["shapes"], shapes(flat.values()))
+        flat.master.copy_(shared["master"] if own["master"] is None else own["master"])
         flat.refresh()
         self.best = None if shared["best"] is None else shared["best"].to(flat.master.device)
         self.learner.load_state_dict(own["learner"])

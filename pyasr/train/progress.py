@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,27 +43,28 @@ class Totals:
 
 
 class Clock:
-    """Wall-clock seconds by activity: `with clock("data"): ...`; `seconds` since the last `restart`."""
+    """Seconds by activity: `with clock("data"): ...`; `seconds` since the last `restart`. `time` tells the time, in seconds."""
 
-    def __init__(self):
+    def __init__(self, time: Callable[[], float]):
+        self.time = time
         self.restart()
 
     def restart(self) -> None:
-        self.begin, self.parts, self._open = time.perf_counter(), {}, None
+        self.begin, self.parts, self._open = self.time(), {}, None
 
     def __call__(self, activity: str) -> Clock:
         self._open = activity
         return self
 
     def __enter__(self) -> None:
-        self._since = time.perf_counter()
+        self._since = self.time()
 
     def __exit__(self, *_) -> None:
-        self.parts[self._open] = self.parts.get(self._open, 0.0) + time.perf_counter() - self._since
+        self.parts[self._open] = self.parts.get(self._open, 0.0) + self.time() - self._since
 
     @property
     def seconds(self) -> float:
-        return time.perf_counter() - self.begin
+        return self.time() - self.begin
 
 
 class Reporter:
@@ -77,8 +78,8 @@ class Reporter:
 
     def __init__(self, directory: Path, strategy: Strategy, total_frames: int, frames_seen: int, totals: type = Totals):
         self.comm, self.strategy, self.total_frames, self.totals = strategy.comm, strategy, total_frames, totals
-        self.path, self.clock = directory / METRICS_FILE, Clock()
-        self._begin, self._frames_at_begin = time.perf_counter(), frames_seen
+        self.path, self.clock = directory / METRICS_FILE, Clock(strategy.comm.time)
+        self._begin, self._frames_at_begin = self.comm.time(), frames_seen
         self._mixing_times = strategy.times.copy()
         if self.comm.rank == 0:
             _forget_after(frames_seen, self.path)
@@ -94,30 +95,33 @@ class Reporter:
     def interval(self, epoch: int, frames_seen: int, sums: list[float], rate: float) -> Totals:
         """Report `sums`, this rank's (loss, correct, frames) since the last call. Returns their totals over ranks."""
         mixing_times = self.strategy.times - self._mixing_times
-        own = np.array([*sums, self.clock.seconds, self.clock.parts.get("data", 0.0), *mixing_times])
+        drift, self.strategy.drift = self.strategy.drift or 0.0, None
+        own = np.array([*sums, drift**2, self.clock.seconds, self.clock.parts.get("data", 0.0), *mixing_times])
         self.comm.allreduce(own)
         self.clock.restart()
         self._mixing_times = self.strategy.times.copy()
         totals = self.totals(own[:3])
         if self.comm.rank == 0:
-            self._tell(epoch, frames_seen, totals, rate, own[3:] / self.comm.size)
+            self._tell(epoch, frames_seen, totals, rate, np.sqrt(own[3] / self.comm.size), own[4:] / self.comm.size)
         return totals
 
-    def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, times: np.ndarray) -> None:
-        """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks."""
+    def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, drift: float, times: np.ndarray) -> None:
+        """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks; `drift` is
+        the root mean square over ranks of their relative distance from the mixture."""
         seconds, *parts = times.tolist()
         done = frames_seen - self._frames_at_begin
-        left = (time.perf_counter() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
+        left = (self.comm.time() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
         speed = round(totals.sums[2] / seconds)
         shares = {name: round(part / seconds, 4) for name, part in zip(("data", "waiting", "communication"), parts)}
+        apart = f"drift {drift:.2g}  " if self.comm.size > 1 else ""
         log.info(
             f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  {totals.text()}  lr {rate:.5g}  "
-            f"{speed} frames/s  {minutes(left)} left  compute {1 - sum(shares.values()):.0%} communication {shares['communication']:.0%} "
-            f"waiting {shares['waiting']:.0%} data {shares['data']:.0%}"
+            f"{apart}{speed} frames/s  {minutes(left)} left  compute {1 - sum(shares.values()):.0%} "
+            f"communication {shares['communication']:.0%} waiting {shares['waiting']:.0%} data {shares['data']:.0%}"
         )
         self._write({"epoch": epoch, "frames": frames_seen, "total_frames": self.total_frames, "rate": rate, **totals.metrics(),
-                     "frames_per_s": speed, "left_s": round(left), **shares})  # fmt: skip
-        self._draw(frames_seen, "train", {**totals.metrics(), "rate": rate})
+                     "drift": round(float(drift), 6), "frames_per_s": speed, "left_s": round(left), **shares})  # fmt: skip
+        self._draw(frames_seen, "train", {**totals.metrics(), "rate": rate, "drift": float(drift)})
         self._draw(frames_seen, "time", {"frames_per_s": speed, **shares})
 
     def epoch(self, epoch: int, frames_seen: int, rate: float, accepted: bool, train: Totals, heldout: Totals) -> None:

@@ -6,9 +6,10 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import SoloComm
-from pyasr.parallel.threads import run_threads
 from pyasr.parallel.flat import ALIGNMENT, FlatParameters
 from pyasr.parallel.strategies import MixingOptions, make_strategy, strategy_names
+from pyasr.parallel.threads import run_threads
+from pyasr.parallel.topologies import TOPOLOGIES, matrix
 
 
 def network():
@@ -42,66 +43,121 @@ def test_gradients_arrive_in_the_flat_buffer():
     torch.testing.assert_close(flat.grad, expected)
 
 
-def averaged(minibatches_by_rank, period):
-    """Each rank adds its own noise to its parameters at every minibatch; returns what came of it and the history for the oracle."""
+def mixed(minibatches_by_rank, options, minibatch=10):
+    """Each rank adds its own noise to its parameters at every minibatch; for each mixing (frames since the last one, parameters before,
+    after, what it told)."""
 
     def rank(comm):
-        strategy = make_strategy(comm, MixingOptions(period_frames=period))
-        rng = np.random.default_rng(comm.rank)
+        strategy, rng = make_strategy(comm, options), np.random.default_rng(comm.rank)
         master = torch.from_numpy(np.random.default_rng(99).standard_normal(50)).float()
-        before, totals = [], []
-        todo = list(minibatches_by_rank[comm.rank])
+        todo, told, frames_since = list(minibatches_by_rank[comm.rank]), [], 0
+        strategy.begin_epoch(sum(todo), minibatch)
         while True:
             frames = todo.pop(0) if todo else 0
             if frames:
                 master += torch.from_numpy(rng.standard_normal(50)).float()
-            weight, kept = strategy.since_last + frames, master.clone().numpy()
+            frames_since, before = frames_since + frames, master.clone()
             mixing = strategy.step(master, frames)
             if mixing:
-                before.append((weight, kept, master.clone().numpy()))
-                totals.append(mixing.frames)
-            if mixing and mixing.frames == 0:
-                return master.numpy(), before, totals
+                told.append((frames_since, before.double().numpy(), master.double().numpy(), mixing))
+                frames_since = 0
+            if mixing and mixing.last:
+                return told
 
-    return run_threads(len(minibatches_by_rank), rank)
+    return list(zip(*run_threads(len(minibatches_by_rank), rank), strict=True))  # by mixing, by rank
 
 
-@pytest.mark.parametrize("minibatches", [
+SHARDS = [
     [[10] * 6, [10] * 6],
     [[10] * 6],
     [[10] * 10, [10] * 10, [10] * 3, []],
     [[7, 7, 2], [10] * 5, [1]],
-])  # fmt: skip
+]
+
+
+@pytest.mark.parametrize("minibatches", SHARDS)
 def test_average_is_weighted_by_frames_and_uneven_shards_end_together(minibatches):
-    results = averaged(minibatches, period=20)
-    num_mixings = {len(before) for _, before, _ in results}
-    assert len(num_mixings) == 1
-    for mixing in range(num_mixings.pop()):
-        weights = np.array([before[mixing][0] for _, before, _ in results], np.float64)
-        kept = np.stack([before[mixing][1] for _, before, _ in results]).astype(np.float64)
-        if weights.sum():
-            mean = (weights[:, None] * kept).sum(0) / weights.sum()
-            for _, before, _ in results:
-                np.testing.assert_allclose(before[mixing][2], mean, atol=1e-6)
-    for master, _, totals in results:
-        assert sum(totals) == sum(map(sum, minibatches)) and totals[-1] == 0
-        np.testing.assert_array_equal(master, results[0][0])
+    mixings = mixed(minibatches, MixingOptions(period_frames=20))
+    assert [of_ranks[0][3].last for of_ranks in mixings] == [False] * (len(mixings) - 1) + [True]
+    for of_ranks in mixings:
+        weights = np.array([frames for frames, *_ in of_ranks], np.float64)
+        mean = (weights[:, None] * np.stack([before for _, before, _, _ in of_ranks])).sum(0) / weights.sum()
+        for _, _, after, told in of_ranks:
+            np.testing.assert_allclose(after, mean, atol=1e-6)
+            assert told.frames == weights.sum() and told.equal
+    assert sum(of_ranks[0][3].frames for of_ranks in mixings) == sum(map(sum, minibatches))
 
 
-def test_mixing_happens_every_period():
-    strategy = make_strategy(SoloComm(), MixingOptions(period_frames=25))
-    told = [strategy.step(torch.zeros(3), 10) for _ in range(6)]
-    assert [None if mixing is None else mixing.frames for mixing in told] == [None, None, 30, None, None, 30]
+def test_mixing_happens_every_period_of_whole_minibatches():
+    for period, expected in ((25, [None, None, 30] * 2), (1, [10] * 6)):
+        strategy = make_strategy(SoloComm(), MixingOptions(period_frames=period))
+        strategy.begin_epoch(60, 10)
+        told = [strategy.step(torch.zeros(3), 10) for _ in range(6)]
+        assert [mixing and mixing.frames for mixing in told] == expected
+        assert [mixing.last for mixing in told if mixing] == [False] * (len([x for x in expected if x]) - 1) + [True]
 
 
 def test_one_rank_alone_is_left_as_it_is():
-    strategy, master = make_strategy(SoloComm(), MixingOptions(period_frames=1)), torch.rand(9)
-    before = master.clone()
-    strategy.step(master, 7)
-    assert torch.equal(master, before)
+    for name in strategy_names():
+        strategy, master = make_strategy(SoloComm(), MixingOptions(parallel=name, period_frames=1)), torch.rand(9)
+        before = master.clone()
+        strategy.begin_epoch(21, 7)
+        assert [strategy.step(master, 7).last for _ in range(3)] == [False, False, True]
+        assert torch.equal(master, before)
 
 
-def test_unknown_strategy():
+@pytest.mark.parametrize("name", sorted(set(TOPOLOGIES) - {"complete"}))
+@pytest.mark.parametrize("minibatches", SHARDS)
+def test_gossip_follows_its_matrices_and_ends_in_the_mean(name, minibatches):
+    topology, size = TOPOLOGIES[name], len(minibatches)
+    if topology.power_of_two and size & (size - 1):
+        return
+    for k, of_ranks in enumerate(mixed(minibatches, MixingOptions(parallel=name, period_frames=10))):
+        before, after = (np.stack([of_rank[place] for of_rank in of_ranks]) for place in (1, 2))
+        told = of_ranks[0][3]
+        w = np.full((size, size), 1 / size) if told.last else matrix(topology.round(size, k))
+        np.testing.assert_allclose(after, w @ before, atol=1e-6)
+        np.testing.assert_allclose(after.mean(0), before.mean(0), atol=1e-6)
+        assert told.equal == (told.last or size == 1)
+        assert not told.equal or (after == after[0]).all()
+
+
+def test_a_job_goes_on_in_the_middle_of_an_epoch():
+    """The state tells the place in the epoch, and which round of the topology is next."""
+
+    def rank(comm):
+        options = MixingOptions(parallel="exponential", period_frames=10)
+        first, second = make_strategy(comm, options), make_strategy(comm, options)
+        master, twin = torch.full((4,), float(comm.rank)), None
+        first.begin_epoch(60, 10)
+        for step in range(6):
+            master += comm.rank * step
+            mixing = first.step(master, 10)
+            if twin is not None:
+                twin += comm.rank * step
+                assert second.step(twin, 10) == mixing and torch.equal(twin, master)
+            if step == 2:
+                second.begin_epoch(60, 10)
+                second.load_state_dict(first.state_dict())
+                twin = master.clone()
+        return mixing.last
+
+    assert run_threads(4, rank) == [True] * 4
+
+
+def test_drift_is_the_distance_from_the_mixture():
+    def rank(comm):
+        strategy, master = make_strategy(comm, MixingOptions(period_frames=10)), torch.tensor([3.0, 4.0 + [-1, 1][comm.rank]])
+        strategy.begin_epoch(30, 10)
+        strategy.step(master, 10)
+        master += comm.rank
+        strategy.step(master, 10)
+        return strategy.drift
+
+    assert run_threads(2, rank) == [pytest.approx(1 / 5)] * 2
+
+
+def test_unknown_scheme():
     assert "allreduce" in strategy_names()
-    with pytest.raises(UserError, match="--strategy 'ring-a': there is no such strategy; choose one of allreduce"):
-        make_strategy(SoloComm(), MixingOptions(strategy="ring-a"))
+    with pytest.raises(UserError, match="--parallel 'telepathy': there is no such scheme; choose one of .*allreduce, "):
+        make_strategy(SoloComm(), MixingOptions(parallel="telepathy"))

@@ -45,6 +45,7 @@ def test_lines_of_a_training(tmp_path, told):
 def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
     def rank(comm):
         strategy = make_strategy(comm, MixingOptions(period_frames=10))
+        strategy.begin_epoch(20, 10)
         with Reporter(tmp_path, strategy, 100, 0) as reporter:
             time.sleep(0.4 if comm.rank == 1 else 0)
             strategy.step(torch.zeros(3), 10)

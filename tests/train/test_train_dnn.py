@@ -133,6 +133,6 @@ def test_truncated_features(corpus, tmp_path):
     assert not (tmp_path / "final.nnet").exists()
 
 
-def test_unknown_strategy_is_refused(corpus, tmp_path):
-    run = subprocess.run(**command(corpus[0], tmp_path / "dnn", "--strategy", "telepathy"))
-    assert run.returncode == 1 and "there is no such strategy; choose one of allreduce" in run.stderr
+def test_unknown_scheme_is_refused(corpus, tmp_path):
+    run = subprocess.run(**command(corpus[0], tmp_path / "dnn", "--parallel", "telepathy"))
+    assert run.returncode == 1 and "there is no such scheme; choose one of allreduce" in run.stderr

@@ -10,23 +10,24 @@ mixing, all parameters are averaged (the paper's Section 2):
 
 The paper averages with equal weights and stops when the first rank runs out of data, dropping the rest of the others'. With weights n_r,
 frames since the last mixing, a rank without data goes on taking part with weight 0 until nobody has any: nothing is dropped, nothing
-hangs, and with even shards the two are the same. A mixing is two messages: 16 bytes for sum n_r and the
-ranks' votes, in which ranks wait for the slowest, then the parameters.
+hangs, and with even shards the two are the same.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
-from pyasr.parallel.strategies.base import in_host_memory, register
-from pyasr.parallel.strategies.periodic import PeriodicStrategy
+from pyasr.parallel.strategies.base import register
+from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
 
 
 @register("allreduce")
 class AllreduceAveraging(PeriodicStrategy):
-    """Averages over all ranks whenever this rank has seen `period_frames` frames since the last mixing."""
+    """Averages over all ranks."""
 
-    def mix(self, master: torch.Tensor, total: int) -> None:
+    mixes_equal = True
+
+    def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """The weighted average."""
-        master.mul_(self.since_last / total)
-        in_host_memory(master, self.comm.allreduce)
+        average(self.comm, master, shares)

@@ -1,4 +1,4 @@
-"""What a mixing strategy is.
+"""What a strategy of parallel training is.
 
 A strategy sees `(master, frames)` after every minibatch and decides when, and with whom, this rank's parameters are mixed. The training
 loop knows none by name. A new scheme is one module in this package:
@@ -9,7 +9,6 @@ loop knows none by name. A new scheme is one module in this package:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,8 +26,8 @@ REGISTER: dict[str, type] = {}
 class MixingOptions:
     """How the ranks of a training job share what they learn."""
 
-    strategy: str = option("allreduce", "how ranks mix their parameters: allreduce = periodic average over all ranks")
-    period_frames: int = option(10240, "frames that a rank sees between two mixings", minimum=1)
+    parallel: str = option("allreduce", "scheme by which ranks share what they learn; docs/parallel.md has them all")
+    period_frames: int = option(10240, "frames that a rank sees between two mixings, rounded up to minibatches", minimum=1)
     first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
                                "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
 
@@ -36,45 +35,60 @@ class MixingOptions:
 class Mixing(NamedTuple):
     """What one mixing told this rank.
 
-    frames  that all ranks had seen since the last one; 0: nobody has data left
-    votes   ranks whose `Strategy.vote` was set
+    frames  that all ranks have seen since the last one
+    last    of the epoch: nobody has data left
+    equal   all ranks hold the same parameters now
     """
 
     frames: int
-    votes: int = 0
+    last: bool
+    equal: bool
 
 
 class Strategy:
     """Base of all strategies.
 
-    Every rank calls `step` after each of its minibatches, and then, out of data, `step(master, 0)` until a mixing of 0 frames comes
-    back: so shards may be uneven, and all ranks take part in the same number of collectives.
+    Every rank calls `begin_epoch`, then `step` after each of its minibatches, and, out of data, `step(master, 0)` until the last mixing of
+    the epoch comes back: so shards may be uneven, and all ranks take part in the same number of mixings.
 
-    vote       what this rank wishes (the loop: a checkpoint); it travels with the next mixing
     compares   whether the next mixing is to choose between the ranks' parameters, which are too new to be mixed
     objective  function that gives this rank's objective, a frame, since `compares` became true; the loop sets it
+    drift      how far this rank's parameters were from the mixture, relative to that, in the last mixing that was measured; None has the
+               next one measured
     times      seconds spent so far in waiting for other ranks, and in mixing, float64 (2,)
     """
 
     objective: Callable[[], float] | None = None
 
     def __init__(self, comm: Comm, options: MixingOptions):
-        self.comm, self.options, self.vote, self.compares = comm, options, False, False
+        self.comm, self.options, self.compares = comm, options, False
+        self.drift: float | None = None
         self.times = np.zeros(2)
 
-    def restart(self) -> None:
-        """All ranks have a new network, or one that has grown; what was remembered of its parameters is no longer true."""
+    def begin_epoch(self, frames: int, minibatch: int) -> None:
+        """All ranks begin an epoch, or go on with one: this rank has `frames` in all of it, in minibatches of at most `minibatch`."""
+        raise NotImplementedError
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Tell of `frames` more frames trained on; None, or what came of a mixing, which has changed `master` in place."""
         raise NotImplementedError
 
+    def restart(self) -> None:
+        """All ranks have a new network, or one that has grown; what was remembered of its parameters is no longer true."""
+        self.compares = self.options.first_mixing == "best"
+
+    def consensus(self, master: torch.Tensor) -> None:
+        """Give all ranks the same parameters: the mean of theirs."""
+        if self.comm.size > 1:
+            in_host_memory(master, lambda array: self.comm.allreduce(array, "mean"))
+
     def state_dict(self) -> dict:
         """What this rank remembers between two mixings, as tensors and plain values for a checkpoint, which is made just after one."""
-        return {}
+        return {"compares": self.compares}
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave."""
+        self.compares = state["compares"]
 
     def waiting(self, function, *arguments):
         """`function(*arguments)`, its time taken for waiting."""
@@ -85,11 +99,11 @@ class Strategy:
         return self._timed(1, function, *arguments)
 
     def _timed(self, kind: int, function, *arguments):
-        begin = time.perf_counter()
+        begin = self.comm.time()
         try:
             return function(*arguments)
         finally:
-            self.times[kind] += time.perf_counter() - begin
+            self.times[kind] += self.comm.time() - begin
 
 
 def finish_on_device(master: torch.Tensor) -> None:

@@ -8,7 +8,6 @@ import pkgutil
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies.base import REGISTER, MixingOptions, Strategy
-from pyasr.parallel.strategies.best_first import BestFirst
 
 
 def strategy_names() -> list[str]:
@@ -20,14 +19,13 @@ def strategy_names() -> list[str]:
 
 
 def check_strategy(options: MixingOptions) -> None:
-    """Raise UserError unless `options.strategy` is registered."""
+    """Raise UserError unless `options.parallel` is registered."""
     names = strategy_names()
-    if options.strategy not in names:
-        raise UserError(f"--strategy '{options.strategy}': there is no such strategy; choose one of {', '.join(names)}")
+    if options.parallel not in names:
+        raise UserError(f"--parallel '{options.parallel}': there is no such scheme; choose one of {', '.join(names)}")
 
 
 def make_strategy(comm: Comm, options: MixingOptions) -> Strategy:
-    """The strategy that `options.strategy` names, with the first mixing that is asked for."""
+    """The strategy that `options.parallel` names."""
     check_strategy(options)
-    strategy = REGISTER[options.strategy](comm, options)
-    return BestFirst(strategy, comm, options) if options.first_mixing == "best" else strategy
+    return REGISTER[options.parallel](comm, options)

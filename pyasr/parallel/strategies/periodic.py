@@ -1,39 +1,86 @@
-"""Strategies in which all ranks mix together, periodically."""
+"""Strategies in which ranks mix periodically, each the same number of times."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-from pyasr.parallel.strategies.base import Mixing, Strategy, finish_on_device
+from pyasr.parallel.strategies.base import Mixing, Strategy, finish_on_device, in_host_memory
+from pyasr.parallel.strategies.best_of_ranks import choose_best
+from pyasr.parallel.strategies.timetable import Timetable
 
 
 class PeriodicStrategy(Strategy):
-    """Mixes with all ranks whenever this one has seen `period_frames` frames since the last mixing, and when it has no data left.
+    """Mixes whenever this rank has seen `period_frames` frames since the last mixing, and, out of data, as often as the others need it.
 
-    A mixing begins with one message of 16 bytes, in which ranks wait for the slowest: the sum of their frames, and of their votes. Then
-    comes `mix`, which a subclass defines, unless nobody has seen a frame.
+    A subclass defines `mix`. After the last mixing of an epoch all ranks have the same parameters: the consensus.
 
-    since_last  frames of this rank since the last mixing
+    mixes_equal  whether all ranks have the same parameters after every mixing
+    round        mixings since the training began
     """
+
+    mixes_equal = False
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.since_last = 0
+        self.own_frames = self.mixings = self.round = 0
+        self.timetable: Timetable | None = None
+
+    def begin_epoch(self, frames: int, minibatch: int) -> None:
+        """Exchange numbers of frames, from which all follows."""
+        self.timetable = Timetable(self.comm.allgather(frames), self.options.period_frames, minibatch)
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Mix when the period is over, and whenever this rank has no data left."""
-        self.since_last += frames
-        if frames and self.since_last < self.options.period_frames:
+        self.own_frames += frames
+        if frames and not self.timetable.is_due(self.comm.rank, self.own_frames, self.mixings + 1):
             return None
-        if self.comm.size > 1:
-            finish_on_device(master)
-        total, votes = self.waiting(self.comm.allreduce, np.array([self.since_last, self.vote], np.int64)).tolist()
-        if total and self.comm.size > 1:
-            self.mixing(self.mix, master, total)
-        self.since_last, self.vote = 0, False
-        return Mixing(total, votes)
+        self.mixings += 1
+        shares, last = self.timetable.shares(self.mixings), self.mixings == self.timetable.num_mixings
+        equal = self.mixes_equal or self.compares or last or self.comm.size == 1
+        if self.comm.size > 1 and shares.any():
+            self._mix_measured(master, shares, last)
+        self.round += 1
+        self.compares = False
+        if last:
+            self.own_frames = self.mixings = 0
+        return Mixing(int(shares.sum()), last, equal)
 
-    def mix(self, master: torch.Tensor, total: int) -> None:
-        """Change `master` in place, with all ranks; `total` is the sum of their `since_last`."""
+    def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
+        """Change `master` in place, with other ranks; `shares` are the frames that each rank has seen since the last mixing."""
         raise NotImplementedError
+
+    def wait(self) -> None:
+        """Wait for those with whom this rank is going to mix."""
+        self.comm.barrier()
+
+    def _mix_measured(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
+        before = master.clone() if self.drift is None else None
+        finish_on_device(master)
+        self.waiting(self.wait)
+        self.mixing(self._mix_or_choose, master, shares, last)
+        if before is not None:
+            self.drift = float((before - master).norm() / master.norm())
+
+    def _mix_or_choose(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
+        if self.compares:
+            choose_best(self.comm, master, int(shares[self.comm.rank]), self.objective())
+            return
+        self.mix(master, shares, last)
+        if last and not self.mixes_equal:
+            self.consensus(master)
+
+    def state_dict(self) -> dict:
+        """Place in the epoch and in the training."""
+        return {**super().state_dict(), "own_frames": self.own_frames, "mixings": self.mixings, "round": self.round}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from what `state_dict` gave."""
+        super().load_state_dict(state)
+        self.own_frames, self.mixings, self.round = state["own_frames"], state["mixings"], state["round"]
+
+
+def average(comm, master: torch.Tensor, shares: np.ndarray) -> None:
+    """All ranks' parameters become their average with weights in proportion to `shares`."""
+    master.mul_(float(shares[comm.rank] / shares.sum()))
+    in_host_memory(master, comm.allreduce)

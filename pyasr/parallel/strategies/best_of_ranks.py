@@ -1,0 +1,31 @@
+"""The best rank's parameters instead of a mixture, where those of different ranks are still too far apart to be averaged (Kaldi's nnet2 and
+nnet3 scripts, in the first iteration and where a layer was added)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies.base import in_host_memory
+
+
+def choose_best(comm: Comm, master: torch.Tensor, frames: int, objective: float) -> None:
+    """All go on with the parameters of the rank with the greatest objective, seen on so many frames; equally good ones: the lowest rank.
+
+    A rank that has seen fewer than half as many frames as another is no candidate: its objective says little, and what the others have
+    learned would be lost.
+    """
+    offers = comm.allgather((frames, objective if math.isfinite(objective) else -math.inf))
+    best = best_offer(offers)
+    objectives = ", ".join(f"{objective:.4f}" for _, objective in offers)
+    comm.say(f"all ranks go on with the parameters of rank {best}; objectives by rank: {objectives}")
+    in_host_memory(master, lambda array: comm.bcast(array, best))
+
+
+def best_offer(offers: list[tuple[int, float]]) -> int:
+    """The place of the greatest objective among the (frames, objective) whose frames are at least half of the most."""
+    most = max(frames for frames, _ in offers)
+    candidates = [rank for rank, (frames, _) in enumerate(offers) if 2 * frames >= most]
+    return max(candidates, key=lambda rank: offers[rank][1])

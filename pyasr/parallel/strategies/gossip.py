@@ -1,0 +1,60 @@
+r"""Ranks mix with a few others each time, as a topology says (`pyasr.parallel.topologies`), instead of all with all.
+
+In round k rank r has x_r <- sum_s W_k[r, s] x_s after its local training. What ranks differ by at the end of an epoch is averaged away: the
+consensus is the model.
+
+A rank waits only for those that it receives from.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from pyasr.parallel.strategies.base import in_host_memory, register
+from pyasr.parallel.strategies.periodic import PeriodicStrategy
+from pyasr.parallel.topologies import TOPOLOGIES, Round, Topology
+
+
+class Gossip(PeriodicStrategy):
+    """Mixes by the rounds of `topology`."""
+
+    topology: Topology
+
+    def __init__(self, comm, options):
+        super().__init__(comm, options)
+        self._next_round()  # refuses numbers of ranks that the topology does not take
+
+    def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
+        """One round; shares of frames do not matter to it."""
+        mixing = self._next_round()
+        in_host_memory(master, lambda array: gossip(self.comm, array, mixing))
+
+    def wait(self) -> None:
+        """A byte from each that will send its parameters."""
+        for to, source, _ in messages(self._next_round(), self.comm.rank):
+            self.comm.exchange(np.zeros(1, np.uint8), to, np.zeros(1, np.uint8), source)
+
+    def _next_round(self) -> Round:
+        return self.topology.round(self.comm.size, self.round)
+
+
+def gossip(comm, array: torch.Tensor, mixing: Round) -> torch.Tensor:
+    """Replace `array` (CPU) by its mixture of this round; returns it."""
+    outgoing, incoming, round_messages = array.clone(), torch.empty_like(array), messages(mixing, comm.rank)
+    array.mul_(1 - sum(weight for _, _, weight in round_messages))
+    for to, source, weight in round_messages:
+        comm.exchange(outgoing, to, incoming, source)
+        array.add_(incoming, alpha=weight)
+    return array
+
+
+def messages(mixing: Round, rank: int) -> list[tuple[int, int, float]]:
+    """(receiver, sender, weight) of each message of a rank; those to itself are left out."""
+    told = [(int(np.flatnonzero(sources == rank)[0]), int(sources[rank]), float(weights[rank])) for sources, weights in mixing.parts]
+    return [(to, source, weight) for to, source, weight in told if source != rank]
+
+
+for _name, _topology in TOPOLOGIES.items():
+    if _name != "complete":
+        register(_name)(type(_name.title().replace("-", ""), (Gossip,), {"topology": _topology}))

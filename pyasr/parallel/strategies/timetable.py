@@ -1,0 +1,35 @@
+"""When ranks mix in an epoch. All know it from the beginning, so that no message is needed to agree."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class Timetable:
+    """The mixings of one epoch.
+
+    totals     frames of each rank in the epoch
+    period     frames of a rank between two mixings
+    minibatch  the greatest number of frames in one step
+
+    With the period n rounded up to whole minibatches, rank r takes part in mixing j = 1, 2, ... after the first minibatch with which it has
+    seen min(j n, totals[r]) frames. There are as many as the rank with most data needs; the others take part in the rest as soon as they
+    are called. Of the frames between mixings j - 1 and j rank r has
+
+        n_r = min(j n, totals[r]) - min((j - 1) n, totals[r])
+
+    to within a minibatch, where minibatches inside an epoch are smaller than the others (at the ends of streamed blocks).
+    """
+
+    def __init__(self, totals: list[int], period: int, minibatch: int):
+        self.totals = np.array(totals, np.int64)
+        self.period = -(-period // minibatch) * minibatch
+        self.num_mixings = max(1, -(-int(self.totals.max()) // self.period))
+
+    def is_due(self, rank: int, own_frames: int, mixing: int) -> bool:
+        """Whether a rank that has seen `own_frames` in this epoch is to take part in a mixing (1, 2, ...)."""
+        return own_frames >= min(mixing * self.period, self.totals[rank])
+
+    def shares(self, mixing: int) -> np.ndarray:
+        """n_r of each rank, int64 (P,)."""
+        return np.minimum(mixing * self.period, self.totals) - np.minimum((mixing - 1) * self.period, self.totals)
