@@ -9,7 +9,7 @@ import numpy as np
 
 from pyasr.parallel.comm import EXCHANGE_TAG, BaseComm, Comm
 
-_REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class _Board:
@@ -45,7 +45,7 @@ class ThreadComm(BaseComm):
         return list(self._board.slots)
 
     def _reduce(self, buffer: np.ndarray, op: str) -> None:
-        total = _REDUCE[op].reduce(np.stack(self._post(buffer)), axis=0, dtype=buffer.dtype)
+        total = REDUCE[op].reduce(np.stack(self._post(buffer)), axis=0, dtype=buffer.dtype)
         self._board.barrier.wait()
         buffer[...] = total
         self._board.barrier.wait()

@@ -21,6 +21,7 @@ def check_all(comm) -> None:
     check_split(comm)
     check_messages(comm)
     check_background(comm)
+    check_condition(comm)
 
 
 def check_numpy(comm) -> None:
@@ -98,6 +99,8 @@ def check_split(comm) -> None:
     for _ in range(1 + comm.rank % 2):
         assert group.reduce_scalar(comm.rank) == sum(members)
     assert comm.reduce_scalar(1) == comm.size
+    host = comm.split_by_host()
+    assert host.reduce_scalar(1) == host.size and comm.reduce_scalar(1 / host.size) == pytest.approx(comm.reduce_scalar(host.rank == 0))
 
 
 def check_messages(comm) -> None:
@@ -142,3 +145,31 @@ def check_background(comm) -> None:
     assert box[0] >= begin + 0.01
     with pytest.raises(ZeroDivisionError):
         comm.background(lambda: 1 / 0).join()
+
+
+def check_condition(comm) -> None:
+    """The lock is its owner's alone, who may take it twice; waiting ends in time, and with what is waited for."""
+    changed, counts = comm.condition(), []
+
+    def count():
+        for _ in range(3):
+            with changed, changed:
+                counts.append(len(counts))
+                comm.sleep(0.001)
+                assert counts[-1] == len(counts) - 1
+                changed.notify_all()
+
+    begin = comm.time()
+    with changed:
+        assert not changed.wait(0.01) and comm.time() >= begin + 0.009
+        assert not changed.wait_for(lambda: counts, 0.001)
+    tasks = [comm.background(count) for _ in range(2)]
+    with changed:
+        assert changed.wait_for(lambda: len(counts) == 6, 10.0)
+    for task in tasks:
+        task.join()
+        task.check()
+    with pytest.raises(RuntimeError):
+        changed.notify()
+    with pytest.raises(RuntimeError):
+        changed.wait()

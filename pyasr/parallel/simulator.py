@@ -1,0 +1,245 @@
+"""Ranks in simulated time: what a training scheme would take on a network that is not there, with up to hundreds of learners.
+
+    def learner(comm):
+        gradient = np.random.default_rng(comm.rank).normal(size=1000)             # real work takes no virtual time ...
+        comm.sleep(ComputeTime(0.07, variation=0.1).sample(comm.rng, comm.rank))  # ... this is what it takes
+        comm.allreduce(gradient)
+        return comm.time()
+
+    seconds = run_simulated(64, learner, Network(latency_s=50e-6, bandwidth=1.25e9, ranks_per_host=4))
+
+Virtual time passes in `sleep` and in waiting for others and for the network, whose costs `network` describes. All that is received is
+what was sent, so real training can be simulated. Ranks share a process: they must draw from random streams of their own (`comm.rng`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Callable
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.seeds import generator
+from pyasr.parallel.comm import EXCHANGE_TAG, BaseComm, Comm
+from pyasr.parallel.network import Network, Traffic, Wire
+from pyasr.parallel.threads import REDUCE
+from pyasr.parallel.virtual_time import Clock, Deadlock, VirtualCondition, VirtualThread
+
+__all__ = ["ComputeTime", "Deadlock", "Network", "SimComm", "run_simulated"]
+
+
+@dataclass(frozen=True)
+class ComputeTime:
+    """How long ranks compute on a minibatch: lognormal with this mean and coefficient of variation, times the rank's factor.
+
+    factors   of the ranks that are not like the others: {3: 10.0} makes rank 3 ten times as slow
+    """
+
+    mean_s: float
+    variation: float = 0.0
+    factors: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if not (0 <= self.mean_s < math.inf and 0 <= self.variation < math.inf and all(0 < f < math.inf for f in self.factors.values())):
+            raise UserError(f"{self}: mean and variation must be 0 or more, factors greater than 0")
+
+    def sample(self, rng: np.random.Generator, rank: int = 0) -> float:
+        """Seconds of one minibatch. If ln x has variance s^2 = ln(1 + c^2), x has the coefficient of variation c."""
+        variance = math.log1p(self.variation**2)
+        return self.mean_s * self.factors.get(rank, 1.0) * math.exp(math.sqrt(variance) * rng.standard_normal() - variance / 2)
+
+
+class _Meeting:
+    """One call of a collective: what those who have come have brought, who waits, and what comes of it."""
+
+    def __init__(self):
+        self.kind, self.brought, self.waiting, self.result = "", {}, deque(), None
+
+
+class _World:
+    """What all ranks of a run share."""
+
+    def __init__(self, network: Network, limit_s: float):
+        self.clock, self.network = Clock(limit_s), network
+        self.traffic = Traffic(self.clock, network)
+
+
+class _Group:
+    """Ranks that communicate: `ranks` are their numbers among all."""
+
+    def __init__(self, world: _World, ranks: list[int]):
+        self.world, self.ranks = world, ranks
+        self.wire: Wire = world.network.wire(ranks)
+        self.meeting = _Meeting()
+        self.mail: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = defaultdict(list)  # (receiver, tag): (sender, bytes), oldest first
+        self.receiving: dict[tuple[int, int], deque[VirtualThread]] = defaultdict(deque)
+
+    def deliver(self, receiver: int, tag: int, sender: int, message: np.ndarray) -> None:
+        """A message has arrived."""
+        self.mail[receiver, tag].append((sender, message))
+        self.world.clock.wake(self.receiving[receiver, tag])
+
+    def missing(self) -> str:
+        """Those who have not come to the meeting."""
+        return ", ".join(str(rank) for i, rank in enumerate(self.ranks) if i not in self.meeting.brought)
+
+
+class SimComm(BaseComm):
+    """A rank in simulated time, see `run_simulated`. Sums are taken in rank order.
+
+    A message's sender goes on when the last byte has left its link; one who calls `exchange` when it has also received. What the
+    others bring to a collective, and who is told of it when, is that of the module `network`.
+
+    rng   this rank's random stream
+    """
+
+    def __init__(self, rank: int, group: _Group, rng: np.random.Generator, numbers: itertools.count):
+        self.rank, self.size, self.rng = rank, len(group.ranks), rng
+        self._group, self._clock, self._numbers = group, group.world.clock, numbers
+
+    def _meet(self, kind: str, value, settle: Callable[[list], tuple[Any, float]]):
+        """Take part in a collective: `settle` turns what all ranks have brought into (what all are told, seconds that takes).
+
+        Raises RuntimeError when ranks call different collectives.
+        """
+        meeting = self._group.meeting
+        self._enter(meeting, kind, value)
+        if len(meeting.brought) < self.size:
+            self._clock.wait(meeting.waiting, lambda: f"{meeting.kind}, to which these ranks have not come: {self._group.missing()}")
+            return meeting.result
+        self._group.meeting = _Meeting()
+        meeting.result, seconds = settle([meeting.brought[rank] for rank in range(self.size)])
+        end = self._clock.now + seconds
+        self._clock.wake(meeting.waiting, at=end)
+        self._clock.sleep_until(end)
+        return meeting.result
+
+    def _enter(self, meeting: _Meeting, kind: str, value) -> None:
+        if meeting.brought and kind != meeting.kind:
+            first = self._group.ranks[next(iter(meeting.brought))]
+            raise RuntimeError(f"rank {self._world_rank} calls {kind} while rank {first} is in {meeting.kind}")
+        if self.rank in meeting.brought:
+            raise RuntimeError(f"rank {self._world_rank} calls {kind} in two threads at once")
+        meeting.kind, meeting.brought[self.rank] = kind, value
+
+    def _reduce(self, buffer: np.ndarray, op: str) -> None:
+        def settle(buffers: list[np.ndarray]):
+            total = buffers[0].copy()
+            for other in buffers[1:]:
+                REDUCE[op](total, other, out=total)
+            return total, self._group.wire.allreduce_s(self.size, total.nbytes)
+
+        buffer[...] = self._meet(f"allreduce ({op}) of {buffer.size} {buffer.dtype.name}", buffer, settle)
+
+    def _bcast_bytes(self, raw: np.ndarray, root: int) -> None:
+        sent = self._meet(f"bcast of {raw.size} bytes from {root}", raw, lambda all_raw: (all_raw[root].copy(), self._spread_s(raw.size)))
+        if self.rank != root:
+            raw[...] = sent
+
+    def allgather(self, value):
+        def settle(pickles: list[bytes]):
+            sizes = [len(p) for p in pickles]
+            return pickles, self._spread_s(sum(sizes) - min(sizes))
+
+        return [pickle.loads(p) for p in self._meet("a collective of objects", pickle.dumps(value), settle)]
+
+    def barrier(self) -> None:
+        self._meet("barrier", None, lambda values: (None, self._spread_s()))
+
+    def split(self, colour: int) -> Comm:
+        def settle(colours: list[int]):
+            members = {c: [i for i, other in enumerate(colours) if other == c] for c in colours}
+            groups = {c: _Group(self._group.world, [self._group.ranks[i] for i in members[c]]) for c in members}
+            return [(members[c].index(i), groups[c]) for i, c in enumerate(colours)], self._spread_s()
+
+        rank, group = self._meet("split", colour, settle)[self.rank]
+        return SimComm(rank, group, self.rng, self._numbers)
+
+    def split_by_host(self) -> Comm:
+        return self.split(self._group.world.network.host(self._world_rank))
+
+    def _exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> None:
+        sent = self._post(outgoing, to, EXCHANGE_TAG)
+        self._receive_bytes(incoming, EXCHANGE_TAG, source)
+        if sent > self._clock.now:
+            self._clock.sleep_until(sent)
+
+    def _send_bytes(self, raw: np.ndarray, to: int, tag: int) -> None:
+        self._clock.sleep_until(self._post(raw, to, tag))
+
+    def _post(self, raw: np.ndarray, to: int, tag: int) -> float:
+        """Put a message on its way; the time when it will have left."""
+        if not 0 <= to < self.size:
+            raise ValueError(f"rank {self._world_rank} sends to rank {to} of a group of {self.size}: there is none")
+        arrived = partial(self._group.deliver, to, tag, self.rank, raw.copy())
+        return self._group.world.traffic.carry(raw.size, self._world_rank, self._group.ranks[to], arrived)
+
+    def _receive_bytes(self, raw: np.ndarray, tag: int, source: int | None) -> int:
+        while (index := self._find(tag, source)) is None:
+            self._clock.wait(self._group.receiving[self.rank, tag], lambda: self._tell_message(tag, source))
+        sender, message = self._group.mail[self.rank, tag].pop(index)
+        if len(message) != len(raw):
+            raise ValueError(f"rank {self._world_rank} receives {len(message)} bytes from rank {self._group.ranks[sender]} with tag {tag}, "
+                             f"and has room for {len(raw)}")  # fmt: skip
+        raw[...] = message
+        return sender
+
+    def waiting(self, tag: int) -> int | None:
+        self._clock.look()
+        index = self._find(tag, None)
+        return None if index is None else self._group.mail[self.rank, tag][index][0]
+
+    def _find(self, tag: int, source: int | None) -> int | None:
+        """The place of the oldest fitting message."""
+        mail = self._group.mail[self.rank, tag]
+        return next((i for i, (sender, _) in enumerate(mail) if source in (None, sender)), None)
+
+    def background(self, function: Callable[[], Any]) -> VirtualThread:
+        return self._clock.start(f"thread {next(self._numbers)} of rank {self._world_rank}", function)
+
+    def condition(self) -> VirtualCondition:
+        return VirtualCondition(self._clock)
+
+    def time(self) -> float:
+        return self._clock.look()
+
+    def sleep(self, seconds: float) -> None:
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"rank {self._world_rank} cannot sleep for {seconds} s")
+        self._clock.sleep_until(self._clock.now + seconds)
+
+    @property
+    def name(self) -> str:
+        """`rank 1 of 4 on simulated host 0`, for messages."""
+        return f"rank {self.rank} of {self.size} on simulated host {self._group.world.network.host(self._world_rank)}"
+
+    @property
+    def _world_rank(self) -> int:
+        return self._group.ranks[self.rank]
+
+    def _spread_s(self, num_bytes: int = 0) -> float:
+        return self._group.wire.spread_s(self.size, num_bytes)
+
+    def _tell_message(self, tag: int, source: int | None) -> str:
+        return f"a message with tag {tag} from {'any rank' if source is None else f'rank {self._group.ranks[source]}'}"
+
+
+def run_simulated(num_ranks: int, function: Callable[[SimComm], Any], network: Network, seed: int = 0, limit_s: float = math.inf) -> list:
+    """Call `function(comm)` on `num_ranks` ranks in simulated time; the results in rank order, the same in every run.
+
+    A rank's first random stream comes from `seed`. When a rank raises, all others are ended and its exception is raised here; a rank's
+    background threads end when all ranks have returned, and what they raise is for those to tell who join or check them. Raises
+    Deadlock, naming what everyone waits for, when nothing can happen any more; TimeoutError after `limit_s` of simulated time.
+    """
+    if num_ranks < 1:
+        raise ValueError(f"cannot simulate {num_ranks} ranks")
+    world = _World(network, limit_s)
+    group = _Group(world, list(range(num_ranks)))
+    comms = [SimComm(rank, group, generator(seed, "simulated rank", rank), itertools.count(1)) for rank in range(num_ranks)]
+    return world.clock.run({f"rank {comm.rank}": partial(function, comm) for comm in comms})
