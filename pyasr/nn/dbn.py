@@ -98,4 +98,6 @@ def _dbn(content: dict) -> Dbn:
 def _machine(entry: dict) -> Rbm:
     rbm = Rbm(*reversed(entry["weight"].shape), entry["gaussian"])
     rbm.load_state_dict({name: value for name, value in entry.items() if name != "gaussian"})
+    if not all(parameter.isfinite().all() for parameter in rbm.parameters()):
+        raise ValueError("parameters that are no numbers")
     return rbm

@@ -33,6 +33,7 @@ from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout
 UTTERANCES_FILE = "utterances.npz"
 _BIAS_FRAMES = 100_000  # over all ranks, from which the mean activations are taken
 _BIAS_BLOCK = 1024
+_GREATEST_ERROR = 1000.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class RbmTraining(Training):
         return "--rbm-lr-low" if self.learner.rbm.gaussian else "--rbm-lr"
 
     def check_divergence(self, totals: Totals) -> None:
-        if not np.isfinite(totals.objective):
+        """An error of a thousand times the variance of the data is not that of initial weights, which explosions soon shrink."""
+        if not totals.objective > -_GREATEST_ERROR:
             found = f"pretraining has diverged (reconstruction error {-totals.objective:g})"
             raise UserError(f"{found}: give a lower {self.rate_flag}, or --lr-scaling none, and --force")
 
@@ -158,7 +160,7 @@ def make_rbm_learner(options: DbnTraining, below: Below, corpus: Corpus, full_ra
     rbm = Rbm(corpus.input_dim if mean is None else len(mean), options.hidden.hidden_dim, gaussian=number == 1)
     rbm.initialise(options.rbm.param_stddev, torch.Generator().manual_seed(_seed(options, "initial", number)), mean)
     samples = torch.Generator(options.compute.torch_device()).manual_seed(_seed(options, "samples", number, comm.rank))
-    return RbmLearner(rbm, below, options.compute, options.momentum, options.rbm.rbm_l2penalty, full_rate, samples)
+    return RbmLearner(rbm, below, options.compute, options.momentum, options.rbm.rbm_l2penalty, full_rate, samples, f"machine {number}")
 
 
 def mean_activation(frames: Frames, below: Below, comm: Comm, seed: int) -> torch.Tensor:

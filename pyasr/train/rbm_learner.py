@@ -87,15 +87,16 @@ class RbmLearner:
 
     full_rate  rate of summed gradients that belongs to momentum 0
     generator  of the samples, on the machine's device; each rank has its own
+    name       of the machine, for what is told of it
     """
 
     def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, momentum: MomentumOptions, l2: float, full_rate: float,
-                 generator: torch.Generator):  # fmt: skip
+                 generator: torch.Generator, name: str = "the machine"):  # fmt: skip
         self.rbm, self.below, self.momentum, self.l2, self.full_rate = rbm.to(options.torch_device()), below, momentum, l2, full_rate
         self.flat = FlatParameters(rbm.parameters(), options.torch_dtype())
         self.velocity = torch.zeros_like(self.flat.master)
         self.rate_scale = torch.ones((), device=self.velocity.device)
-        self.skips, self.num_steps = Skips(["the machine"], self.velocity.device), 0
+        self.skips, self.num_steps = Skips([name], self.velocity.device), 0
         self._gradient = self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
         self.generator = generator
         self._shrinking = self.flat.values()[:2]

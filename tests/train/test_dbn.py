@@ -168,6 +168,11 @@ def test_damaged_or_missing_dbn(trained, tmp_path):
     (tmp_path / DBN_FILE).write_bytes(content[: len(content) // 2])
     with pytest.raises(UserError, match="not a whole DBN file"):
         load_dbn(tmp_path / DBN_FILE)
+    broken = load_dbn(trained[1] / DBN_FILE)
+    broken.rbms[1].weight[3, 4] = float("nan")
+    broken.save(tmp_path / DBN_FILE)
+    with pytest.raises(UserError, match=r"not a whole DBN file \(ValueError\); pretrain again"):
+        load_dbn(tmp_path / DBN_FILE)
 
 
 def test_machines_and_checkpoints_of_another_shape(data, tmp_path, monkeypatch):
@@ -183,9 +188,10 @@ def test_machines_and_checkpoints_of_another_shape(data, tmp_path, monkeypatch):
         pretrained(spec_of(data, tmp_path / "dbn", wider), SoloComm())
 
 
-def test_divergence_is_told(data, tmp_path):
-    options = with_options(rbm=dict(rbm_lr_low=1e30))
-    with pytest.raises(UserError, match=r"pretraining has diverged \(reconstruction error (nan|inf)\): give a lower --rbm-lr-low"):
+@pytest.mark.parametrize("rate, error", [(1e30, "(nan|inf)"), (1e6, r"[\d.]+e\+\d\d")])
+def test_divergence_is_told(data, tmp_path, rate, error):
+    options = with_options(rbm=dict(rbm_lr_low=rate))
+    with pytest.raises(UserError, match=rf"pretraining has diverged \(reconstruction error {error}\): give a lower --rbm-lr-low"):
         pretrained(spec_of(data, tmp_path / "dbn", options), SoloComm())
 
 
