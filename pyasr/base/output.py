@@ -11,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from pyasr.base.fingerprint import DONE, directory_fingerprint, fingerprint, rea
 from pyasr.base.run_record import run_record
 
 STARTED = ".started.json"
+_NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which keeps the system's reason to itself
 
 
 @contextlib.contextmanager
@@ -42,7 +44,7 @@ def atomic_write(path: Path, mode: str = "w"):
 def disk_error(error: OSError, path: Path) -> Exception:
     """A UserError for the causes a user can put right, otherwise `error` itself. `path` is named where the error names no file."""
     names = [name for name in (error.filename, error.filename2) if isinstance(name, (str, Path))] or [path]
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) or _NUMPY_DISK_FULL.fullmatch(str(error)):
         return UserError(f"{names[-1]}: the disk is full; free some space and run the same command again")  # of a copy, the target
     path = names[0]
     if error.errno == errno.EFBIG:

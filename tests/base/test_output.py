@@ -263,6 +263,8 @@ def test_really_full_disk(tmp_path):
         with pytest.raises(UserError, match="the disk is full"):
             make(disk, "x" * 200_000)
         assert not (disk / "out").exists()
+        with pytest.raises(UserError, match="array.npy: the disk is full"), atomic_write(disk / "array.npy", "wb") as f:
+            np.save(f, np.zeros(25_000))
         make(disk, "small")
         assert content_of(disk) == "small"
     finally:
