@@ -260,11 +260,11 @@ def test_really_full_disk(tmp_path):
         pytest.skip("no tmpfs can be mounted here")
     try:
         (disk / "in").write_text("input")
+        with pytest.raises(UserError, match="array.npy: the disk is full"), atomic_write(disk / "array.npy", "wb") as f:
+            np.save(f, np.zeros(25_000))
         with pytest.raises(UserError, match="the disk is full"):
             make(disk, "x" * 200_000)
         assert not (disk / "out").exists()
-        with pytest.raises(UserError, match="array.npy: the disk is full"), atomic_write(disk / "array.npy", "wb") as f:
-            np.save(f, np.zeros(25_000))
         make(disk, "small")
         assert content_of(disk) == "small"
     finally:
