@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable
@@ -77,13 +77,26 @@ class _Group:
         self.world, self.ranks = world, ranks
         self.wire: Wire = world.network.wire(ranks)
         self.meeting = _Meeting()
-        self.mail: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = defaultdict(list)  # (receiver, tag): (sender, bytes), oldest first
-        self.receiving: dict[tuple[int, int], deque[VirtualThread]] = defaultdict(deque)
+        self.mail: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}  # (receiver, tag): (sender, bytes), the oldest first
+        self.receiving: dict[tuple[int, int], deque[VirtualThread]] = {}
 
     def deliver(self, receiver: int, tag: int, sender: int, message: np.ndarray) -> None:
         """A message has arrived."""
-        self.mail[receiver, tag].append((sender, message))
-        self.world.clock.wake(self.receiving[receiver, tag])
+        self.mail.setdefault((receiver, tag), []).append((sender, message))
+        self.world.clock.wake(self.receiving.pop((receiver, tag), deque()))
+
+    def find(self, receiver: int, tag: int, source: int | None) -> int | None:
+        """The place of the oldest message from `source` (None: anyone) that has arrived."""
+        mail = self.mail.get((receiver, tag), ())
+        return next((i for i, (sender, _) in enumerate(mail) if source in (None, sender)), None)
+
+    def take(self, receiver: int, tag: int, place: int) -> tuple[int, np.ndarray]:
+        """A message and its sender. Tags may be as many as messages: nothing of them is kept."""
+        mail = self.mail[receiver, tag]
+        taken = mail.pop(place)
+        if not mail:
+            del self.mail[receiver, tag]
+        return taken
 
     def missing(self) -> str:
         """Those who have not come to the meeting."""
@@ -181,24 +194,20 @@ class SimComm(BaseComm):
         return self._group.world.traffic.carry(raw.size, self._world_rank, self._group.ranks[to], arrived)
 
     def _receive_bytes(self, raw: np.ndarray, tag: int, source: int | None) -> int:
-        while (index := self._find(tag, source)) is None:
-            self._clock.wait(self._group.receiving[self.rank, tag], lambda: self._tell_message(tag, source))
-        sender, message = self._group.mail[self.rank, tag].pop(index)
+        group, key = self._group, (self.rank, tag)
+        while (place := group.find(*key, source)) is None:
+            self._clock.wait(group.receiving.setdefault(key, deque()), lambda: self._tell_message(tag, source))
+        sender, message = group.take(*key, place)
         if len(message) != len(raw):
-            raise ValueError(f"rank {self._world_rank} receives {len(message)} bytes from rank {self._group.ranks[sender]} with tag {tag}, "
+            raise ValueError(f"rank {self._world_rank} receives {len(message)} bytes from rank {group.ranks[sender]} with tag {tag}, "
                              f"and has room for {len(raw)}")  # fmt: skip
         raw[...] = message
         return sender
 
     def waiting(self, tag: int) -> int | None:
         self._clock.look()
-        index = self._find(tag, None)
-        return None if index is None else self._group.mail[self.rank, tag][index][0]
-
-    def _find(self, tag: int, source: int | None) -> int | None:
-        """The place of the oldest fitting message."""
-        mail = self._group.mail[self.rank, tag]
-        return next((i for i, (sender, _) in enumerate(mail) if source in (None, sender)), None)
+        place = self._group.find(self.rank, tag, None)
+        return None if place is None else self._group.mail[self.rank, tag][place][0]
 
     def background(self, function: Callable[[], Any]) -> VirtualThread:
         return self._clock.start(f"thread {next(self._numbers)} of rank {self._world_rank}", function)
