@@ -92,12 +92,12 @@ class Growth:
         return bool(self._events_until(frames_seen) or self._actions_until(frames_seen))
 
     def grow(self, learner: Learner, frames_seen: int) -> bool:
-        """Do all that is due; whether the network has grown. Every rank must call this, at the same moment and with the same parameters."""
+        """Do all that is due, growth last; whether there was any. Every rank must call this, at the same moment and with the same parameters."""
+        for action in self._actions_until(frames_seen):
+            action(learner, frames_seen)
         events = self._events_until(frames_seen)
         for name in events:
             learner.adopt(self._grown(learner.network.with_parameters(learner.flat.values()), name))
-        for action in self._actions_until(frames_seen):
-            action(learner, frames_seen)
         self.done = frames_seen
         return bool(events)
 

@@ -139,6 +139,15 @@ def test_times_of_growth():
     assert acted == [270, 510, 750]
 
 
+def test_what_is_done_to_a_network_comes_before_its_growth():
+    """Saturated units are looked for, and layers scaled, in the network that has been trained, not in a new layer."""
+    learner, growth = growing()
+    shapes = []
+    growth.actions = [(100, lambda learner, frames: shapes.append(shape(learner)))]
+    assert growth.grow(learner, 100) and not growth.grow(learner, 101)
+    assert shapes == [(1, 5)] and shape(learner) == (2, 5)
+
+
 def test_learning_goes_on_after_growth():
     learner, growth = growing()
     growth.grow(learner, 700)
