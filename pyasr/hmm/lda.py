@@ -84,7 +84,8 @@ def estimate_lda(stats: LdaStats, dim: int, remove_offset: bool = False) -> tupl
     try:
         whiten = np.linalg.inv(np.linalg.cholesky(within))
     except np.linalg.LinAlgError:
-        raise UserError("LDA: the covariance within classes is singular; some features are constant or copies of others") from None
+        found = "the covariance within classes is singular: some features are constant or copies of others"
+        raise UserError(f"LDA: {found}; give other features") from None
     ratios, vectors = np.linalg.eigh(whiten @ between @ whiten.T)
     best = np.argsort(ratios)[::-1][:dim]
     transform = _signed(vectors[:, best].T @ whiten)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.hmm.lda import LdaStats, estimate_lda
 from pyasr.parallel.comm import Comm
@@ -49,7 +50,10 @@ def estimate_transform(frames: Frames, num_pdfs: int, options: InputTransformOpt
     for index in chosen.split(_FRAMES_PER_BLOCK):
         x, pdfs = store.gather(index)
         stats.accumulate(x.float().cpu().numpy(), pdfs.cpu().numpy())
-    return torch.from_numpy(lda_like(stats.allreduce(comm), options)).float()
+    try:
+        return torch.from_numpy(lda_like(stats.allreduce(comm), options)).float()
+    except UserError as error:
+        raise UserError(f"--input-transform lda: {error}, or leave this option out") from error
 
 
 def lda_like(stats: LdaStats, options: InputTransformOptions) -> np.ndarray:

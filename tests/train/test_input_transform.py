@@ -84,7 +84,7 @@ def test_input_transform_of_constant_columns():
     for matrix in features:
         matrix[:, 2] = 0
     assert estimate_transform(resident(features, pdfs), NUM_PDFS, InputTransformOptions(), SoloComm()) is None
-    with pytest.raises(UserError, match="some features are constant"):
+    with pytest.raises(UserError, match="--input-transform lda: LDA: .* some features are constant.*, or leave this option out"):
         estimate_transform(resident(features, pdfs), NUM_PDFS, FREE, SoloComm())
 
 
