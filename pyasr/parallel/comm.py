@@ -71,6 +71,12 @@ class Comm(Protocol):
     def exchange(self, outgoing, to: int, incoming, source: int) -> None:
         """Send `outgoing` to one rank while `incoming`, of the same size and type on both ends, is filled by another."""
 
+    def start_exchange(self, outgoing, to: int, incoming, source: int) -> Callable[[], None]:
+        """Begin an `exchange`; the function returned waits for its end, until when both arrays must be left alone.
+
+        Several may be on their way at once; they are matched in the order in which they begin.
+        """
+
     def send(self, array, to: int, tag: int) -> None:
         """Send a copy of `array`; returns when it may be changed again, which may be before it has been received."""
 
@@ -212,9 +218,17 @@ class BaseComm:
         return values if self.rank == root else None
 
     def exchange(self, outgoing, to: int, incoming, source: int) -> None:
+        self.start_exchange(outgoing, to, incoming, source)()
+
+    def start_exchange(self, outgoing, to: int, incoming, source: int) -> Callable[[], None]:
         raw, put_back = bytes_of(incoming)
-        self._exchange_bytes(bytes_of(outgoing)[0], to, raw, source)
-        put_back()
+        wait = self._start_exchange_bytes(bytes_of(outgoing)[0], to, raw, source)
+        return lambda: (wait(), put_back())
+
+    def _start_exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> Callable[[], None]:
+        """What those do whose messages take no part of this thread's time: all at once."""
+        self._exchange_bytes(outgoing, to, incoming, source)
+        return lambda: None
 
     def send(self, array, to: int, tag: int) -> None:
         self._send_bytes(bytes_of(array)[0], to, tag)
@@ -274,6 +288,17 @@ class SoloComm(BaseComm):
         incoming[...] = outgoing
 
 
+def _is_main() -> bool:
+    """Whether this is the thread that computes; it may spin in MPI while it waits, others must leave it the processor."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _poll(is_done: Callable[[], bool]) -> None:
+    """Look again and again, and sleep meanwhile; MPI makes progress in each look."""
+    while not is_done():
+        time.sleep(_POLL_S)
+
+
 class MpiComm(BaseComm):
     """The ranks that mpiexec started (or a part of them). Start Python as `python -m mpi4py`, see `pyasr.parallel.rank`."""
 
@@ -286,7 +311,10 @@ class MpiComm(BaseComm):
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
 
     def _reduce(self, buffer: np.ndarray, op: str) -> None:
-        self._comm.Allreduce(self._mpi.IN_PLACE, buffer, self._ops[op])
+        if _is_main():
+            self._comm.Allreduce(self._mpi.IN_PLACE, buffer, self._ops[op])
+        else:
+            _poll(self._comm.Iallreduce(self._mpi.IN_PLACE, buffer, self._ops[op]).Test)
 
     def _bcast_bytes(self, raw: np.ndarray, root: int) -> None:
         self._comm.Bcast(raw, root)
@@ -309,17 +337,22 @@ class MpiComm(BaseComm):
     def split_by_host(self) -> Comm:
         return MpiComm(self._comm.Split_type(self._mpi.COMM_TYPE_SHARED, self.rank))
 
-    def _exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> None:
-        self._comm.Sendrecv(outgoing, to, EXCHANGE_TAG, incoming, source, EXCHANGE_TAG)
+    def _start_exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> Callable[[], None]:
+        requests = [self._comm.Irecv(incoming, source, EXCHANGE_TAG), self._comm.Isend(outgoing, to, EXCHANGE_TAG)]
+        return lambda: self._wait_for(requests)
+
+    def _wait_for(self, requests: list) -> None:
+        if _is_main():
+            self._mpi.Request.Waitall(requests)
+        else:
+            _poll(lambda: self._mpi.Request.Testall(requests))
 
     def _send_bytes(self, raw: np.ndarray, to: int, tag: int) -> None:
-        request = self._comm.Isend(raw, to, tag)
-        while not request.Test():
-            time.sleep(_POLL_S)
+        _poll(self._comm.Isend(raw, to, tag).Test)
 
     def _receive_bytes(self, raw: np.ndarray, tag: int, source: int | None) -> int:
-        while (sender := self.waiting(tag, source)) is None:
-            time.sleep(_POLL_S)
+        _poll(lambda: self.waiting(tag, source) is not None)
+        sender = self.waiting(tag, source)
         self._comm.Recv(raw, sender, tag)
         return sender
 

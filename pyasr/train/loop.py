@@ -103,7 +103,7 @@ class Training:
 
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
-        rate = self._rate() * self.rate_factor
+        self.strategy.rate = rate = self._rate() * self.rate_factor
         if not self.strategy.compares:
             return self.learner.step(x, pdfs, rate)
         sums = sum(self.learner.step(*half, rate, COMPARED_CHANGE) for half in zip(x.chunk(2), pdfs.chunk(2)))
@@ -112,7 +112,7 @@ class Training:
 
     def _restart(self) -> None:
         """Ranks have a new network, or one that has grown."""
-        self.strategy.restart()
+        self.strategy.restart(self.learner.flat.master)
         self.compared_sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
 
     def _compared_objective(self) -> float:
@@ -122,6 +122,8 @@ class Training:
 
     def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
         """What all ranks do after the same mixing."""
+        if self.strategy.resets_momentum and self.learner.velocity is not None:
+            self.learner.velocity.zero_()
         before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
         saves = self._passes(before, self.options.checkpoint_frames)
         if mixing.last or self._passes(before, self.options.log_frames):
@@ -207,6 +209,7 @@ class Training:
         else:
             self.learner.flat.master.copy_(self.best)
             self.learner.flat.refresh()
+            self.strategy.adopt(self.learner.flat.master)
         self.position = Position(self.position.frames_seen, skipped=self.position.skipped)
         self._save(equal=True)
 

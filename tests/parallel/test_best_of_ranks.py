@@ -21,7 +21,7 @@ def mixings(shards, objectives, restart_after=0):
     def rank(comm):
         strategy, rng = make_strategy(comm, OPTIONS), np.random.default_rng(comm.rank)
         strategy.objective = lambda: objectives[comm.rank]
-        strategy.restart()
+        strategy.restart(torch.zeros(9))
         strategy.begin_epoch(shards[comm.rank], MINIBATCH)
         master, left, since, told, mixing = torch.zeros(9), shards[comm.rank], 0, [], None
         while mixing is None or not mixing.last:
@@ -34,7 +34,7 @@ def mixings(shards, objectives, restart_after=0):
                 told.append((before, master.clone(), since, compares))
                 since = 0
                 if len(told) == restart_after:
-                    strategy.restart()
+                    strategy.restart(master)
         return told
 
     return run_threads(len(shards), rank)
@@ -73,7 +73,7 @@ def test_parameters_that_are_not_finite_stay_with_their_rank():
     def rank(comm):
         strategy = make_strategy(comm, OPTIONS)
         strategy.objective = lambda: [-math.inf, -3.0][comm.rank]
-        strategy.restart()
+        strategy.restart(torch.zeros(1))
         strategy.begin_epoch(20, 20)
         master = torch.tensor([[math.nan], [2.0]][comm.rank])
         strategy.step(master, 20)
@@ -84,17 +84,17 @@ def test_parameters_that_are_not_finite_stay_with_their_rank():
 
 def test_state_says_whether_the_first_mixing_is_to_come():
     strategy = make_strategy(SoloComm(), OPTIONS)
-    strategy.restart()
+    strategy.restart(torch.zeros(3))
     strategy.begin_epoch(40, 20)
     new, resumed = strategy.state_dict(), make_strategy(SoloComm(), OPTIONS)
     strategy.step(torch.zeros(3), 20)
     for state, compares in ((new, True), (strategy.state_dict(), False)):
-        resumed.restart()
+        resumed.restart(torch.zeros(3))
         resumed.load_state_dict(state)
         assert resumed.compares == compares
 
 
 def test_without_the_option_nothing_is_compared():
     strategy = make_strategy(SoloComm(), MixingOptions())
-    strategy.restart()
+    strategy.restart(torch.zeros(3))
     assert not strategy.compares

@@ -51,6 +51,7 @@ def mixed(minibatches_by_rank, options, minibatch=10):
         strategy, rng = make_strategy(comm, options), np.random.default_rng(comm.rank)
         master = torch.from_numpy(np.random.default_rng(99).standard_normal(50)).float()
         todo, told, frames_since = list(minibatches_by_rank[comm.rank]), [], 0
+        strategy.restart(master)
         strategy.begin_epoch(sum(todo), minibatch)
         while True:
             frames = todo.pop(0) if todo else 0
@@ -101,6 +102,7 @@ def test_one_rank_alone_is_left_as_it_is():
     for name in strategy_names():
         strategy, master = make_strategy(SoloComm(), MixingOptions(parallel=name, period_frames=1)), torch.rand(9)
         before = master.clone()
+        strategy.restart(master)
         strategy.begin_epoch(21, 7)
         assert [strategy.step(master, 7).last for _ in range(3)] == [False, False, True]
         assert torch.equal(master, before)

@@ -1,6 +1,7 @@
 """Strategies of mixing parameters over ranks; `base` says what one is."""
 
-from pyasr.parallel.strategies.base import Mixing, MixingOptions, Strategy, register
+from pyasr.parallel.strategies.base import Mixing, Strategy, register
 from pyasr.parallel.strategies.making import check_strategy, make_strategy, strategy_names
+from pyasr.parallel.strategies.options import MixingOptions
 
 __all__ = ["Mixing", "MixingOptions", "Strategy", "check_strategy", "make_strategy", "register", "strategy_names"]

@@ -10,26 +10,15 @@ loop knows none by name. A new scheme is one module in this package:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from pyasr.base.options import option
 from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies.options import MixingOptions
 
 REGISTER: dict[str, type] = {}
-
-
-@dataclass(frozen=True)
-class MixingOptions:
-    """How the ranks of a training job share what they learn."""
-
-    parallel: str = option("allreduce", "scheme by which ranks share what they learn; docs/parallel.md has them all")
-    period_frames: int = option(10240, "frames that a rank sees between two mixings, rounded up to minibatches", minimum=1)
-    first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
-                               "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
 
 
 class Mixing(NamedTuple):
@@ -55,10 +44,13 @@ class Strategy:
     objective  function that gives this rank's objective, a frame, since `compares` became true; the loop sets it
     drift      how far this rank's parameters were from the mixture, relative to that, in the last mixing that was measured; None has the
                next one measured
+    rate       this rank's learning rate since the last mixing, in any unit that stays; the loop sets it
     times      seconds spent so far in waiting for other ranks, and in mixing, float64 (2,)
     """
 
     objective: Callable[[], float] | None = None
+    rate = 1.0
+    resets_momentum = False  # whether learners are to forget their velocity after a mixing
 
     def __init__(self, comm: Comm, options: MixingOptions):
         self.comm, self.options, self.compares = comm, options, False
@@ -73,9 +65,13 @@ class Strategy:
         """Tell of `frames` more frames trained on; None, or what came of a mixing, which has changed `master` in place."""
         raise NotImplementedError
 
-    def restart(self) -> None:
-        """All ranks have a new network, or one that has grown; what was remembered of its parameters is no longer true."""
+    def restart(self, master: torch.Tensor) -> None:
+        """All ranks have a new network, or one that has grown, with these parameters."""
+        self.adopt(master)
         self.compares = self.options.first_mixing == "best"
+
+    def adopt(self, master: torch.Tensor) -> None:
+        """All ranks have been given these parameters; what was remembered of others is no longer true."""
 
     def consensus(self, master: torch.Tensor) -> None:
         """Give all ranks the same parameters: the mean of theirs."""

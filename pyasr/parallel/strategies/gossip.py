@@ -1,7 +1,8 @@
 r"""Ranks mix with a few others each time, as a topology says (`pyasr.parallel.topologies`), instead of all with all.
 
 In round k rank r has x_r <- sum_s W_k[r, s] x_s after its local training. What ranks differ by at the end of an epoch is averaged away: the
-consensus is the model.
+consensus is the model. With `--all-reduce-epochs 1` the first epoch mixes all with all, as Su's Kaldi does since June 2015; early parameters
+move far.
 
 A rank waits only for those that it receives from.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies.base import in_host_memory, register
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
 from pyasr.parallel.topologies import TOPOLOGIES, Round, Topology
@@ -36,10 +38,11 @@ class Gossip(PeriodicStrategy):
             self.comm.exchange(np.zeros(1, np.uint8), to, np.zeros(1, np.uint8), source)
 
     def _next_round(self) -> Round:
-        return self.topology.round(self.comm.size, self.round)
+        topology = TOPOLOGIES["complete"] if self.epoch < self.options.all_reduce_epochs else self.topology
+        return topology.round(self.comm.size, self.round)
 
 
-def gossip(comm, array: torch.Tensor, mixing: Round) -> torch.Tensor:
+def gossip(comm: Comm, array: torch.Tensor, mixing: Round) -> torch.Tensor:
     """Replace `array` (CPU) by its mixture of this round; returns it."""
     outgoing, incoming, round_messages = array.clone(), torch.empty_like(array), messages(mixing, comm.rank)
     array.mul_(1 - sum(weight for _, _, weight in round_messages))

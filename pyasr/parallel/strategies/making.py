@@ -7,7 +7,8 @@ import pkgutil
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies.base import REGISTER, MixingOptions, Strategy
+from pyasr.parallel.strategies.base import REGISTER, Strategy
+from pyasr.parallel.strategies.options import MixingOptions
 
 
 def strategy_names() -> list[str]:

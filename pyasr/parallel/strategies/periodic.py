@@ -17,18 +17,24 @@ class PeriodicStrategy(Strategy):
 
     mixes_equal  whether all ranks have the same parameters after every mixing
     round        mixings since the training began
+    epoch        epochs that have ended
     """
 
     mixes_equal = False
+    _PLACE = ("own_frames", "mixings", "round", "epoch")
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.own_frames = self.mixings = self.round = 0
-        self.timetable: Timetable | None = None
+        self.own_frames = self.mixings = self.round = self.epoch = 0
+        self.timetable: Timetable | None = None  # of this epoch
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """Exchange numbers of frames, from which all follows."""
-        self.timetable = Timetable(self.comm.allgather(frames), self.options.period_frames, minibatch)
+        self.timetable = Timetable(self.comm.allgather(frames), self.period(), minibatch)
+
+    def period(self) -> int:
+        """Frames between two mixings in this epoch."""
+        return self.options.period_frames
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Mix when the period is over, and whenever this rank has no data left."""
@@ -44,6 +50,7 @@ class PeriodicStrategy(Strategy):
         self.compares = False
         if last:
             self.own_frames = self.mixings = 0
+            self.epoch += 1
         return Mixing(int(shares.sum()), last, equal)
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
@@ -72,12 +79,13 @@ class PeriodicStrategy(Strategy):
 
     def state_dict(self) -> dict:
         """Place in the epoch and in the training."""
-        return {**super().state_dict(), "own_frames": self.own_frames, "mixings": self.mixings, "round": self.round}
+        return {**super().state_dict(), **{name: getattr(self, name) for name in self._PLACE}}
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave."""
         super().load_state_dict(state)
-        self.own_frames, self.mixings, self.round = state["own_frames"], state["mixings"], state["round"]
+        for name in self._PLACE:
+            setattr(self, name, state[name])
 
 
 def average(comm, master: torch.Tensor, shares: np.ndarray) -> None:

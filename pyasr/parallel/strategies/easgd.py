@@ -1,0 +1,51 @@
+r"""Elastic averaging: each rank keeps parameters of its own, tied to a centre.
+
+Reference: S. Zhang, A. Choromanska, Y. LeCun, "Deep learning with Elastic Averaging SGD", arXiv:1412.6651, the synchronous form. After a period
+of local training of ranks r = 1..P, with x_r their parameters and c the centre, which every rank keeps a copy of:
+
+    d_r = alpha (x_r - c),     x_r <- x_r - d_r,     c <- c + sum_r d_r
+
+One all-reduce of the x_r suffices. alpha is 0.9 / P unless given: the centre then moves by 0.9 of its distance from the mean. At the end of an
+epoch all ranks take the centre: the model.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from pyasr.parallel.strategies.base import in_host_memory, register
+from pyasr.parallel.strategies.periodic import PeriodicStrategy
+
+
+@register("easgd")
+class ElasticAveraging(PeriodicStrategy):
+    """Ties ranks to `centre`, c."""
+
+    def __init__(self, comm, options):
+        super().__init__(comm, options)
+        self.alpha = options.elastic.elastic_rate or 0.9 / comm.size
+
+    def adopt(self, master: torch.Tensor) -> None:
+        """This is the centre."""
+        self.centre = master.clone()
+
+    def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
+        """The equations above; shares of frames do not matter to them."""
+        total = master.clone()
+        in_host_memory(total, self.comm.allreduce)
+        master.lerp_(self.centre, self.alpha)
+        self.centre.mul_(1 - self.alpha * self.comm.size).add_(total, alpha=self.alpha)
+
+    def consensus(self, master: torch.Tensor) -> None:
+        """The centre."""
+        master.copy_(self.centre)
+
+    def state_dict(self) -> dict:
+        """The centre belongs to it."""
+        return {**super().state_dict(), "centre": self.centre}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from what `state_dict` gave."""
+        super().load_state_dict(state)
+        self.centre = state["centre"]

@@ -1,0 +1,38 @@
+"""Options of all schemes; a scheme reads those that are its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyasr.base.options import group, option
+
+
+@dataclass(frozen=True)
+class OuterOptions:
+    """An outer optimiser that takes the average's move for a gradient (bmuf, bmuf-classical, slowmo, diloco)."""
+
+    outer_momentum: float = option(-1.0, "momentum of the outer optimiser; negative: the scheme's own (docs/parallel.md)", maximum=0.999)
+    outer_rate: float = option(-1.0, "its learning rate; negative: the scheme's own")
+
+
+@dataclass(frozen=True)
+class ElasticOptions:
+    """Elastic averaging (easgd)."""
+
+    elastic_rate: float = option(0.0, "share of a rank's distance from the centre that both give way at a mixing; 0: 0.9 / ranks",
+                                 minimum=0.0, maximum=1.0)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MixingOptions:
+    """How the ranks of a training job share what they learn."""
+
+    parallel: str = option("allreduce", "scheme by which ranks share what they learn; docs/parallel.md has them all")
+    period_frames: int = option(10240, "frames that a rank sees between two mixings, rounded up to minibatches", minimum=1)
+    first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
+                               "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
+    topology: str = option("fixed-ring", "dpsgd: with whom a rank mixes (utils/spectral_gap.py has them all)")
+    all_reduce_epochs: int = option(0, "first epochs in which topologies are left aside and all ranks average with all", minimum=0)
+    post_local_epochs: int = option(1, "post-local: epochs in which all ranks average after every minibatch", minimum=0)
+    outer: OuterOptions = group(OuterOptions)
+    elastic: ElasticOptions = group(ElasticOptions)

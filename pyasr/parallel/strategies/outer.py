@@ -1,0 +1,128 @@
+r"""An outer optimiser on top of averaging: the move of the average over a block of training is taken for a gradient.
+
+With xbar the average over ranks after a block, w the outer parameters before it, and G = xbar - w, eta the outer momentum, zeta the outer
+rate, D and B what is remembered:
+
+    bmuf-classical    D <- eta D + zeta G,   w <- w + D                      ranks go on from w
+    bmuf              the same                                               ranks go on from w + eta D (Nesterov)
+    slowmo            D <- eta (gamma / gamma_before) D + G,  w <- w + zeta D    gamma: the learning rate in the block; ranks go on from w
+    diloco            B <- eta B + G,        w <- w + zeta (G + eta B)       ranks go on from w (SGD with Nesterov momentum)
+
+References: K. Chen, Q. Huo, ICASSP 2016 (BMUF; equations as in arXiv:1703.05880 and arXiv:1904.10584); J. Wang et al., arXiv:1910.00643
+(SlowMo; its u is -D / gamma); A. Douillard et al., arXiv:2311.08105 (DiLoCo).
+
+Defaults: bmuf eta = 1 - 1/P, zeta = 1; slowmo eta = 0.5, zeta = 1; diloco eta = 0.9, zeta = 0.7. Ranks forget their own momentum after each
+block of BMUF. At the end of an epoch the ranks hold w: the model; the next block begins there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from pyasr.parallel.strategies.base import register
+from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
+
+
+class OuterOptimiser(PeriodicStrategy):
+    """Averages, then lets `advance` say what the average's move makes of the outer parameters.
+
+    outer  w
+    moved  D or B
+    """
+
+    mixes_equal = True
+    default_momentum, default_rate = 0.0, 1.0
+
+    def __init__(self, comm, options):
+        super().__init__(comm, options)
+        given = options.outer
+        self.eta = given.outer_momentum if given.outer_momentum >= 0 else self.default_momentum
+        self.zeta = given.outer_rate if given.outer_rate >= 0 else self.default_rate
+
+    def adopt(self, master: torch.Tensor) -> None:
+        """These are the outer parameters; they have not moved yet."""
+        self.outer, self.moved = master.clone(), torch.zeros_like(master)
+
+    def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
+        """Average, and move from the outer parameters as the scheme does."""
+        average(self.comm, master, shares)
+        self.advance(master.sub_(self.outer))
+        master.copy_(self.outer)
+        if not last:
+            self.look_ahead(master)
+
+    def advance(self, g: torch.Tensor) -> None:
+        """Update `outer` and `moved` by G."""
+        self.moved.mul_(self.eta).add_(g, alpha=self.zeta)
+        self.outer.add_(self.moved)
+
+    def look_ahead(self, master: torch.Tensor) -> None:
+        """From where the next block begins, given w."""
+
+    def state_dict(self) -> dict:
+        """The outer parameters and their momentum."""
+        return {**super().state_dict(), "outer": self.outer, "moved": self.moved}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from what `state_dict` gave."""
+        super().load_state_dict(state)
+        self.outer, self.moved = state["outer"], state["moved"]
+
+
+@register("bmuf-classical")
+class Bmuf(OuterOptimiser):
+    """Blockwise model update filtering, classical block momentum."""
+
+    resets_momentum = True
+
+    def __init__(self, comm, options):
+        self.default_momentum = 1 - 1 / comm.size
+        super().__init__(comm, options)
+
+
+@register("bmuf")
+class NesterovBmuf(Bmuf):
+    """The same with Nesterov block momentum."""
+
+    def look_ahead(self, master: torch.Tensor) -> None:
+        """w + eta D."""
+        master.add_(self.moved, alpha=self.eta)
+
+
+@register("slowmo")
+class SlowMo(OuterOptimiser):
+    """Slow momentum."""
+
+    default_momentum = 0.5
+
+    def __init__(self, comm, options):
+        super().__init__(comm, options)
+        self.rate_before = 0.0
+
+    def advance(self, g: torch.Tensor) -> None:
+        """D is kept in units of parameters, so it changes with the learning rate."""
+        self.moved.mul_(self.eta * (self.rate / self.rate_before if self.rate_before else 1.0)).add_(g)
+        self.outer.add_(self.moved, alpha=self.zeta)
+        self.rate_before = self.rate
+
+    def state_dict(self) -> dict:
+        """The rate belongs to it."""
+        return {**super().state_dict(), "rate_before": self.rate_before}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from what `state_dict` gave."""
+        super().load_state_dict(state)
+        self.rate_before = state["rate_before"]
+
+
+@register("diloco")
+class DiLoCo(OuterOptimiser):
+    """Nesterov SGD on the average's moves."""
+
+    default_momentum, default_rate = 0.9, 0.7
+
+    def advance(self, g: torch.Tensor) -> None:
+        """B <- eta B + G;  w <- w + zeta (G + eta B)."""
+        self.moved.mul_(self.eta).add_(g)
+        self.outer.add_(g, alpha=self.zeta).add_(self.moved, alpha=self.zeta * self.eta)
