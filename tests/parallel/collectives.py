@@ -110,6 +110,11 @@ def check_messages(comm) -> None:
         incoming = torch.zeros(3, 2, dtype=dtype)
         comm.exchange(torch.full((6,), comm.rank + 1, dtype=dtype), right, incoming.T, left)
         assert (incoming == left + 1).all()
+    arriving = [torch.zeros(40_000) for _ in range(3)]
+    on_their_way = [comm.start_exchange(torch.full((40_000,), 10.0 * comm.rank + i), right, incoming, left) for i, incoming in enumerate(arriving)]
+    for wait in on_their_way:
+        wait()
+    assert all((incoming == 10 * left + i).all() for i, incoming in enumerate(arriving))
     if comm.size == 1:
         return
     big = np.full(300_000, comm.rank, np.float32)

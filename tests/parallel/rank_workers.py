@@ -43,6 +43,8 @@ def sleeps(spec, comm):
 
 
 def all_collectives(spec, comm):
-    from collectives import check_all  # here, because it imports torch
+    from collectives import check_all  # here, because they import torch
+    from ring_sums import check_sums
 
     check_all(comm)
+    check_sums(comm)

@@ -1,4 +1,4 @@
-"""Communicators against plain sums: alone, as threads, and as real MPI ranks."""
+"""Communicators (and the ring all-reduce over MPI) against plain sums: alone, as threads, and as real MPI ranks."""
 
 import os
 import threading
