@@ -1,7 +1,8 @@
 r"""An all-reduce around a ring, in pieces, with numbers of 16 bits on the wire if wanted.
 
 P ranks hold vectors x_r of n float32 and want  x = sum_r w_r x_r. The vector is cut into P segments, and each rank sends to its right
-neighbour and receives from its left one in 2 (P - 1) steps. In step t = 0, 1, ... rank r sends segment r - t and receives r - t - 1 (mod P):
+neighbour and receives from its left one in 2 (P - 1) steps. In step t = 0, 1, ... rank r sends segment r - t and receives r - t - 1,
+both modulo P:
 
     t < P - 1     reduce-scatter: what has come is added to w_r times the own segment, which is sent on in the next step
     t >= P - 1    all-gather: rank r has the sum of segment r + 1 now; the sums go round
