@@ -13,7 +13,6 @@ from toy_jobs import Crash, crash_after, metrics, shard, store, streamed, traine
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
-from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
