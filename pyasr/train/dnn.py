@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +70,8 @@ class TrainSpec:
     dbn: Path | None = None
 
 
-def train_rank(spec: TrainSpec, comm: Comm) -> None:
-    """Train on this rank's shard, together with all others; rank 0 writes final.nnet."""
+def train_rank(spec: TrainSpec, comm: Comm, make_job: Callable[..., Training] = Training) -> None:
+    """Train on this rank's shard, together with all others; rank 0 writes final.nnet. `make_job` takes what `Training` does."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, options.loop.train_seed,
@@ -84,7 +85,7 @@ def train_rank(spec: TrainSpec, comm: Comm) -> None:
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
     recent = RecentModels(spec.out / MODELS, options.combine, comm)
     growth = make_growth(options, counts, schedule, comm, sample, recent)
-    job = Training(learner, corpus.training, corpus.heldout, make_strategy(comm, options.mixing), schedule, options.loop,
+    job = make_job(learner, corpus.training, corpus.heldout, make_strategy(comm, options.mixing), schedule, options.loop,
                    options.learner.minibatch, rate_factor, spec.out, growth)  # fmt: skip
     _announce(job, options)
     job.run()
@@ -115,8 +116,13 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
     initialise(network, shape, torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31))))
     if dbn is not None:
         dbn.start(network)
-    torch.manual_seed(int(generator(seed, "dropout", comm.rank).integers(1 << 31)))
+    torch.manual_seed(dropout_seed(seed, comm.rank))
     return Learner(network, options.learner, comm.size)
+
+
+def dropout_seed(seed: int, rank: int) -> int:
+    """Of torch's random numbers on a rank."""
+    return int(generator(seed, "dropout", rank).integers(1 << 31))
 
 
 def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, comm: Comm, sample: Sample | None,

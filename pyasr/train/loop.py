@@ -37,6 +37,10 @@ class LoopOptions:
     train_seed: int = option(777, "seed of initial parameters, shuffling and dropout")
 
 
+class Diverged(UserError):
+    """The training goes nowhere: its model is worse than none, or too many gradients were no numbers."""
+
+
 @dataclass
 class Position:
     """How far a rank is: `frames_seen` over all ranks, `own_frames` of its own in this epoch, and their sums (loss, correct, frames), in
@@ -176,7 +180,7 @@ class Training:
         log.warning(f"minibatches left out: {number}; {where}")
         if self.position.skipped > self.options.max_skipped:
             found = f"{self.position.skipped} minibatches were left out, more than --max-skipped {self.options.max_skipped}"
-            raise UserError(f"{found}: {where}; give a lower {self.rate_flag}, and --force")
+            raise Diverged(f"{found}: {where}; give a lower {self.rate_flag}, and --force")
 
     def evaluate(self) -> Totals:
         """Loss and accuracy of the present parameters on the held-out frames of all ranks."""
@@ -217,7 +221,7 @@ class Training:
         """A model that is clearly worse than guessing all pdfs equally has diverged; so has one whose objective is no number."""
         objective, num_pdfs = totals.objective, self.learner.network.num_pdfs
         if not objective > -2 * math.log(num_pdfs + 1):
-            raise UserError(
+            raise Diverged(
                 f"training has diverged (objective {objective:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): "
                 f"give a lower --learning-rate, or --lr-scaling sqrt or none, and --force"
             )
