@@ -109,7 +109,7 @@ class RingAllreduce:
 
 
 def chunks_of_segment(length: int, chunk: int) -> int:
-    """In how many chunks a segment travels: none above `chunk` elements, and enough to have several on their way, unless they would be tiny."""
+    """In how many chunks a segment travels: none above `chunk` elements, several at once on their way unless they would be tiny."""
     return max(-(-length // chunk), min(IN_FLIGHT, length // SMALL_CHUNK), 1)
 
 
