@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Time of every scheme of parallel training on slow networks, and of torch's DistributedDataParallel, in one run. Needs root, and Linux.
+
+Four ranks, one on each of four hosts (network namespaces) that are joined by links of the speed given, mix a vector of parameters by MPI,
+through the strategies that train networks; torch's ranks talk by gloo over the same links. Nothing is trained: computing is *emulated by
+sleeping* for a stated time a minibatch, so that ranks do not fight for the cores of this machine. 145 ms is what a K20 took for 1024
+frames through the 40 M-parameter network of arXiv:1507.01239 (254.5 min for 300 hours). Schemes average every 10 minibatches or, where
+that is what they are, every minibatch.
+
+A setting is MBIT_PER_S:PARAMETERS:MILLISECONDS, in millions of parameters. Message and time may be divided by the same number to get
+through a slow network's measurement sooner; link and message by the same number, to get the load of a network that is too fast for the
+processor of this machine: its four ranks push all bytes through a few cores, which on a cluster would be those of four hosts. The load
+is the time of an all-reduce of the least possible traffic, 2 (P - 1) / P messages, over the time of computing between two of them.
+
+efficiency  of scaling: time of computing / time, of a minibatch
+waiting     for other ranks, and mixing: shares of the time; a background's work is in neither
+step        the share of all that is not computing by the loop's own clock
+
+Example:
+    benchmarks/parallel.py --num-rounds 2 10000:40:145 1000:4:145
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, option
+from pyasr.base.step import run_step
+from slow_network import SlowNetwork, check_possible
+
+NUM_RANKS, MINIBATCH = 4, 1024
+DEFAULT_SETTINGS = ("10000:40:145", "1000:4:145", "1000:40:145", "100:4:14.5")
+EPOCH_MINIBATCHES = 108_000_000 / MINIBATCH  # 300 hours, all ranks together
+MIXINGS = {1: 8, 10: 3}  # by the period in minibatches: how many are timed
+EVERY_MINIBATCH = ("gradient", "d1d", "dpsgd", "adpsgd", "hadpsgd", "asgd")
+PEERS = {"ddp": ("torch DDP, gloo", 1), "averager": ("torch averager, gloo", 10)}
+OPTIONS = {"post-local": {"post_local_epochs": 0}}
+REFERENCE = {1: PEERS["ddp"][0], 10: PEERS["averager"][0]}
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    settings: tuple = argument(f"MBIT_PER_S:MILLION_PARAMETERS:MILLISECONDS; 'default' for {' '.join(DEFAULT_SETTINGS)}", many=True)
+    schemes: str = option("all", "those to measure, with commas; 'torch' stands for the peer")
+    num_rounds: int = option(1, "turns; the best time of each is told", minimum=1)
+    timeout: float = option(1500.0, "seconds for one turn of one setting", minimum=10.0)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network and a load."""
+
+    mbit_per_s: int
+    num_params: int
+    compute_s: float
+
+    @property
+    def message_s(self) -> float:
+        """Of an all-reduce of float32 at the link's speed."""
+        return 2 * (NUM_RANKS - 1) / NUM_RANKS * self.num_params * 32 / (self.mbit_per_s * 1e6)
+
+    def __str__(self) -> str:
+        return f"{self.mbit_per_s:g} Mbit/s, {self.num_params / 1e6:g} M parameters, {1000 * self.compute_s:g} ms a minibatch"
+
+
+def parse_setting(text: str) -> Setting:
+    """Raises UserError."""
+    try:
+        mbit, millions, milliseconds = map(float, text.split(":"))
+        setting = Setting(int(mbit), int(1e6 * millions), milliseconds / 1000)
+        if min(setting.mbit_per_s, setting.num_params, setting.compute_s) <= 0:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise UserError(f"'{text}' is no setting; write MBIT_PER_S:MILLION_PARAMETERS:MILLISECONDS, such as 1000:4:145") from None
+    return setting
+
+
+def cases(wanted: str) -> list[dict]:
+    """What to measure, as the ranks understand it."""
+    from pyasr.parallel.strategies import strategy_names
+
+    names = strategy_names()
+    chosen = [*names, "torch"] if wanted == "all" else wanted.split(",")
+    unknown = [name for name in chosen if name not in (*names, "torch")]
+    if unknown:
+        raise UserError(f"--schemes: there is no '{unknown[0]}'; choose from torch, {', '.join(names)}")
+    own = [scheme_case(name) for name in chosen if name != "torch"]
+    peers = [sized({"label": label, "peer": peer, "period": period}) for peer, (label, period) in PEERS.items()]
+    return peers * ("torch" in chosen) + own
+
+
+def scheme_case(name: str) -> dict:
+    period = 1 if name in EVERY_MINIBATCH else 10
+    return sized({"label": name, "period": period, "options": {"parallel": name, "period_frames": period * MINIBATCH, **OPTIONS.get(name, {})}})
+
+
+def sized(case: dict) -> dict:
+    return {**case, "minibatches": (MIXINGS[case["period"]] + 2) * case["period"]}
+
+
+def measure(network: SlowNetwork, setting: Setting, wanted: list[dict], options: Benchmark) -> dict[str, np.ndarray]:
+    """{label: what `parallel_ranks` tells}, of the turn with the least time."""
+    network.limit(setting.mbit_per_s)
+    plan = {"num_params": setting.num_params, "compute_s": setting.compute_s, "minibatch": MINIBATCH,
+            "address": network.addresses()[0], "cases": wanted}  # fmt: skip
+    best: dict[str, np.ndarray] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.json"
+        path.write_text(json.dumps(plan))
+        for _ in range(options.num_rounds):
+            ranks = Path(__file__).with_name("parallel_ranks.py")
+            network.run_ranks([sys.executable, "-m", "mpi4py", str(ranks), str(path)], options.timeout)
+            for label, times in json.loads(path.with_suffix(".told.json").read_text()).items():
+                if label not in best or times[0] < best[label][0]:
+                    best[label] = np.array(times)
+    return best
+
+
+def show(setting: Setting, wanted: list[dict], told: dict[str, np.ndarray]) -> None:
+    print(f"\n{setting}\nload: {setting.message_s / setting.compute_s:.2f} every minibatch, {setting.message_s / setting.compute_s / 10:.3f} every 10")
+    print(f"{'':24s}{'every':>6s}{'ms':>9s}{'step':>7s}{'waiting':>9s}{'mixing':>8s}{'hours of an epoch':>19s}{'speed-up':>10s}"
+          f"{'efficiency':>12s}{'of torch':>10s}")  # fmt: skip
+    for case in wanted:
+        seconds, step, waiting, mixing = told[case["label"]]
+        efficiency, peer = setting.compute_s / seconds, told.get(REFERENCE[case["period"]])
+        hours = EPOCH_MINIBATCHES / NUM_RANKS * seconds / 3600
+        ratio = f"{peer[0] / seconds:10.2f}" if peer is not None else ""
+        parts = f"{waiting / seconds:9.1%}{mixing / seconds:8.1%}" if "options" in case else f"{'':17s}"
+        print(f"{case['label']:24s}{case['period']:6d}{1000 * seconds:9.1f}{step / seconds:7.1%}{parts}{hours:19.2f}"
+              f"{NUM_RANKS * efficiency:10.2f}{efficiency:12.1%}{ratio}", flush=True)  # fmt: skip
+
+
+def main(options: Benchmark) -> None:
+    check_possible()
+    words = [word for given in options.settings for word in (DEFAULT_SETTINGS if given == "default" else (given,))]
+    settings, wanted = [parse_setting(word) for word in words], cases(options.schemes)
+    print(f"{NUM_RANKS} ranks on {os.cpu_count()} cores (load {os.getloadavg()[0]:.1f}); computing is emulated by sleeping; "
+          f"best of {options.num_rounds}; 'of torch': its time over ours, DDP's every minibatch, its averager's every 10")  # fmt: skip
+    with SlowNetwork(NUM_RANKS) as network:
+        for setting in settings:
+            show(setting, wanted, measure(network, setting, wanted, options))
+
+
+if __name__ == "__main__":
+    run_step(Benchmark, main, __doc__)

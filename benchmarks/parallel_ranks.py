@@ -1,0 +1,144 @@
+"""What one rank of `parallel.py` does: bare loops in which computing is a sleep. `python -m mpi4py parallel_ranks.py PLAN.json`.
+
+The plan says what to measure; rank 0 writes PLAN.told.json, {label: [seconds, seconds in step, waiting, mixing]}, each of a minibatch and
+the mean over ranks, from after the first period to the end of the last but one: neither the beginning nor the end of an epoch is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base.output import atomic_write
+from pyasr.parallel.comm import MpiComm
+from pyasr.parallel.strategies import MixingOptions, make_strategy
+
+_PORT = 29511
+LAYERS = (440, 2048, 2048, 2048, 2048, 2048, 2048, 8806)  # of the network whose parameters the peer's gradients are, in these proportions
+
+
+class Clock:
+    """Time in a loop of minibatches, and of it that in communication."""
+
+    def __init__(self, minibatches: int, period: int):
+        self.marks, self._begin, self._end = [], period, minibatches - period
+
+    def mark(self, in_step: float, times=(0.0, 0.0)) -> None:
+        """A minibatch has ended; seconds in its step; seconds of waiting and mixing so far."""
+        before = self.marks[-1][1] if self.marks else 0.0
+        self.marks.append([time.perf_counter(), before + in_step, *times])
+
+    def per_minibatch(self) -> np.ndarray:
+        """Means over the minibatches that count, (4,)."""
+        first, last = np.array(self.marks[self._begin - 1]), np.array(self.marks[self._end - 1])
+        return (last - first) / (self._end - self._begin)
+
+
+def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> np.ndarray:
+    """A scheme of ours in one epoch."""
+    master = torch.rand(plan["num_params"])
+    strategy = make_strategy(comm, MixingOptions(**case["options"]))
+    strategy.restart(master)
+    strategy.drift = 0.0  # measured in training once a while, not here
+    minibatch, clock = plan["minibatch"], Clock(case["minibatches"], case["period"])
+    strategy.begin_epoch(case["minibatches"] * minibatch, minibatch)
+    for _ in range(case["minibatches"]):
+        time.sleep(plan["compute_s"])
+        begin = time.perf_counter()
+        mixing = strategy.step(master, minibatch)
+        clock.mark(time.perf_counter() - begin, strategy.times)
+    while mixing is None or not mixing.last:
+        mixing = strategy.step(master, 0)
+    return clock.per_minibatch()
+
+
+class SleepingLayer(torch.autograd.Function):
+    """A layer that sleeps for a third of its time forwards and two thirds backwards, where its gradient comes from nowhere."""
+
+    @staticmethod
+    def forward(ctx, x, weight, gradient, seconds):
+        ctx.gradient, ctx.seconds = gradient, seconds
+        time.sleep(seconds / 3)
+        return x + 0
+
+    @staticmethod
+    def backward(ctx, derivative):
+        time.sleep(2 * ctx.seconds / 3)
+        return derivative, ctx.gradient, None, None
+
+
+class SleepingNetwork(torch.nn.Module):
+    """Layers with `num_params` parameters in all that sleep for `compute_s` in all, each in proportion to its own."""
+
+    def __init__(self, num_params: int, compute_s: float):
+        super().__init__()
+        shares = np.array([a * b for a, b in zip(LAYERS, LAYERS[1:])], float)
+        shares /= shares.sum()
+        self.weights = torch.nn.ParameterList(torch.rand(int(share * num_params)) for share in shares)
+        self.gradients = [torch.zeros_like(weight) for weight in self.weights]
+        self.seconds = shares * compute_s
+
+    def forward(self, x):
+        for weight, gradient, seconds in zip(self.weights, self.gradients, self.seconds):
+            x = SleepingLayer.apply(x, weight, gradient, float(seconds))
+        return x
+
+
+def peer_step(plan: dict, case: dict):
+    """A minibatch with torch's own: gradients by DistributedDataParallel, or parameters by PeriodicModelAverager; seconds in averaging."""
+    network = SleepingNetwork(plan["num_params"], plan["compute_s"])
+    x = torch.zeros(1, requires_grad=True)
+    if case["peer"] == "ddp":
+        parallel = torch.nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True)
+
+        def step() -> float:
+            begin = time.perf_counter()
+            parallel(x).sum().backward()
+            return time.perf_counter() - begin - plan["compute_s"]
+    else:
+        from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+
+        averager = PeriodicModelAverager(period=case["period"])
+        for weight, gradient in zip(network.weights, network.gradients):
+            weight.grad = gradient  # it passes over parameters that do not learn
+
+        def step() -> float:
+            time.sleep(plan["compute_s"])
+            begin = time.perf_counter()
+            averager.average_parameters(network.parameters())
+            return time.perf_counter() - begin
+
+    return step
+
+
+def peer_loop(comm: MpiComm, plan: dict, case: dict) -> np.ndarray:
+    """torch over gloo, whose ranks are ours."""
+    if not torch.distributed.is_initialized():
+        store = f"tcp://{plan['address']}:{_PORT}"
+        torch.distributed.init_process_group("gloo", init_method=store, rank=comm.rank, world_size=comm.size)
+    step, clock = peer_step(plan, case), Clock(case["minibatches"], case["period"])
+    for _ in range(case["minibatches"]):
+        clock.mark(step())
+    return clock.per_minibatch()
+
+
+def main(path: Path) -> None:
+    """Measure one case after the other."""
+    torch.set_num_threads(1)
+    plan, comm, told = json.loads(path.read_text()), MpiComm(), {}
+    for case in plan["cases"]:
+        comm.barrier()
+        own = (peer_loop if "peer" in case else strategy_loop)(comm, plan, case)
+        told[case["label"]] = comm.allreduce(own, "mean").tolist()
+    if comm.rank == 0:
+        with atomic_write(path.with_suffix(".told.json")) as f:
+            json.dump(told, f)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
