@@ -24,10 +24,10 @@ from pyasr.parallel.topologies import TOPOLOGIES, Topology
 
 
 class Pending:
-    """A mixing on its way: what was sent, and what comes of it."""
+    """A mixing on its way; `move` is h - x_sent (CPU) when it is there."""
 
-    def __init__(self, sent: torch.Tensor, mixed: torch.Tensor, task=None):
-        self.sent, self.mixed, self.task = sent, mixed, task
+    def __init__(self, move: torch.Tensor, task=None):
+        self.move, self.task = move, task
 
     def finish(self) -> None:
         """Wait until it is there."""
@@ -36,17 +36,21 @@ class Pending:
             self.task = None
 
     def apply(self, master: torch.Tensor) -> None:
-        """x <- h + (x - x_sent)."""
+        """x <- x + (h - x_sent)."""
         self.finish()
-        master.add_(self.mixed.to(master.device) - self.sent)
+        master.add_(self.move.to(master.device))
 
 
 class Delayed(PeriodicStrategy):
-    """Mixes by a subclass' `mix_copy` in the background."""
+    """Mixes by a subclass' `mix_copy` in the background.
+
+    Memory is kept from one mixing to the next: to be given new pages costs more than to copy, and the loop would wait for it.
+    """
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self.pending: Pending | None = None
+        self._sent, self._mixed = torch.empty(0), torch.empty(0)
         self.wire = comm.split(0)  # messages of the background do not meet those of the loop
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
@@ -62,9 +66,19 @@ class Delayed(PeriodicStrategy):
         """Take what has come, send what is here now."""
         self._take(master)
         if not last:
-            sent = master.clone()
-            mixed, number = sent.to("cpu", copy=True), self.round
-            self.pending = Pending(sent, mixed, self.wire.background(lambda: self.mix_copy(mixed, number)))
+            self._send(master, self.round)
+
+    def _send(self, master: torch.Tensor, number: int) -> None:
+        if self._sent.shape != master.shape:
+            self._sent, self._mixed = (torch.empty(master.shape, pin_memory=master.is_cuda) for _ in range(2))
+        self._sent.copy_(master)
+        self.pending = Pending(self._mixed, self.wire.background(lambda: self._mix_sent(number)))
+
+    def _mix_sent(self, number: int) -> None:
+        """The work of the background: what the loop will have to add."""
+        self._mixed.copy_(self._sent)
+        self.mix_copy(self._mixed, number)
+        self._mixed.sub_(self._sent)
 
     def consensus(self, master: torch.Tensor) -> None:
         """The mean, of parameters with nothing on its way."""
@@ -82,9 +96,9 @@ class Delayed(PeriodicStrategy):
             self.pending = None
 
     def state_dict(self) -> dict:
-        """What has been sent belongs to it, and what comes of that."""
+        """What comes of what has been sent belongs to it."""
         self.wait()
-        pending = self.pending and {"sent": self.pending.sent, "mixed": self.pending.mixed}
+        pending = self.pending and {"move": self.pending.move}
         return {**super().state_dict(), "pending": pending}
 
     def load_state_dict(self, state: dict) -> None:
