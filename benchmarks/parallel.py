@@ -12,9 +12,11 @@ through a slow network's measurement sooner; link and message by the same number
 processor of this machine: its four ranks push all bytes through a few cores, which on a cluster would be those of four hosts. The load
 is the time of an all-reduce of the least possible traffic, 2 (P - 1) / P messages, over the time of computing between two of them.
 
-efficiency  of scaling: time of computing / time, of a minibatch
-waiting     for other ranks, and mixing: shares of the time; a background's work is in neither
-step        the share of all that is not computing by the loop's own clock
+minibatches  between two mixings, as it came
+ms           the time of a minibatch: ranks over the minibatches of all ranks in a second; a parameter server makes none
+step         share of the time that is not computing; of it in waiting for other ranks, and in mixing; a background's work is in none
+efficiency   of scaling: time of computing / time, of a minibatch
+of torch     the time of torch's DistributedDataParallel (for schemes that mix every minibatch) or PeriodicModelAverager (every 10) over ours
 
 Example:
     benchmarks/parallel.py --num-rounds 2 10000:40:145 1000:4:145
@@ -40,6 +42,7 @@ NUM_RANKS, MINIBATCH = 4, 1024
 DEFAULT_SETTINGS = ("10000:40:145", "1000:4:145", "1000:40:145", "100:4:14.5")
 EPOCH_MINIBATCHES = 108_000_000 / MINIBATCH  # 300 hours, all ranks together
 MIXINGS = {1: 8, 10: 3}  # by the period in minibatches: how many are timed
+MINIBATCHES = {"asgd": 60}  # of a scheme that mixes more rarely than it might
 EVERY_MINIBATCH = ("gradient", "d1d", "dpsgd", "adpsgd", "hadpsgd", "asgd")
 PEERS = {"ddp": ("torch DDP, gloo", 1), "averager": ("torch averager, gloo", 10)}
 OPTIONS = {"post-local": {"post_local_epochs": 0}}
@@ -103,7 +106,7 @@ def scheme_case(name: str) -> dict:
 
 
 def sized(case: dict) -> dict:
-    return {**case, "minibatches": (MIXINGS[case["period"]] + 2) * case["period"]}
+    return {**case, "minibatches": MINIBATCHES.get(case["label"], (MIXINGS[case["period"]] + 2) * case["period"])}
 
 
 def measure(network: SlowNetwork, setting: Setting, wanted: list[dict], options: Benchmark) -> dict[str, np.ndarray]:
@@ -124,18 +127,28 @@ def measure(network: SlowNetwork, setting: Setting, wanted: list[dict], options:
     return best
 
 
+HEADINGS = ("minibatches", "ms", "step", "waiting", "mixing", "hours/epoch", "speed-up", "efficiency", "of torch")
+
+
 def show(setting: Setting, wanted: list[dict], told: dict[str, np.ndarray]) -> None:
-    print(f"\n{setting}\nload: {setting.message_s / setting.compute_s:.2f} every minibatch, {setting.message_s / setting.compute_s / 10:.3f} every 10")
-    print(f"{'':24s}{'every':>6s}{'ms':>9s}{'step':>7s}{'waiting':>9s}{'mixing':>8s}{'hours of an epoch':>19s}{'speed-up':>10s}"
-          f"{'efficiency':>12s}{'of torch':>10s}")  # fmt: skip
+    """A table, one scheme a line."""
+    load = setting.message_s / setting.compute_s
+    print(f"\n{setting}\nload: {load:.2f} every minibatch, {load / 10:.3f} every 10\n")
+    print("| scheme | " + " | ".join(HEADINGS) + " |\n|---|" + "---|" * len(HEADINGS))
     for case in wanted:
-        seconds, step, waiting, mixing = told[case["label"]]
-        efficiency, peer = setting.compute_s / seconds, told.get(REFERENCE[case["period"]])
-        hours = EPOCH_MINIBATCHES / NUM_RANKS * seconds / 3600
-        ratio = f"{peer[0] / seconds:10.2f}" if peer is not None else ""
-        parts = f"{waiting / seconds:9.1%}{mixing / seconds:8.1%}" if "options" in case else f"{'':17s}"
-        print(f"{case['label']:24s}{case['period']:6d}{1000 * seconds:9.1f}{step / seconds:7.1%}{parts}{hours:19.2f}"
-              f"{NUM_RANKS * efficiency:10.2f}{efficiency:12.1%}{ratio}", flush=True)  # fmt: skip
+        cells = line(setting, case, told[case["label"]], told.get(REFERENCE[case["period"]]))
+        print("| " + " | ".join([case["label"], *cells]) + " |", flush=True)
+
+
+def line(setting: Setting, case: dict, own: np.ndarray, peer: np.ndarray | None) -> list[str]:
+    """The cells under `HEADINGS`."""
+    seconds, minibatches, step, waiting, mixing = own
+    efficiency = setting.compute_s / seconds
+    parts = [f"{waiting:.1%}", f"{mixing:.1%}"] if "options" in case else ["", ""]
+    hours = EPOCH_MINIBATCHES / NUM_RANKS * seconds / 3600
+    ratio = "" if peer is None else f"{peer[0] / seconds:.2f}"
+    return [f"{minibatches:.1f}", f"{1000 * seconds:.1f}", f"{step:.1%}", *parts, f"{hours:.2f}", f"{NUM_RANKS * efficiency:.2f}",
+            f"{efficiency:.1%}", ratio]  # fmt: skip
 
 
 def main(options: Benchmark) -> None:

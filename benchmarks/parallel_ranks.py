@@ -1,7 +1,8 @@
 """What one rank of `parallel.py` does: bare loops in which computing is a sleep. `python -m mpi4py parallel_ranks.py PLAN.json`.
 
-The plan says what to measure; rank 0 writes PLAN.told.json, {label: [seconds, seconds in step, waiting, mixing]}, each of a minibatch and
-the mean over ranks, from after the first period to the end of the last but one: neither the beginning nor the end of an epoch is in it.
+The plan says what to measure; rank 0 writes PLAN.told.json, {label: [seconds of a minibatch, minibatches of a mixing, shares of the time in
+step, in waiting and in mixing]}. That is from after the first period to before the last: neither the beginning nor the end of an
+epoch is in it. The seconds are ranks over all ranks' minibatches in a second, whether they train or serve.
 """
 
 from __future__ import annotations
@@ -25,36 +26,43 @@ LAYERS = (440, 2048, 2048, 2048, 2048, 2048, 2048, 8806)  # of the network whose
 class Clock:
     """Time in a loop of minibatches, and of it that in communication."""
 
-    def __init__(self, minibatches: int, period: int):
-        self.marks, self._begin, self._end = [], period, minibatches - period
+    def __init__(self):
+        self._marks = [[time.perf_counter(), 0.0, 0.0, 0.0, 0]]
 
-    def mark(self, in_step: float, times=(0.0, 0.0)) -> None:
-        """A minibatch has ended; seconds in its step; seconds of waiting and mixing so far."""
-        before = self.marks[-1][1] if self.marks else 0.0
-        self.marks.append([time.perf_counter(), before + in_step, *times])
+    def mark(self, in_step: float, times=(0.0, 0.0), mixed: bool = True) -> None:
+        """A minibatch has ended: seconds in its step; seconds of waiting and mixing so far; whether it ended in a mixing."""
+        self._marks.append([time.perf_counter(), self._marks[-1][1] + in_step, *times, self._marks[-1][4] + mixed])
 
-    def per_minibatch(self) -> np.ndarray:
-        """Means over the minibatches that count, (4,)."""
-        first, last = np.array(self.marks[self._begin - 1]), np.array(self.marks[self._end - 1])
-        return (last - first) / (self._end - self._begin)
+    def rates(self, period: int) -> np.ndarray:
+        """(minibatches, mixings, and seconds in step, waiting and mixing) in a second, without the first and the last period."""
+        marks = np.array(self._marks[period : len(self._marks) - period])
+        if len(marks) < 2:
+            return np.zeros(5)
+        seconds, *others, mixings = marks[-1] - marks[0]
+        return np.array([len(marks) - 1, mixings, *others]) / seconds
 
 
-def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> np.ndarray:
+def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
     """A scheme of ours in one epoch."""
     master = torch.rand(plan["num_params"])
     strategy = make_strategy(comm, MixingOptions(**case["options"]))
     strategy.restart(master)
     strategy.drift = 0.0  # measured in training once a while, not here
-    minibatch, clock = plan["minibatch"], Clock(case["minibatches"], case["period"])
-    strategy.begin_epoch(case["minibatches"] * minibatch, minibatch)
-    for _ in range(case["minibatches"]):
-        time.sleep(plan["compute_s"])
-        begin = time.perf_counter()
-        mixing = strategy.step(master, minibatch)
-        clock.mark(time.perf_counter() - begin, strategy.times)
+    minibatch, left, mixing = plan["minibatch"], case["minibatches"], None
+    if strategy.share != (comm.rank, comm.size):  # it draws from all data
+        left *= comm.size
+    strategy.begin_epoch(left * minibatch, minibatch)
+    clock = Clock()
     while mixing is None or not mixing.last:
-        mixing = strategy.step(master, 0)
-    return clock.per_minibatch()
+        trains = strategy.share is not None and left > 0
+        if trains:
+            time.sleep(plan["compute_s"])
+        begin = time.perf_counter()
+        mixing = strategy.step(master, minibatch * trains)
+        left -= 1
+        if trains:
+            clock.mark(time.perf_counter() - begin, strategy.times, mixing is not None)
+    return clock
 
 
 class SleepingLayer(torch.autograd.Function):
@@ -116,15 +124,23 @@ def peer_step(plan: dict, case: dict):
     return step
 
 
-def peer_loop(comm: MpiComm, plan: dict, case: dict) -> np.ndarray:
+def peer_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
     """torch over gloo, whose ranks are ours."""
     if not torch.distributed.is_initialized():
         store = f"tcp://{plan['address']}:{_PORT}"
         torch.distributed.init_process_group("gloo", init_method=store, rank=comm.rank, world_size=comm.size)
-    step, clock = peer_step(plan, case), Clock(case["minibatches"], case["period"])
-    for _ in range(case["minibatches"]):
-        clock.mark(step())
-    return clock.per_minibatch()
+    step, clock = peer_step(plan, case), Clock()
+    for number in range(case["minibatches"]):
+        clock.mark(step(), mixed=number % case["period"] == 0)
+    return clock
+
+
+def told_by(comm: MpiComm, clock: Clock, period: int) -> list[float]:
+    """What the plan wants to know."""
+    own = clock.rates(period)
+    minibatches, mixings, *parts = comm.allreduce(own, "mean")
+    num_learners = comm.reduce_scalar(bool(own[0]))
+    return [1 / minibatches, minibatches / max(mixings, 1e-9), *np.multiply(parts, comm.size / num_learners).tolist()]
 
 
 def main(path: Path) -> None:
@@ -133,8 +149,8 @@ def main(path: Path) -> None:
     plan, comm, told = json.loads(path.read_text()), MpiComm(), {}
     for case in plan["cases"]:
         comm.barrier()
-        own = (peer_loop if "peer" in case else strategy_loop)(comm, plan, case)
-        told[case["label"]] = comm.allreduce(own, "mean").tolist()
+        clock = (peer_loop if "peer" in case else strategy_loop)(comm, plan, case)
+        told[case["label"]] = told_by(comm, clock, case["period"])
     if comm.rank == 0:
         with atomic_write(path.with_suffix(".told.json")) as f:
             json.dump(told, f)
