@@ -1,13 +1,15 @@
 """Checkpoints of a training job: every rank writes its own file, then one checkpoint.json names the complete set.
 
 A reader trusts checkpoint.json alone, which is replaced atomically after all ranks have written; a job killed at any moment goes on
-from the set it names. The sets before it are deleted.
+from the set it names. The sets before it are deleted. A job of another number of ranks can take a set up: rank r finds what rank r had.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import torch
@@ -20,9 +22,28 @@ from pyasr.tensor.file import load_tensors, save_tensors
 DIRECTORY, INDEX = "checkpoint", "checkpoint.json"
 
 
-def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict) -> None:
-    """Write `shared` (rank 0's) and each rank's `own`: dictionaries of tensors and plain values. Every rank must call this."""
-    number = comm.bcast_object(_read_index(directory)[0] + 1 if comm.rank == 0 else None)
+@dataclass
+class Checkpoint:
+    """A complete set, as one rank sees it.
+
+    shared     what is true for all ranks
+    first      what belonged to rank 0
+    own        what belonged to the rank of this number; None where there was none
+    num_ranks  that wrote it
+    """
+
+    shared: dict
+    first: dict
+    own: dict | None
+    num_ranks: int
+
+
+def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict, frames_seen: int = 0) -> None:
+    """Write `shared` (rank 0's) and each rank's `own`: dictionaries of tensors and plain values. Every rank must call this.
+
+    frames_seen  to be told of the set without reading it
+    """
+    number = comm.bcast_object(_read_index(directory)["number"] + 1 if comm.rank == 0 else None)
     directory.mkdir(exist_ok=True)
     content = {"own": own, "shared": shared if comm.rank == 0 else None}
     save_tensors(directory / f"{number:06d}.rank-{comm.rank}.pt", content)
@@ -30,36 +51,55 @@ def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict) -> Non
     if comm.rank == 0:
         files = [f"{number:06d}.rank-{rank}.pt" for rank in range(comm.size)]
         with atomic_write(directory / INDEX) as f:
-            json.dump({"number": number, "files": files}, f)
+            json.dump({"number": number, "files": files, "frames_seen": frames_seen}, f)
         for path in directory.iterdir():
             if path.name not in (INDEX, *files):
                 path.unlink()
 
 
-def load_checkpoint(directory: Path, comm: Comm) -> tuple[dict, dict] | None:
-    """(shared, own) of the last complete set, or None where there is none. Raises UserError if it is of another number of ranks."""
-    _, files = _read_index(directory)
+def load_checkpoint(directory: Path, comm: Comm) -> Checkpoint | None:
+    """The last complete set, or None where there is none."""
+    files = _read_index(directory)["files"]
     if not files:
         return None
-    if len(files) != comm.size:
-        found = f"a checkpoint of {len(files)} ranks, now there are {comm.size}"
-        raise UserError(f"{directory}: {found}; give --num-ranks {len(files)} or --force")
-    return _load(directory / files[0], "shared"), _load(directory / files[comm.rank], "own")
+    first = _load(directory / files[0])
+    own = None if comm.rank >= len(files) else first if comm.rank == 0 else _load(directory / files[comm.rank])
+    return Checkpoint(first["shared"], first["own"], own and own["own"], len(files))
 
 
-def _load(path: Path, part: str) -> dict:
+def last_place(out: Path, pattern: str = DIRECTORY) -> str:
+    """Where a job goes on whose checkpoints are in OUT/PATTERN: `from 1200 frames`, `from 500 frames of rbm2`, `from the beginning`."""
+    indices = sorted(out.glob(f"{pattern}/{INDEX}"), key=lambda path: path.stat().st_mtime)
+    if not indices:
+        return "from the beginning"
+    directory = indices[-1].parent
+    part = f" of {directory.parent.name}" if directory.parent != out else ""
+    return f"from {_read_index(directory).get('frames_seen', 0)} frames{part}"
+
+
+def frames_to_leave_out(num_frames: list[int], done: int) -> list[int]:
+    """How many of its frames each rank leaves out in an epoch of which other ranks have seen `done` frames.
+
+    num_frames  of each rank in the whole epoch; each leaves out an equal share to within a frame, all together exactly `done`
+    """
+    ends = [end * done // max(sum(num_frames), 1) for end in accumulate(num_frames, initial=0)]
+    return [end - begin for begin, end in pairwise(ends)]
+
+
+def _load(path: Path) -> dict:
     with _told(path):
-        return load_tensors(path)[part]
+        content = load_tensors(path)
+        return {part: content[part] for part in ("shared", "own")}
 
 
-def _read_index(directory: Path) -> tuple[int, list[str]]:
+def _read_index(directory: Path) -> dict:
     """Number and files of the last complete set; 0 and none where there is none."""
     path = directory / INDEX
     if not path.exists():
-        return 0, []
+        return {"number": 0, "files": []}
     with _told(path):
         index = json.loads(path.read_text(encoding="utf-8"))
-        return index["number"], index["files"]
+        return {"number": index["number"], "files": index["files"], **index}
 
 
 @contextlib.contextmanager

@@ -15,7 +15,9 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.parallel.strategies import Mixing, Strategy
-from pyasr.train.checkpoints import DIRECTORY, check_shapes, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes
+from pyasr.train.checkpoints import (
+    DIRECTORY, Checkpoint, check_shapes, frames_to_leave_out, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes,
+)  # fmt: skip
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
@@ -44,11 +46,14 @@ class Diverged(UserError):
 @dataclass
 class Position:
     """How far a rank is: `frames_seen` over all ranks, `own_frames` of its own in this epoch, and their sums (loss, correct, frames), in
-    this epoch up to the last log line, and since then; `skipped` minibatches were left out by its learner."""
+    this epoch up to the last log line, and since then; `skipped` minibatches were left out by its learner. The epoch began at
+    `epoch_began` frames seen; this rank begins its own with frame `begin`, since others, in another number, have trained on as many."""
 
     frames_seen: int = 0
     own_frames: int = 0
     skipped: int = 0
+    epoch_began: int = 0
+    begin: int = 0
     epoch_sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
     interval_sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
 
@@ -89,7 +94,7 @@ class Training:
     def _epoch(self, epoch: int) -> None:
         """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""
         minibatches = self.training.minibatches(self.minibatch, epoch, self.position.own_frames)
-        self.strategy.begin_epoch(self.training.num_frames, self.minibatch)
+        self.strategy.begin_epoch(self.training.num_frames - self.position.begin, self.minibatch)
         self.sums = torch.tensor(self.position.interval_sums, dtype=torch.float64, device=self.learner.flat.master.device)
         self.reporter.clock.restart()
         while True:
@@ -175,6 +180,16 @@ class Training:
         number, layers, last = self.learner.skips.take()
         if not number:
             return
+    def _report_alone(self, epoch: int) -> None:
+        """The same of this rank, for a log line of one of them."""
+        self._tell_skips()
+        own = self.totals(self.sums.cpu().numpy())
+        if self.strategy.speaks and own.sums[2]:
+            self.reporter.tell_alone(epoch, self.position.frames_seen, own, self._rate())
+            self.check_divergence(own)
+        self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own.sums.tolist())]
+        self.sums.zero_()
+
         self.position.skipped += number
         where = f"the gradient of {', '.join(layers)} was not finite, last at step {last} of rank {self.comm.rank}"
         log.warning(f"minibatches left out: {number}; {where}")
@@ -214,7 +229,7 @@ class Training:
             self.learner.flat.master.copy_(self.best)
             self.learner.flat.refresh()
             self.strategy.adopt(self.learner.flat.master)
-        self.position = Position(self.position.frames_seen, skipped=self.position.skipped)
+        self.position = Position(self.position.frames_seen, skipped=self.position.skipped, epoch_began=self.position.frames_seen)
         self._save(equal=True)
 
     def check_divergence(self, totals: Totals) -> None:
@@ -231,10 +246,12 @@ class Training:
         return self.learner.flat.master.clone() if self.schedule.may_go_back else None
 
     def _save(self, equal: bool) -> None:
-        """What the learner and the strategy remember, and random state, are each rank's own, and so are parameters that are not equal."""
-        master = self.learner.flat.master
-        shared = {"master": master if equal else None, "shapes": shapes(self.learner.flat.values()), "best": self.best,
-                  "schedule": dataclasses.asdict(self.schedule.state)}  # fmt: skip
+        """What the learner and the strategy remember, and random state, are each rank's own, and so are parameters that are not equal; the
+        consensus and the sums over all ranks are for a job of another number of ranks."""
+        master, position = self.learner.flat.master, self.position
+        sums = self.comm.allreduce(np.array([position.epoch_sums, position.interval_sums]))
+        shared = {"master": master if equal else self.strategy.model(master), "shapes": shapes(self.learner.flat.values()),
+                  "best": self.best, "schedule": dataclasses.asdict(self.schedule.state), "sums": sums.tolist()}  # fmt: skip
         if self.growth:
             shared["network"] = self.learner.network.describe()
         own = {"position": dataclasses.asdict(self.position), "learner": self.learner.state_dict(), "master": None if equal else master,
@@ -247,19 +264,36 @@ class Training:
         found = load_checkpoint(self.directory / DIRECTORY, self.comm)
         if found is None:
             return False
-        shared, own = found
-        self.position = Position(**own["position"])
-        self.schedule.state = ScheduleState(**shared["schedule"])
+        self.schedule.state = ScheduleState(**found.shared["schedule"])
+        as_before = found.num_ranks == self.comm.size
+        self.position = Position(**found.own["position"]) if as_before else self._place_among_others(found)
         if self.growth:
-            self.growth.resume(self.learner, shared["network"], self.position.frames_seen)
+            self.growth.resume(self.learner, found.shared["network"], self.position.frames_seen)
+        self._take_parameters(found.shared, found.own["master"] if as_before else None)
+        if found.own:
+            self.learner.load_state_dict(found.own["learner"])
+            set_random_state(found.own["random"], self.learner.flat.master.device)
+        self._restart()
+        if as_before:
+            self.strategy.load_state_dict(found.own["strategy"])
+        else:
+            self.strategy.take_up(found.first["strategy"])
+        were = "" if as_before else f", with {self.comm.size} ranks instead of {found.num_ranks}"
+        self.comm.say(f"resuming at {self.position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}{were}")
+        return True
+
+    def _take_parameters(self, shared: dict, own_master: torch.Tensor | None) -> None:
         flat = self.learner.flat
         check_shapes(self.directory / DIRECTORY, shared["shapes"], shapes(flat.values()))
-        flat.master.copy_(shared["master"] if own["master"] is None else own["master"])
+        flat.master.copy_(shared["master"] if own_master is None else own_master)
         flat.refresh()
         self.best = None if shared["best"] is None else shared["best"].to(flat.master.device)
-        self.learner.load_state_dict(own["learner"])
-        self._restart()
-        self.strategy.load_state_dict(own["strategy"])
-        set_random_state(own["random"], flat.master.device)
-        self.comm.say(f"resuming at {self.position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}")
-        return True
+
+    def _place_among_others(self, found: Checkpoint) -> Position:
+        """The place in a checkpoint of another number of ranks: of its own part of the data each leaves out the share of the epoch that has
+        been trained on; rank 0 takes all sums."""
+        first, skipped = found.first["position"], found.own["position"]["skipped"] if found.own else 0
+        done = first["frames_seen"] - first["epoch_began"]
+        begin = frames_to_leave_out(self.comm.allgather(self.training.num_frames), done)[self.comm.rank]
+        sums = found.shared["sums"] if self.comm.rank == 0 else np.zeros((2, 3)).tolist()
+        return Position(first["frames_seen"], begin, skipped, first["epoch_began"], begin, *sums)

@@ -144,12 +144,6 @@ def test_checkpoints_by_time(tmp_path):
     assert number_of(tmp_path / "often") > 3 * 400 // 64
 
 
-def test_checkpoint_of_another_number_of_ranks(tmp_path):
-    trained(SoloComm(), tmp_path / "job", store(4))
-    with pytest.raises(UserError, match="a checkpoint of 1 ranks, now there are 2; give --num-ranks 1"):
-        run_threads(2, lambda comm: trained(comm, tmp_path / "job", store(2, comm.rank)))
-
-
 def test_checkpoint_of_another_network(tmp_path):
     trained(SoloComm(), tmp_path / "job", store(4))
     sentence = r"a checkpoint of another network \(layers 16x30, 5x16; this one has 20x30, 5x20\); give the options of that network"

@@ -85,6 +85,13 @@ class Delayed(PeriodicStrategy):
         self._take(master)
         super().consensus(master)
 
+    def model(self, master: torch.Tensor) -> torch.Tensor:
+        """The same of a copy; what is on its way stays so."""
+        pending = self.pending
+        copy = super().model(master)
+        self.pending = pending
+        return copy
+
     def adopt(self, master: torch.Tensor) -> None:
         """Forget what is on its way."""
         self.wait()

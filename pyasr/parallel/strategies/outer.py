@@ -69,6 +69,11 @@ class OuterOptimiser(PeriodicStrategy):
         super().load_state_dict(state)
         self.outer, self.moved = state["outer"], state["moved"]
 
+    def take_up(self, state: dict) -> None:
+        """They are the same on all ranks."""
+        super().take_up(state)
+        self.outer, self.moved = state["outer"], state["moved"]
+
 
 @register("bmuf-classical")
 class Bmuf(OuterOptimiser):

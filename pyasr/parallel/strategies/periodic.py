@@ -87,6 +87,11 @@ class PeriodicStrategy(Strategy):
         for name in self._PLACE:
             setattr(self, name, state[name])
 
+    def take_up(self, state: dict) -> None:
+        """The epoch goes on with a timetable of its own."""
+        super().take_up(state)
+        self.round, self.epoch = state["round"], state["epoch"]
+
 
 def average(comm, master: torch.Tensor, shares: np.ndarray) -> None:
     """All ranks' parameters become their average with weights in proportion to `shares`."""
