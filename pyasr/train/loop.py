@@ -254,9 +254,9 @@ class Training:
                   "best": self.best, "schedule": dataclasses.asdict(self.schedule.state), "sums": sums.tolist()}  # fmt: skip
         if self.growth:
             shared["network"] = self.learner.network.describe()
-        own = {"position": dataclasses.asdict(self.position), "learner": self.learner.state_dict(), "master": None if equal else master,
+        own = {"position": dataclasses.asdict(position), "learner": self.learner.state_dict(), "master": None if equal else master,
                "strategy": self.strategy.state_dict(), "random": random_state(master.device)}  # fmt: skip
-        save_checkpoint(self.directory / DIRECTORY, self.comm, shared, own)
+        save_checkpoint(self.directory / DIRECTORY, self.comm, shared, own, position.frames_seen)
         self._saved_at = time.monotonic()
 
     def _resume(self) -> bool:
