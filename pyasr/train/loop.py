@@ -175,11 +175,6 @@ class Training:
         self.sums.zero_()
         return self._is_time_to_save()
 
-    def _tell_skips(self) -> None:
-        """Warn of minibatches that this rank's learner has left out since the last time; too many of them end the training."""
-        number, layers, last = self.learner.skips.take()
-        if not number:
-            return
     def _report_alone(self, epoch: int) -> None:
         """The same of this rank, for a log line of one of them."""
         self._tell_skips()
@@ -190,6 +185,11 @@ class Training:
         self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own.sums.tolist())]
         self.sums.zero_()
 
+    def _tell_skips(self) -> None:
+        """Warn of minibatches that this rank's learner has left out since the last time; too many of them end the training."""
+        number, layers, last = self.learner.skips.take()
+        if not number:
+            return
         self.position.skipped += number
         where = f"the gradient of {', '.join(layers)} was not finite, last at step {last} of rank {self.comm.rank}"
         log.warning(f"minibatches left out: {number}; {where}")
