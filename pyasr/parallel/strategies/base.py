@@ -78,6 +78,12 @@ class Strategy:
         if self.comm.size > 1:
             in_host_memory(master, lambda array: self.comm.allreduce(array, "mean"))
 
+    def model(self, master: torch.Tensor) -> torch.Tensor:
+        """The consensus, on all ranks, as a copy; nothing changes."""
+        copy = master.clone()
+        self.consensus(copy)
+        return copy
+
     def state_dict(self) -> dict:
         """What this rank remembers between two mixings, as tensors and plain values for a checkpoint, which is made just after one."""
         return {"compares": self.compares}
@@ -86,15 +92,14 @@ class Strategy:
         """Go on from what `state_dict` gave."""
         self.compares = state["compares"]
 
+    def take_up(self, state: dict) -> None:
+        """Go on, after `restart` with the consensus, from rank 0's `state_dict` of another number of ranks, which are in an epoch of their own:
+        with what is true for any ranks."""
+        self.compares = state["compares"]
+
     def waiting(self, function, *arguments):
         """`function(*arguments)`, its time taken for waiting."""
         return self._timed(0, function, *arguments)
-    def model(self, master: torch.Tensor) -> torch.Tensor:
-        """The consensus, on all ranks, as a copy; nothing changes."""
-        copy = master.clone()
-        self.consensus(copy)
-        return copy
-
 
     def mixing(self, function, *arguments):
         """`function(*arguments)`, its time taken for mixing."""
@@ -103,11 +108,6 @@ class Strategy:
     def _timed(self, kind: int, function, *arguments):
         begin = self.comm.time()
         try:
-    def take_up(self, state: dict) -> None:
-        """Go on, after `restart` with the consensus, from rank 0's `state_dict` of another number of ranks, which are in an epoch of their own:
-        with what is true for any ranks."""
-        self.compares = state["compares"]
-
             return function(*arguments)
         finally:
             self.times[kind] += self.comm.time() - begin
