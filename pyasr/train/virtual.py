@@ -1,0 +1,198 @@
+"""Real training on learners in simulated time: what a scheme does to a model, and what it would take, with more learners than there are cores.
+
+    result = simulate(spec, VirtualOptions(num_learners=16, compute_s=0.16, model_mb=160))
+
+Every learner is a rank of `pyasr.parallel.simulator` with its own network and shard, and runs the loop, the strategy and the schedule of
+`pyasr.train.dnn:train_rank`; one learner gives the same bits as training alone. A minibatch takes a virtual time drawn from `ComputeTime`, one
+of fewer frames accordingly less; measuring held-out frames takes none. A small network stands for a large one: its messages take as
+long as those of a model of `model_mb`. The defaults are what the times published with Su, Chen and Xu (arXiv:1507.01239) come to: 300 h in
+254.5 minutes on one K20 with minibatches of 1024, and 160 MB at about 690 MB/s.
+
+Learners share a process, where one runs at a time: each has torch's random numbers for itself while it learns. Nothing is saved on the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base import log
+from pyasr.base.options import option, to_json
+from pyasr.base.output import atomic_write
+from pyasr.base.seeds import generator
+from pyasr.feats.inputs import FeatureReader
+from pyasr.nn.feed_forward import FeedForward
+from pyasr.parallel.network import Network
+from pyasr.parallel.simulator import ComputeTime, run_simulated
+from pyasr.train.checkpoints import random_state, set_random_state
+from pyasr.train.dnn import TrainSpec, dropout_seed, train_rank
+from pyasr.train.loop import Diverged, Training
+from pyasr.train.progress import Totals
+from pyasr.train.targets import TARGETS_FILE, Targets
+
+SIMULATION_FILE = "simulation.json"
+_MB = 1e6
+
+
+@dataclass(frozen=True)
+class VirtualOptions:
+    """Learners and a network that are not there."""
+
+    num_learners: int = option(2, "learners", minimum=1)
+    compute_s: float = option(0.16, "seconds that a learner computes on a minibatch, on average", minimum=0.0)
+    compute_variation: float = option(0.1, "standard deviation of that time, relative to it", minimum=0.0)
+    straggler: float = option(1.0, "factor by which the last learner is slower than the others", minimum=0.0)
+    latency_s: float = option(5e-5, "latency of a message between hosts", minimum=0.0)
+    bandwidth_mb: float = option(690.0, "bandwidth between hosts, in MB/s", minimum=1e-6)
+    model_mb: float = option(160.0, "size of the model that the network stands for, in MB; 0: its own", minimum=0.0)
+    learners_per_host: int = option(1, "learners that share a host", minimum=1)
+    host_bandwidth_mb: float = option(5000.0, "bandwidth between learners of a host, in MB/s", minimum=1e-6)
+    virtual_seed: int = option(0, "seed of the computing times")
+
+    def network(self, num_bytes: int) -> Network:
+        """The network that takes as long for `num_bytes` as the real one for the declared size."""
+        scale = _MB * (num_bytes / (_MB * self.model_mb) if self.model_mb else 1.0)
+        return Network(self.latency_s, scale * self.bandwidth_mb, self.learners_per_host, intra_host_bandwidth=scale * self.host_bandwidth_mb)
+
+    def compute_time(self) -> ComputeTime:
+        """How long a minibatch takes."""
+        return ComputeTime(self.compute_s, self.compute_variation, {self.num_learners - 1: self.straggler})
+
+
+class OwnRandom:
+    """Torch's global random numbers as they would be in a process of one's own."""
+
+    def __init__(self, seed: int, device: torch.device):
+        self.device = device
+        before = random_state(device)
+        torch.manual_seed(seed)
+        self.state = random_state(device)
+        set_random_state(before, device)
+
+    @contextlib.contextmanager
+    def in_use(self):
+        """Draw from these numbers in a block in which no other learner runs."""
+        before = random_state(self.device)
+        set_random_state(self.state, self.device)
+        yield
+        self.state = random_state(self.device)
+        set_random_state(before, self.device)
+
+
+@dataclass
+class Course:
+    """How a learner's training went.
+
+    history    (virtual seconds, held-out objective, held-out accuracy) of the initial model, and after each epoch
+    seconds    in which it computed, waited for others, and mixed
+    sizes      frames of an epoch over all learners, parameters of the network
+    """
+
+    history: list[tuple[float, float, float]] = field(default_factory=list)
+    seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    sizes: tuple[int, int] = (0, 0)
+
+
+class VirtualTraining(Training):
+    """A job in virtual time.
+
+    time     how long minibatches take; the stream that it is drawn from depends on `seed` and rank alone
+    course   is filled while the job runs, so that there is something to tell where it diverges
+    """
+
+    def __init__(self, time: ComputeTime, seed: int, course: Course, *arguments):
+        super().__init__(*arguments)
+        self.compute_time, self.course, self._computed = time, course, 0.0
+        self._stream = generator(seed, "computing time", self.comm.rank)
+        self._random = OwnRandom(dropout_seed(self.options.train_seed, self.comm.rank), self.learner.flat.master.device)
+        course.sizes = (self.schedule.epoch_frames, self.learner.flat.num_parameters)
+
+    def run(self) -> None:
+        """As `Training.run`, from virtual time 0."""
+        self._begin = self.comm.time()
+        super().run()
+
+    def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
+        with self._random.in_use():
+            sums = super()._learn(x, pdfs)
+        seconds = self.compute_time.sample(self._stream, self.comm.rank) * len(pdfs) / self.minibatch
+        self.comm.sleep(seconds)
+        self._computed += seconds
+        return sums
+
+    def evaluate(self) -> Totals:
+        """As `Training.evaluate`; puts it down while the job runs."""
+        now = self.comm.time() - self._begin
+        totals = super().evaluate()
+        if not self.schedule.finished:
+            self.course.history.append((now, totals.objective, totals.accuracy))
+            self.course.seconds = (self._computed, *map(float, self.strategy.times))
+        return totals
+
+    def _save(self, equal: bool) -> None:
+        """A simulation begins anew when it was interrupted."""
+
+    def _resume(self) -> bool:
+        return False
+
+
+def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
+    """Train as `train_rank` does, on virtual learners: OUT/final.nnet and OUT/metrics.jsonl, in virtual time.
+
+    Returns what SIMULATION_FILE holds: options, sizes, `history`, the learners' mean `seconds` by activity, `epoch_s` (the mean time of an
+    epoch), and under `diverged` a sentence where the training went nowhere, else None.
+    """
+    courses = [Course() for _ in range(options.num_learners)]
+    time, seed = options.compute_time(), options.virtual_seed
+
+    def learner(comm) -> None:
+        train_rank(spec, comm, partial(VirtualTraining, time, seed, courses[comm.rank]))
+
+    diverged = None
+    try:
+        run_simulated(options.num_learners, learner, options.network(message_bytes(spec)), seed)
+    except Diverged as error:
+        log.warning(str(error))
+        diverged = str(error)
+    return {**_result(courses), "diverged": diverged, "virtual": to_json(options), "training": to_json(spec.training)}
+
+
+def _result(courses: list[Course]) -> dict:
+    """What all learners' courses come to; the history is that of the first, which all share."""
+    history, (epoch_frames, num_parameters) = courses[0].history, courses[0].sizes
+    computing, waiting, mixing = np.mean([course.seconds for course in courses], axis=0).tolist()
+    return {"epoch_frames": epoch_frames, "num_parameters": num_parameters, "history": history,
+            "epoch_s": (history[-1][0] - history[0][0]) / (len(history) - 1) if len(history) > 1 else None,
+            "seconds": {"computing": computing, "waiting": waiting, "mixing": mixing}}  # fmt: skip
+
+
+def message_bytes(spec: TrainSpec) -> int:
+    """Bytes of the parameters of the network that is to be trained, in float32."""
+    frame_dim = FeatureReader(spec.data, dataclasses.replace(spec.input, splice_left=0, splice_right=0)).dim
+    input_dim = frame_dim * (spec.input.splice_left + 1 + spec.input.splice_right)
+    with torch.device("meta"):
+        network = FeedForward(spec.training.dnn, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs)
+    return 4 * sum(parameter.numel() for parameter in network.parameters())
+
+
+@dataclass(frozen=True)
+class SimulationSpec:
+    """The work of a simulation's one job."""
+
+    training: TrainSpec
+    virtual: VirtualOptions
+
+
+def simulate_job(spec: SimulationSpec, job: int) -> None:
+    """Simulate and write OUT/simulation.json."""
+    result = simulate(spec.training, spec.virtual)
+    with atomic_write(Path(spec.training.out) / SIMULATION_FILE) as f:
+        json.dump(result, f, indent=1)
+        f.write("\n")

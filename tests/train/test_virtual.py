@@ -1,0 +1,117 @@
+"""Training on virtual learners: the same bits as alone, times that can be worked out, what the step writes."""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from corpora import make_alignments, make_data
+from toy_jobs import metrics, store, trained, training, with_options
+
+sys.path.append(str(Path(__file__).parents[1]))
+from steps_here import run_here  # noqa: E402
+
+from pyasr.base.seeds import generator  # noqa: E402
+from pyasr.nn.acoustic import load_scorer  # noqa: E402
+from pyasr.parallel.comm import SoloComm  # noqa: E402
+from pyasr.parallel.network import Network  # noqa: E402
+from pyasr.parallel.simulator import ComputeTime, run_simulated  # noqa: E402
+from pyasr.train.virtual import Course, VirtualOptions, VirtualTraining  # noqa: E402
+
+OPTIONS = with_options(loop=dict(log_frames=10**9), schedule=dict(num_epochs=1), mixing=dict(period_frames=32))
+DROPOUT = with_options(dnn=dict(hidden_layers=2, hidden_dim=16, dropout=0.5))
+
+
+def virtual(directory: Path, num_learners: int, compute: ComputeTime, network=Network(0.0, 1e12), options=OPTIONS):
+    """(parameters of each learner, courses) of learners with 6 utterances of 50 frames each."""
+    courses = [Course() for _ in range(num_learners)]
+
+    def learner(comm) -> torch.Tensor:
+        job = training(comm, directory, store(6, comm.rank), options, partial(VirtualTraining, compute, 0, courses[comm.rank]))
+        job.run()
+        return job.learner.flat.master.clone()
+
+    return run_simulated(num_learners, learner, network), courses
+
+
+def test_one_learner_gets_the_same_bits_as_alone(tmp_path):
+    alone = trained(SoloComm(), tmp_path / "alone", store(6), DROPOUT)
+    (found,), _ = virtual(tmp_path / "virtual", 1, ComputeTime(0.1, 0.5), options=DROPOUT)
+    assert torch.equal(found, alone)
+
+
+def test_speeds_do_not_change_what_synchronous_learners_learn(tmp_path):
+    """Their minibatches interleave otherwise, but dropout's random numbers are each learner's own."""
+    even, _ = virtual(tmp_path / "even", 3, ComputeTime(0.1), options=DROPOUT)
+    uneven, _ = virtual(tmp_path / "uneven", 3, ComputeTime(0.1, 1.0, {0: 7.3}), options=DROPOUT)
+    again, _ = virtual(tmp_path / "again", 3, ComputeTime(0.1, 1.0, {0: 7.3}), options=DROPOUT)
+    assert all(torch.equal(master, even[0]) for master in [*even, *uneven, *again])
+
+
+def test_time_is_that_of_minibatches_and_messages(tmp_path):
+    """300 frames are 18 minibatches of 16 and one of 12; ranks mix after every two, and at the end."""
+    compute, network = ComputeTime(0.5, 0.3), Network(0.0, 1e6)
+    masters, courses = virtual(tmp_path / "job", 4, compute, network)
+    times = [[compute.sample(stream, rank) * share for share in [1.0] * 18 + [12 / 16]]
+             for rank, stream in enumerate(generator(0, "computing time", rank) for rank in range(4))]  # fmt: skip
+    allreduce_s = 2 * 3 * 4 * masters[0].numel() / (4 * 1e6)
+    slowest = sum(max(sum(own[i : i + 2]) for own in times) for i in range(0, 19, 2))
+    for own, course in zip(times, courses):
+        computing, waiting, mixing = course.seconds
+        assert computing == pytest.approx(sum(own)) and mixing == pytest.approx(10 * allreduce_s)
+        assert waiting == pytest.approx(slowest - sum(own))
+        (begin, *_), (end, *_) = course.history
+        assert end - begin == pytest.approx(slowest + 10 * allreduce_s, rel=1e-3)  # and a few bytes for the log
+
+
+def test_a_straggler_slows_all(tmp_path):
+    _, (even, *_) = virtual(tmp_path / "even", 4, ComputeTime(1.0))
+    _, (slow, *_) = virtual(tmp_path / "slow", 4, ComputeTime(1.0, factors={3: 10.0}))
+    assert slow.history[-1][0] == pytest.approx(10 * even.history[-1][0], rel=1e-3)
+    assert slow.seconds[0] == even.seconds[0] and slow.seconds[1] == pytest.approx(9 * even.seconds[0], rel=1e-3)
+    line = next(line for line in metrics(tmp_path / "slow") if "waiting" in line)
+    assert line["waiting"] == pytest.approx(0.675, abs=1e-3)  # three learners of four, for 0.9 of the time
+    assert line["frames_per_s"] == round(1200 / 187.5)  # in virtual time
+
+
+def test_a_small_network_stands_for_a_large_one():
+    options = VirtualOptions(model_mb=160.0, bandwidth_mb=690.0, host_bandwidth_mb=5000.0, learners_per_host=2)
+    network = options.network(1000)
+    assert network.wire((0, 2)).spread_s(2, 1000) == pytest.approx(options.latency_s + 160 / 690)
+    assert network.wire((0, 1)).spread_s(2, 1000) == pytest.approx(network.intra_host_latency_s + 160 / 5000)
+    assert VirtualOptions(model_mb=0.0).network(1000).bandwidth == 690e6
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus")
+    make_alignments(path / "ali", make_data(path / "data", {f"{speaker}-{i}": 80 + i for speaker in "abcdef" for i in range(6)}, 6))
+    (path / "lang").mkdir()
+    (path / "lang" / "phones.txt").write_text("<eps> 0\n")
+    return path
+
+
+def simulated(corpus: Path, out: Path, *flags) -> dict:
+    run_here("simulate_parallel.py", "--num-learners", 4, "--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 32, "--num-epochs", 2,
+             "--minibatch", 16, "--heldout-share", 0.2, "--period-frames", 64, "--precision", "float32", "--device", "cpu", *flags,
+             corpus / "data", corpus / "lang", corpus / "ali", out)  # fmt: skip
+    return json.loads((out / "simulation.json").read_text())
+
+
+def test_the_step_writes_a_model_and_its_course(corpus, tmp_path):
+    found = simulated(corpus, tmp_path / "one", "--parallel", "butterfly")
+    assert found == simulated(corpus, tmp_path / "other", "--parallel", "butterfly")
+    assert load_scorer(tmp_path / "one").num_pdfs == 6
+    assert found["diverged"] is None and found["training"]["mixing"]["parallel"] == "butterfly"
+    times, objectives, accuracies = zip(*found["history"])
+    assert len(times) == 3 and times[0] < times[1] < times[2] and found["epoch_s"] == pytest.approx((times[2] - times[0]) / 2)
+    assert objectives[0] < objectives[1] and accuracies[-1] > 0.5
+    assert sum(found["seconds"].values()) == pytest.approx(times[-1] - times[0], rel=0.05)
+
+
+def test_divergence_is_a_result(corpus, tmp_path):
+    found = simulated(corpus, tmp_path / "far", "--learning-rate", 1e5)
+    assert "diverged" in found["diverged"] and len(found["history"]) >= 1
+    assert not (tmp_path / "far" / "final.nnet").exists()
