@@ -61,9 +61,9 @@ def _digits(value: float) -> str:
 
 def _notes(topologies: list[Topology], size: int) -> list[str]:
     notes = [
-        f"{size} rank{'s' * (size > 1)}. sent: models that the busiest rank sends in a mixing; contraction: of the ranks' distance from their",
-        "mean, by a mixing in the long run; gap: 1 less that; 1 %: mixings until less of any disagreement is left; exact: mixings until all",
-        "ranks have the mean itself.",
+        f"{size} rank{'s' * (size > 1)}. sent: models that the busiest rank sends in a mixing; contraction: of the ranks' distance from",
+        "their mean, by a mixing in the long run; gap: 1 less that; 1 %: mixings until less of any disagreement is left; exact: mixings",
+        "until all ranks have the mean itself.",
     ]
     if any(topology.random for topology in topologies):
         notes.append("* drawn anew in every round: contraction and 1 % are of the root mean square over draws.")
