@@ -28,7 +28,8 @@ _ADDED_IN = {
     "float16": "float32", "bfloat16": "float32", "int16": "int32", "int8": "int32",
 }
 EXCHANGE_TAG = 0
-_POLL_S = 0.0005  # between two looks for a message
+_POLL_S = 0.0005  # between two series of looks for a message
+_LOOKS = 20  # of a series: over TCP, a look moves a few KB of a message on its way, and one in 0.5 ms would not fill 1 Gbit/s
 
 
 class Comm(Protocol):
@@ -295,7 +296,7 @@ def _is_main() -> bool:
 
 def _poll(is_done: Callable[[], bool]) -> None:
     """Look again and again, and sleep meanwhile; MPI makes progress in each look."""
-    while not is_done():
+    while not any(is_done() for _ in range(_LOOKS)):
         time.sleep(_POLL_S)
 
 
