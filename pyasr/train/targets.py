@@ -26,6 +26,7 @@ class HeldoutOptions:
 
     heldout_share: float = option(0.03, "share of the frames held out, to be measured after every epoch", minimum=0.0, maximum=0.5)
     heldout_seed: int = option(777, "seed of the choice of held-out speakers")
+    heldout_by: str = option("speaker", "what is held out: whole speakers, or utterances", choices=("speaker", "utterance"))
 
 
 @dataclass
@@ -125,17 +126,17 @@ def _some(keys: list[str]) -> str:
     return f"({', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''})" if keys else ""
 
 
-def choose_heldout(keys: list[str], lengths: np.ndarray, speaker: Callable[[str], str], share: float, seed: int) -> np.ndarray:
-    """Which utterances are held out, bool (len(keys),): whole speakers of about `share` of the frames.
+def choose_heldout(keys: list[str], lengths: np.ndarray, speaker: Callable[[str], str], options: HeldoutOptions) -> np.ndarray:
+    """Which utterances are held out, bool (len(keys),): whole speakers of about `heldout_share` of the frames, or utterances.
 
     Speakers are taken in random order as long as they fit; if that gives less than half the share, utterances are taken instead.
     """
-    budget = share * lengths.sum()
-    for unit in (np.array([speaker(key) for key in keys]), np.array(keys)):
-        names, member = np.unique(unit, return_inverse=True)
+    budget = options.heldout_share * lengths.sum()
+    for unit in (*([[speaker(key) for key in keys]] if options.heldout_by == "speaker" else []), keys):
+        names, member = np.unique(np.array(unit), return_inverse=True)
         sizes = np.bincount(member, weights=lengths)
         taken, total = np.zeros(len(names), bool), 0
-        for i in generator(seed, "heldout").permutation(len(names)):
+        for i in generator(options.heldout_seed, "heldout").permutation(len(names)):
             if total + sizes[i] <= budget:
                 taken[i] = True
                 total += sizes[i]

@@ -10,7 +10,7 @@ from pyasr.base.errors import UserError
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.train.prepare import TargetOptions, prepare_targets
 from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.targets import Targets, choose_heldout, make_targets
+from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout, make_targets
 
 LENGTHS = {f"{speaker}-{i}": 20 + i for speaker in "abcdefghij" for i in range(10)}
 
@@ -97,15 +97,22 @@ def test_missing_archive_of_alignments(corpus):
 
 def test_heldout_speakers_are_whole():
     keys, lengths = list(LENGTHS), np.array(list(LENGTHS.values()))
-    heldout = choose_heldout(keys, lengths, lambda key: key[0], 0.25, 1)
+    heldout = choose_heldout(keys, lengths, lambda key: key[0], HeldoutOptions(0.25, 1))
     speakers = [{key[0] for key, held in zip(keys, heldout) if held == part} for part in (True, False)]
     assert not speakers[0] & speakers[1] and len(speakers[0]) == 2
 
 
 def test_heldout_utterances_where_speakers_are_too_long():
     keys, lengths = list(LENGTHS), np.array(list(LENGTHS.values()))
-    heldout = choose_heldout(keys, lengths, lambda key: key[0], 0.03, 1)
+    heldout = choose_heldout(keys, lengths, lambda key: key[0], HeldoutOptions(0.03, 1))
     assert 0.015 < lengths[heldout].sum() / lengths.sum() <= 0.03
+
+
+def test_heldout_utterances_of_all_speakers_where_asked_for():
+    keys, lengths = list(LENGTHS), np.array(list(LENGTHS.values()))
+    heldout = choose_heldout(keys, lengths, lambda key: key[0], HeldoutOptions(0.25, 1, "utterance"))
+    assert 0.23 < lengths[heldout].sum() / lengths.sum() <= 0.25
+    assert len({key[0] for key, held in zip(keys, heldout) if held}) > 5
 
 
 def test_shards_are_even_and_complete(corpus):
