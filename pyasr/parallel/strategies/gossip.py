@@ -25,12 +25,13 @@ class Gossip(PeriodicStrategy):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
+        self._gossip = Gossiper(comm)
         self._next_round()  # refuses numbers of ranks that the topology does not take
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """One round; shares of frames do not matter to it."""
         mixing = self._next_round()
-        in_host_memory(master, lambda array: gossip(self.comm, array, mixing))
+        in_host_memory(master, lambda array: self._gossip(array, mixing))
 
     def wait(self) -> None:
         """A byte from each that will send its parameters."""
@@ -42,14 +43,23 @@ class Gossip(PeriodicStrategy):
         return topology.round(self.comm.size, self.round)
 
 
-def gossip(comm: Comm, array: torch.Tensor, mixing: Round) -> torch.Tensor:
-    """Replace `array` (CPU) by its mixture of this round; returns it."""
-    outgoing, incoming, round_messages = array.clone(), torch.empty_like(array), messages(mixing, comm.rank)
-    array.mul_(1 - sum(weight for _, _, weight in round_messages))
-    for to, source, weight in round_messages:
-        comm.exchange(outgoing, to, incoming, source)
-        array.add_(incoming, alpha=weight)
-    return array
+class Gossiper:
+    """Mixes vectors over the ranks of `comm`; keeps its memory, because to be given new pages costs more than to copy."""
+
+    def __init__(self, comm: Comm):
+        self._comm, self._outgoing, self._incoming = comm, torch.empty(0), torch.empty(0)
+
+    def __call__(self, array: torch.Tensor, mixing: Round) -> torch.Tensor:
+        """Replace `array` (CPU) by its mixture of this round; returns it."""
+        round_messages = messages(mixing, self._comm.rank)
+        if self._outgoing.shape != array.shape:
+            self._outgoing, self._incoming = torch.empty_like(array), torch.empty_like(array)
+        self._outgoing.copy_(array)
+        array.mul_(1 - sum(weight for _, _, weight in round_messages))
+        for to, source, weight in round_messages:
+            self._comm.exchange(self._outgoing, to, self._incoming, source)
+            array.add_(self._incoming, alpha=weight)
+        return array
 
 
 def messages(mixing: Round, rank: int) -> list[tuple[int, int, float]]:
