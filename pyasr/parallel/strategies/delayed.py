@@ -18,7 +18,7 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.strategies.base import register
-from pyasr.parallel.strategies.gossip import gossip
+from pyasr.parallel.strategies.gossip import Gossiper
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
 from pyasr.parallel.topologies import TOPOLOGIES, Topology
 
@@ -138,6 +138,7 @@ class DPsgd(Delayed):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
+        self._gossip = Gossiper(self.wire)
         self.topology.round(comm.size, 0)  # refuses numbers of ranks that the topology does not take
 
     @property
@@ -153,4 +154,4 @@ class DPsgd(Delayed):
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
         """One round."""
-        gossip(self.wire, array, self.topology.round(self.comm.size, number))
+        self._gossip(array, self.topology.round(self.comm.size, number))
