@@ -110,7 +110,8 @@ def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
     """
     options = spec.training
     targets, num_epochs = Targets.load(spec.out / UTTERANCES_FILE), 2 * options.rbm.rbm_iter
-    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.compute, comm, options.loop.train_seed, num_epochs)
+    share = make_strategy(comm, options.mixing).share
+    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.compute, comm, share, options.loop.train_seed, num_epochs)
     path = spec.out / DBN_FILE
     rbms = _finished_before(path, corpus.input_dim, options.hidden.hidden_dim)
     comm.barrier()
@@ -135,13 +136,14 @@ def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm])
     """The machine on top of `rbms`."""
     options, number = spec.training, len(rbms) + 1
     schedule_options = layer_schedule(options, gaussian=not rbms)
-    rate_factor = schedule_options.rate_factor(comm.size, options.compute.minibatch)
+    strategy = make_strategy(comm, options.mixing)
+    rate_factor = schedule_options.rate_factor(strategy.num_averaged, options.compute.minibatch)
     below = Below(rbms, options.compute.torch_device(), options.compute.torch_dtype())
     learner = make_rbm_learner(options, below, corpus, schedule_options.learning_rate * rate_factor, number, comm)
-    schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(corpus.training.num_frames)), options.momentum)
+    schedule = MomentumSchedule(schedule_options, strategy.epoch_frames(corpus.training.num_frames), options.momentum)
     directory = spec.out / f"rbm{number}"
     directory.mkdir(exist_ok=True)
-    job = RbmTraining(learner, corpus.training, corpus.heldout, make_strategy(comm, options.mixing), schedule, options.loop,
+    job = RbmTraining(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop,
                       options.compute.minibatch, rate_factor, directory)  # fmt: skip
     _announce(job, schedule_options, number)
     job.run()
@@ -196,7 +198,7 @@ def _seed(options: DbnTraining, *names: object) -> int:
 
 
 def _announce(job: Training, schedule: ScheduleOptions, number: int) -> None:
-    rbm, factor = job.learner.rbm, schedule.scale(job.comm.size)
+    rbm, factor = job.learner.rbm, schedule.scale(job.strategy.num_averaged)
     kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
     dtype = str(job.learner.flat.work.dtype).removeprefix("torch.")
     job.comm.say(

@@ -73,19 +73,19 @@ class TrainSpec:
 def train_rank(spec: TrainSpec, comm: Comm, make_job: Callable[..., Training] = Training) -> None:
     """Train on this rank's shard, together with all others; rank 0 writes final.nnet. `make_job` takes what `Training` does."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
-    dbn = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None
-    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, options.loop.train_seed,
+    dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
+    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
                          options.schedule.num_epochs, options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()))  # fmt: skip
     counts, seed = targets.counts(), options.loop.train_seed
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
     learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed)
-    schedule = make_schedule(options.schedule, int(comm.reduce_scalar(corpus.training.num_frames)))
-    rate_factor = options.schedule.rate_factor(comm.size, options.learner.minibatch)
+    schedule = make_schedule(options.schedule, strategy.epoch_frames(corpus.training.num_frames))
+    rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
     recent = RecentModels(spec.out / MODELS, options.combine, comm)
     growth = make_growth(options, counts, schedule, comm, sample, recent)
-    job = make_job(learner, corpus.training, corpus.heldout, make_strategy(comm, options.mixing), schedule, options.loop,
+    job = make_job(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop,
                    options.learner.minibatch, rate_factor, spec.out, growth)  # fmt: skip
     _announce(job, options)
     job.run()
@@ -152,4 +152,4 @@ def _announce(job: Training, options: DnnTraining) -> None:
     dtype = str(flat.work.dtype).removeprefix("torch.")
     comm.say(f"{flat.num_parameters} parameters, {job.schedule.epoch_frames} frames an epoch, {comm.size} ranks, products in {dtype}")
     comm.say(f"the frames of a rank are {job.training.describe()}")
-    comm.say(options.schedule.describe(comm.size, options.learner.minibatch))
+    comm.say(options.schedule.describe(job.strategy.num_averaged, options.learner.minibatch))

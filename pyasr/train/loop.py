@@ -103,6 +103,7 @@ class Training:
             if x is not None:
                 self.sums += self._learn(x, pdfs)
                 self.position.own_frames += len(pdfs)
+            self.strategy.rate = self._rate()
             mixing = self.strategy.step(self.learner.flat.master, len(pdfs))
             if mixing is not None:
                 self.learner.flat.refresh()
@@ -112,7 +113,7 @@ class Training:
 
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
-        self.strategy.rate = rate = self._rate() * self.rate_factor
+        rate = self._rate() * self.rate_factor
         if not self.strategy.compares:
             return self.learner.step(x, pdfs, rate)
         sums = sum(self.learner.step(*half, rate, COMPARED_CHANGE) for half in zip(x.chunk(2), pdfs.chunk(2)))
@@ -130,11 +131,15 @@ class Training:
         return totals.objective if totals.sums[2] else -math.inf
 
     def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
-        """What all ranks do after the same mixing."""
+        """What all ranks do after a mixing of all, and one alone after another."""
         if self.strategy.resets_momentum and self.learner.velocity is not None:
             self.learner.velocity.zero_()
         before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
         saves = self._passes(before, self.options.checkpoint_frames)
+        if not mixing.joint:
+            if self._passes(before, self.options.log_frames):
+                self._report_alone(epoch)
+            return
         if mixing.last or self._passes(before, self.options.log_frames):
             saves |= self._report(epoch)
         if self.growth and self.growth.due(self.position.frames_seen):

@@ -105,6 +105,13 @@ class Reporter:
             self._tell(epoch, frames_seen, totals, rate, np.sqrt(own[3] / self.comm.size), own[4:] / self.comm.size)
         return totals
 
+    def tell_alone(self, epoch: int, frames_seen: int, own: Totals, rate: float) -> None:
+        """Log line of what this rank has seen since its last one."""
+        log.info(
+            f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  rank {self.comm.rank}: {own.text()}  "
+            f"lr {rate:.5g}"
+        )
+
     def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, drift: float, times: np.ndarray) -> None:
         """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks; `drift` is
         the root mean square over ranks of their relative distance from the mixture."""

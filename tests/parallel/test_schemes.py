@@ -59,7 +59,7 @@ def outer_oracle(name, num_ranks, eta, zeta):
     """Parameters of the ranks at the beginning of each next block, and w, both after each block."""
     w, d, begin, told, rate_before = START.astype(np.float64), np.zeros(DIM), START.astype(np.float64), [], None
     for moves, rate in blocks(num_ranks, 2):
-        g = (begin + moves).mean(0) - w
+        g = (begin + moves).mean(0) - begin
         if name == "diloco":
             d = eta * d + g
             w = w + zeta * (g + eta * d)

@@ -179,7 +179,7 @@ def test_features_that_cannot_be_used_are_named(tmp_path, value, sentence):
         for key, matrix in features.items():
             writer.write(key, matrix)
     with pytest.raises(UserError, match=sentence):
-        open_corpus(tmp_path / "data", InputOptions(cmvn="none"), targets, StoreOptions(), LearnerOptions(), SoloComm(), SEED, 1)
+        open_corpus(tmp_path / "data", InputOptions(cmvn="none"), targets, StoreOptions(), LearnerOptions(), SoloComm(), (0, 1), SEED, 1)
 
 
 def test_errors_of_the_background_thread_reach_the_loop(tmp_path, monkeypatch):

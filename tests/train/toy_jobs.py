@@ -79,9 +79,10 @@ def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind
     heldout = store(2, 77, context=context)
     heldout.move(CPU, dtype)
     directory.mkdir(exist_ok=True)
-    schedule = make_schedule(options.schedule, int(comm.reduce_scalar(frames.num_frames)))
-    rate_factor = options.schedule.rate_factor(comm.size, options.learner.minibatch)
-    return kind(learner, frames, heldout, make_strategy(comm, options.mixing), schedule, options.loop, options.learner.minibatch,
+    strategy = make_strategy(comm, options.mixing)
+    schedule = make_schedule(options.schedule, strategy.epoch_frames(frames.num_frames))
+    rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
+    return kind(learner, frames, heldout, strategy, schedule, options.loop, options.learner.minibatch,
                 rate_factor, directory)  # fmt: skip
 
 

@@ -27,11 +27,13 @@ class Mixing(NamedTuple):
     frames  that all ranks have seen since the last one
     last    of the epoch: nobody has data left
     equal   all ranks hold the same parameters now
+    joint   all ranks take part in this mixing, and may do more together before they go on
     """
 
     frames: int
     last: bool
     equal: bool
+    joint: bool = True
 
 
 class Strategy:
@@ -40,6 +42,9 @@ class Strategy:
     Every rank calls `begin_epoch`, then `step` after each of its minibatches, and, out of data, `step(master, 0)` until the last mixing of
     the epoch comes back: so shards may be uneven, and all ranks take part in the same number of mixings.
 
+    share      (k, n): this rank learns from the k-th of n parts of the data; None: from none
+    speaks     whether this rank logs what it sees while ranks do not report together
+    num_averaged  ranks whose moves are averaged, with which the learning rate may grow; 1 where they are added up
     compares   whether the next mixing is to choose between the ranks' parameters, which are too new to be mixed
     objective  function that gives this rank's objective, a frame, since `compares` became true; the loop sets it
     drift      how far this rank's parameters were from the mixture, relative to that, in the last mixing that was measured; None has the
@@ -54,8 +59,14 @@ class Strategy:
 
     def __init__(self, comm: Comm, options: MixingOptions):
         self.comm, self.options, self.compares = comm, options, False
+        self.share: tuple[int, int] | None = (comm.rank, comm.size)
+        self.speaks, self.num_averaged = comm.rank == 0, comm.size
         self.drift: float | None = None
         self.times = np.zeros(2)
+
+    def epoch_frames(self, own_frames: int) -> int:
+        """Frames of an epoch over all ranks; this one's part of the data has `own_frames`. Every rank must call this."""
+        return int(self.comm.reduce_scalar(own_frames))
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """All ranks begin an epoch, or go on with one: this rank has `frames` in all of it, in minibatches of at most `minibatch`."""

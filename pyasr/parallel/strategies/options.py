@@ -24,6 +24,15 @@ class ElasticOptions:
 
 
 @dataclass(frozen=True)
+class ServerOptions:
+    """The parameter server (asgd)."""
+
+    server_momentum: float = option(0.0, "share of earlier changes in the server's next one", minimum=0.0, maximum=0.999)
+    gradient_decay: float = option(1.0, "factor on a shard's move for each change of the server's that it did not know", minimum=0.0, maximum=1.0)
+    max_distance: int = option(0, "minibatches after which a shard waits for the server; 0: it never waits", minimum=0)
+
+
+@dataclass(frozen=True)
 class MixingOptions:
     """How the ranks of a training job share what they learn."""
 
@@ -34,5 +43,8 @@ class MixingOptions:
     topology: str = option("fixed-ring", "dpsgd: with whom a rank mixes (utils/spectral_gap.py has them all)")
     all_reduce_epochs: int = option(0, "first epochs in which topologies are left aside and all ranks average with all", minimum=0)
     post_local_epochs: int = option(1, "post-local: epochs in which all ranks average after every minibatch", minimum=0)
+    random_peers: bool = option(False, "adpsgd, hadpsgd: exchange with random ranks instead of neighbours")
+    ranks_per_node: int = option(0, "hadpsgd: ranks that make one learner; 0: those that share a host", minimum=0)
+    server: ServerOptions = group(ServerOptions)
     outer: OuterOptions = group(OuterOptions)
     elastic: ElasticOptions = group(ElasticOptions)

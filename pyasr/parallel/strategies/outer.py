@@ -1,7 +1,7 @@
 r"""An outer optimiser on top of averaging: the move of the average over a block of training is taken for a gradient.
 
-With xbar the average over ranks after a block, w the outer parameters before it, and G = xbar - w, eta the outer momentum, zeta the outer
-rate, D and B what is remembered:
+With w the outer parameters, x the parameters from which all ranks began a block of training, xbar their average after it, G = xbar - x, eta
+the outer momentum, zeta the outer rate, D and B what is remembered:
 
     bmuf-classical    D <- eta D + zeta G,   w <- w + D                      ranks go on from w
     bmuf              the same                                               ranks go on from w + eta D (Nesterov)
@@ -28,6 +28,7 @@ class OuterOptimiser(PeriodicStrategy):
     """Averages, then lets `advance` say what the average's move makes of the outer parameters.
 
     outer  w
+    begun  x
     moved  D or B
     """
 
@@ -42,15 +43,16 @@ class OuterOptimiser(PeriodicStrategy):
 
     def adopt(self, master: torch.Tensor) -> None:
         """These are the outer parameters; they have not moved yet."""
-        self.outer, self.moved = master.clone(), torch.zeros_like(master)
+        self.outer, self.begun, self.moved = master.clone(), master.clone(), torch.zeros_like(master)
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """Average, and move from the outer parameters as the scheme does."""
         average(self.comm, master, shares)
-        self.advance(master.sub_(self.outer))
+        self.advance(master.sub_(self.begun))
         master.copy_(self.outer)
         if not last:
             self.look_ahead(master)
+        self.begun.copy_(master)
 
     def advance(self, g: torch.Tensor) -> None:
         """Update `outer` and `moved` by G."""
@@ -62,17 +64,20 @@ class OuterOptimiser(PeriodicStrategy):
 
     def state_dict(self) -> dict:
         """The outer parameters and their momentum."""
-        return {**super().state_dict(), "outer": self.outer, "moved": self.moved}
+        return {**super().state_dict(), "outer": self.outer, "begun": self.begun, "moved": self.moved}
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave."""
         super().load_state_dict(state)
-        self.outer, self.moved = state["outer"], state["moved"]
+        self._take(state)
 
     def take_up(self, state: dict) -> None:
         """They are the same on all ranks."""
         super().take_up(state)
-        self.outer, self.moved = state["outer"], state["moved"]
+        self._take(state)
+
+    def _take(self, state: dict) -> None:
+        self.outer, self.begun, self.moved = state["outer"], state["begun"], state["moved"]
 
 
 @register("bmuf-classical")

@@ -1,0 +1,232 @@
+r"""AD-PSGD: asynchronous decentralised SGD; and its hierarchical form, in which the ranks of a node are one learner.
+
+References: X. Lian et al., ICML 2018; W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956 (this form: active and passive learners, the gradient
+on the weights before the pull) and arXiv:1907.05701 (H-ADPSGD).
+
+Each rank has weights W, which its own moves and exchanges with other ranks change in turn. Odd ranks are senders, even ranks receivers: the
+graph is bipartite, so nobody waits in a circle. A minibatch's gradient g is taken at the weights W_0 that the learner was given; meanwhile
+W goes on being exchanged; then
+
+    learner    W <- W - a g,  W_0 <- W               a sender waits until its exchange of the weights before is over
+    sender i   after each of its moves: exchange with the left or the right neighbour by turns (or a random receiver):
+                   W_i <- (W_i + W_j) / 2
+    receiver j whenever asked: sends S, a copy of W_j, receives W_i:
+                   W_j <- W_j + (W_i - S) / 2
+
+The receiver's is the average too, of W_j as it was sent; what its learner did since is kept, and the mean over ranks stays. A sender's
+gradient is at most one exchange stale; a receiver's as many as came meanwhile. Senders make one exchange for each move, never more.
+
+H-ADPSGD: the ranks of a node average their moves after every minibatch (all-reduce), their first rank has W and takes part in AD-PSGD among
+the nodes, and gives W to the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import torch
+
+from pyasr.base.seeds import generator
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy, merge
+from pyasr.parallel.strategies.base import in_host_memory, register
+
+_REQUEST_TAG = 1
+_STOP, _EXCHANGE = 0, 1
+
+
+class Peer:
+    """One rank's weights, and the thread that exchanges them.
+
+    weights    W, on the CPU
+    counts     frames that each learner has seen, merged in every exchange
+    staleness  how many of this rank's moves were applied to weights so many exchanges newer than those of the gradient
+    """
+
+    def __init__(self, comm: Comm, random_peers: bool, counts: np.ndarray):
+        self.comm, self.meeting, self.changed = comm.split(0), comm.split(0), comm.condition()
+        self.random_peers, self.counts, self.staleness = random_peers, counts, Counter()
+        self.is_sender, self.num_exchanges, self._given_at = comm.rank % 2 == 1, 0, 0
+        self._exchanging = self._ended = False
+        self._task = None
+
+    def set(self, weights: torch.Tensor) -> None:
+        """All ranks begin with these."""
+        self.weights, self._incoming = weights.to("cpu", copy=True), torch.empty_like(weights, device="cpu")
+        self._given_at = self.num_exchanges
+
+    def start(self) -> None:
+        """Begin to exchange."""
+        self._ended = False
+        if self.comm.size > 1:
+            self._task = self.comm.background(self._send if self.is_sender else self._answer)
+
+    def move(self, delta: torch.Tensor) -> torch.Tensor:
+        """Add the learner's move; returns a copy of the weights for the next gradient."""
+        with self.changed:
+            self._wait_for_exchange()
+            self.staleness[self.num_exchanges - self._given_at] += 1
+            self.weights.add_(delta)
+            self._given_at, self._exchanging = self.num_exchanges, self.is_sender
+            self.changed.notify_all()
+            return self.weights.clone()
+
+    def finish(self) -> None:
+        """Wait until no rank exchanges any more. Every rank must call this."""
+        if self._task is None:
+            return
+        with self.changed:
+            self._wait_for_exchange()
+            self._ended = True
+            self.changed.notify_all()
+        self.meeting.barrier()  # all senders have come to their ends
+        if not self.is_sender:
+            self.comm.send(np.array([_STOP]), self.comm.rank, _REQUEST_TAG)
+        self._task.join()
+        self._task = None
+
+    def _wait_for_exchange(self) -> None:
+        while self._exchanging:
+            self._task.check()
+            self.changed.wait(1.0)
+
+    def _send(self) -> None:
+        """The life of a sender's thread."""
+        while self._has_something_to_send():
+            receiver = self._receiver()
+            self.comm.send(np.array([_EXCHANGE]), receiver, _REQUEST_TAG)
+            others = self._exchange(self.weights, receiver)
+            with self.changed:
+                self.weights.lerp_(self._incoming, 0.5)
+                self._end_exchange(others)
+
+    def _has_something_to_send(self) -> bool:
+        with self.changed:
+            while not (self._exchanging or self._ended):
+                self.changed.wait(1.0)
+            return self._exchanging
+
+    def _answer(self) -> None:
+        """The life of a receiver's thread."""
+        request = np.zeros(1, np.int64)
+        while True:
+            sender = self.comm.receive(request, _REQUEST_TAG)
+            if request[0] == _STOP:
+                return
+            with self.changed:
+                sent = self.weights.clone()
+            others = self._exchange(sent, sender)
+            with self.changed:
+                self.weights.add_(self._incoming.sub_(sent), alpha=0.5)
+                self._end_exchange(others)
+
+    def _exchange(self, outgoing: torch.Tensor, other: int) -> np.ndarray:
+        """Weights and counts with another rank, whose counts are returned; its weights are in `_incoming`."""
+        others = np.zeros_like(self.counts)
+        self.comm.exchange(self.counts.copy(), other, others, other)
+        self.comm.exchange(outgoing, other, self._incoming, other)
+        return others
+
+    def _end_exchange(self, others: np.ndarray) -> None:
+        merge(self.counts, others)
+        self.num_exchanges += 1
+        self._exchanging = False
+        self.changed.notify_all()
+
+    def _receiver(self) -> int:
+        """With whom a sender exchanges next."""
+        rank, size = self.comm.rank, self.comm.size
+        if self.random_peers:
+            return 2 * int(generator(0, "receiver", rank, self.num_exchanges).integers((size + 1) // 2))
+        return rank - 1 if self.num_exchanges % 2 == 0 or rank + 1 == size and size % 2 == 1 else (rank + 1) % size
+
+
+@register("adpsgd")
+class AdPsgd(AsynchronousStrategy):
+    """AD-PSGD among all ranks."""
+
+    def __init__(self, comm, options):
+        super().__init__(comm, options)
+        self.peer = Peer(comm, options.random_peers, self.counts)
+
+    def adopt(self, master: torch.Tensor) -> None:
+        """All weights are these."""
+        self.peer.set(master)
+        self.base = master.clone()
+
+    def begin_epoch(self, frames: int, minibatch: int) -> None:
+        """Nobody has seen a frame; exchanges may begin."""
+        super().begin_epoch(frames, minibatch)
+        self.peer.start()
+
+    def share_move(self, master: torch.Tensor, frames: int) -> bool:
+        """Add the move to W; the learner goes on from there."""
+        self.counts[self.comm.rank] += frames
+        if frames:
+            master.copy_(self.waiting(self.peer.move, (master - self.base).cpu()))
+            self.base.copy_(master)
+        return bool(frames)
+
+    def finish(self, master: torch.Tensor) -> None:
+        """The weights after all exchanges."""
+        self.peer.finish()
+        master.copy_(self.peer.weights)
+
+
+@register("hadpsgd")
+class HierarchicalAdPsgd(AsynchronousStrategy):
+    """All-reduce within a node, AD-PSGD among nodes.
+
+    node    the ranks of this node
+    peer    the node's weights, on its first rank; None on the others
+    """
+
+    def __init__(self, comm, options):
+        super().__init__(comm, options)
+        self.node = comm.split(comm.rank // options.ranks_per_node) if options.ranks_per_node else comm.split_by_host()
+        leaders = comm.split(min(self.node.rank, 1))
+        self.number, num_nodes = self.node.bcast_object((leaders.rank, leaders.size))
+        self.counts = np.zeros(num_nodes, np.int64)
+        self.peer = Peer(leaders, options.random_peers, self.counts) if self.node.rank == 0 else None
+
+    def adopt(self, master: torch.Tensor) -> None:
+        """All weights are these."""
+        if self.peer:
+            self.peer.set(master)
+        self.base = master.clone()
+
+    def begin_epoch(self, frames: int, minibatch: int) -> None:
+        """Nobody has seen a frame; exchanges may begin."""
+        super().begin_epoch(frames, minibatch)
+        if self.peer:
+            self.peer.start()
+
+    def share_move(self, master: torch.Tensor, frames: int) -> bool:
+        """Average the node's moves, weighted by frames; its first rank adds that to W, and all take W."""
+        self._node_frames = int(self.waiting(self.node.reduce_scalar, frames))
+        if not self._node_frames:
+            return False
+        self.mixing(self._move_together, master, frames / self._node_frames)
+        self.base.copy_(master)
+        return True
+
+    def _move_together(self, master: torch.Tensor, weight: float) -> None:
+        self.counts[self.number] += self._node_frames if self.peer else 0
+        move = self.node.allreduce((master - self.base).cpu().mul_(weight))
+        weights = self.peer.move(move) if self.peer else move
+        master.copy_(self.node.bcast(weights))
+        known = self.node.bcast(self.counts.copy())
+        if not self.peer:
+            self.counts[:] = known
+
+    def is_over(self, frames: int) -> bool:
+        """As the node's first rank knows it; its counts may have grown since they were told."""
+        return self.node.bcast_object(self.peer is not None and super().is_over(self._node_frames))
+
+    def finish(self, master: torch.Tensor) -> None:
+        """The weights after all exchanges."""
+        if self.peer:
+            self.peer.finish()
+            master.copy_(self.peer.weights)
+        in_host_memory(master, self.node.bcast)

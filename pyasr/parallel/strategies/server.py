@@ -1,0 +1,175 @@
+r"""Asynchronous SGD with a parameter server.
+
+References: W. Chan, "Distributed Optimization of CNNs and RNNs", GTC 2015; W. Chan, I. Lane, arXiv:1504.01482.
+
+Rank 0 is the server and has the parameters theta; ranks 1, 2, ... are the shards. A shard trains on its own copy. After a minibatch it asks
+whether the server is free. If so, they synchronise; else it trains on another minibatch, its move since the last time, d, growing:
+
+    server   v <- mu v + lambda^s d,    theta <- theta + v         s: changes of theta since the shard's last synchronisation, but its own
+    shard    goes on from theta
+
+Moves are added, not averaged: the learning rate does not grow with the number of shards. At the end of an epoch each shard's last move is
+taken, waiting for the server where it must, and all ranks take theta.
+
+The talks name momentum and "gradient decay" on the server and a greatest distance between server and shard, without formulas or values. Here:
+mu = `--server-momentum`, lambda = `--gradient-decay` (1, none, as in arXiv:1504.01482), and the distance is counted in minibatches of the
+shard, after `--max-distance` of which it waits for the server.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import numpy as np
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy
+from pyasr.parallel.strategies.base import in_host_memory, register
+
+_REQUEST_TAG, _ANSWER_TAG, _MOVE_TAG, _THETA_TAG = 1, 2, 3, 4
+_TRY, _WAIT, _DONE, _STOP = 0, 1, 2, 3
+
+
+class Server:
+    """The server's two threads: one answers requests, the other (the rank's own) synchronises with one shard after the other.
+
+    staleness  how many synchronisations there were with so many changes that the shard did not know
+    """
+
+    def __init__(self, comm, options):
+        self.comm, self.options, self.changed = comm, options, comm.condition()
+        self.staleness, self.num_changes = Counter(), 0
+        self._last_change = np.zeros(comm.size, np.int64)  # number of changes at each shard's last synchronisation
+
+    def set(self, theta: torch.Tensor) -> None:
+        """Begin with these."""
+        self.theta = theta.to("cpu", copy=True)
+        self.velocity, self._move = torch.zeros_like(self.theta), torch.empty_like(self.theta)
+        self._last_change[:] = self.num_changes
+
+    def serve(self, counts: np.ndarray) -> None:
+        """Serve until all shards have said that they are done; `counts` are kept up to date, and told them."""
+        self._waiting, self._serving, self._num_done, self._counts = deque(), False, 0, counts
+        task = self.comm.background(self._answer_requests)
+        while (shard := self._next_shard(task)) is not None:
+            self._synchronise(shard)
+        self.comm.send(np.array([_STOP, 0]), self.comm.rank, _REQUEST_TAG)
+        task.join()
+
+    def _answer_requests(self) -> None:
+        """Say yes to a shard that tries while the server is free, no to others; let those wait who wish to."""
+        request = np.zeros(2, np.int64)
+        while True:
+            shard = self.comm.receive(request, _REQUEST_TAG)
+            if request[0] == _STOP:
+                return
+            with self.changed:
+                granted = request[0] == _WAIT or (request[0] == _TRY and not self._serving and not self._waiting)
+                if granted:
+                    self._waiting.append(shard)
+                self._counts[shard] = request[1]
+                self._num_done += int(request[0] == _DONE)
+                self.changed.notify_all()
+            if request[0] == _TRY:
+                self.comm.send(np.array([granted], np.int64), shard, _ANSWER_TAG)
+
+    def _next_shard(self, task) -> int | None:
+        with self.changed:
+            self._serving = False
+            while not self._waiting and self._num_done < self.comm.size - 1:
+                task.check()
+                self.changed.wait(1.0)
+            self._serving = bool(self._waiting)
+            return self._waiting.popleft() if self._waiting else None
+
+    def _synchronise(self, shard: int) -> None:
+        """Take a shard's move, give it theta."""
+        self.comm.receive(self._move, _MOVE_TAG, shard)
+        unknown = int(self.num_changes - self._last_change[shard])
+        self.staleness[unknown] += 1
+        self.velocity.mul_(self.options.server_momentum).add_(self._move, alpha=self.options.gradient_decay**unknown)
+        self.theta.add_(self.velocity)
+        self.num_changes += 1
+        self._last_change[shard] = self.num_changes
+        self.comm.send(self._counts.copy(), shard, _ANSWER_TAG)
+        self.comm.send(self.theta, shard, _THETA_TAG)
+
+
+@register("asgd")
+class AsynchronousSgd(AsynchronousStrategy):
+    """The server on rank 0, shards elsewhere."""
+
+    def __init__(self, comm, options):
+        super().__init__(comm, options)
+        self.wire, self.distance = comm.split(0), 0  # minibatches since the last synchronisation
+        if comm.size == 2:
+            raise UserError("--parallel asgd: one rank is the server, so 2 ranks train no faster than 1; give 3 or more")
+        self.server = Server(self.wire, options.server) if comm.rank == 0 and comm.size > 1 else None
+        self.speaks, self.num_averaged = comm.rank == min(1, comm.size - 1), 1
+        if self.server:
+            self.share = None
+
+    def adopt(self, master: torch.Tensor) -> None:
+        """The server and all shards begin with these."""
+        if self.server:
+            self.server.set(master)
+        self.base, self.distance = master.clone(), 0
+
+    def share_move(self, master: torch.Tensor, frames: int) -> bool:
+        """A shard's step; the server serves until the epoch is over."""
+        if self.server:
+            self.server.serve(self.counts)
+            return False
+        self.counts[self.comm.rank] += frames
+        if not frames or self.comm.size == 1:
+            return False
+        self.distance += 1
+        has_to_wait = self.options.server.max_distance and self.distance >= self.options.server.max_distance
+        if not self._ask(_WAIT if has_to_wait else _TRY):
+            return False
+        self._synchronise(master)
+        return True
+
+    def is_over(self, frames: int) -> bool:
+        """The server's work is over when all shards are done."""
+        return self.server is not None or super().is_over(frames)
+
+    def finish(self, master: torch.Tensor) -> None:
+        """A shard's last move; then all take theta."""
+        if self.comm.size == 1:
+            return
+        if not self.server:
+            if self.distance:
+                self._ask(_WAIT)
+                self._synchronise(master)
+            self._send_request(_DONE)
+
+    def consensus(self, master: torch.Tensor) -> None:
+        """The server's parameters."""
+        if self.server:
+            master.copy_(self.server.theta)
+        in_host_memory(master, self.comm.bcast)
+
+    def _ask(self, kind: int) -> bool:
+        """Whether the server is to synchronise with this shard now."""
+        self._send_request(kind)
+        if kind == _WAIT:
+            return True
+        answer = np.zeros(1, np.int64)
+        self.waiting(self.wire.receive, answer, _ANSWER_TAG, 0)
+        return bool(answer[0])
+
+    def _send_request(self, kind: int) -> None:
+        self.wire.send(np.array([kind, self.own_frames], np.int64), 0, _REQUEST_TAG)
+
+    def _synchronise(self, master: torch.Tensor) -> None:
+        """Send the move since the last time, go on from the server's parameters."""
+        theta, told = torch.empty_like(master, device="cpu"), np.zeros_like(self.counts)
+        self.wire.send((master - self.base).cpu(), 0, _MOVE_TAG)
+        self.waiting(self.wire.receive, told, _ANSWER_TAG, 0)
+        self.mixing(self.wire.receive, theta, _THETA_TAG, 0)
+        self.counts[:] = told
+        master.copy_(theta)
+        self.base.copy_(theta)
+        self.distance = 0

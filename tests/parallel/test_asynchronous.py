@@ -1,0 +1,144 @@
+"""Asynchronous schemes on threads and in simulated time: what is conserved, how stale moves are, who waits for whom."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.simulator import Network, run_simulated
+from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies.options import ServerOptions
+from pyasr.parallel.threads import run_threads
+
+NETWORK = Network(latency_s=1e-4, bandwidth=1e9)
+START = 5.0
+
+
+def train(options, goal=600, num_epochs=2, minibatch_s=lambda rank: 0.01, dim=8):
+    """What a rank does: each of its minibatches of 10 frames adds 1 to its own number among the parameters, and a little waiting.
+
+    Returns (parameters, own minibatches, frames told, strategy).
+    """
+
+    def rank(comm):
+        strategy = make_strategy(comm, options)
+        master = torch.full((dim,), START)
+        strategy.restart(master)
+        num_minibatches = frames_told = 0
+        for _ in range(num_epochs):
+            strategy.begin_epoch(goal if strategy.share else 0, 10)
+            while True:
+                learns = strategy.share is not None
+                if learns:
+                    comm.sleep(minibatch_s(comm.rank))
+                    master[comm.rank] += 1
+                    num_minibatches += 1
+                mixing = strategy.step(master, 10 * learns)
+                frames_told += mixing.frames if mixing else 0
+                if mixing and mixing.last:
+                    assert mixing.equal and mixing.joint
+                    break
+        return master, num_minibatches, frames_told, strategy
+
+    return rank
+
+
+@pytest.mark.parametrize("run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"])
+@pytest.mark.parametrize("num_ranks", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("options", [
+    MixingOptions(parallel="adpsgd"),
+    MixingOptions(parallel="adpsgd", random_peers=True),
+    MixingOptions(parallel="hadpsgd", ranks_per_node=2),
+    MixingOptions(parallel="hadpsgd"),
+    MixingOptions(parallel="asgd"),
+    MixingOptions(parallel="asgd", server=ServerOptions(max_distance=2)),
+], ids=["adpsgd", "adpsgd-random", "hadpsgd-2", "hadpsgd-host", "asgd", "asgd-2"])  # fmt: skip
+def test_no_move_is_lost(run, num_ranks, options):
+    """Moves of rank r go into parameter r alone: averaged over learners they are its number of minibatches by P; added up, that number."""
+    if options.parallel == "asgd" and num_ranks == 2:
+        return
+    results = run(num_ranks, train(options, minibatch_s=lambda rank: 0.0002 * (1 + rank % 3)))
+    master, _, _, strategy = results[0]
+    moves = np.array([number for _, number, _, _ in results])
+    frames = {told for *_, told, _ in results}
+    assert frames == {10 * moves.sum()} and 1200 <= min(frames) <= 1200 + 2 * 10 * num_ranks * 8
+    for other, *_ in results:
+        assert torch.equal(other, master)
+    if options.parallel == "hadpsgd":
+        return  # see test_a_node_moves_as_one
+    np.testing.assert_allclose(master.numpy()[:num_ranks] - START, moves / strategy.num_averaged, rtol=1e-4)
+
+
+def test_a_node_moves_as_one():
+    """Its ranks' moves are averaged, weighted by frames, and nodes of equal size are averaged: each number grows by its moves by P."""
+    results = run_simulated(8, train(MixingOptions(parallel="hadpsgd"), minibatch_s=lambda rank: 0.01 * (1 + rank // 4)),
+                            Network(latency_s=1e-4, bandwidth=1e9, ranks_per_host=2))  # fmt: skip
+    moves = np.array([number for _, number, _, _ in results])
+    np.testing.assert_allclose(results[0][0].numpy() - START, moves / 8, rtol=1e-4)
+    assert (moves[::2] == moves[1::2]).all() and moves[0] > 1.5 * moves[7]
+
+
+def test_staleness_of_adpsgd():
+    """Senders apply a move at most one exchange late; receivers mostly once or twice, with two senders as neighbours. Everyone exchanges."""
+    results = run_simulated(8, train(MixingOptions(parallel="adpsgd"), goal=4000), NETWORK)
+    for rank, (_, number, _, strategy) in enumerate(results):
+        staleness = strategy.peer.staleness
+        assert sum(staleness.values()) == number
+        assert max(staleness) <= (1 if rank % 2 else 4)
+        assert strategy.peer.num_exchanges > 0.9 * number
+    receivers = sum((results[rank][3].peer.staleness for rank in range(0, 8, 2)), Counter())
+    assert 0.8 < sum(s * n for s, n in receivers.items()) / sum(receivers.values()) < 1.2
+
+
+def virtual_seconds(options, num_ranks, goal=2400, minibatch_s=lambda rank: 0.01):
+    """Of one epoch in simulated time."""
+    rank = train(options, goal, 1, minibatch_s)
+
+    def timed(comm):
+        rank(comm)
+        return comm.time()
+
+    return max(run_simulated(num_ranks, timed, NETWORK))
+
+
+@pytest.mark.parametrize("factor", [2, 10, 100])
+def test_stragglers_do_not_hold_up_adpsgd(factor):
+    """One of 8 learners is slower: 8 / (7 + 1 / factor) as long at most, and at the end one of its minibatches."""
+    for straggler in (3, 4):  # a sender, a receiver
+        slow = virtual_seconds(MixingOptions(parallel="adpsgd"), 8, 16_000, lambda rank: 0.01 * (factor if rank == straggler else 1))
+        assert 2 * 8 / 8 < slow < 1.02 * 2 * 8 / 7 + 0.01 * factor
+
+
+def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
+    """1 server and 5 shards on a fast network: 5 times as fast as one learner. Where the server is busy they go on training."""
+    single = virtual_seconds(MixingOptions(parallel="asgd"), 1)
+    assert virtual_seconds(MixingOptions(parallel="asgd"), 6) == pytest.approx(single / 5, rel=0.15)
+
+    def shard(comm):
+        results = train(MixingOptions(parallel="asgd"), goal=2400, num_epochs=1, dim=2500)(comm)
+        return comm.time(), results
+
+    slow = run_simulated(6, shard, Network(latency_s=1e-4, bandwidth=10_000 / 0.003))
+    assert max(time for time, _ in slow) < 1.7 * single / 5
+    assert slow[0][1][3].server.num_changes < 0.7 * 240
+
+
+def test_server_momentum_and_decay():
+    """Shards in turn, moves of 1: v <- mu v + lambda^s d; theta <- theta + v, with what the server says of staleness."""
+    server = ServerOptions(server_momentum=0.5, gradient_decay=0.8, max_distance=1)
+    results = run_simulated(4, train(MixingOptions(parallel="asgd", server=server), num_epochs=1), NETWORK)
+    strategy, total = results[0][3], results[0][0].sum().item() - 8 * START
+    staleness = strategy.server.staleness
+    assert set(staleness) <= set(range(7)) and sum(staleness.values()) == strategy.server.num_changes
+    decayed = sum(number * 0.8**s for s, number in staleness.items())
+    assert total == pytest.approx(2 * decayed, rel=0.1)  # a sum of moves d becomes d / (1 - mu), but for the last
+
+
+def test_what_cannot_be():
+    with pytest.raises(UserError, match="one rank is the server, so 2 ranks train no faster than 1; give 3 or more"):
+        run_threads(2, lambda comm: make_strategy(comm, MixingOptions(parallel="asgd")))
+    with pytest.raises(UserError, match="--first-mixing best: ranks of --parallel adpsgd never mix all at once; leave it out"):
+        make_strategy(SoloComm(), MixingOptions(parallel="adpsgd", first_mixing="best"))

@@ -1,0 +1,47 @@
+"""Every scheme trains a real network through the real loop, with uneven shards, on threads; and goes on after a crash."""
+
+import pytest
+import torch
+from toy_jobs import Crash, crash_after, store, training, with_options
+
+from pyasr.parallel.strategies import make_strategy, strategy_names
+from pyasr.parallel.threads import run_threads
+
+SIZES = [10, 10, 3, 0]
+RATES = {"bmuf": 0.03, "bmuf-classical": 0.03, "slowmo": 0.05, "diloco": 0.05, "asgd": 0.05}  # of schemes that move further than the mean
+
+
+@pytest.mark.parametrize("name", strategy_names())
+def test_every_scheme_learns_on_uneven_shards(tmp_path, name):
+    options = with_options(mixing=dict(parallel=name), schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)))
+
+    def rank(comm):
+        share = make_strategy(comm, options.mixing).share
+        frames = store(0) if share is None else store(sum(SIZES)) if share[1] == 1 else store(SIZES[comm.rank], comm.rank)
+        job = training(comm, tmp_path / "job", frames, options)
+        job.run()
+        return job.learner.flat.master.clone(), job.evaluate(), job.position.frames_seen
+
+    results = run_threads(4, rank)
+    for master, totals, frames_seen in results:
+        assert torch.equal(master, results[0][0]) and frames_seen == results[0][2] >= 4 * 50 * sum(SIZES)
+        assert totals.accuracy > 0.8
+
+
+@pytest.mark.parametrize("name", ["allreduce", "random-ring", "base2", "delayed", "dpsgd", "bmuf", "slowmo", "diloco", "easgd"])
+def test_every_synchronous_scheme_goes_on_bit_by_bit(tmp_path, name):
+    """From checkpoints in the middle of epochs too, where ranks hold different parameters and mixings are on their way."""
+    options = with_options(mixing=dict(parallel=name, period_frames=32), schedule=dict(lr_scaling="none", learning_rate=0.03, num_epochs=2), loop=dict(checkpoint_frames=150, log_frames=100))
+
+    def rank(comm, directory, crashes=False):
+        job = training(comm, directory, store([5, 4, 4, 2][comm.rank], comm.rank), options)
+        if crashes:
+            crash_after(job, 20 - comm.rank)
+        job.run()
+        return job.learner.flat.master.clone()
+
+    whole = run_threads(4, lambda comm: rank(comm, tmp_path / "whole"))
+    with pytest.raises(Crash):
+        run_threads(4, lambda comm: rank(comm, tmp_path / "stopped", crashes=True))
+    again = run_threads(4, lambda comm: rank(comm, tmp_path / "stopped"))
+    assert all(torch.equal(a, b) for a, b in zip(whole, again))
