@@ -34,7 +34,7 @@ def results_table(systems: list[System]) -> str:
     head = ["system", "dev WER %", "test WER %", "95 % by utterance", "95 % by speaker", "ins / del / sub", "LM weight, penalty",
             "best on test: WER %", "ins / del / sub", "LM weight, penalty"]
     best = _clearly_best(systems)
-    return _markdown(head, [_row(system, system is best) for system in systems])
+    return markdown_table(head, [_row(system, system is best) for system in systems])
 
 
 def _split(systems: list[System]) -> tuple[list[System], dict[str, list[System]]]:
@@ -49,7 +49,7 @@ def _split(systems: list[System]) -> tuple[list[System], dict[str, list[System]]
 def families_table(families: dict[str, list[System]]) -> str:
     """A row a family: the mean of its WERs and how far seeds lead apart."""
     head = ["system", "seeds", "dev WER %, mean", "test WER %, mean", "least - greatest", "standard deviation", "training, s, mean"]
-    return _markdown(head, [_family_row(name, family) for name, family in families.items()])
+    return markdown_table(head, [_family_row(name, family) for name, family in families.items()])
 
 
 def _family_row(name: str, family: list[System]) -> list[str]:
@@ -121,7 +121,7 @@ def cost_table(systems: list[System]) -> str:
     def number(value, form):
         return "-" if value is None else format(value, form)
     rows = [[s.name, number(s.training_s, ".0f"), number(s.search_rtf, ".3f"), number(s.rtf, ".3f")] for s in systems]
-    return _markdown(["system", "training, s", "real-time factor of the search (CPU)", "of all of decoding (CPU)"], rows)
+    return markdown_table(["system", "training, s", "real-time factor of the search (CPU)", "of all of decoding (CPU)"], rows)
 
 
 def _made_with(systems: list[System]) -> str:
@@ -135,7 +135,7 @@ def _made_with(systems: list[System]) -> str:
     return "\n".join([*lines, f"* seeds: {seeds + '; ' if seeds else ''}intervals {scoring}"])
 
 
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
+def markdown_table(head: list[str], rows: list[list[str]]) -> str:
     """A table that reads well as text too."""
     widths = [max(map(len, column)) for column in zip(head, *rows)]
     lines = [head, ["-" * width for width in widths], *rows]

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Schemes of parallel training, compared as the papers do, in miniature: real training of a small network on a part of the corpus, by
+# learners that are simulated on one core (steps/simulate_parallel.py), so that all numbers of learners fit. Begins with what run.sh made:
+# fMLLR features, the alignments of the system with SAT, its graph. What is complete is not made anew.
+#
+#   local/compare_parallel.sh
+#   local/compare_parallel.sh --quick
+#   local/compare_parallel.sh --schemes "allreduce bmuf" --learners "4 16" --stage 7 --stop-stage 7
+#
+# Writes exp/parallel/RESULTS.md and its pictures.
+
+cd "$(dirname "$0")"
+. ../utils/recipe.sh
+
+quick=false               # a few seconds a network, on a tenth of the frames: shows that all works, and nothing else
+schemes=""                # schemes to compare; empty: all that there are
+learners="2 4 8 16"       # numbers of learners
+num_utts=1260             # utterances to train on
+straggler_utts=210        # utterances where only time is measured
+sgd_rate=0.1              # learning rate of one learner with SGD and minibatches of 128
+ng_rate=0.1               # and with natural gradient
+decode=false              # decode test with the networks of 16 learners
+nj=2                      # parallel jobs of decoding
+parse_recipe_options "$@"
+cd ..
+. ./path.sh
+. ./cmd.sh
+
+dir=exp/parallel
+if $quick; then dir=exp/parallel_quick num_utts=120 straggler_utts=60; fi
+if [ -z "$schemes" ]; then schemes=$(python3 -c 'from pyasr.parallel.strategies import strategy_names; print(*strategy_names())'); fi
+most=${learners##* }
+# 16 P100 in 4 machines with 100 Gbit/s between them (arXiv:1904.04956): 8.58 h for an epoch of 4 million samples
+ibm="--compute-s 1.3 --bandwidth-mb 12500 --latency-s 5e-6 --learners-per-host 4 --model-mb 165"
+
+# simulate NAME DATA OPTIONS...: train exp/parallel/NAME.
+simulate() {
+  local name=$1 data=$2
+  shift 2
+  steps/simulate_parallel.py --cmd "$train_cmd" --config conf/parallel_dnn.conf "$@" "$data" data/lang_prons exp/tri3_ali "$dir/$name"
+}
+
+# compare NAME LEARNERS SCHEME OPTIONS...: SCHEME may be dpsgd:TOPOLOGY.
+compare() {
+  local name=$1 num=$2 scheme=$3 topology=""
+  shift 3
+  if [ "${scheme#*:}" != "$scheme" ]; then topology="--topology ${scheme#*:}"; fi
+  simulate "$name" "${data:-$dir/data}" --num-learners "$num" --parallel "${scheme%%:*}" $topology --learning-rate "$sgd_rate" "$@"
+}
+
+# known SCHEME...: those that there are.
+known() {
+  local scheme
+  for scheme in "$@"; do
+    case " $schemes " in *" ${scheme%%:*} "*) echo "$scheme" ;; esac
+  done
+}
+
+if stage 1 "Data"; then
+  utils/subset_data_dir.py --random "$num_utts" data/train_fmllr "$dir/data"
+  utils/subset_data_dir.py --random "$straggler_utts" data/train_fmllr "$dir/data_small"
+fi
+
+if stage 2 "The poster: all-reduce, butterfly, ring"; then
+  compare allreduce_1 1 allreduce
+  for num in ${learners/#2 /}; do    # two learners have one topology
+    for scheme in $(known allreduce butterfly ring); do compare "${scheme}_$num" "$num" "$scheme"; done
+  done
+fi
+
+if stage 3 "One straggler"; then
+  for factor in 1 2 10 100; do
+    for scheme in $(known allreduce gradient d1d dpsgd:fixed-ring dpsgd:random-ring adpsgd hadpsgd asgd); do
+      data=$dir/data_small compare "straggler_${scheme/:/_}_$factor" "$most" "$scheme" --straggler "$factor" --num-epochs 1 $ibm
+    done
+  done
+fi
+
+if stage 4 "Minibatches between averages"; then
+  for period in 1 10 20 100; do
+    compare "period_$period" "$most" allreduce --period-frames $((128 * period))
+  done
+fi
+
+if stage 5 "Minibatch of 256 and 1024 in eighths, plain and natural gradient"; then
+  for num in 1 "$most"; do
+    compare "minibatch_32_$num" "$num" allreduce --minibatch 32 --period-frames 320 --compute-s 0.04 --lr-convention sum \
+      --learning-rate "$(python3 -c "print($sgd_rate / 128)")"
+    compare "natural_$num" "$num" allreduce --natural-gradient online --learning-rate "$ng_rate"
+  done
+fi
+
+if stage 6 "Growing batches"; then
+  for minibatch in 128 256 512 1024; do
+    for scheme in $(known gradient dpsgd:fixed-ring dpsgd:random-ring d1d adpsgd hadpsgd); do
+      compare "batch_${scheme/:/_}_$minibatch" "$most" "$scheme" --minibatch $minibatch $ibm \
+        --learning-rate "$(python3 -c "print($sgd_rate * $minibatch / 128)")"
+    done
+  done
+fi
+
+if stage 7 "Every scheme"; then
+  for num in $learners; do
+    for scheme in $schemes; do compare "${scheme}_$num" "$num" "$scheme"; done
+  done
+fi
+
+if $decode && stage 8 "Word error rates"; then
+  for scheme in $schemes; do
+    out=$dir/${scheme}_$most
+    if [ ! -e "$out/final.nnet" ]; then continue; fi
+    for set in dev test; do
+      steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph "data/${set}_fmllr" "$out/decode_$set"
+    done
+    steps/score.py --nj "$nj" data/dev_fmllr data/lang_prons_test "$out/decode_dev"
+    steps/score.py --nj "$nj" --params-from "$out/decode_dev" data/test_fmllr data/lang_prons_test "$out/decode_test"
+  done
+fi
+
+if stage 9 "Results"; then
+  utils/collect_parallel.py "$dir" "$dir/RESULTS.md"
+fi

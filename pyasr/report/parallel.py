@@ -1,0 +1,347 @@
+"""The page of a comparison of parallel schemes on virtual learners: our tables, the published numbers, and what agrees.
+
+Runs are directories of `steps/simulate_parallel.py`; what a run is for is the first word of its name, as egs/*/s5/local/compare_parallel.sh
+gives them: `straggler_...`, `period_...`, `minibatch_...` and `natural_...`, `batch_...`; all others compare schemes by learners.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.report import published
+from pyasr.report.results import markdown_table
+from pyasr.report.svg import line_plot
+from pyasr.score.decode_dir import read_summary
+
+_PURPOSES = ("straggler", "period", "minibatch", "natural", "batch")
+_DIVERGED = "diverged"
+_NOISE = 0.005  # of a loss: less is taken for chance
+_HEAD = """# Parallel training on virtual learners
+
+Written by `utils/collect_parallel.py`; not edited by hand. Real training of a small network by learners in simulated time: what is learnt is
+real, what it takes is the declared network's and the declared minibatch's time. One seed each: small differences mean nothing. Loss is held-out
+cross-entropy, nats a frame, of the model at the end: the consensus of all learners. Speed-up is against one learner's computing time.
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One simulated training.
+
+    content    of simulation.json
+    intervals  lines of metrics.jsonl about parts of an epoch
+    wer        of the test set where it was decoded, else None
+    """
+
+    name: str
+    content: dict
+    intervals: list[dict]
+    wer: float | None
+
+    @property
+    def purpose(self) -> str:
+        """What it is for: one of _PURPOSES, or `schemes`."""
+        return first if (first := self.name.partition("_")[0]) in _PURPOSES else "schemes"
+
+    @property
+    def scheme(self) -> str:
+        """Its name, with the topology where there is a choice."""
+        mixing = self.content["training"]["mixing"]
+        return mixing["parallel"] + (f" {mixing['topology']}" if mixing["parallel"] == "dpsgd" else "")
+
+    @property
+    def learners(self) -> int:
+        return self.content["virtual"]["num_learners"]
+
+    @property
+    def straggler(self) -> float:
+        return self.content["virtual"]["straggler"]
+
+    @property
+    def minibatch(self) -> int:
+        return self.content["training"]["learner"]["minibatch"]
+
+    @property
+    def batch(self) -> int:
+        """Frames of a minibatch over all learners."""
+        return self.minibatch * self.learners
+
+    @property
+    def period(self) -> int:
+        """Minibatches between two mixings."""
+        return -(-self.content["training"]["mixing"]["period_frames"] // self.minibatch)
+
+    @property
+    def gradient(self) -> str:
+        """SGD or natural gradient."""
+        return "SGD" if self.content["training"]["learner"]["natural_gradient"]["natural_gradient"] == "none" else "natural gradient"
+
+    @property
+    def diverged(self) -> bool:
+        return self.content["diverged"] is not None
+
+    @property
+    def loss(self) -> float:
+        """Held-out, in the end; infinite if the training diverged."""
+        return math.inf if self.diverged else -self.content["history"][-1][1]
+
+    @property
+    def accuracy(self) -> float:
+        """Per cent of held-out frames, in the end."""
+        return math.nan if self.diverged else 100 * self.content["history"][-1][2]
+
+    @property
+    def hours(self) -> float:
+        """Virtual hours of an epoch."""
+        return (self.content["epoch_s"] or math.nan) / 3600
+
+    @property
+    def speed_up(self) -> float:
+        """The time of an epoch's minibatches on one learner, relative to that of this run's epoch."""
+        minibatches = self.content["epoch_frames"] / self.minibatch
+        return minibatches * self.content["virtual"]["compute_s"] / 3600 / self.hours
+
+    def share(self, activity: str) -> float:
+        """Per cent of the learners' time."""
+        seconds = self.content["seconds"]
+        return 100 * seconds[activity] / max(sum(seconds.values()), 1e-9)
+
+    @property
+    def drift(self) -> float:
+        """Mean relative distance of learners from their mixture."""
+        found = [line["drift"] for line in self.intervals]
+        return sum(found) / len(found) if found else math.nan
+
+
+def find_runs(directory: Path) -> list[Run]:
+    """All complete runs below `directory`. Raises UserError where there is none."""
+    paths = [path for path in sorted(Path(directory).glob("*/simulation.json")) if path.parent.suffix not in (".tmp", ".old")]
+    if not paths:
+        raise UserError(f"{directory}: no simulation in it; run steps/simulate_parallel.py first")
+    return [_read(path) for path in paths]
+
+
+def _read(path: Path) -> Run:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        lines = map(json.loads, (path.with_name("metrics.jsonl")).read_text(encoding="utf-8").splitlines())
+        intervals = [line for line in lines if "drift" in line]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path.parent}: damaged ({error}); simulate it again with --force") from None
+    decoded = path.parent / "decode_test"
+    wer = read_summary(decoded)["chosen"]["wer"] if (decoded / "scoring").exists() else None
+    return Run(path.parent.name, content, intervals, wer)
+
+
+def page(runs: list[Run]) -> str:
+    """The whole page; its pictures are `pictures`."""
+    sections = [_schemes, _poster, _speed_ups, _straggler, _period, _minibatch, _gradient, _batch]
+    made = [text for section in sections if (text := section(runs))]
+    links = "\n".join(f"![{name}]({name}.svg)" for name in pictures(runs))
+    return "\n".join([_HEAD, *made, "## Pictures\n", links, ""])
+
+
+def pivot(runs: Iterable[Run], row: str, column: str, value: Callable[[Run], str], label: str = "{}") -> str:
+    """A table of `value` with a line for each `row` and a column for each `column`, which are names of properties."""
+    cells = {(getattr(run, row), getattr(run, column)): value(run) for run in runs}
+    rows, columns = dict.fromkeys(key for key, _ in cells), sorted({key for _, key in cells})
+    body = [[str(r), *(cells.get((r, c), "-") for c in columns)] for r in rows]
+    return markdown_table([row, *(label.format(_short(c)) for c in columns)], body)
+
+
+def _short(value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _loss(run: Run) -> str:
+    return _DIVERGED if run.diverged else f"{run.loss:.3f} / {run.accuracy:.1f}"
+
+
+def _of(runs: list[Run], purpose: str) -> list[Run]:
+    """Runs of a purpose, fewest learners first."""
+    return sorted((run for run in runs if run.purpose == purpose), key=lambda run: (run.learners, run.name))
+
+
+def _schemes(runs: list[Run]) -> str:
+    found = sorted(_of(runs, "schemes"), key=lambda run: (run.scheme, run.learners))
+    if not found:
+        return ""
+    tables = [("Held-out loss / frame accuracy %", _loss), ("Speed-up", lambda run: f"{run.speed_up:.2f}"),
+              ("Time in communication / in waiting, %", lambda run: f"{run.share('mixing'):.0f} / {run.share('waiting'):.0f}"),
+              ("Drift before mixing", lambda run: f"{run.drift:.3f}")]  # fmt: skip
+    if any(run.wer is not None for run in found):
+        tables.append(("Test WER %", lambda run: "-" if run.wer is None else f"{run.wer:.1f}"))
+    parts = [f"**{title}**, by learners\n\n{pivot(found, 'scheme', 'learners', value)}\n" for title, value in tables]
+    return "\n".join(["## Schemes\n", _declared(found[-1]), *parts])
+
+
+def _declared(run: Run) -> str:
+    virtual, model = run.content["virtual"], run.content["num_parameters"]
+    return (f"{run.content['epoch_frames']} frames an epoch, {len(run.content['history']) - 1} epochs, {model} parameters that stand for "
+            f"{virtual['model_mb']:g} MB; {virtual['compute_s']:g} s a minibatch of {run.minibatch}, {virtual['bandwidth_mb']:g} MB/s, "
+            f"mixing every {run.period} minibatches where a scheme does not say otherwise.\n")  # fmt: skip
+
+
+def _poster(runs: list[Run]) -> str:
+    names = published.POSTER_WER
+    found = [run for run in _of(runs, "schemes") if run.scheme in names]
+    columns = sorted({run.learners for run in found if run.scheme != "allreduce"})
+    if not columns:
+        return ""
+    theirs = [[f"{name}, WER %, published", *(_cell(names[name].get(c)) for c in columns)] for name in names]
+    losses = {(run.scheme, run.learners): run for run in found}
+    ours = [[f"{name}, loss / accuracy %", *(_loss(losses[name, c]) if (name, c) in losses else "-" for c in columns)] for name in names]
+    sentences = [agreement(f"{c} learners", {name: names[name][c] for name in names if c in names[name]},
+                           {name: losses[name, c].loss for name in names if (name, c) in losses}) for c in columns]  # fmt: skip
+    table = markdown_table(["", *map(str, columns)], [*ours, *theirs])
+    return "\n".join(["## The poster: all-reduce, butterfly, ring\n", table, "", *_bullets(sentences), ""])
+
+
+def _cell(value) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def _bullets(sentences: Iterable[str]) -> list[str]:
+    return [f"* {sentence}" for sentence in sentences if sentence]
+
+
+def agreement(what: str, theirs: dict, ours: dict[str, float]) -> str:
+    """One sentence: does what is better there (less error) come out better here? Equal published values say nothing."""
+    pairs = [(a, b) for a, b in itertools.permutations([name for name in theirs if name in ours], 2) if theirs[a] < theirs[b]]
+    if not pairs:
+        return ""
+    equal = [(a, b) for a, b in pairs if math.isclose(ours[a], ours[b], rel_tol=_NOISE)]
+    wrong = [(a, b) for a, b in pairs if (a, b) not in equal and ours[a] > ours[b]]
+    order = " < ".join(str(name) for name in sorted({name for pair in pairs for name in pair}, key=theirs.get))
+    told = [f"{b} is better than {a}" for a, b in wrong] + [f"{a} and {b} are equal within {_NOISE:.1%}" for a, b in equal]
+    verdict = f"{'disagrees' if wrong else 'does not show it'}: {', '.join(told)}" if told else "agrees"
+    return f"{what}: published error {order}; ours {verdict}."
+
+
+def _speed_ups(runs: list[Run]) -> str:
+    found = {(run.scheme, run.learners): run for run in _of(runs, "schemes") if not run.diverged}
+    rows, sentences = [], []
+    for source, table in (("arXiv:1507.01239", published.SU_SPEED_UP), ("poster", published.POSTER_SPEED_UP)):
+        for scheme, values in table.items():
+            both = {num: (value, found[scheme, num].speed_up) for num, value in values.items() if (scheme, num) in found}
+            rows += [[scheme, source, str(num), f"{value:.2f}", f"{ours:.2f}"] for num, (value, ours) in both.items()]
+            sentences += [_ratio_sentence(f"{scheme}, {source}", both)] if both else []
+    if not rows:
+        return ""
+    table = markdown_table(["scheme", "source", "learners", "published speed-up", "ours, virtual"], rows)
+    return "\n".join(["## Speed-up\n", table, "", *_bullets(sentences), ""])
+
+
+def _ratio_sentence(what: str, both: dict[int, tuple[float, float]]) -> str:
+    """How far ours is from what was published."""
+    ratios = {num: ours / theirs for num, (theirs, ours) in both.items()}
+    farthest = max(ratios, key=lambda num: abs(math.log(ratios[num])))
+    verdict = "agrees" if 1 / 1.15 < ratios[farthest] < 1.15 else "disagrees"
+    return f"{what}: ours {verdict}, at most {ratios[farthest] - 1:+.0%} ({farthest} learners)."
+
+
+def _straggler(runs: list[Run]) -> str:
+    found = sorted(_of(runs, "straggler"), key=lambda run: run.straggler)
+    if not found:
+        return ""
+    base = {run.scheme: run.hours for run in found if run.straggler == 1}
+    theirs = {scheme: {factor: hours / row[1] for factor, hours in row.items()} for scheme, row in published.IBM_HOURS_BY_SLOWDOWN.items()}
+    rows = [[f"{scheme}, published", *(f"{value:.2f}" for value in row.values())] for scheme, row in theirs.items()]
+    ours = pivot([run for run in found if run.scheme in base], "scheme", "straggler", lambda run: f"{run.hours / base[run.scheme]:.2f}", "{}x")
+    sentences = [_straggler_sentence(run, base, theirs) for run in found if run.scheme in base and run.straggler == max(r.straggler for r in found)]
+    return "\n".join([f"## One slow learner of {found[0].learners}\n", "Time of an epoch relative to that without it, by how slow it is.\n", ours, "",
+                      markdown_table(["arXiv:1904.04956, 16 GPUs", "1x", "2x", "10x", "100x"], rows), "", *_bullets(sentences), ""])  # fmt: skip
+
+
+def _straggler_sentence(run: Run, base: dict[str, float], theirs: dict[str, dict[int, float]]) -> str:
+    """A scheme either waits for the slow one or does not: less than a tenth of its factor is not waiting."""
+    if run.scheme not in theirs or run.straggler not in theirs[run.scheme]:
+        return ""
+    slower, expected = run.hours / base[run.scheme], theirs[run.scheme][run.straggler]
+    waits, published_waits = (value > run.straggler / 10 for value in (slower, expected))
+    verdict = "agrees" if waits == published_waits else "disagrees"
+    return (f"{run.scheme}: a learner {run.straggler:g} times as slow makes an epoch {slower:.1f} times as long, published {expected:.1f}; "
+            f"{verdict} that it {'waits' if published_waits else 'does not wait'} for it.")  # fmt: skip
+
+
+def _period(runs: list[Run]) -> str:
+    found = sorted(_of(runs, "period"), key=lambda run: run.period)
+    if not found:
+        return ""
+    rows = [[str(run.period), _loss(run), f"{run.speed_up:.2f}", f"{run.share('mixing'):.0f}", f"{run.drift:.3f}",
+             _cell(published.SU_WER_BY_PERIOD.get(run.period))] for run in found]  # fmt: skip
+    table = markdown_table(["minibatches", "loss / accuracy %", "speed-up", "communication %", "drift", "published WER % (16 GPUs)"], rows)
+    sentence = agreement("Averages after so many minibatches", published.SU_WER_BY_PERIOD, {run.period: run.loss for run in found})
+    return "\n".join([f"## Minibatches between two averages, {found[0].learners} learners\n", table, "", *_bullets([sentence]), ""])
+
+
+def _minibatch(runs: list[Run]) -> str:
+    found = _of(runs, "minibatch") + [run for run in _of(runs, "schemes") if run.scheme == "allreduce"]
+    ours = {(run.minibatch, run.learners): run for run in found}
+    sizes, numbers = sorted({size for size, _ in ours}), sorted({run.learners for run in _of(runs, "minibatch")})
+    if len(sizes) < 2:
+        return ""
+    kept = [run for run in ours.values() if run.learners in numbers]
+    at_most = {f"the {'smaller' if size == sizes[0] else 'larger'} minibatch": ours[size, numbers[-1]].loss for size in sizes if (size, numbers[-1]) in ours}
+    theirs = {"the larger minibatch": published.SU_WER_BY_MINIBATCH[1024], "the smaller minibatch": published.SU_WER_BY_MINIBATCH[256]}
+    sentence = agreement(f"{numbers[-1]} learners (published: 256 and 1024, WER 15.6 and 15.1 %)", theirs, at_most)
+    return "\n".join(["## Minibatch\n", "Loss / accuracy %, by minibatch.\n", pivot(kept, "learners", "minibatch", _loss), "", *_bullets([sentence]), ""])
+
+
+def _gradient(runs: list[Run]) -> str:
+    natural = _of(runs, "natural")
+    if not natural:
+        return ""
+    plain = [run for run in _of(runs, "schemes") if run.scheme == "allreduce" and run.learners in {n.learners for n in natural}]
+    most = max(run.learners for run in natural)
+    ours = {run.gradient: run.loss for run in plain + natural if run.learners == most}
+    sentence = agreement(f"{most} learners (published WER 15.1 and 16.3 %)", published.SU_WER_BY_GRADIENT, ours)
+    table = pivot(plain + natural, "gradient", "learners", _loss)
+    return "\n".join(["## Plain and natural gradient\n", "Loss / accuracy %, by learners.\n", table, "", *_bullets([sentence]), ""])
+
+
+def _batch(runs: list[Run]) -> str:
+    found = sorted(_of(runs, "batch"), key=lambda run: (run.scheme, run.batch))
+    if not found:
+        return ""
+    rows = [[scheme, *map(_cell, row.values())] for scheme, row in published.IBM_LOSS_BY_BATCH.items()]
+    sentences = [_first_divergence(found)]
+    return "\n".join([f"## Growing batches, {found[0].learners} learners\n", "Loss / accuracy %, by frames of a minibatch over all learners, rate in "
+                      "proportion to it.\n", pivot(found, "scheme", "batch", _loss), "",
+                      markdown_table(["arXiv:2112.01433, SWB300, loss", "2048", "4096", "8192"], rows), "", *_bullets(sentences), ""])  # fmt: skip
+
+
+def _first_divergence(found: list[Run]) -> str:
+    """Who gives up first."""
+    limit: dict[str, float] = {}
+    for run in found:
+        limit[run.scheme] = min(limit.get(run.scheme, math.inf), run.batch if run.diverged else math.inf)
+    told = ", ".join(f"{scheme} {'at none of these' if batch == math.inf else f'at {batch}'}" for scheme, batch in limit.items())
+    gossip = [batch for scheme, batch in limit.items() if "psgd" in scheme]
+    if not gossip or "gradient" not in limit:
+        return f"Diverges: {told}."
+    verdict = "agrees" if limit["gradient"] < max(gossip) else "does not show"
+    return f"Diverges: {told}; ours {verdict} that synchronous SGD is the first to (published: SSGD at 4096, D-PSGD not up to 8192)."
+
+
+def pictures(runs: list[Run]) -> dict[str, str]:
+    """SVGs by name: speed-up, loss against time, distance of learners from their mixture."""
+    found = [run for run in _of(runs, "schemes") if not run.diverged]
+    if not found:
+        return {}
+    most = [run for run in found if run.learners in (1, found[-1].learners)]
+    speed = {scheme: [(run.learners, run.speed_up) for run in found if run.scheme == scheme] for scheme in dict.fromkeys(r.scheme for r in found)}
+    names = {run.name: f"{run.scheme}, {run.learners}" for run in most}
+    loss = {names[run.name]: [(seconds / 3600, -objective) for seconds, objective, _ in run.content["history"]] for run in most}
+    drift = {names[run.name]: [(line["frames"] / 1e6, line["drift"]) for line in run.intervals] for run in most if run.learners > 1}
+    made = {"speed_up": line_plot(speed, "Speed-up", "learners", "speed-up", log2=True),
+            "loss": line_plot(loss, "Held-out loss against virtual time", "hours", "nats a frame")}  # fmt: skip
+    if any(drift.values()):
+        made["drift"] = line_plot(drift, "Distance from the mixture", "million frames", "relative distance")
+    return made

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Write the page of a comparison of parallel schemes on virtual learners, with published numbers beside ours, and its pictures.
+
+Reads   EXP/*/{simulation.json,metrics.jsonl} of steps/simulate_parallel.py, and EXP/*/decode_test/scoring where there is one
+Writes  PAGE, and beside it speed_up.svg, loss.svg, drift.svg
+
+    utils/collect_parallel.py exp/parallel exp/parallel/RESULTS.md
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument
+from pyasr.base.output import atomic_write
+from pyasr.base.step import run_step
+from pyasr.report.parallel import find_runs, page, pictures
+
+
+@dataclass(frozen=True)
+class CollectParallel:
+    exp: Path = argument("directory whose subdirectories are simulations")
+    page: Path = argument("Markdown file to be written")
+
+
+def main(options: CollectParallel) -> None:
+    runs = find_runs(options.exp)
+    options.page.parent.mkdir(parents=True, exist_ok=True)
+    files = {f"{name}.svg": picture for name, picture in pictures(runs).items()} | {options.page.name: page(runs)}
+    for name, content in files.items():
+        with atomic_write(options.page.with_name(name)) as f:
+            f.write(content)
+    log.info(f"{options.page}: {len(runs)} simulations")
+
+
+if __name__ == "__main__":
+    run_step(CollectParallel, main, __doc__)
