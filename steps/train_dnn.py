@@ -7,7 +7,7 @@ Writes DNN_DIR/final.nnet (network, normalisation, priors), final.mdl and tree (
        phones.txt, metrics.jsonl, tensorboard/, log/train.log
 
 ALI_DIR may be one that Kaldi made, such as exp/tri4_ali. A job that was interrupted goes on from its last checkpoint when the same
-command is given again.
+command is given again, also with another --num-ranks; one that has lost a rank does so by itself, with the ranks that are left.
 
 Example:
     steps/train_dnn.py --num-ranks 2 --hidden-layers 4 --schedule newbob data/train_hires data/lang exp/tri1_ali exp/dnn
@@ -17,16 +17,16 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import JobOptions
+from pyasr.base.job_options import RankJobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
-from pyasr.cluster.jobs import run_ranks
+from pyasr.cluster.jobs import Recovery, run_ranks
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.dbn import DBN_FILE
-from pyasr.parallel.strategies import check_strategy
-from pyasr.train.checkpoints import DIRECTORY, INDEX
+from pyasr.parallel.strategies import check_strategy, usable_ranks
+from pyasr.train.checkpoints import DIRECTORY, INDEX, last_place
 from pyasr.train.combine import MODELS
 from pyasr.train.dbn import check_dbn
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
@@ -46,7 +46,7 @@ class TrainDnn:
     input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
     targets: TargetOptions = group(TargetOptions)
     training: DnnTraining = group(DnnTraining)
-    jobs: JobOptions = group(JobOptions)
+    jobs: RankJobOptions = group(RankJobOptions)
 
 
 def main(options: TrainDnn) -> None:
@@ -55,7 +55,7 @@ def main(options: TrainDnn) -> None:
     ali, lang = options.ali_dir, options.lang
     inputs = [options.data / "feats.scp", lang / "phones.txt", *(ali / name for name in ("num_jobs", "final.mdl", "tree"))]
     inputs += sorted(ali.glob("ali.*.gz")) + ([options.dbn / DBN_FILE] if options.dbn else [])
-    with output_of(options, options.out, inputs, resume=True, precious=f"{DIRECTORY}/{INDEX}") as out:
+    with output_of(options, options.out, inputs, resume=True, precious=f"{DIRECTORY}/{INDEX}", may_change=("num_ranks",)) as out:
         check_phones(ali, LangDir(lang))
         if options.dbn:
             check_dbn(options.dbn, options.training.dnn, options.input, options.data)
@@ -64,8 +64,9 @@ def main(options: TrainDnn) -> None:
         options.input.save(out)
         prepare_targets(options.data, ali, out, options.targets, options.training.schedule.listens)
         spec = TrainSpec(options.data, out, options.input, options.training, options.dbn)
+        recovery = Recovery(options.jobs, lambda most: usable_ranks(options.training.mixing, most), lambda: last_place(out))
         with progress_bar(out):
-            run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", spec, options.num_ranks)
+            run_ranks(options.jobs, out / "log" / "train.log", "pyasr.train.dnn:train_rank", spec, options.num_ranks, recovery)
         for directory in (DIRECTORY, MODELS):
             shutil.rmtree(out / directory, ignore_errors=True)
         Targets.remove(out / TARGETS_FILE)

@@ -34,7 +34,7 @@ def run_here(step: str, *words, folder: str = "steps", threads: bool = False) ->
         log.info(str(note))
 
 
-def _run_ranks(jobs, log, function: str, spec, num_ranks: int) -> None:
+def _run_ranks(jobs, log, function: str, spec, num_ranks: int, recovery=None) -> None:
     from pyasr.parallel.threads import run_threads
 
     run_threads(num_ranks, lambda comm: resolve(function)(spec, comm))

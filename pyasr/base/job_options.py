@@ -14,3 +14,11 @@ class JobOptions:
     nj: int = option(2, "number of parallel jobs", minimum=1)
     cmd: str = option("run.pl", "how jobs are run: run.pl with any of its options, e.g. 'run.pl --max-jobs-run 2'")
     num_threads: int = option(1, "threads of each job", minimum=1)
+
+
+@dataclass(frozen=True)
+class RankJobOptions(JobOptions):
+    """Of a step whose ranks can go on from checkpoints."""
+
+    max_restarts: int = option(2, "times that a job which has lost a rank goes on from its last checkpoint with fewer ranks", minimum=0)
+    rank_timeout: float = option(600.0, "seconds for which a rank may be stopped (SIGSTOP) until it counts as lost; 0: for ever", minimum=0.0)

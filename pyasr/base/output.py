@@ -93,13 +93,14 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
 
 @contextlib.contextmanager
 def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = False, resume: bool = False, precious: str = "",
-                 also: list[Path] = ()):  # fmt: skip
+                 may_change: tuple[str, ...] = (), also: list[Path] = ()):  # fmt: skip
     """The scratch directory `OUT.tmp` in which a step makes its output; renamed to OUT with its done-file when the block ends well.
 
     options  the step's options as JSON values; compared with those of an existing output
     inputs   files and stage outputs that were read; a changed one makes the output out of date
     resume   keep what an interrupted run with the same options and inputs left in OUT.tmp (checkpoints)
     precious pattern of files in OUT.tmp that other options do not throw away without `force`
+    may_change options that may differ from those of the interrupted run when it is gone on with
     also     further files that belong to the output but lie outside OUT
 
     Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, or an interrupted
@@ -121,7 +122,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     begin = time.time()
     try:
         with _claimed(scratch):
-            _prepare_scratch(scratch, started, resume and not force, "" if force else precious)
+            _prepare_scratch(scratch, started, resume and not force, "" if force else precious, may_change)
             yield scratch
             with atomic_write(scratch / DONE) as f:
                 made = {"content": directory_fingerprint(scratch), "seconds": round(time.time() - begin, 3)}
@@ -153,11 +154,16 @@ def _read_started(marker: Path) -> dict | None:
         return None  # harmless: it is made anew
 
 
-def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str) -> None:
+def _without(started: dict, names: tuple[str, ...]) -> dict:
+    """The same but for some options."""
+    return {**started, "options": {name: value for name, value in started["options"].items() if name not in names}}
+
+
+def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, may_change: tuple[str, ...]) -> None:
     """Empty the scratch directory, but for an interrupted run that can be resumed. Raises UserError rather than delete `precious` files."""
     marker, started = scratch / STARTED, json.loads(json.dumps(started))
     before = _read_started(marker)
-    if keep and before == started:
+    if keep and before and _without(before, may_change) == _without(started, may_change):
         print(f"{scratch}: resuming an interrupted run", flush=True)
         return
     changed = differences(before["options"], started["options"]) if before else []

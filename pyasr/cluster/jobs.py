@@ -13,19 +13,46 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from pyasr.base import options
 from pyasr.base.errors import UserError
-from pyasr.base.job_options import JobOptions
+from pyasr.base.job_options import JobOptions, RankJobOptions
+from pyasr.base.last_words import LastWords, first
+from pyasr.base.log import warning
 from pyasr.cluster.command_line import protect
 from pyasr.cluster.mpi import ROOT, find_mpiexec
 from pyasr.cluster.processes import die_with_parent
 from pyasr.cluster.report import own_sentence
-from pyasr.cluster.status import read_status
+from pyasr.cluster.status import NOT_PROVED, read_status
 
-__all__ = ["JobOptions", "run_jobs", "run_ranks"]
+__all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
 _LITTLE_DISK = 1 << 16  # bytes: less is not enough for a log and a status
+
+
+class RankLost(UserError):
+    """A rank has gone without an error of its own: killed, stopped, its host lost. `what` says which."""
+
+    def __init__(self, sentence: str, what: str):
+        super().__init__(sentence)
+        self.what = what
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What is done when a job has lost a rank.
+
+    options  how often it is started again, and when a rank that stands still counts as lost
+    usable   function that gives the greatest number of ranks, at most as many as it is given, with which the job can go on; 0: none
+    place    function that says where it goes on: `from 1200 frames`
+    """
+
+    options: RankJobOptions = RankJobOptions(max_restarts=0)
+    usable: Callable[[int], int] = lambda most: most
+    place: Callable[[], str] = lambda: "from the beginning"
 
 
 def run_jobs(jobs: JobOptions, log: Path, function: str, spec, *, num_jobs: int | None = None) -> None:
@@ -40,18 +67,49 @@ def run_jobs(jobs: JobOptions, log: Path, function: str, spec, *, num_jobs: int 
     name = _unused_name([*words, str(Path(log).parent)])
     numbered = Path(log).with_name(Path(log).name.replace("JOB", name))
     logs = [Path(log).with_name(Path(log).name.replace("JOB", str(job))) for job in range(1, num_jobs + 1)]
-    _run(jobs, [f"{name}=1:{num_jobs}"], numbered, [*words, name], logs)
+    if not _run(jobs, [f"{name}=1:{num_jobs}"], numbered, [*words, name]):
+        raise UserError(_what_failed(logs))
 
 
-def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int) -> None:
-    """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails."""
+def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, recovery: Recovery = Recovery()) -> None:
+    """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails.
+
+    Where `recovery` allows it, a job that has lost a rank is started again with one rank less, or the next number that is usable, and
+    with as many where no other is; a function that keeps checkpoints then goes on from the last one. An error that a rank has raised
+    would come again, and ends the job.
+    """
     find_mpiexec()
+    most = recovery.options.max_restarts
+    for restart in count(1):
+        try:
+            return _run_ranks_once(jobs, Path(log), function, spec, num_ranks, recovery.options.rank_timeout)
+        except RankLost as lost:
+            if restart > most:
+                raise
+            num_ranks = recovery.usable(num_ranks - 1) or num_ranks
+            kept = Path(log).replace(Path(log).with_suffix(f".{restart}.log"))
+            go_on = "1 rank goes on" if num_ranks == 1 else f"{num_ranks} ranks go on"
+            warning(f"{lost.what}; {go_on} {recovery.place()}, restart {restart} of at most {most} (log until then: {kept})")
+
+
+def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, timeout_s: float) -> None:
     saved = _save_spec(log, spec)
     marker, said = saved.with_suffix(".done"), saved.with_suffix(".error")
     said.unlink(missing_ok=True)
-    words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved)]
-    _run(jobs, ["--num-ranks", str(num_ranks), "--done-marker", str(marker)], Path(log), words, [Path(log)], said)
+    words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), str(timeout_s)]
+    if not _run(jobs, ["--num-ranks", str(num_ranks), "--done-marker", str(marker)], log, words):
+        raise _failure(log, first(said), marker)
     marker.unlink(missing_ok=True)
+
+
+def _failure(log: Path, words: LastWords | None, marker: Path) -> UserError:
+    """On a job of ranks that has failed. The ranks that go first may leave no words: before they have begun, or with their host."""
+    status = read_status(log)
+    sentence = _what_failed([log], words and words.sentence)
+    unsaid = words is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
+    if status is None or status.stopped or not (unsaid or words and words.lost):
+        return UserError(sentence)
+    return RankLost(sentence, words.sentence if words else f"a rank of {log} died without a word, on a host that is not known")
 
 
 def _save_spec(log: Path, spec) -> Path:
@@ -83,7 +141,8 @@ def _runner(cmd: str) -> list[str]:
     return [found, *rest]
 
 
-def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], logs: list[Path], said: Path | None = None) -> None:
+def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str]) -> bool:
+    """Let the runner do it; whether all went well."""
     command = [*_runner(jobs.cmd), "--num-threads", str(jobs.num_threads), *arguments, str(log), *map(protect, words)]
     environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name}
     with subprocess.Popen(command, env=environment, preexec_fn=die_with_parent) as process:
@@ -93,21 +152,14 @@ def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], lo
             process.terminate()
             process.wait()
             raise
-    if status:
-        raise UserError(_what_failed(logs, _first_line(said)))
+    return status == 0
 
 
 def _python_path() -> str:
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
 
-def _first_line(path: Path | None) -> str | None:
-    """What the first failing rank has said, if it could."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
-    return lines[0] if lines else None
-
-
-def _what_failed(logs: list[Path], said: str | None) -> str:
+def _what_failed(logs: list[Path], said: str | None = None) -> str:
     """One sentence on the job that failed first."""
     ended = [(status.end, log, status) for log in logs if (status := read_status(log)) and not status.ok and not status.stopped]
     if not ended:

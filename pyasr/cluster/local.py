@@ -21,7 +21,7 @@ from pyasr.cluster.gpus import GpuSlots
 from pyasr.cluster.mpi import launch_prefix
 from pyasr.cluster.processes import Guard, Stopped, ignore_stop, raise_on_stop, signal_group
 from pyasr.cluster.report import failure_report
-from pyasr.cluster.status import JobStatus, from_wait, status_path, write_status
+from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, status_path, write_status
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -111,7 +111,7 @@ class LocalRunner:
         if not status.ok or not marker or Path(marker).exists():
             return status
         with _text(log, "a") as f:
-            f.write(f"error: the command ended with status 0 but {marker} was not written; a rank or a node was lost\n")
+            f.write(f"error: {NOT_PROVED.format(marker=marker)}\n")
         return replace(status, status=1)
 
     def _stop_running(self) -> None:

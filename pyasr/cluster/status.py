@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pyasr.base.output import atomic_write
 
+NOT_PROVED = "the command ended with status 0 but {marker} was not written; a rank or a node was lost"
+
 
 @dataclass(frozen=True)
 class JobStatus:

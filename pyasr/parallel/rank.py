@@ -1,8 +1,8 @@
-"""Entry point of one rank of `run_ranks`: `python -m mpi4py -m pyasr.parallel.rank MODULE:FUNCTION SPEC.json`.
+"""Entry point of one rank of `run_ranks`: `python -m mpi4py -m pyasr.parallel.rank MODULE:FUNCTION SPEC.json TIMEOUT_S`.
 
 Every rank calls FUNCTION(spec, comm). When all have returned, rank 0 writes SPEC.done: the job's proof of success, because mpiexec
 may exit with status 0 although a node was lost. An exception on one rank prints one sentence with its rank and host and ends all
-ranks at once; left alone, the others would wait in their next collective for ever.
+ranks at once; left alone, the others would wait in their next collective for ever. So does a rank that is stopped for TIMEOUT_S seconds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pyasr.base import log, options
 from pyasr.base.job import as_user_error, resolve
+from pyasr.base.last_words import LastWords, leave
 from pyasr.base.output import atomic_write
 from pyasr.parallel.comm import Comm, MpiComm
 from pyasr.parallel.witness import Witness
@@ -66,10 +67,14 @@ def run(name: str, spec: Path, comm: MpiComm) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json]; an exception ends all ranks, see above."""
+    """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S]; an exception ends all ranks, see above."""
     name, spec = argv[0], Path(argv[1])
-    witness = Witness(error_file(spec))
-    comm = MpiComm()
+    witness = Witness(error_file(spec), float(argv[2]))
+    try:
+        comm = MpiComm()
+    except Exception:
+        witness.dismiss()
+        raise
     witness.introduce(comm.name)
     log.setup(name.partition(":")[2] + (f"[{comm.rank}]" if comm.size > 1 else ""))
     try:
@@ -79,7 +84,7 @@ def main(argv: list[str]) -> None:
         if told is None:
             traceback.print_exception(type(error), error, error.__traceback__)
             told = _sentence(error)
-        _leave_word(comm, spec, str(told))
+        _leave_word(comm, spec, str(told), lost=_is_of_mpi(error))
         witness.dismiss()
         comm.abort(1)
     witness.dismiss()
@@ -91,12 +96,16 @@ def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _leave_word(comm: MpiComm, spec: Path, sentence: str) -> None:
+def _is_of_mpi(error: BaseException) -> bool:
+    """Whether it was raised by MPI, for the loss of another rank or of the network."""
+    return type(error).__module__.partition(".")[0] == "mpi4py"
+
+
+def _leave_word(comm: MpiComm, spec: Path, sentence: str, lost: bool) -> None:
     """Put the sentence beside the spec and into the log."""
     sentence = f"{sentence} ({comm.name})"
     with contextlib.suppress(OSError):  # harmless: the log has it too, unless the disk is full
-        with error_file(spec).open("a", encoding="utf-8") as f:
-            f.write(sentence + "\n")
+        leave(error_file(spec), LastWords(sentence, lost))
     sys.stderr.flush()
     _say(f"error: {sentence}")
     time.sleep(_LAST_WORDS_S)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 from pathlib import Path
+
+from pyasr.base.last_words import LastWords, leave
+
+_LOOK_S = 1.0  # between two looks at the rank, at most
 
 
 class Witness:
     """A small process that waits for the end of this one by a pipe, and puts it down in `file` unless it was dismissed before.
 
+    It also kills this one, and says so, when it has been stopped (SIGSTOP) for more than `timeout_s` seconds (0: never): the others
+    wait for it. To know this it needs neither messages nor a clock in common with other hosts.
+
     Make it before MPI begins: it is a fork. Ranks append to one file; the first line is the first death.
     """
 
-    def __init__(self, file: Path):
+    def __init__(self, file: Path, timeout_s: float = 0.0):
         reader, self._writer = os.pipe()
+        rank = os.getpid()
         if os.fork() == 0:
             os.close(self._writer)
-            _watch(reader, file)
+            _watch(reader, file, rank, timeout_s)
         os.close(reader)
 
     def introduce(self, name: str) -> None:
@@ -29,7 +39,7 @@ class Witness:
         os.write(self._writer, b".\n")
 
 
-def _watch(reader: int, file: Path) -> None:
+def _watch(reader: int, file: Path, rank: int, timeout_s: float) -> None:
     """The witness's own life; does not return. It holds none of the rank's connections, so that mpiexec sees those close."""
     try:
         os.setsid()
@@ -37,11 +47,41 @@ def _watch(reader: int, file: Path) -> None:
             signal.signal(number, signal.SIG_IGN)
         os.dup2(reader, 0)
         os.closerange(1, 65536)
-        with os.fdopen(0, encoding="utf-8") as lines:
-            said = lines.read().splitlines()
-        if said and said[-1] != ".":
-            sentence = f"{said[0]} died without a word: it was killed from outside, often for want of memory, or broke down in a library\n"
-            target = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-            os.write(target, sentence.encode())
+        said, ended = _listen(rank, timeout_s)
+        name = said[0] if said else f"a rank on {socket.gethostname()}"
+        if not ended:
+            stopped = f"{name} stood still for more than {timeout_s:g} s: it was stopped from outside (SIGSTOP), and has been killed"
+            leave(file, LastWords(f"{stopped}; see --rank-timeout", lost=True))
+            os.kill(rank, signal.SIGKILL)
+        elif said[-1:] != ["."]:
+            killed = "it was killed from outside, often for want of memory, or broke down in a library"
+            leave(file, LastWords(f"{name} died without a word: {killed}", lost=True))
     finally:
         os._exit(0)
+
+
+def _listen(rank: int, timeout_s: float) -> tuple[list[str], bool]:
+    """(lines, ended): what the rank has said until it ended, or until it had been stopped for too long.
+
+    Time is counted in looks: a witness that was stopped itself, with all its host perhaps, has not looked.
+    """
+    said, look_s, stopped_s = b"", min(_LOOK_S, timeout_s / 10), 0.0
+    while True:
+        if select.select([0], [], [], look_s or None)[0]:
+            words = os.read(0, 4096)
+            said += words
+            if not words:
+                return said.decode().splitlines(), True
+            continue
+        stopped_s = stopped_s + look_s if _is_stopped(rank) else 0.0
+        if stopped_s > timeout_s:
+            return said.decode().splitlines(), False
+
+
+def _is_stopped(process: int) -> bool:
+    """Whether it has been stopped by a signal (Linux; elsewhere nobody can say)."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as f:
+            return f.read().rpartition(b")")[2].split()[0] == b"T"
+    except OSError:
+        return False  # harmless: it has just ended, or there is no /proc

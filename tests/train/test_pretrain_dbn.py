@@ -58,7 +58,7 @@ def dbn(corpus, tmp_path_factory):
 @pytest.mark.skipif(MPIEXEC is None, reason="needs MPI")
 def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, dbn, tmp_path):
     flags = ["--rbm-iter", 6]
-    process = subprocess.Popen(**command(corpus / "data", tmp_path / "dbn", *flags))
+    process = subprocess.Popen(**command(corpus / "data", tmp_path / "dbn", *flags, "--max-restarts", 0))
     scratch = tmp_path / "dbn.tmp"
     wait_for(scratch / "rbm1" / "checkpoint" / "checkpoint.json", process)
     os.kill(rank_processes(scratch)[1], signal.SIGKILL)

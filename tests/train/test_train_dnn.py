@@ -90,7 +90,7 @@ def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, tmp_path)
     flags = ["--num-epochs", 8, "--momentum", 0.5, "--dropout", 0.1, "--schedule", "newbob", "--checkpoint-minutes", 0.005]
     whole = subprocess.run(**command(path, tmp_path / "whole", *flags))
     assert whole.returncode == 0, whole.stdout + whole.stderr
-    process = subprocess.Popen(**command(path, tmp_path / "cut", *flags))
+    process = subprocess.Popen(**command(path, tmp_path / "cut", *flags, "--max-restarts", 0))
     scratch = tmp_path / "cut.tmp"
     wait_for(scratch / "checkpoint" / "checkpoint.json", process)
     os.kill(rank_processes(scratch)[1], signal.SIGKILL)

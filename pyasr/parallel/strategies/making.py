@@ -9,6 +9,7 @@ from pyasr.base.errors import UserError
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies.base import REGISTER, Strategy
 from pyasr.parallel.strategies.options import MixingOptions
+from pyasr.parallel.threads import run_threads
 
 
 def strategy_names() -> list[str]:
@@ -24,6 +25,19 @@ def check_strategy(options: MixingOptions) -> None:
     names = strategy_names()
     if options.parallel not in names:
         raise UserError(f"--parallel '{options.parallel}': there is no such scheme; choose one of {', '.join(names)}")
+
+
+def usable_ranks(options: MixingOptions, most: int) -> int:
+    """The greatest number of ranks, at most `most`, that the strategy of `options` takes; 0 where there is none."""
+
+    def is_usable(num_ranks: int) -> bool:
+        try:
+            run_threads(num_ranks, lambda comm: make_strategy(comm, options))
+        except UserError:
+            return False
+        return True
+
+    return next(filter(is_usable, range(most, 0, -1)), 0)
 
 
 def make_strategy(comm: Comm, options: MixingOptions) -> Strategy:
