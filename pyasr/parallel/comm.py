@@ -29,6 +29,7 @@ _ADDED_IN = {
 }
 EXCHANGE_TAG = 0
 _POLL_S = 0.0005  # between two series of looks for a message
+_PIECE = 4 << 20  # bytes of a message sent as one: of large ones over TCP, MPICH sends the two directions one after the other
 _LOOKS = 20  # of a series: over TCP, a look moves a few KB of a message on its way, and one in 0.5 ms would not fill 1 Gbit/s
 
 
@@ -342,14 +343,18 @@ class MpiComm(BaseComm):
         return MpiComm(self._comm.Split_type(self._mpi.COMM_TYPE_SHARED, self.rank))
 
     def _start_exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> Callable[[], None]:
-        requests = [self._comm.Irecv(incoming, source, EXCHANGE_TAG), self._comm.Isend(outgoing, to, EXCHANGE_TAG)]
-        return lambda: self._wait_for(requests)
+        pieces = [slice(begin, begin + _PIECE) for begin in range(0, max(len(outgoing), 1), _PIECE)]
+        pairs = [[self._comm.Irecv(incoming[piece], source, EXCHANGE_TAG), self._comm.Isend(outgoing[piece], to, EXCHANGE_TAG)]
+                 for piece in pieces]  # fmt: skip
+        return lambda: self._wait_for(pairs)
 
-    def _wait_for(self, requests: list) -> None:
-        if _is_main():
-            self._mpi.Request.Waitall(requests)
-        else:
-            _poll(lambda: self._mpi.Request.Testall(requests))
+    def _wait_for(self, pairs: list[list]) -> None:
+        wait_all, test_all = self._mpi.Request.Waitall, self._mpi.Request.Testall
+        for pair in pairs:
+            if _is_main():
+                wait_all(pair)
+            else:
+                _poll(lambda pair=pair: test_all(pair))
 
     def _send_bytes(self, raw: np.ndarray, to: int, tag: int) -> None:
         _poll(self._comm.Isend(raw, to, tag).Test)
