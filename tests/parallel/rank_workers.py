@@ -37,6 +37,31 @@ def lost_before_the_end(spec, comm):
     os._exit(0)
 
 
+def last_lost_until_alone(spec, comm):
+    """Killed as the last of three, stopped as the last of two."""
+    _count(spec, comm)
+    if comm.rank == comm.size - 1 > 0:
+        print(f"rank {comm.rank} is process {os.getpid()}", flush=True)
+        os.kill(os.getpid(), {3: signal.SIGKILL, 2: signal.SIGSTOP}[comm.size])
+    if comm.size > 1:
+        time.sleep(60)
+
+
+def rank_zero_killed(spec, comm):
+    _count(spec, comm)
+    comm.barrier()
+    if comm.rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def _count(spec, comm):
+    if comm.rank == 0:
+        with Path(spec.cmd).joinpath("attempts").open("a") as f:
+            f.write(f"{comm.size}\n")
+    comm.barrier()
+
+
 def sleeps(spec, comm):
     Path(spec.cmd).joinpath(f"rank{comm.rank}.pid").write_text(str(os.getpid()))
     time.sleep(60)

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.base.job_options import JobOptions
-from pyasr.cluster.jobs import run_ranks
-from pyasr.parallel.threads import run_threads
+from pyasr.base.job_options import JobOptions, RankJobOptions
+from pyasr.base.log import setup
+from pyasr.cluster.jobs import RankLost, Recovery, run_ranks
 from pyasr.parallel.rank import rank_on_host, take_gpu
+from pyasr.parallel.strategies import MixingOptions, usable_ranks
+from pyasr.parallel.threads import run_threads
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +98,47 @@ def test_ranks_of_a_host_take_its_gpus_in_turn(monkeypatch):
     for number in range(3):
         take_gpu(number)
     assert taken == [0, 1, 0]
+
+
+def recovering(max_restarts=2, usable=lambda most: most):
+    return Recovery(RankJobOptions(max_restarts=max_restarts, rank_timeout=0.5), usable, lambda: "from 70 frames")
+
+
+def attempts(directory):
+    """Numbers of ranks that each attempt had."""
+    return [int(line) for line in (directory / "attempts").read_text().split()]
+
+
+def run_recovering(function, directory, recovery, num_ranks=3):
+    run_ranks(JobOptions(), directory / "log" / "x.log", f"rank_workers:{function}", JobOptions(cmd=str(directory)), num_ranks, recovery)
+
+
+def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
+    """The last of three is killed, the last of two stopped; one alone ends well."""
+    setup("test")
+    run_recovering("last_lost_until_alone", tmp_path, recovering())
+    assert attempts(tmp_path) == [3, 2, 1] and not list((tmp_path / "log").glob("*.done"))
+    first, second = capsys.readouterr().out.splitlines()
+    assert re.search(r"rank 2 of 3 on \S+ died without a word: .*; 2 ranks go on from 70 frames, restart 1 of at most 2 \(log .*x\.1\.log\)", first)
+    assert re.search(r"rank 1 of 2 on \S+ stood still for more than 0.5 s: .*; 1 rank goes on from 70 frames, restart 2 of at most 2", second)
+    assert "is process" in (tmp_path / "log" / "x.1.log").read_text()
+
+
+def test_restarts_come_to_an_end(tmp_path):
+    """A number of ranks that no scheme takes is passed over; where there is no other, it stays."""
+    with pytest.raises(RankLost, match="died without a word"):
+        run_recovering("rank_zero_killed", tmp_path, recovering(2, lambda most: 2 if most >= 2 else 0), num_ranks=4)
+    assert attempts(tmp_path) == [4, 2, 2]
+
+
+@pytest.mark.parametrize("function", ["rank_one_raises", "rank_one_user_error"])
+def test_errors_are_not_tried_again(function, tmp_path):
+    with pytest.raises(UserError) as error:
+        run_recovering(function, tmp_path, recovering(), num_ranks=2)
+    assert not isinstance(error.value, RankLost) and not (tmp_path / "log" / "x.1.log").exists()
+
+
+def test_numbers_of_ranks_that_schemes_take():
+    for name, usable in (("allreduce", [7, 3, 1]), ("butterfly", [4, 2, 1]), ("dpsgd", [7, 3, 1])):
+        assert [usable_ranks(MixingOptions(parallel=name), most) for most in (7, 3, 1)] == usable
+    assert usable_ranks(MixingOptions(), 0) == 0
