@@ -78,7 +78,9 @@ class Training:
         self.learner, self.training, self.heldout, self.strategy, self.schedule = learner, training, heldout, strategy, schedule
         self.comm, self.options, self.minibatch, self.rate_factor = strategy.comm, options, minibatch, rate_factor
         self.directory, self.growth, self.position, self.best = directory, growth, Position(), None
-        self.strategy.objective = self._compared_objective
+        self.apart, self.num_worse = None, 0  # held-out totals before the ranks' consensus; epochs in a row that it has made worse
+        strategy.objective, strategy.before_consensus = self._compared_objective, self._evaluate_apart
+        strategy.num_epochs = schedule.options.num_epochs
 
     def run(self) -> None:
         """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""
@@ -99,7 +101,7 @@ class Training:
         self.reporter.clock.restart()
         while True:
             with self.reporter.clock("data"):
-                x, pdfs = next(minibatches, (None, ()))
+                x, pdfs = (None, ()) if self.strategy.rests else next(minibatches, (None, ()))
             if x is not None:
                 self.sums += self._learn(x, pdfs)
                 self.position.own_frames += len(pdfs)
@@ -113,7 +115,8 @@ class Training:
 
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
-        rate = self._rate() * self.rate_factor
+        scale, strategy = self.schedule.options.scale, self.strategy
+        rate = self._rate() * self.rate_factor * scale(strategy.num_active) / scale(strategy.num_averaged)
         if not self.strategy.compares:
             return self.learner.step(x, pdfs, rate)
         sums = sum(self.learner.step(*half, rate, COMPARED_CHANGE) for half in zip(x.chunk(2), pdfs.chunk(2)))
@@ -224,6 +227,7 @@ class Training:
         """Held-out result; the schedule moves on, or back to the best model; a checkpoint."""
         rate, train, heldout = self._rate(), self.totals(self.comm.allreduce(np.array(self.position.epoch_sums))), self.evaluate()
         self.check_divergence(heldout)
+        self._look_at_averaging(heldout)
         accepted = self.schedule.end_epoch(-heldout.objective, heldout.accuracy)
         verdict = "" if accepted else "; worse than before, back to the best model"
         self.comm.say(f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}")
@@ -236,6 +240,20 @@ class Training:
             self.strategy.adopt(self.learner.flat.master)
         self.position = Position(self.position.frames_seen, skipped=self.position.skipped, epoch_began=self.position.frames_seen)
         self._save(equal=True)
+
+    def _evaluate_apart(self) -> None:
+        """Measure the ranks' own parameters, each on its held-out frames, before they are made equal."""
+        self.apart = self.evaluate()
+
+    def _look_at_averaging(self, heldout: Totals) -> None:
+        """Warn when the consensus is worse than the ranks apart, twice in a row."""
+        is_worse = self.apart is not None and heldout.objective < self.apart.objective
+        self.num_worse = self.num_worse + 1 if is_worse else 0
+        if self.num_worse >= 2 and self.comm.rank == 0:
+            log.warning(
+                f"averaging made the held-out objective worse, from {self.apart.objective:.4f} to {heldout.objective:.4f}, in "
+                f"{self.num_worse} epochs in a row: ranks drift too far apart; lower --period-frames or {self.rate_flag}"
+            )
 
     def check_divergence(self, totals: Totals) -> None:
         """A model that is clearly worse than guessing all pdfs equally has diverged; so has one whose objective is no number."""

@@ -101,6 +101,25 @@ def test_too_many_minibatches_left_out_end_the_training(tmp_path):
         again.run()
 
 
+def test_averaging_that_does_harm_twice_in_a_row_is_told(tmp_path, told):
+    """Ranks apart are said to be perfect, so the average is worse in each of three epochs."""
+
+    def rank(comm):
+        job = training(comm, tmp_path / "job", store(6, comm.rank))
+        apart = job.strategy.before_consensus
+
+        def perfect():
+            apart()
+            job.apart = Totals(np.array([1.0, 100.0, 100.0]))
+
+        job.strategy.before_consensus = perfect
+        job.run()
+
+    run_threads(2, rank)
+    said = [line for line in told() if "averaging made the held-out objective worse, from -0.0100 to -" in line]
+    assert len(said) == 2 and "in 3 epochs in a row: ranks drift too far apart; lower --period-frames or --learning-rate" in said[1]
+
+
 def test_crc():
     """The check value of CRC-32C, and RFC 3720's 32 bytes of zeros and of ones."""
     assert tensorboard.crc32c(b"123456789") == 0xE3069283

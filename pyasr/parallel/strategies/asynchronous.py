@@ -86,6 +86,8 @@ class AsynchronousStrategy(Strategy):
     def _meet(self, master: torch.Tensor) -> Mixing:
         self.waiting(self.finish, master)
         self._hear_all()
+        if self.before_consensus and self.comm.size > 1:
+            self.before_consensus()
         before = master.clone() if self.drift is None else None
         self.mixing(self.consensus, master)
         if before is not None:

@@ -43,10 +43,14 @@ class Strategy:
     the epoch comes back: so shards may be uneven, and all ranks take part in the same number of mixings.
 
     share      (k, n): this rank learns from the k-th of n parts of the data; None: from none
+    rests      whether this rank is to wait for the next mixing instead of learning until then
     speaks     whether this rank logs what it sees while ranks do not report together
     num_averaged  ranks whose moves are averaged, with which the learning rate may grow; 1 where they are added up
+    num_active    of these, those that learn until the next mixing
     compares   whether the next mixing is to choose between the ranks' parameters, which are too new to be mixed
     objective  function that gives this rank's objective, a frame, since `compares` became true; the loop sets it
+    before_consensus  function that is called on all ranks before an epoch's last mixing of several; the loop sets it
+    num_epochs of the training; the loop sets it
     drift      how far this rank's parameters were from the mixture, relative to that, in the last mixing that was measured; None has the
                next one measured
     rate       this rank's learning rate since the last mixing, in any unit that stays; the loop sets it
@@ -54,7 +58,9 @@ class Strategy:
     """
 
     objective: Callable[[], float] | None = None
-    rate = 1.0
+    before_consensus: Callable[[], None] | None = None
+    rate, num_epochs = 1.0, 1
+    rests = False
     resets_momentum = False  # whether learners are to forget their velocity after a mixing
 
     def __init__(self, comm: Comm, options: MixingOptions):
@@ -63,6 +69,11 @@ class Strategy:
         self.speaks, self.num_averaged = comm.rank == 0, comm.size
         self.drift: float | None = None
         self.times = np.zeros(2)
+
+    @property
+    def num_active(self) -> int:
+        """All that are averaged, unless a scheme says otherwise."""
+        return self.num_averaged
 
     def epoch_frames(self, own_frames: int) -> int:
         """Frames of an epoch over all ranks; this one's part of the data has `own_frames`. Every rank must call this."""

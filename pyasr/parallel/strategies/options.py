@@ -42,6 +42,7 @@ class MixingOptions:
                                "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
     topology: str = option("fixed-ring", "dpsgd: with whom a rank mixes (utils/spectral_gap.py has them all)")
     all_reduce_epochs: int = option(0, "first epochs in which topologies are left aside and all ranks average with all", minimum=0)
+    initial_ranks: int = option(1, "kaldi: ranks that learn at first; their number grows to all", minimum=1)
     post_local_epochs: int = option(1, "post-local: epochs in which all ranks average after every minibatch", minimum=0)
     random_peers: bool = option(False, "adpsgd, hadpsgd: exchange with random ranks instead of neighbours")
     ranks_per_node: int = option(0, "hadpsgd: ranks that make one learner; 0: those that share a host", minimum=0)

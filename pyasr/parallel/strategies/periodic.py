@@ -30,7 +30,11 @@ class PeriodicStrategy(Strategy):
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """Exchange numbers of frames, from which all follows."""
-        self.timetable = Timetable(self.comm.allgather(frames), self.period(), minibatch)
+        self.timetable = self.make_timetable(self.comm.allgather(frames), minibatch)
+
+    def make_timetable(self, totals: list[int], minibatch: int) -> Timetable:
+        """Of an epoch in which ranks have so many frames."""
+        return Timetable(totals, self.period(), minibatch)
 
     def period(self) -> int:
         """Frames between two mixings in this epoch."""
@@ -62,6 +66,8 @@ class PeriodicStrategy(Strategy):
         self.comm.barrier()
 
     def _mix_measured(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
+        if last and self.before_consensus:
+            self.before_consensus()
         before = master.clone() if self.drift is None else None
         finish_on_device(master)
         self.waiting(self.wait)
@@ -72,6 +78,7 @@ class PeriodicStrategy(Strategy):
     def _mix_or_choose(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         if self.compares:
             choose_best(self.comm, master, int(shares[self.comm.rank]), self.objective())
+            self.adopt(master)
             return
         self.mix(master, shares, last)
         if last and not self.mixes_equal:

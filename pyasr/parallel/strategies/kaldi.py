@@ -1,0 +1,90 @@
+r"""Parameter averaging as Kaldi's nnet2 and nnet3 scripts do it: rarely, by a growing number of jobs, the first iteration not averaged.
+
+Reference: D. Povey, X. Zhang, S. Khudanpur, arXiv:1410.7455; Kaldi's steps/nnet3/train_dnn.py (its behaviour). An iteration of J jobs has each
+of them train on an archive of `period_frames`, then their parameters are averaged with equal weights. J grows linearly in the frames seen, from
+`initial_ranks` to the number of ranks in the last iteration:
+
+    J = round(J_i + (J_f - J_i) t / T),        t of T frames seen
+
+Ranks that do not learn in an iteration wait. The learning rate is the effective one times J (with linear scaling, J times that of one rank).
+In the first iteration, and after a network has grown, all take the parameters of the rank with the best objective, see `choose_best`, and
+train by half minibatches until then.
+
+Kaldi gives each archive to one job of an epoch. Here a rank that learns draws from all data, in an order of its own; an epoch has as many
+frames as there are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from pyasr.parallel.strategies.allreduce import AllreduceAveraging
+from pyasr.parallel.strategies.base import register
+from pyasr.parallel.strategies.timetable import Timetable
+
+
+class GrowingTimetable(Timetable):
+    """Iterations of an epoch of `frames`, by some of the ranks: in iteration j = 1, 2, ... ranks 0, ..., active[j - 1] - 1 learn.
+
+    active_at  function that tells how many ranks learn when so many frames of the epoch have been seen
+    active     number of those in each iteration
+    """
+
+    def __init__(self, frames: int, num_ranks: int, period: int, minibatch: int, active_at):
+        super().__init__([frames] * num_ranks, period, minibatch)
+        self.active, targets, seen = [], [np.zeros(num_ranks, np.int64)], 0
+        while seen < frames:
+            self.active.append(active_at(seen))
+            share = min(self.period, -(-(frames - seen) // self.active[-1]))
+            targets.append(targets[-1] + share * (np.arange(num_ranks) < self.active[-1]))
+            seen = int(targets[-1].sum())
+        self.targets = np.array(targets)  # frames that each rank has seen after an iteration
+        self.num_mixings = len(self.active)
+
+    def is_due(self, rank: int, own_frames: int, mixing: int) -> bool:
+        """Whether the rank has seen its archives."""
+        return own_frames >= self.targets[mixing, rank]
+
+    def shares(self, mixing: int) -> np.ndarray:
+        """Frames of each rank in an iteration."""
+        return self.targets[mixing] - self.targets[mixing - 1]
+
+
+@register("kaldi")
+class KaldiSchedule(AllreduceAveraging):
+    """Averages over the ranks that learn."""
+
+    def __init__(self, comm, options):
+        super().__init__(comm, options)
+        self.share = (0, 1)
+        self.first = min(options.initial_ranks, comm.size)
+
+    def epoch_frames(self, own_frames: int) -> int:
+        """The frames of all data, which each rank has."""
+        return int(self.comm.reduce_scalar(own_frames, "max"))
+
+    def restart(self, master: torch.Tensor) -> None:
+        """The first iteration is not averaged."""
+        super().restart(master)
+        self.compares = True
+
+    def make_timetable(self, totals: list[int], minibatch: int) -> Timetable:
+        """By the present epoch."""
+        frames = max(totals)
+
+        def active_at(seen: int) -> int:
+            progress = (self.epoch + seen / frames) / self.num_epochs
+            return round(self.first + (self.comm.size - self.first) * progress)
+
+        return GrowingTimetable(frames, self.comm.size, self.options.period_frames, minibatch, active_at)
+
+    @property
+    def num_active(self) -> int:
+        """J of this iteration."""
+        return self.timetable.active[self.mixings]
+
+    @property
+    def rests(self) -> bool:
+        """Ranks from J on."""
+        return self.comm.rank >= self.num_active

@@ -1,0 +1,56 @@
+"""Kaldi's schedule: who learns when, on how much; the first iteration takes the best."""
+
+import numpy as np
+import pytest
+import torch
+
+from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.threads import run_threads
+
+PERIOD, FRAMES = 40, 1000
+
+
+def told(num_ranks, initial_ranks, num_epochs=2):
+    """Of each mixing: frames of each rank in the iteration, whether it compared, parameters before and after, `num_active`."""
+
+    def rank(comm):
+        strategy = make_strategy(comm, MixingOptions(parallel="kaldi", period_frames=PERIOD, initial_ranks=initial_ranks))
+        strategy.objective, strategy.num_epochs = (lambda: -1.0 - comm.rank), num_epochs
+        assert strategy.share == (0, 1) and strategy.num_averaged == num_ranks
+        master, mixings, rng = torch.zeros(5), [], np.random.default_rng(comm.rank)
+        strategy.restart(master)
+        for _ in range(num_epochs):
+            strategy.begin_epoch(FRAMES, 10)
+            own, last = 0, False
+            while not last:
+                frames = 0 if strategy.rests else 10
+                master += torch.from_numpy(rng.standard_normal(5)).float() * (frames > 0)
+                own, compares, active, before = own + frames, strategy.compares, strategy.num_active, master.clone()
+                mixing = strategy.step(master, frames)
+                if mixing:
+                    mixings.append((own, compares, active, before.numpy(), master.clone().numpy(), mixing))
+                    own, last = 0, mixing.last
+        return mixings
+
+    return list(zip(*run_threads(num_ranks, rank), strict=True))
+
+
+@pytest.mark.parametrize("num_ranks, initial_ranks", [(1, 1), (4, 1), (5, 2), (3, 8)])
+def test_jobs_grow_and_average_the_active(num_ranks, initial_ranks):
+    seen, first = 0, min(initial_ranks, num_ranks)
+    mixings = told(num_ranks, initial_ranks)
+    for number, ranks in enumerate(mixings):
+        expected = round(first + (num_ranks - first) * seen / (2 * FRAMES))
+        frames = np.array([own for own, *_ in ranks])
+        assert {active for _, _, active, *_ in ranks} == {expected}
+        assert (frames > 0).tolist() == [rank < expected for rank in range(num_ranks)]
+        whole = not ranks[0][5].last
+        assert not whole or set(frames[:expected]) == {PERIOD}
+        weights = (np.arange(num_ranks) == 0) if number == 0 else (frames > 0) / (frames > 0).sum()
+        mean = sum(w * before for w, (_, _, _, before, *_) in zip(weights, ranks))
+        for _, compares, _, _, after, mixing in ranks:
+            np.testing.assert_allclose(after, mean, atol=1e-5)
+            assert compares == (number == 0) and mixing.equal
+        seen += ranks[0][5].frames
+    assert [ranks[0][5].last for ranks in mixings].count(True) == 2 and 2 * FRAMES <= seen < 2 * FRAMES + 10 * num_ranks
+    assert len(mixings[-2]) == num_ranks
