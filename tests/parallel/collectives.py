@@ -115,6 +115,9 @@ def check_messages(comm) -> None:
     for wait in on_their_way:
         wait()
     assert all((incoming == 10 * left + i).all() for i, incoming in enumerate(arriving))
+    large = np.arange(2_500_000, dtype=np.float32)  # travels in pieces
+    comm.exchange(large + comm.rank, right, incoming := np.zeros_like(large), left)
+    assert (incoming == large + left).all()
     if comm.size == 1:
         return
     big = np.full(300_000, comm.rank, np.float32)
