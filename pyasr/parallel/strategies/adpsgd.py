@@ -53,7 +53,8 @@ class Peer:
 
     def set(self, weights: torch.Tensor) -> None:
         """All ranks begin with these."""
-        self.weights, self._incoming = weights.to("cpu", copy=True), torch.empty_like(weights, device="cpu")
+        self.weights = weights.to("cpu", copy=True)
+        self._sent, self._incoming, self._given = (torch.empty_like(self.weights) for _ in range(3))
         self._given_at = self.num_exchanges
 
     def start(self) -> None:
@@ -63,14 +64,14 @@ class Peer:
             self._task = self.comm.background(self._send if self.is_sender else self._answer)
 
     def move(self, delta: torch.Tensor) -> torch.Tensor:
-        """Add the learner's move; returns a copy of the weights for the next gradient."""
+        """Add the learner's move; returns a copy of the weights for the next gradient, which lasts until the next call."""
         with self.changed:
             self._wait_for_exchange()
             self.staleness[self.num_exchanges - self._given_at] += 1
             self.weights.add_(delta)
             self._given_at, self._exchanging = self.num_exchanges, self.is_sender
             self.changed.notify_all()
-            return self.weights.clone()
+            return self._given.copy_(self.weights)
 
     def finish(self) -> None:
         """Wait until no rank exchanges any more. Every rank must call this."""
@@ -115,10 +116,10 @@ class Peer:
             if request[0] == _STOP:
                 return
             with self.changed:
-                sent = self.weights.clone()
-            others = self._exchange(sent, sender)
+                self._sent.copy_(self.weights)
+            others = self._exchange(self._sent, sender)
             with self.changed:
-                self.weights.add_(self._incoming.sub_(sent), alpha=0.5)
+                self.weights.add_(self._incoming.sub_(self._sent), alpha=0.5)
                 self._end_exchange(others)
 
     def _exchange(self, outgoing: torch.Tensor, other: int) -> np.ndarray:
@@ -164,7 +165,8 @@ class AdPsgd(AsynchronousStrategy):
         """Add the move to W; the learner goes on from there."""
         self.counts[self.comm.rank] += frames
         if frames:
-            master.copy_(self.waiting(self.peer.move, (master - self.base).cpu()))
+            move = self.base.neg_().add_(master)
+            master.copy_(self.waiting(self.peer.move, move.cpu()))
             self.base.copy_(master)
         return bool(frames)
 
@@ -213,7 +215,7 @@ class HierarchicalAdPsgd(AsynchronousStrategy):
 
     def _move_together(self, master: torch.Tensor, weight: float) -> None:
         self.counts[self.number] += self._node_frames if self.peer else 0
-        move = self.node.allreduce((master - self.base).cpu().mul_(weight))
+        move = self.node.allreduce(self.base.neg_().add_(master).cpu().mul_(weight))
         weights = self.peer.move(move) if self.peer else move
         master.copy_(self.node.bcast(weights))
         known = self.node.bcast(self.counts.copy())
