@@ -22,6 +22,7 @@ from pyasr.score.decode_dir import read_summary
 _PURPOSES = ("straggler", "period", "minibatch", "natural", "batch")
 _DIVERGED = "diverged"
 _NOISE = 0.005  # of a loss: less is taken for chance
+_PUBLISHED_NOISE = 0.015  # of a published error: 0.3 of 18 % WER
 _HEAD = """# Parallel training on virtual learners
 
 Written by `utils/collect_parallel.py`; not edited by hand. Real training of a small network by learners in simulated time: what is learnt is
@@ -90,6 +91,11 @@ class Run:
     def loss(self) -> float:
         """Held-out, in the end; infinite if the training diverged."""
         return math.inf if self.diverged else -self.content["history"][-1][1]
+
+    @property
+    def loss_apart(self) -> float | None:
+        """Held-out, of the learners' own models before the last consensus; None where they are equal anyway."""
+        return -self.content["apart"][-1][1] if self.content.get("apart") else None
 
     @property
     def accuracy(self) -> float:
@@ -175,8 +181,10 @@ def _schemes(runs: list[Run]) -> str:
     tables = [("Held-out loss / frame accuracy %", _loss), ("Speed-up", lambda run: f"{run.speed_up:.2f}"),
               ("Time in communication / in waiting, %", lambda run: f"{run.share('mixing'):.0f} / {run.share('waiting'):.0f}"),
               ("Drift before mixing", lambda run: f"{run.drift:.3f}")]  # fmt: skip
+    if any(run.loss_apart is not None for run in found):
+        tables.append(("Held-out loss of single learners before the last consensus", lambda run: _cell(run.loss_apart, ".3f")))
     if any(run.wer is not None for run in found):
-        tables.append(("Test WER %", lambda run: "-" if run.wer is None else f"{run.wer:.1f}"))
+        tables.append(("Test WER %", lambda run: _cell(run.wer, ".1f")))
     parts = [f"**{title}**, by learners\n\n{pivot(found, 'scheme', 'learners', value)}\n" for title, value in tables]
     return "\n".join(["## Schemes\n", _declared(found[-1]), *parts])
 
@@ -197,14 +205,29 @@ def _poster(runs: list[Run]) -> str:
     theirs = [[f"{name}, WER %, published", *(_cell(names[name].get(c)) for c in columns)] for name in names]
     losses = {(run.scheme, run.learners): run for run in found}
     ours = [[f"{name}, loss / accuracy %", *(_loss(losses[name, c]) if (name, c) in losses else "-" for c in columns)] for name in names]
-    sentences = [agreement(f"{c} learners", {name: names[name][c] for name in names if c in names[name]},
-                           {name: losses[name, c].loss for name in names if (name, c) in losses}) for c in columns]  # fmt: skip
-    table = markdown_table(["", *map(str, columns)], [*ours, *theirs])
+    apart = [[f"{name}, loss of single learners", *(_own_loss(losses.get((name, c))) for c in columns)] for name in names]
+    sentences = [agreement(f"{c} learners, {which}", {name: names[name][c] for name in names if c in names[name]},
+                           {name: measure(losses[name, c]) for name in names if (name, c) in losses})
+                 for c in columns for which, measure in (("consensus", _consensus_loss), ("single learners", _single_loss))]  # fmt: skip
+    table = markdown_table(["", *map(str, columns)], [*ours, *apart, *theirs])
     return "\n".join(["## The poster: all-reduce, butterfly, ring\n", table, "", *_bullets(sentences), ""])
 
 
-def _cell(value) -> str:
-    return "-" if value is None else f"{value:g}"
+def _consensus_loss(run: Run) -> float:
+    return run.loss
+
+
+def _single_loss(run: Run) -> float:
+    """Published models are those of rank 0 alone."""
+    return run.loss if run.loss_apart is None else run.loss_apart
+
+
+def _own_loss(run: Run | None) -> str:
+    return "-" if run is None else f"{_single_loss(run):.3f}"
+
+
+def _cell(value, form: str = "g") -> str:
+    return "-" if value is None else format(value, form)
 
 
 def _bullets(sentences: Iterable[str]) -> list[str]:
@@ -212,16 +235,21 @@ def _bullets(sentences: Iterable[str]) -> list[str]:
 
 
 def agreement(what: str, theirs: dict, ours: dict[str, float]) -> str:
-    """One sentence: does what is better there (less error) come out better here? Equal published values say nothing."""
-    pairs = [(a, b) for a, b in itertools.permutations([name for name in theirs if name in ours], 2) if theirs[a] < theirs[b]]
+    """One sentence: does what is better there (less error) come out better here? Differences that may be chance say nothing."""
+    both = [(a, b) for a, b in itertools.permutations([name for name in theirs if name in ours], 2) if theirs[a] < theirs[b]]
+    pairs = [(a, b) for a, b in both if not math.isclose(theirs[a], theirs[b], rel_tol=_PUBLISHED_NOISE)]
     if not pairs:
-        return ""
+        return f"{what}: published errors are equal within {_PUBLISHED_NOISE:.1%}{_spread(ours)}." if both else ""
     equal = [(a, b) for a, b in pairs if math.isclose(ours[a], ours[b], rel_tol=_NOISE)]
     wrong = [(a, b) for a, b in pairs if (a, b) not in equal and ours[a] > ours[b]]
-    order = " < ".join(str(name) for name in sorted({name for pair in pairs for name in pair}, key=theirs.get))
     told = [f"{b} is better than {a}" for a, b in wrong] + [f"{a} and {b} are equal within {_NOISE:.1%}" for a, b in equal]
     verdict = f"{'disagrees' if wrong else 'does not show it'}: {', '.join(told)}" if told else "agrees"
-    return f"{what}: published error {order}; ours {verdict}."
+    return f"{what}: published error {', '.join(f'{a} < {b}' for a, b in pairs)}; ours {verdict}."
+
+
+def _spread(ours: dict[str, float]) -> str:
+    low, high = min(ours.values()), max(ours.values())
+    return f"; ours {'agree' if high <= (1 + _PUBLISHED_NOISE) * low else 'disagree'}, within {high / low - 1:.1%}"
 
 
 def _speed_ups(runs: list[Run]) -> str:

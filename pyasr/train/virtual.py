@@ -91,11 +91,13 @@ class Course:
     """How a learner's training went.
 
     history    (virtual seconds, held-out objective, held-out accuracy) of the initial model, and after each epoch
+    apart      the same of the learners' own models just before a consensus, each on its part of the held-out frames
     seconds    in which it computed, waited for others, and mixed
     sizes      frames of an epoch over all learners, parameters of the network
     """
 
     history: list[tuple[float, float, float]] = field(default_factory=list)
+    apart: list[tuple[float, float, float]] = field(default_factory=list)
     seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
     sizes: tuple[int, int] = (0, 0)
 
@@ -113,6 +115,7 @@ class VirtualTraining(Training):
         self._stream = generator(seed, "computing time", self.comm.rank)
         self._random = OwnRandom(dropout_seed(self.options.train_seed, self.comm.rank), self.learner.flat.master.device)
         course.sizes = (self.schedule.epoch_frames, self.learner.flat.num_parameters)
+        self._consensus, self.strategy.consensus = self.strategy.consensus, self._measured_consensus
 
     def run(self) -> None:
         """As `Training.run`, from virtual time 0."""
@@ -129,12 +132,18 @@ class VirtualTraining(Training):
 
     def evaluate(self) -> Totals:
         """As `Training.evaluate`; puts it down while the job runs."""
-        now = self.comm.time() - self._begin
-        totals = super().evaluate()
+        now, totals = self.comm.time() - self._begin, super().evaluate()
         if not self.schedule.finished:
             self.course.history.append((now, totals.objective, totals.accuracy))
             self.course.seconds = (self._computed, *map(float, self.strategy.times))
         return totals
+
+    def _measured_consensus(self, master: torch.Tensor) -> None:
+        """The strategy's consensus, after a look at what it is made from."""
+        self.learner.flat.refresh()
+        now, totals = self.comm.time() - self._begin, super().evaluate()
+        self.course.apart.append((now, totals.objective, totals.accuracy))
+        self._consensus(master)
 
     def _save(self, equal: bool) -> None:
         """A simulation begins anew when it was interrupted."""
@@ -146,7 +155,7 @@ class VirtualTraining(Training):
 def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     """Train as `train_rank` does, on virtual learners: OUT/final.nnet and OUT/metrics.jsonl, in virtual time.
 
-    Returns what SIMULATION_FILE holds: options, sizes, `history`, the learners' mean `seconds` by activity, `epoch_s` (the mean time of an
+    Returns what SIMULATION_FILE holds: options, sizes, `history` and `apart`, the learners' mean `seconds` by activity, `epoch_s` (the mean time of an
     epoch), and under `diverged` a sentence where the training went nowhere, else None.
     """
     courses = [Course() for _ in range(options.num_learners)]
@@ -168,7 +177,7 @@ def _result(courses: list[Course]) -> dict:
     """What all learners' courses come to; the history is that of the first, which all share."""
     history, (epoch_frames, num_parameters) = courses[0].history, courses[0].sizes
     computing, waiting, mixing = np.mean([course.seconds for course in courses], axis=0).tolist()
-    return {"epoch_frames": epoch_frames, "num_parameters": num_parameters, "history": history,
+    return {"epoch_frames": epoch_frames, "num_parameters": num_parameters, "history": history, "apart": courses[0].apart,
             "epoch_s": (history[-1][0] - history[0][0]) / (len(history) - 1) if len(history) > 1 else None,
             "seconds": {"computing": computing, "waiting": waiting, "mixing": mixing}}  # fmt: skip
 

@@ -51,8 +51,8 @@ def test_tables_and_verdicts(tmp_path):
     assert rows(text, "**Speed-up**")["allreduce"] == ["1.00", "5.00", "9.32"]
     assert rows(text, "**Held-out loss")["ring"] == ["-", "1.600 / 25.0", "2.700 / 25.0"]
     assert rows(text, "**Time in comm")["ring"][1] == "10 / 30" and rows(text, "**Drift")["ring"][1] == "0.015"
-    assert "* 16 learners: published error allreduce < ring; ours agrees." in text
-    assert "* 8 learners: published error allreduce < ring; ours disagrees: ring is better than allreduce." in text
+    assert "* 16 learners, consensus: published error allreduce < ring; ours agrees." in text
+    assert "* 8 learners, single learners: published error allreduce < ring; ours disagrees: ring is better than allreduce." in text
     assert "* allreduce, arXiv:1507.01239: ours agrees, at most +0% (8 learners)." in text
     assert "* ring, poster: ours disagrees, at most -27% (16 learners)." in text
     for absent in ("slow learner", "Minibatch\n", "Growing", "natural"):
@@ -91,6 +91,8 @@ def test_periods_minibatches_and_gradients(tmp_path):
 def test_order_of_errors():
     assert agreement("x", {"a": 1.0, "b": 1.0}, {"a": 3.0, "b": 2.0}) == ""
     assert agreement("x", {"a": 1.0, "b": 2.0}, {"a": 3.0, "b": math.inf}).endswith("ours agrees.")
+    assert agreement("x", {"a": 1.0, "b": 1.01}, {"a": 3.0, "b": 2.99}) == "x: published errors are equal within 1.5%; ours agree, within 0.3%."
+    assert agreement("x", {"a": 1.0, "b": 1.01}, {"a": 3.0, "b": 2.0}).endswith("ours disagree, within 50.0%.")
 
 
 def test_the_program_writes_page_and_pictures(tmp_path):

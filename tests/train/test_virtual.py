@@ -76,6 +76,17 @@ def test_a_straggler_slows_all(tmp_path):
     assert line["frames_per_s"] == round(1200 / 187.5)  # in virtual time
 
 
+def test_what_learners_are_worth_before_the_consensus(tmp_path):
+    """After the last mixing of a ring they still differ, and each is worse than their mean; equal learners need no consensus."""
+    ring = with_options(loop=dict(log_frames=10**9), mixing=dict(parallel="ring", period_frames=32), schedule=dict(num_epochs=1))
+    _, (course, *_) = virtual(tmp_path / "ring", 8, ComputeTime(0.1), options=ring)
+    ((apart_s, objective, _),) = course.apart
+    seconds, consensus, _ = course.history[-1]
+    assert 0 < apart_s <= seconds and objective < consensus < 0
+    _, (course, *_) = virtual(tmp_path / "exact", 8, ComputeTime(0.1))
+    assert course.apart == []
+
+
 def test_a_small_network_stands_for_a_large_one():
     options = VirtualOptions(model_mb=160.0, bandwidth_mb=690.0, host_bandwidth_mb=5000.0, learners_per_host=2)
     network = options.network(1000)
