@@ -91,7 +91,7 @@ class Course:
     """How a learner's training went.
 
     history    (virtual seconds, held-out objective, held-out accuracy) of the initial model, and after each epoch
-    apart      the same of the learners' own models just before a consensus, each on its part of the held-out frames
+    apart      the same of the learners' own models before the last mixing of each epoch, each on its part of the held-out frames
     seconds    in which it computed, waited for others, and mixed
     sizes      frames of an epoch over all learners, parameters of the network
     """
@@ -115,7 +115,6 @@ class VirtualTraining(Training):
         self._stream = generator(seed, "computing time", self.comm.rank)
         self._random = OwnRandom(dropout_seed(self.options.train_seed, self.comm.rank), self.learner.flat.master.device)
         course.sizes = (self.schedule.epoch_frames, self.learner.flat.num_parameters)
-        self._consensus, self.strategy.consensus = self.strategy.consensus, self._measured_consensus
 
     def run(self) -> None:
         """As `Training.run`, from virtual time 0."""
@@ -138,12 +137,11 @@ class VirtualTraining(Training):
             self.course.seconds = (self._computed, *map(float, self.strategy.times))
         return totals
 
-    def _measured_consensus(self, master: torch.Tensor) -> None:
-        """The strategy's consensus, after a look at what it is made from."""
-        self.learner.flat.refresh()
-        now, totals = self.comm.time() - self._begin, super().evaluate()
-        self.course.apart.append((now, totals.objective, totals.accuracy))
-        self._consensus(master)
+    def _evaluate_apart(self) -> None:
+        """As `Training._evaluate_apart`: learners wait for each other, and what they measure takes no time."""
+        self.strategy.waiting(self.comm.barrier)
+        now, self.apart = self.comm.time() - self._begin, super().evaluate()
+        self.course.apart.append((now, self.apart.objective, self.apart.accuracy))
 
     def _save(self, equal: bool) -> None:
         """A simulation begins anew when it was interrupted."""
