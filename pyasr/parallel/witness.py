@@ -50,8 +50,8 @@ def _watch(reader: int, file: Path, rank: int, timeout_s: float) -> None:
         said, ended = _listen(rank, timeout_s)
         name = said[0] if said else f"a rank on {socket.gethostname()}"
         if not ended:
-            stopped = f"{name} stood still for more than {timeout_s:g} s: it was stopped from outside (SIGSTOP), and has been killed"
-            leave(file, LastWords(f"{stopped}; see --rank-timeout", lost=True))
+            stopped = f"{name} stood still for more than {timeout_s:g} s: it was stopped from outside (SIGSTOP) and then killed"
+            leave(file, LastWords(f"{stopped}, see --rank-timeout", lost=True))
             os.kill(rank, signal.SIGKILL)
         elif said[-1:] != ["."]:
             killed = "it was killed from outside, often for want of memory, or broke down in a library"

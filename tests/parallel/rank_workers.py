@@ -5,6 +5,8 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
+
 from pyasr.base.errors import UserError
 
 
@@ -67,9 +69,30 @@ def sleeps(spec, comm):
     time.sleep(60)
 
 
-def all_collectives(spec, comm):
+def everything_in_groups(spec, comm):
+    """The first of these ranks, in ever greater numbers, do all that ranks can do; the others leave them the processor."""
     from collectives import check_all  # here, because they import torch
     from ring_sums import check_sums
+    from uneven import check_uneven
 
-    check_all(comm)
-    check_sums(comm)
+    for size in (1, 2, 3, 4, 5, 8):
+        _meet(comm, size)
+        group = comm.split(int(comm.rank < size))
+        if comm.rank < size:
+            if size <= 3:
+                check_all(group)
+                check_sums(group)
+            check_uneven(group)
+
+
+def _meet(comm, tag: int) -> None:
+    """A barrier in which nobody takes the processor from those who are still at work."""
+    token, others = np.zeros(1), range(1, comm.size)
+    if comm.rank:
+        comm.send(token, 0, tag)
+        comm.receive(token, tag, 0)
+        return
+    for rank in others:
+        comm.receive(token, tag, rank)
+    for rank in others:
+        comm.send(token, rank, tag)
