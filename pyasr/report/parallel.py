@@ -218,8 +218,8 @@ def _consensus_loss(run: Run) -> float:
 
 
 def _single_loss(run: Run) -> float:
-    """Published models are those of rank 0 alone."""
-    return run.loss if run.loss_apart is None else run.loss_apart
+    """Published models are those of rank 0 alone, after a mixing: after an all-reduce, the consensus."""
+    return run.loss if run.loss_apart is None or run.scheme == "allreduce" else run.loss_apart
 
 
 def _own_loss(run: Run | None) -> str:

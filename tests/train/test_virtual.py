@@ -121,7 +121,8 @@ def test_the_step_writes_a_model_and_its_course(corpus, tmp_path):
 @pytest.mark.parametrize("scheme, waits", [("allreduce", True), ("d1d", True), ("adpsgd", False), ("asgd", False)])
 def test_who_waits_for_a_straggler(corpus, tmp_path, scheme, waits):
     """Asynchronous learners do the slow one's work; what they learn is worth as much."""
-    even, slow = (simulated(corpus, tmp_path / str(factor), "--parallel", scheme, "--straggler", factor, "--bandwidth-mb", 1e4) for factor in (1, 20))
+    flags = ["--parallel", scheme, "--bandwidth-mb", 1e4]
+    even, slow = (simulated(corpus, tmp_path / str(factor), *flags, "--straggler", factor) for factor in (1, 20))
     slower = slow["epoch_s"] / even["epoch_s"]
     assert slower > 10 if waits else slower < 3
     assert slow["history"][-1][2] > 0.5
