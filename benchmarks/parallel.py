@@ -41,11 +41,11 @@ from slow_network import SlowNetwork, check_possible
 NUM_RANKS, MINIBATCH = 4, 1024
 DEFAULT_SETTINGS = ("10000:40:145", "1000:4:145", "1000:40:145", "100:4:14.5")
 EPOCH_MINIBATCHES = 108_000_000 / MINIBATCH  # 300 hours, all ranks together
-MIXINGS = {1: 8, 10: 3}  # by the period in minibatches: how many are timed
+MIXINGS = {1: 8, 10: 2}  # by the period in minibatches: how many are timed
 MINIBATCHES = {"asgd": 60}  # of a scheme that mixes more rarely than it might
 EVERY_MINIBATCH = ("gradient", "d1d", "dpsgd", "adpsgd", "hadpsgd", "asgd")
 PEERS = {"ddp": ("torch DDP, gloo", 1), "averager": ("torch averager, gloo", 10)}
-OPTIONS = {"post-local": {"post_local_epochs": 0}}
+OPTIONS = {"post-local": {"post_local_epochs": 0}, "kaldi": {"initial_ranks": NUM_RANKS}}
 REFERENCE = {1: PEERS["ddp"][0], 10: PEERS["averager"][0]}
 
 

@@ -48,13 +48,14 @@ def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
     strategy = make_strategy(comm, MixingOptions(**case["options"]))
     strategy.restart(master)
     strategy.drift = 0.0  # measured in training once a while, not here
+    strategy.objective = float  # nothing is learned
     minibatch, left, mixing = plan["minibatch"], case["minibatches"], None
     if strategy.share != (comm.rank, comm.size):  # it draws from all data
         left *= comm.size
     strategy.begin_epoch(left * minibatch, minibatch)
     clock = Clock()
     while mixing is None or not mixing.last:
-        trains = strategy.share is not None and left > 0
+        trains = strategy.share is not None and left > 0 and not strategy.rests
         if trains:
             time.sleep(plan["compute_s"])
         begin = time.perf_counter()
