@@ -16,7 +16,7 @@ minibatches  between two mixings, as it came
 ms           the time of a minibatch: ranks over the minibatches of all ranks in a second; a parameter server makes none
 step         share of the time that is not computing; of it in waiting for other ranks, and in mixing; a background's work is in none
 efficiency   of scaling: time of computing / time, of a minibatch
-of torch     the time of torch's DistributedDataParallel (for schemes that mix every minibatch) or PeriodicModelAverager (every 10) over ours
+of torch     the peer's time over ours: of DistributedDataParallel for schemes that mix every minibatch, else of PeriodicModelAverager
 
 Example:
     benchmarks/parallel.py --num-rounds 2 10000:40:145 1000:4:145
@@ -102,7 +102,8 @@ def cases(wanted: str) -> list[dict]:
 
 def scheme_case(name: str) -> dict:
     period = 1 if name in EVERY_MINIBATCH else 10
-    return sized({"label": name, "period": period, "options": {"parallel": name, "period_frames": period * MINIBATCH, **OPTIONS.get(name, {})}})
+    options = {"parallel": name, "period_frames": period * MINIBATCH, **OPTIONS.get(name, {})}
+    return sized({"label": name, "period": period, "options": options})
 
 
 def sized(case: dict) -> dict:

@@ -110,8 +110,9 @@ class SlowNetwork:
         if flavour(mpiexec) == "mpich":
             words = ["-launcher", "ssh", "-launcher-exec", str(self._enter), "-hosts", hosts, "-iface", "eth0"]
         else:
-            words = ["--allow-run-as-root", "--host", hosts, "--prtemca", "plm_ssh_agent", str(self._enter), "--mca", "pml", "ob1",
-                     "--mca", "btl", "tcp,self", "--mca", "osc", "^ucx", "--mca", "btl_tcp_if_include", "eth0", "--bind-to", "none"]  # fmt: skip
+            words = ["--allow-run-as-root", "--bind-to", "none", "--host", hosts, "--prtemca", "plm_ssh_agent", str(self._enter)]
+            for name, value in {"pml": "ob1", "btl": "tcp,self", "osc": "^ucx", "btl_tcp_if_include": "eth0"}.items():
+                words += ["--mca", name, value]
         return [str(mpiexec), *words, "-n", str(self.num_hosts)]
 
     @staticmethod
