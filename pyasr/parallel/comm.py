@@ -40,6 +40,7 @@ class Comm(Protocol):
 
     rank: int
     size: int
+    uses_ring: bool  # whether large sums between hosts may go around our own ring instead of by the MPI library
 
     def allreduce(self, array, op: str = "sum"):
         """Replace `array` on every rank by the elementwise sum (or "max", "min", "mean") over ranks; returns `array`.
@@ -200,6 +201,7 @@ class BaseComm:
 
     rank: int
     size: int
+    uses_ring = True
 
     def allreduce(self, array, op: str = "sum"):
         reduce_in_place(array, op, self.size, self._reduce)
@@ -333,7 +335,7 @@ class MpiComm(BaseComm):
 
     def _reduce(self, buffer: np.ndarray, op: str) -> None:
         """Between hosts MPICH's own takes twice the time of a ring; within one it is the faster."""
-        if op == "sum" and buffer.dtype == np.float32 and buffer.nbytes >= _PIECE and self.spans_hosts:
+        if self.uses_ring and op == "sum" and buffer.dtype == np.float32 and buffer.nbytes >= _PIECE and self.spans_hosts:
             import torch
 
             self._ring(torch.from_numpy(buffer.reshape(-1)))

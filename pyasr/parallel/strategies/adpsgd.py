@@ -31,6 +31,8 @@ from pyasr.base.seeds import generator
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy, merge
 from pyasr.parallel.strategies.base import in_host_memory, register
+from pyasr.parallel.strategies.options import MixingOptions
+from pyasr.parallel.strategies.wire import Wire
 
 _REQUEST_TAG = 1
 _STOP, _EXCHANGE = 0, 1
@@ -44,9 +46,9 @@ class Peer:
     staleness  how many of this rank's moves were applied to weights so many exchanges newer than those of the gradient
     """
 
-    def __init__(self, comm: Comm, random_peers: bool, counts: np.ndarray):
+    def __init__(self, comm: Comm, options: MixingOptions, counts: np.ndarray):
         self.comm, self.meeting, self.changed = comm.split(0), comm.split(0), comm.condition()
-        self.random_peers, self.counts, self.staleness = random_peers, counts, Counter()
+        self.wire, self.random_peers, self.counts, self.staleness = Wire(self.comm, options), options.random_peers, counts, Counter()
         self.is_sender, self.num_exchanges, self._given_at = comm.rank % 2 == 1, 0, 0
         self._exchanging = self._ended = False
         self._task = None
@@ -54,6 +56,7 @@ class Peer:
     def set(self, weights: torch.Tensor) -> None:
         """All ranks begin with these."""
         self.weights = weights.to("cpu", copy=True)
+        self.wire.agree(self.weights)
         self._sent, self._incoming, self._given = (torch.empty_like(self.weights) for _ in range(3))
         self._given_at = self.num_exchanges
 
@@ -126,7 +129,8 @@ class Peer:
         """Weights and counts with another rank, whose counts are returned; its weights are in `_incoming`."""
         others = np.zeros_like(self.counts)
         self.comm.exchange(self.counts.copy(), other, others, other)
-        self.comm.exchange(outgoing, other, self._incoming, other)
+        self.wire.offer(outgoing)
+        self.wire.exchange(other, self._incoming, other)
         return others
 
     def _end_exchange(self, others: np.ndarray) -> None:
@@ -149,7 +153,7 @@ class AdPsgd(AsynchronousStrategy):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.peer = Peer(comm, options.random_peers, self.counts)
+        self.peer = Peer(comm, options, self.counts)
 
     def adopt(self, master: torch.Tensor) -> None:
         """All weights are these."""
@@ -188,9 +192,10 @@ class HierarchicalAdPsgd(AsynchronousStrategy):
         super().__init__(comm, options)
         self.node = comm.split(comm.rank // options.ranks_per_node) if options.ranks_per_node else comm.split_by_host()
         leaders = comm.split(min(self.node.rank, 1))
+        self.node_wire = Wire(self.node, options)
         self.number, num_nodes = self.node.bcast_object((leaders.rank, leaders.size))
         self.counts = np.zeros(num_nodes, np.int64)
-        self.peer = Peer(leaders, options.random_peers, self.counts) if self.node.rank == 0 else None
+        self.peer = Peer(leaders, options, self.counts) if self.node.rank == 0 else None
 
     def adopt(self, master: torch.Tensor) -> None:
         """All weights are these."""
@@ -215,7 +220,7 @@ class HierarchicalAdPsgd(AsynchronousStrategy):
 
     def _move_together(self, master: torch.Tensor, weight: float) -> None:
         self.counts[self.number] += self._node_frames if self.peer else 0
-        move = self.node.allreduce(self.base.neg_().add_(master).cpu().mul_(weight))
+        move = self.node_wire.sum_moves(self.base.neg_().add_(master).cpu(), weight, 1.0)
         weights = self.peer.move(move) if self.peer else move
         master.copy_(self.node.bcast(weights))
         known = self.node.bcast(self.counts.copy())

@@ -34,7 +34,7 @@ class AllreduceAveraging(PeriodicStrategy):
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """The weighted average."""
-        average(self.comm, master, shares)
+        average(self.wire, master, shares)
 
 
 @register("gradient")

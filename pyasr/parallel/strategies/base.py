@@ -17,6 +17,7 @@ import torch
 
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies.options import MixingOptions
+from pyasr.parallel.strategies.wire import Wire
 
 REGISTER: dict[str, type] = {}
 
@@ -42,6 +43,7 @@ class Strategy:
     Every rank calls `begin_epoch`, then `step` after each of its minibatches, and, out of data, `step(master, 0)` until the last mixing of
     the epoch comes back: so shards may be uneven, and all ranks take part in the same number of mixings.
 
+    wire       by which all parameters travel between ranks
     share      (k, n): this rank learns from the k-th of n parts of the data; None: from none
     rests      whether this rank is to wait for the next mixing instead of learning until then
     speaks     whether this rank logs what it sees while ranks do not report together
@@ -65,6 +67,7 @@ class Strategy:
 
     def __init__(self, comm: Comm, options: MixingOptions):
         self.comm, self.options, self.compares = comm, options, False
+        self.wire = Wire(comm, options)
         self.share: tuple[int, int] | None = (comm.rank, comm.size)
         self.speaks, self.num_averaged = comm.rank == 0, comm.size
         self.drift: float | None = None
@@ -94,11 +97,12 @@ class Strategy:
 
     def adopt(self, master: torch.Tensor) -> None:
         """All ranks have been given these parameters; what was remembered of others is no longer true."""
+        self.wire.agree(master)
 
     def consensus(self, master: torch.Tensor) -> None:
         """Give all ranks the same parameters: the mean of theirs."""
         if self.comm.size > 1:
-            in_host_memory(master, lambda array: self.comm.allreduce(array, "mean"))
+            in_host_memory(master, self.wire.mean)
 
     def model(self, master: torch.Tensor) -> torch.Tensor:
         """The consensus, on all ranks, as a copy; nothing changes."""
@@ -108,11 +112,12 @@ class Strategy:
 
     def state_dict(self) -> dict:
         """What this rank remembers between two mixings, as tensors and plain values for a checkpoint, which is made just after one."""
-        return {"compares": self.compares}
+        return {"compares": self.compares, "base": self.wire.base}
 
     def load_state_dict(self, state: dict) -> None:
-        """Go on from what `state_dict` gave."""
+        """Go on, after `restart`, from what `state_dict` gave."""
         self.compares = state["compares"]
+        self.wire.restore(state.get("base"))
 
     def take_up(self, state: dict) -> None:
         """Go on, after `restart` with the consensus, from rank 0's `state_dict` of another number of ranks, which are in an epoch of their own:

@@ -20,6 +20,7 @@ from pyasr.base.errors import UserError
 from pyasr.parallel.strategies.base import register
 from pyasr.parallel.strategies.gossip import Gossiper
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
+from pyasr.parallel.strategies.wire import Wire
 from pyasr.parallel.topologies import TOPOLOGIES, Topology
 
 
@@ -51,7 +52,7 @@ class Delayed(PeriodicStrategy):
         super().__init__(comm, options)
         self.pending: Pending | None = None
         self._sent, self._mixed = torch.empty(0), torch.empty(0)
-        self.wire = comm.split(0)  # messages of the background do not meet those of the loop
+        self.wire = Wire(comm.split(0), options)  # messages of the background do not meet those of the loop
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
         """Replace `array` (CPU) by its mixture of round `number`; called in the background."""
@@ -72,7 +73,7 @@ class Delayed(PeriodicStrategy):
         if self._sent.shape != master.shape:
             self._sent, self._mixed = (torch.empty(master.shape, pin_memory=master.is_cuda) for _ in range(2))
         self._sent.copy_(master)
-        self.pending = Pending(self._mixed, self.wire.background(lambda: self._mix_sent(number)))
+        self.pending = Pending(self._mixed, self.comm.background(lambda: self._mix_sent(number)))
 
     def _mix_sent(self, number: int) -> None:
         """The work of the background: what the loop will have to add."""
@@ -96,6 +97,7 @@ class Delayed(PeriodicStrategy):
         """Forget what is on its way."""
         self.wait()
         self.pending = None
+        super().adopt(master)
 
     def _take(self, master: torch.Tensor) -> None:
         if self.pending is not None:
@@ -119,8 +121,8 @@ class DelayedAveraging(Delayed):
     """Averages over all ranks, `period_frames` late."""
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
-        """The mean."""
-        self.wire.allreduce(array, "mean")
+        """The mean, which all know."""
+        self.wire.agree(self.wire.sum(array, 1.0, self.comm.size).div_(self.comm.size))
 
 
 @register("d1d")

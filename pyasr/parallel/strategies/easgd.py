@@ -28,14 +28,16 @@ class ElasticAveraging(PeriodicStrategy):
 
     def adopt(self, master: torch.Tensor) -> None:
         """This is the centre."""
+        super().adopt(master)
         self.centre = master.clone()
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """The equations above; shares of frames do not matter to them."""
         total = master.clone()
-        in_host_memory(total, self.comm.allreduce)
+        in_host_memory(total, lambda array: self.wire.sum(array, 1.0, self.comm.size))
         master.lerp_(self.centre, self.alpha)
         self.centre.mul_(1 - self.alpha * self.comm.size).add_(total, alpha=self.alpha)
+        self.wire.agree(self.centre)
 
     def consensus(self, master: torch.Tensor) -> None:
         """The centre."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies.base import in_host_memory, register
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
+from pyasr.parallel.strategies.wire import Wire
 from pyasr.parallel.topologies import TOPOLOGIES, Round, Topology
 
 
@@ -25,7 +25,7 @@ class Gossip(PeriodicStrategy):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self._gossip = Gossiper(comm)
+        self._gossip = Gossiper(self.wire)
         self._next_round()  # refuses numbers of ranks that the topology does not take
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
@@ -44,21 +44,20 @@ class Gossip(PeriodicStrategy):
 
 
 class Gossiper:
-    """Mixes vectors over the ranks of `comm`; keeps its memory, because to be given new pages costs more than to copy."""
+    """Mixes parameters over the ranks of a wire; keeps its memory, because to be given new pages costs more than to copy."""
 
-    def __init__(self, comm: Comm):
-        self._comm, self._outgoing, self._incoming = comm, torch.empty(0), torch.empty(0)
+    def __init__(self, wire: Wire):
+        self._wire, self._outgoing, self._incoming = wire, torch.empty(0), torch.empty(0)
 
     def __call__(self, array: torch.Tensor, mixing: Round) -> torch.Tensor:
         """Replace `array` (CPU) by its mixture of this round; returns it."""
-        round_messages = messages(mixing, self._comm.rank)
+        round_messages = messages(mixing, self._wire.comm.rank)
         if self._outgoing.shape != array.shape:
             self._outgoing, self._incoming = torch.empty_like(array), torch.empty_like(array)
-        self._outgoing.copy_(array)
+        self._wire.offer(self._outgoing.copy_(array))
         array.mul_(1 - sum(weight for _, _, weight in round_messages))
         for to, source, weight in round_messages:
-            self._comm.exchange(self._outgoing, to, self._incoming, source)
-            array.add_(self._incoming, alpha=weight)
+            array.add_(self._wire.exchange(to, self._incoming, source), alpha=weight)
         return array
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyasr.base.options import group, option
+from pyasr.parallel.ring import WIRE_TYPES
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class MixingOptions:
     period_frames: int = option(10240, "frames that a rank sees between two mixings, rounded up to minibatches", minimum=1)
     first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
                                "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
+    payload: str = option("float32", "numbers in which ranks send each other what they have learned; 16 bits halve the messages",
+                          choices=tuple(WIRE_TYPES))  # fmt: skip
+    all_reduce: str = option("auto", "who adds float32 over all ranks: the MPI library, our own ring, or (auto) that for large sums between "
+                             "hosts; numbers of 16 bits always go around the ring", choices=("auto", "library", "ring"))  # fmt: skip
     topology: str = option("fixed-ring", "dpsgd: with whom a rank mixes (utils/spectral_gap.py has them all)")
     all_reduce_epochs: int = option(0, "first epochs in which topologies are left aside and all ranks average with all", minimum=0)
     initial_ranks: int = option(1, "kaldi: ranks that learn at first; their number grows to all", minimum=1)

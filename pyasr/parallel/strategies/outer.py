@@ -43,11 +43,12 @@ class OuterOptimiser(PeriodicStrategy):
 
     def adopt(self, master: torch.Tensor) -> None:
         """These are the outer parameters; they have not moved yet."""
+        super().adopt(master)
         self.outer, self.begun, self.moved = master.clone(), master.clone(), torch.zeros_like(master)
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """Average, and move from the outer parameters as the scheme does."""
-        average(self.comm, master, shares)
+        average(self.wire, master, shares)
         self.advance(master.sub_(self.begun))
         master.copy_(self.outer)
         if not last:

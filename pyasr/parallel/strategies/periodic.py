@@ -8,6 +8,7 @@ import torch
 from pyasr.parallel.strategies.base import Mixing, Strategy, finish_on_device, in_host_memory
 from pyasr.parallel.strategies.best_of_ranks import choose_best
 from pyasr.parallel.strategies.timetable import Timetable
+from pyasr.parallel.strategies.wire import Wire
 
 
 class PeriodicStrategy(Strategy):
@@ -83,6 +84,8 @@ class PeriodicStrategy(Strategy):
         self.mix(master, shares, last)
         if last and not self.mixes_equal:
             self.consensus(master)
+        if last or self.mixes_equal:
+            self.wire.agree(master)
 
     def state_dict(self) -> dict:
         """Place in the epoch and in the training."""
@@ -100,7 +103,7 @@ class PeriodicStrategy(Strategy):
         self.round, self.epoch = state["round"], state["epoch"]
 
 
-def average(comm, master: torch.Tensor, shares: np.ndarray) -> None:
+def average(wire: Wire, master: torch.Tensor, shares: np.ndarray) -> None:
     """All ranks' parameters become their average with weights in proportion to `shares`."""
-    master.mul_(float(shares[comm.rank] / shares.sum()))
-    in_host_memory(master, comm.allreduce)
+    share = float(shares[wire.comm.rank] / shares.sum())
+    in_host_memory(master, lambda array: wire.sum(array, share, 1.0))

@@ -26,6 +26,7 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy
 from pyasr.parallel.strategies.base import in_host_memory, register
+from pyasr.parallel.strategies.wire import Wire
 
 _REQUEST_TAG, _ANSWER_TAG, _MOVE_TAG, _THETA_TAG = 1, 2, 3, 4
 _TRY, _WAIT, _DONE, _STOP = 0, 1, 2, 3
@@ -37,10 +38,10 @@ class Server:
     staleness  how many synchronisations there were with so many changes that the shard did not know
     """
 
-    def __init__(self, comm, options):
-        self.comm, self.options, self.changed = comm, options, comm.condition()
+    def __init__(self, wire: Wire, options):
+        self.wire, self.comm, self.options, self.changed = wire, wire.comm, options, wire.comm.condition()
         self.staleness, self.num_changes = Counter(), 0
-        self._last_change = np.zeros(comm.size, np.int64)  # number of changes at each shard's last synchronisation
+        self._last_change = np.zeros(self.comm.size, np.int64)  # number of changes at each shard's last synchronisation
 
     def set(self, theta: torch.Tensor) -> None:
         """Begin with these."""
@@ -85,7 +86,7 @@ class Server:
 
     def _synchronise(self, shard: int) -> None:
         """Take a shard's move, give it theta."""
-        self.comm.receive(self._move, _MOVE_TAG, shard)
+        self.wire.receive_move(self._move, _MOVE_TAG, shard)
         unknown = int(self.num_changes - self._last_change[shard])
         self.staleness[unknown] += 1
         self.velocity.mul_(self.options.server_momentum).add_(self._move, alpha=self.options.gradient_decay**unknown)
@@ -102,7 +103,8 @@ class AsynchronousSgd(AsynchronousStrategy):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.wire, self.distance = comm.split(0), 0  # minibatches since the last synchronisation
+        self.wire = Wire(comm.split(0), options)  # messages of the server's threads do not meet those of all ranks
+        self.distance = 0  # minibatches since the last synchronisation
         if comm.size == 2:
             raise UserError("--parallel asgd: one rank is the server, so 2 ranks train no faster than 1; give 3 or more")
         self.server = Server(self.wire, options.server) if comm.rank == 0 and comm.size > 1 else None
@@ -157,18 +159,18 @@ class AsynchronousSgd(AsynchronousStrategy):
         if kind == _WAIT:
             return True
         answer = np.zeros(1, np.int64)
-        self.waiting(self.wire.receive, answer, _ANSWER_TAG, 0)
+        self.waiting(self.wire.comm.receive, answer, _ANSWER_TAG, 0)
         return bool(answer[0])
 
     def _send_request(self, kind: int) -> None:
-        self.wire.send(np.array([kind, self.own_frames], np.int64), 0, _REQUEST_TAG)
+        self.wire.comm.send(np.array([kind, self.own_frames], np.int64), 0, _REQUEST_TAG)
 
     def _synchronise(self, master: torch.Tensor) -> None:
         """Send the move since the last time, go on from the server's parameters."""
         theta, told = torch.empty_like(master, device="cpu"), np.zeros_like(self.counts)
-        self.wire.send((master - self.base).cpu(), 0, _MOVE_TAG)
-        self.waiting(self.wire.receive, told, _ANSWER_TAG, 0)
-        self.mixing(self.wire.receive, theta, _THETA_TAG, 0)
+        self.wire.send_move((master - self.base).cpu(), 0, _MOVE_TAG)
+        self.waiting(self.wire.comm.receive, told, _ANSWER_TAG, 0)
+        self.mixing(self.wire.comm.receive, theta, _THETA_TAG, 0)
         self.counts[:] = told
         master.copy_(theta)
         self.base.copy_(theta)

@@ -1,0 +1,154 @@
+r"""How parameters travel between ranks: as float32, or in 16 bits, which halves the messages.
+
+Nobody's parameters are ever rounded to 16 bits, only what they differ by from the *base* b: parameters that all ranks have had, those after
+the last mixing that left all equal. With x_r the parameters of rank r, w_r its weight and q the rounding, float32 otherwise:
+
+    sum over all ranks            W b + sum_r w_r q(x_r - b),                 W = sum_r w_r          (1)
+    what r sees of x_s            x_r + (q(x_s - b) - q(x_r - b))                                    (2)
+    a move d, from one to one     q(d)                                                               (3)
+
+Without rounding these are sum_r w_r x_r, x_s and d, and for float32 they are computed so. Errors are relative to moves, not to parameters:
+numbers near 1000 may move by 0.001, where bfloat16 has none between 1000 and 1004.
+
+(1) goes around a ring (`pyasr.parallel.ring`) that rounds partial sums too, with an error up to P u sum_r |w_r (x_r - b)|, where u is 2^-8
+for bfloat16 and 2^-11 for float16; all ranks get the same bits. In (2) what r gains by s is what s loses by r, exactly, whatever q is: a
+mixing x_r <- x_r + sum_s W_rs (x_s - x_r) by a doubly stochastic W leaves the mean over ranks where it is, to the rounding of float32.
+Such mixings bring ranks no nearer to each other than about u |x_r - b|; b is renewed whenever all are equal.
+
+bfloat16 has the range of float32. float16 ends at 65504 and loses bits below 2^-14, so its numbers are scaled by a power of two, 2^k with
+the greatest one in [2^14, 2^15): numbers down to 2^-28 of the greatest keep all 11 bits. In (1) the greatest is that of all ranks, one more
+all-reduce of a single number, times W, which no partial sum exceeds. In (2) and (3) it is the sender's own, and k travels as the message's
+last number. Where a number is infinite or none, k = 0 and it arrives as such.
+
+The consensus, parameters that are given to a rank, and those of a node's ranks among themselves are float32 always.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.ring import WIRE_TYPES, RingAllreduce
+from pyasr.parallel.strategies.options import MixingOptions
+
+_GREATEST = 15  # float16 numbers are scaled to below 2^15
+_MOST = 126  # 2^-126 is the least normal float32
+
+
+class Wire:
+    """Parameters and moves between the ranks of `comm`: contiguous float32 vectors in host memory.
+
+    base  b; None for float32, and before `agree`
+    """
+
+    def __init__(self, comm: Comm, options: MixingOptions):
+        self.comm, self.base, self._payload = comm, None, options.payload
+        self._narrows = options.payload != "float32" and comm.size > 1
+        self._narrow_ring = RingAllreduce(comm, options.payload)
+        self._ring = RingAllreduce(comm) if options.all_reduce == "ring" else None
+        comm.uses_ring = options.all_reduce != "library"
+        self._offered = None
+        self._moves = torch.empty(0)
+        self._sent, self._received = (torch.empty(0, dtype=WIRE_TYPES[options.payload]) for _ in range(2))
+
+    def agree(self, x: torch.Tensor) -> None:
+        """All ranks have these parameters, on any device: the base."""
+        if not self._narrows:
+            return
+        if self.base is None or self.base.shape != x.shape:
+            self.base = torch.empty(x.shape)
+        self.base.copy_(x)
+
+    def restore(self, base: torch.Tensor | None) -> None:
+        """Go on with another wire's base; if that had none, with rank 0's. Every rank must call this alike."""
+        if base is not None:
+            self.agree(base)
+        elif self.base is not None:
+            self.comm.bcast(self.base)
+
+    def mean(self, x: torch.Tensor) -> torch.Tensor:
+        """Replace `x` by the mean over ranks, in float32; returns it."""
+        return self.comm.allreduce(x, "mean") if self._ring is None else self._ring(x, 1 / self.comm.size)
+
+    def sum(self, x: torch.Tensor, weight: float, total: float) -> torch.Tensor:
+        """Replace parameters `x` by (1); `total` is W. Returns them."""
+        if not self._narrows:
+            return self.sum_moves(x, weight, total)
+        return self.sum_moves(x.sub_(self.base), weight, total).add_(self.base, alpha=total)
+
+    def sum_moves(self, x: torch.Tensor, weight: float, total: float) -> torch.Tensor:
+        """Replace moves `x` by their sum with the ranks' weights, all positive or 0, which add up to `total`. Returns it."""
+        if not self._narrows:
+            return self._ring(x, weight) if self._ring else self.comm.allreduce(x if weight == 1 else x.mul_(weight))
+        exponent = self._exponent(total * self.comm.reduce_scalar(greatest(x), "max") if self._is_scaled else 0.0)
+        return self._narrow_ring(x, weight * 2.0**exponent).mul_(2.0**-exponent)
+
+    def offer(self, x: torch.Tensor) -> None:
+        """Have parameters ready for one `exchange` or more, until when they must be left alone."""
+        self._offered = x
+        if self._narrows:
+            self._make_buffers(len(x))
+            self._pack(torch.sub(x, self.base, out=self._moves))
+
+    def exchange(self, to: int, incoming: torch.Tensor, source: int) -> torch.Tensor:
+        """Send what was offered to one rank; `incoming` becomes what another has offered, as this one sees it: (2). Returns it."""
+        if not self._narrows:
+            self.comm.exchange(self._offered, to, incoming, source)
+            return incoming
+        self.comm.exchange(self._sent, to, self._received, source)
+        self._unpack(incoming).sub_(self._sent[:-1], alpha=2.0 ** -int(self._sent[-1]))
+        return incoming.add_(self._offered)
+
+    def send_move(self, move: torch.Tensor, to: int, tag: int) -> None:
+        """As `Comm.send`, (3)."""
+        if self._narrows:
+            self._make_buffers(len(move))
+            self._pack(self._moves.copy_(move))
+        self.comm.send(self._sent if self._narrows else move, to, tag)
+
+    def receive_move(self, move: torch.Tensor, tag: int, source: int) -> None:
+        """As `Comm.receive`, of what `send_move` has sent."""
+        if not self._narrows:
+            self.comm.receive(move, tag, source)
+            return
+        self._make_buffers(len(move))
+        self.comm.receive(self._received, tag, source)
+        self._unpack(move)
+
+    @property
+    def _is_scaled(self) -> bool:
+        return self._payload == "float16"
+
+    def _exponent(self, largest: float) -> int:
+        """k for numbers up to `largest`; 0 where there is nothing to scale."""
+        if not self._is_scaled or largest == 0 or not math.isfinite(largest):
+            return 0
+        return min(_GREATEST - math.frexp(largest)[1], _MOST)
+
+    def _make_buffers(self, length: int) -> None:
+        if len(self._moves) != length:
+            self._moves = torch.empty(length)
+            self._sent, self._received = (torch.empty(length + 1, dtype=self._sent.dtype) for _ in range(2))
+
+    def _pack(self, moves: torch.Tensor) -> None:
+        """Into `_sent`; the moves are scaled."""
+        exponent = self._exponent(greatest(moves) if self._is_scaled else 0.0)
+        self._sent[:-1].copy_(moves.mul_(2.0**exponent) if exponent else moves)
+        self._sent[-1] = exponent
+
+    def _unpack(self, moves: torch.Tensor) -> torch.Tensor:
+        """From `_received` into `moves`; returns them."""
+        exponent = int(self._received[-1])
+        moves.copy_(self._received[:-1])
+        return moves.mul_(2.0**-exponent) if exponent else moves
+
+
+def greatest(x: torch.Tensor) -> float:
+    """The greatest magnitude in `x`, 0 if it is empty; infinite where a number is none, so that ranks agree on the maximum."""
+    if not len(x):
+        return 0.0
+    least, most = torch.aminmax(x)
+    largest = max(-float(least), float(most))
+    return math.inf if math.isnan(largest) else largest
