@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.cluster.mpi import find_mpiexec, flavour
+from pyasr.cluster.mpi import ROOT, find_mpiexec, flavour
 from pyasr.cluster.processes import die_with_parent
 
 _NAME = "pyasr_net"  # namespaces are called pyasr_net.PID.HOST, the switch is host 0
@@ -118,7 +118,8 @@ class SlowNetwork:
     @staticmethod
     def _environment() -> dict[str, str]:
         over_tcp = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0", "UCX_LOG_LEVEL": "error", "GLOO_SOCKET_IFNAME": "eth0"}
-        return {**os.environ, "OMP_NUM_THREADS": "1", **over_tcp}
+        python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        return {**os.environ, "PYTHONPATH": python_path, "OMP_NUM_THREADS": "1", **over_tcp}
 
 
 def check_possible() -> None:
