@@ -25,8 +25,12 @@ def workers_on_path(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent) + os.pathsep + os.environ["PYTHONPATH"])
 
 
-def run(function, directory, num_ranks=3):
-    run_ranks(JobOptions(), directory / "log" / "x.log", f"rank_workers:{function}", JobOptions(cmd=str(directory)), num_ranks)
+def run(function, directory, num_ranks=3, recovery=Recovery()):
+    run_ranks(JobOptions(), directory / "log" / "x.log", f"rank_workers:{function}", JobOptions(cmd=str(directory)), num_ranks, recovery)
+
+
+def recovering(max_restarts=2, usable=lambda most: most):
+    return Recovery(RankJobOptions(max_restarts=max_restarts, rank_timeout=0.5), usable, lambda: "from 70 frames")
 
 
 def alive(pid: int) -> bool:
@@ -45,9 +49,11 @@ def alive(pid: int) -> bool:
     ("lost_before_the_end", r"rank \d of 3 on \S+ died without a word"),
 ])
 def test_one_bad_rank_ends_the_job(function, sentence, tmp_path, capfd):
-    begin = time.monotonic()
-    with pytest.raises(UserError, match=sentence):
-        run(function, tmp_path)
+    """One that has raised an error would do so again: there is no second attempt."""
+    begin, is_lost = time.monotonic(), "without a word" in sentence
+    with pytest.raises(UserError, match=sentence) as error:
+        run(function, tmp_path, recovery=recovering(0 if is_lost else 2))
+    assert isinstance(error.value, RankLost) == is_lost
     assert time.monotonic() - begin < 10
     assert capfd.readouterr().err.count("failed, log is in") == 1
     pids = re.findall(r"is process (\d+)", (tmp_path / "log" / "x.log").read_text())
@@ -100,23 +106,15 @@ def test_ranks_of_a_host_take_its_gpus_in_turn(monkeypatch):
     assert taken == [0, 1, 0]
 
 
-def recovering(max_restarts=2, usable=lambda most: most):
-    return Recovery(RankJobOptions(max_restarts=max_restarts, rank_timeout=0.5), usable, lambda: "from 70 frames")
-
-
 def attempts(directory):
     """Numbers of ranks that each attempt had."""
     return [int(line) for line in (directory / "attempts").read_text().split()]
 
 
-def run_recovering(function, directory, recovery, num_ranks=3):
-    run_ranks(JobOptions(), directory / "log" / "x.log", f"rank_workers:{function}", JobOptions(cmd=str(directory)), num_ranks, recovery)
-
-
 def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
     """The last of three is killed, the last of two stopped; one alone ends well."""
     setup("test")
-    run_recovering("last_lost_until_alone", tmp_path, recovering())
+    run("last_lost_until_alone", tmp_path, recovery=recovering())
     assert attempts(tmp_path) == [3, 2, 1] and not list((tmp_path / "log").glob("*.done"))
     first, second = capsys.readouterr().out.splitlines()
     assert re.search(r"rank 2 of 3 on \S+ died without a word: .*; 2 ranks go on from 70 frames, restart 1 of at most 2 \(log .*x\.1\.log\)", first)
@@ -127,15 +125,8 @@ def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
 def test_restarts_come_to_an_end(tmp_path):
     """A number of ranks that no scheme takes is passed over; where there is no other, it stays."""
     with pytest.raises(RankLost, match="died without a word"):
-        run_recovering("rank_zero_killed", tmp_path, recovering(2, lambda most: 2 if most >= 2 else 0), num_ranks=4)
+        run("rank_zero_killed", tmp_path, 4, recovering(2, lambda most: 2 if most >= 2 else 0))
     assert attempts(tmp_path) == [4, 2, 2]
-
-
-@pytest.mark.parametrize("function", ["rank_one_raises", "rank_one_user_error"])
-def test_errors_are_not_tried_again(function, tmp_path):
-    with pytest.raises(UserError) as error:
-        run_recovering(function, tmp_path, recovering(), num_ranks=2)
-    assert not isinstance(error.value, RankLost) and not (tmp_path / "log" / "x.1.log").exists()
 
 
 def test_numbers_of_ranks_that_schemes_take():

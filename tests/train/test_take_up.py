@@ -51,10 +51,8 @@ def cut(num, directory, given, num_steps, **keywords):
         run_ranks(num, directory, given, num_steps, **keywords)
 
 
-CHANGES = [(name, *change) for name in ("allreduce", "fixed-ring", "d1d") for change in ((3, 2), (2, 5), (5, 1))]
-
-
-@pytest.mark.parametrize("name, before, now", [*CHANGES, ("bmuf", 2, 3)])
+@pytest.mark.parametrize("name, before, now", [("allreduce", 3, 2), ("allreduce", 2, 5), ("fixed-ring", 3, 2), ("fixed-ring", 5, 1),
+                                               ("d1d", 2, 5), ("bmuf", 2, 3)])  # fmt: skip
 def test_another_number_of_ranks_goes_on(tmp_path, name, before, now):
     """From within the second epoch."""
     per_epoch = -(-50 * SHARDS[before][0] // 16)
