@@ -5,7 +5,7 @@ Four ranks, one on each of four hosts (network namespaces) that are joined by li
 through the strategies that train networks; torch's ranks talk by gloo over the same links. Nothing is trained: computing is *emulated by
 sleeping* for a stated time a minibatch, so that ranks do not fight for the cores of this machine. 145 ms is what a K20 took for 1024
 frames through the 40 M-parameter network of arXiv:1507.01239 (254.5 min for 300 hours). Schemes average every 10 minibatches or, where
-that is what they are, every minibatch.
+that is what they are, every minibatch. Messages are float32, except those of schemes that are called SCHEME+bfloat16.
 
 A setting is MBIT_PER_S:PARAMETERS:MILLISECONDS, in millions of parameters. Message and time may be divided by the same number to get
 through a slow network's measurement sooner; link and message by the same number, to get the load of a network that is too fast for the
@@ -46,6 +46,7 @@ MINIBATCHES = {"asgd": 60}  # of a scheme that mixes more rarely than it might
 EVERY_MINIBATCH = ("gradient", "d1d", "dpsgd", "adpsgd", "hadpsgd", "asgd")
 PEERS = {"ddp": ("torch DDP, gloo", 1), "averager": ("torch averager, gloo", 10)}
 OPTIONS = {"post-local": {"post_local_epochs": 0}, "kaldi": {"initial_ranks": NUM_RANKS}}
+NARROW = [f"{name}+bfloat16" for name in ("allreduce", "delayed", "gradient", "d1d", "dpsgd", "adpsgd")]
 REFERENCE = {1: PEERS["ddp"][0], 10: PEERS["averager"][0]}
 
 
@@ -90,8 +91,8 @@ def cases(wanted: str) -> list[dict]:
     """What to measure, as the ranks understand it."""
     from pyasr.parallel.strategies import strategy_names
 
-    names = strategy_names()
-    chosen = [*names, "torch"] if wanted == "all" else wanted.split(",")
+    names = [*strategy_names(), *NARROW]
+    chosen = ["torch", *names] if wanted == "all" else wanted.split(",")
     unknown = [name for name in chosen if name not in (*names, "torch")]
     if unknown:
         raise UserError(f"--schemes: there is no '{unknown[0]}'; choose from torch, {', '.join(names)}")
@@ -100,10 +101,11 @@ def cases(wanted: str) -> list[dict]:
     return peers * ("torch" in chosen) + own
 
 
-def scheme_case(name: str) -> dict:
+def scheme_case(label: str) -> dict:
+    name, _, payload = label.partition("+")
     period = 1 if name in EVERY_MINIBATCH else 10
-    options = {"parallel": name, "period_frames": period * MINIBATCH, **OPTIONS.get(name, {})}
-    return sized({"label": name, "period": period, "options": options})
+    options = {"parallel": name, "period_frames": period * MINIBATCH, "payload": payload or "float32", **OPTIONS.get(name, {})}
+    return sized({"label": label, "period": period, "options": options})
 
 
 def sized(case: dict) -> dict:
