@@ -28,6 +28,14 @@ def leave(file: Path, words: LastWords) -> None:
 
 
 def first(file: Path) -> LastWords | None:
-    """Of the rank that went first; None where nothing was left."""
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return LastWords(**json.loads(lines[0])) if lines else None
+    """Of the rank that went first; None where nothing was left. Lines that are not whole do not count: on network filesystems one host
+    may write over another's."""
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
+    return next((words for line in lines if (words := _parse(line))), None)
+
+
+def _parse(line: str) -> LastWords | None:
+    try:
+        return LastWords(**json.loads(line))
+    except (ValueError, TypeError):
+        return None
