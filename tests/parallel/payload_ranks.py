@@ -31,7 +31,7 @@ def move(rank: int, step: int, size: float) -> torch.Tensor:
 
 
 def train(comm, options: MixingOptions, parameters: float = 1000.0, moves: float = 1.0, resume=None) -> list[Mixed]:
-    """Two epochs of 6 minibatches a rank. After mixing number `resume[0]` of the first another strategy of the options `resume[1]` goes on."""
+    """Two epochs of 6 minibatches a rank. After mixing number `resume[0]` another strategy of the options `resume[1]` goes on."""
     strategy, master = make_strategy(comm, options), start(parameters)
     strategy.objective = lambda: -float(comm.rank)
     strategy.restart(master)
@@ -68,5 +68,5 @@ def _successor(strategy, comm, options: MixingOptions, master: torch.Tensor, fra
 
 def over_mpi(spec, comm):
     """Leaves what comes of each scheme in the directory `spec.cmd`."""
-    told = {name: np.array([m.after for m in train(comm, MixingOptions(parallel=name, period_frames=20, payload="bfloat16"))]) for name in OVER_MPI}
-    np.savez(Path(spec.cmd) / f"rank{comm.rank}.npz", **told)
+    told = {name: train(comm, MixingOptions(parallel=name, period_frames=20, payload="bfloat16")) for name in OVER_MPI}
+    np.savez(Path(spec.cmd) / f"rank{comm.rank}.npz", **{name: [mixed.after for mixed in mixings] for name, mixings in told.items()})

@@ -26,6 +26,7 @@ The consensus, parameters that are given to a rank, and those of a node's ranks 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 
@@ -35,6 +36,7 @@ from pyasr.parallel.strategies.options import MixingOptions
 
 _GREATEST = 15  # float16 numbers are scaled to below 2^15
 _MOST = 126  # 2^-126 is the least normal float32
+_BLOCK = 1 << 17  # numbers that stay near the processor while several things are done with them
 
 
 class Wire:
@@ -49,8 +51,7 @@ class Wire:
         self._narrow_ring = RingAllreduce(comm, options.payload)
         self._ring = RingAllreduce(comm) if options.all_reduce == "ring" else None
         comm.uses_ring = options.all_reduce != "library"
-        self._offered = None
-        self._moves = torch.empty(0)
+        self._offered, self._block = None, torch.empty(_BLOCK if self._narrows else 0)
         self._sent, self._received = (torch.empty(0, dtype=WIRE_TYPES[options.payload]) for _ in range(2))
 
     def agree(self, x: torch.Tensor) -> None:
@@ -82,15 +83,15 @@ class Wire:
         """Replace moves `x` by their sum with the ranks' weights, all positive or 0, which add up to `total`. Returns it."""
         if not self._narrows:
             return self._ring(x, weight) if self._ring else self.comm.allreduce(x if weight == 1 else x.mul_(weight))
-        exponent = self._exponent(total * self.comm.reduce_scalar(greatest(x), "max") if self._is_scaled else 0.0)
-        return self._narrow_ring(x, weight * 2.0**exponent).mul_(2.0**-exponent)
+        exponent = self._exponent(total * self.comm.reduce_scalar(greatest(x), "max")) if self._is_scaled else 0
+        self._narrow_ring(x, weight * 2.0**exponent)
+        return x.mul_(2.0**-exponent) if exponent else x
 
     def offer(self, x: torch.Tensor) -> None:
         """Have parameters ready for one `exchange` or more, until when they must be left alone."""
         self._offered = x
         if self._narrows:
-            self._make_buffers(len(x))
-            self._pack(torch.sub(x, self.base, out=self._moves))
+            self._pack(x, self.base)
 
     def exchange(self, to: int, incoming: torch.Tensor, source: int) -> torch.Tensor:
         """Send what was offered to one rank; `incoming` becomes what another has offered, as this one sees it: (2). Returns it."""
@@ -98,14 +99,15 @@ class Wire:
             self.comm.exchange(self._offered, to, incoming, source)
             return incoming
         self.comm.exchange(self._sent, to, self._received, source)
-        self._unpack(incoming).sub_(self._sent[:-1], alpha=2.0 ** -int(self._sent[-1]))
-        return incoming.add_(self._offered)
+        received, sent = (2.0 ** -int(message[-1]) for message in (self._received, self._sent))
+        for part in blocks(len(incoming)):
+            incoming[part].copy_(self._received[part]).mul_(received).sub_(self._sent[part], alpha=sent).add_(self._offered[part])
+        return incoming
 
     def send_move(self, move: torch.Tensor, to: int, tag: int) -> None:
         """As `Comm.send`, (3)."""
         if self._narrows:
-            self._make_buffers(len(move))
-            self._pack(self._moves.copy_(move))
+            self._pack(move)
         self.comm.send(self._sent if self._narrows else move, to, tag)
 
     def receive_move(self, move: torch.Tensor, tag: int, source: int) -> None:
@@ -115,34 +117,41 @@ class Wire:
             return
         self._make_buffers(len(move))
         self.comm.receive(self._received, tag, source)
-        self._unpack(move)
+        move.copy_(self._received[:-1]).mul_(2.0 ** -int(self._received[-1]))
 
     @property
     def _is_scaled(self) -> bool:
         return self._payload == "float16"
 
-    def _exponent(self, largest: float) -> int:
-        """k for numbers up to `largest`; 0 where there is nothing to scale."""
-        if not self._is_scaled or largest == 0 or not math.isfinite(largest):
+    @staticmethod
+    def _exponent(largest: float) -> int:
+        """k for float16 numbers up to `largest`; 0 where there is nothing to scale."""
+        if largest == 0 or not math.isfinite(largest):
             return 0
         return min(_GREATEST - math.frexp(largest)[1], _MOST)
 
     def _make_buffers(self, length: int) -> None:
-        if len(self._moves) != length:
-            self._moves = torch.empty(length)
+        if len(self._sent) != length + 1:
             self._sent, self._received = (torch.empty(length + 1, dtype=self._sent.dtype) for _ in range(2))
 
-    def _pack(self, moves: torch.Tensor) -> None:
-        """Into `_sent`; the moves are scaled."""
-        exponent = self._exponent(greatest(moves) if self._is_scaled else 0.0)
-        self._sent[:-1].copy_(moves.mul_(2.0**exponent) if exponent else moves)
+    def _pack(self, x: torch.Tensor, base: torch.Tensor | None = None) -> None:
+        """q(x - base) into `_sent`, without a base q(x)."""
+        self._make_buffers(len(x))
+        exponent = self._exponent(max(greatest(moves) for _, moves in self._moves(x, base))) if self._is_scaled else 0
+        for part, moves in self._moves(x, base):
+            self._sent[part].copy_(moves.mul_(2.0**exponent) if exponent else moves)
         self._sent[-1] = exponent
 
-    def _unpack(self, moves: torch.Tensor) -> torch.Tensor:
-        """From `_received` into `moves`; returns them."""
-        exponent = int(self._received[-1])
-        moves.copy_(self._received[:-1])
-        return moves.mul_(2.0**-exponent) if exponent else moves
+    def _moves(self, x: torch.Tensor, base: torch.Tensor | None) -> Iterator[tuple[slice, torch.Tensor]]:
+        """(part, x - base there, which may be changed and lasts until the next)."""
+        for part in blocks(len(x)):
+            moves = self._block[: part.stop - part.start]
+            yield part, moves.copy_(x[part]) if base is None else torch.sub(x[part], base[part], out=moves)
+
+
+def blocks(length: int) -> list[slice]:
+    """[0, length) in parts of up to `_BLOCK`; at least one, which may be empty."""
+    return [slice(begin, min(begin + _BLOCK, length)) for begin in range(0, max(length, 1), _BLOCK)]
 
 
 def greatest(x: torch.Tensor) -> float:
