@@ -136,13 +136,17 @@ def find_runs(directory: Path) -> list[Run]:
 def _read(path: Path) -> Run:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        lines = map(json.loads, (path.with_name("metrics.jsonl")).read_text(encoding="utf-8").splitlines())
-        intervals = [line for line in lines if "drift" in line]
+        intervals = [line for line in _lines(path.with_name("metrics.jsonl")) if "drift" in line]
     except (OSError, ValueError) as error:
         raise UserError(f"{path.parent}: damaged ({error}); simulate it again with --force") from None
     decoded = path.parent / "decode_test"
     wer = read_summary(decoded)["chosen"]["wer"] if (decoded / "scoring").exists() else None
     return Run(path.parent.name, content, intervals, wer)
+
+
+def _lines(path: Path) -> list[dict]:
+    """Lines of a metrics.jsonl; there is none where a training has diverged before the first."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def page(runs: list[Run]) -> str:
