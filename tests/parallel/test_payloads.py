@@ -151,7 +151,7 @@ sent: list[int] = []
     ("float16", "ring", 4 * 2 * 30 * 2),
 ])  # fmt: skip
 def test_who_adds_and_how_much_is_sent(payload, all_reduce, messages):
-    """In a ring of 3 ranks each sends 4 thirds of a vector; between two ranks, 16 bits a number and their scale."""
+    """In a ring of 3 ranks each sends 4 thirds of a vector."""
 
     def rank(comm):
         comm = Counting(comm.rank, comm._board)
@@ -167,6 +167,24 @@ def test_who_adds_and_how_much_is_sent(payload, all_reduce, messages):
         np.testing.assert_allclose(total, 3 * np.arange(60.0), rtol=3 * UNIT[payload])
         np.testing.assert_allclose(mean, np.arange(60.0), rtol=3 * UNIT[payload] if all_reduce == "ring" else 1e-7)
     assert sum(sent) == messages
+
+
+@pytest.mark.parametrize("payload, message", [("float32", 4000), ("float16", 2002), ("bfloat16", 2002)])
+def test_16_bits_take_half_the_time(payload, message):
+    """An exchange and a move of 1000 numbers on a network of 1 KB/s; a scale travels with 16 bits."""
+
+    def rank(comm):
+        wire, x, other = Wire(comm, MixingOptions(payload=payload)), torch.ones(1000), 1 - comm.rank
+        wire.agree(x)
+        begin = comm.time()
+        wire.offer(x)
+        wire.exchange(other, torch.empty(1000), other)
+        exchanged = comm.time()
+        wire.send_move(x, 1, 5) if comm.rank == 0 else wire.receive_move(x, 5, 0)
+        return exchanged - begin, comm.time() - exchanged
+
+    seconds = run_simulated(2, rank, Network(latency_s=0.0, bandwidth=1000.0))
+    np.testing.assert_allclose(seconds, message / 1000, rtol=1e-6)
 
 
 def test_float32_is_what_it_was():
