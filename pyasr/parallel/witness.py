@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -32,11 +33,15 @@ class Witness:
 
     def introduce(self, name: str) -> None:
         """How this rank is to be called."""
-        os.write(self._writer, f"{name}\n".encode())
+        self._tell(name)
 
     def dismiss(self) -> None:
         """This rank has done its work, or has told its error itself."""
-        os.write(self._writer, b".\n")
+        self._tell(".")
+
+    def _tell(self, word: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # harmless: the witness itself was killed
+            os.write(self._writer, f"{word}\n".encode())
 
 
 def _watch(reader: int, file: Path, rank: int, timeout_s: float) -> None:

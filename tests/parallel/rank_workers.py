@@ -39,6 +39,15 @@ def lost_before_the_end(spec, comm):
     os._exit(0)
 
 
+def witness_killed(spec, comm):
+    """Nobody can say what becomes of the rank, which goes on."""
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+    time.sleep(0.1)
+    comm.barrier()
+
+
 def last_lost_until_alone(spec, comm):
     """Killed as the last of three, stopped as the last of two."""
     _count(spec, comm)

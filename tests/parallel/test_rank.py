@@ -122,6 +122,10 @@ def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
     assert "is process" in (tmp_path / "log" / "x.1.log").read_text()
 
 
+def test_a_killed_witness_does_no_harm(tmp_path):
+    run("witness_killed", tmp_path, 2)
+
+
 def test_restarts_come_to_an_end(tmp_path):
     """A number of ranks that no scheme takes is passed over; where there is no other, it stays."""
     with pytest.raises(RankLost, match="died without a word"):
