@@ -1,4 +1,4 @@
-"""What is known of the ranks of a job that went wrong: one line of JSON for each, in a file to which all of them append. The first counts."""
+"""What is known of the ranks of a job that went wrong: a line of JSON for each, in a file to which all of them append. The first counts."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -31,6 +32,7 @@ from pyasr.cluster.status import NOT_PROVED, read_status
 
 __all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
 _LITTLE_DISK = 1 << 16  # bytes: less is not enough for a log and a status
+_LAST_WORDS_S = 0.5  # for the witnesses of ranks that have just been ended; they must not be taken for those of the next attempt
 
 
 class RankLost(UserError):
@@ -98,6 +100,7 @@ def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks:
     said.unlink(missing_ok=True)
     words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), str(timeout_s)]
     if not _run(jobs, ["--num-ranks", str(num_ranks), "--done-marker", str(marker)], log, words):
+        time.sleep(_LAST_WORDS_S)
         raise _failure(log, first(said), marker)
     marker.unlink(missing_ok=True)
 
@@ -109,7 +112,7 @@ def _failure(log: Path, words: LastWords | None, marker: Path) -> UserError:
     unsaid = words is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
     if status is None or status.stopped or not (unsaid or words and words.lost):
         return UserError(sentence)
-    return RankLost(sentence, words.sentence if words else f"a rank of {log} died without a word, on a host that is not known")
+    return RankLost(sentence, words.sentence if words else "a rank was lost, and nobody could say which")
 
 
 def _save_spec(log: Path, spec) -> Path:

@@ -16,7 +16,6 @@ from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.base.log import setup
 from pyasr.cluster.jobs import RankLost, Recovery, run_ranks
 from pyasr.parallel.rank import rank_on_host, take_gpu
-from pyasr.parallel.strategies import MixingOptions, usable_ranks
 from pyasr.parallel.threads import run_threads
 
 
@@ -134,6 +133,8 @@ def test_restarts_come_to_an_end(tmp_path):
 
 
 def test_numbers_of_ranks_that_schemes_take():
+    from pyasr.parallel.strategies import MixingOptions, usable_ranks  # here, because they import torch
+
     for name, usable in (("allreduce", [7, 3, 1]), ("butterfly", [4, 2, 1]), ("dpsgd", [7, 3, 1])):
         assert [usable_ranks(MixingOptions(parallel=name), most) for most in (7, 3, 1)] == usable
     assert usable_ranks(MixingOptions(), 0) == 0
