@@ -8,6 +8,7 @@ epoch is in it. The seconds are ranks over all ranks' minibatches in a second, w
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -141,7 +142,7 @@ def told_by(comm: MpiComm, clock: Clock, period: int) -> list[float]:
     own = clock.rates(period)
     minibatches, mixings, *parts = comm.allreduce(own, "mean")
     num_learners = comm.reduce_scalar(bool(own[0]))
-    return [1 / minibatches, minibatches / max(mixings, 1e-9), *np.multiply(parts, comm.size / num_learners).tolist()]
+    return [1 / minibatches, minibatches / mixings if mixings else math.inf, *np.multiply(parts, comm.size / num_learners).tolist()]
 
 
 def main(path: Path) -> None:
