@@ -28,7 +28,7 @@ from pyasr.cluster.command_line import protect
 from pyasr.cluster.mpi import ROOT, find_mpiexec
 from pyasr.cluster.processes import die_with_parent
 from pyasr.cluster.report import own_sentence
-from pyasr.cluster.status import NOT_PROVED, read_status
+from pyasr.cluster.status import NOT_PROVED, read_status, status_path
 
 __all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
 _LITTLE_DISK = 1 << 16  # bytes: less is not enough for a log and a status
@@ -97,7 +97,8 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
 def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, timeout_s: float) -> None:
     saved = _save_spec(log, spec)
     marker, said = saved.with_suffix(".done"), saved.with_suffix(".error")
-    said.unlink(missing_ok=True)
+    for left in (said, status_path(log)):
+        left.unlink(missing_ok=True)
     words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), str(timeout_s)]
     if not _run(jobs, ["--num-ranks", str(num_ranks), "--done-marker", str(marker)], log, words):
         time.sleep(_LAST_WORDS_S)
