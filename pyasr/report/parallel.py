@@ -25,9 +25,9 @@ _NOISE = 0.005  # of a loss: less is taken for chance
 _PUBLISHED_NOISE = 0.015  # of a published error: 0.3 of 18 % WER
 _HEAD = """# Parallel training on virtual learners
 
-Written by `utils/collect_parallel.py`; not edited by hand. Real training of a small network by learners in simulated time: what is learnt is
-real, what it takes is the declared network's and the declared minibatch's time. One seed each: small differences mean nothing. Loss is held-out
-cross-entropy, nats a frame, of the model at the end: the consensus of all learners. Speed-up is against one learner's computing time.
+Written by `utils/collect_parallel.py`; not edited by hand. Real training of a small network by learners in simulated time: what is learnt
+is real, what it takes is the declared network's and the declared minibatch's time. One seed each: small differences mean nothing. Loss is
+held-out cross-entropy, nats a frame, of the model at the end: the consensus of all learners. Speed-up is against one learner's computing.
 """
 
 
@@ -182,22 +182,22 @@ def _schemes(runs: list[Run]) -> str:
     found = sorted(_of(runs, "schemes"), key=lambda run: (run.scheme, run.learners))
     if not found:
         return ""
-    tables = [("Held-out loss / frame accuracy %", _loss), ("Speed-up", lambda run: f"{run.speed_up:.2f}"),
+    tables = [("Held-out loss / frame accuracy %", _loss), ("Speed-up", lambda run: _cell(run.speed_up, ".2f")),
               ("Time in communication / in waiting, %", lambda run: f"{run.share('mixing'):.0f} / {run.share('waiting'):.0f}"),
-              ("Drift before mixing", lambda run: f"{run.drift:.3f}")]  # fmt: skip
+              ("Drift before mixing", lambda run: _cell(run.drift, ".3f"))]  # fmt: skip
     if any(run.loss_apart is not None for run in found):
         tables.append(("Held-out loss of single learners before the last consensus", lambda run: _cell(run.loss_apart, ".3f")))
     if any(run.wer is not None for run in found):
         tables.append(("Test WER %", lambda run: _cell(run.wer, ".1f")))
-    parts = [f"**{title}**, by learners\n\n{pivot(found, 'scheme', 'learners', value)}\n" for title, value in tables]
-    return "\n".join(["## Schemes\n", _declared(found[-1]), *parts])
+    parts = [f"**{title}**, by learners\n\n{pivot(found, 'scheme', 'learners', value)}" for title, value in tables]
+    return _section("Schemes", _declared(found[-1]), *parts)
 
 
 def _declared(run: Run) -> str:
     virtual, model = run.content["virtual"], run.content["num_parameters"]
     return (f"{run.content['epoch_frames']} frames an epoch, {len(run.content['history']) - 1} epochs, {model} parameters that stand for "
             f"{virtual['model_mb']:g} MB; {virtual['compute_s']:g} s a minibatch of {run.minibatch}, {virtual['bandwidth_mb']:g} MB/s, "
-            f"mixing every {run.period} minibatches where a scheme does not say otherwise.\n")  # fmt: skip
+            f"mixing every {run.period} minibatches where a scheme does not say otherwise.")  # fmt: skip
 
 
 def _poster(runs: list[Run]) -> str:
@@ -214,7 +214,7 @@ def _poster(runs: list[Run]) -> str:
                            {name: measure(losses[name, c]) for name in names if (name, c) in losses})
                  for c in columns for which, measure in (("consensus", _consensus_loss), ("single learners", _single_loss))]  # fmt: skip
     table = markdown_table(["", *map(str, columns)], [*ours, *apart, *theirs])
-    return "\n".join(["## The poster: all-reduce, butterfly, ring\n", table, "", *_bullets(sentences), ""])
+    return _section("The poster: all-reduce, butterfly, ring", table, sentences=sentences)
 
 
 def _consensus_loss(run: Run) -> float:
@@ -231,11 +231,14 @@ def _own_loss(run: Run | None) -> str:
 
 
 def _cell(value, form: str = "g") -> str:
-    return "-" if value is None else format(value, form)
+    """A number, if there is one."""
+    return "-" if value is None or math.isnan(value) else format(value, form)
 
 
-def _bullets(sentences: Iterable[str]) -> list[str]:
-    return [f"* {sentence}" for sentence in sentences if sentence]
+def _section(title: str, *parts: str, sentences: Iterable[str] = ()) -> str:
+    """Paragraphs and tables under a title, and a list."""
+    bullets = "\n".join(f"* {sentence}" for sentence in sentences if sentence)
+    return "\n\n".join([f"## {title}", *parts, *([bullets] if bullets else [])]) + "\n"
 
 
 def agreement(what: str, theirs: dict, ours: dict[str, float]) -> str:
@@ -267,7 +270,7 @@ def _speed_ups(runs: list[Run]) -> str:
     if not rows:
         return ""
     table = markdown_table(["scheme", "source", "learners", "published speed-up", "ours, virtual"], rows)
-    return "\n".join(["## Speed-up\n", table, "", *_bullets(sentences), ""])
+    return _section("Speed-up", table, sentences=sentences)
 
 
 def _ratio_sentence(what: str, both: dict[int, tuple[float, float]]) -> str:
@@ -285,15 +288,17 @@ def _straggler(runs: list[Run]) -> str:
     base = {run.scheme: run.hours for run in found if run.straggler == 1}
     theirs = {scheme: {factor: hours / row[1] for factor, hours in row.items()} for scheme, row in published.IBM_HOURS_BY_SLOWDOWN.items()}
     rows = [[f"{scheme}, published", *(f"{value:.2f}" for value in row.values())] for scheme, row in theirs.items()]
-    ours = pivot([run for run in found if run.scheme in base], "scheme", "straggler", lambda run: f"{run.hours / base[run.scheme]:.2f}", "{}x")
-    sentences = [_straggler_sentence(run, base, theirs) for run in found if run.scheme in base and run.straggler == max(r.straggler for r in found)]
-    return "\n".join([f"## One slow learner of {found[0].learners}\n", "Time of an epoch relative to that without it, by how slow it is.\n", ours, "",
-                      markdown_table(["arXiv:1904.04956, 16 GPUs", "1x", "2x", "10x", "100x"], rows), "", *_bullets(sentences), ""])  # fmt: skip
+    compared = [run for run in found if run.scheme in base]
+    ours = pivot(compared, "scheme", "straggler", lambda run: _cell(run.hours / base[run.scheme], ".2f"), "{}x")
+    slowest = [run for run in compared if run.straggler == found[-1].straggler]
+    return _section(f"One slow learner of {found[0].learners}", "Time of an epoch relative to that without it, by how slow it is.", ours,
+                    markdown_table(["arXiv:1904.04956, 16 GPUs", "1x", "2x", "10x", "100x"], rows),
+                    sentences=[_straggler_sentence(run, base, theirs) for run in slowest])  # fmt: skip
 
 
 def _straggler_sentence(run: Run, base: dict[str, float], theirs: dict[str, dict[int, float]]) -> str:
     """A scheme either waits for the slow one or does not: less than a tenth of its factor is not waiting."""
-    if run.scheme not in theirs or run.straggler not in theirs[run.scheme]:
+    if run.scheme not in theirs or run.straggler not in theirs[run.scheme] or math.isnan(run.hours / base[run.scheme]):
         return ""
     slower, expected = run.hours / base[run.scheme], theirs[run.scheme][run.straggler]
     waits, published_waits = (value > run.straggler / 10 for value in (slower, expected))
@@ -306,11 +311,11 @@ def _period(runs: list[Run]) -> str:
     found = sorted(_of(runs, "period"), key=lambda run: run.period)
     if not found:
         return ""
-    rows = [[str(run.period), _loss(run), f"{run.speed_up:.2f}", f"{run.share('mixing'):.0f}", f"{run.drift:.3f}",
+    rows = [[str(run.period), _loss(run), _cell(run.speed_up, ".2f"), f"{run.share('mixing'):.0f}", _cell(run.drift, ".3f"),
              _cell(published.SU_WER_BY_PERIOD.get(run.period))] for run in found]  # fmt: skip
     table = markdown_table(["minibatches", "loss / accuracy %", "speed-up", "communication %", "drift", "published WER % (16 GPUs)"], rows)
     sentence = agreement("Averages after so many minibatches", published.SU_WER_BY_PERIOD, {run.period: run.loss for run in found})
-    return "\n".join([f"## Minibatches between two averages, {found[0].learners} learners\n", table, "", *_bullets([sentence]), ""])
+    return _section(f"Minibatches between two averages, {found[0].learners} learners", table, sentences=[sentence])
 
 
 def _minibatch(runs: list[Run]) -> str:
@@ -320,10 +325,11 @@ def _minibatch(runs: list[Run]) -> str:
     if len(sizes) < 2:
         return ""
     kept = [run for run in ours.values() if run.learners in numbers]
-    at_most = {f"the {'smaller' if size == sizes[0] else 'larger'} minibatch": ours[size, numbers[-1]].loss for size in sizes if (size, numbers[-1]) in ours}
+    names = {sizes[0]: "the smaller minibatch", sizes[-1]: "the larger minibatch"}
+    at_most = {name: ours[size, numbers[-1]].loss for size, name in names.items() if (size, numbers[-1]) in ours}
     theirs = {"the larger minibatch": published.SU_WER_BY_MINIBATCH[1024], "the smaller minibatch": published.SU_WER_BY_MINIBATCH[256]}
     sentence = agreement(f"{numbers[-1]} learners (published: 256 and 1024, WER 15.6 and 15.1 %)", theirs, at_most)
-    return "\n".join(["## Minibatch\n", "Loss / accuracy %, by minibatch.\n", pivot(kept, "learners", "minibatch", _loss), "", *_bullets([sentence]), ""])
+    return _section("Minibatch", "Loss / accuracy %, by minibatch.", pivot(kept, "learners", "minibatch", _loss), sentences=[sentence])
 
 
 def _gradient(runs: list[Run]) -> str:
@@ -335,7 +341,7 @@ def _gradient(runs: list[Run]) -> str:
     ours = {run.gradient: run.loss for run in plain + natural if run.learners == most}
     sentence = agreement(f"{most} learners (published WER 15.1 and 16.3 %)", published.SU_WER_BY_GRADIENT, ours)
     table = pivot(plain + natural, "gradient", "learners", _loss)
-    return "\n".join(["## Plain and natural gradient\n", "Loss / accuracy %, by learners.\n", table, "", *_bullets([sentence]), ""])
+    return _section("Plain and natural gradient", "Loss / accuracy %, by learners.", table, sentences=[sentence])
 
 
 def _batch(runs: list[Run]) -> str:
@@ -343,10 +349,11 @@ def _batch(runs: list[Run]) -> str:
     if not found:
         return ""
     rows = [[scheme, *map(_cell, row.values())] for scheme, row in published.IBM_LOSS_BY_BATCH.items()]
-    sentences = [_first_divergence(found)]
-    return "\n".join([f"## Growing batches, {found[0].learners} learners\n", "Loss / accuracy %, by frames of a minibatch over all learners, rate in "
-                      "proportion to it.\n", pivot(found, "scheme", "batch", _loss), "",
-                      markdown_table(["arXiv:2112.01433, SWB300, loss", "2048", "4096", "8192"], rows), "", *_bullets(sentences), ""])  # fmt: skip
+    return _section(f"Growing batches, {found[0].learners} learners",
+                    "Loss / accuracy %, by frames of a minibatch over all learners; the rate is in proportion to it.",
+                    pivot(found, "scheme", "batch", _loss),
+                    markdown_table(["arXiv:2112.01433, SWB300, loss", "2048", "4096", "8192"], rows),
+                    sentences=[_first_divergence(found)])  # fmt: skip
 
 
 def _first_divergence(found: list[Run]) -> str:
@@ -368,7 +375,8 @@ def pictures(runs: list[Run]) -> dict[str, str]:
     if not found:
         return {}
     most = [run for run in found if run.learners in (1, found[-1].learners)]
-    speed = {scheme: [(run.learners, run.speed_up) for run in found if run.scheme == scheme] for scheme in dict.fromkeys(r.scheme for r in found)}
+    schemes = dict.fromkeys(run.scheme for run in found)
+    speed = {scheme: [(run.learners, run.speed_up) for run in found if run.scheme == scheme] for scheme in schemes}
     names = {run.name: f"{run.scheme}, {run.learners}" for run in most}
     loss = {names[run.name]: [(seconds / 3600, -objective) for seconds, objective, _ in run.content["history"]] for run in most}
     drift = {names[run.name]: [(line["frames"] / 1e6, line["drift"]) for line in run.intervals] for run in most if run.learners > 1}

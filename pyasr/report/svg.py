@@ -20,7 +20,8 @@ def line_plot(series: Series, title: str, x_label: str, y_label: str, log2: bool
              _text(_LEFT + _PLOT_WIDTH / 2, 22, title, "middle", 15),
              _text(_LEFT + _PLOT_WIDTH / 2, _TOP + _PLOT_HEIGHT + 40, x_label, "middle"), _text(8, _TOP - 10, y_label)]  # fmt: skip
     for tick in xs.ticks:
-        parts += [_line(_x(xs, tick), _TOP, _x(xs, tick), _TOP + _PLOT_HEIGHT), _text(_x(xs, tick), _TOP + _PLOT_HEIGHT + 18, f"{tick:g}", "middle")]
+        x, bottom = _x(xs, tick), _TOP + _PLOT_HEIGHT
+        parts += [_line(x, _TOP, x, bottom), _text(x, bottom + 18, f"{tick:g}", "middle")]
     for tick in ys.ticks:
         parts += [_line(_LEFT, _y(ys, tick), _LEFT + _PLOT_WIDTH, _y(ys, tick)), _text(_LEFT - 8, _y(ys, tick) + 4, f"{tick:g}", "end")]
     for number, (name, line) in enumerate(series.items()):
@@ -72,7 +73,8 @@ def _curve(name: str, points: list[tuple[float, float]], number: int) -> list[st
     style = f'fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"'
     y, x = _TOP + 8 + 15 * number, _LEFT + _PLOT_WIDTH + 14
     dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
-    return [f'<polyline points="{drawn}" {style}/>', *dots, f'<polyline points="{x},{y} {x + 24},{y}" {style}/>', _text(x + 30, y + 4, name)]
+    lines = [f'<polyline points="{points}" {style}/>' for points in (drawn, f"{x},{y} {x + 24},{y}")]
+    return [lines[0], *dots, lines[1], _text(x + 30, y + 4, name)]
 
 
 def _line(x1: float, y1: float, x2: float, y2: float) -> str:

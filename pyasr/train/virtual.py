@@ -1,12 +1,12 @@
-"""Real training on learners in simulated time: what a scheme does to a model, and what it would take, with more learners than there are cores.
+"""Real training on learners in simulated time: what a scheme does to a model, and what it would take, with any number of learners.
 
     result = simulate(spec, VirtualOptions(num_learners=16, compute_s=0.16, model_mb=160))
 
 Every learner is a rank of `pyasr.parallel.simulator` with its own network and shard, and runs the loop, the strategy and the schedule of
-`pyasr.train.dnn:train_rank`; one learner gives the same bits as training alone. A minibatch takes a virtual time drawn from `ComputeTime`, one
-of fewer frames accordingly less; measuring held-out frames takes none. A small network stands for a large one: its messages take as
-long as those of a model of `model_mb`. The defaults are what the times published with Su, Chen and Xu (arXiv:1507.01239) come to: 300 h in
-254.5 minutes on one K20 with minibatches of 1024, and 160 MB at about 690 MB/s.
+`pyasr.train.dnn:train_rank`; one learner gives the same bits as training alone. A minibatch takes a virtual time drawn from
+`ComputeTime`, one of fewer frames accordingly less; measuring held-out frames takes none. A small network stands for a large one: its
+messages take as long as those of a model of `model_mb`. The defaults are what the times published with Su, Chen and Xu (arXiv:1507.01239)
+come to: 300 h in 254.5 minutes on one K20 with minibatches of 1024, and 160 MB at about 690 MB/s.
 
 Learners share a process, where one runs at a time: each has torch's random numbers for itself while it learns. Nothing is saved on the way.
 """
@@ -59,7 +59,8 @@ class VirtualOptions:
     def network(self, num_bytes: int) -> Network:
         """The network that takes as long for `num_bytes` as the real one for the declared size."""
         scale = _MB * (num_bytes / (_MB * self.model_mb) if self.model_mb else 1.0)
-        return Network(self.latency_s, scale * self.bandwidth_mb, self.learners_per_host, intra_host_bandwidth=scale * self.host_bandwidth_mb)
+        between, within = scale * self.bandwidth_mb, scale * self.host_bandwidth_mb
+        return Network(self.latency_s, between, self.learners_per_host, intra_host_bandwidth=within)
 
     def compute_time(self) -> ComputeTime:
         """How long a minibatch takes."""
@@ -153,8 +154,8 @@ class VirtualTraining(Training):
 def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     """Train as `train_rank` does, on virtual learners: OUT/final.nnet and OUT/metrics.jsonl, in virtual time.
 
-    Returns what SIMULATION_FILE holds: options, sizes, `history` and `apart`, the learners' mean `seconds` by activity, `epoch_s` (the mean time of an
-    epoch), and under `diverged` a sentence where the training went nowhere, else None.
+    Returns what SIMULATION_FILE holds: options, sizes, `history` and `apart`, the learners' mean `seconds` by activity, `epoch_s` (the mean
+    time of an epoch), and under `diverged` a sentence where the training went nowhere, else None.
     """
     courses = [Course() for _ in range(options.num_learners)]
     time, seed = options.compute_time(), options.virtual_seed

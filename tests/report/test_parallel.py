@@ -22,7 +22,7 @@ def make_run(root: Path, name: str, learners: int, loss: float, hours: float = 1
     """A run of 2 epochs of 360,000 frames: on one learner, which takes a second for 100 of them, an hour each."""
     seconds = 3600 * hours
     content = {
-        "epoch_frames": 360_000, "num_parameters": 1000, "epoch_s": seconds, "diverged": "has diverged" if diverged else None,
+        "epoch_frames": 360_000, "num_parameters": 1000, "epoch_s": None if diverged else seconds, "diverged": "has diverged" if diverged else None,
         "history": [[0.0, -7.0, 0.01], [seconds, -1.1 * loss, 0.2], [2 * seconds, -loss, 0.25]],
         "seconds": {"computing": 1.2 * seconds, "waiting": 0.6 * seconds, "mixing": 0.2 * seconds},
         "virtual": {"num_learners": learners, "straggler": straggler, "compute_s": 1.0, "model_mb": 160.0, "bandwidth_mb": 690.0},
@@ -30,6 +30,8 @@ def make_run(root: Path, name: str, learners: int, loss: float, hours: float = 1
                      "learner": {"minibatch": minibatch, "natural_gradient": {"natural_gradient": gradient}}}}  # fmt: skip
     (root / name).mkdir(parents=True)
     (root / name / "simulation.json").write_text(json.dumps(content))
+    if diverged:  # before the first line
+        return
     lines = [{"frames": 360_000 * k, "drift": 0.01 * k} for k in (1, 2)] + [{"epoch": 2, "heldout_objective": -1.0, "frames": 720_000}]
     (root / name / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -47,7 +49,9 @@ def test_tables_and_verdicts(tmp_path):
     for number, loss, hours in ((8, 2.1, 0.2), (16, 2.2, 1 / 9.32)):
         make_run(tmp_path, f"allreduce_{number}", number, loss, hours)
         make_run(tmp_path, f"ring_{number}", number, loss + 0.5 if number == 16 else loss - 0.5, hours, "ring")
+    make_run(tmp_path, "bmuf_16", 16, 2.0, parallel="bmuf", diverged=True)
     text = page(find_runs(tmp_path))
+    assert rows(text, "**Held-out loss")["bmuf"][2] == "diverged" and rows(text, "**Speed-up**")["bmuf"] == ["-", "-", "-"]
     assert rows(text, "**Speed-up**")["allreduce"] == ["1.00", "5.00", "9.32"]
     assert rows(text, "**Held-out loss")["ring"] == ["-", "1.600 / 25.0", "2.700 / 25.0"]
     assert rows(text, "**Time in comm")["ring"][1] == "10 / 30" and rows(text, "**Drift")["ring"][1] == "0.015"
