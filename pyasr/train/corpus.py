@@ -63,8 +63,8 @@ class Corpus:
         return torch.from_numpy(self.mean).repeat(self.width), torch.from_numpy(self.inverse_std).repeat(self.width)
 
 
-def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm, share: tuple[int, int] | None, seed: int,
-                num_epochs: int, perturb: PerturbOptions = PerturbOptions(),
+def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm,
+                share: tuple[int, int] | None, seed: int, num_epochs: int, perturb: PerturbOptions = PerturbOptions(),
                 normaliser: tuple[np.ndarray, np.ndarray] | None = None) -> Corpus:  # fmt: skip
     """This rank's training and held-out frames of `data`, which have `targets`.
 

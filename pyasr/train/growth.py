@@ -92,7 +92,7 @@ class Growth:
         return bool(self._events_until(frames_seen) or self._actions_until(frames_seen))
 
     def grow(self, learner: Learner, frames_seen: int) -> bool:
-        """Do all that is due, growth last; whether there was any. Every rank must call this, at the same moment and with the same parameters."""
+        """Do all that is due, growth last; whether there was any. Every rank must call this, at the same moment, with equal parameters."""
         for action in self._actions_until(frames_seen):
             action(learner, frames_seen)
         events = self._events_until(frames_seen)

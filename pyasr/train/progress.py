@@ -108,8 +108,8 @@ class Reporter:
     def tell_alone(self, epoch: int, frames_seen: int, own: Totals, rate: float) -> None:
         """Log line of what this rank has seen since its last one."""
         log.info(
-            f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  rank {self.comm.rank}: {own.text()}  "
-            f"lr {rate:.5g}"
+            f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  "
+            f"rank {self.comm.rank}: {own.text()}  lr {rate:.5g}"
         )
 
     def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, drift: float, times: np.ndarray) -> None:

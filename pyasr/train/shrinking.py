@@ -1,4 +1,4 @@
-"""One factor for the parameters of each layer, found while a network is trained (the "shrinking" of Kaldi's nnet2 recipe for tanh networks).
+"""One factor for the parameters of each layer, found while a network is trained ("shrinking" in Kaldi's nnet2 recipe for tanh networks).
 
 It is a combination of models (`pyasr.train.combine`) with the present one alone, on a small sample of training frames: layers whose
 parameters have become too large for the units above to move, or are still too small, are brought to the scale that fits best at once,

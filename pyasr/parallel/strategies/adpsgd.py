@@ -1,7 +1,7 @@
 r"""AD-PSGD: asynchronous decentralised SGD; and its hierarchical form, in which the ranks of a node are one learner.
 
-References: X. Lian et al., ICML 2018; W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956 (this form: active and passive learners, the gradient
-on the weights before the pull) and arXiv:1907.05701 (H-ADPSGD).
+References: X. Lian et al., ICML 2018; W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956 (this form: active and passive learners, the
+gradient on the weights before the pull) and arXiv:1907.05701 (H-ADPSGD).
 
 Each rank has weights W, which its own moves and exchanges with other ranks change in turn. Odd ranks are senders, even ranks receivers: the
 graph is bipartite, so nobody waits in a circle. A minibatch's gradient g is taken at the weights W_0 that the learner was given; meanwhile

@@ -1,9 +1,9 @@
 r"""What asynchronous schemes have in common: no rank waits for all others before the end of an epoch.
 
-Every rank may draw from all data, in an order of its own, so that fast ranks do more (arXiv:1904.04956, arXiv:2110.11199): an epoch ends when
-all together have seen as many frames as there are. What the others have seen a rank knows from the messages it gets anyway: a vector with
-the frames of each rank, of which both ends keep the greater numbers. Who finds that the epoch is over tells all. Then the
-ranks meet, and take the same parameters.
+Every rank may draw from all data, in an order of its own, so that fast ranks do more (arXiv:1904.04956, arXiv:2110.11199): an epoch ends
+when all together have seen as many frames as there are. What the others have seen a rank knows from the messages it gets anyway: a vector
+with the frames of each rank, of which both ends keep the greater numbers. Who finds that the epoch is over tells all. Then the ranks
+meet, and take the same parameters.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Strategy:
         self.wire.restore(state.get("base"))
 
     def take_up(self, state: dict) -> None:
-        """Go on, after `restart` with the consensus, from rank 0's `state_dict` of another number of ranks, which are in an epoch of their own:
+        """Go on, after `restart` with the consensus, from rank 0's `state_dict` of another number of ranks, in an epoch of their own:
         with what is true for any ranks."""
         self.compares = state["compares"]
 

@@ -1,7 +1,7 @@
 r"""Mixings that run while the ranks train on: delayed averaging, D1D and D-PSGD.
 
-References: W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956, arXiv:2002.01119 and arXiv:2110.11199 (D-PSGD with fixed and random rings, D1D:
-delay by one).
+References: W. Zhang, X. Cui, et al. (IBM), arXiv:1904.04956, arXiv:2002.01119 and arXiv:2110.11199 (D-PSGD with fixed and random rings,
+D1D: delay by one).
 
 What a rank had at mixing k, x_k, is mixed in the background; at mixing k + 1 the rank, which has moved to x' meanwhile, takes
 

@@ -1,12 +1,12 @@
 r"""Elastic averaging: each rank keeps parameters of its own, tied to a centre.
 
-Reference: S. Zhang, A. Choromanska, Y. LeCun, "Deep learning with Elastic Averaging SGD", arXiv:1412.6651, the synchronous form. After a period
-of local training of ranks r = 1..P, with x_r their parameters and c the centre, which every rank keeps a copy of:
+Reference: S. Zhang, A. Choromanska, Y. LeCun, "Deep learning with Elastic Averaging SGD", arXiv:1412.6651, the synchronous form. After a
+period of local training of ranks r = 1..P, with x_r their parameters and c the centre, which every rank keeps a copy of:
 
     d_r = alpha (x_r - c),     x_r <- x_r - d_r,     c <- c + sum_r d_r
 
-One all-reduce of the x_r suffices. alpha is 0.9 / P unless given: the centre then moves by 0.9 of its distance from the mean. At the end of an
-epoch all ranks take the centre: the model.
+One all-reduce of the x_r suffices. alpha is 0.9 / P unless given: the centre then moves by 0.9 of its distance from the mean. At the end
+of an epoch all ranks take the centre: the model.
 """
 
 from __future__ import annotations

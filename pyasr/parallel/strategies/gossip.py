@@ -1,8 +1,8 @@
 r"""Ranks mix with a few others each time, as a topology says (`pyasr.parallel.topologies`), instead of all with all.
 
-In round k rank r has x_r <- sum_s W_k[r, s] x_s after its local training. What ranks differ by at the end of an epoch is averaged away: the
-consensus is the model. With `--all-reduce-epochs 1` the first epoch mixes all with all, as Su's Kaldi does since June 2015; early parameters
-move far.
+In round k rank r has x_r <- sum_s W_k[r, s] x_s after its local training. What ranks differ by at the end of an epoch is averaged away:
+the consensus is the model. With `--all-reduce-epochs 1` the first epoch mixes all with all, as Su's Kaldi does since June 2015; early
+parameters move far.
 
 A rank waits only for those that it receives from.
 """

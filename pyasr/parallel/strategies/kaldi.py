@@ -1,14 +1,14 @@
 r"""Parameter averaging as Kaldi's nnet2 and nnet3 scripts do it: rarely, by a growing number of jobs, the first iteration not averaged.
 
-Reference: D. Povey, X. Zhang, S. Khudanpur, arXiv:1410.7455; Kaldi's steps/nnet3/train_dnn.py (its behaviour). An iteration of J jobs has each
-of them train on an archive of `period_frames`, then their parameters are averaged with equal weights. J grows linearly in the frames seen, from
-`initial_ranks` to the number of ranks in the last iteration:
+Reference: D. Povey, X. Zhang, S. Khudanpur, arXiv:1410.7455; Kaldi's steps/nnet3/train_dnn.py (its behaviour). An iteration of J jobs has
+each of them train on an archive of `period_frames`, then their parameters are averaged with equal weights. J grows linearly in the frames
+seen, from `initial_ranks` to the number of ranks in the last iteration:
 
     J = round(J_i + (J_f - J_i) t / T),        t of T frames seen
 
-Ranks that do not learn in an iteration wait. The learning rate is the effective one times J (with linear scaling, J times that of one rank).
-In the first iteration, and after a network has grown, all take the parameters of the rank with the best objective, see `choose_best`, and
-train by half minibatches until then.
+Ranks that do not learn in an iteration wait. The learning rate is the effective one times J (with linear scaling, J times that of one
+rank). In the first iteration, and after a network has grown, all take the parameters of the rank with the best objective, see
+`choose_best`, and train by half minibatches until then.
 
 Kaldi gives each archive to one job of an epoch. Here a rank that learns draws from all data, in an order of its own; an epoch has as many
 frames as there are.

@@ -29,7 +29,8 @@ class ServerOptions:
     """The parameter server (asgd)."""
 
     server_momentum: float = option(0.0, "share of earlier changes in the server's next one", minimum=0.0, maximum=0.999)
-    gradient_decay: float = option(1.0, "factor on a shard's move for each change of the server's that it did not know", minimum=0.0, maximum=1.0)
+    gradient_decay: float = option(1.0, "factor on a shard's move for each change of the server's that it did not know",
+                                   minimum=0.0, maximum=1.0)  # fmt: skip
     max_distance: int = option(0, "minibatches after which a shard waits for the server; 0: it never waits", minimum=0)
 
 
@@ -43,8 +44,8 @@ class MixingOptions:
                                "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
     payload: str = option("float32", "numbers in which ranks send each other what they have learned; 16 bits halve the messages",
                           choices=tuple(WIRE_TYPES))  # fmt: skip
-    all_reduce: str = option("auto", "who adds float32 over all ranks: the MPI library, our own ring, or (auto) that for large sums between "
-                             "hosts; numbers of 16 bits always go around the ring", choices=("auto", "library", "ring"))  # fmt: skip
+    all_reduce: str = option("auto", "who adds float32 over all ranks: the MPI library, our own ring, or (auto) that for large sums "
+                             "between hosts; numbers of 16 bits always go around the ring", choices=("auto", "library", "ring"))  # fmt: skip
     topology: str = option("fixed-ring", "dpsgd: with whom a rank mixes (utils/spectral_gap.py has them all)")
     all_reduce_epochs: int = option(0, "first epochs in which topologies are left aside and all ranks average with all", minimum=0)
     initial_ranks: int = option(1, "kaldi: ranks that learn at first; their number grows to all", minimum=1)

@@ -68,6 +68,7 @@ class PeriodicStrategy(Strategy):
 
     def _mix_measured(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         if last and self.before_consensus:
+            self.waiting(self.comm.barrier)
             self.before_consensus()
         before = master.clone() if self.drift is None else None
         finish_on_device(master)

@@ -11,9 +11,9 @@ whether the server is free. If so, they synchronise; else it trains on another m
 Moves are added, not averaged: the learning rate does not grow with the number of shards. At the end of an epoch each shard's last move is
 taken, waiting for the server where it must, and all ranks take theta.
 
-The talks name momentum and "gradient decay" on the server and a greatest distance between server and shard, without formulas or values. Here:
-mu = `--server-momentum`, lambda = `--gradient-decay` (1, none, as in arXiv:1504.01482), and the distance is counted in minibatches of the
-shard, after `--max-distance` of which it waits for the server.
+The talks name momentum and "gradient decay" on the server and a greatest distance between server and shard, without formulas or values.
+Here: mu = `--server-momentum`, lambda = `--gradient-decay` (1, none, as in arXiv:1504.01482), and the distance is counted in minibatches
+of the shard, after `--max-distance` of which it waits for the server.
 """
 
 from __future__ import annotations
