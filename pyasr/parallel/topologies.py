@@ -7,18 +7,18 @@ In round k = 0, 1, ... of a mixing the parameters x_r of P ranks become
 A topology is a function of P and k that gives the round: W_k as what each rank receives. Every one here sends as many messages as it
 receives.
 
-| name               | W_k                                                         | source                                             |
-|--------------------|-------------------------------------------------------------|----------------------------------------------------|
-| complete           | 11'/P                                                       | Su, Chen, Xu, arXiv:1507.01239 (all-reduce)        |
-| butterfly          | 1/2 self, 1/2 rank r xor 2^(k mod log2 P); P a power of two | Su, Chen, poster; Zhao, Canny 2013                 |
-| ring               | 1/2 self, 1/2 left neighbour: directed                      | Su, Chen, poster                                   |
-| hopping-ring       | 1/2 self, 1/2 rank r - s, s = 1, 2, ..., P - 1, 1, ...      | Su's Kaldi                                         |
-| fixed-ring         | 1/3 self, 1/3 left, 1/3 right neighbour                     | IBM, arXiv:1904.04956                              |
-| random-ring        | the same on a ring in random order, anew in every round     | IBM, arXiv:2002.01119                              |
-| pairs              | 1/2 self, 1/2 left or right neighbour, alternating          | IBM, arXiv:1904.04956 (an odd rank sits out)       |
-| random-pairs       | 1/2 self, 1/2 a partner drawn anew in every round           | IBM, arXiv:2112.01433                              |
+| name               | W_k                                                         | source                                              |
+|--------------------|-------------------------------------------------------------|-----------------------------------------------------|
+| complete           | 11'/P                                                       | Su, Chen, Xu, arXiv:1507.01239 (all-reduce)         |
+| butterfly          | 1/2 self, 1/2 rank r xor 2^(k mod log2 P); P a power of two | Su, Chen, poster; Zhao, Canny 2013                  |
+| ring               | 1/2 self, 1/2 left neighbour: directed                      | Su, Chen, poster                                    |
+| hopping-ring       | 1/2 self, 1/2 rank r - s, s = 1, 2, ..., P - 1, 1, ...      | Su's Kaldi                                          |
+| fixed-ring         | 1/3 self, 1/3 left, 1/3 right neighbour                     | IBM, arXiv:1904.04956                               |
+| random-ring        | the same on a ring in random order, anew in every round     | IBM, arXiv:2002.01119                               |
+| pairs              | 1/2 self, 1/2 left or right neighbour, alternating          | IBM, arXiv:1904.04956 (an odd rank sits out)        |
+| random-pairs       | 1/2 self, 1/2 a partner drawn anew in every round           | IBM, arXiv:2112.01433                               |
 | exponential        | 1/2 self, 1/2 rank r - 2^(k mod log2 P)                     | Ying et al., arXiv:2110.13363 (one-peer exponential)|
-| static-exponential | equal parts of self and ranks r - 1, r - 2, r - 4, ...      | the same (static exponential)                      |
+| static-exponential | equal parts of self and ranks r - 1, r - 2, r - 4, ...      | the same (static exponential)                       |
 | base2              | pairs with weights that end in the exact mean for any P     | idea: Takezawa et al., arXiv:2305.11420; see `base2`|
 
 `pyasr.parallel.agreement` tells how soon each makes the ranks agree.
