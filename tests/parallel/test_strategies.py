@@ -1,5 +1,8 @@
 """Flat parameters and parameter averaging, against plain numpy."""
 
+import textwrap
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,9 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.flat import ALIGNMENT, FlatParameters
-from pyasr.parallel.strategies import MixingOptions, make_strategy, strategy_names
+from pyasr.parallel.strategies import MixingOptions, make_strategy, register, strategy_names
+from pyasr.parallel.strategies.base import REGISTER
+from pyasr.parallel.strategies.periodic import PeriodicStrategy
 from pyasr.parallel.threads import run_threads
 from pyasr.parallel.topologies import TOPOLOGIES, matrix
 
@@ -158,6 +163,20 @@ def test_drift_is_the_distance_from_the_mixture():
         return strategy.drift
 
     assert run_threads(2, rank) == [pytest.approx(1 / 5)] * 2
+
+
+def test_the_scheme_that_the_docs_write_anew():
+    """The example of docs/parallel.md is a directed ring."""
+    page = Path(__file__).parents[2].joinpath("docs", "parallel.md").read_text()
+    code = textwrap.dedent(page[page.index("    @register(") : page.index("It runs over MPI")])
+    exec(code, {"register": register, "PeriodicStrategy": PeriodicStrategy, "torch": torch})
+    try:
+        mixings = [mixed([[10] * 3] * 4, MixingOptions(parallel=name, period_frames=10)) for name in ("my-ring", "ring")]
+    finally:
+        REGISTER.pop("my-ring", None)
+    for ours, theirs in zip(*mixings, strict=True):
+        for (_, _, after, _), (_, _, expected, _) in zip(ours, theirs):
+            np.testing.assert_allclose(after, expected, atol=1e-6)
 
 
 def test_unknown_scheme():
