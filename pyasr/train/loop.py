@@ -176,22 +176,25 @@ class Training:
     def _report(self, epoch: int) -> bool:
         """Log the sums, unless no rank has seen a frame since the last time, and start anew. Returns whether it is time to save."""
         self._tell_skips()
-        own = self.sums.tolist()
+        own = self._take_sums()
         if self.comm.reduce_scalar(own[2]) > 0:
             self.check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, self._rate()))
-        self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own)]
-        self.sums.zero_()
         return self._is_time_to_save()
 
     def _report_alone(self, epoch: int) -> None:
         """The same of this rank, for a log line of one of them."""
         self._tell_skips()
-        own = self.totals(self.sums.cpu().numpy())
+        own = self.totals(np.array(self._take_sums()))
         if self.strategy.speaks and own.sums[2]:
             self.reporter.tell_alone(epoch, self.position.frames_seen, own, self._rate())
             self.check_divergence(own)
-        self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own.sums.tolist())]
+
+    def _take_sums(self) -> list[float]:
+        """The sums since the last log line, which from now on belong to the epoch's."""
+        own = self.sums.tolist()
+        self.position.epoch_sums = [a + b for a, b in zip(self.position.epoch_sums, own)]
         self.sums.zero_()
+        return own
 
     def _tell_skips(self) -> None:
         """Warn of minibatches that this rank's learner has left out since the last time; too many of them end the training."""

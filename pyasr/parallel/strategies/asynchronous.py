@@ -14,7 +14,6 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.parallel.strategies.base import Mixing, Strategy
 
-
 _OVER_TAG = 1
 
 
@@ -27,17 +26,14 @@ class AsynchronousStrategy(Strategy):
     base        the parameters that the learner was given last, so that `master` less these is its move
     """
 
+    draws_from_all = True
+
     def __init__(self, comm, options):
         super().__init__(comm, options)
         if options.first_mixing == "best":
             raise UserError(f"--first-mixing best: ranks of --parallel {options.parallel} never mix all at once; leave it out")
-        self.share = (0, 1)
         self.counts = np.zeros(comm.size, np.int64)
         self.notices = comm.split(0)
-
-    def epoch_frames(self, own_frames: int) -> int:
-        """The frames of all data, which each learner has."""
-        return int(self.comm.reduce_scalar(own_frames, "max"))
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """Set the goal; nobody has seen a frame."""
@@ -88,10 +84,7 @@ class AsynchronousStrategy(Strategy):
         self._hear_all()
         if self.before_consensus and self.comm.size > 1:
             self.before_consensus()
-        before = master.clone() if self.drift is None else None
-        self.mixing(self.consensus, master)
-        if before is not None:
-            self.drift = float((before - master).norm() / master.norm())
+        self.mix_measured(master, self.consensus)
         self.adopt(master)
         frames = int(self.comm.reduce_scalar(self.own_frames)) - self._told
         return Mixing(frames, last=True, equal=True)

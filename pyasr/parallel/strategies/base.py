@@ -63,12 +63,13 @@ class Strategy:
     before_consensus: Callable[[], None] | None = None
     rate, num_epochs = 1.0, 1
     rests = False
+    draws_from_all = False  # whether every rank learns from all data, in an order of its own
     resets_momentum = False  # whether learners are to forget their velocity after a mixing
 
     def __init__(self, comm: Comm, options: MixingOptions):
         self.comm, self.options, self.compares = comm, options, False
         self.wire = Wire(comm, options)
-        self.share: tuple[int, int] | None = (comm.rank, comm.size)
+        self.share: tuple[int, int] | None = (0, 1) if self.draws_from_all else (comm.rank, comm.size)
         self.speaks, self.num_averaged = comm.rank == 0, comm.size
         self.drift: float | None = None
         self.times = np.zeros(2)
@@ -80,7 +81,7 @@ class Strategy:
 
     def epoch_frames(self, own_frames: int) -> int:
         """Frames of an epoch over all ranks; this one's part of the data has `own_frames`. Every rank must call this."""
-        return int(self.comm.reduce_scalar(own_frames))
+        return int(self.comm.reduce_scalar(own_frames, "max" if self.draws_from_all else "sum"))
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """All ranks begin an epoch, or go on with one: this rank has `frames` in all of it, in minibatches of at most `minibatch`."""
@@ -123,6 +124,13 @@ class Strategy:
         """Go on, after `restart` with the consensus, from rank 0's `state_dict` of another number of ranks, in an epoch of their own:
         with what is true for any ranks."""
         self.compares = state["compares"]
+
+    def mix_measured(self, master: torch.Tensor, function, *arguments) -> None:
+        """`function(master, *arguments)`, its time taken for mixing; tells the drift where that is wanted."""
+        before = master.clone() if self.drift is None else None
+        self.mixing(function, master, *arguments)
+        if before is not None:
+            self.drift = float((before - master).norm() / master.norm())
 
     def waiting(self, function, *arguments):
         """`function(*arguments)`, its time taken for waiting."""

@@ -55,14 +55,11 @@ class GrowingTimetable(Timetable):
 class KaldiSchedule(AllreduceAveraging):
     """Averages over the ranks that learn."""
 
+    draws_from_all = True
+
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.share = (0, 1)
         self.first = min(options.initial_ranks, comm.size)
-
-    def epoch_frames(self, own_frames: int) -> int:
-        """The frames of all data, which each rank has."""
-        return int(self.comm.reduce_scalar(own_frames, "max"))
 
     def restart(self, master: torch.Tensor) -> None:
         """The first iteration is not averaged."""

@@ -50,7 +50,7 @@ class PeriodicStrategy(Strategy):
         shares, last = self.timetable.shares(self.mixings), self.mixings == self.timetable.num_mixings
         equal = self.mixes_equal or self.compares or last or self.comm.size == 1
         if self.comm.size > 1 and shares.any():
-            self._mix_measured(master, shares, last)
+            self._mix_with_others(master, shares, last)
         self.round += 1
         self.compares = False
         if last:
@@ -66,16 +66,13 @@ class PeriodicStrategy(Strategy):
         """Wait for those with whom this rank is going to mix."""
         self.comm.barrier()
 
-    def _mix_measured(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
+    def _mix_with_others(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         if last and self.before_consensus:
             self.waiting(self.comm.barrier)
             self.before_consensus()
-        before = master.clone() if self.drift is None else None
         finish_on_device(master)
         self.waiting(self.wait)
-        self.mixing(self._mix_or_choose, master, shares, last)
-        if before is not None:
-            self.drift = float((before - master).norm() / master.norm())
+        self.mix_measured(master, self._mix_or_choose, shares, last)
 
     def _mix_or_choose(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         if self.compares:
