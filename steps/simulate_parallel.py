@@ -12,53 +12,26 @@ Example:
     steps/simulate_parallel.py --num-learners 16 --parallel butterfly --straggler 10 data/train_fmllr data/lang exp/tri3_ali exp/virtual/b16
 """
 
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group
-from pyasr.base.step import output_of, run_step
+from pyasr.base.options import group
+from pyasr.base.step import run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.gmm_dir import check_phones
-from pyasr.lang.lang_dir import LangDir
-from pyasr.parallel.strategies import check_strategy
-from pyasr.train.combine import MODELS
-from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
-from pyasr.train.prepare import TargetOptions, prepare_targets
-from pyasr.train.targets import TARGETS_FILE, Targets
+from pyasr.train.prepare import DnnStep, staged_training
 from pyasr.train.virtual import SimulationSpec, VirtualOptions
 
 
 @dataclass(frozen=True)
-class SimulateParallel:
-    data: Path = argument("data directory of the features")
-    lang: Path = argument("lang directory")
-    ali_dir: Path = argument("directory of the alignments, with their model")
-    out: Path = argument("directory of the model to be trained")
+class SimulateParallel(DnnStep):
     virtual: VirtualOptions = group(VirtualOptions)
-    input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
-    targets: TargetOptions = group(TargetOptions)
-    training: DnnTraining = group(DnnTraining)
     jobs: JobOptions = group(JobOptions)
 
 
 def main(options: SimulateParallel) -> None:
-    check_strategy(options.training.mixing)
-    check_training(options.training, None)
-    ali, lang = options.ali_dir, options.lang
-    inputs = [options.data / "feats.scp", lang / "phones.txt", *(ali / name for name in ("num_jobs", "final.mdl", "tree"))]
-    with output_of(options, options.out, inputs + sorted(ali.glob("ali.*.gz"))) as out:
-        check_phones(ali, LangDir(lang))
-        for source in (ali / "final.mdl", ali / "tree", lang / "phones.txt"):
-            shutil.copy(source, out)
-        options.input.save(out)
-        prepare_targets(options.data, ali, out, options.targets, options.training.schedule.listens)
-        spec = SimulationSpec(TrainSpec(options.data, out, options.input, options.training), options.virtual)
-        run_jobs(options.jobs, out / "log" / "train.JOB.log", "pyasr.train.virtual:simulate_job", spec, num_jobs=1)
-        shutil.rmtree(out / MODELS, ignore_errors=True)
-        Targets.remove(out / TARGETS_FILE)
+    with staged_training(options) as spec:
+        work = SimulationSpec(spec, options.virtual)
+        run_jobs(options.jobs, spec.out / "log" / "train.JOB.log", "pyasr.train.virtual:simulate_job", work, num_jobs=1)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,32 @@
-"""From alignments and features to the targets file that the ranks of a training job read."""
+"""From alignments and features to the directory in which the ranks of a training job find what they need."""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_transitions, read_tree
 from pyasr.hmm.phone_segments import split_to_phones
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.int_vectors import read_job_archives
+from pyasr.lang.lang_dir import LangDir
+from pyasr.nn.dbn import DBN_FILE
+from pyasr.parallel.strategies import check_strategy
+from pyasr.train.checkpoints import DIRECTORY
+from pyasr.train.combine import MODELS
+from pyasr.train.dbn import check_dbn
+from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
 from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout, join, make_targets
-
 
 _NUM_CHECKED = 100
 
@@ -25,6 +36,50 @@ class TargetOptions(HeldoutOptions):
     """Which utterances are trained on."""
 
     max_missing: float = option(0.01, "greatest share of utterances without a matching alignment", minimum=0.0, maximum=1.0)
+
+
+@dataclass(frozen=True)
+class DnnStep:
+    """The options of every step that trains a DNN."""
+
+    data: Path = argument("data directory of the features")
+    lang: Path = argument("lang directory")
+    ali_dir: Path = argument("directory of the alignments, with their model")
+    out: Path = argument("directory of the model to be trained")
+    input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
+    targets: TargetOptions = group(TargetOptions)
+    training: DnnTraining = group(DnnTraining)
+
+
+@contextlib.contextmanager
+def staged_training(step: DnnStep, dbn: Path | None = None, **staging) -> Iterator[TrainSpec]:
+    """The work of the ranks; its `out` is the step's stage output, in which they find what they need, the targets among it.
+
+    staging   arguments of `stage_output`
+
+    When the block ends well, what only the training has needed is removed. Raises UserError where options or inputs do not go together.
+    """
+    check_strategy(step.training.mixing)
+    check_training(step.training, dbn)
+    with output_of(step, step.out, _inputs(step, dbn), **staging) as out:
+        check_phones(step.ali_dir, LangDir(step.lang))
+        if dbn:
+            check_dbn(dbn, step.training.dnn, step.input, step.data)
+        for source in (step.ali_dir / "final.mdl", step.ali_dir / "tree", step.lang / "phones.txt"):
+            shutil.copy(source, out)
+        step.input.save(out)
+        prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens)
+        yield TrainSpec(step.data, out, step.input, step.training, dbn)
+        for directory in (DIRECTORY, MODELS):
+            shutil.rmtree(out / directory, ignore_errors=True)
+        Targets.remove(out / TARGETS_FILE)
+
+
+def _inputs(step: DnnStep, dbn: Path | None) -> list[Path]:
+    """Files whose change makes the model out of date."""
+    model = [step.ali_dir / name for name in ("num_jobs", "final.mdl", "tree")]
+    alignments = sorted(step.ali_dir.glob("ali.*.gz"))
+    return [step.data / "feats.scp", step.lang / "phones.txt", *model, *alignments, *([dbn / DBN_FILE] if dbn else [])]
 
 
 def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions, needs_heldout: bool = False) -> None:
