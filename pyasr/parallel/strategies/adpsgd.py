@@ -147,23 +147,40 @@ class Peer:
         return rank - 1 if self.num_exchanges % 2 == 0 or rank + 1 == size and size % 2 == 1 else (rank + 1) % size
 
 
-@register("adpsgd")
-class AdPsgd(AsynchronousStrategy):
-    """AD-PSGD among all ranks."""
+class PeerStrategy(AsynchronousStrategy):
+    """Schemes in which weights are exchanged by peers.
 
-    def __init__(self, comm, options):
-        super().__init__(comm, options)
-        self.peer = Peer(comm, options, self.counts)
+    peer   this rank's weights; None where another rank has them
+    """
+
+    peer: Peer | None = None
 
     def adopt(self, master: torch.Tensor) -> None:
         """All weights are these."""
-        self.peer.set(master)
+        if self.peer:
+            self.peer.set(master)
         self.base = master.clone()
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """Nobody has seen a frame; exchanges may begin."""
         super().begin_epoch(frames, minibatch)
-        self.peer.start()
+        if self.peer:
+            self.peer.start()
+
+    def finish(self, master: torch.Tensor) -> None:
+        """The weights after all exchanges."""
+        if self.peer:
+            self.peer.finish()
+            master.copy_(self.peer.weights)
+
+
+@register("adpsgd")
+class AdPsgd(PeerStrategy):
+    """AD-PSGD among all ranks."""
+
+    def __init__(self, comm, options):
+        super().__init__(comm, options)
+        self.peer = Peer(comm, options, self.counts)
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
         """Add the move to W; the learner goes on from there."""
@@ -174,14 +191,9 @@ class AdPsgd(AsynchronousStrategy):
             self.base.copy_(master)
         return bool(frames)
 
-    def finish(self, master: torch.Tensor) -> None:
-        """The weights after all exchanges."""
-        self.peer.finish()
-        master.copy_(self.peer.weights)
-
 
 @register("hadpsgd")
-class HierarchicalAdPsgd(AsynchronousStrategy):
+class HierarchicalAdPsgd(PeerStrategy):
     """All-reduce within a node, AD-PSGD among nodes.
 
     node    the ranks of this node
@@ -196,18 +208,6 @@ class HierarchicalAdPsgd(AsynchronousStrategy):
         self.number, num_nodes = self.node.bcast_object((leaders.rank, leaders.size))
         self.counts = np.zeros(num_nodes, np.int64)
         self.peer = Peer(leaders, options, self.counts) if self.node.rank == 0 else None
-
-    def adopt(self, master: torch.Tensor) -> None:
-        """All weights are these."""
-        if self.peer:
-            self.peer.set(master)
-        self.base = master.clone()
-
-    def begin_epoch(self, frames: int, minibatch: int) -> None:
-        """Nobody has seen a frame; exchanges may begin."""
-        super().begin_epoch(frames, minibatch)
-        if self.peer:
-            self.peer.start()
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
         """Average the node's moves, weighted by frames; its first rank adds that to W, and all take W."""
@@ -232,8 +232,6 @@ class HierarchicalAdPsgd(AsynchronousStrategy):
         return self.node.bcast_object(self.peer is not None and super().is_over(self._node_frames))
 
     def finish(self, master: torch.Tensor) -> None:
-        """The weights after all exchanges."""
-        if self.peer:
-            self.peer.finish()
-            master.copy_(self.peer.weights)
+        """The node's weights after all exchanges."""
+        super().finish(master)
         in_host_memory(master, self.node.bcast)
