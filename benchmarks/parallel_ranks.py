@@ -11,14 +11,18 @@ import json
 import math
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from pyasr.base.output import atomic_write
+from pyasr.nn.preconditioned_layers import NaturalGradient
 from pyasr.parallel.comm import MpiComm
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.flat import FlatParameters
+from pyasr.parallel.strategies import MixingOptions, Strategy, make_strategy
+from pyasr.train.completion import Completion
 
 _PORT = 29511
 LAYERS = (440, 2048, 2048, 2048, 2048, 2048, 2048, 8806)  # of the network whose parameters the peer's gradients are, in these proportions
@@ -53,18 +57,37 @@ def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
     minibatch, left, mixing = plan["minibatch"], case["minibatches"], None
     if strategy.share != (comm.rank, comm.size):  # it draws from all data
         left *= comm.size
+    compute = computing(strategy, plan)
     strategy.begin_epoch(left * minibatch, minibatch)
     clock = Clock()
     while mixing is None or not mixing.last:
-        trains = strategy.share is not None and left > 0 and not strategy.rests
+        trains, begin = strategy.share is not None and left > 0 and not strategy.rests, time.perf_counter()
         if trains:
-            time.sleep(plan["compute_s"])
-        begin = time.perf_counter()
+            compute()
         mixing = strategy.step(master, minibatch * trains)
         left -= 1
         if trains:
-            clock.mark(time.perf_counter() - begin, strategy.times, mixing is not None)
+            clock.mark(time.perf_counter() - begin - plan["compute_s"], strategy.times, mixing is not None)
     return clock
+
+
+def computing(strategy: Strategy, plan: dict) -> Callable[[], None]:
+    """What computes a minibatch: layer by layer where the scheme adds gradients up on the way."""
+    gradient_sum = strategy.sum_gradients()
+    if gradient_sum is None:
+        return lambda: time.sleep(plan["compute_s"])
+    network = SleepingNetwork(plan["num_params"], plan["compute_s"])
+    flat, x = FlatParameters(network.parameters()), torch.zeros(1, requires_grad=True)
+    gradient_sum.attach(flat.grad, [span.start for span in flat.spans])
+    completion = Completion(network, flat.spans, NaturalGradient({}), gradient_sum.ready)
+
+    def compute() -> None:
+        completion.restart()
+        gradient_sum.begin()
+        network(x).sum().backward()
+        gradient_sum.finish()
+
+    return compute
 
 
 class SleepingLayer(torch.autograd.Function):

@@ -17,6 +17,7 @@ one row for each position.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -108,9 +109,13 @@ def make_side(options: NaturalGradientOptions, dim: int, rank: int) -> Unchanged
 
 
 class LayerPreconditioner:
-    """Both sides of one layer, and the gradient of its parameters from them."""
+    """Both sides of one layer, and the gradient of its parameters from them.
+
+    when_complete  functions that are called when it has been added
+    """
 
     def __init__(self, options: NaturalGradientOptions, dim_in: int, dim_out: int):
+        self.when_complete: list[Callable[[], None]] = []
         self.input = make_side(options, dim_in, options.ng_rank_in)
         self.output = make_side(options, dim_out, options.ng_rank_out)
         self.max_change_per_sample, self.relative_rate, self.rate = options.max_change_per_sample, 1.0, 0.0
@@ -127,6 +132,8 @@ class LayerPreconditioner:
         _gradient(weight).addmm_(yhat.T, xhat, alpha=factor)
         if bias is not None:
             _gradient(bias).addmm_(ones[None], yhat, alpha=factor)
+        for tell in self.when_complete:
+            tell()
 
     def state_dict(self) -> dict:
         """The states of both sides."""

@@ -18,6 +18,7 @@ from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.train.combine import MODELS, CombineOptions, RecentModels, combine_recent
 from pyasr.train.corpus import PerturbOptions, StoreOptions, open_corpus
 from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape
@@ -28,6 +29,7 @@ from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales
 from pyasr.train.sample import Sample, SampleOptions, draw_sample
 from pyasr.train.saturation import SaturationFix
 from pyasr.train.schedules import Schedule, ScheduleOptions, make_schedule
+from pyasr.train.shard import Shard
 from pyasr.train.shrinking import Shrinking
 from pyasr.train.targets import TARGETS_FILE, Targets
 
@@ -70,16 +72,17 @@ class TrainSpec:
     dbn: Path | None = None
 
 
-def train_rank(spec: TrainSpec, comm: Comm, make_job: Callable[..., Training] = Training) -> None:
-    """Train on this rank's shard, together with all others; rank 0 writes final.nnet. `make_job` takes what `Training` does."""
+def train_rank(spec: TrainSpec, comm: Comm, make_job: Callable[..., Training] = Training, make_shard: Callable[..., Shard] = Shard) -> None:
+    """Train on this rank's shard, together with all others; rank 0 writes final.nnet. The functions take what the classes do."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
-                         options.schedule.num_epochs, options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()))  # fmt: skip
+                         options.schedule.num_epochs, options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()),
+                         make_shard)  # fmt: skip
     counts, seed = targets.counts(), options.loop.train_seed
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
-    learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed)
+    learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, strategy.sum_gradients())
     schedule = make_schedule(options.schedule, strategy.epoch_frames(corpus.training.num_frames))
     rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
@@ -109,7 +112,7 @@ def check_training(options: DnnTraining, dbn: Path | None) -> None:
 
 
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None,
-                 fixed: FixedParts = FixedParts()) -> Learner:  # fmt: skip
+                 fixed: FixedParts = FixedParts(), gradient_sum: GradientSum | None = None) -> Learner:  # fmt: skip
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
     seed, shape = options.loop.train_seed, first_shape(options.growth, options.dnn)
     network = FeedForward(shape, input_dim, num_pdfs, fixed)
@@ -117,7 +120,7 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
     if dbn is not None:
         dbn.start(network)
     torch.manual_seed(dropout_seed(seed, comm.rank))
-    return Learner(network, options.learner, comm.size)
+    return Learner(network, options.learner, comm.size, gradient_sum)
 
 
 def dropout_seed(seed: int, rank: int) -> int:

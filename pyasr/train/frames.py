@@ -73,9 +73,14 @@ class FrameStore:
         """All frames in minibatches, as they lie."""
         yield from self._minibatches(torch.arange(self.num_frames), minibatch)
 
-    def shuffled(self, minibatch: int, begin: int, seed: int, *names: object) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All frames but the first `begin`, in minibatches, in an order that depends on `seed` and `names` alone."""
-        yield from self._minibatches(self.epoch_order(seed, *names)[begin:], minibatch)
+    def shuffled(
+        self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """All frames but the first `begin`, in minibatches, in an order that depends on `seed` and `names` alone; before the others comes
+        one of `missing` frames."""
+        order = self.epoch_order(seed, *names)[begin:]
+        yield from self._minibatches(order[:missing], minibatch)
+        yield from self._minibatches(order[missing:], minibatch)
 
     def epoch_order(self, seed: int, *names: object) -> torch.Tensor:
         """All frames in an order that depends on the arguments, and on the kind of device, alone."""

@@ -17,6 +17,7 @@ finite changes nothing, sets Delta to 0 and is counted. All of it happens on fla
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,8 @@ from torch import nn
 from pyasr.base.options import group, option
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.parallel.flat import FlatParameters
+from pyasr.parallel.strategies.gradient_sum import GradientSum
+from pyasr.train.completion import Completion
 from pyasr.train.components import components_of
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.skips import Skips, clear_unless
@@ -50,10 +53,11 @@ class Learner:
     components  the layers that have parameters, in the order in which they lie
     num_steps   minibatches so far
     skips       those of them that were left out because the gradient of a component was not finite
+    gradient_sum  adds the gradient over ranks before it is used; None: every rank takes steps of its own
     """
 
-    def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1):
-        self.options = options
+    def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1, gradient_sum: GradientSum | None = None):
+        self.options, self.gradient_sum = options, gradient_sum
         self.momentum, self.l2 = options.momentum, options.l2 / num_ranks
         self.max_change, self.max_change_per_layer, self.num_steps = options.max_change, options.max_change_per_layer, 0
         self.adopt(network)
@@ -67,6 +71,9 @@ class Learner:
         self.natural_gradient.set_relative_rates({component.name: component.rate for component in self.components})
         self.velocity = torch.zeros_like(self.flat.master) if self.momentum or self.l2 else None  # Delta
         self.skips = Skips([component.name for component in self.components], self.flat.master.device)
+        if self.gradient_sum:
+            self.gradient_sum.attach(self.flat.grad, [span.start for span in self.flat.spans])
+            self.completion = Completion(network, self.flat.spans, self.natural_gradient, self.gradient_sum.ready)
 
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""
@@ -92,12 +99,30 @@ class Learner:
         self.natural_gradient.set_rate(rate)
         logits = self.network(x).float()
         loss = F.cross_entropy(logits, pdfs, reduction="sum")
-        loss.backward()
-        self._update(rate, len(pdfs), change_scale * self.max_change)
+        num_frames = self._add_over_ranks(loss.backward, len(pdfs))
+        self._update(rate, num_frames, change_scale * self.max_change)
         counts = _counts(loss.detach(), logits.detach(), pdfs)
         return torch.where(counts[0].isfinite(), counts, 0.0)
 
-    def _update(self, rate: float, num_frames: int, max_change: float) -> None:
+    def follow(self, rate: float) -> None:
+        """Take the step of the other ranks where gradients are added over ranks: this one has no minibatch."""
+        num_frames = self._add_over_ranks(lambda: None, 0)
+        if num_frames:
+            self.num_steps += 1
+            self._update(rate, num_frames, self.max_change)
+
+    def _add_over_ranks(self, backward: Callable[[], None], num_frames: int) -> float:
+        """Have `backward` make the gradient, and add it over ranks meanwhile where that is wanted; frames that it now belongs to."""
+        if self.gradient_sum is None:
+            backward()
+            return num_frames
+        self.completion.restart()
+        self.gradient_sum.begin()
+        backward()
+        self.gradient_sum.finish()
+        return num_frames if self.gradient_sum.frames is None else self.gradient_sum.frames
+
+    def _update(self, rate: float, num_frames: float, max_change: float) -> None:
         """The equations above; leaves the gradient at zero."""
         delta, unit = self._delta(rate, num_frames)
         lengths = self._lengths(delta) * abs(unit)
@@ -107,7 +132,7 @@ class Learner:
         factors = torch.where(finite, factors, 0.0)
         self.flat.add(delta, [place for component, factor in zip(self.components, factors) for place in component.scaled(factor)])
 
-    def _delta(self, rate: float, num_frames: int) -> tuple[torch.Tensor, float]:
+    def _delta(self, rate: float, num_frames: float) -> tuple[torch.Tensor, float]:
         """(tensor, number) the product of which is Delta."""
         if self.velocity is None:
             return self.flat.grad, -rate

@@ -105,6 +105,8 @@ class Training:
             if x is not None:
                 self.sums += self._learn(x, pdfs)
                 self.position.own_frames += len(pdfs)
+            elif self.learner.gradient_sum:
+                self.learner.follow(self._summed_rate())
             self.strategy.rate = self._rate()
             mixing = self.strategy.step(self.learner.flat.master, len(pdfs))
             if mixing is not None:
@@ -115,13 +117,17 @@ class Training:
 
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
-        scale, strategy = self.schedule.options.scale, self.strategy
-        rate = self._rate() * self.rate_factor * scale(strategy.num_active) / scale(strategy.num_averaged)
+        rate = self._summed_rate()
         if not self.strategy.compares:
             return self.learner.step(x, pdfs, rate)
         sums = sum(self.learner.step(*half, rate, COMPARED_CHANGE) for half in zip(x.chunk(2), pdfs.chunk(2)))
         self.compared_sums += sums
         return sums
+
+    def _summed_rate(self) -> float:
+        """The rate of summed gradients of those that learn now."""
+        scale, strategy = self.schedule.options.scale, self.strategy
+        return self._rate() * self.rate_factor * scale(strategy.num_active) / scale(strategy.num_averaged)
 
     def _restart(self) -> None:
         """Ranks have a new network, or one that has grown."""

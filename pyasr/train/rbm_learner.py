@@ -90,6 +90,8 @@ class RbmLearner:
     name       of the machine, for what is told of it
     """
 
+    gradient_sum = None  # ranks mix parameters alone
+
     def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, momentum: MomentumOptions, l2: float, full_rate: float,
                  generator: torch.Generator, name: str = "the machine"):  # fmt: skip
         self.rbm, self.below, self.momentum, self.l2, self.full_rate = rbm.to(options.torch_device()), below, momentum, l2, full_rate

@@ -72,15 +72,22 @@ class StreamedFrames:
         return [order[block == number] for number in range(self._num_blocks)]
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
-        """As of `ResidentFrames`; the last minibatch of a block may be smaller."""
+        """As of `ResidentFrames`; what is left of a block makes a minibatch with the beginning of the next."""
+        left = None
         for number, members in enumerate(self.plan(epoch)):
             num_frames = int(self.shard.lengths[members].sum())
             if begin < num_frames:
                 block = self._take(epoch, number)
                 self._look_ahead(epoch, number + 1)
-                yield from block.shuffled(size, begin, self.seed, epoch, self.rank, number)
+                for minibatch in block.shuffled(size, begin, self.seed, epoch, self.rank, number, missing=size - _num_frames(left)):
+                    left = minibatch if left is None else tuple(map(torch.cat, zip(left, minibatch)))
+                    if _num_frames(left) == size:
+                        yield left
+                        left = None
                 del block  # before the one after next is loaded
             begin = max(begin - num_frames, 0)
+        if left is not None:
+            yield left
 
     def sample_store(self, num_frames: int) -> FrameStore:
         """A store of at least so many frames, or of all: randomly chosen utterances, in memory for as long as it is held."""
@@ -115,6 +122,10 @@ class StreamedFrames:
         with torch.cuda.stream(self._stream):
             store.move(self.device, self.dtype)
             return store, self._stream.record_event()
+
+
+def _num_frames(minibatch: tuple[torch.Tensor, torch.Tensor] | None) -> int:
+    return 0 if minibatch is None else len(minibatch[1])
 
 
 Frames = ResidentFrames | StreamedFrames

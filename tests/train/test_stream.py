@@ -50,6 +50,16 @@ def test_a_streamed_epoch_has_every_frame_once(tmp_path, num_blocks):
     assert sorted(plans[0]) == sorted(plans[1]) == list(range(20)) and plans[0] != plans[1]
 
 
+@pytest.mark.parametrize("size", [16, 100, 1000])
+def test_minibatches_go_on_over_the_ends_of_blocks(tmp_path, size):
+    """They are those of all blocks' frames one after the other: only the last of an epoch may be smaller."""
+    frames = streamed(shard(tmp_path / "data", 20), 7)
+    inputs, pdfs = map(torch.cat, zip(*frames.minibatches(1, 2)))
+    found = list(frames.minibatches(size, 2))
+    assert [len(targets) for _, targets in found[:-1]] == [size] * ((frames.num_frames - 1) // size)
+    assert torch.equal(torch.cat([x for x, _ in found]), inputs) and torch.equal(torch.cat([targets for _, targets in found]), pdfs)
+
+
 def test_an_epoch_can_be_taken_up_at_every_minibatch(tmp_path):
     of = shard(tmp_path / "data", 12)
     frames = streamed(of, 4)
@@ -70,7 +80,9 @@ def test_the_next_block_is_loaded_while_this_one_is_used(tmp_path, monkeypatch):
         return load(members, epoch, pinned)
 
     monkeypatch.setattr(of, "store", counted)
-    for number, _ in enumerate(frames.minibatches(1000, 1), 1):  # one minibatch a block
+    ends = np.cumsum([of.lengths[members].sum() for members in frames.plan(1)])
+    for seen, _ in enumerate(frames.minibatches(50, 1), 1):
+        number = 1 + np.searchsorted(ends, min(50 * seen, ends[-1]))  # blocks begun
         deadline = time.monotonic() + 10
         while len(loaded) <= number:
             assert time.monotonic() < deadline, "it is not loaded ahead"
@@ -78,7 +90,7 @@ def test_the_next_block_is_loaded_while_this_one_is_used(tmp_path, monkeypatch):
         time.sleep(0.03)
         assert len(loaded) == number + 1
     assert [epoch for epoch, _ in loaded] == [1, 1, 1, 1, 2]  # the last is the first of the next epoch
-    list(frames.minibatches(1000, 3))
+    list(frames.minibatches(50, 3))
     assert {epoch for epoch, _ in loaded} == {1, 2, 3}, "there is nothing after the last epoch"
 
 
@@ -195,9 +207,9 @@ def test_errors_of_the_background_thread_reach_the_loop(tmp_path, monkeypatch):
     monkeypatch.setattr(of, "features", broken)
     seen = []
     with pytest.raises(UserError, match=f"{bad} is broken"):
-        for x, _ in frames.minibatches(1000, 1):
+        for x, _ in frames.minibatches(50, 1):
             seen.append(len(x))
-    assert len(seen) == 2
+    assert sum(seen) > of.lengths[frames.plan(1)[0]].sum()  # the first blocks were
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")

@@ -75,11 +75,11 @@ def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind
         frames.move(CPU, dtype)
         frames = ResidentFrames(frames, options.loop.train_seed, comm.rank)
     context = frames.store.left if isinstance(frames, ResidentFrames) else frames.shard.left
-    learner = make_learner(options, DIM * (2 * context + 1), NUM_PDFS, comm)
+    strategy = make_strategy(comm, options.mixing)
+    learner = make_learner(options, DIM * (2 * context + 1), NUM_PDFS, comm, gradient_sum=strategy.sum_gradients())
     heldout = store(2, 77, context=context)
     heldout.move(CPU, dtype)
     directory.mkdir(exist_ok=True)
-    strategy = make_strategy(comm, options.mixing)
     schedule = make_schedule(options.schedule, strategy.epoch_frames(frames.num_frames))
     rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
     return kind(learner, frames, heldout, strategy, schedule, options.loop, options.learner.minibatch,

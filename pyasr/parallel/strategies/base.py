@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.parallel.strategies.options import MixingOptions
 from pyasr.parallel.strategies.wire import Wire
 
@@ -82,6 +83,11 @@ class Strategy:
     def epoch_frames(self, own_frames: int) -> int:
         """Frames of an epoch over all ranks; this one's part of the data has `own_frames`. Every rank must call this."""
         return int(self.comm.reduce_scalar(own_frames, "max" if self.draws_from_all else "sum"))
+
+    def sum_gradients(self) -> GradientSum | None:
+        """By what a learner is to add its gradients over ranks; None: they stay its own. A learner
+        that cannot does not ask."""
+        return None
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """All ranks begin an epoch, or go on with one: this rank has `frames` in all of it, in minibatches of at most `minibatch`."""

@@ -17,8 +17,6 @@ class Timetable:
     are called. Of the frames between mixings j - 1 and j rank r has
 
         n_r = min(j n, totals[r]) - min((j - 1) n, totals[r])
-
-    to within a minibatch, where minibatches inside an epoch are smaller than the others (at the ends of streamed blocks).
     """
 
     def __init__(self, totals: list[int], period: int, minibatch: int):

@@ -1,0 +1,74 @@
+r"""Synchronous SGD (gradient), and such only in the first epochs (post-local).
+
+Reference: T. Lin, S. Stich, K. Patel, M. Jaggi, "Don't use large mini-batches, use local SGD", arXiv:1808.07217 (post-local).
+
+All ranks have the same parameters. With n_r the frames of rank r's minibatch and G_r its gradient, summed over these, all take the step of
+
+    G = sum_r w_r G_r,        w_r = n_r / sum_s n_s
+
+What a layer has of G is added up over ranks while the backward pass goes on with the layers below it. Natural gradient acts on each rank's
+own minibatch, within G_r; momentum and limits on the change act on G, and so does a number that is not finite: all ranks leave that
+minibatch out. A rank without data takes the others' steps, with w_r = 0. A learner that has no gradient to give averages its parameters
+instead, which for plain SGD is the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from pyasr.parallel.strategies.allreduce import AllreduceAveraging
+from pyasr.parallel.strategies.base import Mixing, register
+from pyasr.parallel.strategies.gradient_sum import GradientSum
+
+
+@register("gradient")
+class GradientAveraging(AllreduceAveraging):
+    """Averages gradients in every minibatch: synchronous SGD."""
+
+    def __init__(self, comm, options):
+        super().__init__(comm, options)
+        self.gradient_sum: GradientSum | None = None
+
+    def sum_gradients(self) -> GradientSum | None:
+        """With one rank there is nothing to add."""
+        self.gradient_sum = GradientSum(self.wire, self.gradient_shares, self.mixing) if self.comm.size > 1 else None
+        return self.gradient_sum
+
+    def period(self) -> int:
+        """One minibatch."""
+        return 1
+
+    def begin_epoch(self, frames: int, minibatch: int) -> None:
+        """As of all that mix periodically."""
+        super().begin_epoch(frames, minibatch)
+        self.mixes_always = self.timetable.period == minibatch
+
+    def gradient_shares(self) -> np.ndarray | None:
+        """Frames of each rank's next minibatch, float64 (P,); None where parameters are mixed instead of gradients."""
+        return self.timetable.shares(self.mixings + 1).astype(float) if self.mixes_always and not self.compares else None
+
+    def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
+        """Whoever takes another's parameters has no use for its own momentum."""
+        self.resets_momentum = self.compares
+        return super().step(master, frames)
+
+    def _mix_with_others(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
+        """Nothing is left to do where gradients have been added; at the end of an epoch, equal bits are made sure of: processors of
+        different kinds may round differently."""
+        if not (self.gradient_sum and self.gradient_sum.has_been):
+            super()._mix_with_others(master, shares, last)
+            return
+        self.gradient_sum.has_been, self.drift = False, self.drift or 0.0
+        if last:
+            self.mixing(self.consensus, master)
+            self.wire.agree(master)
+
+
+@register("post-local")
+class PostLocal(GradientAveraging):
+    """Averages gradients in every minibatch of the first epochs, then parameters periodically."""
+
+    def period(self) -> int:
+        """One minibatch at first."""
+        return 1 if self.epoch < self.options.post_local_epochs else self.options.period_frames

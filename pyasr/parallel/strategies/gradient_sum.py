@@ -1,0 +1,87 @@
+"""Gradients that are added over ranks while the backward pass goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from pyasr.parallel.strategies.wire import Wire
+
+_BUCKET = 1 << 22  # elements that travel together, 16 MB
+
+
+class GradientSum:
+    """Adds the gradient of a learner over ranks, from its end to its beginning, while it is being computed.
+
+    The learner calls `attach` once for its buffer, and for every minibatch `begin`, `ready` as often as it likes, and `finish`.
+
+    wire      by which it travels
+    shares    tells the frames n_r of each rank's minibatch, float64 (P,), or None: nothing is to be added; called as a minibatch begins
+    timed     calls the function that it is given, and puts down how long that took
+    frames    of the minibatch, the mean over ranks with weights w_r; None: the gradient is left alone
+    has_been  whether there has been a sum since the last mixing
+    """
+
+    def __init__(self, wire: Wire, shares: Callable[[], np.ndarray | None], timed: Callable[[Callable], None]):
+        self._wire, self._shares, self._timed = wire, shares, timed
+        self.frames, self.has_been, self._weight, self._task = None, False, 0.0, None
+
+    def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
+        """Add up this tensor (n,), of any type, on any device, from now on; parameters begin at `begins` of it, ascending."""
+        is_added_as_is = grad.dtype == torch.float32 and grad.device.type == "cpu"
+        self._grad, self._parts = grad, parts_from_the_end(begins, len(grad))
+        self._sum = grad if is_added_as_is else torch.empty(len(grad), pin_memory=grad.is_cuda)
+
+    def begin(self) -> None:
+        """A minibatch begins, on all ranks."""
+        shares = self._shares()
+        self.frames, self._left = None, []
+        if shares is not None and shares.any():
+            weights = shares / shares.sum()
+            self.frames, self._weight = float(weights @ shares), float(weights[self._wire.comm.rank])
+            self._left = list(self._parts)
+
+    def ready(self, begin: int) -> None:
+        """The gradient is complete from element `begin` on. The last part is left to `finish`, which has nothing beside it."""
+        while len(self._left) > 1 and self._left[0].start >= begin:
+            self._task = self._wire.comm.background(self._adding(self._left.pop(0)))
+
+    def finish(self) -> None:
+        """All of it is complete; returns when it is the sum."""
+        if self.frames is None:
+            return
+        for part in self._left:
+            self._timed(self._adding(part))
+            self._task = None
+        if self._sum is not self._grad:
+            self._grad.copy_(self._sum)
+        self.has_been = True
+
+    def _adding(self, part: slice) -> Callable[[], None]:
+        """A function that adds this part over ranks when those before it have been."""
+        before = self._task
+        computed = torch.cuda.current_stream(self._grad.device).record_event() if self._grad.is_cuda else None
+
+        def add() -> None:
+            if before is not None:
+                before.join()
+            if computed is not None:
+                computed.synchronize()
+            if self._sum is not self._grad:
+                self._sum[part].copy_(self._grad[part])
+            self._wire.sum_moves(self._sum[part], self._weight, 1.0)
+
+        return add
+
+
+def parts_from_the_end(begins: list[int], length: int) -> list[slice]:
+    """[0, length) in parts of whole parameters, from the end to the beginning, each large enough to travel alone, but the last. They are
+    the same on all ranks, whether these have anything to compute or not."""
+    parts, end = [], length
+    for begin in reversed(begins):
+        if end - begin >= _BUCKET or begin == 0:
+            parts.append(slice(begin, end))
+            end = begin
+    return parts
