@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,17 +66,19 @@ class Corpus:
 
 def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm,
                 share: tuple[int, int] | None, seed: int, num_epochs: int, perturb: PerturbOptions = PerturbOptions(),
-                normaliser: tuple[np.ndarray, np.ndarray] | None = None) -> Corpus:  # fmt: skip
+                normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard) -> Corpus:  # fmt: skip
     """This rank's training and held-out frames of `data`, which have `targets`.
 
     share       (k, n): the k-th of n parts of the training data; None: nothing of it
     normaliser  (mean, inverse_std) to take instead of those of `data`, float32 (dim,)
+    make_shard  takes what `Shard` does
     """
     device, dtype = compute.torch_device(), compute.torch_dtype()
     reader = FeatureReader(data, dataclasses.replace(input, splice_left=0, splice_right=0))
     code, context = make_code(store.store_type, dtype), (input.splice_left, input.splice_right)
     keys = targets.shard(*share, heldout=False) if share else []
-    training, heldout = (Shard(reader, targets, part, *context, code) for part in (keys, targets.shard(comm.rank, comm.size, heldout=True)))
+    training, heldout = (make_shard(reader, targets, part, *context, code)
+                         for part in (keys, targets.shard(comm.rank, comm.size, heldout=True)))  # fmt: skip
     if comm.reduce_scalar(training.num_frames) == 0:
         raise UserError(f"{data}: no frames left to train on; lower --heldout-share")
     mean, inverse_std = normaliser or global_normaliser(training, comm)

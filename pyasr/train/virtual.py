@@ -8,7 +8,8 @@ Every learner is a rank of `pyasr.parallel.simulator` with its own network and s
 messages take as long as those of a model of `model_mb`. The defaults are what the times published with Su, Chen and Xu (arXiv:1507.01239)
 come to: 300 h in 254.5 minutes on one K20 with minibatches of 1024, and 160 MB at about 690 MB/s.
 
-Learners share a process, where one runs at a time: each has torch's random numbers for itself while it learns. Nothing is saved on the way.
+Learners share a process, where one runs at a time: each has torch's random numbers for itself while it learns. They share the
+frames that several learn from (`pyasr.train.shared_shards`). Nothing is saved on the way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,9 +34,11 @@ from pyasr.nn.feed_forward import FeedForward
 from pyasr.parallel.network import Network
 from pyasr.parallel.simulator import ComputeTime, run_simulated
 from pyasr.train.checkpoints import random_state, set_random_state
-from pyasr.train.dnn import TrainSpec, dropout_seed, train_rank
+from pyasr.train.dnn import DnnTraining, TrainSpec, dropout_seed, train_rank
 from pyasr.train.loop import Diverged, Training
 from pyasr.train.progress import Totals
+from pyasr.train.shard import Shard
+from pyasr.train.shared_shards import SharedShards
 from pyasr.train.targets import TARGETS_FILE, Targets
 
 SIMULATION_FILE = "simulation.json"
@@ -158,10 +162,10 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     time of an epoch), and under `diverged` a sentence where the training went nowhere, else None.
     """
     courses = [Course() for _ in range(options.num_learners)]
-    time, seed = options.compute_time(), options.virtual_seed
+    time, seed, make_shard = options.compute_time(), options.virtual_seed, shards_for(spec.training)
 
     def learner(comm) -> None:
-        train_rank(spec, comm, partial(VirtualTraining, time, seed, courses[comm.rank]))
+        train_rank(spec, comm, partial(VirtualTraining, time, seed, courses[comm.rank]), make_shard)
 
     diverged = None
     try:
@@ -170,6 +174,11 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
         log.warning(str(error))
         diverged = str(error)
     return {**_result(courses), "diverged": diverged, "virtual": to_json(options), "training": to_json(spec.training)}
+
+
+def shards_for(training: DnnTraining) -> Callable[..., Shard]:
+    """What makes the learners' shards: shared ones, unless frames may have to be streamed, which each learner does in its own order."""
+    return Shard if training.store.max_store_mb or training.perturb.vtlp else SharedShards()
 
 
 def _result(courses: list[Course]) -> dict:
