@@ -80,6 +80,7 @@ class Training:
         self.directory, self.growth, self.position, self.best = directory, growth, Position(), None
         self.apart, self.num_worse = None, 0  # held-out totals before the ranks' consensus; epochs in a row that it has made worse
         strategy.objective, strategy.before_consensus = self._compared_objective, self._evaluate_apart
+        strategy.wants_meeting, strategy.meeting_frames = self._is_late, options.checkpoint_frames
         strategy.num_epochs = schedule.options.num_epochs
 
     def run(self) -> None:
@@ -114,6 +115,8 @@ class Training:
                 self._after_mixing(epoch, mixing)
                 if mixing.last:
                     return
+                if mixing.joint:
+                    self.strategy.go_on()
 
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
@@ -144,12 +147,12 @@ class Training:
         if self.strategy.resets_momentum and self.learner.velocity is not None:
             self.learner.velocity.zero_()
         before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
-        saves = self._passes(before, self.options.checkpoint_frames)
+        saves = mixing.saves or self._passes(before, self.options.checkpoint_frames)
         if not mixing.joint:
             if self._passes(before, self.options.log_frames):
                 self._report_alone(epoch)
             return
-        if mixing.last or self._passes(before, self.options.log_frames):
+        if mixing.last or mixing.saves or self._passes(before, self.options.log_frames):
             saves |= self._report(epoch)
         if self.growth and self.growth.due(self.position.frames_seen):
             self._grow(mixing.equal)
@@ -174,18 +177,18 @@ class Training:
         """Whether `frames_seen`, `before` until now, has passed a multiple of `interval`."""
         return interval > 0 and self.position.frames_seen // interval > before // interval
 
-    def _is_time_to_save(self) -> bool:
-        """Rank 0 looks at its clock for all."""
+    def _is_late(self) -> bool:
+        """Whether this rank's clock calls for a checkpoint."""
         interval_s = 60 * self.options.checkpoint_minutes
-        return self.comm.bcast_object(0 < interval_s < time.monotonic() - self._saved_at)
+        return 0 < interval_s < time.monotonic() - self._saved_at
 
     def _report(self, epoch: int) -> bool:
-        """Log the sums, unless no rank has seen a frame since the last time, and start anew. Returns whether it is time to save."""
+        """Log the sums, unless no rank has seen a frame since the last time, and start anew. Returns whether to save, by rank 0's clock."""
         self._tell_skips()
         own = self._take_sums()
         if self.comm.reduce_scalar(own[2]) > 0:
             self.check_divergence(self.reporter.interval(epoch, self.position.frames_seen, own, self._rate()))
-        return self._is_time_to_save()
+        return self.comm.bcast_object(self._is_late())
 
     def _report_alone(self, epoch: int) -> None:
         """The same of this rank, for a log line of one of them."""

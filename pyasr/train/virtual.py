@@ -154,6 +154,9 @@ class VirtualTraining(Training):
     def _resume(self) -> bool:
         return False
 
+    def _is_late(self) -> bool:
+        return False
+
 
 def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     """Train as `train_rank` does, on virtual learners: OUT/final.nnet and OUT/metrics.jsonl, in virtual time.

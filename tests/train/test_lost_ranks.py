@@ -1,5 +1,6 @@
 """steps/train_dnn.py loses ranks on the way: those that are left go on from the last checkpoint, to a complete model."""
 
+import json
 import os
 import re
 import shutil
@@ -82,4 +83,20 @@ def test_lost_ranks(corpus, tmp_path):
     for name, num in (("train.1", 3), ("train.2", 2), ("train", 1)):
         assert f"linear scaling: effective 0.03 x {num} = " in (out / "log" / f"{name}.log").read_text()
     assert f"resuming at {lost[1][1]} frames" in (out / "log" / "train.log").read_text()
+    assert accuracy(corpus, out) > 0.9
+
+
+def test_an_asynchronous_epoch_goes_on(corpus, tmp_path):
+    """Of three ranks one is killed within the first epoch: two go on within it, from the last meeting of all."""
+    out = tmp_path / "dnn"
+    process = start(corpus, out, "--num-ranks", 3, "--parallel", "adpsgd", "--minibatch", 8, "--hidden-dim", 256, "--num-epochs", 2,
+                    "--checkpoint-frames", 400, "--lr-scaling", "none")  # fmt: skip
+    ranks, _ = wait_for_ranks(process, out, 3)
+    os.kill(ranks[1], signal.SIGKILL)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, said + errors
+    [frames] = map(int, re.findall(r"2 ranks go on from (\d+) frames", said))
+    epochs = [line for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines()) if "train_objective" in line]
+    assert [line["epoch"] for line in epochs] == [1, 2] and 400 <= frames < epochs[0]["frames"], said
+    assert f"resuming at {frames} frames, epoch 1, with 2 ranks instead of 3" in (out / "log" / "train.log").read_text()
     assert accuracy(corpus, out) > 0.9

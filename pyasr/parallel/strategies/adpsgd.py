@@ -60,6 +60,10 @@ class Peer:
         self._sent, self._incoming, self._given = (torch.empty_like(self.weights) for _ in range(3))
         self._given_at = self.num_exchanges
 
+    def resume(self, num_exchanges: int) -> None:
+        """Go on, after `set`, with the exchange of this number."""
+        self.num_exchanges = self._given_at = num_exchanges
+
     def start(self) -> None:
         """Begin to exchange."""
         self._ended = False
@@ -161,9 +165,9 @@ class PeerStrategy(AsynchronousStrategy):
             self.peer.set(master)
         self.base = master.clone()
 
-    def begin_epoch(self, frames: int, minibatch: int) -> None:
-        """Nobody has seen a frame; exchanges may begin."""
-        super().begin_epoch(frames, minibatch)
+    def go_on(self) -> None:
+        """A stretch begins; so may exchanges."""
+        super().go_on()
         if self.peer:
             self.peer.start()
 
@@ -172,6 +176,16 @@ class PeerStrategy(AsynchronousStrategy):
         if self.peer:
             self.peer.finish()
             master.copy_(self.peer.weights)
+
+    def state_dict(self) -> dict:
+        """With the number of exchanges, by which a sender finds the next receiver."""
+        return {**super().state_dict(), "num_exchanges": self.peer.num_exchanges if self.peer else 0}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on from what `state_dict` gave."""
+        super().load_state_dict(state)
+        if self.peer:
+            self.peer.resume(state["num_exchanges"])
 
 
 @register("adpsgd")

@@ -30,12 +30,14 @@ class Mixing(NamedTuple):
     last    of the epoch: nobody has data left
     equal   all ranks hold the same parameters now
     joint   all ranks take part in this mixing, and may do more together before they go on
+    saves   they have met for a checkpoint
     """
 
     frames: int
     last: bool
     equal: bool
     joint: bool = True
+    saves: bool = False
 
 
 class Strategy:
@@ -53,6 +55,8 @@ class Strategy:
     compares   whether the next mixing is to choose between the ranks' parameters, which are too new to be mixed
     objective  function that gives this rank's objective, a frame, since `compares` became true; the loop sets it
     before_consensus  function that is called on all ranks before an epoch's last mixing of several; the loop sets it
+    wants_meeting   function that tells whether it is time, for this rank, that all meet for a checkpoint; the loop sets it
+    meeting_frames  of all ranks, after which they do so within an epoch, if they would meet at its end alone; 0: never; the loop sets it
     num_epochs of the training; the loop sets it
     drift      how far this rank's parameters were from the mixture, relative to that, in the last mixing that was measured; None has the
                next one measured
@@ -62,6 +66,8 @@ class Strategy:
 
     objective: Callable[[], float] | None = None
     before_consensus: Callable[[], None] | None = None
+    wants_meeting: Callable[[], bool] | None = None
+    meeting_frames = 0
     rate, num_epochs = 1.0, 1
     rests = False
     draws_from_all = False  # whether every rank learns from all data, in an order of its own
@@ -96,6 +102,9 @@ class Strategy:
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Tell of `frames` more frames trained on; None, or what came of a mixing, which has changed `master` in place."""
         raise NotImplementedError
+
+    def go_on(self) -> None:
+        """All ranks have done what they do together after a joint mixing within an epoch."""
 
     def restart(self, master: torch.Tensor) -> None:
         """All ranks have a new network, or one that has grown, with these parameters."""
