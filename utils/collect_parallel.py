@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Write the page of a comparison of parallel schemes on virtual learners, with published numbers beside ours, and its pictures.
 
-Reads   EXP/*/{simulation.json,metrics.jsonl} of steps/simulate_parallel.py, and EXP/*/decode_test/scoring where there is one
-Writes  PAGE, and beside it speed_up.svg, loss.svg, drift.svg
+Reads   EXP/*/{simulation.json,metrics.jsonl} of steps/simulate_parallel.py, and EXP/*/decode_test/scoring where there is one;
+        EXP/real/SCHEME_RANKS/{final.nnet,metrics.jsonl} of steps/train_dnn.py
+Writes  PAGE, and beside it speed_up.svg, loss.svg, drift.svg, wer.svg
 
     utils/collect_parallel.py exp/parallel exp/parallel/RESULTS.md
 """
@@ -14,7 +15,8 @@ from pyasr.base import log
 from pyasr.base.options import argument
 from pyasr.base.output import atomic_write
 from pyasr.base.step import run_step
-from pyasr.report.parallel import find_runs, page, pictures
+from pyasr.report.parallel import page, pictures
+from pyasr.report.parallel_runs import find_real_runs, find_runs
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class CollectParallel:
 def main(options: CollectParallel) -> None:
     runs = find_runs(options.exp)
     options.page.parent.mkdir(parents=True, exist_ok=True)
-    files = {f"{name}.svg": picture for name, picture in pictures(runs).items()} | {options.page.name: page(runs)}
+    files = {f"{name}.svg": picture for name, picture in pictures(runs).items()} | {options.page.name: page(runs, find_real_runs(options.exp / "real"))}
     for name, content in files.items():
         with atomic_write(options.page.with_name(name)) as f:
             f.write(content)

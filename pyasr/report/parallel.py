@@ -1,25 +1,17 @@
-"""The page of a comparison of parallel schemes on virtual learners: our tables, the published numbers, and what agrees.
-
-Runs are directories of `steps/simulate_parallel.py`; what a run is for is the first word of its name, as egs/*/s5/local/compare_parallel.sh
-gives them: `straggler_...`, `period_...`, `minibatch_...` and `natural_...`, `batch_...`; all others compare schemes by learners.
-"""
+"""The page of a comparison of parallel schemes on virtual learners: our tables, the published numbers, and what agrees."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
 
-from pyasr.base.errors import UserError
 from pyasr.report import published
+from pyasr.report.parallel_runs import RealRun, Run
 from pyasr.report.results import markdown_table
-from pyasr.report.svg import line_plot
-from pyasr.score.decode_dir import read_summary
+from pyasr.report.svg import COLOURS, line_plot
 
-_PURPOSES = ("straggler", "period", "minibatch", "natural", "batch")
+_WELL_KNOWN = ("allreduce", "butterfly", "ring", "gradient", "delayed", "adpsgd", "dpsgd fixed-ring", "asgd", "bmuf", "easgd")
 _DIVERGED = "diverged"
 _NOISE = 0.005  # of a loss: less is taken for chance
 _PUBLISHED_NOISE = 0.015  # of a published error: 0.3 of 18 % WER
@@ -31,128 +23,12 @@ held-out cross-entropy, nats a frame, of the model at the end: the consensus of 
 """
 
 
-@dataclass(frozen=True)
-class Run:
-    """One simulated training.
-
-    content    of simulation.json
-    intervals  lines of metrics.jsonl about parts of an epoch
-    wer        of the test set where it was decoded, else None
-    """
-
-    name: str
-    content: dict
-    intervals: list[dict]
-    wer: float | None
-
-    @property
-    def purpose(self) -> str:
-        """What it is for: one of _PURPOSES, or `schemes`."""
-        return first if (first := self.name.partition("_")[0]) in _PURPOSES else "schemes"
-
-    @property
-    def scheme(self) -> str:
-        """Its name, with the topology where there is a choice."""
-        mixing = self.content["training"]["mixing"]
-        return mixing["parallel"] + (f" {mixing['topology']}" if mixing["parallel"] == "dpsgd" else "")
-
-    @property
-    def learners(self) -> int:
-        return self.content["virtual"]["num_learners"]
-
-    @property
-    def straggler(self) -> float:
-        return self.content["virtual"]["straggler"]
-
-    @property
-    def minibatch(self) -> int:
-        return self.content["training"]["learner"]["minibatch"]
-
-    @property
-    def batch(self) -> int:
-        """Frames of a minibatch over all learners."""
-        return self.minibatch * self.learners
-
-    @property
-    def period(self) -> int:
-        """Minibatches between two mixings."""
-        return -(-self.content["training"]["mixing"]["period_frames"] // self.minibatch)
-
-    @property
-    def gradient(self) -> str:
-        """SGD or natural gradient."""
-        return "SGD" if self.content["training"]["learner"]["natural_gradient"]["natural_gradient"] == "none" else "natural gradient"
-
-    @property
-    def diverged(self) -> bool:
-        return self.content["diverged"] is not None
-
-    @property
-    def loss(self) -> float:
-        """Held-out, in the end; infinite if the training diverged."""
-        return math.inf if self.diverged else -self.content["history"][-1][1]
-
-    @property
-    def loss_apart(self) -> float | None:
-        """Held-out, of the learners' own models before the last consensus; None where they are equal anyway."""
-        return -self.content["apart"][-1][1] if self.content.get("apart") else None
-
-    @property
-    def accuracy(self) -> float:
-        """Per cent of held-out frames, in the end."""
-        return math.nan if self.diverged else 100 * self.content["history"][-1][2]
-
-    @property
-    def hours(self) -> float:
-        """Virtual hours of an epoch."""
-        return (self.content["epoch_s"] or math.nan) / 3600
-
-    @property
-    def speed_up(self) -> float:
-        """The time of an epoch's minibatches on one learner, relative to that of this run's epoch."""
-        minibatches = self.content["epoch_frames"] / self.minibatch
-        return minibatches * self.content["virtual"]["compute_s"] / 3600 / self.hours
-
-    def share(self, activity: str) -> float:
-        """Per cent of the learners' time."""
-        seconds = self.content["seconds"]
-        return 100 * seconds[activity] / max(sum(seconds.values()), 1e-9)
-
-    @property
-    def drift(self) -> float:
-        """Mean relative distance of learners from their mixture."""
-        found = [line["drift"] for line in self.intervals]
-        return sum(found) / len(found) if found else math.nan
-
-
-def find_runs(directory: Path) -> list[Run]:
-    """All complete runs below `directory`. Raises UserError where there is none."""
-    paths = [path for path in sorted(Path(directory).glob("*/simulation.json")) if path.parent.suffix not in (".tmp", ".old")]
-    if not paths:
-        raise UserError(f"{directory}: no simulation in it; run steps/simulate_parallel.py first")
-    return [_read(path) for path in paths]
-
-
-def _read(path: Path) -> Run:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        intervals = [line for line in _lines(path.with_name("metrics.jsonl")) if "drift" in line]
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path.parent}: damaged ({error}); simulate it again with --force") from None
-    decoded = path.parent / "decode_test"
-    wer = read_summary(decoded)["chosen"]["wer"] if (decoded / "scoring").exists() else None
-    return Run(path.parent.name, content, intervals, wer)
-
-
-def _lines(path: Path) -> list[dict]:
-    """Lines of a metrics.jsonl; there is none where a training has diverged before the first."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
-def page(runs: list[Run]) -> str:
+def page(runs: list[Run], real: Iterable[RealRun] = ()) -> str:
     """The whole page; its pictures are `pictures`."""
     sections = [_schemes, _poster, _speed_ups, _straggler, _period, _minibatch, _gradient, _batch]
     made = [text for section in sections if (text := section(runs))]
+    if compared := _real(runs, list(real)):
+        made.insert(1, compared)
     links = "\n".join(f"![{name}]({name}.svg)" for name in pictures(runs))
     return "\n".join([_HEAD, *made, "## Pictures\n", links, ""])
 
@@ -215,6 +91,17 @@ def _poster(runs: list[Run]) -> str:
                  for c in columns for which, measure in (("consensus", _consensus_loss), ("single learners", _single_loss))]  # fmt: skip
     table = markdown_table(["", *map(str, columns)], [*ours, *apart, *theirs])
     return _section("The poster: all-reduce, butterfly, ring", table, sentences=sentences)
+
+
+def _real(runs: list[Run], real: list[RealRun]) -> str:
+    virtual = {(run.scheme, run.learners): run for run in _of(runs, "schemes") if not run.diverged}
+    both = [(ranks, virtual[ranks.scheme, ranks.ranks]) for ranks in real if (ranks.scheme, ranks.ranks) in virtual]
+    if not both:
+        return ""
+    rows = [[ranks.scheme, str(ranks.ranks), f"{ranks.loss:.4f} / {ranks.accuracy:.2f}", f"{run.loss:.4f} / {run.accuracy:.2f}",
+             f"{ranks.loss / run.loss - 1:+.2%}"] for ranks, run in both]  # fmt: skip
+    table = markdown_table(["scheme", "ranks", "MPI ranks, loss / accuracy %", "virtual learners", "difference of losses"], rows)
+    return _section("MPI ranks", "The same trainings by MPI ranks on one machine, with the same options, seeds and shards.", table)
 
 
 def _consensus_loss(run: Run) -> float:
@@ -370,8 +257,8 @@ def _first_divergence(found: list[Run]) -> str:
 
 
 def pictures(runs: list[Run]) -> dict[str, str]:
-    """SVGs by name: speed-up, loss against time, distance of learners from their mixture."""
-    found = [run for run in _of(runs, "schemes") if not run.diverged]
+    """SVGs by name: speed-up, loss against time, distance of learners from their mixture, word errors."""
+    found = [run for run in _of(runs, "schemes") if not run.diverged and run.scheme in _drawn(runs)]
     if not found:
         return {}
     most = [run for run in found if run.learners in (1, found[-1].learners)]
@@ -384,4 +271,13 @@ def pictures(runs: list[Run]) -> dict[str, str]:
             "loss": line_plot(loss, "Held-out loss against virtual time", "hours", "nats a frame")}  # fmt: skip
     if any(drift.values()):
         made["drift"] = line_plot(drift, "Distance from the mixture", "million frames", "relative distance")
+    wer = {scheme: [(run.learners, run.wer) for run in found if run.scheme == scheme and run.wer is not None] for scheme in schemes}
+    if any(len(line) > 1 for line in wer.values()):
+        made["wer"] = line_plot({scheme: line for scheme, line in wer.items() if len(line) > 1}, "Word errors on test", "learners", "WER %")
     return made
+
+
+def _drawn(runs: list[Run]) -> list[str]:
+    """No more schemes than there are colours, the best known first."""
+    found = dict.fromkeys(run.scheme for run in runs)
+    return sorted(found, key=lambda scheme: _WELL_KNOWN.index(scheme) if scheme in _WELL_KNOWN else len(_WELL_KNOWN))[: len(COLOURS)]

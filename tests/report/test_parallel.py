@@ -13,8 +13,9 @@ sys.path.append(str(Path(__file__).parents[1]))
 from steps_here import run_here  # noqa: E402
 
 from pyasr.base.errors import UserError  # noqa: E402
-from pyasr.report.parallel import agreement, find_runs, page  # noqa: E402
-from pyasr.report.svg import line_plot  # noqa: E402
+from pyasr.report.parallel import agreement, page, pictures  # noqa: E402
+from pyasr.report.parallel_runs import find_real_runs, find_runs  # noqa: E402
+from pyasr.report.svg import COLOURS, line_plot  # noqa: E402
 
 
 def make_run(root: Path, name: str, learners: int, loss: float, hours: float = 1.0, parallel: str = "allreduce", minibatch: int = 100,
@@ -90,6 +91,28 @@ def test_periods_minibatches_and_gradients(tmp_path):
     assert "ours does not show it: the larger minibatch and the smaller minibatch are equal within 0.5%." in text
     assert rows(text, "## Plain and natural")["natural gradient"] == ["1.500 / 25.0"]
     assert "published error natural gradient < SGD; ours agrees." in text
+
+
+def test_trainings_by_mpi_ranks_stand_beside_those_by_virtual_learners(tmp_path):
+    make_run(tmp_path, "allreduce_2", 2, 2.0)
+    for name in ("allreduce_2", "butterfly_2", "gradient_4.tmp"):  # there is no such simulation; it is not complete
+        directory = tmp_path / "real" / name
+        directory.mkdir(parents=True)
+        (directory / "final.nnet").touch()
+        lines = [{"epoch": 1, "frames": 5}, {"epoch": 1, "heldout_objective": -3.0}, {"heldout_objective": -2.01, "heldout_accuracy": 0.3}]
+        (directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    real = find_real_runs(tmp_path / "real")
+    assert [run.scheme for run in real] == ["allreduce", "butterfly"]
+    table = rows(page(find_runs(tmp_path), real), "## MPI ranks")
+    assert table["allreduce"] == ["2", "2.0100 / 30.00", "2.0000 / 25.00", "+0.50%"] and "butterfly" not in table
+
+
+def test_pictures_have_no_more_schemes_than_colours(tmp_path):
+    for number in range(12):
+        make_run(tmp_path, f"scheme{number}_4", 4, 2.0, parallel=f"scheme{number}")
+    make_run(tmp_path, "asgd_4", 4, 2.0, parallel="asgd")
+    drawn = pictures(find_runs(tmp_path))["speed_up"]
+    assert "asgd" in drawn and sum(f"scheme{number}<" in drawn for number in range(12)) == len(COLOURS) - 1
 
 
 def test_order_of_errors():

@@ -13,7 +13,9 @@ ranks="1 2 4"   # numbers of MPI ranks
 num_seeds=3     # networks of each kind, with seeds 1, 2, ...
 nj=2            # parallel jobs of decoding
 sgd_rate=4      # learning rate of one rank with SGD
-ng_rate=1       # and with natural gradient
+ng_rate=2       # with natural gradient from random parameters
+dbn_ng_rate=4   # and from a DBN
+ng_max_change=10
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh
@@ -43,10 +45,11 @@ if stage 2 "Networks"; then
   for seed in $(seq "$num_seeds"); do
     for num_ranks in $ranks; do
       for init in random dbn; do
-        init_opts=""
-        if [ $init = dbn ]; then init_opts="--dbn $dir/dbn/seed$seed"; fi
+        init_opts="" rate=$ng_rate
+        if [ $init = dbn ]; then init_opts="--dbn $dir/dbn/seed$seed" rate=$dbn_ng_rate; fi
         network "${init}_sgd_$num_ranks" "$seed" --num-ranks "$num_ranks" $init_opts --learning-rate "$sgd_rate"
-        network "${init}_ng_$num_ranks" "$seed" --num-ranks "$num_ranks" $init_opts --learning-rate "$ng_rate" --natural-gradient online
+        network "${init}_ng_$num_ranks" "$seed" --num-ranks "$num_ranks" $init_opts --learning-rate "$rate" \
+          --natural-gradient online --max-change "$ng_max_change"
       done
     done
   done

@@ -19,7 +19,8 @@ num_utts=1260             # utterances to train on
 straggler_utts=630        # utterances where only time is measured
 sgd_rate=0.05             # learning rate of one learner with SGD and minibatches of 128
 ng_rate=0.05              # and with natural gradient
-decode=false              # decode test with the networks of 16 learners
+real_ranks="2 4"          # numbers of MPI ranks
+decode=true               # decode test
 nj=2                      # parallel jobs of decoding
 parse_recipe_options "$@"
 cd ..
@@ -27,7 +28,7 @@ cd ..
 . ./cmd.sh
 
 dir=exp/parallel
-if $quick; then dir=exp/parallel_quick num_utts=120 straggler_utts=60; fi
+if $quick; then dir=exp/parallel_quick num_utts=120 straggler_utts=60 decode=false; fi
 if [ -z "$schemes" ]; then schemes=$(python3 -c 'from pyasr.parallel.strategies import strategy_names; print(*strategy_names())'); fi
 most=${learners##* }
 # Where only time is measured, a tiny network and minibatches so small that the slow learner has many of them in an epoch.
@@ -50,11 +51,11 @@ compare() {
   simulate "$name" "${data:-$dir/data}" --num-learners "$num" --parallel "${scheme%%:*}" $topology --learning-rate "$sgd_rate" "$@"
 }
 
-# known SCHEME...: those that there are.
+# known SCHEME...: those that there are; SCHEME:TOPOLOGY and SCHEME_LEARNERS as well.
 known() {
   local scheme
   for scheme in "$@"; do
-    case " $schemes " in *" ${scheme%%:*} "*) echo "$scheme" ;; esac
+    case " $schemes " in *" ${scheme%%[:_]*} "*) echo "$scheme" ;; esac
   done
 }
 
@@ -107,18 +108,29 @@ if stage 7 "Every scheme"; then
   done
 fi
 
-if $decode && stage 8 "Word error rates"; then
-  for scheme in $schemes; do
-    out=$dir/${scheme}_$most
-    if [ ! -e "$out/final.nnet" ]; then continue; fi
-    for set in dev test; do
-      steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph "data/${set}_fmllr" "$out/decode_$set"
+if stage 8 "MPI ranks"; then
+  for num in $real_ranks; do
+    for scheme in $(known allreduce gradient butterfly ring delayed d1d adpsgd asgd bmuf kaldi); do
+      steps/train_dnn.py --cmd "$train_cmd" --config conf/parallel_dnn.conf --num-ranks "$num" --parallel "$scheme" \
+        --learning-rate "$sgd_rate" "$dir/data" data/lang_prons exp/tri3_ali "$dir/real/${scheme}_$num"
     done
-    steps/score.py --nj "$nj" data/dev_fmllr data/lang_prons_test "$out/decode_dev"
-    steps/score.py --nj "$nj" --params-from "$out/decode_dev" data/test_fmllr data/lang_prons_test "$out/decode_test"
   done
 fi
 
-if stage 9 "Results"; then
+# The poster's schemes by learners, all schemes at the most; with the LM weight that is best on dev for one learner.
+if $decode && stage 9 "Word error rates"; then
+  steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$dir/allreduce_1" exp/tri3/graph data/dev_fmllr "$dir/allreduce_1/decode_dev"
+  steps/score.py --nj "$nj" data/dev_fmllr data/lang_prons_test "$dir/allreduce_1/decode_dev"
+  names=$(for scheme in $schemes; do echo "${scheme}_$most"; done
+          for num in 1 $learners; do known "allreduce_$num" "butterfly_$num" "ring_$num"; done)
+  for name in $(sort -u <<< "$names"); do
+    out=$dir/$name
+    if [ ! -e "$out/final.nnet" ]; then continue; fi
+    steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph data/test_fmllr "$out/decode_test"
+    steps/score.py --nj "$nj" --params-from "$dir/allreduce_1/decode_dev" data/test_fmllr data/lang_prons_test "$out/decode_test"
+  done
+fi
+
+if stage 10 "Results"; then
   utils/collect_parallel.py "$dir" "$dir/RESULTS.md"
 fi
