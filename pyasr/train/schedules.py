@@ -28,7 +28,7 @@ class ScalingOptions:
 
     lr_scaling: str = option("linear", "factor on the rate for P ranks: P, root of P, or 1", choices=("linear", "sqrt", "none"))
 
-    def scale(self, num_ranks: int) -> float:
+    def scale(self, num_ranks: float) -> float:
         """The factor of `lr_scaling`."""
         return {"linear": float(num_ranks), "sqrt": math.sqrt(num_ranks), "none": 1.0}[self.lr_scaling]
 
@@ -56,11 +56,11 @@ class ScheduleOptions(ScalingOptions):
         """Whether the course depends on the held-out set, and may go back to an earlier model."""
         return make_schedule(self, 1).may_go_back
 
-    def rate_factor(self, num_ranks: int, minibatch: int) -> float:
+    def rate_factor(self, num_ranks: float, minibatch: int) -> float:
         """From the rate of one rank, in the convention of these options, to that of gradients summed over the minibatch."""
         return self.scale(num_ranks) * (1.0 if self.lr_convention == "sum" else 1.0 / minibatch)
 
-    def describe(self, num_ranks: int, minibatch: int) -> str:
+    def describe(self, num_ranks: float, minibatch: int) -> str:
         """Rate, convention, scaling and course, for the log."""
         factor = self.scale(num_ranks)
         return (

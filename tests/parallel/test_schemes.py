@@ -91,6 +91,29 @@ def test_bmuf_without_momentum_is_averaging():
         np.testing.assert_allclose(trained(3, options(name, momentum=0.0)), trained(3, options("allreduce")), atol=1e-5)
 
 
+@pytest.mark.parametrize("name, rate_grows", [("bmuf", 1), ("bmuf-classical", 1), ("slowmo", 2), ("diloco", 1), ("allreduce", 4)])
+def test_rates_grow_by_what_averaging_takes_away(name, rate_grows):
+    """Of four ranks a different one moves by 1 in each block. The mean then moves by 1/4, the model, in the end, by more."""
+
+    def rank(comm):
+        strategy, master = make_strategy(comm, options(name, period=10)), torch.zeros(1)
+        assert strategy.num_averaged == pytest.approx(rate_grows)
+        strategy.restart(master)
+        moved = []
+        for epoch in range(100):
+            strategy.begin_epoch(10, 10)
+            before = master.clone()
+            strategy.step(master.add_(float(epoch % 4 == comm.rank)), 10)
+            moved.append(float(master - before))
+        return moved[-1]
+
+    speed = run_threads(4, rank)[0]
+    if name == "diloco":  # it moves further than all ranks together
+        assert speed > 1
+    else:
+        assert speed * rate_grows == pytest.approx(1.0, rel=1e-3)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.4])
 def test_elastic_averaging_follows_its_equations(alpha):
     states = trained(3, options("easgd", elastic=ElasticOptions(elastic_rate=alpha)))

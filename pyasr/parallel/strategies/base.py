@@ -50,7 +50,8 @@ class Strategy:
     share      (k, n): this rank learns from the k-th of n parts of the data; None: from none
     rests      whether this rank is to wait for the next mixing instead of learning until then
     speaks     whether this rank logs what it sees while ranks do not report together
-    num_averaged  ranks whose moves are averaged, with which the learning rate may grow; 1 where they are added up
+    num_averaged  by how much moves are diminished, the number of ranks where they are averaged, with which the learning rate may grow; 1
+                  where they are added up
     num_active    of these, those that learn until the next mixing
     compares   whether the next mixing is to choose between the ranks' parameters, which are too new to be mixed
     objective  function that gives this rank's objective, a frame, since `compares` became true; the loop sets it

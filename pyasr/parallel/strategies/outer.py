@@ -13,6 +13,9 @@ References: K. Chen, Q. Huo, ICASSP 2016 (BMUF; equations as in arXiv:1703.05880
 
 Defaults: bmuf eta = 1 - 1/P, zeta = 1; slowmo eta = 0.5, zeta = 1; diloco eta = 0.9, zeta = 0.7. Ranks forget their own momentum after each
 block of BMUF. At the end of an epoch the ranks hold w: the model; the next block begins there.
+
+A steady move of the average goes into w zeta / (1 - eta) times in the end, in all of them. What makes up for the 1/P of averaging in other
+schemes, a learning rate that grows with P (`--lr-scaling`), therefore grows with P (1 - eta) / zeta here, 1 at least: not at all in BMUF.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ class OuterOptimiser(PeriodicStrategy):
         given = options.outer
         self.eta = given.outer_momentum if given.outer_momentum >= 0 else self.default_momentum
         self.zeta = given.outer_rate if given.outer_rate >= 0 else self.default_rate
+        amplification = self.zeta / (1 - self.eta)
+        self.num_averaged = max(comm.size / amplification, 1.0) if amplification > 0 else comm.size
 
     def adopt(self, master: torch.Tensor) -> None:
         """These are the outer parameters; they have not moved yet."""
