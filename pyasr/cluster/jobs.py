@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -21,10 +22,12 @@ from pathlib import Path
 
 from pyasr.base import options
 from pyasr.base.errors import UserError
+from pyasr.base.heartbeat import Silence
 from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.base.last_words import LastWords, first
 from pyasr.base.log import warning
 from pyasr.cluster.command_line import protect
+from pyasr.cluster.listener import Listener
 from pyasr.cluster.mpi import ROOT, find_mpiexec
 from pyasr.cluster.processes import die_with_parent
 from pyasr.cluster.report import own_sentence
@@ -36,11 +39,11 @@ _LAST_WORDS_S = 0.5  # for the witnesses of ranks that have just been ended; the
 
 
 class RankLost(UserError):
-    """A rank has gone without an error of its own: killed, stopped, its host lost. `what` says which."""
+    """Ranks have gone without an error of their own: killed, stopped, their host lost. `what` says which, `num_ranks` how many."""
 
-    def __init__(self, sentence: str, what: str):
+    def __init__(self, sentence: str, what: str, num_ranks: int = 1):
         super().__init__(sentence)
-        self.what = what
+        self.what, self.num_ranks = what, num_ranks
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def run_jobs(jobs: JobOptions, log: Path, function: str, spec, *, num_jobs: int 
 def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, recovery: Recovery = Recovery()) -> None:
     """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails.
 
-    Where `recovery` allows it, a job that has lost a rank is started again with one rank less, or the next number that is usable, and
+    Where `recovery` allows it, a job that has lost ranks is started again with those that are left, or the next number that is usable, and
     with as many where no other is; a function that keeps checkpoints then goes on from the last one. An error that a rank has raised
     would come again, and ends the job.
     """
@@ -88,7 +91,7 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
         except RankLost as lost:
             if restart > most:
                 raise
-            num_ranks = recovery.usable(num_ranks - 1) or num_ranks
+            num_ranks = recovery.usable(max(num_ranks - lost.num_ranks, 1)) or num_ranks
             kept = Path(log).replace(Path(log).with_suffix(f".{restart}.log"))
             go_on = "1 rank goes on" if num_ranks == 1 else f"{num_ranks} ranks go on"
             warning(f"{lost.what}; {go_on} {recovery.place()}, restart {restart} of at most {most} (log until then: {kept})")
@@ -96,18 +99,23 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
 
 def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, timeout_s: float) -> None:
     saved = _save_spec(log, spec)
-    marker, said = saved.with_suffix(".done"), saved.with_suffix(".error")
+    marker, said, listener = saved.with_suffix(".done"), saved.with_suffix(".error"), Listener(saved, num_ranks, timeout_s)
     for left in (said, status_path(log)):
         left.unlink(missing_ok=True)
     words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), str(timeout_s)]
-    if not _run(jobs, ["--num-ranks", str(num_ranks), "--done-marker", str(marker)], log, words):
+    try:
+        if _run(jobs, ["--num-ranks", str(num_ranks), "--done-marker", str(marker)], log, words, listener.ending):
+            return marker.unlink(missing_ok=True)
         time.sleep(_LAST_WORDS_S)
-        raise _failure(log, first(said), marker)
-    marker.unlink(missing_ok=True)
+    finally:
+        listener.forget()
+    raise _failure(log, listener.silence, first(said), marker)
 
 
-def _failure(log: Path, words: LastWords | None, marker: Path) -> UserError:
+def _failure(log: Path, silence: Silence | None, words: LastWords | None, marker: Path) -> UserError:
     """On a job of ranks that has failed. The ranks that go first may leave no words: before they have begun, or with their host."""
+    if silence:
+        return RankLost(f"its job was ended: {silence.sentence} (log: {log})", silence.sentence, silence.num_ranks)
     status = read_status(log)
     sentence = _what_failed([log], words and words.sentence)
     unsaid = words is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
@@ -145,11 +153,11 @@ def _runner(cmd: str) -> list[str]:
     return [found, *rest]
 
 
-def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str]) -> bool:
-    """Let the runner do it; whether all went well."""
+def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], meanwhile=contextlib.nullcontext) -> bool:
+    """Let the runner do it, in the context `meanwhile(its process)`; whether all went well."""
     command = [*_runner(jobs.cmd), "--num-threads", str(jobs.num_threads), *arguments, str(log), *map(protect, words)]
     environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name}
-    with subprocess.Popen(command, env=environment, preexec_fn=die_with_parent) as process:
+    with subprocess.Popen(command, env=environment, preexec_fn=die_with_parent) as process, meanwhile(process):
         try:
             status = process.wait()
         except BaseException:  # interrupted: the jobs must not go on alone

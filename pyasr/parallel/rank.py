@@ -16,6 +16,7 @@ import traceback
 from pathlib import Path
 
 from pyasr.base import log, options
+from pyasr.base.heartbeat import hearts_of
 from pyasr.base.job import as_user_error, resolve
 from pyasr.base.last_words import LastWords, leave
 from pyasr.base.output import atomic_write
@@ -69,7 +70,7 @@ def run(name: str, spec: Path, comm: MpiComm) -> None:
 def main(argv: list[str]) -> None:
     """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S]; an exception ends all ranks, see above."""
     name, spec = argv[0], Path(argv[1])
-    witness = Witness(error_file(spec), float(argv[2]))
+    witness = Witness(error_file(spec), float(argv[2]), hearts_of(spec))
     try:
         comm = MpiComm()
     except Exception:

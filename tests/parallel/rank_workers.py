@@ -40,11 +40,12 @@ def lost_before_the_end(spec, comm):
 
 
 def witness_killed(spec, comm):
-    """Nobody can say what becomes of the rank, which goes on."""
-    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
-    time.sleep(0.1)
+    """Nobody can say what becomes of the rank, which goes on; nobody waits for its heart to beat."""
+    (heart,) = Path(spec.cmd).glob(f"log/x.spec.alive/*.{os.getpid()}")
+    for child in _children():
+        os.kill(child, signal.SIGKILL)
+    while heart.exists():
+        time.sleep(0.05)
     comm.barrier()
 
 
@@ -56,6 +57,24 @@ def last_lost_until_alone(spec, comm):
         os.kill(os.getpid(), {3: signal.SIGKILL, 2: signal.SIGSTOP}[comm.size])
     if comm.size > 1:
         time.sleep(60)
+
+
+def host_of_the_last_two_freezes(spec, comm):
+    """Two of three ranks stop, their witnesses before them; one alone ends well."""
+    _count(spec, comm)
+    if comm.size == 1:
+        return
+    if comm.rank:
+        witness = _children()[0]
+        Path(spec.cmd).joinpath(f"frozen.{comm.rank}").write_text(f"{witness} {os.getpid()}")
+        os.kill(witness, signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    comm.barrier()
+
+
+def _children() -> list[int]:
+    """Processes of this one's children: its witness."""
+    return list(map(int, Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()))
 
 
 def rank_zero_killed(spec, comm):

@@ -121,6 +121,22 @@ def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
     assert "is process" in (tmp_path / "log" / "x.1.log").read_text()
 
 
+def test_a_frozen_host_is_noticed(tmp_path, capsys):
+    """Nobody on the host can say so. When it comes to itself again, its witnesses do not disturb the job that goes on without it."""
+    setup("test")
+    begin = time.monotonic()
+    run("host_of_the_last_two_freezes", tmp_path, recovery=recovering())
+    assert attempts(tmp_path) == [3, 1] and 5 < time.monotonic() - begin < 30
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "restart" in line]
+    silent = r"rank 1 of 3 on (\S+), rank 2 of 3 on \1: nothing was heard for more than 5 s: the host stands still, or is cut off"
+    assert re.search(rf"{silent} from the network, see --rank-timeout; 1 rank goes on from 70 frames, restart 1 of at most 2", line)
+    pids = [int(pid) for file in tmp_path.glob("frozen.*") for pid in file.read_text().split()]
+    for pid in filter(alive, pids):
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: not any(map(alive, pids)), 5)
+    assert not list((tmp_path / "log").glob("*.error")) and not list((tmp_path / "log").glob("*.alive"))
+
+
 def test_a_killed_witness_does_no_harm(tmp_path):
     run("witness_killed", tmp_path, 2)
 

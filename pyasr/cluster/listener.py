@@ -1,0 +1,48 @@
+"""Ends a job of ranks of which some are not to be heard any more, where nobody on their own host can: it is frozen or cut off."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+from pyasr.base.heartbeat import Ear, Silence, hearts_of
+
+
+class Listener:
+    """Listens to the ranks of one job from where it was begun; with a `timeout_s` of 0, not at all.
+
+    silence  the ranks that were not heard for more than `timeout_s` seconds, for which the job was ended; None while all are well
+    """
+
+    def __init__(self, spec: Path, num_ranks: int, timeout_s: float):
+        self._hearts, self.silence = hearts_of(spec), None
+        self._ear = Ear(self._hearts, num_ranks, timeout_s) if timeout_s else None
+        self._over = threading.Event()
+        self.forget()
+
+    def forget(self) -> None:
+        """What may still come from this job, or has come from the one before, is of no interest."""
+        shutil.rmtree(self._hearts, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def ending(self, process: subprocess.Popen):
+        """Ask the job's runner to end, while the block waits for it, when ranks are silent."""
+        if self._ear:
+            self._hearts.mkdir(exist_ok=True)
+            thread = threading.Thread(target=self._listen, args=(self._ear, process), name="listener", daemon=True)
+            thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            if self._ear:
+                thread.join()
+
+    def _listen(self, ear: Ear, process: subprocess.Popen) -> None:
+        while self.silence is None and not self._over.wait(ear.look_s):
+            self.silence = ear.listen()
+        if self.silence is not None:
+            process.terminate()
