@@ -13,9 +13,8 @@ ranks="1 2 4"   # numbers of MPI ranks
 num_seeds=3     # networks of each kind, with seeds 1, 2, ...
 nj=2            # parallel jobs of decoding
 sgd_rate=4      # learning rate of one rank with SGD
-ng_rate=2       # with natural gradient from random parameters
+ng_rate=1       # with natural gradient from random parameters
 dbn_ng_rate=4   # and from a DBN
-ng_max_change=10
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh
@@ -49,7 +48,7 @@ if stage 2 "Networks"; then
         if [ $init = dbn ]; then init_opts="--dbn $dir/dbn/seed$seed" rate=$dbn_ng_rate; fi
         network "${init}_sgd_$num_ranks" "$seed" --num-ranks "$num_ranks" $init_opts --learning-rate "$sgd_rate"
         network "${init}_ng_$num_ranks" "$seed" --num-ranks "$num_ranks" $init_opts --learning-rate "$rate" \
-          --natural-gradient online --max-change "$ng_max_change"
+          --natural-gradient online
       done
     done
   done
