@@ -168,6 +168,15 @@ def _gradient(parameter: Tensor) -> Tensor:
     return parameter.grad.view(len(parameter) if parameter.dim() > 1 else 1, -1)
 
 
+def weight_gradient(layer: nn.Linear, x: Tensor, y: Tensor) -> Tensor | None:
+    """For derivatives of one's own: the gradient of the weight of a layer without bias, from its inputs (N, dim_in) and derivatives by its
+    outputs (N, dim_out); None where `precondition` has changed the layer, which then has it already."""
+    if isinstance(layer, PreconditionedLinear):
+        layer.preconditioner.accumulate(x, y, layer.weight, None)
+        return None
+    return y.T @ x
+
+
 class _Affine(torch.autograd.Function):
     """An affine map whose parameters' gradients are left to its layer's preconditioner."""
 

@@ -1,0 +1,154 @@
+r"""Long short-term memory with projections, peepholes and clipped cells, and derivatives of its own.
+
+References: H. Sak, A. Senior, F. Beaufays, "Long short-term memory recurrent neural network architectures for large scale acoustic
+modeling", Interspeech 2014 (projections, peepholes: Kaldi's LSTMP layers); W. Chan, I. Lane, arXiv:1504.01482 (clipped cells).
+
+With x_t the inputs, c_t the cells, r_t what is fed back, and d the delay (1 in most networks; Kaldi's layers have 1, 2, 3):
+
+    i_t = sigma(W_ix x_t + W_ir r_{t-d} + p_i c_{t-d} + b_i)                                                                         (1)
+    f_t = sigma(W_fx x_t + W_fr r_{t-d} + p_f c_{t-d} + b_f)
+    g_t = tanh (W_gx x_t + W_gr r_{t-d} + b_g)
+    c_t = clip(f_t c_{t-d} + i_t g_t, -C, C)                                                                                         (2)
+    o_t = sigma(W_ox x_t + W_or r_{t-d} + p_o c_t + b_o)
+    m_t = o_t tanh(c_t)                                                                                                              (3)
+    y_t = W_p m_t,      r_t = the first elements of y_t                                                                              (4)
+
+p (peepholes) are diagonal, and missing unless asked for; without a projection y_t = r_t = m_t; C = infinity means no clipping. W_x x_t + b of
+all frames is one product before the loop over time. Backwards the loop gives the derivatives by the arguments of the nonlinearities, a_t
+(i, f, g, o one after the other), and by y_t; all parameters' gradients are products of these over all frames, after the loop, so that
+natural gradient preconditions them as those of any affine layer (`pyasr.nn.preconditioned_layers`). The derivative of (2) is 0 where it clips.
+
+A delay of d makes d sequences of every one, each with a d-th of the frames; they go through the loop side by side.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from pyasr.nn.preconditioned_layers import weight_gradient
+
+
+class LstmState(NamedTuple):
+    """What is remembered between two parts of a sequence: r (d N, recurrent_dim) and c (d N, cell_dim), which is float32 at least: in many
+    frames a cell adds up what is small beside it."""
+
+    r: Tensor
+    c: Tensor
+
+
+class Lstm(nn.Module):
+    """One direction of one layer: (T, N, input_dim) to (T, N, output_dim), N sequences of T frames.
+
+    cell_dim          H
+    recurrent_dim     elements of y_t that are fed back; 0: no projection, all H are
+    nonrecurrent_dim  elements of y_t that are not
+    cell_clip         C; 0: no clipping
+    delay             d; T must be a multiple of it
+    backward          whether time runs from the last frame to the first
+    """
+
+    def __init__(self, input_dim: int, cell_dim: int, recurrent_dim: int = 0, nonrecurrent_dim: int = 0, peepholes: bool = False,
+                 cell_clip: float = 0.0, delay: int = 1, backward: bool = False, bias: bool = True):  # fmt: skip
+        super().__init__()
+        self.cell_dim, self.recurrent_dim, self.output_dim = cell_dim, recurrent_dim or cell_dim, recurrent_dim + nonrecurrent_dim or cell_dim
+        self.cell_clip, self.delay, self.backward = cell_clip, delay, backward
+        self.input = nn.Linear(input_dim, 4 * cell_dim, bias)
+        self.recurrent = nn.Linear(self.recurrent_dim, 4 * cell_dim, bias=False)
+        self.projection = nn.Linear(cell_dim, self.output_dim, bias=False) if recurrent_dim else None
+        self.peepholes = nn.Parameter(torch.zeros(3, cell_dim)) if peepholes else None  # p_i, p_f, p_o
+
+    def forward(self, x: Tensor, state: LstmState | None = None) -> tuple[Tensor, LstmState]:
+        """The outputs, and the state after the last frame in the direction of time; without a state before it begins with zeros."""
+        num_frames, num_sequences, _ = x.shape
+        steps = (num_frames // self.delay, self.delay * num_sequences)
+        a = self.input(x.flip(0) if self.backward else x).view(*steps, -1)
+        weights = self.recurrent.weight, None if self.projection is None else self.projection.weight, self.peepholes
+        y, r, c = _Recurrence.apply(a, *(state or self.initial_state(a)), *weights, self)
+        y = y.view(num_frames, num_sequences, -1)
+        return y.flip(0) if self.backward else y, LstmState(r, c)
+
+    def initial_state(self, a: Tensor) -> LstmState:
+        """Zeros, for as many sequences as `a` has."""
+        wide = torch.promote_types(a.dtype, torch.float32)
+        return LstmState(a.new_zeros(a.shape[1], self.recurrent_dim), a.new_zeros(a.shape[1], self.cell_dim, dtype=wide))
+
+
+class _Recurrence(torch.autograd.Function):
+    """The loop over time: from W_x x_t + b (T, N, 4 H) to y, and the last r and c."""
+
+    @staticmethod
+    def forward(ctx, a, r, c, by_recurrent, by_cells, peepholes, layer):
+        a, m, cells = a.clone(), a.new_empty(*a.shape[:2], layer.cell_dim), c.new_empty(len(a) + 1, *c.shape)
+        y = m if by_cells is None else a.new_empty(*a.shape[:2], layer.output_dim)
+        cells[0], before = c, r
+        for t in range(len(a)):
+            gates = a[t].addmm_(before, by_recurrent.T).to(c.dtype)
+            m[t] = _step(gates, cells[t], cells[t + 1], peepholes, layer.cell_clip)
+            a[t] = gates
+            if by_cells is not None:
+                torch.mm(m[t], by_cells.T, out=y[t])
+            before = y[t, :, : layer.recurrent_dim]
+        ctx.layer = layer
+        ctx.save_for_backward(a, r, cells, m, y, by_recurrent, by_cells, peepholes)
+        return y, before.clone(), cells[-1].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy, dr, dc):
+        a, r, cells, m, y, by_recurrent, by_cells, peepholes = ctx.saved_tensors
+        layer, da, dy = ctx.layer, torch.empty_like(a), dy.clone()
+        for t in reversed(range(len(a))):
+            dy[t, :, : layer.recurrent_dim] += dr
+            dm = dy[t] if by_cells is None else dy[t] @ by_cells
+            da[t], dc = _step_back(dm, dc, a[t].to(dc.dtype), cells[t], cells[t + 1], peepholes, layer.cell_clip)
+            dr = da[t] @ by_recurrent
+        before = torch.cat([r[None], y[:-1, :, : layer.recurrent_dim]])
+        recurrent = weight_gradient(layer.recurrent, before.flatten(0, 1), da.flatten(0, 1))
+        projection = None if by_cells is None else weight_gradient(layer.projection, m.flatten(0, 1), dy.flatten(0, 1))
+        return da, dr, dc, recurrent, projection, None if peepholes is None else _peephole_gradient(da, cells), None
+
+
+def _step(a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, clip: float) -> Tensor:
+    """(1) to (3) of one frame: `a` (N, 4 H) becomes i, f, g, o, and `c` is filled; returns m_t."""
+    i, f, g, o = a.chunk(4, 1)
+    if peepholes is not None:
+        i.addcmul_(before, peepholes[0])
+        f.addcmul_(before, peepholes[1])
+    a[:, : 2 * i.shape[1]].sigmoid_()
+    g.tanh_()
+    torch.mul(f, before, out=c).addcmul_(i, g)
+    if clip:
+        c.clamp_(-clip, clip)
+    if peepholes is not None:
+        o.addcmul_(c, peepholes[2])
+    return torch.tanh(c).mul_(o.sigmoid_())
+
+
+def _step_back(dm: Tensor, dc: Tensor, a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, clip: float) -> tuple[Tensor, Tensor]:
+    """The derivatives by a_t and c_{t-d} from those by m_t, and by c_t through the later frames."""
+    i, f, g, o = a.chunk(4, 1)
+    da, tanh_c = torch.empty_like(a), torch.tanh(c)
+    di, df, dg, do = da.chunk(4, 1)
+    torch.mul(dm, tanh_c, out=do).mul_(o * (1 - o))
+    dc = torch.addcmul(dc, dm * o, 1 - tanh_c * tanh_c)
+    if peepholes is not None:
+        dc.addcmul_(do, peepholes[2])
+    if clip:
+        dc.masked_fill_(c.abs() >= clip, 0)
+    torch.mul(dc, g, out=di).mul_(i * (1 - i))
+    torch.mul(dc, before, out=df).mul_(f * (1 - f))
+    torch.mul(dc, i, out=dg).mul_(1 - g * g)
+    dc = dc * f
+    if peepholes is not None:
+        dc.addcmul_(di, peepholes[0]).addcmul_(df, peepholes[1])
+    return da, dc
+
+
+def _peephole_gradient(da: Tensor, cells: Tensor) -> Tensor:
+    """Of p_i, p_f, p_o: (3, H)."""
+    di, df, _, do = da.chunk(4, 2)
+    return torch.stack([(di * cells[:-1]).sum((0, 1)), (df * cells[:-1]).sum((0, 1)), (do * cells[1:]).sum((0, 1))])

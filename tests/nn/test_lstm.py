@@ -1,0 +1,139 @@
+"""LSTM layers: against torch's, against the equations by autograd, against finite differences, in parts, both ways."""
+
+import pytest
+import torch
+
+from pyasr.nn.lstm import Lstm, LstmState
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
+from pyasr.parallel.flat import FlatParameters
+
+T, N, D, H = 12, 3, 5, 4
+SHAPES = [
+    dict(), dict(recurrent_dim=3), dict(recurrent_dim=2, nonrecurrent_dim=3), dict(peepholes=True), dict(cell_clip=0.3), dict(delay=3), dict(backward=True),
+    dict(recurrent_dim=2, nonrecurrent_dim=1, peepholes=True, cell_clip=0.4, delay=2, backward=True, bias=False),
+]  # fmt: skip
+
+
+def layer_of(seed=1, **shape) -> Lstm:
+    """With weights large enough for cells to be clipped."""
+    layer, random = Lstm(D, H, **shape).double(), torch.Generator().manual_seed(seed)
+    for parameter in layer.parameters():
+        parameter.data.normal_(0, 1, generator=random)
+    return layer
+
+
+def inputs(seed=2, frames=T, requires_grad=True):
+    return torch.randn(frames, N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_(requires_grad)
+
+
+def by_equations(layer: Lstm, x: torch.Tensor, r0=None, c0=None):
+    """Frame by frame as in the docstring, autograd's derivatives."""
+    x = x.flip(0) if layer.backward else x
+    rs = [torch.zeros(N, layer.recurrent_dim, dtype=x.dtype) if r0 is None else r0] * layer.delay
+    cs = [torch.zeros(N, H, dtype=x.dtype) if c0 is None else c0] * layer.delay
+    ys, p = [], layer.peepholes if layer.peepholes is not None else torch.zeros(3, H, dtype=x.dtype)
+    for x_t in x:
+        i, f, g, o = (layer.input(x_t) + layer.recurrent(rs[-layer.delay])).chunk(4, 1)
+        before = cs[-layer.delay]
+        c = torch.sigmoid(f + p[1] * before) * before + torch.sigmoid(i + p[0] * before) * torch.tanh(g)
+        c = c.clamp(-layer.cell_clip, layer.cell_clip) if layer.cell_clip else c
+        m = torch.sigmoid(o + p[2] * c) * torch.tanh(c)
+        y = m if layer.projection is None else layer.projection(m)
+        rs, cs, ys = rs + [y[:, : layer.recurrent_dim]], cs + [c], ys + [y]
+    y = torch.stack(ys)
+    return y.flip(0) if layer.backward else y
+
+
+def gradients(layer, x, y):
+    layer.zero_grad()
+    x.grad = None
+    weights = torch.randn(y.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    (y * weights.to(y.dtype)).sum().backward()
+    return [x.grad.clone(), *(parameter.grad.clone() for parameter in layer.parameters())]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_outputs_and_derivatives_are_those_of_the_equations(shape):
+    layer, x = layer_of(**shape), inputs()
+    y, expected = layer(x)[0], by_equations(layer, x)
+    torch.testing.assert_close(y, expected)
+    for found, wanted in zip(gradients(layer, x, y), gradients(layer, x, expected), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_cells_are_clipped_in_these_tests():
+    free, clipped = (by_equations(layer_of(cell_clip=clip), inputs()) for clip in (0.0, 0.3))
+    assert (free - clipped).abs().max() > 0.05
+
+
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[-1]])
+def test_finite_differences(shape):
+    layer, x = layer_of(**shape), inputs()
+    state = LstmState(*(torch.randn(layer.delay * N, dim, dtype=x.dtype).mul_(0.1).requires_grad_() for dim in (layer.recurrent_dim, H)))
+    parameters = list(layer.parameters())
+
+    def function(x, r, c, *values):
+        y, (r, c) = torch.func.functional_call(layer, dict(zip(dict(layer.named_parameters()), values)), (x, LstmState(r, c)))
+        return y, r, c
+
+    assert torch.autograd.gradcheck(function, (x, *state, *parameters), atol=1e-6)
+
+
+@pytest.mark.parametrize("recurrent_dim", [0, 3])
+def test_outputs_are_those_of_torch(recurrent_dim):
+    layer, peer = layer_of(recurrent_dim=recurrent_dim), torch.nn.LSTM(D, H, proj_size=recurrent_dim).double()
+    own = [layer.input.weight, layer.recurrent.weight, layer.input.bias, torch.zeros(4 * H), *([layer.projection.weight] if recurrent_dim else [])]
+    for theirs, ours in zip(peer.parameters(), own, strict=True):
+        theirs.data.copy_(ours)
+    x = inputs()
+    (y, state), (wanted, (r, c)) = layer(x), peer(x)
+    for found, expected in ((y, wanted), (state.r, r[0]), (state.c, c[0])):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES[:6])
+def test_a_sequence_in_parts_is_the_sequence(shape):
+    """The state carries over, and so do derivatives."""
+    layer, x = layer_of(**shape), inputs()
+    whole = layer(x)[0]
+    first, state = layer(x[:6])
+    parts = torch.cat([first, layer(x[6:], state)[0]])
+    torch.testing.assert_close(parts, whole)
+    for found, wanted in zip(gradients(layer, x, parts), gradients(layer, x, layer(x)[0])):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_natural_gradient_sees_inputs_and_derivatives_of_all_frames():
+    """That of the recurrent weight is what a preconditioned layer makes of the same two matrices."""
+    options = NaturalGradientOptions(natural_gradient="online", ng_rank_in=1, ng_rank_out=2)
+    layer, plain, x = layer_of(recurrent_dim=2), layer_of(recurrent_dim=2), inputs(requires_grad=False)
+    seen = {}
+    for name in ("recurrent", "projection"):
+        module = getattr(plain, name)
+        module.register_forward_hook(lambda module, arguments, output, name=name: seen.setdefault(name, []).append((arguments[0], output)))
+    y = by_equations(plain, x)
+    for pairs in seen.values():
+        for _, output in pairs:
+            output.retain_grad()
+    y.square().sum().backward()
+    sides = precondition(layer, options).layers
+    FlatParameters(layer.float().parameters())
+    layer(x.float())[0].square().sum().backward()
+    for name, pairs in seen.items():
+        inputs_, derivatives = (torch.cat(parts).float() for parts in zip(*((pair[0], pair[1].grad) for pair in pairs)))
+        peer = torch.nn.Linear(inputs_.shape[1], derivatives.shape[1], bias=False)
+        peer.weight.grad = torch.zeros_like(peer.weight)
+        precondition(peer, options).layers[""].accumulate(inputs_, derivatives, peer.weight, None)
+        torch.testing.assert_close(getattr(layer, name).weight.grad, peer.weight.grad, rtol=2e-3, atol=2e-3)
+    assert set(sides) == {"input", "recurrent", "projection"}
+
+
+def test_bfloat16_stays_near():
+    layer, x = layer_of(recurrent_dim=3, cell_clip=3.0, peepholes=True), inputs()
+    wanted = layer(x)[0]
+    exact = gradients(layer, x, wanted)
+    layer, x = layer.bfloat16(), inputs().detach().bfloat16().requires_grad_()
+    found, state = layer(x)
+    assert found.dtype == torch.bfloat16 and state.c.dtype == torch.float32 and (found.double() - wanted).norm() < 0.02 * wanted.norm()
+    for narrow, wide in zip(gradients(layer, x, found), exact):
+        assert narrow.dtype == torch.bfloat16 and (narrow.double() - wide).norm() < 0.03 * wide.norm()
