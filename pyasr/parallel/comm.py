@@ -40,7 +40,7 @@ class Comm(Protocol):
 
     rank: int
     size: int
-    uses_ring: bool  # whether large sums between hosts may go around our own ring instead of by the MPI library
+    uses_ring: bool  # whether large sums between hosts may go around our own ring instead of by the MPI library; parts do as the whole
 
     def allreduce(self, array, op: str = "sum"):
         """Replace `array` on every rank by the elementwise sum (or "max", "min", "mean") over ranks; returns `array`.
@@ -360,10 +360,16 @@ class MpiComm(BaseComm):
         self._comm.Barrier()
 
     def split(self, colour: int) -> Comm:
-        return MpiComm(self._comm.Split(colour, self.rank))
+        return self._part(self._comm.Split(colour, self.rank))
 
     def split_by_host(self) -> Comm:
-        return MpiComm(self._comm.Split_type(self._mpi.COMM_TYPE_SHARED, self.rank))
+        return self._part(self._comm.Split_type(self._mpi.COMM_TYPE_SHARED, self.rank))
+
+    def _part(self, comm) -> MpiComm:
+        """Some of these ranks, who add as all do."""
+        part = MpiComm(comm)
+        part.uses_ring = self.uses_ring
+        return part
 
     def _start_exchange_bytes(self, outgoing: np.ndarray, to: int, incoming: np.ndarray, source: int) -> Callable[[], None]:
         pieces = [slice(begin, begin + _PIECE) for begin in range(0, max(len(outgoing), 1), _PIECE)]

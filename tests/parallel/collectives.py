@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from pyasr.parallel.comm import MpiComm
+
 
 def arrays_of(size: int, dtype: str) -> list[np.ndarray]:
     """What each of `size` ranks puts in; the same on every rank. Small whole numbers, exact in every type but for bfloat16's sum."""
@@ -99,6 +101,10 @@ def check_split(comm) -> None:
     for _ in range(1 + comm.rank % 2):
         assert group.reduce_scalar(comm.rank) == sum(members)
     assert comm.reduce_scalar(1) == comm.size
+    if isinstance(comm, MpiComm):
+        comm.uses_ring = False
+        assert not comm.split(0).uses_ring and not comm.split_by_host().uses_ring
+        comm.uses_ring = True
     host = comm.split_by_host()
     assert host.reduce_scalar(1) == host.size and comm.reduce_scalar(1 / host.size) == pytest.approx(comm.reduce_scalar(host.rank == 0))
 

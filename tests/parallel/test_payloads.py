@@ -11,8 +11,9 @@ from ring_sums import UNIT
 
 from pyasr.base.job_options import JobOptions
 from pyasr.cluster.jobs import run_ranks
+from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.simulator import Network, run_simulated
-from pyasr.parallel.strategies import MixingOptions, strategy_names
+from pyasr.parallel.strategies import MixingOptions, make_strategy, strategy_names
 from pyasr.parallel.strategies.wire import Wire
 from pyasr.parallel.threads import ThreadComm, run_threads
 from pyasr.parallel.topologies import TOPOLOGIES
@@ -159,14 +160,20 @@ def test_who_adds_and_how_much_is_sent(payload, all_reduce, messages):
         wire.agree(torch.zeros(60))
         total = wire.sum(torch.arange(60.0), 1.0, 3.0)
         mean = wire.mean(torch.arange(60.0)) if all_reduce != "ring" else total / 3
-        return comm.uses_ring, total.numpy(), mean.numpy()
+        return total.numpy(), mean.numpy()
 
     sent.clear()
-    for uses_ring, total, mean in run_threads(3, rank):
-        assert uses_ring == (all_reduce != "library")
+    for total, mean in run_threads(3, rank):
         np.testing.assert_allclose(total, 3 * np.arange(60.0), rtol=3 * UNIT[payload])
         np.testing.assert_allclose(mean, np.arange(60.0), rtol=3 * UNIT[payload] if all_reduce == "ring" else 1e-7)
     assert sum(sent) == messages
+
+
+@pytest.mark.parametrize("all_reduce", ["auto", "library", "ring"])
+def test_the_library_adds_where_it_is_asked_to(all_reduce):
+    comm = SoloComm()
+    strategy = make_strategy(comm, MixingOptions(parallel="d1d", all_reduce=all_reduce))
+    assert comm.uses_ring == strategy.wire.comm.uses_ring == (all_reduce != "library")
 
 
 @pytest.mark.parametrize("payload, message", [("float32", 4000), ("float16", 2002), ("bfloat16", 2002)])

@@ -71,12 +71,13 @@ class Strategy:
     meeting_frames = 0
     rate, num_epochs = 1.0, 1
     rests = False
+    in_background = False  # whether parameters travel while the loop talks to other ranks: on a communicator of their own
     draws_from_all = False  # whether every rank learns from all data, in an order of its own
     resets_momentum = False  # whether learners are to forget their velocity after a mixing
 
     def __init__(self, comm: Comm, options: MixingOptions):
         self.comm, self.options, self.compares = comm, options, False
-        self.wire = Wire(comm, options)
+        self.wire = Wire(comm.split(0) if self.in_background else comm, options)
         self.share: tuple[int, int] | None = (0, 1) if self.draws_from_all else (comm.rank, comm.size)
         self.speaks, self.num_averaged = comm.rank == 0, comm.size
         self.drift: float | None = None

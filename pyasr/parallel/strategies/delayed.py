@@ -20,7 +20,6 @@ from pyasr.base.errors import UserError
 from pyasr.parallel.strategies.base import register
 from pyasr.parallel.strategies.gossip import Gossiper
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
-from pyasr.parallel.strategies.wire import Wire
 from pyasr.parallel.topologies import TOPOLOGIES, Topology
 
 
@@ -48,11 +47,12 @@ class Delayed(PeriodicStrategy):
     Memory is kept from one mixing to the next: to be given new pages costs more than to copy, and the loop would wait for it.
     """
 
+    in_background = True
+
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self.pending: Pending | None = None
         self._sent, self._mixed = torch.empty(0), torch.empty(0)
-        self.wire = Wire(comm.split(0), options)  # messages of the background do not meet those of the loop
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
         """Replace `array` (CPU) by its mixture of round `number`; called in the background."""

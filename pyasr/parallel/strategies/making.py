@@ -41,6 +41,7 @@ def usable_ranks(options: MixingOptions, most: int) -> int:
 
 
 def make_strategy(comm: Comm, options: MixingOptions) -> Strategy:
-    """The strategy that `options.parallel` names."""
+    """The strategy that `options.parallel` names; ranks add as `options.all_reduce` says from now on."""
     check_strategy(options)
+    comm.uses_ring = options.all_reduce != "library"
     return REGISTER[options.parallel](comm, options)

@@ -101,9 +101,10 @@ class Server:
 class AsynchronousSgd(AsynchronousStrategy):
     """The server on rank 0, shards elsewhere."""
 
+    in_background = True
+
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.wire = Wire(comm.split(0), options)  # messages of the server's threads do not meet those of all ranks
         self.distance = 0  # minibatches since the last synchronisation
         if comm.size == 2:
             raise UserError("--parallel asgd: one rank is the server, so 2 ranks train no faster than 1; give 3 or more")

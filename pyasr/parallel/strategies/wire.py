@@ -50,7 +50,6 @@ class Wire:
         self._narrows = options.payload != "float32" and comm.size > 1
         self._narrow_ring = RingAllreduce(comm, options.payload)
         self._ring = RingAllreduce(comm) if options.all_reduce == "ring" else None
-        comm.uses_ring = options.all_reduce != "library"
         self._offered, self._block = None, torch.empty(_BLOCK if self._narrows else 0)
         self._sent, self._received = (torch.empty(0, dtype=WIRE_TYPES[options.payload]) for _ in range(2))
 
