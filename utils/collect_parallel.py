@@ -28,7 +28,8 @@ class CollectParallel:
 def main(options: CollectParallel) -> None:
     runs = find_runs(options.exp)
     options.page.parent.mkdir(parents=True, exist_ok=True)
-    files = {f"{name}.svg": picture for name, picture in pictures(runs).items()} | {options.page.name: page(runs, find_real_runs(options.exp / "real"))}
+    files = {f"{name}.svg": picture for name, picture in pictures(runs).items()}
+    files[options.page.name] = page(runs, find_real_runs(options.exp / "real"))
     for name, content in files.items():
         with atomic_write(options.page.with_name(name)) as f:
             f.write(content)

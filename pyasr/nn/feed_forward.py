@@ -131,9 +131,14 @@ class FeedForward(nn.Module):
         return network.eval()
 
 
-def _hidden_layer(options: DnnOptions, dim_in: int) -> list[nn.Module]:
+def nonlinearity(options: DnnOptions) -> nn.Module:
+    """Of a hidden layer: (N, affine_dim) to (N, hidden_dim)."""
     kinds = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": Tanh, "pnorm": lambda: PNorm(options.pnorm_group)}
-    layers = [nn.Linear(dim_in, options.affine_dim), kinds[options.activation]()]
+    return kinds[options.activation]()
+
+
+def _hidden_layer(options: DnnOptions, dim_in: int) -> list[nn.Module]:
+    layers = [nn.Linear(dim_in, options.affine_dim), nonlinearity(options)]
     if options.normalize or options.activation == "pnorm":
         layers.append(Normalize())
     return layers + ([ByteDropout(options.dropout)] if options.dropout else [])

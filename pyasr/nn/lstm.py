@@ -18,7 +18,8 @@ all frames is one product before the loop over time. Backwards the loop gives th
 (i, f, g, o one after the other), and by y_t; all parameters' gradients are products of these over all frames, after the loop, so that
 natural gradient preconditions them as those of any affine layer (`pyasr.nn.preconditioned_layers`). The derivative of (2) is 0 where it clips.
 
-A delay of d makes d sequences of every one, each with a d-th of the frames; they go through the loop side by side.
+A delay of d makes d sequences of every one, each with a d-th of the frames (zeros are appended where that is no whole number); they go
+through the loop side by side.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -47,7 +49,7 @@ class Lstm(nn.Module):
     recurrent_dim     elements of y_t that are fed back; 0: no projection, all H are
     nonrecurrent_dim  elements of y_t that are not
     cell_clip         C; 0: no clipping
-    delay             d; T must be a multiple of it
+    delay             d
     backward          whether time runs from the last frame to the first
     """
 
@@ -62,13 +64,14 @@ class Lstm(nn.Module):
         self.peepholes = nn.Parameter(torch.zeros(3, cell_dim)) if peepholes else None  # p_i, p_f, p_o
 
     def forward(self, x: Tensor, state: LstmState | None = None) -> tuple[Tensor, LstmState]:
-        """The outputs, and the state after the last frame in the direction of time; without a state before it begins with zeros."""
+        """The outputs, and the state after the last frame in the direction of time, of use where T is a multiple of the delay; without a
+        state before it begins with zeros."""
         num_frames, num_sequences, _ = x.shape
-        steps = (num_frames // self.delay, self.delay * num_sequences)
-        a = self.input(x.flip(0) if self.backward else x).view(*steps, -1)
+        x = F.pad(x.flip(0) if self.backward else x, (0, 0, 0, 0, 0, -num_frames % self.delay))
+        a = self.input(x).view(len(x) // self.delay, self.delay * num_sequences, -1)
         weights = self.recurrent.weight, None if self.projection is None else self.projection.weight, self.peepholes
         y, r, c = _Recurrence.apply(a, *(state or self.initial_state(a)), *weights, self)
-        y = y.view(num_frames, num_sequences, -1)
+        y = y.view(len(x), num_sequences, -1)[:num_frames]
         return y.flip(0) if self.backward else y, LstmState(r, c)
 
     def initial_state(self, a: Tensor) -> LstmState:

@@ -61,6 +61,11 @@ def test_outputs_and_derivatives_are_those_of_the_equations(shape):
         torch.testing.assert_close(found, wanted)
 
 
+def test_any_number_of_frames_with_a_delay():
+    layer, x = layer_of(delay=3), inputs(frames=11)
+    torch.testing.assert_close(layer(x)[0], by_equations(layer, x))
+
+
 def test_cells_are_clipped_in_these_tests():
     free, clipped = (by_equations(layer_of(cell_clip=clip), inputs()) for clip in (0.0, 0.3))
     assert (free - clipped).abs().max() > 0.05

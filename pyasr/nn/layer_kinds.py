@@ -1,0 +1,218 @@
+"""The kinds of layers that a network file may name, and their options; `pyasr.nn.layered` reads such files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.nn.dropout import ByteDropout
+from pyasr.nn.feed_forward import ACTIVATIONS, DnnOptions, initialise_hidden, nonlinearity
+from pyasr.nn.layers import Normalize
+from pyasr.nn.lstm import Lstm
+from pyasr.nn.sequence_layers import (
+    Convolution, Crop, Delay, Recurrent, SequenceLayer, Splice, WindowRecurrent, initialise_lstm, pooled_bands,
+)  # fmt: skip
+
+KINDS: dict[str, type] = {}
+
+
+def kind(name: str) -> Callable[[type], type]:
+    """Class decorator: options of a layer that files call `name`, with a method `build(dim_in)`."""
+
+    def add(cls: type) -> type:
+        KINDS[name] = cls
+        return cls
+
+    return add
+
+
+class Stack(SequenceLayer):
+    """Layers that are one in a file: the first looks at times, the others change frames one by one."""
+
+    def __init__(self, first: SequenceLayer, *others: nn.Module, dim_out: int):
+        super().__init__()
+        self.first, self.others = first, nn.Sequential(*others)
+        self.left, self.right, self.stride, self.dim_out = first.left, first.right, first.stride, dim_out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As of all layers over time."""
+        spliced = self.first(x)
+        return self.others(spliced.flatten(0, 1)).view(*spliced.shape[:2], self.dim_out)
+
+
+@kind("tdnn")
+@dataclass(frozen=True)
+class TdnnOptions:
+    """Frames at some offsets, an affine map, a nonlinearity."""
+
+    dim: int = option(512, "units", minimum=1)
+    splice: str = option("0", "offsets of the frames that the layer sees: -1,0,1 or -2..2")
+    stride: int = option(1, "frames for one output", minimum=1)
+    activation: str = option("relu", "nonlinearity", choices=(*ACTIVATIONS, "none"))
+    pnorm_group: int = option(10, "pnorm: elements of a group", minimum=1)
+    normalize: bool = option(False, "scale the units to root mean square 1, frame by frame (pnorm: always)")
+    dropout: float = option(0.0, "share of units left out in training", minimum=0.0, maximum=0.9)
+    init: float = option(0.0, "standard deviation of initial weights; 0: by the nonlinearity", minimum=0.0)
+
+    def build(self, dim_in: int) -> Stack:
+        """The layer, without parameters worth the name."""
+        splice, shape = Splice(dim_in, offsets_of(self.splice), self.stride), self._shape
+        layers = [nn.Linear(splice.dim_out, self.dim if shape is None else shape.affine_dim)]
+        if shape is not None:
+            layers.append(nonlinearity(shape))
+        if self.normalize or self.activation == "pnorm":
+            layers.append(Normalize())
+        return Stack(splice, *layers, *([ByteDropout(self.dropout)] if self.dropout else []), dim_out=self.dim)
+
+    @property
+    def _shape(self) -> DnnOptions | None:
+        return None if self.activation == "none" else DnnOptions(1, self.dim, self.activation, self.pnorm_group)
+
+    @torch.no_grad()
+    def initialise(self, layer: Stack, is_first: bool, random: torch.Generator) -> None:
+        """Random parameters, as those of a feed-forward network."""
+        affine = layer.others[0]
+        if self._shape is not None:
+            initialise_hidden(affine, self._shape, is_first, random)
+        if self._shape is None or self.init:
+            affine.weight.normal_(0, self.init or affine.in_features**-0.5, generator=random)
+            affine.bias.zero_()
+
+
+@kind("affine")
+@dataclass(frozen=True)
+class AffineOptions(TdnnOptions):
+    """The same of single frames."""
+
+
+@kind("linear")
+@dataclass(frozen=True)
+class LinearOptions(TdnnOptions):
+    """An affine map of single frames, such as a bottleneck."""
+
+    activation: str = option("none", "nonlinearity", choices=(*ACTIVATIONS, "none"))
+
+
+@kind("conv")
+@dataclass(frozen=True)
+class ConvolutionOptions:
+    """Convolution over time and frequency, rectified, with pooling over frequency."""
+
+    channels: int = option(1, "channels of the input, each with all bands: 3 for features with two orders of deltas", minimum=1)
+    filters: int = option(128, "channels of the output", minimum=1)
+    time: int = option(3, "frames that a filter sees", minimum=1)
+    bands: int = option(9, "frequency bands that a filter sees", minimum=1)
+    pool: int = option(3, "neighbouring bands of which the greatest is taken", minimum=1)
+    step: int = option(3, "bands from one such group to the next", minimum=1)
+
+    def build(self, dim_in: int) -> Convolution:
+        """The layer; raises UserError where the input has not as many bands."""
+        bands, rest = divmod(dim_in, self.channels)
+        if rest or pooled_bands(bands - self.bands + 1, self.pool, self.step) < 1:
+            found = f"{dim_in} inputs are not --channels {self.channels} of enough bands for --bands {self.bands} and --pool {self.pool}"
+            raise UserError(f"{found}; the input of the first layer are the features with deltas, channel by channel")
+        if self.time % 2 == 0:
+            raise UserError(f"--time {self.time}: a filter sees as many frames before as after its own; give an odd number")
+        return Convolution(dim_in, self.channels, self.filters, self.time, self.bands, self.pool, self.step)
+
+    @torch.no_grad()
+    def initialise(self, layer: Convolution, is_first: bool, random: torch.Generator) -> None:
+        """As rectifiers of as many inputs."""
+        weight = layer.convolution.weight
+        weight.normal_(0, (2 / weight[0].numel()) ** 0.5, generator=random)
+        layer.convolution.bias.zero_()
+
+
+@kind("lstm")
+@dataclass(frozen=True)
+class LstmOptions:
+    """Long short-term memory, forwards in time."""
+
+    cells: int = option(1024, "cells, of each direction", minimum=1)
+    recurrent: int = option(0, "elements of the projection that are fed back; 0: no projection", minimum=0)
+    nonrecurrent: int = option(0, "elements of the projection that are not", minimum=0)
+    peepholes: bool = option(False, "let gates see the cells")
+    clip: float = option(0.0, "greatest magnitude of a cell (Chan and Lane: 3); 0: any", minimum=0.0)
+    bias: bool = option(True, "let gates have biases")
+    init: float = option(0.0, "initial weights are uniform up to this magnitude; 0: 1 / sqrt(CELLS)", minimum=0.0)
+    forget_bias: float = option(1.0, "initial bias of the forget gate")
+    delay: int = option(1, "frames from which on a frame is remembered (Kaldi's layers: 1, 2, 3)", minimum=1)
+
+    def build(self, dim_in: int) -> SequenceLayer:
+        """The layer, without parameters worth the name."""
+        return Recurrent([self._direction(dim_in, False)])
+
+    def _direction(self, dim_in: int, backward: bool) -> Lstm:
+        if self.nonrecurrent and not self.recurrent:
+            raise UserError(f"--nonrecurrent {self.nonrecurrent}: without --recurrent there is no projection; give both or neither")
+        return Lstm(dim_in, self.cells, self.recurrent, self.nonrecurrent, self.peepholes, self.clip, self.delay, backward, self.bias)
+
+    def initialise(self, layer: SequenceLayer, is_first: bool, random: torch.Generator) -> None:
+        """Random parameters."""
+        for lstm in layer.directions:
+            initialise_lstm(lstm, self.init, self.forget_bias, random)
+
+
+@kind("blstm")
+@dataclass(frozen=True)
+class BlstmOptions(LstmOptions):
+    """The same in both directions of time."""
+
+    def build(self, dim_in: int) -> SequenceLayer:
+        """The layer, without parameters worth the name."""
+        return Recurrent([self._direction(dim_in, backward) for backward in (False, True)])
+
+
+@kind("window-blstm")
+@dataclass(frozen=True)
+class WindowBlstmOptions(LstmOptions):
+    """The same over a window around each frame, of which the ends are taken."""
+
+    left: int = option(10, "frames of the window before its own", minimum=0)
+    right: int = option(10, "frames of the window after its own", minimum=0)
+
+    def build(self, dim_in: int) -> SequenceLayer:
+        """The layer, without parameters worth the name."""
+        return WindowRecurrent([self._direction(dim_in, backward) for backward in (False, True)], self.left, self.right)
+
+
+@kind("delay")
+@dataclass(frozen=True)
+class DelayOptions:
+    """Answers come some frames late."""
+
+    frames: int = option(5, "how many", minimum=1)
+
+    def build(self, dim_in: int) -> Delay:
+        """The layer."""
+        return Delay(dim_in, self.frames)
+
+
+@kind("crop")
+@dataclass(frozen=True)
+class CropOptions:
+    """Frames that were there for memory alone."""
+
+    left: int = option(0, "the first of a chunk", minimum=0)
+    right: int = option(0, "the last of a chunk", minimum=0)
+
+    def build(self, dim_in: int) -> Crop:
+        """The layer."""
+        return Crop(dim_in, self.left, self.right)
+
+
+def offsets_of(text: str) -> list[int]:
+    """-2..2 or -1,0,1 as a list, ascending and without repetition. Raises UserError for anything else."""
+    try:
+        first, dots, last = text.partition("..")
+        found = list(range(int(first), int(last) + 1)) if dots else [int(word) for word in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or found != sorted(set(found)):
+        raise UserError(f"--splice {text}: offsets are ascending whole numbers like -1,0,1 or a range like -2..2")
+    return found

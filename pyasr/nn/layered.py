@@ -1,0 +1,129 @@
+r"""Networks of layers over time, as a file says: TDNN, LSTM, CNN, and what is made of them.
+
+    # conf/network/lstmp.net: three LSTM layers with projections (Kaldi's nnet3 recipe), answers 5 frames late
+    tdnn splice=-2..2 dim=512
+    lstm cells=1024 recurrent=256 nonrecurrent=256 delay=1
+    lstm cells=1024 recurrent=256 nonrecurrent=256 delay=2
+    lstm cells=1024 recurrent=256 nonrecurrent=256 delay=3
+    delay frames=5
+
+A line is a kind of layer (`pyasr.nn.layer_kinds`) and its options; `repeat=3` makes three of it. What is before the first layer, the
+normalised features, and after the last, the output layer, is not in the file. Whatever the layers, the network maps
+
+    (left + T + right, N, input_dim)   to   logits (T', N, num_pdfs),        T' = ceil(T / subsampling)
+
+for N sequences of T frames with context; output j belongs to frame j * subsampling.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import parse
+from pyasr.nn.layer_kinds import KINDS
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A line of a network file: the kind of a layer, and its options."""
+
+    kind: str
+    options: object
+
+
+def read_network(path: Path) -> list[str]:
+    """The lines of a network file that are not empty, without comments, after a look at each. Raises UserError where one is wrong."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; give a file of layers, such as those in conf/network") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8 text; give a file of layers, such as those in conf/network") from None
+    kept = []
+    for number, line in enumerate(lines, 1):
+        if line := line.split("#")[0].strip():
+            parse_line(line, f"{path}:{number}: ")
+            kept.append(line)
+    if not kept:
+        raise UserError(f"{path}: there is no layer in it; write at least one line such as 'affine dim=512'")
+    return kept
+
+
+def parse_line(text: str, where: str = "") -> list[Line]:
+    """The layers of a line: one, or as many as `repeat` says. Raises UserError, headed by `where`."""
+    name, *words = text.split()
+    if name not in KINDS:
+        raise UserError(f"{where}'{name}' is no kind of layer; there are {', '.join(KINDS)}")
+    repeats = [word.removeprefix("repeat=") for word in words if word.startswith("repeat=")]
+    if any(not (number.isdigit() and int(number)) for number in repeats):
+        raise UserError(f"{where}repeat={repeats[-1]}: give a whole number from 1")
+    try:
+        options, _ = parse(KINDS[name], [f"--{word}" for word in words if not word.startswith("repeat=")])
+    except UserError as error:
+        raise UserError(f"{where}{error}") from None
+    return [Line(name, options)] * int((repeats or ["1"])[-1])
+
+
+class LayeredNetwork(nn.Module):
+    """The network of the docstring above, on normalised features of `input_dim` columns.
+
+    lines        of its file
+    left, right  frames of context
+    subsampling  frames for one output
+    """
+
+    def __init__(self, lines: list[str], input_dim: int, num_pdfs: int):
+        super().__init__()
+        self.lines, self.input_dim, self.num_pdfs = list(lines), input_dim, num_pdfs
+        self.parsed = [line for text in lines for line in parse_line(text)]
+        layers, dim, self.left, self.right, self.subsampling = [], input_dim, 0, 0, 1
+        for line in self.parsed:
+            layers.append(_build(line, dim))
+            dim = layers[-1].dim_out
+            self.left += layers[-1].left * self.subsampling
+            self.right += layers[-1].right * self.subsampling
+            self.subsampling *= layers[-1].stride
+        self.layers, self.output = nn.ModuleList(layers), nn.Linear(dim, num_pdfs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(left + T + right, N, input_dim) to logits (T', N, num_pdfs)."""
+        for layer in self.layers:
+            x = layer(x)
+        return self.output(x)
+
+    def initialise(self, random: torch.Generator) -> None:
+        """Random initial parameters, the same for the same `random`; the output layer is 0, so that training begins at equal posteriors."""
+        for number, (line, layer) in enumerate(zip(self.parsed, self.layers)):
+            if any(True for _ in layer.parameters()):
+                line.options.initialise(layer, number == 0, random)
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def describe(self) -> dict:
+        """All but the parameters, in plain values, from which `from_description` makes the same network."""
+        return {"kind": "layers", "lines": self.lines, "input_dim": self.input_dim, "num_pdfs": self.num_pdfs}
+
+    @staticmethod
+    def from_description(description: dict) -> LayeredNetwork:
+        """A network with arbitrary parameters of the shape that `describe` gave."""
+        return LayeredNetwork(description["lines"], description["input_dim"], description["num_pdfs"])
+
+    def with_parameters(self, values: Iterable[Tensor]) -> LayeredNetwork:
+        """A copy in float32 on the CPU, for evaluation, with these parameters, which are in the order of `parameters()`."""
+        network = LayeredNetwork.from_description(self.describe())
+        for parameter, value in zip(network.parameters(), values):
+            parameter.data.copy_(value)
+        return network.eval()
+
+
+def _build(line: Line, dim: int) -> nn.Module:
+    try:
+        return line.options.build(dim)
+    except UserError as error:
+        raise UserError(f"layer '{line.kind}': {error}") from None

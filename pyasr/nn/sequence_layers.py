@@ -1,0 +1,137 @@
+r"""Layers over time: (T, N, dim_in) to (T', N, dim_out), N sequences of T frames, time first.
+
+A layer needs `left` frames before and `right` frames after those it gives outputs for, and gives one output for every `stride` frames:
+
+    T' = (T - left - right - 1) // stride + 1
+
+where output j belongs to input frame left + j stride. Frames are those of the layer's own input, whatever the layers below left out.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pyasr.nn.lstm import Lstm
+
+
+class SequenceLayer(nn.Module):
+    """What all layers have."""
+
+    left = right = 0
+    stride = 1
+    dim_out: int
+
+
+class Splice(SequenceLayer):
+    """The frames at some offsets, side by side (TDNN): output j has x[t + o] for each offset o, in the order given."""
+
+    def __init__(self, dim_in: int, offsets: list[int], stride: int = 1):
+        super().__init__()
+        self.offsets, self.stride = offsets, stride
+        self.left, self.right, self.dim_out = max(0, -min(offsets)), max(0, max(offsets)), dim_in * len(offsets)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        num = len(x) - self.left - self.right
+        parts = [x[self.left + offset : self.left + offset + num : self.stride] for offset in self.offsets]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+
+
+class Delay(SequenceLayer):
+    """Has a network without look-ahead answer some frames late: what it says of frame t it says `frames` later."""
+
+    def __init__(self, dim_in: int, frames: int):
+        super().__init__()
+        self.right, self.dim_out = frames, dim_in
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        return x[self.right :]
+
+
+class Crop(SequenceLayer):
+    """Leaves out the first and last frames, which were there for the memory of recurrent layers alone."""
+
+    def __init__(self, dim_in: int, left: int, right: int):
+        super().__init__()
+        self.left, self.right, self.dim_out = left, right, dim_in
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        return x[self.left : len(x) - self.right]
+
+
+class Convolution(SequenceLayer):
+    """Convolution over time and frequency, and the greatest of neighbouring bands: a frame of C channels of B bands, channel by channel,
+    becomes one of `filters` channels.
+
+    time, bands  size of a filter; frames to both sides are context, of bands there are fewer afterwards
+    pool, step   neighbouring outputs of which the greatest is taken, and the distance of two such groups
+    """
+
+    def __init__(self, dim_in: int, channels: int, filters: int, time: int, bands: int, pool: int, step: int):
+        super().__init__()
+        self.channels, self.pool, self.step = channels, pool, step
+        self.convolution = nn.Conv2d(channels, filters, (time, bands))
+        self.left = self.right = time // 2
+        self.dim_out = filters * pooled_bands(dim_in // channels - bands + 1, pool, step)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        num_frames, num_sequences, dim = x.shape
+        images = x.view(num_frames, num_sequences, self.channels, dim // self.channels).permute(1, 2, 0, 3)
+        y = F.relu(self.convolution(images))
+        y = F.max_pool2d(y, (1, self.pool), (1, self.step)) if self.pool > 1 else y
+        return y.permute(2, 0, 1, 3).flatten(2)
+
+
+def pooled_bands(bands: int, pool: int, step: int) -> int:
+    """Bands that are left after pooling; 0 or fewer where there are too few."""
+    return (bands - pool) // step + 1
+
+
+class Recurrent(SequenceLayer):
+    """LSTM layers side by side, one or one for each direction of time, which see the same and whose outputs lie side by side."""
+
+    def __init__(self, directions: list[Lstm]):
+        super().__init__()
+        self.directions = nn.ModuleList(directions)
+        self.dim_out = sum(lstm.output_dim for lstm in directions)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        outputs = [lstm(x)[0] for lstm in self.directions]
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
+
+
+class WindowRecurrent(SequenceLayer):
+    """For every frame a window of frames around it, read by an LSTM of each direction, and what each of the two has in the end (W. Chan,
+    I. Lane, arXiv:1504.01482: the context vector of a TC-DNN-BLSTM-DNN, whose first DNN is the same for all frames of a window)."""
+
+    def __init__(self, directions: list[Lstm], left: int, right: int):
+        super().__init__()
+        self.directions, self.left, self.right = nn.ModuleList(directions), left, right
+        self.dim_out = sum(lstm.output_dim for lstm in directions)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        windows = x.unfold(0, self.left + 1 + self.right, 1)  # (T', N, dim, window)
+        frames = windows.permute(3, 0, 1, 2).flatten(1, 2)
+        ends = [lstm(frames)[0][0 if lstm.backward else -1] for lstm in self.directions]
+        return torch.cat(ends, 1).view(len(windows), x.shape[1], self.dim_out)
+
+
+@torch.no_grad()
+def initialise_lstm(lstm: Lstm, width: float, forget_bias: float, generator: torch.Generator) -> None:
+    """Weights uniform in [-width, width]; 0: 1 / sqrt(cells). Biases 0, but that of the forget gate."""
+    width = width or 1 / math.sqrt(lstm.cell_dim)
+    for parameter in lstm.parameters():
+        if parameter.dim() > 1:
+            parameter.uniform_(-width, width, generator=generator)
+    if lstm.input.bias is not None:
+        lstm.input.bias.zero_()
+        lstm.input.bias[lstm.cell_dim : 2 * lstm.cell_dim] = forget_bias

@@ -1,0 +1,157 @@
+"""Networks from files: contexts, alignment of outputs with frames, every kind of layer, what a file may get wrong."""
+
+import pytest
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.nn.layer_kinds import KINDS
+from pyasr.nn.layered import LayeredNetwork, read_network
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
+
+DIM, PDFS, N = 24, 7, 2
+NETWORKS = {
+    "tdnn": (["tdnn splice=-2..2 dim=16", "tdnn splice=-1,2 dim=16 activation=tanh", "tdnn splice=-3,0,3 dim=8 activation=pnorm pnorm-group=2"], 6, 7, 1),
+    "subsampled": (["tdnn splice=-1..1 dim=16", "tdnn splice=-1..1 dim=16 stride=3", "tdnn splice=-1,0,1 dim=16"], 5, 5, 3),
+    "lstmp": (["tdnn splice=-2..2 dim=8", "lstm cells=6 recurrent=3 nonrecurrent=2 delay=2 peepholes=true", "delay frames=5"], 2, 7, 1),
+    "blstm": (["blstm cells=5 repeat=2", "linear dim=4", "crop left=4 right=3"], 4, 3, 1),
+    "cnn": (["conv channels=2 filters=3 time=3 bands=3 pool=2 step=2", "conv channels=3 filters=4 time=3 bands=2 pool=1 step=1", "affine dim=8"], 2, 2, 1),
+    "window": (["affine dim=8", "window-blstm cells=4 left=3 right=2 clip=3 bias=false", "affine dim=8 dropout=0.5 normalize=true"], 3, 2, 1),
+}  # fmt: skip
+
+
+def network_of(name) -> LayeredNetwork:
+    network = LayeredNetwork(NETWORKS[name][0], DIM, PDFS)
+    network.initialise(torch.Generator().manual_seed(1))
+    torch.nn.init.normal_(network.output.weight, generator=torch.Generator().manual_seed(2))
+    return network.double().eval()
+
+
+def frames(num: int) -> torch.Tensor:
+    return torch.randn(num, N, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("num_frames", [1, 2, 9])
+def test_contexts_and_numbers_of_outputs(name, num_frames):
+    network, (_, left, right, subsampling) = network_of(name), NETWORKS[name]
+    assert (network.left, network.right, network.subsampling) == (left, right, subsampling)
+    assert network(frames(left + num_frames + right)).shape == (-(-num_frames // subsampling), N, PDFS)
+
+
+@pytest.mark.parametrize("name", ["tdnn", "subsampled", "cnn", "window"])
+def test_an_output_depends_on_its_context_and_nothing_else(name):
+    """So chunks with context give what whole utterances give, and output j belongs to frame j * subsampling."""
+    network = network_of(name)
+    x = frames(network.left + 12 + network.right)
+    whole = network(x)
+    for j in range(len(whole)):
+        begin = j * network.subsampling
+        alone = network(x[begin : begin + network.left + 1 + network.right])
+        torch.testing.assert_close(alone, whole[j : j + 1])
+        for frame in (begin - 1, begin + network.left + 1 + network.right):
+            if 0 <= frame < len(x):
+                changed = x.clone()
+                changed[frame] += 1
+                assert torch.equal(network(changed)[j], whole[j])
+    for frame in (0, network.left + network.right):  # the first and the last frame of the first output's context
+        changed = x.clone()
+        changed[frame] += 1
+        assert not torch.equal(network(changed)[0], whole[0])
+
+
+def test_answers_come_late_and_memory_is_cropped():
+    network, x = network_of("lstmp"), frames(20)
+    changed = x.clone()
+    changed[2 + 5 + 5] += 1  # the first frame that the answer on frame 5 - delay 5, splice 2 - must not have seen is 13
+    changed_late = x.clone()
+    changed_late[13] += 1
+    whole = network(x)
+    assert torch.equal(network(changed_late)[3], whole[3]) and not torch.equal(network(changed)[3], whole[3])
+    blstm = network_of("blstm")
+    layers = [blstm.layers[0], blstm.layers[1], blstm.layers[2]]
+    y = x
+    for layer in layers:
+        y = layer(y)
+    torch.testing.assert_close(blstm(x), blstm.output(y[4:-3]))
+
+
+def test_frames_are_normalised_one_by_one():
+    layer = network_of("window").layers[2]
+    y = layer(frames(8)[:, :, :8])
+    torch.testing.assert_close(y.square().mean(2), torch.ones(8, N, dtype=torch.float64))
+
+
+def test_a_window_is_read_by_both_directions():
+    """Its two ends, computed window by window."""
+    network, x = network_of("window"), frames(8)
+    layer, below = network.layers[1], network.layers[0](x)
+    found = layer(below)
+    for t in range(len(found)):
+        window = below[t : t + 6]
+        forward, backward = (lstm(window)[0] for lstm in layer.directions)
+        torch.testing.assert_close(found[t], torch.cat([forward[-1], backward[0]], 1))
+
+
+def test_a_convolution_is_that_of_its_channels_and_bands():
+    """Band b of filter f, written out."""
+    network, x = network_of("cnn"), frames(5)
+    layer = network.layers[0]
+    weight, bias = layer.convolution.weight, layer.convolution.bias
+    found = layer(x).view(3, N, 3, -1)
+    images = x.view(5, N, 2, 12)
+    for t, f, b in ((0, 0, 0), (2, 2, 4), (1, 1, 2)):
+        both = []
+        for band in (2 * b, 2 * b + 1):
+            total = sum((weight[f, c, k, d] * images[t + k, :, c, band + d]) for c in range(2) for k in range(3) for d in range(3))
+            both.append((total + bias[f]).clamp(min=0))
+        torch.testing.assert_close(found[t, :, f, b], torch.maximum(*both))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_survive_their_description_and_learn(name):
+    network = network_of(name).float()
+    again = LayeredNetwork.from_description(network.describe())
+    again.load_state_dict(network.state_dict())
+    x = frames(network.left + 9 + network.right).float()
+    assert torch.equal(again.eval()(x), network(x)) and torch.equal(network.with_parameters(network.parameters())(x), network(x))
+    layers = precondition(network, NaturalGradientOptions(natural_gradient="online", ng_rank_in=2, ng_rank_out=2)).layers
+    assert layers
+    for parameter in network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    network.train()(x).square().sum().backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in network.parameters())
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("gru cells=5", "x.net:2: 'gru' is no kind of layer; there are tdnn, affine"),
+        ("lstm cell=5", "x.net:2: --cell: no such option; did you mean --cells?"),
+        ("tdnn splice=2..-2", "--splice 2..-2: offsets are ascending whole numbers"),
+        ("tdnn splice=a", "--splice a: offsets are ascending"),
+        ("affine dim=0", "x.net:2: --dim: 0 is below the least allowed value 1"),
+        ("affine repeat=0", "x.net:2: repeat=0: give a whole number from 1"),
+        ("lstm nonrecurrent=4", "layer 'lstm': --nonrecurrent 4: without --recurrent there is no projection"),
+        ("conv channels=5", "layer 'conv': 24 inputs are not --channels 5"),
+        ("conv channels=1 bands=30", "enough bands for --bands 30"),
+        ("conv time=2 bands=3", "--time 2: a filter sees as many frames before"),
+    ],
+)
+def test_mistakes_in_a_file_are_told(tmp_path, line, message):
+    path = tmp_path / "x.net"
+    path.write_text(f"# comment\n{line}\n")
+    with pytest.raises(UserError) as error:
+        LayeredNetwork(read_network(path), DIM, PDFS)
+    assert message in str(error.value)
+
+
+def test_files_without_layers(tmp_path):
+    (tmp_path / "empty.net").write_text("# nothing\n")
+    (tmp_path / "binary.net").write_bytes(b"\xff\xfe\x00")
+    for name, message in (("empty.net", "there is no layer in it"), ("missing.net", "No such file"), ("binary.net", "not UTF-8")):
+        with pytest.raises(UserError, match=message):
+            read_network(tmp_path / name)
+
+
+def test_every_kind_is_in_these_tests():
+    assert {line.split()[0] for lines, *_ in NETWORKS.values() for line in lines} == set(KINDS)
