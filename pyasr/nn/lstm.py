@@ -13,10 +13,10 @@ With x_t the inputs, c_t the cells, r_t what is fed back, and d the delay (1 in 
     m_t = o_t tanh(c_t)                                                                                                              (3)
     y_t = W_p m_t,      r_t = the first elements of y_t                                                                              (4)
 
-p (peepholes) are diagonal, and missing unless asked for; without a projection y_t = r_t = m_t; C = infinity means no clipping. W_x x_t + b of
-all frames is one product before the loop over time. Backwards the loop gives the derivatives by the arguments of the nonlinearities, a_t
-(i, f, g, o one after the other), and by y_t; all parameters' gradients are products of these over all frames, after the loop, so that
-natural gradient preconditions them as those of any affine layer (`pyasr.nn.preconditioned_layers`). The derivative of (2) is 0 where it clips.
+p (peepholes) are diagonal, and missing unless asked for; without a projection y_t = r_t = m_t; C = infinity means no clipping. W_x x_t + b
+of all frames is one product before the loop over time. Backwards the loop gives the derivatives by the arguments of the nonlinearities,
+a_t (i, f, g, o one after the other), and by y_t; all parameters' gradients are products of these over all frames, after the loop, so that
+natural gradient preconditions them as those of any affine layer (`pyasr.nn.preconditioned_layers`). Where (2) clips, its derivative is 0.
 
 A delay of d makes d sequences of every one, each with a d-th of the frames (zeros are appended where that is no whole number); they go
 through the loop side by side.
@@ -56,7 +56,8 @@ class Lstm(nn.Module):
     def __init__(self, input_dim: int, cell_dim: int, recurrent_dim: int = 0, nonrecurrent_dim: int = 0, peepholes: bool = False,
                  cell_clip: float = 0.0, delay: int = 1, backward: bool = False, bias: bool = True):  # fmt: skip
         super().__init__()
-        self.cell_dim, self.recurrent_dim, self.output_dim = cell_dim, recurrent_dim or cell_dim, recurrent_dim + nonrecurrent_dim or cell_dim
+        self.cell_dim, self.recurrent_dim = cell_dim, recurrent_dim or cell_dim
+        self.output_dim = recurrent_dim + nonrecurrent_dim or cell_dim
         self.cell_clip, self.delay, self.backward = cell_clip, delay, backward
         self.input = nn.Linear(input_dim, 4 * cell_dim, bias)
         self.recurrent = nn.Linear(self.recurrent_dim, 4 * cell_dim, bias=False)
@@ -85,6 +86,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, a, r, c, by_recurrent, by_cells, peepholes, layer):
+        """(1) to (4) for all frames."""
         a, m, cells = a.clone(), a.new_empty(*a.shape[:2], layer.cell_dim), c.new_empty(len(a) + 1, *c.shape)
         y = m if by_cells is None else a.new_empty(*a.shape[:2], layer.output_dim)
         cells[0], before = c, r
@@ -102,6 +104,7 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy, dr, dc):
+        """From the last frame to the first, then the weights."""
         a, r, cells, m, y, by_recurrent, by_cells, peepholes = ctx.saved_tensors
         layer, da, dy = ctx.layer, torch.empty_like(a), dy.clone()
         for t in reversed(range(len(a))):
@@ -131,7 +134,9 @@ def _step(a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, clip: 
     return torch.tanh(c).mul_(o.sigmoid_())
 
 
-def _step_back(dm: Tensor, dc: Tensor, a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, clip: float) -> tuple[Tensor, Tensor]:
+def _step_back(
+    dm: Tensor, dc: Tensor, a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, clip: float
+) -> tuple[Tensor, Tensor]:
     """The derivatives by a_t and c_{t-d} from those by m_t, and by c_t through the later frames."""
     i, f, g, o = a.chunk(4, 1)
     da, tanh_c = torch.empty_like(a), torch.tanh(c)
