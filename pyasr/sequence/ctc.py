@@ -1,0 +1,117 @@
+r"""Connectionist temporal classification: the probability of a sequence of labels, whatever its alignment.
+
+A. Graves et al., "Connectionist temporal classification", ICML 2006. With y_t(k) the softmax of the logits at output frame t, 0 the blank,
+and B the map that joins equal neighbours and then drops blanks, the loss of labels l over T frames is
+
+    F = -ln sum_{pi : B(pi) = l} prod_t y_t(pi_t)                                                                               (eq. 3, 8)
+
+Labels need a frame each, and equal neighbours a blank between them: an utterance of fewer than |l| + #{i : l_i = l_{i-1}} frames has no
+alignment at all, its loss is infinite. Such utterances are left out of the sum and named in the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from pyasr.base.errors import UserError
+
+BLANK = 0
+
+
+@dataclass(frozen=True)
+class CtcSupervision:
+    """What N utterances of a minibatch should be.
+
+    labels       int64 (sum of num_labels): their labels, 1 ... K - 1, one utterance after the other
+    num_labels   int64 (N)
+    num_frames   int64 (N): output frames of the network that belong to each utterance
+    names        the utterances, for messages
+    """
+
+    labels: np.ndarray
+    num_labels: np.ndarray
+    num_frames: np.ndarray
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, labels: Sequence[np.ndarray], num_frames: Sequence[int], names: Sequence[str]) -> CtcSupervision:
+        """From an array of labels for each utterance."""
+        flat = np.concatenate([np.asarray(one, np.int64) for one in labels]) if len(labels) else np.zeros(0, np.int64)
+        lengths = np.array([len(one) for one in labels], np.int64)
+        return cls(flat, lengths, np.asarray(num_frames, np.int64), tuple(names))
+
+    @property
+    def owners(self) -> np.ndarray:
+        """The utterance, 0 ... N - 1, of each label."""
+        return np.repeat(np.arange(len(self.names)), self.num_labels)
+
+    @property
+    def min_frames(self) -> np.ndarray:
+        """Frames that each utterance needs, int64 (N): at least one."""
+        owners = self.owners
+        repeats = (self.labels[1:] == self.labels[:-1]) & (owners[1:] == owners[:-1])
+        return np.maximum(self.num_labels + np.bincount(owners[1:][repeats], minlength=len(self.names)), 1)
+
+    @property
+    def reachable(self) -> np.ndarray:
+        """Whether an utterance is long enough for its labels, bool (N)."""
+        return self.num_frames >= self.min_frames
+
+    def select(self, keep: np.ndarray) -> CtcSupervision:
+        """The utterances where the bool array `keep` (N) holds."""
+        names = tuple(name for name, kept in zip(self.names, keep) if kept)
+        return CtcSupervision(self.labels[keep[self.owners]], self.num_labels[keep], self.num_frames[keep], names)
+
+    def too_short(self) -> list[str]:
+        """A sentence for each utterance that no alignment fits."""
+        rows = zip(self.names, self.num_frames, self.num_labels, self.min_frames)
+        return [f"{name}: {frames} output frame(s) for {labels} unit(s), which need {needed}"
+                for (name, frames, labels, needed), fits in zip(rows, self.reachable) if not fits]
+
+    def check(self, max_frames: int, num_outputs: int) -> None:
+        """Raises UserError, naming an utterance, for labels that a network with `num_outputs` outputs has not, and for frames missing."""
+        wrong = np.flatnonzero((self.labels <= BLANK) | (self.labels >= num_outputs))
+        if len(wrong):
+            told = f"unit {self.labels[wrong[0]]} is none of 1 to {num_outputs - 1}, the network's outputs beside the blank"
+            raise UserError(f"{self.names[self.owners[wrong[0]]]}: {told}; train with the units the network was made for")
+        beyond = np.flatnonzero(self.num_frames > max_frames)
+        if len(beyond):
+            name, frames = self.names[beyond[0]], self.num_frames[beyond[0]]
+            raise UserError(f"{name}: {frames} output frames are expected, the network gives {max_frames}; check its subsampling")
+
+
+@dataclass(frozen=True)
+class CtcCounts:
+    """What a loss is the sum of; `left_out` names the utterances that are not in it because they are too short for their labels."""
+
+    num_sequences: int
+    num_frames: int
+    num_labels: int
+    left_out: tuple[str, ...] = ()
+
+
+def ctc_loss(logits: torch.Tensor, supervision: CtcSupervision) -> tuple[torch.Tensor, CtcCounts]:
+    """(sum of F over the utterances, what it is the sum of).
+
+    logits  (N, T, K), any float type; the loss is computed in float32, or in float64 where the logits are
+
+    Frames beyond an utterance's own are not looked at. Raises UserError as `CtcSupervision.check` does.
+    """
+    supervision.check(logits.shape[1], logits.shape[2])
+    reachable = supervision.reachable
+    if not reachable.all():
+        logits = logits[torch.from_numpy(np.flatnonzero(reachable)).to(logits.device)]
+    kept = supervision.select(reachable)
+    left_out = tuple(name for name, fits in zip(supervision.names, reachable) if not fits)
+    counts = CtcCounts(len(kept.names), int(kept.num_frames.sum()), len(kept.labels), left_out)
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    if not kept.names:
+        return wide.sum(), counts  # zero, with a gradient of zero
+    log_probs = F.log_softmax(wide, 2).transpose(0, 1)
+    lengths = torch.from_numpy(kept.num_frames), torch.from_numpy(kept.num_labels)
+    return F.ctc_loss(log_probs, torch.from_numpy(kept.labels).to(logits.device), *lengths, blank=BLANK, reduction="sum"), counts
