@@ -93,11 +93,14 @@ if stage 5 "Minibatch of 256 and 1024 in eighths, plain and natural gradient"; t
   done
 fi
 
+# As in arXiv:1904.04956 the rate is in proportion to the batch, and rises tenfold to that in the first part of the epochs. The rings
+# without `dpsgd` mix after the move: they tell what comes of learners that differ, and what of gradients taken before the mixing.
 if stage 6 "Growing batches"; then
-  for minibatch in 128 256 512 1024; do
-    for scheme in $(known gradient dpsgd:fixed-ring dpsgd:random-ring d1d adpsgd hadpsgd); do
-      compare "batch_${scheme/:/_}_$minibatch" "$most" "$scheme" --minibatch $minibatch $ibm \
-        --learning-rate "$(python3 -c "print($sgd_rate * $minibatch / 128)")"
+  for minibatch in 64 128 256 512; do
+    for scheme in $(known gradient fixed-ring random-ring dpsgd:fixed-ring dpsgd:random-ring d1d adpsgd hadpsgd); do
+      compare "batch_${scheme/:/_}_$minibatch" "$most" "$scheme" --minibatch $minibatch --period-frames $minibatch $ibm \
+        --schedule warm-up --num-epochs 4 --warm-up-epochs 2 --warm-up-factor 10 \
+        --learning-rate "$(python3 -c "print($sgd_rate * $minibatch / 64 / 10)")"
     done
   done
 fi
