@@ -58,6 +58,7 @@ def test_the_library_imports_no_scripts():
 @pytest.mark.parametrize("library, homes", [
     ("mpi4py", {"pyasr/parallel/comm.py"}),
     ("kaldiio", {"pyasr/io"}),
+    ("sentencepiece", {"pyasr/lang/subwords.py"}),
 ])
 def test_libraries_with_one_home(library, homes):
     for path in python_files("pyasr", "steps", "utils"):

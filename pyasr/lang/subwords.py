@@ -1,0 +1,150 @@
+"""Units between letters and words, learnt from text, and their ids as outputs of a CTC network. sentencepiece lives here alone.
+
+T. Kudo, J. Richardson, "SentencePiece: a simple and language independent subword tokenizer and detokenizer for neural text processing",
+EMNLP 2018; unigram models: T. Kudo, ACL 2018; byte pair encoding: R. Sennrich et al., ACL 2016.
+
+UNITS_DIR/units.model   sentencepiece's model
+UNITS_DIR/units.txt     `UNIT ID`: <blk> 0, <unk> 1, then the model's pieces; those that begin a word begin with U+2581
+UNITS_DIR/words.txt     the words of the training text, one a line, in C order
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.base.output import atomic_write
+from pyasr.io.text import read_table
+from pyasr.lang.symbols import SymbolTable, write_lines
+
+MODEL, UNITS, WORDS = "units.model", "units.txt", "words.txt"
+BLANK, UNKNOWN, BOUNDARY = "<blk>", "<unk>", "\u2581"
+UNKNOWN_ID = 1
+_OFFSET = 1  # the blank comes before sentencepiece's pieces
+_LONGEST_LINE = 1 << 20  # bytes; sentencepiece leaves longer lines out
+
+
+@dataclass(frozen=True)
+class SubwordOptions:
+    """What the units are."""
+
+    num_units: int = option(500, "units, <blk> and <unk> among them: the outputs of a network", minimum=3)
+    kind: str = option("unigram", "how units are learnt: unigram language model, byte pair encoding", choices=("unigram", "bpe"))
+
+
+class Subwords:
+    """The units of a directory, or of the bytes of a sentencepiece model: words to unit ids and back."""
+
+    def __init__(self, model: bytes):
+        import sentencepiece
+
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    @classmethod
+    def read(cls, units_dir: Path) -> Subwords:
+        """Raises UserError where there is no model, or none of sentencepiece's."""
+        path = Path(units_dir) / MODEL
+        try:
+            return cls(path.read_bytes())
+        except OSError:
+            raise UserError(f"{path}: no such file; make it with utils/train_subwords.py") from None
+        except RuntimeError:
+            raise UserError(f"{path}: not a model of sentencepiece; make it anew with utils/train_subwords.py") from None
+
+    @cached_property
+    def units(self) -> list[str]:
+        """All units by their ids."""
+        return [BLANK, *(self._processor.id_to_piece(n) for n in range(self._processor.get_piece_size()))]
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    @cached_property
+    def begins_word(self) -> np.ndarray:
+        """Whether a unit begins a word, bool (num_units)."""
+        return np.array([unit.startswith(BOUNDARY) for unit in self.units])
+
+    def encode(self, text: str) -> np.ndarray:
+        """Unit ids of a text's best segmentation, int64; <unk> for letters that the training text lacked."""
+        return np.array(self._processor.encode(" ".join(text.split())), np.int64) + _OFFSET
+
+    def spellings(self, word: str, num_best: int = 1) -> list[tuple[int, ...]]:
+        """Up to `num_best` segmentations of a word, best first; none with <unk>. A model of byte pairs knows one only."""
+        best = [self.encode(word).tolist()]
+        if num_best > 1 and self.has_several:
+            best += [[piece + _OFFSET for piece in pieces] for pieces in self._processor.nbest_encode(word, nbest_size=num_best)]
+        spellings = dict.fromkeys(tuple(units) for units in best if units and UNKNOWN_ID not in units)
+        return list(spellings)[:num_best]
+
+    @cached_property
+    def has_several(self) -> bool:
+        """Whether the model gives several segmentations of a word."""
+        try:
+            self._processor.nbest_encode("a", nbest_size=2)
+        except RuntimeError:
+            return False
+        return True
+
+    def words(self, units: Iterable[int]) -> list[str]:
+        """The words that units spell."""
+        return "".join(self.units[unit] for unit in units).replace(BOUNDARY, " ").split()
+
+    def write(self, out: Path, words: Iterable[str]) -> None:
+        """The files above, in a directory that exists."""
+        with atomic_write(Path(out) / MODEL, "wb") as f:
+            f.write(self.model)
+        SymbolTable.of(self.units).write(Path(out) / UNITS)
+        write_lines(Path(out) / WORDS, sorted(words, key=str.encode))
+
+
+def train_subwords(sentences: Sequence[str], options: SubwordOptions, source: str) -> Subwords:
+    """The units of a text, words separated by blanks; the same text gives the same bytes.
+
+    source  what the text is called in messages
+
+    Raises UserError when the text has no words, and when it cannot have that many units, or that few.
+    """
+    import sentencepiece
+
+    lines = [" ".join(sentence.split()) for sentence in sentences if sentence.strip()]
+    if not lines:
+        raise UserError(f"{source}: no words to learn units from; check the file")
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines), model_writer=model, model_type=options.kind, vocab_size=options.num_units - _OFFSET,
+            character_coverage=1.0, normalization_rule_name="identity", unk_id=0, unk_piece=UNKNOWN, bos_id=-1, eos_id=-1, pad_id=-1,
+            num_threads=1, shuffle_input_sentence=False, max_sentence_length=_LONGEST_LINE, minloglevel=2)  # fmt: skip
+    except RuntimeError as error:
+        raise UserError(f"{source}: {_reason(str(error), options)}") from None
+    return Subwords(model.getvalue())
+
+
+def _reason(message: str, options: SubwordOptions) -> str:
+    """What sentencepiece says, in terms of `--num-units`."""
+    too_high = re.search(r"Vocabulary size too high .*<= (\d+)", message)
+    if too_high:
+        most = int(too_high[1]) + _OFFSET
+        return f"the text is too small for {options.num_units} {options.kind} units; give --num-units {most} or fewer"
+    too_low = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
+    if too_low:
+        least = int(too_low[1]) + _OFFSET
+        return f"the text has more letters than {options.num_units} units can spell; give --num-units {least} or more"
+    return f"sentencepiece cannot learn units of it ({message.splitlines()[0]}); check the text"
+
+
+def subwords_of_data(data: Path, options: SubwordOptions, out: Path) -> Subwords:
+    """Fill `out` from the transcripts of a data directory."""
+    texts = list(read_table(Path(data) / "text").values())
+    subwords = train_subwords(texts, options, f"{data}/text")
+    subwords.write(out, {word for text in texts for word in text.split()})
+    return subwords

@@ -1,0 +1,90 @@
+"""Units of a toy text: their ids, what they spell, and how too small a text is refused."""
+
+import numpy as np
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.io.text import write_table
+from pyasr.lang.subwords import BLANK, MODEL, UNITS, UNKNOWN, UNKNOWN_ID, WORDS, SubwordOptions, Subwords, train_subwords
+from pyasr.lang.symbols import SymbolTable
+from steps_here import run_here
+
+TEXT = ["the cat sat on the mat", "a bat and  the rat", "it's a cat", ""] * 3
+SIZES = {"unigram": 20, "bpe": 30}
+
+
+@pytest.fixture(scope="module", params=sorted(SIZES))
+def subwords(request):
+    return train_subwords(TEXT, SubwordOptions(SIZES[request.param], request.param), "text")
+
+
+def test_units_and_their_ids(subwords):
+    kind = "bpe" if not subwords.has_several else "unigram"
+    assert len(subwords) == len(set(subwords.units)) == SIZES[kind]
+    assert subwords.units[:2] == [BLANK, UNKNOWN] and subwords.units.index(UNKNOWN) == UNKNOWN_ID
+    assert [unit for unit, begins in zip(subwords.units, subwords.begins_word) if begins] == [u for u in subwords.units if u[0] == "\u2581"]
+
+
+def test_what_is_encoded_is_spelled_again(subwords):
+    for sentence in [*TEXT, "rats tithe", "o  o'o"]:
+        units = subwords.encode(sentence)
+        assert units.dtype == np.int64 and (units > UNKNOWN_ID).all()
+        assert subwords.words(units) == sentence.split()
+    assert UNKNOWN_ID in subwords.encode("zebra") and subwords.spellings("zebra", 3) == []
+
+
+def test_spellings_are_segmentations_of_the_word(subwords):
+    for word in ("cat", "mat", "bathe"):
+        spellings = subwords.spellings(word, 4)
+        assert spellings[0] == tuple(subwords.encode(word)) and len(set(spellings)) == len(spellings) <= 4
+        assert (len(spellings) > 1) == subwords.has_several
+        assert all(subwords.words(units) == [word] and subwords.begins_word[list(units)].sum() == 1 for units in spellings)
+        assert subwords.spellings(word) == spellings[:1]
+
+
+@pytest.mark.parametrize("kind", sorted(SIZES))
+def test_same_text_same_bytes(kind):
+    one, other = (train_subwords(TEXT, SubwordOptions(SIZES[kind], kind), "text").model for _ in range(2))
+    assert one == other
+
+
+def test_long_lines_count():
+    assert "z" in "".join(train_subwords([*TEXT, "z " * 5000], SubwordOptions(22), "text").units)
+
+
+@pytest.mark.parametrize("kind, num, told", [
+    ("unigram", 500, "data/text: the text is too small for 500 unigram units; give --num-units 20 or fewer"),
+    ("bpe", 500, "data/text: the text is too small for 500 bpe units; give --num-units 54 or fewer"),
+    ("bpe", 4, "data/text: the text has more letters than 4 units can spell; give --num-units 17 or more"),
+])
+def test_a_text_that_does_not_fit_the_number_of_units(kind, num, told):
+    with pytest.raises(UserError) as error:
+        train_subwords(TEXT, SubwordOptions(num, kind), "data/text")
+    assert str(error.value) == told
+    best = int(told.split("--num-units ")[1].split()[0])
+    assert len(train_subwords(TEXT, SubwordOptions(best, kind), "data/text")) == best
+
+
+def test_a_text_without_words():
+    with pytest.raises(UserError, match="data/text: no words to learn units from"):
+        train_subwords(["", " "], SubwordOptions(10), "data/text")
+
+
+def test_the_program_writes_a_directory_that_can_be_read(tmp_path):
+    (tmp_path / "data").mkdir()
+    write_table(tmp_path / "data/text", {f"utt{n:02}": sentence for n, sentence in enumerate(TEXT)})
+    run_here("train_subwords.py", "--num-units", 20, tmp_path / "data", tmp_path / "units", folder="utils")
+    subwords = Subwords.read(tmp_path / "units")
+    assert SymbolTable.read(tmp_path / "units" / UNITS).symbols == subwords.units
+    assert (tmp_path / "units" / WORDS).read_text().split() == sorted({word for sentence in TEXT for word in sentence.split()})
+    with pytest.raises(UserError, match="too small for 300 unigram units"):
+        run_here("train_subwords.py", "--num-units", 300, tmp_path / "data", tmp_path / "others", folder="utils")
+    assert not (tmp_path / "others").exists()
+
+
+def test_what_is_no_model(tmp_path):
+    with pytest.raises(UserError, match="units.model: no such file; make it with utils/train_subwords.py"):
+        Subwords.read(tmp_path)
+    (tmp_path / MODEL).write_bytes(b"nothing of the kind")
+    with pytest.raises(UserError, match="units.model: not a model of sentencepiece"):
+        Subwords.read(tmp_path)
