@@ -16,9 +16,10 @@ from pyasr.decode.lattice import Lattice, scaled_costs
 
 def arc_posteriors(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np.ndarray, float]:
     """(p(a) float64 (num_arcs), log-likelihood of the lattice: the logarithm of the sum over its paths)."""
+    if lattice.empty:
+        return np.zeros(lattice.num_arcs), -np.inf
     costs, finals = scaled_costs(lattice, acoustic_scale, lm_scale)
-    posteriors = np.zeros(lattice.num_arcs)
-    total = np.inf if lattice.empty else _forward_backward(lattice.sources, lattice.targets, costs, finals, posteriors)
+    posteriors, total = forward_backward(lattice.sources, lattice.targets, costs, finals)
     return posteriors, -total
 
 
@@ -31,18 +32,23 @@ def _log_add(a, b):
 
 
 @njit(nogil=True, cache=True)
-def _forward_backward(sources, targets, costs, finals, posteriors):
-    """Fills `posteriors`; returns beta of the start, inf when no path ends in a final state."""
+def forward_backward(sources, targets, costs, finals):
+    """(p(a) float64 (num_arcs), beta of the start), inf and zeros when no path ends in a final state.
+
+    sources, targets  (num_arcs), sorted by source, states in topological order, the first is the start
+    costs, finals     float64 (num_arcs), (num_states)
+    """
     alpha, beta = np.full(len(finals), np.inf), finals.copy()
     alpha[0] = 0.0
     for k in range(len(sources)):
         alpha[targets[k]] = _log_add(alpha[targets[k]], alpha[sources[k]] + costs[k])
     for k in range(len(sources) - 1, -1, -1):
         beta[sources[k]] = _log_add(beta[sources[k]], costs[k] + beta[targets[k]])
+    posteriors = np.zeros(len(sources))
     if beta[0] < np.inf:
         for k in range(len(sources)):
             posteriors[k] = np.exp(beta[0] - alpha[sources[k]] - costs[k] - beta[targets[k]])
-    return beta[0]
+    return posteriors, beta[0]
 
 
 def tid_posteriors(lattice: Lattice, acoustic_scale: float, lm_scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

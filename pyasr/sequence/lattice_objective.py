@@ -1,7 +1,7 @@
 r"""Lattice-based criteria as functions of a network's outputs, for torch.
 
 With logits z_t(s) and log priors q(s), the log-likelihoods are l_t(s) = z_t(s) - log sum_r exp z_t(r) - q(s). The normaliser at frame t is the
-same for all s, and the reference and every path of the denominator have exactly one state at t. So with l'_t(s) = z_t(s) - q(s) every
+same for all s, and the reference and every hypothesis have exactly one state at t. So with l'_t(s) = z_t(s) - q(s) every
 w(pi), and the weight of the reference, is multiplied by the same exp(k sum_t log sum_r exp z_t(r)): it cancels in F of MMI, where one is
 subtracted from the other, and in the posteriors, where one is divided by another, thus in F of MPFE and sMBR. Hence no softmax is computed, and
 dF/dz = dF/dl' as it stands: its rows add up to zero, which is what a softmax would have seen to. (A frame that MMI rejects has a row
@@ -15,21 +15,21 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pyasr.sequence.accuracy import TidClasses
-from pyasr.sequence.criteria import CriterionOptions, Value, evaluate
-from pyasr.sequence.denominator import Denominator
+from pyasr.sequence.tid_classes import TidClasses
+from pyasr.sequence.lattice_criteria import CriterionOptions, Value, evaluate
+from pyasr.sequence.hypotheses import Hypotheses
 
 
 @dataclass(frozen=True)
-class Supervision:
+class LatticeSupervision:
     """What is to be learnt from some utterances, whose frames are put end to end.
 
     references    transition-ids of each, int (T,)
-    denominators  their competitors
+    hypotheses    what each competes with
     """
 
     references: list[np.ndarray]
-    denominators: list[Denominator]
+    hypotheses: list[Hypotheses]
 
     def __len__(self) -> int:
         """Frames."""
@@ -37,7 +37,7 @@ class Supervision:
 
 
 class LatticeObjective:
-    """F of `pyasr.sequence.criteria`, and what a learner is to make small.
+    """F of `pyasr.sequence.lattice_criteria`, and what a learner is to make small.
 
     log_priors  float (num_pdfs,), which are subtracted from logits
     """
@@ -45,7 +45,7 @@ class LatticeObjective:
     def __init__(self, options: CriterionOptions, classes: TidClasses, log_priors: torch.Tensor):
         self.options, self.classes, self.log_priors = options, classes, log_priors
 
-    def __call__(self, logits: torch.Tensor, supervision: Supervision) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(self, logits: torch.Tensor, supervision: LatticeSupervision) -> tuple[torch.Tensor, torch.Tensor]:
         """(F summed over utterances, float64 (), with a derivative; float64 (F, rejected frames, frames)) of logits (T, num_pdfs)."""
         values = self._values((logits.detach().cpu() - self.log_priors.to("cpu", logits.dtype)).numpy(), supervision)
         derivative = torch.from_numpy(np.concatenate([value.derivative for value in values])).to(logits.device)
@@ -53,16 +53,16 @@ class LatticeObjective:
         rejected = sum(value.num_rejected for value in values)
         return objective, torch.stack([objective.detach(), *objective.new_tensor([rejected, len(supervision)])])
 
-    def loss(self, logits: torch.Tensor, supervision: Supervision) -> tuple[torch.Tensor, torch.Tensor]:
+    def loss(self, logits: torch.Tensor, supervision: LatticeSupervision) -> tuple[torch.Tensor, torch.Tensor]:
         """(-F / k, float64 (-F, rejected frames, frames)): without the factor k, learning rates mean what they do in Kaldi's nnet1."""
         objective, counts = self(logits, supervision)
         return objective / -self.options.acoustic_scale, counts * counts.new_tensor([-1.0, 1.0, 1.0])
 
-    def _values(self, loglikes: np.ndarray, supervision: Supervision) -> list[Value]:
+    def _values(self, loglikes: np.ndarray, supervision: LatticeSupervision) -> list[Value]:
         """Of each utterance."""
         parts = np.split(loglikes, np.cumsum([len(reference) for reference in supervision.references])[:-1])
         return [evaluate(*utterance, self.classes, self.options)
-                for utterance in zip(parts, supervision.denominators, supervision.references, strict=True)]
+                for utterance in zip(parts, supervision.hypotheses, supervision.references, strict=True)]
 
 
 class _WithDerivative(torch.autograd.Function):

@@ -3,7 +3,7 @@ r"""Criteria of sequence-discriminative training on lattices: MMI, boosted MMI, 
 K. Vesely, A. Ghoshal, L. Burget, D. Povey, "Sequence-discriminative training of deep neural networks", Interspeech 2013; boosted MMI:
 D. Povey et al., "Boosted MMI for model and feature-space discriminative training", ICASSP 2008.
 
-l_t(s) is the log-likelihood of pdf s at frame t, k the acoustic scale, s_t the pdf of the reference alignment, pi a path of the denominator
+l_t(s) is the log-likelihood of pdf s at frame t, k the acoustic scale, s_t the pdf of the reference alignment, pi a hypothesis
 with graph cost g(pi), all paths of T frames:
 
     w(pi) = exp( k sum_t l_t(pi_t) - g(pi) ),     p(pi) = w(pi) / sum over all of w,     gamma_t(s) = sum of p(pi) over pi with pi_t = s
@@ -27,9 +27,9 @@ import numpy as np
 
 from pyasr.base.options import option
 from pyasr.decode.posteriors import forward_backward
-from pyasr.sequence.accuracy import TidClasses
-from pyasr.sequence.denominator import Denominator
-from pyasr.sequence.kernels import arc_sums, expected_accuracies, spread
+from pyasr.sequence.tid_classes import TidClasses
+from pyasr.sequence.hypotheses import Hypotheses
+from pyasr.sequence.lattice_kernels import arc_sums, expected_accuracies, spread
 
 _NO_POSTERIOR = 1e-20
 
@@ -60,7 +60,7 @@ class Value:
     num_rejected: int = 0
 
 
-def evaluate(loglikes: np.ndarray, hypotheses: Denominator, reference: np.ndarray, classes: TidClasses, options: CriterionOptions) -> Value:
+def evaluate(loglikes: np.ndarray, hypotheses: Hypotheses, reference: np.ndarray, classes: TidClasses, options: CriterionOptions) -> Value:
     """The criterion of an utterance.
 
     loglikes   (T, num_pdfs), float32 or float64; sums over frames are taken in float64
@@ -70,7 +70,7 @@ def evaluate(loglikes: np.ndarray, hypotheses: Denominator, reference: np.ndarra
     return function(loglikes, hypotheses, reference, classes, options)
 
 
-def mmi(loglikes: np.ndarray, hypotheses: Denominator, reference: np.ndarray, classes: TidClasses, options: CriterionOptions) -> Value:
+def mmi(loglikes: np.ndarray, hypotheses: Hypotheses, reference: np.ndarray, classes: TidClasses, options: CriterionOptions) -> Value:
     """(Boosted) MMI."""
     scale, pdfs, own = options.acoustic_scale, classes.pdfs[hypotheses.tids], classes.pdfs[reference]
     boosts = 0.0
@@ -88,7 +88,7 @@ def mmi(loglikes: np.ndarray, hypotheses: Denominator, reference: np.ndarray, cl
     return Value(float(objective), derivative, len(rejected))
 
 
-def expected_accuracy(loglikes: np.ndarray, hypotheses: Denominator, reference: np.ndarray, classes: TidClasses,
+def expected_accuracy(loglikes: np.ndarray, hypotheses: Hypotheses, reference: np.ndarray, classes: TidClasses,
                       options: CriterionOptions) -> Value:  # fmt: skip
     """MPFE or sMBR."""
     scale, pdfs = options.acoustic_scale, classes.pdfs[hypotheses.tids]
@@ -101,7 +101,7 @@ def expected_accuracy(loglikes: np.ndarray, hypotheses: Denominator, reference: 
     return Value(float(average), derivative)
 
 
-def path_posteriors(loglikes: np.ndarray, hypotheses: Denominator, pdfs: np.ndarray, scale: float,
+def path_posteriors(loglikes: np.ndarray, hypotheses: Hypotheses, pdfs: np.ndarray, scale: float,
                     boosts: np.ndarray | float = 0.0) -> tuple[np.ndarray, float]:  # fmt: skip
     """(posteriors of the arcs, float64 (num_arcs); log sum of w over all paths).
 
@@ -115,7 +115,7 @@ def path_posteriors(loglikes: np.ndarray, hypotheses: Denominator, pdfs: np.ndar
     return posteriors, -cost
 
 
-def _sums(hypotheses: Denominator, of_frames: np.ndarray) -> np.ndarray:
+def _sums(hypotheses: Hypotheses, of_frames: np.ndarray) -> np.ndarray:
     """Sums over each arc's frames of something that there is for each of its transition-ids, float64 (num_arcs)."""
     ends = np.append(0, np.cumsum(of_frames, dtype=np.float64))
     borders = np.append(0, np.cumsum(hypotheses.lengths))

@@ -17,7 +17,7 @@ from pyasr.decode.lattice import Lattice, has_end, trim
 
 
 @dataclass(frozen=True)
-class Denominator:
+class Hypotheses:
     """Arcs sorted by source; states in topological order, state 0 is the start, the last one the only end; every state is on a path.
 
     sources, targets  int32 (num_arcs)
@@ -53,7 +53,7 @@ class Denominator:
         return np.repeat(self.begins - (ends - self.lengths), self.lengths) + np.arange(len(self.tids))
 
 
-def denominator(lattice: Lattice | CompactLattice, num_tids: int, name: str = "lattice") -> Denominator | None:
+def hypotheses_of(lattice: Lattice | CompactLattice, num_tids: int, name: str = "lattice") -> Hypotheses | None:
     """The paths of a lattice; None where none leads to the end.
 
     Raises UserError, naming `name`, for transition-ids that the model does not have, and for paths of different numbers of frames.
@@ -68,4 +68,4 @@ def denominator(lattice: Lattice | CompactLattice, num_tids: int, name: str = "l
     if (times[closed.sources] + lengths != times[closed.targets]).any():
         raise UserError(f"{name}: its paths have different numbers of frames; decode again")
     begins, lengths = times[closed.sources].astype(np.int32), lengths.astype(np.int32)
-    return Denominator(closed.sources, closed.targets, begins, lengths, closed.graph_costs, closed.tids)
+    return Hypotheses(closed.sources, closed.targets, begins, lengths, closed.graph_costs, closed.tids)

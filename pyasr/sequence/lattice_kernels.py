@@ -1,4 +1,4 @@
-"""Loops over the arcs of denominators."""
+"""Loops over the arcs of lattices."""
 
 from __future__ import annotations
 
