@@ -26,7 +26,7 @@ class AlignStep:
 
     data: Path = argument("data directory with features")
     lang: Path = argument("language directory of the training")
-    model_dir: Path = argument("directory of the GMM system")
+    model_dir: Path = argument("directory of the acoustic model")
     ali_dir: Path = argument("directory of the alignments")
     align: AlignOptions = group(AlignOptions)
     boost_silence: float = option(1.0, "factor on the likelihoods of silence", minimum=0.0)

@@ -24,7 +24,7 @@ from pyasr.lang.vocabulary import holds_known_word, map_to_lang
 
 FAILED_FILE = "failed_utterances"
 _NUM_NAMED = 5
-_NO_PATH = "no path within the beams ends with the utterance (too short for its words, or other words)"
+NO_PATH = "no path within the beams ends with the utterance (too short for its words, or other words)"
 
 
 @dataclass
@@ -111,7 +111,7 @@ class Shard:
         for i, utt in enumerate(self.keys):
             if utt in self.graphs:
                 tids, _, retried = align_gmm(self.graphs[utt], model, self.features(i), costs, options)
-                self._take(i, tids, retried, report, _NO_PATH)
+                self._take(i, tids, retried, report, NO_PATH)
         return report
 
     def align_equal(self, seed: int) -> AlignReport:

@@ -1,0 +1,83 @@
+"""Alignment of a data directory to its transcripts by a network, a shard per job, an utterance in memory at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.data.datadir import split
+from pyasr.decode.decode_dir import NETWORK
+from pyasr.feats.inputs import FeatureReader, open_features
+from pyasr.hmm.align import AlignSpec
+from pyasr.hmm.gmm_dir import check_phones, silence_pdfs
+from pyasr.hmm.model import MODEL, read_transitions, read_tree
+from pyasr.hmm.shard import NO_PATH, AlignReport, read_words
+from pyasr.hmm.training_graphs import GraphCompiler, TrainingGraph, transition_costs
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.viterbi import align
+from pyasr.io.int_vectors import write_int_vectors
+from pyasr.io.openfst import read_fst
+from pyasr.lang.lang_dir import LangDir
+from pyasr.nn.acoustic import AcousticModel, load_scorer
+
+
+def align_shard(spec: AlignSpec, job: int) -> None:
+    """Align shard `job` (1-based): writes ali.JOB.gz and report.JOB.json, as `pyasr.hmm.align.align_shard`."""
+    lang = LangDir(spec.lang)
+    check_phones(spec.model_dir, lang)
+    trans, model = read_transitions(spec.model_dir / MODEL), load_scorer(spec.model_dir)
+    if model.num_pdfs != trans.num_pdfs:
+        told = f"{model.num_pdfs} outputs, {MODEL} beside it {trans.num_pdfs} pdfs"
+        raise UserError(f"{spec.model_dir / NETWORK}: the network has {told}; take both from one training")
+    aligner = _Aligner(spec, lang, trans, model)
+    graphs, failed = aligner.graphs(job)
+    reader, report = open_features(spec.data, spec.model_dir), AlignReport(failed=failed)
+    failed |= {utt: "no features in feats.scp" for utt in graphs.keys() - set(reader.keys)}
+    alignments = aligner.align(reader, {utt: graphs[utt] for utt in reader.keys if utt in graphs}, report)
+    report.log(f"job {job}")
+    write_int_vectors(spec.out / f"ali.{job}.gz", alignments)
+    num_frames = sum(map(len, alignments.values()))
+    with atomic_write(spec.out / f"report.{job}.json") as f:
+        json.dump({"report": dataclasses.asdict(report), "log_like": aligner.log_like, "num_frames": num_frames}, f)
+
+
+class _Aligner:
+    """A network with what it takes to align by it; `log_like` sums the log-likelihoods of what has been aligned."""
+
+    def __init__(self, spec: AlignSpec, lang: LangDir, trans: TransitionModel, model: AcousticModel):
+        self.spec, self.lang, self.trans, self.model, self.log_like = spec, lang, trans, model, 0.0
+        self.costs = transition_costs(trans, spec.align.transition_scale, spec.align.self_loop_scale)
+        self.boosts = np.zeros(trans.num_pdfs, np.float32)
+        with np.errstate(divide="ignore"):
+            self.boosts[silence_pdfs(lang, trans)] = np.log(spec.boost_silence)
+
+    def graphs(self, job: int) -> tuple[dict[str, TrainingGraph], dict[str, str]]:
+        """({utterance: graph}, {utterance: why it has none}) of a shard."""
+        words, failed = read_words(self.spec.data, self.lang, split(self.spec.data, self.spec.num_jobs)[job - 1])
+        tree = read_tree(self.spec.model_dir / "tree", self.trans)
+        graphs, without = GraphCompiler(read_fst(self.lang.lexicon_fst), self.trans, tree).compile(words)
+        return graphs, failed | without
+
+    def align(self, reader: FeatureReader, graphs: dict[str, TrainingGraph], report: AlignReport) -> dict[str, np.ndarray]:
+        """{utterance: transition-ids} of those that can be aligned; the report tells of all."""
+        found, progress = {}, log.Progress("align", len(graphs), "utterances", 30.0)
+        for number, (utt, graph) in enumerate(graphs.items(), 1):
+            loglikes = self.model.log_likelihoods(reader[utt])
+            if not np.isfinite(loglikes).all():
+                report.failed[utt] = "its features or log-likelihoods are not finite"
+                continue
+            boosted = loglikes[:, graph.pdfs] + self.boosts[graph.pdfs]
+            tids, _, retried = align(graph, np.ascontiguousarray(boosted.T), self.costs, self.spec.align)
+            if tids is None:
+                report.failed[utt] = NO_PATH
+                continue
+            found[utt] = tids
+            self.log_like += float(loglikes[np.arange(len(tids)), self.trans.tid2pdf[tids]].sum(dtype=np.float64))
+            report.num_aligned, report.num_retried = report.num_aligned + 1, report.num_retried + retried
+            progress.update(number)
+        return found

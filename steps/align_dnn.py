@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Align a data directory to its transcripts with a network.
+
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.nnet,final.mdl,tree,input.json}
+Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances} and copies of final.mdl and tree
+
+Example:
+    steps/align_dnn.py --nj 4 data/train_hires data/lang exp/dnn exp/dnn_ali
+"""
+
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.hmm.align import AlignSpec, AlignStep, complete_ali_dir, merge_reports
+from pyasr.hmm.gmm_dir import input_files
+
+
+def main(options: AlignStep) -> None:
+    num_jobs, inputs = options.jobs.nj, [*input_files(options.data, options.lang, options.model_dir), options.model_dir / "final.nnet"]
+    with output_of(options, options.ali_dir, inputs) as out:
+        spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence)
+        run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.align_dnn:align_shard", spec)
+        merge_reports(out, num_jobs)
+        complete_ali_dir(options, out)
+
+
+if __name__ == "__main__":
+    run_step(AlignStep, main, __doc__)
