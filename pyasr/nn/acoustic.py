@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.nn.feed_forward import FeedForward
+from pyasr.nn.networks import Network, network_from
 from pyasr.tensor.file import load_object, save_tensors
 
 MODEL_FILE = "final.nnet"
@@ -30,7 +30,7 @@ class AcousticModel:
     log_priors         float32 (num_pdfs,)
     """
 
-    network: FeedForward
+    network: Network
     mean: torch.Tensor
     inverse_std: torch.Tensor
     log_priors: torch.Tensor
@@ -41,13 +41,14 @@ class AcousticModel:
         return len(self.log_priors)
 
     def log_likelihoods(self, features: np.ndarray) -> np.ndarray:
-        """log p(s | x) - log P(s), float32 (T, num_pdfs), of the model's input (T, input_dim)."""
+        """log p(s | x) - log P(s), float32 (T, num_pdfs), of the model's input (T, input_dim); of a network that subsamples, of the frames
+        that it answers on."""
         if features.shape[1] != len(self.mean):
             found = f"the model takes {len(self.mean)} columns a frame, the features have {features.shape[1]}"
             raise UserError(f"{found}; give the features it was trained on")
         with torch.inference_mode():
             x = (torch.from_numpy(np.ascontiguousarray(features)) - self.mean) * self.inverse_std
-            return torch.log_softmax(self.network(x), 1).sub_(self.log_priors).numpy()
+            return self.network.log_posteriors(x).sub_(self.log_priors).numpy()
 
     def save(self, path: Path) -> None:
         """Write the model file described above, in float32 and on the CPU whatever it was trained in; `load_model` reads it."""
@@ -67,7 +68,7 @@ def load_model(path: Path) -> AcousticModel:
 
     def make(content: dict) -> AcousticModel:
         _check_format(content["format"], path)
-        network = FeedForward.from_description(_description(content))
+        network = network_from(_description(content))
         network.load_state_dict(content["parameters"])
         return AcousticModel(network.eval(), content["mean"], content["inverse_std"], content["log_priors"])
 
@@ -80,7 +81,7 @@ def _check_format(version: int, path: Path) -> None:
 
 
 def _description(content: dict) -> dict:
-    """What `FeedForward.describe` gave; format 1 held its options only."""
+    """What the network's `describe` gave; format 1 held the options of a feed-forward one only."""
     if content["format"] == _FORMAT:
         return content["network"]
     return {"options": content["options"], "input_dim": len(content["mean"]), "num_pdfs": len(content["log_priors"]), "fixed": {}}

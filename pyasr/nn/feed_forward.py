@@ -99,6 +99,10 @@ class FeedForward(nn.Module):
         """(N, input_dim) to logits (N, num_pdfs)."""
         return self.output(self.layers(self.input(x)))
 
+    def log_posteriors(self, x: torch.Tensor) -> torch.Tensor:
+        """log p(s | x), (T, num_pdfs), of all spliced frames (T, input_dim) of an utterance."""
+        return torch.log_softmax(self(x), 1)
+
     def input(self, x: torch.Tensor) -> torch.Tensor:
         """What the first layer sees of (N, input_dim)."""
         if self.transform is None:

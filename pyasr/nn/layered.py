@@ -10,9 +10,10 @@ r"""Networks of layers over time, as a file says: TDNN, LSTM, CNN, and what is m
 A line is a kind of layer (`pyasr.nn.layer_kinds`) and its options; `repeat=3` makes three of it. What is before the first layer, the
 normalised features, and after the last, the output layer, is not in the file. Whatever the layers, the network maps
 
-    (left + T + right, N, input_dim)   to   logits (T', N, num_pdfs),        T' = ceil(T / subsampling)
+    (N, left + T + right, input_dim)   to   logits (N, T', num_pdfs),        T' = ceil(T / subsampling)
 
-for N sequences of T frames with context; output j belongs to frame j * subsampling.
+for N sequences of T frames with context; output j belongs to frame j * subsampling. Layers have time first, so inputs that lie so in memory
+are quickest.
 """
 
 from __future__ import annotations
@@ -92,10 +93,21 @@ class LayeredNetwork(nn.Module):
         self.layers, self.output = nn.ModuleList(layers), nn.Linear(dim, num_pdfs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(left + T + right, N, input_dim) to logits (T', N, num_pdfs)."""
+        """(N, left + T + right, input_dim) to logits (N, T', num_pdfs)."""
+        x = x.transpose(0, 1)
         for layer in self.layers:
             x = layer(x)
-        return self.output(x)
+        return self.output(x).transpose(0, 1)
+
+    def log_posteriors(self, x: Tensor) -> Tensor:
+        """log p(s | x), (T', num_pdfs), of all frames (T, input_dim) of an utterance; the first and the last are repeated for context."""
+        padded = torch.cat([x[:1].expand(self.left, -1), x, x[-1:].expand(self.right, -1)])
+        return torch.log_softmax(self(padded[None])[0], 1)
+
+    @property
+    def affine_layers(self) -> list[nn.Module]:
+        """All modules that have parameters of their own, in the order of these."""
+        return [module for module in self.modules() if any(True for _ in module.parameters(recurse=False))]
 
     def initialise(self, random: torch.Generator) -> None:
         """Random initial parameters, the same for the same `random`; the output layer is 0, so that training begins at equal posteriors."""

@@ -27,9 +27,10 @@ import torch
 import torch.nn.functional as F
 
 from pyasr.base.options import option
-from pyasr.nn.feed_forward import FeedForward
+from pyasr.nn.networks import Network
 from pyasr.parallel.comm import Comm
 from pyasr.tensor.file import load_tensors, save_tensors
+from pyasr.train.chunks import NO_TARGET
 from pyasr.train.learner import Learner
 from pyasr.train.sample import Sample
 
@@ -88,9 +89,9 @@ class Combination:
     Weights are float64 (num_models, num_layers).
     """
 
-    def __init__(self, network: FeedForward, models: list[list[torch.Tensor]], sample: Sample):
+    def __init__(self, network: Network, models: list[list[torch.Tensor]], sample: Sample):
         self.network, self.sample, self.comm = network.to(sample.device).eval(), sample, sample.comm
-        self.layers = [list(layer.parameters()) for layer in network.affine_layers]
+        self.layers = [list(layer.parameters(recurse=False)) for layer in network.affine_layers]
         by_layer = _by_layer(models, self.layers)
         self.models = [torch.stack(rows).to(sample.device) for rows in by_layer]
         self.num_models, self.num_layers = len(models), len(self.layers)
@@ -133,7 +134,8 @@ class Combination:
         return matrix
 
     def _log_probability(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
-        return -F.cross_entropy(self.network(x).float(), pdfs, reduction="sum")
+        logits = self.network(x).flatten(0, -2).float()
+        return -F.cross_entropy(logits, pdfs.flatten(), reduction="sum", ignore_index=NO_TARGET)
 
     def _slope(self, x: torch.Tensor, pdfs: torch.Tensor) -> tuple[float, torch.Tensor]:
         """(sum of log probabilities of this rank's frames, its gradient with respect to the weights, flat)."""
@@ -162,7 +164,7 @@ def combine_recent(options: CombineOptions, recent: RecentModels, learner: Learn
     give(learner, network)
 
 
-def give(learner: Learner, network: FeedForward) -> None:
+def give(learner: Learner, network: Network) -> None:
     """Let the learner go on with the parameters of a network of the same shape."""
     for value, parameter in zip(learner.flat.values(), network.parameters()):
         value.copy_(parameter.detach())

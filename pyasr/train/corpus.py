@@ -16,6 +16,7 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.options import read_feature_options
 from pyasr.feats.warp import Warper
 from pyasr.parallel.comm import Comm
+from pyasr.train.chunks import OverTimeOptions, Packing
 from pyasr.train.compact import make_code
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.frames import FrameStore
@@ -45,39 +46,41 @@ class Corpus:
     """Normalised frames of one rank.
 
     mean, inverse_std  of the features' columns, over all ranks, float32 (dim,)
-    width              frames of a spliced input
+    packing            what stores make of utterances
     """
 
     training: Frames
     heldout: FrameStore
     mean: np.ndarray
     inverse_std: np.ndarray
-    width: int
+    packing: Packing
 
     @property
     def input_dim(self) -> int:
-        """Columns of a spliced input."""
-        return self.width * len(self.mean)
+        """Columns of the network's input."""
+        return self.packing.width * len(self.mean)
 
     def normaliser(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean and inverse standard deviation of a spliced input, float32 (input_dim,)."""
-        return torch.from_numpy(self.mean).repeat(self.width), torch.from_numpy(self.inverse_std).repeat(self.width)
+        """Mean and inverse standard deviation of the network's input, float32 (input_dim,)."""
+        return torch.from_numpy(self.mean).repeat(self.packing.width), torch.from_numpy(self.inverse_std).repeat(self.packing.width)
 
 
 def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm,
                 share: tuple[int, int] | None, seed: int, num_epochs: int, perturb: PerturbOptions = PerturbOptions(),
-                normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard) -> Corpus:  # fmt: skip
+                normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard,
+                over_time: OverTimeOptions = OverTimeOptions()) -> Corpus:  # fmt: skip
     """This rank's training and held-out frames of `data`, which have `targets`.
 
     share       (k, n): the k-th of n parts of the training data; None: nothing of it
     normaliser  (mean, inverse_std) to take instead of those of `data`, float32 (dim,)
     make_shard  takes what `Shard` does
+    over_time   a network that learns chunks; without one frames are spliced as `input` says
     """
     device, dtype = compute.torch_device(), compute.torch_dtype()
     reader = FeatureReader(data, dataclasses.replace(input, splice_left=0, splice_right=0))
-    code, context = make_code(store.store_type, dtype), (input.splice_left, input.splice_right)
+    code, packing = make_code(store.store_type, dtype), over_time.packing(input, reader.dim)
     keys = targets.shard(*share, heldout=False) if share else []
-    training, heldout = (make_shard(reader, targets, part, *context, code)
+    training, heldout = (make_shard(reader, targets, part, packing, code)
                          for part in (keys, targets.shard(comm.rank, comm.size, heldout=True)))  # fmt: skip
     if comm.reduce_scalar(training.num_frames) == 0:
         raise UserError(f"{data}: no frames left to train on; lower --heldout-share")
@@ -89,7 +92,7 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
     measured = heldout.store(np.arange(len(heldout.keys)), 0)
     measured.move(device, dtype)
     frames = open_frames(training, device, dtype, 1_000_000 * store.max_store_mb, seed, comm.rank, num_epochs)
-    return Corpus(frames, measured, mean, inverse_std, sum(context) + 1)
+    return Corpus(frames, measured, mean, inverse_std, packing)
 
 
 def make_warper(data: Path, input: InputOptions) -> Warper:

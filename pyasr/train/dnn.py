@@ -1,4 +1,4 @@
-"""Cross-entropy training of a feed-forward acoustic model on MPI ranks: what one rank does from the data to the model file."""
+"""Cross-entropy training of an acoustic model on MPI ranks: what one rank does from the data to the model file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel
 from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
+from pyasr.nn.layered import LayeredNetwork, read_network
+from pyasr.nn.networks import Network
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.parallel.strategies.gradient_sum import GradientSum
+from pyasr.train.chunks import OverTimeOptions
 from pyasr.train.combine import MODELS, CombineOptions, RecentModels, combine_recent
 from pyasr.train.corpus import PerturbOptions, StoreOptions, open_corpus
 from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape
@@ -39,6 +42,7 @@ class DnnTraining:
     """All options of the training itself."""
 
     dnn: DnnOptions = group(DnnOptions)
+    over_time: OverTimeOptions = group(OverTimeOptions)
     schedule: ScheduleOptions = group(ScheduleOptions)
     learner: LearnerOptions = group(LearnerOptions)
     perturb: PerturbOptions = group(PerturbOptions)
@@ -78,18 +82,18 @@ def train_rank(spec: TrainSpec, comm: Comm, make_job: Callable[..., Training] = 
     dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
                          options.schedule.num_epochs, options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()),
-                         make_shard)  # fmt: skip
+                         make_shard, options.over_time)  # fmt: skip
     counts, seed = targets.counts(), options.loop.train_seed
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
     learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, strategy.sum_gradients())
     schedule = make_schedule(options.schedule, strategy.epoch_frames(corpus.training.num_frames))
-    rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
+    minibatch = corpus.packing.whole(options.learner.minibatch)
+    rate_factor = options.schedule.rate_factor(strategy.num_averaged, minibatch)
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
     recent = RecentModels(spec.out / MODELS, options.combine, comm)
     growth = make_growth(options, counts, schedule, comm, sample, recent)
-    job = make_job(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop,
-                   options.learner.minibatch, rate_factor, spec.out, growth)  # fmt: skip
+    job = make_job(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop, minibatch, rate_factor, spec.out, growth)
     _announce(job, options)
     job.run()
     if options.combine.combine != "none":
@@ -109,18 +113,43 @@ def check_training(options: DnnTraining, dbn: Path | None) -> None:
     if dbn and (options.growth.layer_period_frames or options.transform.input_transform != "none"):
         raise UserError("--dbn: it brings all hidden layers and was trained on untransformed input; leave out --layer-period-frames and "
                         "--input-transform")  # fmt: skip
+    if options.over_time.network:
+        check_over_time(options, dbn)
+
+
+def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
+    """The same of a network from a file, which none of these knows."""
+    growth = options.growth
+    given = {"--dbn": dbn, "--layer-period-frames": growth.layer_period_frames, "--mix-up": growth.mix_up,
+             "--fix-period-frames": growth.fix_period_frames, "--shrink-period-frames": growth.shrink_period_frames,
+             "--input-transform": options.transform.input_transform != "none", "--presoftmax-power": options.priors.presoftmax_power}  # fmt: skip
+    if unknown := [flag for flag, value in given.items() if value]:
+        raise UserError(f"--network and {', '.join(unknown)} do not go together: these are for feed-forward networks; leave them out")
 
 
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None,
                  fixed: FixedParts = FixedParts(), gradient_sum: GradientSum | None = None) -> Learner:  # fmt: skip
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
-    seed, shape = options.loop.train_seed, first_shape(options.growth, options.dnn)
-    network = FeedForward(shape, input_dim, num_pdfs, fixed)
-    initialise(network, shape, torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31))))
+    seed = options.loop.train_seed
+    random = torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31)))
+    network = make_network(options, input_dim, num_pdfs, random, fixed)
     if dbn is not None:
         dbn.start(network)
     torch.manual_seed(dropout_seed(seed, comm.rank))
     return Learner(network, options.learner, comm.size, gradient_sum)
+
+
+def make_network(options: DnnTraining, input_dim: int, num_pdfs: int, random: torch.Generator,
+                 fixed: FixedParts = FixedParts()) -> Network:  # fmt: skip
+    """The network to begin with, with random parameters."""
+    if options.over_time.network:
+        network = LayeredNetwork(read_network(options.over_time.network), input_dim, num_pdfs)
+        network.initialise(random)
+        return network
+    shape = first_shape(options.growth, options.dnn)
+    network = FeedForward(shape, input_dim, num_pdfs, fixed)
+    initialise(network, shape, random)
+    return network
 
 
 def dropout_seed(seed: int, rank: int) -> int:
@@ -155,4 +184,4 @@ def _announce(job: Training, options: DnnTraining) -> None:
     dtype = str(flat.work.dtype).removeprefix("torch.")
     comm.say(f"{flat.num_parameters} parameters, {job.schedule.epoch_frames} frames an epoch, {comm.size} ranks, products in {dtype}")
     comm.say(f"the frames of a rank are {job.training.describe()}")
-    comm.say(options.schedule.describe(job.strategy.num_averaged, options.learner.minibatch))
+    comm.say(options.schedule.describe(job.strategy.num_averaged, job.minibatch))

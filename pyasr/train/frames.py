@@ -23,6 +23,10 @@ class FrameStore:
     `num_frames` frames of `dim` columns; `gather(index)` gives inputs (len(index), (left + 1 + right) dim) and targets (len(index),) of
     frames 0 .. num_frames - 1, counted over utterances.
 
+    What is gathered, and shuffled, are items: frames here; those of a subclass may have several targets each.
+
+    num_items    items
+    item_frames  targets of each; num_frames is the product
     features  one float32 (T, dim) for each utterance, taken one after the other
     targets   one (T,) for each utterance
     code      how features are kept
@@ -33,15 +37,20 @@ class FrameStore:
                  code: Plain | Bytes | None = None, pinned: bool = False):  # fmt: skip
         self.left, self.right, self.dim, self.code, self.dtype = left, right, dim, code or Plain(torch.float32), torch.float32
         lengths = np.array([len(pdfs) for pdfs in targets], np.int64)
-        self.num_frames = int(lengths.sum())
+        self.num_items, self.item_frames = int(lengths.sum()), 1
         offsets = np.concatenate([[0], np.cumsum(lengths + left + right)])
         self.frames = torch.empty(int(offsets[-1]), dim, dtype=self.code.stored, pin_memory=pinned)
         for begin, end, x in zip(offsets[:-1], offsets[1:], features, strict=True):
             self._put(int(begin), int(end), torch.from_numpy(x))
         padding_before = np.arange(len(lengths)).repeat(lengths) * (left + right)
-        self._first_row = torch.from_numpy(np.arange(self.num_frames) + padding_before).to(_index_type(len(self.frames)))
+        self._first_row = torch.from_numpy(np.arange(self.num_items) + padding_before).to(_index_type(len(self.frames)))
         self.targets = torch.from_numpy(np.concatenate([np.zeros(0, np.int32), *targets]).astype(np.int32))
         self._window = torch.arange(left + 1 + right, dtype=torch.int32)
+
+    @property
+    def num_frames(self) -> int:
+        """Targets of all items."""
+        return self.num_items * self.item_frames
 
     def _put(self, begin: int, end: int, x: torch.Tensor) -> None:
         """An utterance into rows begin .. end - 1."""
@@ -70,26 +79,26 @@ class FrameStore:
         return self.code.decode(inputs, self.dtype), self.targets[index].long()
 
     def in_turn(self, minibatch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All frames in minibatches, as they lie."""
-        yield from self._minibatches(torch.arange(self.num_frames), minibatch)
+        """All items in minibatches of so many frames, as they lie."""
+        yield from self._minibatches(torch.arange(self.num_items), minibatch)
 
     def shuffled(
         self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All frames but the first `begin`, in minibatches, in an order that depends on `seed` and `names` alone; before the others comes
-        one of `missing` frames."""
-        order = self.epoch_order(seed, *names)[begin:]
-        yield from self._minibatches(order[:missing], minibatch)
-        yield from self._minibatches(order[missing:], minibatch)
+        """All items but those of the first `begin` frames, in minibatches, in an order that depends on `seed` and `names` alone; before
+        the others comes one of `missing` frames."""
+        order, first = self.epoch_order(seed, *names)[begin // self.item_frames :], missing // self.item_frames
+        yield from self._minibatches(order[:first], minibatch)
+        yield from self._minibatches(order[first:], minibatch)
 
     def epoch_order(self, seed: int, *names: object) -> torch.Tensor:
-        """All frames in an order that depends on the arguments, and on the kind of device, alone."""
+        """All items in an order that depends on the arguments, and on the kind of device, alone."""
         device = self.targets.device
         random = torch.Generator(device).manual_seed(int(generator(seed, "shuffle", *names).integers(1 << 62)))
-        return torch.randperm(self.num_frames, generator=random, device=device, dtype=_index_type(self.num_frames))
+        return torch.randperm(self.num_items, generator=random, device=device, dtype=_index_type(self.num_items))
 
     def _minibatches(self, order: torch.Tensor, minibatch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        for index in order.to(self.targets.device).split(minibatch):
+        for index in order.to(self.targets.device).split(max(minibatch // self.item_frames, 1)):
             if len(index):
                 yield self.gather(index)
 

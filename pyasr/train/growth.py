@@ -29,6 +29,7 @@ from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.hmm.gmm_update import split_targets
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise_hidden
+from pyasr.nn.networks import network_from
 from pyasr.parallel.comm import Comm
 from pyasr.train.learner import Learner
 
@@ -83,8 +84,8 @@ class Growth:
             raise UserError(f"--mix-up {options.mix_up}: {found}; give a greater number or 0")
 
     def resume(self, learner: Learner, description: dict, frames_seen: int) -> None:
-        """Give the learner a network as `FeedForward.describe` has described it at `frames_seen`, after all changes that were due then."""
-        learner.adopt(FeedForward.from_description(description))
+        """Give the learner a network as it described itself at `frames_seen`, after all changes that were due then."""
+        learner.adopt(network_from(description))
         self.done = frames_seen
 
     def due(self, frames_seen: int) -> bool:

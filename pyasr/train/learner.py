@@ -29,6 +29,7 @@ from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.parallel.flat import FlatParameters
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.train.completion import Completion
+from pyasr.train.chunks import NO_TARGET
 from pyasr.train.components import components_of
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.skips import Skips, clear_unless
@@ -97,8 +98,8 @@ class Learner:
         self.num_steps += 1
         self.network.train()
         self.natural_gradient.set_rate(rate)
-        logits = self.network(x).float()
-        loss = F.cross_entropy(logits, pdfs, reduction="sum")
+        logits, pdfs = self.network(x).flatten(0, -2).float(), pdfs.flatten()
+        loss = F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET)
         num_frames = self._add_over_ranks(loss.backward, len(pdfs))
         self._update(rate, num_frames, change_scale * self.max_change)
         counts = _counts(loss.detach(), logits.detach(), pdfs)
@@ -152,13 +153,13 @@ class Learner:
     def evaluate(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         """(loss, correct frames, frames) of a minibatch, as `step` gives them, without learning."""
         self.network.eval()
-        logits = self.network(x).float()
-        return _counts(F.cross_entropy(logits, pdfs, reduction="sum"), logits, pdfs)
+        logits, pdfs = self.network(x).flatten(0, -2).float(), pdfs.flatten()
+        return _counts(F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET), logits, pdfs)
 
 
 def _counts(loss, logits, pdfs) -> torch.Tensor:
     correct = (logits.argmax(1) == pdfs).sum()
-    return torch.stack([loss.double(), correct.double(), torch.full_like(correct, len(pdfs)).double()])
+    return torch.stack([loss.double(), correct.double(), (pdfs != NO_TARGET).sum().double()])
 
 
 def change_factors(lengths: torch.Tensor, per_layer: float, overall: float, momentum: float) -> torch.Tensor:

@@ -25,6 +25,7 @@ from pyasr.train.progress import Reporter, Totals
 from pyasr.train.schedules import Schedule, ScheduleState
 from pyasr.train.stream import Frames
 
+_NOTHING = None, torch.empty(0)  # instead of a minibatch
 COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
 
 
@@ -102,14 +103,14 @@ class Training:
         self.reporter.clock.restart()
         while True:
             with self.reporter.clock("data"):
-                x, pdfs = (None, ()) if self.strategy.rests else next(minibatches, (None, ()))
+                x, pdfs = _NOTHING if self.strategy.rests else next(minibatches, _NOTHING)
             if x is not None:
                 self.sums += self._learn(x, pdfs)
-                self.position.own_frames += len(pdfs)
+                self.position.own_frames += pdfs.numel()
             elif self.learner.gradient_sum:
                 self.learner.follow(self._summed_rate())
             self.strategy.rate = self._rate()
-            mixing = self.strategy.step(self.learner.flat.master, len(pdfs))
+            mixing = self.strategy.step(self.learner.flat.master, pdfs.numel())
             if mixing is not None:
                 self.learner.flat.refresh()
                 self._after_mixing(epoch, mixing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.dbn import DBN_FILE
+from pyasr.nn.layered import read_network
 from pyasr.parallel.strategies import check_strategy
 from pyasr.train.checkpoints import DIRECTORY
 from pyasr.train.combine import MODELS
@@ -61,15 +62,18 @@ def staged_training(step: DnnStep, dbn: Path | None = None, **staging) -> Iterat
     """
     check_strategy(step.training.mixing)
     check_training(step.training, dbn)
+    if step.training.over_time.network:
+        read_network(step.training.over_time.network)
     with output_of(step, step.out, _inputs(step, dbn), **staging) as out:
         check_phones(step.ali_dir, LangDir(step.lang))
         if dbn:
             check_dbn(dbn, step.training.dnn, step.input, step.data)
         for source in (step.ali_dir / "final.mdl", step.ali_dir / "tree", step.lang / "phones.txt"):
             shutil.copy(source, out)
-        step.input.save(out)
+        input = replace(step.input, splice_left=0, splice_right=0) if step.training.over_time.network else step.input
+        input.save(out)
         prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens)
-        yield TrainSpec(step.data, out, step.input, step.training, dbn)
+        yield TrainSpec(step.data, out, input, step.training, dbn)
         for directory in (DIRECTORY, MODELS):
             shutil.rmtree(out / directory, ignore_errors=True)
         Targets.remove(out / TARGETS_FILE)
@@ -78,8 +82,9 @@ def staged_training(step: DnnStep, dbn: Path | None = None, **staging) -> Iterat
 def _inputs(step: DnnStep, dbn: Path | None) -> list[Path]:
     """Files whose change makes the model out of date."""
     model = [step.ali_dir / name for name in ("num_jobs", "final.mdl", "tree")]
-    alignments = sorted(step.ali_dir.glob("ali.*.gz"))
-    return [step.data / "feats.scp", step.lang / "phones.txt", *model, *alignments, *([dbn / DBN_FILE] if dbn else [])]
+    alignments, network = sorted(step.ali_dir.glob("ali.*.gz")), step.training.over_time.network
+    optional = [*([dbn / DBN_FILE] if dbn else []), *([network] if network else [])]
+    return [step.data / "feats.scp", step.lang / "phones.txt", *model, *alignments, *optional]
 
 
 def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions, needs_heldout: bool = False) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from pyasr.base.options import option
 from pyasr.nn.acoustic import log_priors
-from pyasr.nn.feed_forward import FeedForward
+from pyasr.nn.networks import Network
 from pyasr.train.sample import Sample
 
 _SMOOTHING = 0.01
@@ -40,16 +40,17 @@ def presoftmax_scales(counts: np.ndarray, power: float) -> torch.Tensor | None:
 
 
 @torch.inference_mode()
-def mean_posteriors(network: FeedForward, sample: Sample) -> torch.Tensor:
+def mean_posteriors(network: Network, sample: Sample) -> torch.Tensor:
     """P(s) of the formula over the sample on all ranks, float64 (num_pdfs,)."""
     sums = torch.zeros(network.num_pdfs, dtype=torch.float64)
     network.to(sample.device)
     for x, _ in sample.batches():
-        sums += network(x).softmax(1).sum(0, dtype=torch.float64).cpu()
-    return sample.comm.allreduce(sums) / sample.num_frames
+        sums += network(x).flatten(0, -2).softmax(1).sum(0, dtype=torch.float64).cpu()
+    sample.comm.allreduce(sums)
+    return sums / sums.sum()
 
 
-def decoding_priors(options: PriorOptions, network: FeedForward, counts: np.ndarray, sample: Sample) -> torch.Tensor:
+def decoding_priors(options: PriorOptions, network: Network, counts: np.ndarray, sample: Sample) -> torch.Tensor:
     """Log priors for the model file, float32 (num_pdfs,). Every rank must call this."""
     if options.priors == "alignments":
         return log_priors(counts)

@@ -13,6 +13,7 @@ import torch
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.parallel.comm import Comm
+from pyasr.train.chunks import NO_TARGET
 from pyasr.train.frames import FrameStore
 from pyasr.train.stream import Frames
 
@@ -28,8 +29,8 @@ class SampleOptions:
 class Sample:
     """This rank's frames of the sample.
 
-    x     spliced inputs (N, input_dim), in the type and on the device of the store
-    pdfs  their targets, int64 (N,)
+    x     inputs of items, (N, input_dim) or (N, frames, dim), in the type and on the device of the store
+    pdfs  their targets, int64 (N,) or (N, item_frames)
     comm  the ranks that hold the others; `num_frames` counts all of them
     """
 
@@ -38,7 +39,7 @@ class Sample:
     comm: Comm
 
     def __post_init__(self):
-        self.num_frames = int(self.comm.reduce_scalar(len(self.pdfs)))
+        self.num_frames = int(self.comm.reduce_scalar(int((self.pdfs != NO_TARGET).sum())))
 
     @property
     def device(self) -> torch.device:
@@ -51,8 +52,9 @@ class Sample:
         return Sample(self.x[:share], self.pdfs[:share], self.comm)
 
     def batches(self, size: int = 1024) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """(inputs in float32, targets) of up to `size` frames at a time."""
-        for x, pdfs in zip(self.x.split(size), self.pdfs.split(size)):
+        """(inputs in float32, targets) of up to `size` frames at a time, or of one item."""
+        num_items = max(size * len(self.pdfs) // max(self.pdfs.numel(), 1), 1)
+        for x, pdfs in zip(self.x.split(num_items), self.pdfs.split(num_items)):
             if len(x):
                 yield x.float(), pdfs
 
@@ -65,7 +67,7 @@ def choose_frames(frames: Frames, num_frames: int, comm: Comm, seed: int) -> tup
     total = int(comm.reduce_scalar(frames.num_frames))
     share = min(frames.num_frames, -(-num_frames * frames.num_frames // max(total, 1)))
     store = frames.sample_store(share)
-    chosen = generator(seed, "sample", comm.rank).permutation(store.num_frames)[:share]
+    chosen = generator(seed, "sample", comm.rank).permutation(store.num_items)[: -(-share // store.item_frames)]
     return store, torch.from_numpy(chosen).to(store.targets.device)
 
 

@@ -17,7 +17,8 @@ from pyasr.feats.cmvn import cmvn_stats, normaliser
 from pyasr.feats.inputs import FeatureReader
 from pyasr.feats.warp import Warper
 from pyasr.train.compact import Bytes, Plain
-from pyasr.train.frames import FrameStore, store_bytes
+from pyasr.train.chunks import Packing
+from pyasr.train.frames import FrameStore
 from pyasr.train.targets import Targets
 
 _ROUNDING = 1e-12  # of sums of squares of millions of frames
@@ -28,13 +29,13 @@ class Shard:
     """Some utterances of a data directory with their targets. Not for use from several threads at a time.
 
     keys         utterances, in the order of the reader's table
-    left, right  frames of context that a store adds to each frame
+    packing      what a store makes of utterances
     code         how a store keeps features
     lengths      frames of the utterances, int64 (len(keys),)
     """
 
-    def __init__(self, reader: FeatureReader, targets: Targets, keys: list[str], left: int, right: int, code: Plain | Bytes):
-        self.reader, self.targets, self.keys, self.left, self.right, self.code = reader, targets, keys, left, right, code
+    def __init__(self, reader: FeatureReader, targets: Targets, keys: list[str], packing: Packing, code: Plain | Bytes):
+        self.reader, self.targets, self.keys, self.packing, self.code = reader, targets, keys, packing, code
         self.dim = reader.dim
         self.lengths = np.array([len(targets.pdfs_of(key)) for key in keys], np.int64)
         self.mean, self.inverse_std = np.zeros(self.dim, np.float32), np.ones(self.dim, np.float32)
@@ -42,8 +43,12 @@ class Shard:
 
     @property
     def num_frames(self) -> int:
-        """Frames of all utterances."""
-        return int(self.lengths.sum())
+        """Frames of all utterances, as a store has them."""
+        return self.frames_of(np.arange(len(self.keys)))
+
+    def frames_of(self, members: np.ndarray) -> int:
+        """The same of the utterances `members` (indices into `keys`)."""
+        return int(self.packing.num_frames(self.lengths[members]).sum())
 
     @property
     def varies(self) -> bool:
@@ -52,7 +57,7 @@ class Shard:
 
     def num_bytes(self) -> np.ndarray:
         """Memory for each utterance in a store, int64 (len(keys),)."""
-        return store_bytes(self.lengths, self.left, self.right, self.dim, self.code)
+        return self.packing.num_bytes(self.lengths, self.dim, self.code)
 
     def warp_by(self, warper: Warper, greatest: float, seed: int) -> None:
         """From now on warp every utterance by a random factor in 1 - greatest .. 1 + greatest, another one in each epoch."""
@@ -63,7 +68,7 @@ class Shard:
         keys = [self.keys[i] for i in np.sort(members)]  # archives are read forward
         pdfs = [self.targets.pdfs_of(key) for key in keys]
         features = (self._input(key, epoch) for key in keys)
-        return FrameStore(features, pdfs, self.left, self.right, self.dim, self.code, pinned)
+        return self.packing.store(features, pdfs, self.dim, self.code, pinned)
 
     def _input(self, key: str, epoch: int) -> np.ndarray:
         """Warped and normalised features of an utterance, float32 (T, dim)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyasr.feats.inputs import FeatureReader
+from pyasr.train.chunks import Packing
 from pyasr.train.compact import Bytes, Plain
 from pyasr.train.frames import FrameStore
 from pyasr.train.shard import Shard
@@ -57,8 +58,8 @@ class SharedShards:
     def __init__(self):
         self._shards: dict[tuple[str, ...], SharedShard] = {}
 
-    def __call__(self, reader: FeatureReader, targets: Targets, keys: list[str], left: int, right: int, code: Plain | Bytes) -> SharedShard:
+    def __call__(self, reader: FeatureReader, targets: Targets, keys: list[str], packing: Packing, code: Plain | Bytes) -> SharedShard:
         names = tuple(keys)
         if names not in self._shards:
-            self._shards[names] = SharedShard(reader, targets, keys, left, right, code)
+            self._shards[names] = SharedShard(reader, targets, keys, packing, code)
         return self._shards[names]

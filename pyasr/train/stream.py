@@ -75,7 +75,7 @@ class StreamedFrames:
         """As of `ResidentFrames`; what is left of a block makes a minibatch with the beginning of the next."""
         left = None
         for number, members in enumerate(self.plan(epoch)):
-            num_frames = int(self.shard.lengths[members].sum())
+            num_frames = self.shard.frames_of(members)
             if begin < num_frames:
                 block = self._take(epoch, number)
                 self._look_ahead(epoch, number + 1)
@@ -125,7 +125,7 @@ class StreamedFrames:
 
 
 def _num_frames(minibatch: tuple[torch.Tensor, torch.Tensor] | None) -> int:
-    return 0 if minibatch is None else len(minibatch[1])
+    return 0 if minibatch is None else minibatch[1].numel()
 
 
 Frames = ResidentFrames | StreamedFrames

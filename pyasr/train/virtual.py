@@ -30,11 +30,10 @@ from pyasr.base.options import option, to_json
 from pyasr.base.output import atomic_write
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader
-from pyasr.nn.feed_forward import FeedForward
 from pyasr.parallel.network import Network
 from pyasr.parallel.simulator import ComputeTime, run_simulated
 from pyasr.train.checkpoints import random_state, set_random_state
-from pyasr.train.dnn import DnnTraining, TrainSpec, dropout_seed, train_rank
+from pyasr.train.dnn import DnnTraining, TrainSpec, dropout_seed, make_network, train_rank
 from pyasr.train.loop import Diverged, Training
 from pyasr.train.progress import Totals
 from pyasr.train.shard import Shard
@@ -129,7 +128,7 @@ class VirtualTraining(Training):
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         with self._random.in_use():
             sums = super()._learn(x, pdfs)
-        seconds = self.compute_time.sample(self._stream, self.comm.rank) * len(pdfs) / self.minibatch
+        seconds = self.compute_time.sample(self._stream, self.comm.rank) * pdfs.numel() / self.minibatch
         self.comm.sleep(seconds)
         self._computed += seconds
         return sums
@@ -195,10 +194,9 @@ def _result(courses: list[Course]) -> dict:
 
 def message_bytes(spec: TrainSpec) -> int:
     """Bytes of the parameters of the network that is to be trained, in float32."""
-    frame_dim = FeatureReader(spec.data, dataclasses.replace(spec.input, splice_left=0, splice_right=0)).dim
-    input_dim = frame_dim * (spec.input.splice_left + 1 + spec.input.splice_right)
-    with torch.device("meta"):
-        network = FeedForward(spec.training.dnn, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs)
+    dim = FeatureReader(spec.data, dataclasses.replace(spec.input, splice_left=0, splice_right=0)).dim
+    input_dim = dim * spec.training.over_time.packing(spec.input, dim).width
+    network = make_network(spec.training, input_dim, Targets.load(spec.out / TARGETS_FILE).num_pdfs, torch.Generator())
     return 4 * sum(parameter.numel() for parameter in network.parameters())
 
 

@@ -19,8 +19,15 @@ NETWORKS = {
 }  # fmt: skip
 
 
+class TimeFirst(LayeredNetwork):
+    """Inputs and outputs as layers have them."""
+
+    def forward(self, x):
+        return super().forward(x.transpose(0, 1)).transpose(0, 1)
+
+
 def network_of(name) -> LayeredNetwork:
-    network = LayeredNetwork(NETWORKS[name][0], DIM, PDFS)
+    network = TimeFirst(NETWORKS[name][0], DIM, PDFS)
     network.initialise(torch.Generator().manual_seed(1))
     torch.nn.init.normal_(network.output.weight, generator=torch.Generator().manual_seed(2))
     return network.double().eval()
@@ -113,7 +120,8 @@ def test_networks_survive_their_description_and_learn(name):
     again = LayeredNetwork.from_description(network.describe())
     again.load_state_dict(network.state_dict())
     x = frames(network.left + 9 + network.right).float()
-    assert torch.equal(again.eval()(x), network(x)) and torch.equal(network.with_parameters(network.parameters())(x), network(x))
+    copy, expected = network.with_parameters(network.parameters()), network(x).transpose(0, 1)
+    assert torch.equal(again.eval()(x.transpose(0, 1)), expected) and torch.equal(copy(x.transpose(0, 1)), expected)
     layers = precondition(network, NaturalGradientOptions(natural_gradient="online", ng_rank_in=2, ng_rank_out=2)).layers
     assert layers
     for parameter in network.parameters():
@@ -151,6 +159,17 @@ def test_files_without_layers(tmp_path):
     for name, message in (("empty.net", "there is no layer in it"), ("missing.net", "No such file"), ("binary.net", "not UTF-8")):
         with pytest.raises(UserError, match=message):
             read_network(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_posteriors_of_an_utterance(name):
+    """Its first and last frames are the context of those near them."""
+    network = network_of(name)
+    x = frames(7)[:, 0]
+    padded = torch.cat([x[:1]] * network.left + [x] + [x[-1:]] * network.right)
+    expected = network(padded[:, None])[:, 0].log_softmax(1)
+    found = LayeredNetwork.log_posteriors(network.with_parameters(network.parameters()).double(), x)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
 
 
 def test_every_kind_is_in_these_tests():

@@ -16,6 +16,7 @@ from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
+from pyasr.train.chunks import Packing
 from pyasr.train.compact import Plain
 from pyasr.train.shard import Shard
 from pyasr.train.targets import Targets
@@ -83,7 +84,7 @@ def train_streamed(data, directory):
     """A process of the test below."""
     torch.set_num_threads(1)
     targets = Targets.load(data / "targets.npz")
-    of = Shard(FeatureReader(data, InputOptions(cmvn="none")), targets, targets.keys, 2, 2, Plain(torch.float32))
+    of = Shard(FeatureReader(data, InputOptions(cmvn="none")), targets, targets.keys, Packing(2, 2), Plain(torch.float32))
     master = trained(SoloComm(), directory, streamed(of, 4), with_options(**KILLED))
     torch.save(master, directory / "master.pt")
 

@@ -11,6 +11,7 @@ from toy_jobs import NUM_PDFS, with_options
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.acoustic import MODEL_FILE
 from pyasr.train import virtual
+from pyasr.train.chunks import Packing
 from pyasr.train.compact import Plain
 from pyasr.train.dnn import TrainSpec
 from pyasr.train.shard import Shard
@@ -52,7 +53,7 @@ def test_sharing_changes_nothing(corpus, tmp_path, monkeypatch, scheme):
 
 def test_a_shared_shard_is_what_the_shard_is(corpus):
     path, targets = corpus
-    arguments = (FeatureReader(path / "data", InputOptions(cmvn="none")), targets, targets.keys, 2, 2, Plain(torch.float32))
+    arguments = (FeatureReader(path / "data", InputOptions(cmvn="none")), targets, targets.keys, Packing(2, 2), Plain(torch.float32))
     shards, alone = SharedShards(), Shard(*arguments)
     one, other = shards(*arguments), shards(*arguments)
     assert one is other and shards(*arguments[:2], targets.keys[:3], *arguments[3:]) is not one

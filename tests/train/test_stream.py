@@ -17,6 +17,7 @@ from pyasr.io.ark import ArkWriter
 from pyasr.nn.acoustic import load_model
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
+from pyasr.train.chunks import Packing
 from pyasr.train.compact import Bytes, Plain
 from pyasr.train.corpus import StoreOptions, open_corpus
 from pyasr.train.dnn import TrainSpec, train_rank
@@ -120,7 +121,7 @@ def test_what_fits_is_kept_in_memory(tmp_path):
 
 def test_a_rank_without_utterances(tmp_path):
     of = shard(tmp_path / "data", 4)
-    none = Shard(of.reader, of.targets, [], 2, 2, Plain(torch.float32))
+    none = Shard(of.reader, of.targets, [], Packing(2, 2), Plain(torch.float32))
     for frames in (open_frames(none, CPU, torch.float32, 1, SEED, 1, 2), StreamedFrames(none, CPU, torch.float32, 1, SEED, 1, 2)):
         assert frames.num_frames == 0 and not epoch_of(frames, 1) and frames.sample_store(10).num_frames == 0
 
@@ -161,7 +162,7 @@ def test_constant_columns_are_not_made_use_of(tmp_path, caplog):
 
 def _part(of, keys):
     reader = FeatureReader(of.reader.data, InputOptions(cmvn="none"))
-    return Shard(reader, of.targets, keys, 0, 0, Plain(torch.float32))
+    return Shard(reader, of.targets, keys, Packing(), Plain(torch.float32))
 
 
 def test_statistics_of_very_many_frames_are_of_some_utterances(tmp_path, monkeypatch):

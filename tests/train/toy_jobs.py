@@ -15,6 +15,7 @@ from pyasr.feats.options import FbankOptions, MelOptions
 from pyasr.feats.warp import Warper
 from pyasr.nn.feed_forward import DnnOptions
 from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.train.chunks import Packing
 from pyasr.train.compact import Plain
 from pyasr.train.dnn import DnnTraining, make_learner
 from pyasr.train.frames import FrameStore
@@ -56,7 +57,7 @@ def shard(path: Path, num_utterances: int, left: int = 2, right: int = 2, code=N
     """The utterances of a data directory, which is made in `path`."""
     targets = make_data(path, {f"a-{i:02d}": length + i % 3 for i in range(num_utterances)}, NUM_PDFS)
     reader = FeatureReader(path, InputOptions(cmvn="none"))
-    return Shard(reader, targets, targets.keys, left, right, code or Plain(torch.float32))
+    return Shard(reader, targets, targets.keys, Packing(left, right), code or Plain(torch.float32))
 
 
 def streamed(from_shard: Shard, num_blocks: int, rank: int = 0, dtype=torch.float32, num_epochs: int = 3) -> StreamedFrames:
@@ -74,7 +75,7 @@ def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind
     if isinstance(frames, FrameStore):
         frames.move(CPU, dtype)
         frames = ResidentFrames(frames, options.loop.train_seed, comm.rank)
-    context = frames.store.left if isinstance(frames, ResidentFrames) else frames.shard.left
+    context = frames.store.left if isinstance(frames, ResidentFrames) else frames.shard.packing.left
     strategy = make_strategy(comm, options.mixing)
     learner = make_learner(options, DIM * (2 * context + 1), NUM_PDFS, comm, gradient_sum=strategy.sum_gradients())
     heldout = store(2, 77, context=context)

@@ -1,0 +1,137 @@
+r"""Minibatches of chunks: for networks over time, some neighbouring frames of an utterance at once.
+
+An utterance of T frames is cut into ceil(T / c) chunks of c frames, the last of which ends where it ends, so that it begins inside the one
+before: what both have is not learned twice, its targets are `NO_TARGET` in the last. A shorter utterance is one chunk, its last frame
+repeated up to c, without targets there. Context is added to both sides, frames of the utterance, or its first and last one repeated.
+With subsampling s there is a target for every s-th frame, the first one included.
+
+Every chunk counts as ceil(c / s) frames, whatever it has targets for, so that minibatches are all of one size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base.options import option
+from pyasr.feats.inputs import InputOptions
+from pyasr.nn.layered import LayeredNetwork, read_network
+from pyasr.train.compact import Bytes, Plain
+from pyasr.train.frames import FrameStore, store_bytes
+
+NO_TARGET = -100  # what torch's cross-entropy leaves out
+
+
+@dataclass(frozen=True)
+class OverTimeOptions:
+    """A network of layers over time, and what it learns at once."""
+
+    network: Path | None = option(None, "file of layers (docs/networks.md) instead of --hidden-layers, --activation and so on; layers "
+                                        "splice, so --splice-left and --splice-right do not count")  # fmt: skip
+    chunk: int = option(20, "with --network: neighbouring frames that are learned at once, beside context", minimum=1)
+
+    def packing(self, input: InputOptions, dim: int) -> Packing:
+        """What stores make of utterances of `dim` columns: chunks for the network, spliced frames, as `input` says, without one."""
+        if not self.network:
+            return Packing(input.splice_left, input.splice_right)
+        with torch.device("meta"):
+            network = LayeredNetwork(read_network(self.network), dim, 1)
+        return Packing(network.left, network.right, self.chunk, network.subsampling)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What a store makes of utterances.
+
+    left, right  frames of context
+    chunk        frames of a chunk, c; 0: single frames, spliced with their context
+    subsampling  s
+    """
+
+    left: int = 0
+    right: int = 0
+    chunk: int = 0
+    subsampling: int = 1
+
+    @property
+    def item_frames(self) -> int:
+        """What an item counts."""
+        return -(-self.chunk // self.subsampling) if self.chunk else 1
+
+    def whole(self, minibatch: int) -> int:
+        """The number of frames nearest to `minibatch`, but not greater, that items make; of one item at least."""
+        return max(minibatch // self.item_frames, 1) * self.item_frames
+
+    @property
+    def width(self) -> int:
+        """Frames of a spliced input; 1 where the network splices."""
+        return 1 if self.chunk else self.left + 1 + self.right
+
+    def num_frames(self, lengths: np.ndarray) -> np.ndarray:
+        """What utterances of these lengths count, int64."""
+        return -(-lengths // self.chunk) * self.item_frames if self.chunk else lengths
+
+    def num_bytes(self, lengths: np.ndarray, dim: int, code: Plain | Bytes) -> np.ndarray:
+        """Memory for each utterance, int64."""
+        return store_bytes(np.maximum(lengths, self.chunk), self.left, self.right, dim, code)
+
+    def store(self, features: Iterable[np.ndarray], targets: list[np.ndarray], dim: int, code: Plain | Bytes, pinned: bool) -> FrameStore:
+        """A store of utterances: features (T, dim) and targets (T,) of each."""
+        if not self.chunk:
+            return FrameStore(features, targets, self.left, self.right, dim, code, pinned)
+        return ChunkStore(features, targets, self, dim, code, pinned)
+
+
+class ChunkStore(FrameStore):
+    """Frames in memory, gathered in chunks: inputs (N, left + c + right, dim), targets (N, ceil(c / s))."""
+
+    def __init__(self, features: Iterable[np.ndarray], targets: list[np.ndarray], packing: Packing, dim: int,
+                 code: Plain | Bytes | None = None, pinned: bool = False):  # fmt: skip
+        lengths, chunk = np.array([len(pdfs) for pdfs in targets], np.int64), packing.chunk
+        long_enough = (_repeat_last(x, chunk) for x in features)
+        super().__init__(long_enough, [_fill(pdfs, chunk) for pdfs in targets], packing.left, packing.right, dim, code, pinned)
+        self._frame, self._num_known = map(torch.from_numpy, places(lengths, chunk))
+        self._offsets = torch.arange(0, chunk, packing.subsampling, dtype=torch.int32)
+        self._rows = torch.arange(packing.left + chunk + packing.right, dtype=torch.int32)
+        self.num_items, self.item_frames = len(self._frame), packing.item_frames
+
+    def move(self, device: torch.device, dtype: torch.dtype) -> None:
+        """As of all stores."""
+        super().move(device, dtype)
+        self._frame, self._num_known = self._frame.to(device), self._num_known.to(device)
+        self._offsets, self._rows = self._offsets.to(device), self._rows.to(device)
+
+    def gather(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and targets of the chunks `index`; inputs lie in memory time first."""
+        frame = self._frame[index]
+        rows = (self._rows[:, None] + self._first_row[frame]).flatten()
+        inputs = self.code.decode(self.frames.index_select(0, rows), self.dtype).view(len(self._rows), len(index), self.dim)
+        targets = self.targets[frame[:, None] + self._offsets].long()
+        return inputs.transpose(0, 1), targets.masked_fill_(self._offsets < self._num_known[index][:, None], NO_TARGET)
+
+
+def places(lengths: np.ndarray, chunk: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of every chunk of utterances of these lengths, all of which take at least `chunk` frames of a store: its first frame, counted over
+    utterances, and how many of its frames belong to the chunk before; int64."""
+    numbers = -(-lengths // chunk)
+    taken = np.maximum(lengths, chunk)
+    utterance = np.arange(len(lengths)).repeat(numbers)
+    number = np.arange(len(utterance)) - (np.cumsum(numbers) - numbers)[utterance]
+    begin = np.minimum(number * chunk, taken[utterance] - chunk)
+    return (np.cumsum(taken) - taken)[utterance] + begin, number * chunk - begin
+
+
+def _repeat_last(x: np.ndarray, num: int) -> np.ndarray:
+    """At least `num` rows; zeros where there is none to repeat."""
+    if len(x) >= num:
+        return x
+    return np.concatenate([x, x[-1:].repeat(num - len(x), 0)]) if len(x) else np.zeros((num, *x.shape[1:]), x.dtype)
+
+
+def _fill(pdfs: np.ndarray, num: int) -> np.ndarray:
+    """At least `num` targets."""
+    return pdfs if len(pdfs) >= num else np.concatenate([pdfs, np.full(num - len(pdfs), NO_TARGET, pdfs.dtype)])
