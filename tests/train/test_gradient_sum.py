@@ -80,7 +80,7 @@ def test_parts_of_the_gradient_make_the_same_sum(tmp_path, monkeypatch, natural)
     """In the background, layer by layer, instead of whole."""
     learner = dict(natural_gradient=NaturalGradientOptions(natural_gradient=natural))
     whole, in_background = trained(tmp_path / "whole", learner=learner), []
-    monkeypatch.setattr(gradient_sum, "_BUCKET", 20)
+    monkeypatch.setattr(gradient_sum, "_LEAST_PART", 20)
     background = ThreadComm.background
     monkeypatch.setattr(ThreadComm, "background", lambda comm, function: (in_background.append(comm.rank), background(comm, function))[1])
     assert torch.equal(trained(tmp_path / "parts", learner=learner)[0], whole[0])
@@ -127,7 +127,7 @@ def test_sums_go_on_beside_the_backward_pass(monkeypatch, seconds_of_sum, expect
     """Three layers of a second each, and their sums one after the other: the last alone is waited for where sums take no longer than
     layers; otherwise only the first layer has nothing beside it."""
     size, length = 4, 1200
-    monkeypatch.setattr(gradient_sum, "_BUCKET", length // 3)
+    monkeypatch.setattr(gradient_sum, "_LEAST_PART", length // 3)
 
     def rank(comm):
         wire = Wire(comm, MixingOptions(all_reduce="library"))

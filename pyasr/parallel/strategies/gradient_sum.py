@@ -9,7 +9,8 @@ import torch
 
 from pyasr.parallel.strategies.wire import Wire
 
-_BUCKET = 1 << 22  # elements that travel together, 16 MB
+_LEAST_PART = 1 << 18  # elements that travel together, 1 MB: smaller messages are all latency
+_NUM_PARTS = 4  # about, if they can be so large: what is computed last travels when nothing is left to be computed
 
 
 class GradientSum:
@@ -79,9 +80,9 @@ class GradientSum:
 def parts_from_the_end(begins: list[int], length: int) -> list[slice]:
     """[0, length) in parts of whole parameters, from the end to the beginning, each large enough to travel alone, but the last. They are
     the same on all ranks, whether these have anything to compute or not."""
-    parts, end = [], length
+    parts, end, least = [], length, max(_LEAST_PART, length // _NUM_PARTS)
     for begin in reversed(begins):
-        if end - begin >= _BUCKET or begin == 0:
+        if end - begin >= least or begin == 0:
             parts.append(slice(begin, end))
             end = begin
     return parts
