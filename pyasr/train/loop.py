@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from dataclasses import dataclass
@@ -15,14 +14,12 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.parallel.strategies import Mixing, Strategy
-from pyasr.train.checkpoints import (
-    DIRECTORY, Checkpoint, check_shapes, frames_to_leave_out, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes,
-)  # fmt: skip
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
 from pyasr.train.progress import Reporter, Totals
-from pyasr.train.schedules import Schedule, ScheduleState
+from pyasr.train.resumption import Position, resume_job, save_job
+from pyasr.train.schedules import Schedule
 from pyasr.train.stream import Frames
 
 _NOTHING = None, torch.empty(0)  # instead of a minibatch
@@ -42,21 +39,6 @@ class LoopOptions:
 
 class Diverged(UserError):
     """The training goes nowhere: its model is worse than none, or too many gradients were no numbers."""
-
-
-@dataclass
-class Position:
-    """How far a rank is: `frames_seen` over all ranks, `own_frames` of its own in this epoch, and their sums (loss, correct, frames), in
-    this epoch up to the last log line, and since then; `skipped` minibatches were left out by its learner. The epoch began at
-    `epoch_began` frames seen; this rank begins its own with frame `begin`, since others, in another number, have trained on as many."""
-
-    frames_seen: int = 0
-    own_frames: int = 0
-    skipped: int = 0
-    epoch_began: int = 0
-    begin: int = 0
-    epoch_sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
-    interval_sums: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
 
 
 class Training:
@@ -133,7 +115,7 @@ class Training:
         scale, strategy = self.schedule.options.scale, self.strategy
         return self._rate() * self.rate_factor * scale(strategy.num_active) / scale(strategy.num_averaged)
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
         """Ranks have a new network, or one that has grown."""
         self.strategy.restart(self.learner.flat.master)
         self.compared_sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
@@ -168,7 +150,7 @@ class Training:
             self.learner.flat.refresh()
         self._tell_skips()  # a grown network counts anew
         if self.growth.grow(self.learner, self.position.frames_seen):
-            self._restart()
+            self.restart()
 
     def _rate(self) -> float:
         """The learning rate of one rank; as `frames_seen`, it changes with the mixings."""
@@ -230,7 +212,7 @@ class Training:
         flat = self.learner.flat
         flat.master.copy_(self.comm.bcast(flat.master.cpu()))
         flat.refresh()
-        self._restart()
+        self.restart()
         heldout = self.evaluate()
         self.schedule.begin(-heldout.objective, heldout.accuracy)
         self.best = self._copy_if_needed()
@@ -282,54 +264,10 @@ class Training:
         return self.learner.flat.master.clone() if self.schedule.may_go_back else None
 
     def _save(self, equal: bool) -> None:
-        """What the learner and the strategy remember, and random state, are each rank's own, and so are parameters that are not equal; the
-        consensus and the sums over all ranks are for a job of another number of ranks."""
-        master, position = self.learner.flat.master, self.position
-        sums = self.comm.allreduce(np.array([position.epoch_sums, position.interval_sums]))
-        shared = {"master": master if equal else self.strategy.model(master), "shapes": shapes(self.learner.flat.values()),
-                  "best": self.best, "schedule": dataclasses.asdict(self.schedule.state), "sums": sums.tolist()}  # fmt: skip
-        if self.growth:
-            shared["network"] = self.learner.network.describe()
-        own = {"position": dataclasses.asdict(position), "learner": self.learner.state_dict(), "master": None if equal else master,
-               "strategy": self.strategy.state_dict(), "random": random_state(master.device)}  # fmt: skip
-        save_checkpoint(self.directory / DIRECTORY, self.comm, shared, own, position.frames_seen)
+        """A checkpoint; `equal`: all ranks have the same parameters."""
+        save_job(self, equal)
         self._saved_at = time.monotonic()
 
     def _resume(self) -> bool:
         """Go on from the last checkpoint, if there is one."""
-        found = load_checkpoint(self.directory / DIRECTORY, self.comm)
-        if found is None:
-            return False
-        self.schedule.state = ScheduleState(**found.shared["schedule"])
-        as_before = found.num_ranks == self.comm.size
-        self.position = Position(**found.own["position"]) if as_before else self._place_among_others(found)
-        if self.growth:
-            self.growth.resume(self.learner, found.shared["network"], self.position.frames_seen)
-        self._take_parameters(found.shared, found.own["master"] if as_before else None)
-        if found.own:
-            self.learner.load_state_dict(found.own["learner"])
-            set_random_state(found.own["random"], self.learner.flat.master.device)
-        self._restart()
-        if as_before:
-            self.strategy.load_state_dict(found.own["strategy"])
-        else:
-            self.strategy.take_up(found.first["strategy"])
-        were = "" if as_before else f", with {self.comm.size} ranks instead of {found.num_ranks}"
-        self.comm.say(f"resuming at {self.position.frames_seen} frames, epoch {self.schedule.state.epoch + 1}{were}")
-        return True
-
-    def _take_parameters(self, shared: dict, own_master: torch.Tensor | None) -> None:
-        flat = self.learner.flat
-        check_shapes(self.directory / DIRECTORY, shared["shapes"], shapes(flat.values()))
-        flat.master.copy_(shared["master"] if own_master is None else own_master)
-        flat.refresh()
-        self.best = None if shared["best"] is None else shared["best"].to(flat.master.device)
-
-    def _place_among_others(self, found: Checkpoint) -> Position:
-        """The place in a checkpoint of another number of ranks: of its own part of the data each leaves out the share of the epoch that has
-        been trained on; rank 0 takes all sums."""
-        first, skipped = found.first["position"], found.own["position"]["skipped"] if found.own else 0
-        done = first["frames_seen"] - first["epoch_began"]
-        begin = frames_to_leave_out(self.comm.allgather(self.training.num_frames), done)[self.comm.rank]
-        sums = found.shared["sums"] if self.comm.rank == 0 else np.zeros((2, 3)).tolist()
-        return Position(first["frames_seen"], begin, skipped, first["epoch_began"], begin, *sums)
+        return resume_job(self)

@@ -30,7 +30,7 @@ class ResidentFrames:
 
     def __init__(self, store: FrameStore, seed: int, rank: int):
         self.store, self.seed, self.rank = store, seed, rank
-        self.num_frames = store.num_frames
+        self.num_frames, self.item_frames = store.num_frames, store.item_frames
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
         """Spliced inputs and targets of all frames of an epoch but the first `begin`, which is where a minibatch of `size` ends."""
@@ -54,7 +54,7 @@ class StreamedFrames:
 
     def __init__(self, shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int, last_epoch: int):
         self.shard, self.device, self.dtype, self.seed, self.rank, self.last_epoch = shard, device, dtype, seed, rank, last_epoch
-        self.num_frames, self.max_bytes = shard.num_frames, max_bytes
+        self.num_frames, self.item_frames, self.max_bytes = shard.num_frames, shard.packing.item_frames, max_bytes
         self._num_blocks = _num_blocks(shard.num_bytes(), max_bytes)
         self._thread = ThreadPoolExecutor(1, "frames")
         self._coming: tuple[tuple[int, int], Future] | None = None

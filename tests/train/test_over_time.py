@@ -89,6 +89,17 @@ def test_schemes_and_checkpoints(corpus, tmp_path, scheme):
     assert scheme == "adpsgd" or all(torch.equal(a, b) for a, b in zip(*(model.values() for model in models)))
 
 
+def test_another_number_of_ranks_goes_on(corpus, tmp_path):
+    """In whole chunks, and no chunk is trained on twice in the epoch."""
+    groups = dict(schedule=dict(num_epochs=2, learning_rate=0.2), loop=dict(checkpoint_frames=400, log_frames=200))
+    spec = spec_of(corpus, tmp_path / "out", NETWORKS["tdnn"], **groups)
+    with pytest.raises(Crash):
+        run_threads(3, lambda comm: train_rank(spec, comm, Dying))
+    run_threads(2, lambda comm: train_rank(spec, comm))
+    frames = [line["frames"] for line in metrics_of(spec.out)]
+    assert len(frames) == 2 and abs(frames[1] - 2 * frames[0]) <= 20  # two ranks round down to chunks of 10
+
+
 def test_averages_of_models_and_priors_from_posteriors(corpus, tmp_path):
     groups = dict(combine=dict(combine="weights", combine_period_frames=300), priors=dict(priors="posteriors"), sample=dict(sample_frames=200))
     spec = spec_of(corpus, tmp_path / "out", NETWORKS["lstm"], schedule=dict(num_epochs=3, learning_rate=0.3), **groups)
