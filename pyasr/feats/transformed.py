@@ -5,8 +5,11 @@ OUT/feats/transformed.JOB.ark and the tables that point into them; all other tab
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
@@ -33,21 +36,32 @@ class TransformSpec:
 def transform_shard(spec: TransformSpec, job: int) -> None:
     """Features of shard `job` (1-based): writes feats/transformed.JOB.ark, feats/feats.JOB.scp and feats/num_frames.JOB."""
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir)
-    known, num_frames = set(reader.keys), {}
+    known = set(reader.keys)
     keys = [utt for utt in split(spec.data, spec.num_jobs)[job - 1] if utt in known]
-    progress = log.Progress("features", len(keys), "utterances")
-    folder, ark = spec.out / "feats", f"transformed.{job}.ark"
+    write_archive(spec, job, ((utt, reader[utt]) for utt in keys), "transformed", len(keys))
+
+
+def write_archive(spec, job: int, utterances: Iterable[tuple[str, np.ndarray]], name: str, num_utterances: int) -> None:
+    """What job `job` makes: feats/NAME.JOB.ark with (utterance, features), feats/feats.JOB.scp and feats/num_frames.JOB.
+
+    spec  of a class with `out`, `named` and `compress`, as `TransformSpec`
+    """
+    num_frames: dict[str, int] = {}
+    progress = log.Progress("features", num_utterances, "utterances")
+    folder, ark = spec.out / "feats", f"{name}.{job}.ark"
     with ArkWriter(folder / ark, folder / f"feats.{job}.scp", spec.compress, spec.named / "feats" / ark) as writer:
-        for utt in keys:
-            features = reader[utt]
+        for utt, features in utterances:
             writer.write(utt, features)
             num_frames[utt] = len(features)
             progress.update(len(num_frames))
     write_table(folder / f"num_frames.{job}", num_frames)
 
 
-def write_tables(spec: TransformSpec) -> None:
-    """The tables of the new data directory, from those of `spec.data` and the jobs'. Raises UserError when there are no features."""
+def write_tables(spec) -> None:
+    """The tables of the new data directory, from those of `spec.data` and the jobs' (`spec` as for `write_archive`, with `num_jobs`).
+
+    Raises UserError when there are no features.
+    """
     feats, num_frames = {}, {}
     for job in range(1, spec.num_jobs + 1):
         scp = spec.out / "feats" / f"feats.{job}.scp"

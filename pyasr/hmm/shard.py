@@ -9,6 +9,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.left_out import log_reasons
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import DataDir, split
 from pyasr.feats.inputs import FeatureReader
@@ -23,7 +24,6 @@ from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.vocabulary import holds_known_word, map_to_lang
 
 FAILED_FILE = "failed_utterances"
-_NUM_NAMED = 5
 NO_PATH = "no path within the beams ends with the utterance (too short for its words, or other words)"
 
 
@@ -53,14 +53,6 @@ class AlignReport:
     def write(self, out: Path) -> None:
         """OUT/failed_utterances: `UTTERANCE why it has no alignment`."""
         write_table(out / FAILED_FILE, self.failed)
-
-
-def log_reasons(failed: dict[str, str], what: str) -> None:
-    """A line for each different reason, with the number of utterances and the names of the first."""
-    for reason in dict.fromkeys(failed.values()):
-        utterances = sorted(utt for utt, other in failed.items() if other == reason)
-        names = " ".join(utterances[:_NUM_NAMED]) + (" ..." if len(utterances) > _NUM_NAMED else "")
-        log.warning(f"{len(utterances)} utterances {what}: {reason}: {names}")
 
 
 class Shard:

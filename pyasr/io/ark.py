@@ -91,11 +91,14 @@ class ArkReader:
     def __init__(self):
         self._path, self._file = None, None
 
-    def load(self, rx: str, dtype=np.float32) -> np.ndarray:
-        """The matrix at `rx` as `dtype`, shape (rows, columns). Raises UserError for a missing or truncated file."""
+    def load(self, rx: str, dtype=np.float32, vectors: bool = False) -> np.ndarray:
+        """The matrix at `rx` as `dtype`, shape (rows, columns). Raises UserError for a missing or truncated file.
+
+        vectors  take vectors too, shape (columns,)
+        """
         path, offset, span = _split_rx(rx)
         try:
-            matrix = _read_matrix(self._open(path), offset)
+            matrix = _read_matrix(self._open(path), offset, vectors)
         except OSError as error:
             raise disk_error(error, Path(path)) from error
         except (ValueError, AssertionError, struct.error) as error:

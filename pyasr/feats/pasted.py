@@ -1,0 +1,178 @@
+"""Features of several data directories side by side, with vectors of utterances or speakers beside them (Kaldi's `paste-feats` and
+`append-vector-to-feats`): OUT/feats/pasted.JOB.ark and the tables of a data directory.
+
+    columns = [stream 1 | its derivatives | stream 2 | its derivatives | ... | vector]
+
+Each stream is normalised and extended as its `InputOptions` say, so what is stored needs no CMVN any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.left_out import check_left_out
+from pyasr.base.options import option
+from pyasr.data.datadir import DataDir, split
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.transformed import write_archive
+from pyasr.io.ark import ArkReader, read_scp
+from pyasr.io.text import read_lines, read_table, write_table
+
+PERIOD_FILE = "ivector_period"
+_CMVN_UNITS = ("none", "speaker", "utterance", "sliding")
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What is done to each stream before it is pasted: one word for all of them, or one for each."""
+
+    deltas: str = option("0", "order of the derivatives of each stream, as '0 2'")
+    cmvn: str = option("none", "unit of normalisation of each stream, as 'none speaker': none, speaker, utterance or sliding")
+    norm_vars: str = option("false", "whether variances of each stream are normalised, as 'false true'")
+
+    def inputs(self, num_streams: int) -> tuple[InputOptions, ...]:
+        """The options of each stream. Raises UserError, naming the flag, for other words or another number of them."""
+        orders = {str(order): order for order in range(5)}
+        deltas = _each(self.deltas, num_streams, orders, "--deltas")
+        units = _each(self.cmvn, num_streams, dict(zip(_CMVN_UNITS, _CMVN_UNITS)), "--cmvn")
+        norm_vars = _each(self.norm_vars, num_streams, {"false": False, "true": True}, "--norm-vars")
+        return tuple(InputOptions(cmvn=unit, norm_vars=norm, deltas=order) for unit, norm, order in zip(units, norm_vars, deltas))
+
+
+def _each(text: str, num: int, meaning: dict, flag: str) -> list:
+    words = text.split()
+    if not set(words) <= set(meaning) or len(words) not in (1, num):
+        raise UserError(f"{flag}: '{text}' is not one word of {', '.join(meaning)} for each of the {num} data directories, or one for all")
+    return [meaning[word] for word in words] * (num if len(words) == 1 else 1)
+
+
+@dataclass(frozen=True)
+class PasteOptions:
+    """Vectors beside the frames, and what may be left out."""
+
+    vectors: Path | None = option(None, "table (scp) of vectors, of utterances or of speakers, or of matrices with a row every few frames")
+    vector_period: int | None = option(None, "frames for which a row of these matrices stands; none: as ivector_period beside the table says",
+                                       minimum=1)  # fmt: skip
+    length_tolerance: int = option(0, "frames by which the streams of an utterance may differ; the shortest counts", minimum=0)
+    max_missing: float = option(0.01, "greatest share of utterances that may be left out", minimum=0.0, maximum=1.0)
+    compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")
+
+
+@dataclass(frozen=True)
+class PasteSpec:
+    """The work of all jobs: utterances of `streams[0]`, split over `num_jobs`, to archives in `out`, which will be renamed to `named`."""
+
+    streams: tuple[Path, ...]
+    inputs: tuple[InputOptions, ...]
+    paste: PasteOptions
+    out: Path
+    named: Path
+    num_jobs: int
+
+    @property
+    def data(self) -> Path:
+        """The directory whose other tables are copied."""
+        return self.streams[0]
+
+    @property
+    def compress(self) -> bool:
+        """How features are stored."""
+        return self.paste.compress
+
+
+class LeftOut(Exception):
+    """An utterance that cannot be pasted; the message is the reason."""
+
+
+class VectorTable:
+    """Vectors beside frames, by utterance or, where the table has none of the utterance, by speaker.
+
+    An entry is a vector (D,) for all frames, or a matrix whose row i stands for frames i period ... (i + 1) period - 1, as Kaldi's online
+    i-vectors; with at most one row less than that needs, the last one stands for the rest.
+    """
+
+    def __init__(self, scp: Path, period: int | None = None):
+        self._table, self._reader, self.path = read_scp(scp), ArkReader(), Path(scp)
+        self.period = period or _period_beside(self.path)
+
+    def rows(self, utt: str, speaker: str, num_frames: int) -> np.ndarray:
+        """The vector of each frame, float32 (num_frames, D). Raises LeftOut where there is none, or one of another length."""
+        rx = self._table.get(utt) or self._table.get(speaker)
+        if rx is None:
+            raise LeftOut(f"no vector of it or its speaker in {self.path}")
+        entry = self._reader.load(rx, vectors=True)
+        if entry.ndim == 1:
+            return np.broadcast_to(entry, (num_frames, len(entry)))
+        needed = -(-num_frames // self.period)
+        if not len(entry) or needed - len(entry) > 1:
+            raise LeftOut(f"fewer vectors in {self.path} than one every {self.period} frames")
+        return entry[np.minimum(np.arange(num_frames) // self.period, len(entry) - 1)]
+
+
+def _period_beside(scp: Path) -> int:
+    """The number in the file `ivector_period` beside a table. Raises UserError where it is missing or none."""
+    path = scp.with_name(PERIOD_FILE)
+    words = read_lines(path)[0].split() if path.exists() and path.stat().st_size else ["1"]
+    if len(words) != 1 or not words[0].isdecimal() or int(words[0]) < 1:
+        raise UserError(f"{path}: not one positive whole number; give --vector-period")
+    return int(words[0])
+
+
+class Paster:
+    """Pasted features by utterance: float32 (frames, columns of all streams and the vector)."""
+
+    def __init__(self, spec: PasteSpec):
+        self._readers = [FeatureReader(data, inputs) for data, inputs in zip(spec.streams, spec.inputs)]
+        self._known = [set(reader.keys) for reader in self._readers]
+        self._tolerance = spec.paste.length_tolerance
+        self._vectors = VectorTable(spec.paste.vectors, spec.paste.vector_period) if spec.paste.vectors else None
+
+    def __getitem__(self, utt: str) -> np.ndarray:
+        for reader, known in zip(self._readers, self._known):
+            if utt not in known:
+                raise LeftOut(f"no features in {reader.data}/feats.scp")
+        parts = [reader[utt] for reader in self._readers]
+        lengths = [len(part) for part in parts]
+        num_frames = min(lengths)
+        if max(lengths) - num_frames > self._tolerance:
+            raise LeftOut(f"streams whose numbers of frames differ by more than --length-tolerance {self._tolerance}")
+        if self._vectors:
+            parts.append(self._vectors.rows(utt, self._readers[0].speaker(utt), num_frames))
+        return np.concatenate([part[:num_frames] for part in parts], axis=1)
+
+
+def paste_shard(spec: PasteSpec, job: int) -> None:
+    """Features of shard `job` (1-based), as `write_archive` writes them; feats/left_out.JOB tells whose are not there and why."""
+    left_out: dict[str, str] = {}
+    keys = split(spec.data, spec.num_jobs)[job - 1]
+    write_archive(spec, job, _pasted(Paster(spec), keys, left_out), "pasted", len(keys))
+    write_table(spec.out / "feats" / f"left_out.{job}", left_out)
+
+
+def _pasted(paster: Paster, keys: list[str], left_out: dict[str, str]) -> Iterator[tuple[str, np.ndarray]]:
+    for utt in keys:
+        try:
+            yield utt, paster[utt]
+        except LeftOut as reason:
+            left_out[utt] = str(reason)
+
+
+def report_left_out(spec: PasteSpec) -> None:
+    """Name the utterances that all jobs left out. Raises UserError when they are too many."""
+    left_out: dict[str, str] = {}
+    for job in range(1, spec.num_jobs + 1):
+        left_out |= read_table(spec.out / "feats" / f"left_out.{job}")
+    check_left_out(left_out, len(DataDir(spec.data).utterances), spec.paste.max_missing, str(spec.data),
+                   "make features and vectors of all utterances")
+
+
+def input_tables(spec: PasteSpec) -> list[Path]:
+    """The files that the work depends on, for the fingerprints of a stage output."""
+    tables = [data / "feats.scp" for data in spec.streams] + [spec.data / "utt2spk"]
+    tables += [data / "cmvn.scp" for data, inputs in zip(spec.streams, spec.inputs) if inputs.cmvn == "speaker"]
+    return tables + ([spec.paste.vectors] if spec.paste.vectors else [])

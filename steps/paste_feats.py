@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Make a data directory whose features are those of several data directories side by side, and vectors such as i-vectors beside them.
+
+Reads  STREAMS/{feats.scp,utt2spk}, with --cmvn speaker their cmvn.scp; the table --vectors and ivector_period beside it
+Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of the first directory's other tables
+
+The features are normalised as --cmvn says for each stream: train on them with --cmvn none.
+
+Example (40 fMLLR features, 40 log mel energies with first and second derivatives, 40 dimensions of an i-vector):
+    steps/paste_feats.py --nj 4 --cmvn "none speaker" --deltas "0 2" --vectors exp/ivectors_train/ivector_online.scp \\
+        data/train_pasted data/train_fmllr data/train_fbank
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.feats.pasted import PasteOptions, PasteSpec, StreamOptions, input_tables, report_left_out
+from pyasr.feats.transformed import write_tables
+
+
+@dataclass(frozen=True)
+class PasteFeats:
+    out: Path = argument("data directory to be made")
+    streams: tuple[Path, ...] = argument("data directories with features; the first also gives the other tables", many=True)
+    each: StreamOptions = group(StreamOptions)
+    paste: PasteOptions = group(PasteOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: PasteFeats) -> None:
+    inputs = options.each.inputs(len(options.streams))
+    scratch = options.out.with_name(options.out.name + ".tmp")
+    spec = PasteSpec(options.streams, inputs, options.paste, scratch, options.out.absolute(), options.jobs.nj)
+    with output_of(options, options.out, input_tables(spec)) as out:
+        (out / "feats").mkdir()
+        run_jobs(options.jobs, out / "log" / "paste.JOB.log", "pyasr.feats.pasted:paste_shard", spec)
+        report_left_out(spec)
+        write_tables(spec)
+
+
+if __name__ == "__main__":
+    run_step(PasteFeats, main, __doc__)
