@@ -30,6 +30,7 @@ from pyasr.base.options import option
 from pyasr.nn.dropout import ByteDropout
 from pyasr.nn.fast_tanh import Tanh
 from pyasr.nn.layers import Normalize, PNorm, SumGroup
+from pyasr.nn.linear import Linear
 
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "pnorm")
 
@@ -85,7 +86,7 @@ class FeedForward(nn.Module):
         for _ in range(options.hidden_layers):
             layers += _hidden_layer(options, width)
             width = options.hidden_dim
-        self.layers = nn.Sequential(*layers, nn.Linear(width, num_outputs))
+        self.layers = nn.Sequential(*layers, Linear(width, num_outputs))
         self.register_buffer("transform", fixed.transform, persistent=False)
         self.register_buffer("output_scales", _output_scales(fixed), persistent=False)
         self.sum_group = None if fixed.extras is None else SumGroup(fixed.extras)
@@ -142,7 +143,7 @@ def nonlinearity(options: DnnOptions) -> nn.Module:
 
 
 def _hidden_layer(options: DnnOptions, dim_in: int) -> list[nn.Module]:
-    layers = [nn.Linear(dim_in, options.affine_dim), nonlinearity(options)]
+    layers = [Linear(dim_in, options.affine_dim), nonlinearity(options)]
     if options.normalize or options.activation == "pnorm":
         layers.append(Normalize())
     return layers + ([ByteDropout(options.dropout)] if options.dropout else [])

@@ -13,6 +13,7 @@ from pyasr.base.options import option
 from pyasr.nn.dropout import ByteDropout
 from pyasr.nn.feed_forward import ACTIVATIONS, DnnOptions, initialise_hidden, nonlinearity
 from pyasr.nn.layers import Normalize
+from pyasr.nn.linear import Linear
 from pyasr.nn.lstm import Lstm
 from pyasr.nn.sequence_layers import (
     Convolution, Crop, Delay, Recurrent, SequenceLayer, Splice, WindowRecurrent, initialise_lstm, pooled_bands,
@@ -62,7 +63,7 @@ class TdnnOptions:
     def build(self, dim_in: int) -> Stack:
         """The layer, without parameters worth the name."""
         splice, shape = Splice(dim_in, offsets_of(self.splice), self.stride), self._shape
-        layers = [nn.Linear(splice.dim_out, self.dim if shape is None else shape.affine_dim)]
+        layers = [Linear(splice.dim_out, self.dim if shape is None else shape.affine_dim)]
         if shape is not None:
             layers.append(nonlinearity(shape))
         if self.normalize or self.activation == "pnorm":

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from pyasr.base.errors import UserError
 from pyasr.base.options import parse
 from pyasr.nn.layer_kinds import KINDS
+from pyasr.nn.linear import Linear
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +91,7 @@ class LayeredNetwork(nn.Module):
             self.left += layers[-1].left * self.subsampling
             self.right += layers[-1].right * self.subsampling
             self.subsampling *= layers[-1].stride
-        self.layers, self.output = nn.ModuleList(layers), nn.Linear(dim, num_pdfs)
+        self.layers, self.output = nn.ModuleList(layers), Linear(dim, num_pdfs)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, left + T + right, input_dim) to logits (N, T', num_pdfs)."""

@@ -31,7 +31,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from pyasr.nn.linear import Linear
 from pyasr.nn.preconditioned_layers import weight_gradient
+from pyasr.tensor.products import add_mm, mm
 
 
 class LstmState(NamedTuple):
@@ -59,9 +61,9 @@ class Lstm(nn.Module):
         self.cell_dim, self.recurrent_dim = cell_dim, recurrent_dim or cell_dim
         self.output_dim = recurrent_dim + nonrecurrent_dim or cell_dim
         self.cell_clip, self.delay, self.backward = cell_clip, delay, backward
-        self.input = nn.Linear(input_dim, 4 * cell_dim, bias)
-        self.recurrent = nn.Linear(self.recurrent_dim, 4 * cell_dim, bias=False)
-        self.projection = nn.Linear(cell_dim, self.output_dim, bias=False) if recurrent_dim else None
+        self.input = Linear(input_dim, 4 * cell_dim, bias)
+        self.recurrent = Linear(self.recurrent_dim, 4 * cell_dim, bias=False)
+        self.projection = Linear(cell_dim, self.output_dim, bias=False) if recurrent_dim else None
         self.peepholes = nn.Parameter(torch.zeros(3, cell_dim)) if peepholes else None  # p_i, p_f, p_o
 
     def forward(self, x: Tensor, state: LstmState | None = None) -> tuple[Tensor, LstmState]:
@@ -91,11 +93,12 @@ class _Recurrence(torch.autograd.Function):
         y = m if by_cells is None else a.new_empty(*a.shape[:2], layer.output_dim)
         cells[0], before = c, r
         for t in range(len(a)):
-            gates = a[t].addmm_(before, by_recurrent.T).to(c.dtype)
+            add_mm(a[t], before, by_recurrent.T)
+            gates = a[t].to(c.dtype)
             m[t] = _step(gates, cells[t], cells[t + 1], peepholes, layer.cell_clip)
             a[t] = gates
             if by_cells is not None:
-                torch.mm(m[t], by_cells.T, out=y[t])
+                y[t] = mm(m[t], by_cells.T)
             before = y[t, :, : layer.recurrent_dim]
         ctx.layer = layer
         ctx.save_for_backward(a, r, cells, m, y, by_recurrent, by_cells, peepholes)
@@ -109,9 +112,9 @@ class _Recurrence(torch.autograd.Function):
         layer, da, dy = ctx.layer, torch.empty_like(a), dy.clone()
         for t in reversed(range(len(a))):
             dy[t, :, : layer.recurrent_dim] += dr
-            dm = dy[t] if by_cells is None else dy[t] @ by_cells
+            dm = dy[t] if by_cells is None else mm(dy[t], by_cells)
             da[t], dc = _step_back(dm, dc, a[t].to(dc.dtype), cells[t], cells[t + 1], peepholes, layer.cell_clip)
-            dr = da[t] @ by_recurrent
+            dr = mm(da[t], by_recurrent)
         before = torch.cat([r[None], y[:-1, :, : layer.recurrent_dim]])
         recurrent = weight_gradient(layer.recurrent, before.flatten(0, 1), da.flatten(0, 1))
         projection = None if by_cells is None else weight_gradient(layer.projection, m.flatten(0, 1), dy.flatten(0, 1))

@@ -77,6 +77,7 @@ import torch
 from torch import Tensor
 
 from pyasr.tensor.bfloat16_kernels import subtract_from
+from pyasr.tensor.products import minus_mm, mm
 from pyasr.tensor.squares import Number, fits_float32, sum_of_squares
 
 EPSILON, DELTA = 1e-10, 5e-4
@@ -212,7 +213,7 @@ class OnlineNaturalGradient:
     def _correlation(self, x: Tensor, ht: Tensor, unit: float, ones: bool) -> Tensor:
         """J in units of `unit`, half of which is taken out before and half after the product, in W's type."""
         ht, wide = ht * unit**-0.5, self.factor.dtype
-        j = (ht @ x).to(wide)
+        j = mm(ht, x).to(wide)
         if ones:
             j = torch.cat([j, ht.sum(1, dtype=wide)[:, None]], 1)
         return j.mul_(unit**-0.5)
@@ -220,7 +221,7 @@ class OnlineNaturalGradient:
 
 def _second_moment(j: Tensor, w: Tensor, new: float, kept: np.ndarray, root: np.ndarray) -> np.ndarray:
     """Z of equation (9). kept = (1 - eta) (d + rho), the diagonal of M; root = e^-1/2."""
-    products = torch.cat([j @ j.T, j @ w.T]).cpu().double().numpy()
+    products = torch.cat([mm(j, j.T), mm(j, w.T)]).cpu().double().numpy()
     k, l = products[: len(j)], products[len(j) :]
     cross = (new * root)[:, None] * l * (root * kept)
     z = (new * root)[:, None] * k * (new * root) + cross + cross.T
@@ -299,7 +300,7 @@ def _times_inverse_covariance(rows: Tensor, smoothing: float) -> Tensor:
 
 def _projections(x: Tensor, w: Tensor, last: Tensor | None) -> Tensor:
     """H' (R, N), which a CPU computes in half the time of H where R is small; `last`: what W has in the column of ones, if there is one."""
-    ht = w @ x.T
+    ht = mm(w, x.T)
     return ht if last is None else ht.add_(last[:, None])
 
 
@@ -311,7 +312,7 @@ def _residual(x: Tensor, ht: Tensor, w: Tensor) -> tuple[Tensor, Number, Number]
         if all(map(fits_float32, squares)):
             return xhat, *squares
     else:
-        xhat = torch.addmm(x, ht.T, w, alpha=-1)
+        xhat = minus_mm(x, ht.T, w)
     return xhat, sum_of_squares(x), sum_of_squares(xhat)
 
 

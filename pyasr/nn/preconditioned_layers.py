@@ -28,7 +28,9 @@ from torch.nn.grad import conv2d_input
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
+from pyasr.nn.linear import Linear
 from pyasr.nn.natural_gradient import OnlineNaturalGradient, precondition_within_minibatch
+from pyasr.tensor.products import add_mm, affine, mm
 from pyasr.tensor.squares import Number
 
 KINDS = ("none", "online", "simple")
@@ -129,7 +131,7 @@ class LayerPreconditioner:
             limit = self.max_change_per_sample * len(x) / (self.rate * _sum_of_norms(xhat, ones, yhat))
             scale = limit.clamp(max=scale) if limit.device.type != "cpu" else min(scale, float(limit))
         yhat, factor = _fold(yhat, scale)
-        _gradient(weight).addmm_(yhat.T, xhat, alpha=factor)
+        add_mm(_gradient(weight), yhat.T, xhat, factor)
         if bias is not None:
             _gradient(bias).addmm_(ones[None], yhat, alpha=factor)
         for tell in self.when_complete:
@@ -174,7 +176,7 @@ def weight_gradient(layer: nn.Linear, x: Tensor, y: Tensor) -> Tensor | None:
     if isinstance(layer, PreconditionedLinear):
         layer.preconditioner.accumulate(x, y, layer.weight, None)
         return None
-    return y.T @ x
+    return mm(y.T, x)
 
 
 class _Affine(torch.autograd.Function):
@@ -184,7 +186,7 @@ class _Affine(torch.autograd.Function):
     def forward(ctx, x, weight, bias, layer):
         ctx.save_for_backward(x, weight)
         ctx.layer = layer
-        return F.linear(x, weight, bias)
+        return affine(x, weight, bias)
 
     @staticmethod
     @once_differentiable
@@ -192,7 +194,7 @@ class _Affine(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
             ctx.layer.preconditioner.accumulate(x.flatten(0, -2), y.flatten(0, -2), ctx.layer.weight, ctx.layer.bias)
-        return y @ weight if ctx.needs_input_grad[0] else None, None, None, None
+        return mm(y.flatten(0, -2), weight).view(*y.shape[:-1], -1) if ctx.needs_input_grad[0] else None, None, None, None
 
 
 class _Convolution(torch.autograd.Function):
@@ -252,7 +254,7 @@ class PreconditionedConv1d(nn.Conv1d):
         return _Convolution.apply(x[:, :, None], self.weight[:, :, None], self.bias, geometry, self)[:, :, 0]
 
 
-_CLASSES = {nn.Linear: PreconditionedLinear, nn.Conv1d: PreconditionedConv1d, nn.Conv2d: PreconditionedConv2d}
+_CLASSES = {nn.Linear: PreconditionedLinear, Linear: PreconditionedLinear, nn.Conv1d: PreconditionedConv1d, nn.Conv2d: PreconditionedConv2d}
 
 
 class NaturalGradient:

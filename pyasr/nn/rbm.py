@@ -34,6 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from pyasr.tensor.products import add_mm, affine
 from pyasr.tensor.random_bits import sample_bernoulli
 
 GREATEST_RATIO = 2.0  # of the standard deviations of reconstruction and data
@@ -69,11 +70,11 @@ class Rbm(nn.Module):
 
     def hidden(self, v: torch.Tensor) -> torch.Tensor:
         """Probabilities of the hidden units (3): (N, V) to (N, H)."""
-        return F.linear(v, self.weight, self.hidden_bias).sigmoid_()
+        return affine(v, self.weight, self.hidden_bias).sigmoid_()
 
     def visible(self, h: torch.Tensor) -> torch.Tensor:
         """Expectation of the visible units (1, 2): (N, H) to (N, V)."""
-        v = torch.addmm(self.visible_bias, h, self.weight)
+        v = affine(h, self.weight.T, self.visible_bias)
         return v if self.gaussian else v.sigmoid_()
 
     def free_energy(self, v: torch.Tensor) -> torch.Tensor:
@@ -94,7 +95,8 @@ def descend(rbm: Rbm, of: Reconstruction, l2: float) -> None:
     Positive and negative statistics are one product of 2 N rows: their difference is rounded once, which matters in bfloat16.
     """
     rows, columns = torch.cat([of.hidden, -of.rehidden]), torch.cat([of.data, of.reconstruction])
-    torch.addmm(rbm.weight, rows.T, columns, beta=l2 * len(of.data), alpha=-1, out=rbm.weight.grad)
+    torch.mul(rbm.weight, l2 * len(of.data), out=rbm.weight.grad)
+    add_mm(rbm.weight.grad, rows.T, columns, -1)
     rbm.hidden_bias.grad.copy_(-_column_sums(rows))
     rbm.visible_bias.grad.copy_(_column_sums(of.reconstruction) - _column_sums(of.data))
 

@@ -81,6 +81,7 @@ def test_parts_of_the_gradient_make_the_same_sum(tmp_path, monkeypatch, natural)
     learner = dict(natural_gradient=NaturalGradientOptions(natural_gradient=natural))
     whole, in_background = trained(tmp_path / "whole", learner=learner), []
     monkeypatch.setattr(gradient_sum, "_LEAST_PART", 20)
+    monkeypatch.setattr(gradient_sum, "_NUM_PARTS", 1000)
     background = ThreadComm.background
     monkeypatch.setattr(ThreadComm, "background", lambda comm, function: (in_background.append(comm.rank), background(comm, function))[1])
     assert torch.equal(trained(tmp_path / "parts", learner=learner)[0], whole[0])

@@ -1,0 +1,56 @@
+"""Products of float32 matrices on a CPU, by oneDNN where that is the faster library.
+
+torch takes MKL for them, which on processors of AMD does not use registers of 512 bits: half the speed of oneDNN, which torch has as
+well, for bfloat16. Elsewhere, and for other types, devices and small matrices, these functions are torch's own. They have no derivatives.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_LEAST_WORK = 1 << 20  # products of numbers in one of matrices that are not small
+
+
+@functools.cache
+def prefers_onednn() -> bool:
+    """Whether this processor is of that kind."""
+    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            text = f.read(1 << 16)
+    except OSError:
+        return False  # harmless: not Linux
+    return "AuthenticAMD" in text and torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """As `torch.nn.functional.linear` of x (..., K) and weight (N, K)."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "") if _is_for_onednn(x, weight) else F.linear(x, weight, bias)
+
+
+def mm(a: Tensor, b: Tensor) -> Tensor:
+    """a b of (M, K) and (K, N), which may be transposed views."""
+    return affine(a, b.T) if _is_for_onednn(a, b.T) else a @ b
+
+
+def add_mm(total: Tensor, a: Tensor, b: Tensor, factor: float = 1.0) -> None:
+    """total += factor a b."""
+    if _is_for_onednn(a, b.T):
+        total.add_(affine(a, b.T), alpha=factor)
+    else:
+        total.addmm_(a, b, alpha=factor)
+
+
+def minus_mm(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """x - a b."""
+    return x - affine(a, b.T) if _is_for_onednn(a, b.T) else torch.addmm(x, a, b, alpha=-1)
+
+
+def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
+    return (x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu" and x.numel() * len(weight) >= _LEAST_WORK
+            and prefers_onednn())  # fmt: skip
