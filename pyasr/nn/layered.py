@@ -31,6 +31,9 @@ from pyasr.nn.layer_kinds import KINDS
 from pyasr.nn.linear import Linear
 
 
+_CHUNKS = 64  # of an utterance that are computed side by side
+
+
 @dataclasses.dataclass(frozen=True)
 class Line:
     """A line of a network file: the kind of a layer, and its options."""
@@ -76,13 +79,14 @@ class LayeredNetwork(nn.Module):
     """The network of the docstring above, on normalised features of `input_dim` columns.
 
     lines        of its file
+    chunk        frames that it learns at once, a multiple of `subsampling`, and so many it is given of an utterance; 0: all
     left, right  frames of context
     subsampling  frames for one output
     """
 
-    def __init__(self, lines: list[str], input_dim: int, num_pdfs: int):
+    def __init__(self, lines: list[str], input_dim: int, num_pdfs: int, chunk: int = 0):
         super().__init__()
-        self.lines, self.input_dim, self.num_pdfs = list(lines), input_dim, num_pdfs
+        self.lines, self.input_dim, self.num_pdfs, self.chunk = list(lines), input_dim, num_pdfs, chunk
         self.parsed = [line for text in lines for line in parse_line(text)]
         layers, dim, self.left, self.right, self.subsampling = [], input_dim, 0, 0, 1
         for line in self.parsed:
@@ -101,9 +105,21 @@ class LayeredNetwork(nn.Module):
         return self.output(x).transpose(0, 1)
 
     def log_posteriors(self, x: Tensor) -> Tensor:
-        """log p(s | x), (T', num_pdfs), of all frames (T, input_dim) of an utterance; the first and the last are repeated for context."""
-        padded = torch.cat([x[:1].expand(self.left, -1), x, x[-1:].expand(self.right, -1)])
-        return torch.log_softmax(self(padded[None])[0], 1)
+        """log p(s | x), (T', num_pdfs), of all frames (T, input_dim) of an utterance; the first and the last are repeated for context.
+
+        The utterance is cut into chunks as in training, so recurrent layers remember no more than they did there, and memory is bounded.
+        """
+        if not len(x):
+            return x.new_zeros(0, self.num_pdfs)
+        chunk = self.chunk or -(-len(x) // self.subsampling) * self.subsampling
+        begins = chunk_begins(len(x), chunk, self.subsampling)
+        last = int(begins[-1])
+        padded = torch.cat([x[:1].expand(self.left, -1), x, x[-1:].expand(last + chunk - len(x) + self.right, -1)])
+        windows = padded.unfold(0, self.left + chunk + self.right, 1).transpose(1, 2)
+        found = torch.cat([torch.log_softmax(self(windows[some]), 2) for some in begins.split(_CHUNKS)])
+        known = ((len(begins) - 1) * chunk - last) // self.subsampling  # outputs of the last chunk that the one before has as well
+        whole = torch.cat([found[:-1].flatten(0, 1), found[-1, known:]])
+        return whole[: -(-len(x) // self.subsampling)]
 
     @property
     def affine_layers(self) -> list[nn.Module]:
@@ -120,12 +136,12 @@ class LayeredNetwork(nn.Module):
 
     def describe(self) -> dict:
         """All but the parameters, in plain values, from which `from_description` makes the same network."""
-        return {"kind": "layers", "lines": self.lines, "input_dim": self.input_dim, "num_pdfs": self.num_pdfs}
+        return {"kind": "layers", "lines": self.lines, "input_dim": self.input_dim, "num_pdfs": self.num_pdfs, "chunk": self.chunk}
 
     @staticmethod
     def from_description(description: dict) -> LayeredNetwork:
         """A network with arbitrary parameters of the shape that `describe` gave."""
-        return LayeredNetwork(description["lines"], description["input_dim"], description["num_pdfs"])
+        return LayeredNetwork(description["lines"], description["input_dim"], description["num_pdfs"], description["chunk"])
 
     def with_parameters(self, values: Iterable[Tensor]) -> LayeredNetwork:
         """A copy in float32 on the CPU, for evaluation, with these parameters, which are in the order of `parameters()`."""
@@ -133,6 +149,12 @@ class LayeredNetwork(nn.Module):
         for parameter, value in zip(network.parameters(), values):
             parameter.data.copy_(value)
         return network.eval()
+
+
+def chunk_begins(num_frames: int, chunk: int, subsampling: int) -> Tensor:
+    """Where the chunks of an utterance begin, int64: the last one ends with it where it is long enough, to within `subsampling`."""
+    last = max(-(-(num_frames - chunk) // subsampling) * subsampling, 0)
+    return torch.arange(0, num_frames, chunk).clamp(max=last)
 
 
 def _build(line: Line, dim: int) -> nn.Module:

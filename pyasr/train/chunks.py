@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.layered import LayeredNetwork, read_network
@@ -40,6 +41,8 @@ class OverTimeOptions:
             return Packing(input.splice_left, input.splice_right)
         with torch.device("meta"):
             network = LayeredNetwork(read_network(self.network), dim, 1)
+        if self.chunk % network.subsampling:
+            raise UserError(f"--chunk {self.chunk}: the network answers on every {network.subsampling}. frame; give a multiple of that")
         return Packing(network.left, network.right, self.chunk, network.subsampling)
 
 

@@ -143,7 +143,7 @@ def make_network(options: DnnTraining, input_dim: int, num_pdfs: int, random: to
                  fixed: FixedParts = FixedParts()) -> Network:  # fmt: skip
     """The network to begin with, with random parameters."""
     if options.over_time.network:
-        network = LayeredNetwork(read_network(options.over_time.network), input_dim, num_pdfs)
+        network = LayeredNetwork(read_network(options.over_time.network), input_dim, num_pdfs, options.over_time.chunk)
         network.initialise(random)
         return network
     shape = first_shape(options.growth, options.dnn)

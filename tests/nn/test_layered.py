@@ -33,6 +33,13 @@ def network_of(name) -> LayeredNetwork:
     return network.double().eval()
 
 
+def plain_of(network: TimeFirst) -> LayeredNetwork:
+    """The same, of the class itself."""
+    copy = LayeredNetwork.from_description(network.describe()).double().eval()
+    copy.load_state_dict(network.state_dict())
+    return copy
+
+
 def frames(num: int) -> torch.Tensor:
     return torch.randn(num, N, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
@@ -161,6 +168,25 @@ def test_files_without_layers(tmp_path):
             read_network(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["tdnn", "subsampled", "cnn", "window"])
+@pytest.mark.parametrize("num_frames", [1, 5, 6, 7, 20, 23])
+def test_chunks_make_no_difference_where_context_says_all(name, num_frames):
+    network, x = network_of(name), frames(num_frames)[:, 0]
+    chunked = LayeredNetwork(network.lines, DIM, PDFS, chunk=6).double().eval()
+    chunked.load_state_dict(network.state_dict())
+    torch.testing.assert_close(chunked.log_posteriors(x), LayeredNetwork.log_posteriors(plain_of(network), x))
+
+
+def test_chunks_are_what_recurrent_layers_remember():
+    """The last chunk ends with the utterance."""
+    network, x = plain_of(network_of("blstm")), frames(16)[:, 0]
+    chunked = LayeredNetwork(network.lines, DIM, PDFS, chunk=6).double().eval()
+    chunked.load_state_dict(network.state_dict())
+    padded = torch.cat([x[:1]] * 4 + [x] + [x[-1:]] * 3)
+    parts = [network(padded[None, begin : begin + 4 + 6 + 3])[0].log_softmax(1) for begin in (0, 6, 10)]
+    torch.testing.assert_close(chunked.log_posteriors(x), torch.cat([parts[0], parts[1], parts[2][2:]]))
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_posteriors_of_an_utterance(name):
     """Its first and last frames are the context of those near them."""
@@ -168,8 +194,8 @@ def test_posteriors_of_an_utterance(name):
     x = frames(7)[:, 0]
     padded = torch.cat([x[:1]] * network.left + [x] + [x[-1:]] * network.right)
     expected = network(padded[:, None])[:, 0].log_softmax(1)
-    found = LayeredNetwork.log_posteriors(network.with_parameters(network.parameters()).double(), x)
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(plain_of(network).log_posteriors(x), expected)
+    assert plain_of(network).log_posteriors(x[:0]).shape == (0, PDFS)
 
 
 def test_every_kind_is_in_these_tests():
