@@ -21,6 +21,7 @@ from pyasr.train.compact import make_code
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.frames import FrameStore
 from pyasr.train.shard import Shard, global_normaliser
+from pyasr.train.soft_targets import Teacher
 from pyasr.train.stream import Frames, open_frames
 from pyasr.train.targets import Targets
 
@@ -68,13 +69,14 @@ class Corpus:
 def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm,
                 share: tuple[int, int] | None, seed: int, num_epochs: int, perturb: PerturbOptions = PerturbOptions(),
                 normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard,
-                over_time: OverTimeOptions = OverTimeOptions()) -> Corpus:  # fmt: skip
+                over_time: OverTimeOptions = OverTimeOptions(), teacher: Teacher | None = None) -> Corpus:  # fmt: skip
     """This rank's training and held-out frames of `data`, which have `targets`.
 
     share       (k, n): the k-th of n parts of the training data; None: nothing of it
     normaliser  (mean, inverse_std) to take instead of those of `data`, float32 (dim,)
     make_shard  takes what `Shard` does
     over_time   a network that learns chunks; without one frames are spliced as `input` says
+    teacher     a network that gives the targets of training frames, instead of `targets`
     """
     device, dtype = compute.torch_device(), compute.torch_dtype()
     reader = FeatureReader(data, dataclasses.replace(input, splice_left=0, splice_right=0))
@@ -89,6 +91,8 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
         shard.normalise_by(mean, inverse_std)
     if perturb.vtlp:
         training.warp_by(make_warper(data, input), perturb.vtlp, seed)
+    if teacher:
+        training.learn_from(teacher)
     measured = heldout.store(np.arange(len(heldout.keys)), 0)
     measured.move(device, dtype)
     frames = open_frames(training, device, dtype, 1_000_000 * store.max_store_mb, seed, comm.rank, num_epochs)

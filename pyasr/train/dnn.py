@@ -34,6 +34,7 @@ from pyasr.train.saturation import SaturationFix
 from pyasr.train.schedules import Schedule, ScheduleOptions, make_schedule
 from pyasr.train.shard import Shard
 from pyasr.train.shrinking import Shrinking
+from pyasr.train.soft_targets import Teacher, TeacherOptions
 from pyasr.train.targets import TARGETS_FILE, Targets
 
 
@@ -47,6 +48,7 @@ class DnnTraining:
     learner: LearnerOptions = group(LearnerOptions)
     perturb: PerturbOptions = group(PerturbOptions)
     store: StoreOptions = group(StoreOptions)
+    teacher: TeacherOptions = group(TeacherOptions)
     transform: InputTransformOptions = group(InputTransformOptions)
     growth: GrowthOptions = group(GrowthOptions)
     priors: PriorOptions = group(PriorOptions)
@@ -80,9 +82,10 @@ def train_rank(spec: TrainSpec, comm: Comm, make_job: Callable[..., Training] = 
     """Train on this rank's shard, together with all others; rank 0 writes final.nnet. The functions take what the classes do."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
+    teacher = Teacher(options.teacher, spec.data, targets.num_pdfs) if options.teacher.teacher else None
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
                          options.schedule.num_epochs, options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()),
-                         make_shard, options.over_time)  # fmt: skip
+                         make_shard, options.over_time, teacher)  # fmt: skip
     counts, seed = targets.counts(), options.loop.train_seed
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
@@ -115,6 +118,8 @@ def check_training(options: DnnTraining, dbn: Path | None) -> None:
                         "--input-transform")  # fmt: skip
     if options.over_time.network:
         check_over_time(options, dbn)
+    if options.teacher.teacher:
+        check_teacher(options)
 
 
 def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
@@ -122,9 +127,21 @@ def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
     growth = options.growth
     given = {"--dbn": dbn, "--layer-period-frames": growth.layer_period_frames, "--mix-up": growth.mix_up,
              "--fix-period-frames": growth.fix_period_frames, "--shrink-period-frames": growth.shrink_period_frames,
-             "--input-transform": options.transform.input_transform != "none", "--presoftmax-power": options.priors.presoftmax_power}  # fmt: skip
+             "--input-transform": options.transform.input_transform != "none",
+             "--presoftmax-power": options.priors.presoftmax_power}  # fmt: skip
     if unknown := [flag for flag, value in given.items() if value]:
         raise UserError(f"--network and {', '.join(unknown)} do not go together: these are for feed-forward networks; leave them out")
+
+
+def check_teacher(options: DnnTraining) -> None:
+    """The same of a network that learns from another."""
+    given = {"--network": options.over_time.network, "--vtlp": options.perturb.vtlp, "--max-store-mb": options.store.max_store_mb,
+             "--input-transform": options.transform.input_transform != "none", "--combine": options.combine.combine != "none",
+             "--priors posteriors": options.priors.priors == "posteriors", "--fix-period-frames": options.growth.fix_period_frames,
+             "--shrink-period-frames": options.growth.shrink_period_frames}  # fmt: skip
+    if unknown := [flag for flag, value in given.items() if value]:
+        reason = "its posteriors belong to single frames as they are, in memory, and what is measured on a sample needs the alignment"
+        raise UserError(f"--teacher and {', '.join(unknown)} do not go together: {reason}; leave them out")
 
 
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None,

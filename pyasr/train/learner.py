@@ -33,6 +33,7 @@ from pyasr.train.chunks import NO_TARGET
 from pyasr.train.components import components_of
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.skips import Skips, clear_unless
+from pyasr.train.soft_targets import SoftTargets
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,20 @@ class Learner:
         self.num_steps += 1
         self.network.train()
         self.natural_gradient.set_rate(rate)
-        logits, pdfs = self.network(x).flatten(0, -2).float(), pdfs.flatten()
-        loss = F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET)
-        num_frames = self._add_over_ranks(loss.backward, len(pdfs))
+        loss, counts = self.loss(x, pdfs)
+        num_frames = self._add_over_ranks(loss.backward, pdfs.numel())
         self._update(rate, num_frames, change_scale * self.max_change)
-        counts = _counts(loss.detach(), logits.detach(), pdfs)
         return torch.where(counts[0].isfinite(), counts, 0.0)
+
+    def loss(self, x: torch.Tensor, pdfs: torch.Tensor | SoftTargets) -> tuple[torch.Tensor, torch.Tensor]:
+        """(the loss of a minibatch, with a gradient; what `step` returns). A learner of another criterion overrides it; then targets are
+        what that takes, with the method `numel`."""
+        logits, pdfs = self.network(x).flatten(0, -2).float(), pdfs.flatten()
+        if isinstance(pdfs, SoftTargets):
+            loss, pdfs = pdfs.loss(logits), pdfs.best
+        else:
+            loss = F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET)
+        return loss, _counts(loss.detach(), logits.detach(), pdfs)
 
     def follow(self, rate: float) -> None:
         """Take the step of the other ranks where gradients are added over ranks: this one has no minibatch."""
@@ -153,8 +162,7 @@ class Learner:
     def evaluate(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         """(loss, correct frames, frames) of a minibatch, as `step` gives them, without learning."""
         self.network.eval()
-        logits, pdfs = self.network(x).flatten(0, -2).float(), pdfs.flatten()
-        return _counts(F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET), logits, pdfs)
+        return self.loss(x, pdfs)[1]
 
 
 def _counts(loss, logits, pdfs) -> torch.Tensor:

@@ -13,13 +13,14 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of
-from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_transitions, read_tree
 from pyasr.hmm.phone_segments import split_to_phones
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.lang.lang_dir import LangDir
+from pyasr.nn.acoustic import MODEL_FILE
 from pyasr.nn.dbn import DBN_FILE
 from pyasr.nn.layered import read_network
 from pyasr.parallel.strategies import check_strategy
@@ -27,6 +28,7 @@ from pyasr.train.checkpoints import DIRECTORY
 from pyasr.train.combine import MODELS
 from pyasr.train.dbn import check_dbn
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
+from pyasr.train.soft_targets import TeacherOptions
 from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout, join, make_targets
 
 _NUM_CHECKED = 100
@@ -83,8 +85,15 @@ def _inputs(step: DnnStep, dbn: Path | None) -> list[Path]:
     """Files whose change makes the model out of date."""
     model = [step.ali_dir / name for name in ("num_jobs", "final.mdl", "tree")]
     alignments, network = sorted(step.ali_dir.glob("ali.*.gz")), step.training.over_time.network
-    optional = [*([dbn / DBN_FILE] if dbn else []), *([network] if network else [])]
+    optional = [*([dbn / DBN_FILE] if dbn else []), *([network] if network else []), *_teachers_files(step.training.teacher)]
     return [step.data / "feats.scp", step.lang / "phones.txt", *model, *alignments, *optional]
+
+
+def _teachers_files(options: TeacherOptions) -> list[Path]:
+    if not options.teacher:
+        return []
+    data = [options.teacher_data / "feats.scp"] if options.teacher_data else []
+    return [options.teacher / MODEL_FILE, options.teacher / INPUT_FILE, *data]
 
 
 def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions, needs_heldout: bool = False) -> None:

@@ -19,6 +19,7 @@ from pyasr.feats.warp import Warper
 from pyasr.train.compact import Bytes, Plain
 from pyasr.train.chunks import Packing
 from pyasr.train.frames import FrameStore
+from pyasr.train.soft_targets import Teacher
 from pyasr.train.targets import Targets
 
 _ROUNDING = 1e-12  # of sums of squares of millions of frames
@@ -39,7 +40,7 @@ class Shard:
         self.dim = reader.dim
         self.lengths = np.array([len(targets.pdfs_of(key)) for key in keys], np.int64)
         self.mean, self.inverse_std = np.zeros(self.dim, np.float32), np.ones(self.dim, np.float32)
-        self._warper = None
+        self._warper = self._teacher = None
 
     @property
     def num_frames(self) -> int:
@@ -63,12 +64,19 @@ class Shard:
         """From now on warp every utterance by a random factor in 1 - greatest .. 1 + greatest, another one in each epoch."""
         self._warper, self._greatest, self._seed = warper, greatest, seed
 
+    def learn_from(self, teacher: Teacher) -> None:
+        """From now on let stores have its posteriors for targets."""
+        self._teacher = teacher
+
     def store(self, members: np.ndarray, epoch: int, pinned: bool = False) -> FrameStore:
         """A store of the utterances `members` (indices into `keys`), as they are in this epoch."""
         keys = [self.keys[i] for i in np.sort(members)]  # archives are read forward
         pdfs = [self.targets.pdfs_of(key) for key in keys]
         features = (self._input(key, epoch) for key in keys)
-        return self.packing.store(features, pdfs, self.dim, self.code, pinned)
+        store = self.packing.store(features, pdfs, self.dim, self.code, pinned)
+        if self._teacher is not None:
+            store.targets = self._teacher.table(keys, [len(part) for part in pdfs])
+        return store
 
     def _input(self, key: str, epoch: int) -> np.ndarray:
         """Warped and normalised features of an utterance, float32 (T, dim)."""

@@ -1,0 +1,148 @@
+r"""Targets from another network: a small network learns what a large one says of each frame (W. Chan, N. R. Ke, I. Lane, "Transferring
+knowledge from a RNN to a DNN", arXiv:1504.01483).
+
+Of the teacher's posteriors p_t(s) the likeliest pdfs are kept, as few as have the share m of the mass, and scaled to add up to 1:
+
+    q_t(s) = p_t(s) / sum_{r in S_t} p_t(r),    s in S_t = the smallest set with sum_{r in S_t} p_t(r) >= m
+    F      = -sum_t sum_{s in S_t} q_t(s) log y_t(s)                                        y_t the softmax of the student
+
+F is the Kullback-Leibler divergence from q to y but for the entropy of q, which the student cannot change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.nn.acoustic import MODEL_FILE, load_model
+
+
+@dataclass(frozen=True)
+class TeacherOptions:
+    """A network to learn from instead of the alignment."""
+
+    teacher: Path | None = option(None, "directory of a network whose posteriors are the targets; it must have the tree of ALI_DIR")
+    teacher_data: Path | None = option(None, "data directory with the teacher's features; DATA unless given")
+    teacher_mass: float = option(0.98, "share of the posteriors' mass that is kept of each frame", minimum=0.01, maximum=1.0)
+
+
+@dataclass
+class SoftTargets:
+    """Of `num` frames some pdfs each, with weights that add up to 1.
+
+    frame    int64 (M,): the frame of each entry, ascending
+    pdf      int64 (M,)
+    weight   float32 (M,)
+    best     int64 (num,): the pdf of the greatest weight
+    """
+
+    frame: torch.Tensor
+    pdf: torch.Tensor
+    weight: torch.Tensor
+    best: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.best)
+
+    def numel(self) -> int:
+        """Frames, as of a tensor of targets."""
+        return len(self.best)
+
+    def flatten(self) -> SoftTargets:
+        """Itself, as of a tensor of targets."""
+        return self
+
+    def long(self) -> SoftTargets:
+        """Itself, as of a tensor of targets."""
+        return self
+
+    def chunk(self, number: int) -> list[SoftTargets]:
+        """Parts, as of a tensor of targets."""
+        size, parts = -(-len(self) // number), []
+        for begin in range(0, len(self), max(size, 1)):
+            here = (self.frame >= begin) & (self.frame < begin + size)
+            parts.append(SoftTargets(self.frame[here] - begin, self.pdf[here], self.weight[here], self.best[begin : begin + size]))
+        return parts
+
+    def loss(self, logits: torch.Tensor) -> torch.Tensor:
+        """F of logits (num, num_pdfs)."""
+        return -(self.weight * torch.log_softmax(logits, 1)[self.frame, self.pdf]).sum()
+
+
+class SoftTable:
+    """The soft targets of many frames, in the place of a tensor of targets: `table[index]` are those of some of them.
+
+    first   int64 (T + 1,): where each frame's entries begin, the likeliest first
+    pdf     int32 (M,)
+    weight  float32 (M,)
+    """
+
+    def __init__(self, first: torch.Tensor, pdf: torch.Tensor, weight: torch.Tensor):
+        self.first, self.pdf, self.weight = first, pdf, weight
+
+    @property
+    def device(self) -> torch.device:
+        return self.pdf.device
+
+    @property
+    def nbytes(self) -> int:
+        return self.first.nbytes + self.pdf.nbytes + self.weight.nbytes
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> SoftTable:
+        """The same there."""
+        return SoftTable(*(part.to(device, non_blocking=non_blocking) for part in (self.first, self.pdf, self.weight)))
+
+    def __getitem__(self, index: torch.Tensor) -> SoftTargets:
+        begin = self.first[index]
+        counts = self.first[index + 1] - begin
+        frame = torch.arange(len(index), device=begin.device).repeat_interleave(counts)
+        within = torch.arange(len(frame), device=begin.device) - (counts.cumsum(0) - counts)[frame]
+        entry = begin[frame] + within
+        return SoftTargets(frame, self.pdf[entry].long(), self.weight[entry], self.pdf[begin].long())
+
+
+def keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(number of pdfs kept of each frame, the pdfs, their q) of log p (T, num_pdfs); the likeliest of a frame comes first."""
+    p, order = log_posteriors.exp().sort(1, descending=True)
+    before = p.cumsum(1) - p
+    kept = before < mass
+    kept[:, 0] = True
+    q = p * kept / (p * kept).sum(1, keepdim=True)
+    return kept.sum(1), order[kept].int(), q[kept]
+
+
+class Teacher:
+    """Says what it thinks of the frames of utterances.
+
+    Raises UserError where it has not `num_pdfs` pdfs.
+    """
+
+    def __init__(self, options: TeacherOptions, data: Path, num_pdfs: int):
+        self.model, self.mass = load_model(options.teacher / MODEL_FILE), options.teacher_mass
+        self.reader = FeatureReader(options.teacher_data or data, InputOptions.load(options.teacher))
+        self._known = set(self.reader.keys)
+        if self.model.num_pdfs != num_pdfs:
+            raise UserError(f"--teacher {options.teacher}: a network of {self.model.num_pdfs} pdfs, the alignments have {num_pdfs}; "
+                            f"give alignments by the tree that it was trained on")  # fmt: skip
+
+    def table(self, keys: list[str], lengths: list[int]) -> SoftTable:
+        """Of the frames of utterances, one after the other. Raises UserError where it has not as many, or not all of them."""
+        nothing = torch.zeros(1, dtype=torch.int64), torch.zeros(0, dtype=torch.int32), torch.zeros(0)
+        parts = [keep_mass(self._posteriors(key, length), self.mass) for key, length in zip(keys, lengths)]
+        counts, pdf, weight = map(torch.cat, zip(nothing, *parts))
+        return SoftTable(counts.cumsum(0), pdf, weight)
+
+    def _posteriors(self, key: str, length: int) -> torch.Tensor:
+        if key not in self._known:
+            raise UserError(f"{self.reader.data}: the teacher has no features of {key}; make them, or leave the utterance out")
+        likelihoods = self.model.log_likelihoods(self.reader[key])
+        if len(likelihoods) != length:
+            raise UserError(f"{self.reader.data}: the teacher has {len(likelihoods)} frames of {key}, there are {length} targets; give the "
+                            f"features that it was trained on, of the same frames")  # fmt: skip
+        return torch.from_numpy(np.asarray(likelihoods)) + self.model.log_priors

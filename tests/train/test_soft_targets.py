@@ -1,0 +1,97 @@
+"""A small network learns from a large one: which posteriors are kept, the loss, and a student that its teacher makes better."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from corpora import make_data
+from toy_jobs import NUM_PDFS, with_options
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.nn.acoustic import MODEL_FILE, load_model
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
+from pyasr.train.dnn import TrainSpec, check_training, train_rank
+from pyasr.train.soft_targets import SoftTable, Teacher, TeacherOptions, keep_mass
+from pyasr.train.targets import TARGETS_FILE, Targets
+
+
+def posteriors(num=50, num_pdfs=7):
+    return torch.log_softmax(3 * torch.randn(num, num_pdfs, generator=torch.Generator().manual_seed(1)), 1)
+
+
+def table_of(log_p, mass) -> SoftTable:
+    counts, pdf, weight = keep_mass(log_p, mass)
+    return SoftTable(torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]), pdf, weight)
+
+
+@pytest.mark.parametrize("mass", [0.01, 0.6, 0.98, 0.999])
+def test_the_fewest_pdfs_with_the_mass_are_kept(mass):
+    log_p = posteriors()
+    found = table_of(log_p, mass)[torch.arange(50)]
+    for t, p in enumerate(log_p.exp().numpy()):
+        order = np.argsort(-p)
+        num = next(k for k in range(1, 8) if p[order[:k]].sum() >= mass - 1e-6)
+        here = found.frame == t
+        assert found.pdf[here].tolist() == order[:num].tolist() and found.best[t] == order[0]
+        np.testing.assert_allclose(found.weight[here], p[order[:num]] / p[order[:num]].sum(), rtol=1e-5)
+
+
+def test_the_loss_is_the_cross_entropy_of_the_kept_distribution():
+    log_p, index = posteriors(), torch.tensor([7, 3, 3, 40])
+    targets, logits = table_of(log_p, 0.9)[index], torch.randn(4, 7, dtype=torch.float64, requires_grad=True)
+    q = torch.zeros(4, 7, dtype=torch.float64)
+    q[targets.frame, targets.pdf] = targets.weight.double()
+    expected = torch.nn.functional.cross_entropy(logits, q, reduction="sum")
+    torch.testing.assert_close(targets.loss(logits), expected, check_dtype=False)
+    assert torch.autograd.gradcheck(lambda z: dataclasses.replace(targets, weight=targets.weight.double()).loss(z), (logits,))
+    halves = targets.chunk(2)
+    torch.testing.assert_close(sum(half.loss(part) for half, part in zip(halves, logits.chunk(2))), targets.loss(logits))
+    assert [half.numel() for half in halves] == [2, 2]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A corpus, a teacher with two layers that has learned all of it, and targets of which most are wrong."""
+    path = tmp_path_factory.mktemp("corpus")
+    targets = dataclasses.replace(make_data(path / "data", {f"a-{i:02d}": 40 + i for i in range(24)}, NUM_PDFS), heldout=np.arange(24) % 4 == 0)
+    (path / "teacher").mkdir()
+    targets.save(path / "teacher" / TARGETS_FILE)
+    splice = InputOptions(cmvn="none", splice_left=2, splice_right=2)
+    train_rank(TrainSpec(path / "data", path / "teacher", splice, with_options(schedule=dict(num_epochs=8))), SoloComm())
+    splice.save(path / "teacher")
+    wrong = np.random.default_rng(1).integers(NUM_PDFS, size=len(targets.pdfs))
+    wrong[np.repeat(targets.heldout, np.diff(targets.offsets))] = targets.pdfs[np.repeat(targets.heldout, np.diff(targets.offsets))]
+    return path, targets, dataclasses.replace(targets, pdfs=wrong.astype(targets.pdfs.dtype))
+
+
+@pytest.mark.parametrize("scheme", ["allreduce", "kaldi"])
+def test_a_student_learns_from_its_teacher_alone(corpus, tmp_path, scheme):
+    """The alignment's targets of training frames are random; held out are right ones."""
+    path, right, wrong = corpus
+    out = tmp_path / "student"
+    out.mkdir()
+    wrong.save(out / TARGETS_FILE)
+    options = with_options(teacher=dict(teacher=path / "teacher"), schedule=dict(num_epochs=8), mixing=dict(parallel=scheme))
+    run_threads(2, lambda comm: train_rank(TrainSpec(path / "data", out, InputOptions(cmvn="none"), options), comm))
+    model, reader = load_model(out / MODEL_FILE), FeatureReader(path / "data", InputOptions(cmvn="none"))
+    held = right.shard(0, 1, heldout=True)
+    correct = np.concatenate([(model.log_likelihoods(reader[key]) + model.log_priors.numpy()).argmax(1) == right.pdfs_of(key) for key in held])
+    assert correct.mean() > 0.7
+
+
+def test_teachers_that_cannot_teach(corpus, tmp_path):
+    path, right, _ = corpus
+    with pytest.raises(UserError, match="a network of 5 pdfs, the alignments have 6"):
+        Teacher(TeacherOptions(path / "teacher"), path / "data", 6)
+    make_data(tmp_path / "other", {"a-00": 40, "a-01": 30}, NUM_PDFS)
+    teacher = Teacher(TeacherOptions(path / "teacher", tmp_path / "other"), path / "data", NUM_PDFS)
+    with pytest.raises(UserError, match="the teacher has no features of a-02"):
+        teacher.table(["a-00", "a-02"], [40, 42])
+    with pytest.raises(UserError, match="the teacher has 30 frames of a-01, there are 41 targets"):
+        teacher.table(["a-01"], [41])
+    assert len(teacher.table([], []).first) == 1
+    with pytest.raises(UserError, match="--teacher and --vtlp, --combine do not go together"):
+        check_training(with_options(teacher=dict(teacher=path / "teacher"), perturb=dict(vtlp=0.1), combine=dict(combine="average")), None)
