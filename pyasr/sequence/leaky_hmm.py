@@ -1,0 +1,176 @@
+r"""Forward-backward of a batch of sequences over a denominator graph: log-likelihoods, and posteriors of pdfs at each frame.
+
+With x_t(p) = exp y_t(p), entries e = (target state, pdf) and arcs s -> e of weight w, initial probabilities pi and the leak eps, with
+which any state may be left for any other between two frames (D. Povey et al., Interspeech 2016, section 2.4):
+
+    a'_0 = (1 + eps) pi                                                                                                              (1)
+    f_t(e) = sum over arcs s -> e of w a'_{t-1}(s),    u_t(j) = sum over entries e into j of x_t(pdf of e) f_t(e)                    (2)
+    c_t = sum_j u_t(j),    a'_t = u_t / c_t + eps pi,    log-likelihood = sum_t log c_t + log(1 + eps)                               (3)
+    b_T = 1,    g_t(e) = x_t(pdf of e) b_t(target of e) / c_t                                                                        (4)
+    b'_{t-1}(s) = sum over arcs s -> e of w g_t(e),    b_{t-1}(s) = b'_{t-1}(s) + eps sum_j pi(j) b'_{t-1}(j)                        (5)
+    posterior of p at t = sum over entries e with pdf p of f_t(e) g_t(e)                                                             (6)
+
+Scaled by c_t at each frame, all stays within float32's range; x_t is divided by its largest value over the graph's pdfs before. (3) adds
+eps pi as it stands since u_t / c_t sums to one. Every state's leak at the end of (3) is the factor 1 + eps: all states are final.
+
+On CPUs the loops run over blocks of sequences side by side, in the unit-stride dimension. On GPUs sums over arcs are products with sparse
+matrices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from pyasr.sequence.denominator_graph import DenominatorGraph
+
+_BLOCK = 16  # sequences side by side: some vector registers' worth, and the states of a block stay in cache
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """x (T, num_pdfs, N) of a batch and the sum over frames of the logarithms that it was divided by, float64 (N)."""
+
+    x: Tensor
+    log_scale: Tensor
+
+
+def _scores(logits: Tensor, graph: DenominatorGraph) -> _Scores:
+    in_graph = torch.from_numpy(np.unique(graph.entry_pdfs).astype(np.int64)).to(logits.device)
+    largest = logits.index_select(2, in_graph).amax(dim=2, keepdim=True)
+    x = (logits - largest).clamp(max=0.0).exp()
+    return _Scores(x.permute(1, 2, 0).contiguous(), largest.squeeze(2).double().sum(dim=1))
+
+
+def forward_backward(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
+    """(log-likelihoods float64 (N), posteriors (N, T, num_pdfs)) of `logits` (N, T, num_pdfs), float32 or float64.
+
+    A sequence whose likelihood is 0 or not a number gets a log-likelihood that is not finite, and no posteriors that mean anything.
+    """
+    over = _over_blocks if logits.device.type == "cpu" else _by_sparse_matrices
+    return over(logits, graph, leak)
+
+
+def _over_blocks(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
+    parts = [_one_block(block, graph, leak) for block in logits.split(_BLOCK)]
+    return tuple(torch.cat(column) for column in zip(*parts))
+
+
+def _one_block(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
+    scores = _scores(logits, graph)
+    x = scores.x.numpy()
+    kind, leak = x.dtype, x.dtype.type(leak)
+    into = (graph.arc_offsets, graph.arc_sources, graph.arc_probs.astype(kind), graph.entry_targets, graph.entry_pdfs)
+    offsets, entries, probs = graph.by_source
+    initial = graph.initial_probs.astype(kind)
+    flows, totals = _forward(x, *into, initial, leak)
+    posteriors = _backward(x, flows, totals, offsets, entries, probs.astype(kind), graph.entry_targets, graph.entry_pdfs, initial, leak)
+    return _log_likes(torch.from_numpy(totals), scores, leak), torch.from_numpy(posteriors).permute(2, 0, 1)
+
+
+def _log_likes(totals: Tensor, scores: _Scores, leak: float) -> Tensor:
+    return totals.double().log().sum(dim=0) + scores.log_scale + np.log1p(float(leak))
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _forward(x, arc_offsets, arc_sources, arc_probs, entry_targets, entry_pdfs, initial, leak):
+    """(f (T, num_entries, B), c (T, B)) of x (T, num_pdfs, B), by (1)-(3)."""
+    num_frames, _, size = x.shape
+    num_states, num_entries = len(initial), len(entry_targets)
+    flows = np.zeros((num_frames, num_entries, size), x.dtype)
+    totals = np.zeros((num_frames, size), x.dtype)
+    alpha = np.empty((num_states, size), x.dtype)
+    new = np.empty((num_states, size), x.dtype)
+    scale = np.empty(size, x.dtype)
+    for s in range(num_states):
+        alpha[s] = initial[s] + leak * initial[s]
+    for t in range(num_frames):
+        new[:] = 0
+        for e in range(num_entries):
+            flow, score, target = flows[t, e], x[t, entry_pdfs[e]], new[entry_targets[e]]
+            for a in range(arc_offsets[e], arc_offsets[e + 1]):
+                prob, source = arc_probs[a], alpha[arc_sources[a]]
+                for b in range(size):
+                    flow[b] += prob * source[b]
+            for b in range(size):
+                target[b] += score[b] * flow[b]
+        for s in range(num_states):
+            for b in range(size):
+                totals[t, b] += new[s, b]
+        for b in range(size):
+            scale[b] = 1 / totals[t, b] if totals[t, b] > 0 else 0
+        for s in range(num_states):
+            for b in range(size):
+                alpha[s, b] = new[s, b] * scale[b] + leak * initial[s]
+    return flows, totals
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _backward(x, flows, totals, arc_offsets, arc_entries, arc_probs, entry_targets, entry_pdfs, initial, leak):
+    """Posteriors (T, num_pdfs, B) by (4)-(6); arcs sorted by source."""
+    num_frames, num_pdfs, size = x.shape
+    num_states, num_entries = len(initial), len(entry_targets)
+    posteriors = np.zeros((num_frames, num_pdfs, size), x.dtype)
+    beta = np.ones((num_states, size), x.dtype)
+    back = np.empty((num_entries, size), x.dtype)
+    scale, leaked = np.empty(size, x.dtype), np.empty(size, x.dtype)
+    for t in range(num_frames - 1, -1, -1):
+        for b in range(size):
+            scale[b] = 1 / totals[t, b] if totals[t, b] > 0 else 0
+        for e in range(num_entries):
+            score, target, sums, flow = x[t, entry_pdfs[e]], beta[entry_targets[e]], posteriors[t, entry_pdfs[e]], flows[t, e]
+            for b in range(size):
+                back[e, b] = score[b] * target[b] * scale[b]
+                sums[b] += flow[b] * back[e, b]
+        leaked[:] = 0
+        for s in range(num_states):
+            own = beta[s]
+            own[:] = 0
+            for a in range(arc_offsets[s], arc_offsets[s + 1]):
+                prob, entry = arc_probs[a], back[arc_entries[a]]
+                for b in range(size):
+                    own[b] += prob * entry[b]
+            for b in range(size):
+                leaked[b] += initial[s] * own[b]
+        for s in range(num_states):
+            for b in range(size):
+                beta[s, b] += leak * leaked[b]
+    return posteriors
+
+
+def _by_sparse_matrices(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
+    """The same in plain torch, all sequences at once, on any device."""
+    scores = _scores(logits, graph)
+    into, out_of = (matrix.to(logits) for matrix in _matrices(graph))
+    targets, pdfs = (torch.from_numpy(array).to(logits.device, torch.int64) for array in (graph.entry_targets, graph.entry_pdfs))
+    initial = torch.from_numpy(graph.initial_probs).to(logits)[:, None]
+    num_frames, _, size = scores.x.shape
+    alpha, flows, totals = (initial + leak * initial).repeat(1, size), [], []
+    for x in scores.x:
+        flows.append(into @ alpha)
+        new = alpha.new_zeros(alpha.shape).index_add_(0, targets, x[pdfs] * flows[-1])
+        totals.append(new.sum(dim=0))
+        alpha = new * _inverse(totals[-1]) + leak * initial
+    beta, posteriors = torch.ones_like(alpha), torch.zeros_like(scores.x)
+    for t in range(num_frames - 1, -1, -1):
+        back = scores.x[t][pdfs] * beta[targets] * _inverse(totals[t])
+        posteriors[t].index_add_(0, pdfs, flows[t] * back)
+        beta = out_of @ back
+        beta = beta + leak * (initial * beta).sum(dim=0)
+    return _log_likes(torch.stack(totals), scores, leak), posteriors.permute(2, 0, 1)
+
+
+def _inverse(totals: Tensor) -> Tensor:
+    return torch.where(totals > 0, 1 / totals, torch.zeros_like(totals))
+
+
+def _matrices(graph: DenominatorGraph) -> tuple[Tensor, Tensor]:
+    """Arcs as sparse matrices: (num_entries, num_states), which sums what flows into entries, and its transpose."""
+    indices = torch.from_numpy(np.stack([graph.arc_entries, graph.arc_sources]).astype(np.int64))
+    size = graph.num_entries, graph.num_states
+    into = torch.sparse_coo_tensor(indices, torch.from_numpy(graph.arc_probs), size, check_invariants=False)
+    return into.coalesce(), into.t().coalesce()

@@ -1,0 +1,167 @@
+r"""LF-MMI: the log-probability of what was said against all that could have been said, without lattices.
+
+Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI", Interspeech 2016; behaves as
+Kaldi's chain objective. For sequences n of T frames with outputs y_nt (logits, used as log-likelihoods without normalisation),
+
+    F = sum_n [ log numerator_n - log denominator_n ]  -  lambda / 2 sum_nt ||y_nt||^2
+    dF / dy_nt(p) = posterior of p in the numerator - posterior of p in the denominator - lambda y_nt(p)
+
+The numerator is `supervision`'s graph, the denominator `leaky_hmm`'s forward-backward over the denominator graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pyasr.base import log
+from pyasr.base.options import option
+from pyasr.decode.posteriors import forward_backward as graph_posteriors
+from pyasr.sequence import leaky_hmm
+from pyasr.sequence.denominator_graph import DenominatorGraph
+from pyasr.sequence.supervision import Supervision
+
+
+@dataclass(frozen=True)
+class LfMmiOptions:
+    """The objective's constants."""
+
+    leaky_hmm_coefficient: float = option(1e-5, "weight of leaving any state of the denominator for any other", minimum=0.0, maximum=1.0)
+    l2_regularize: float = option(5e-5, "constant of the squared outputs of the network", minimum=0.0)
+
+
+@dataclass(frozen=True)
+class LfMmiCounts:
+    """What an objective is made of; sums are over all sequences but those left out.
+
+    num_frames    at the network's frame rate
+    num_left_out  sequences whose likelihoods were not finite
+    numerator, denominator  log-likelihoods
+    l2_term       -lambda / 2 sum ||y||^2
+    """
+
+    num_sequences: int
+    num_frames: int
+    num_left_out: int
+    numerator: float
+    denominator: float
+    l2_term: float
+
+    @property
+    def log_prob(self) -> float:
+        """log of numerator / denominator, at most 0 but for rounding."""
+        return self.numerator - self.denominator
+
+
+def lf_mmi(logits: Tensor, supervisions: Sequence[Supervision], graph: DenominatorGraph,
+           options: LfMmiOptions = LfMmiOptions()) -> tuple[Tensor, LfMmiCounts]:
+    """(F, differentiable by the logits; its parts).
+
+    logits        (N, T, num_pdfs) float32, float64, or a narrower type, which is taken as float32
+    supervisions  N; one of fewer than T frames leaves the outputs of the last frames without derivative
+
+    Sequences whose likelihoods are not finite are left out of F and the counts, with a warning. Raises ValueError for shapes that do not
+    fit.
+    """
+    _check(logits, supervisions, graph)
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    objf, *counts = _LfMmi.apply(wide, supervisions, graph, options)
+    return objf, counts[0]
+
+
+def numerator_posteriors(logits: Tensor, supervisions: Sequence[Supervision]) -> Tensor:
+    """Posteriors of pdfs in the numerators (N, T, num_pdfs), the targets of cross-entropy regularisation; no gradient flows through them.
+
+    Frames beyond a supervision's end, and sequences without finite likelihood, have zeros.
+    """
+    with torch.no_grad():
+        _, posteriors = _numerators(logits, supervisions)
+    return posteriors
+
+
+class _LfMmi(torch.autograd.Function):
+    """F and its derivative, which the forward pass makes."""
+
+    @staticmethod
+    def forward(ctx, logits, supervisions, graph, options):
+        """(F, its parts)."""
+        numerators, derivative = _numerators(logits, supervisions)
+        denominators = _subtract_denominators(derivative, logits, supervisions, graph, options.leaky_hmm_coefficient)
+        good = torch.isfinite(numerators) & torch.isfinite(denominators) & torch.isfinite(derivative).all(dim=2).all(dim=1).cpu()
+        _warn(good, supervisions)
+        lengths = torch.tensor([supervision.num_frames for supervision in supervisions])
+        used = (torch.arange(logits.shape[1]) < lengths[:, None]) & good[:, None]
+        used = used.to(logits.device)[:, :, None]
+        masked = torch.where(used, logits, torch.zeros_like(logits))
+        l2_term = -0.5 * options.l2_regularize * float(masked.double().square().sum())
+        ctx.save_for_backward(torch.where(used, derivative, torch.zeros_like(derivative)) - options.l2_regularize * masked)
+        counts = LfMmiCounts(int(good.sum()), int(lengths[good].sum()), int((~good).sum()), float(numerators[good].sum()),
+                             float(denominators[good].sum()), l2_term)
+        return logits.new_tensor(counts.log_prob + l2_term), counts
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, by_objf, _):
+        (derivative,) = ctx.saved_tensors
+        return by_objf * derivative, None, None, None
+
+
+def _check(logits: Tensor, supervisions: Sequence[Supervision], graph: DenominatorGraph) -> None:
+    if logits.ndim != 3 or logits.shape[0] != len(supervisions) or not logits.numel():
+        raise ValueError(f"logits of shape (sequences, frames, pdfs) were expected for {len(supervisions)} supervisions, "
+                         f"got {tuple(logits.shape)}")
+    if logits.shape[2] != graph.num_pdfs:
+        raise ValueError(f"the network has {logits.shape[2]} outputs, the denominator graph {graph.num_pdfs} pdfs")
+    for supervision in supervisions:
+        if not 0 < supervision.num_frames <= logits.shape[1]:
+            told = f"a supervision of {supervision.num_frames} frames, the network's output has {logits.shape[1]}"
+            raise ValueError(f"{supervision.key}: {told}")
+        if supervision.slot_pdfs.min() < 0 or supervision.slot_pdfs.max() >= graph.num_pdfs:
+            raise ValueError(f"{supervision.key}: pdf {supervision.slot_pdfs.max()} in a supervision, the model has {graph.num_pdfs}")
+
+
+def _numerators(logits: Tensor, supervisions: Sequence[Supervision]) -> tuple[Tensor, Tensor]:
+    """(log-likelihoods float64 (N) on the CPU, posteriors like `logits`); only outputs that the graphs ask for are moved from a device."""
+    num_frames, num_pdfs = logits.shape[1:]
+    places = [(number * num_frames + supervision.slot_frames.astype(np.int64)) * num_pdfs + supervision.slot_pdfs
+              for number, supervision in enumerate(supervisions)]
+    where = torch.from_numpy(np.concatenate(places)).to(logits.device)
+    outputs = logits.reshape(-1)[where].double().cpu().numpy()
+    ends = np.cumsum([len(place) for place in places])[:-1]
+    done = [_one_numerator(supervision, own) for supervision, own in zip(supervisions, np.split(outputs, ends))]
+    values = torch.from_numpy(np.concatenate([posteriors for _, posteriors in done])).to(logits)
+    posteriors = torch.zeros_like(logits).view(-1).index_copy_(0, where, values).view_as(logits)
+    return torch.tensor([log_like for log_like, _ in done], dtype=torch.float64), posteriors
+
+
+def _one_numerator(supervision: Supervision, outputs: np.ndarray) -> tuple[float, np.ndarray]:
+    """(log-likelihood, posteriors float64 (num_slots))."""
+    costs = -(supervision.log_probs + outputs[supervision.slots])
+    if not np.isfinite(costs).all():
+        return float("nan"), np.zeros(len(outputs))
+    posteriors, cost = graph_posteriors(supervision.sources, supervision.targets, costs, supervision.finals)
+    return -cost, np.bincount(supervision.slots, posteriors, len(outputs))
+
+
+def _subtract_denominators(derivative: Tensor, logits: Tensor, supervisions, graph: DenominatorGraph, leak: float) -> Tensor:
+    """Log-likelihoods float64 (N) on the CPU; sequences of one length go side by side."""
+    lengths = np.array([supervision.num_frames for supervision in supervisions])
+    log_likes = torch.empty(len(lengths), dtype=torch.float64)
+    for length in np.unique(lengths):
+        chosen = torch.from_numpy(np.flatnonzero(lengths == length))
+        rows = chosen.to(logits.device)
+        own, posteriors = leaky_hmm.forward_backward(logits[rows, :length], graph, leak)
+        log_likes[chosen] = own.cpu()
+        derivative[rows, :length] -= posteriors
+    return log_likes
+
+
+def _warn(good: Tensor, supervisions: Sequence[Supervision]) -> None:
+    if not good.all():
+        bad = [supervisions[number].key for number in torch.nonzero(~good).flatten().tolist()]
+        log.warning(f"LF-MMI: {len(bad)} of {len(supervisions)} sequences have no finite likelihood and are left out: {' '.join(bad[:5])}")

@@ -1,0 +1,185 @@
+"""A phone language model as an HMM whose arcs emit pdfs: every phone in its context gets its HMM, then equal states are joined.
+
+A state stands for "this HMM state has just emitted a frame, and the phone's arc leads there in the language model": entering it emits its
+pdf. No arc is without a pdf, so paths of T arcs are the state sequences of T frames.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.hmm.training_graphs import hmms_of_windows
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.tree import ContextTree
+from pyasr.io.openfst import Fst
+from pyasr.lang import fst_kernels, fst_ops
+
+_WEIGHT_STEP = 1e-5  # log-probabilities nearer than this count as equal when states are joined
+
+
+@dataclass(frozen=True)
+class PdfArcs:
+    """A weighted acceptor of pdfs; state 0 is the start.
+
+    sources, targets, pdfs  int64 (num_arcs)
+    probs   float64 (num_arcs)
+    finals  float64 (num_states), probabilities to end; 0 where that cannot be
+    """
+
+    sources: np.ndarray
+    targets: np.ndarray
+    pdfs: np.ndarray
+    probs: np.ndarray
+    finals: np.ndarray
+
+    @property
+    def num_states(self) -> int:
+        """States, the start included."""
+        return len(self.finals)
+
+
+@dataclass(frozen=True)
+class HmmTable:
+    """HMMs by number (class c, as `hmms_of_windows` numbers them) and state j of J at most.
+
+    pdfs   int64 (num_classes, J); -1 past an HMM's last state
+    inner  float64 (num_classes, J, J): probabilities between emitting states, self-loops on the diagonal
+    leave  float64 (num_classes, J): probability to leave the phone
+    """
+
+    pdfs: np.ndarray
+    inner: np.ndarray
+    leave: np.ndarray
+
+
+def hmm_table(trans: TransitionModel, hmms: tuple[np.ndarray, ...]) -> HmmTable:
+    """The HMMs that `hmms_of_windows` gives as forward transitions, with their probabilities."""
+    offsets, tids, loops, from_state, to_state = hmms
+    num_classes, size = len(offsets) - 1, int(from_state.max(initial=0)) + 1
+    table = HmmTable(np.full((num_classes, size), -1), np.zeros((num_classes, size, size)), np.zeros((num_classes, size)))
+    hmm, leaves = np.repeat(np.arange(num_classes), np.diff(offsets)), to_state < 0
+    table.pdfs[hmm, from_state] = trans.tid2pdf[tids]
+    probs = np.exp(trans.log_prob)
+    table.inner[hmm[~leaves], from_state[~leaves], to_state[~leaves]] = probs[tids[~leaves]]
+    table.leave[hmm[leaves], from_state[leaves]] = probs[tids[leaves]]
+    looping = loops > 0
+    table.inner[hmm[looping], from_state[looping], from_state[looping]] = probs[loops[looping]]
+    return table
+
+
+def expand_phone_lm(phone_lm: Fst, trans: TransitionModel, tree: ContextTree) -> PdfArcs:
+    """The model of pdfs that `phone_lm`, an acceptor without epsilons, gives with tree and HMMs. Raises UserError for unknown phones."""
+    unknown = np.setdiff1d(phone_lm.ilabels, trans.tid2phone[1:])
+    if len(unknown):
+        raise UserError(f"the phone language model has phone {unknown[0]}, the model has not: estimate it from alignments by this model")
+    clg, info = fst_ops.compose_context(phone_lm, [], tree.context_width, tree.central_position)
+    entering, phones = _split_off_delay(clg)
+    windows = np.array([info[label] for label in phones.ilabels.tolist()], np.int32)
+    classes, hmms = hmms_of_windows(windows, trans, tree)
+    return trim(_glue(phones, entering, classes, hmm_table(trans, hmms)))
+
+
+def _split_off_delay(clg: Fst) -> tuple[np.ndarray, Fst]:
+    """(probabilities to begin in each state, float64 (num_states); the arcs that bear phones).
+
+    Where the tree looks at the phones to come, the first arcs of C only take them in and bear no window.
+    """
+    entering = np.zeros(clg.num_states)
+    entering[clg.start] = 1.0
+    silent = clg.ilabels == 0
+    while entering[clg.sources[silent]].any():
+        taken = np.flatnonzero(silent & (entering[clg.sources] > 0))
+        moved = np.bincount(clg.nextstates[taken], entering[clg.sources[taken]] * np.exp(-clg.weights[taken]), clg.num_states)
+        entering[clg.sources[taken]] = 0.0
+        entering += moved
+    return entering, clg.keep_arcs(~silent)
+
+
+def _glue(phones: Fst, entering: np.ndarray, classes: np.ndarray, hmms: HmmTable) -> PdfArcs:
+    """HMMs in the place of phone arcs; state 1 + q J + j is the j-th of the HMM and next state that stand at place q of all such pairs."""
+    size = hmms.pdfs.shape[1]
+    pairs, place = np.unique(np.stack([classes, phones.nextstates]), axis=1, return_inverse=True)
+    place, (hmm, after) = place.reshape(-1), pairs
+    first_state = 1 + size * place
+    inner_place, j, k = np.nonzero(hmms.inner[hmm])
+    left_place, left_j = np.nonzero(hmms.leave[hmm])
+    parts = [(1 + size * inner_place + j, 1 + size * inner_place + k, hmms.pdfs[hmm[inner_place], k], hmms.inner[hmm[inner_place], j, k])]
+    ways_out = [(1 + size * left_place + left_j, after[left_place], hmms.leave[hmm[left_place], left_j]),
+                (np.zeros(np.count_nonzero(entering), np.int64), np.flatnonzero(entering), entering[entering > 0])]
+    for sources, lm_states, probs in ways_out:
+        way, arc = _arcs_of(phones, lm_states)
+        parts.append((sources[way], first_state[arc], hmms.pdfs[classes[arc], 0], probs[way] * np.exp(-phones.weights[arc].astype(float))))
+    finals = np.zeros(1 + size * len(hmm))
+    finals[ways_out[0][0]] = ways_out[0][2] * np.exp(-phones.finals[ways_out[0][1]].astype(float))
+    return PdfArcs(*(np.concatenate(columns) for columns in zip(*parts)), finals)
+
+
+def _arcs_of(fst: Fst, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(index into `states`, arc) for all arcs out of each of `states`."""
+    count = fst.num_arcs_out[states]
+    index = np.repeat(np.arange(len(states)), count)
+    return index, fst.arc_offsets[states][index] + np.arange(len(index)) - (np.cumsum(count) - count)[index]
+
+
+def trim(arcs: PdfArcs) -> PdfArcs:
+    """Only what lies on paths from the start to an end. Raises UserError when there is none."""
+    costs = np.where(arcs.finals > 0, 0.0, np.inf)
+    fst = Fst.from_arcs(arcs.num_states, 0, arcs.sources, arcs.pdfs, arcs.pdfs, arcs.probs, arcs.targets, costs)
+    keep = fst_kernels.reachable(0, fst.arc_offsets, fst.nextstates) & fst_kernels.coreachable(fst.sources, fst.nextstates, fst.finals)
+    if not keep[0]:
+        raise UserError("the phone language model has no complete path through the HMMs")
+    number = np.cumsum(keep) - 1
+    kept = keep[arcs.sources] & keep[arcs.targets]
+    return PdfArcs(number[arcs.sources[kept]], number[arcs.targets[kept]], arcs.pdfs[kept], arcs.probs[kept], arcs.finals[keep])
+
+
+def join_equal_states(arcs: PdfArcs) -> PdfArcs:
+    """Join states from which all strings of pdfs have the same probabilities because their arcs are the same (bisimulation).
+
+    The partition of states by their final probabilities is refined by the arcs into the parts, until no part divides further. State 0
+    stays the start.
+    """
+    parts, num_parts = _ranks(_rounded_log(arcs.finals)), 0
+    while parts.max() + 1 > num_parts:
+        num_parts = int(parts.max()) + 1
+        sources, pdfs, targets, probs = _summed(arcs.sources, arcs.pdfs, parts[arcs.targets], arcs.probs)
+        hashes = _mixed(_mixed(_mixed(pdfs) + targets.astype(np.uint64)) + _rounded_log(probs).astype(np.uint64))
+        sums = np.zeros(arcs.num_states, np.uint64)
+        np.add.at(sums, sources, hashes)
+        parts = _ranks(_mixed(sums + _mixed(parts)))
+    return _quotient(arcs, parts)
+
+
+def _quotient(arcs: PdfArcs, parts: np.ndarray) -> PdfArcs:
+    """One state for each part, with the arcs of its first member; the part of state 0 becomes state 0."""
+    _, first = np.unique(parts, return_index=True)
+    number = _ranks(first)[parts]
+    chosen = np.isin(arcs.sources, first)
+    ends = number[arcs.sources[chosen]], number[arcs.targets[chosen]]
+    sources, pdfs, targets, probs = _summed(ends[0], arcs.pdfs[chosen], ends[1], arcs.probs[chosen])
+    return PdfArcs(sources, targets, pdfs, probs, arcs.finals[np.sort(first)])
+
+
+def _summed(sources, pdfs, targets, probs):
+    """Arcs that agree in source, pdf and target as one arc with the sum of their probabilities."""
+    (sources, pdfs, targets), index = np.unique(np.stack([sources, pdfs, targets]), axis=1, return_inverse=True)
+    return sources, pdfs, targets, np.bincount(index.reshape(-1), probs)
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+
+def _rounded_log(probs: np.ndarray) -> np.ndarray:
+    return np.round(np.log(np.maximum(probs, 1e-300)) / _WEIGHT_STEP).astype(np.int64)
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """A hash of 64 bits for each integer (the finaliser of D. Lea and S. Vigna's splitmix64)."""
+    z = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

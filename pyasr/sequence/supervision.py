@@ -1,0 +1,174 @@
+r"""The numerator of LF-MMI: what was said in a chunk, as a graph of pdfs frame by frame, weighted as the denominator weighs it.
+
+Reference: D. Povey et al., "Purely sequence-trained neural networks for ASR based on lattice-free MMI", Interspeech 2016, section 2.5.
+
+An utterance is given by its phones and when they begin. Each phone may have the frames that lie in its own time, made longer by the
+tolerances on both sides. All ways through the phones' HMMs within these limits are strings of pdfs, one for each frame; a chunk has the
+strings of its frames, of all ways through the whole utterance. Their set A is made a deterministic graph, which counts each string once,
+and composed with the denominator graph D: with w(pi) the weight of a path pi of D, initial probability included, and y_t(p) the network's
+output,
+
+    numerator = sum over paths pi of D whose pdfs are in A of  w(pi) prod_t exp y_t(pi_t)   <=   the same sum over all paths of D.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.hmm.training_graphs import hmms_of_windows
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.tree import ContextTree
+from pyasr.lang import fst_kernels
+from pyasr.sequence import supervision_kernels as kernels
+from pyasr.sequence.chain import FRAME_SUBSAMPLING_FACTOR, AlignedPhones, num_subsampled, windows_of
+from pyasr.sequence.denominator_graph import DenominatorGraph
+from pyasr.sequence.pdf_expansion import hmm_table
+
+
+@dataclass(frozen=True)
+class SupervisionOptions:
+    """Where phones may lie in time."""
+
+    left_tolerance: int = option(5, "input frames by which a phone may begin earlier than it was aligned", minimum=0)
+    right_tolerance: int = option(5, "input frames by which a phone may end later than it was aligned", minimum=0)
+    frame_subsampling_factor: int = option(FRAME_SUBSAMPLING_FACTOR, "input frames for each output of the network", minimum=1)
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """The numerator graph of one chunk: an acyclic graph, all of whose paths have `num_frames` arcs; state 0 is the start.
+
+    key            whose it is, for messages
+    sources, targets, slots  int32 (num_arcs); states are numbered in time, arcs sorted by source
+    log_probs      float64 (num_arcs)
+    finals         float64 (num_states): costs to end, 0 or inf
+    slot_frames, slot_pdfs   int32 (num_slots): the outputs of the network that the arcs ask for
+    """
+
+    key: str
+    num_frames: int
+    sources: np.ndarray
+    targets: np.ndarray
+    slots: np.ndarray
+    log_probs: np.ndarray
+    finals: np.ndarray
+    slot_frames: np.ndarray
+    slot_pdfs: np.ndarray
+
+
+@dataclass(frozen=True)
+class UtteranceStates:
+    """Where an utterance may be at each frame; a *node* is an HMM state of one of its phones.
+
+    key        the utterance
+    node_pdfs  int64 (num_nodes), in the order of time
+    offsets, successors  int64 (num_nodes + 1), (num_arcs): nodes that may follow a node, itself among them where it has a self-loop
+    lows       int64 (num_frames): the first node allowed at each frame
+    alive      bool (num_frames, width): whether a path through the whole utterance is in node lows[t] + k at frame t
+    """
+
+    key: str
+    node_pdfs: np.ndarray
+    offsets: np.ndarray
+    successors: np.ndarray
+    lows: np.ndarray
+    alive: np.ndarray
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of the network's output."""
+        return len(self.lows)
+
+
+class SupervisionMaker:
+    """Makes the numerators of chunks for one denominator graph and the model that it was made with."""
+
+    def __init__(self, graph: DenominatorGraph, trans: TransitionModel, tree: ContextTree,
+                 options: SupervisionOptions = SupervisionOptions()):  # fmt: skip
+        if graph.num_pdfs != trans.num_pdfs:
+            raise UserError(f"the denominator graph has {graph.num_pdfs} pdfs, the model {trans.num_pdfs}; make the graph of this model")
+        self.graph, self.trans, self.tree, self.options = graph, trans, tree, options
+        offsets, entries, probs = graph.by_source
+        pdf_offsets, pdf_entries, flow = graph.by_pdf
+        with np.errstate(divide="ignore"):
+            self._graph_arrays = (graph.num_states, graph.entry_targets, graph.entry_pdfs, offsets, entries, np.log(probs), pdf_offsets,
+                                  pdf_entries, np.log(flow))
+
+    def utterance(self, key: str, aligned: AlignedPhones) -> UtteranceStates:
+        """Where the utterance may be, at the network's frame rate. Raises UserError where its phones have no path in the time given."""
+        num_frames = num_subsampled(aligned.num_frames, self.options.frame_subsampling_factor)
+        if not len(aligned.phones) or num_frames < 1:
+            raise UserError(f"{key}: an utterance without frames or phones has no supervision; leave it out")
+        node_pdfs, phone_of, offsets, successors, is_last = self._nodes(aligned.phones)
+        lows, highs = self._limits(aligned, num_frames, phone_of)
+        width = int((highs - lows).max())
+        if (highs > lows).all():
+            alive = kernels.alive_nodes(lows, highs, width, offsets, successors, is_last)
+            if alive[0].any():
+                return UtteranceStates(key, node_pdfs, offsets, successors, lows, alive)
+        raise UserError(f"{key}: {len(aligned.phones)} phones do not fit in {num_frames} frames as they are aligned; leave the utterance "
+                        "out or raise the tolerances")
+
+    def chunk(self, states: UtteranceStates, first_frame: int, num_frames: int) -> Supervision:
+        """The numerator of frames first_frame .. first_frame + num_frames - 1, counted at the network's frame rate.
+
+        Raises ValueError for frames that the utterance does not have, UserError where the denominator has no such sequence of phones.
+        """
+        last = first_frame + num_frames
+        if not 0 <= first_frame < last <= states.num_frames:
+            raise ValueError(f"{states.key}: frames {first_frame} .. {last - 1} were asked for, there are {states.num_frames}")
+        nodes = states.lows, states.alive, states.offsets, states.successors, states.node_pdfs
+        layers, sources, targets, pdfs = kernels.string_graph(*nodes, first_frame, last)
+        frames = np.searchsorted(layers, sources, side="right") - 1
+        outputs, slots = np.unique(frames * self.graph.num_pdfs + pdfs, return_inverse=True)
+        *arcs, first_final, num_states = kernels.compose(layers, sources, targets, pdfs, slots, *self._graph_arrays)
+        finals = np.where(np.arange(num_states) >= first_final, 0.0, np.inf)
+        if first_final == num_states:
+            raise UserError(f"{states.key}: the denominator graph has no path for the phones of frames {first_frame} .. {last - 1}; "
+                            "estimate its phone language model from alignments with this utterance")
+        return _trimmed(states.key, num_frames, arcs, finals, outputs // self.graph.num_pdfs, outputs % self.graph.num_pdfs)
+
+    def whole(self, key: str, aligned: AlignedPhones) -> Supervision:
+        """The numerator of a whole utterance as one chunk."""
+        states = self.utterance(key, aligned)
+        return self.chunk(states, 0, states.num_frames)
+
+    def _nodes(self, phones: np.ndarray):
+        """(pdfs, index of the phone, offsets and successors, whether the utterance may end there) of the phones' HMM states."""
+        classes, hmms = hmms_of_windows(windows_of(phones, self.tree), self.trans, self.tree)
+        table = hmm_table(self.trans, hmms)
+        pdfs = table.pdfs[classes]
+        phone_of, j = np.nonzero(pdfs >= 0)
+        first = np.searchsorted(phone_of, np.arange(len(phones) + 1))
+        inner, source_j, target_j = np.nonzero(table.inner[classes])
+        left, left_j = np.nonzero(table.leave[classes])
+        goes_on = left < len(phones) - 1
+        sources = np.r_[first[inner] + source_j, (first[left] + left_j)[goes_on]]
+        successors = np.r_[first[inner] + target_j, first[left + 1][goes_on]]
+        order = np.argsort(sources, kind="stable")
+        is_last = np.zeros(len(phone_of), bool)
+        is_last[(first[left] + left_j)[~goes_on]] = True
+        return pdfs[phone_of, j], phone_of, np.searchsorted(sources[order], np.arange(len(phone_of) + 1)), successors[order], is_last
+
+    def _limits(self, aligned: AlignedPhones, num_frames: int, phone_of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(lows, highs) int64 (num_frames): nodes lows[t] .. highs[t] - 1 are those of the phones that may have frame t."""
+        options, factor = self.options, self.options.frame_subsampling_factor
+        begins = num_subsampled(np.maximum(aligned.starts[:-1] - options.left_tolerance, 0), factor)[phone_of]
+        ends = num_subsampled(np.minimum(aligned.starts[1:] + options.right_tolerance, aligned.num_frames), factor)[phone_of]
+        frames = np.arange(num_frames)
+        return np.searchsorted(ends, frames, side="right"), np.searchsorted(begins, frames, side="right")
+
+
+def _trimmed(key, num_frames, arcs, finals, slot_frames, slot_pdfs) -> Supervision:
+    """Without states that lead nowhere, and slots that nobody asks for."""
+    sources, targets, slots, log_probs = arcs
+    keep = fst_kernels.coreachable(sources, targets, finals)
+    number, kept = np.cumsum(keep) - 1, keep[sources] & keep[targets]
+    used, slots = np.unique(slots[kept], return_inverse=True)
+    columns = (number[sources[kept]], number[targets[kept]], slots)
+    return Supervision(key, num_frames, *(column.astype(np.int32) for column in columns), log_probs[kept], finals[keep],
+                       slot_frames[used].astype(np.int32), slot_pdfs[used].astype(np.int32))

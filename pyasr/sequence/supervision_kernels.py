@@ -1,0 +1,138 @@
+"""Compiled loops of `supervision`: which nodes an utterance may be in, the strings of pdfs without repetition, and their weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def alive_nodes(lows, highs, width, offsets, successors, is_last):
+    """bool (num_frames, width): whether a whole path is in node lows[t] + k at frame t.
+
+    lows, highs  int64 (num_frames): nodes lows[t] .. highs[t] - 1 are allowed at frame t; neither decreases
+    offsets, successors  the arcs between nodes, self-loops among them; a path begins in node 0
+    is_last      bool (num_nodes): whether a path may end there
+    """
+    num_frames = len(lows)
+    alive = np.zeros((num_frames, width), np.bool_)
+    alive[0, 0] = lows[0] == 0 and highs[0] > 0
+    for t in range(1, num_frames):
+        for k in range(highs[t - 1] - lows[t - 1]):
+            if alive[t - 1, k]:
+                node = lows[t - 1] + k
+                for a in range(offsets[node], offsets[node + 1]):
+                    to = successors[a]
+                    if lows[t] <= to < highs[t]:
+                        alive[t, to - lows[t]] = True
+    for t in range(num_frames - 1, -1, -1):
+        for k in range(highs[t] - lows[t]):
+            node = lows[t] + k
+            goes_on = t == num_frames - 1 and is_last[node]
+            if t < num_frames - 1:
+                for a in range(offsets[node], offsets[node + 1]):
+                    to = successors[a]
+                    goes_on |= lows[t + 1] <= to < highs[t + 1] and alive[t + 1, to - lows[t + 1]]
+            alive[t, k] &= goes_on
+    return alive
+
+
+@njit(nogil=True, cache=True)
+def _find_or_add(sets, members):
+    """The position of `members` among `sets`, at whose end it is put if it is new."""
+    for k in range(len(sets)):
+        if len(sets[k]) == len(members) and (sets[k] == members).all():
+            return k
+    sets.append(members)
+    return len(sets) - 1
+
+
+@njit(nogil=True, cache=True)
+def _reached(nodes, low, alive_now, offsets, successors, marks):
+    """Mark (from `low`) the living nodes that follow `nodes`."""
+    marks[:] = False
+    for node in nodes:
+        for a in range(offsets[node], offsets[node + 1]):
+            k = successors[a] - low
+            if 0 <= k < len(marks) and alive_now[k]:
+                marks[k] = True
+
+
+@njit(nogil=True, cache=True)
+def string_graph(lows, alive, offsets, successors, node_pdfs, first, last):
+    """The strings of pdfs of the frames first .. last - 1 on whole paths, each once: a deterministic acceptor in layers.
+
+    Returns int64 arrays (layers (last - first + 2), sources, targets, pdfs), arcs sorted by source; the states of layer t, those after
+    t frames, are layers[t] .. layers[t + 1] - 1, and those of the last layer are final.
+    """
+    width = alive.shape[1]
+    layers = np.zeros(last - first + 2, np.int64)
+    layers[1] = 1
+    sources, targets, pdfs = [np.int64(0) for _ in range(0)], [np.int64(0) for _ in range(0)], [np.int64(0) for _ in range(0)]
+    sets = [np.zeros(0, np.int64)]
+    marks = np.zeros(width, np.bool_)
+    for t in range(first, last):
+        layer = t - first
+        new_sets = [np.zeros(0, np.int64) for _ in range(0)]
+        for number in range(len(sets)):
+            if t == first:
+                marks[:] = alive[t]
+            else:
+                _reached(sets[number], lows[t], alive[t], offsets, successors, marks)
+            for k in range(width):
+                if marks[k]:
+                    pdf = node_pdfs[lows[t] + k]
+                    members = np.array([lows[t] + m for m in range(k, width) if marks[m] and node_pdfs[lows[t] + m] == pdf])
+                    marks[members - lows[t]] = False
+                    sources.append(layers[layer] + number)
+                    targets.append(layers[layer + 1] + _find_or_add(new_sets, members))
+                    pdfs.append(np.int64(pdf))
+        layers[layer + 2] = layers[layer + 1] + len(new_sets)
+        sets = new_sets
+    return layers, np.array(sources), np.array(targets), np.array(pdfs)
+
+
+@njit(nogil=True, cache=True)
+def compose(layers, sources, targets, pdfs, slots, num_states, entry_targets, entry_pdfs, by_source_offsets, by_source_entries,
+            by_source_log_probs, by_pdf_offsets, by_pdf_entries, by_pdf_log_flow):  # fmt: skip
+    """The denominator's paths over the strings of a `string_graph`: arcs (sources, targets, slots, log-probs), (first final state, states).
+
+    State 0 is the start. An arc's slot is that of the string graph's arc. States follow each other in time; some lead nowhere.
+    """
+    num_layers = len(layers) - 1
+    widest = 0
+    for t in range(num_layers):
+        widest = max(widest, layers[t + 1] - layers[t])
+    number_of = np.full((widest, num_states), -1, np.int64)
+    arc_begin = np.searchsorted(sources, np.arange(layers[-1] + 1))
+    out_sources, out_targets = [np.int64(0) for _ in range(0)], [np.int64(0) for _ in range(0)]
+    out_slots, log_probs = [np.int64(0) for _ in range(0)], [0.0 for _ in range(0)]
+    string_states, graph_states = [np.int64(0)], [np.int64(-1)]
+    begin, end = 0, 1
+    for t in range(num_layers - 1):
+        for state in range(begin, end):
+            string_state, graph_state = string_states[state], graph_states[state]
+            for a in range(arc_begin[string_state], arc_begin[string_state + 1]):
+                pdf, row = pdfs[a], targets[a] - layers[t + 1]
+                if graph_state < 0:
+                    low, high = by_pdf_offsets[pdf], by_pdf_offsets[pdf + 1]
+                else:
+                    low, high = by_source_offsets[graph_state], by_source_offsets[graph_state + 1]
+                for i in range(low, high):
+                    entry = by_pdf_entries[i] if graph_state < 0 else by_source_entries[i]
+                    weight = by_pdf_log_flow[i] if graph_state < 0 else by_source_log_probs[i]
+                    if entry_pdfs[entry] != pdf or weight == -np.inf:
+                        continue
+                    to = entry_targets[entry]
+                    if number_of[row, to] < 0:
+                        number_of[row, to] = len(string_states)
+                        string_states.append(targets[a])
+                        graph_states.append(np.int64(to))
+                    out_sources.append(np.int64(state))
+                    out_targets.append(number_of[row, to])
+                    out_slots.append(np.int64(slots[a]))
+                    log_probs.append(weight)
+        begin, end = end, len(string_states)
+        for state in range(begin, end):
+            number_of[string_states[state] - layers[t + 1], graph_states[state]] = -1
+    return np.array(out_sources), np.array(out_targets), np.array(out_slots), np.array(log_probs), begin, end

@@ -1,0 +1,184 @@
+"""LF-MMI against enumeration of all strings of pdfs, dense formulas and finite differences."""
+
+import numpy as np
+import pytest
+import torch
+from lfmmi_toys import all_strings, chain_model, dense, enumerated, random_sequences, string_weight, two_state_graph
+
+from pyasr.sequence import leaky_hmm
+from pyasr.sequence.chain import AlignedPhones
+from pyasr.sequence.denominator_graph import make_denominator_graph
+from pyasr.sequence.lfmmi import LfMmiOptions, lf_mmi, numerator_posteriors
+from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
+from pyasr.sequence.supervision import Supervision, SupervisionMaker
+
+MODEL = chain_model(2, 1)
+GRAPH = make_denominator_graph(estimate_phone_lm(random_sequences(0), PhoneLmOptions(3, 2, 4)), *MODEL)
+MAKER = SupervisionMaker(GRAPH, *MODEL)
+SUPERVISIONS = [MAKER.whole(key, AlignedPhones(np.array(phones, np.int32), np.array(starts))) for key, phones, starts in (
+    ("a", [1, 2, 1], [0, 3, 9, 15]), ("b", [3, 3, 1], [0, 6, 9, 14]), ("c", [1, 1, 2], [0, 3, 6, 9]))]
+PATHS = [leaky_hmm._over_blocks, leaky_hmm._by_sparse_matrices]
+
+
+def random_logits(*shape, seed=0, scale=2.0, dtype=torch.float64):
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape) * scale).to(dtype)
+
+
+def dense_denominator(graph, logits: np.ndarray, leak: float) -> tuple[float, np.ndarray]:
+    """(log-likelihood, posteriors) of one sequence by dense float64 matrices scaled at each frame: mixing by I + eps 1 pi' between frames."""
+    table, pi = dense(graph), graph.initial_probs
+    mix = np.eye(len(pi)) + leak * np.outer(np.ones(len(pi)), pi)
+    steps = [np.einsum("spt,p->st", table, np.exp(y - y.max())) @ mix for y in logits]
+    alphas, log_like = [pi @ mix], 0.0
+    for y, step in zip(logits, steps):
+        alpha = alphas[-1] @ step
+        log_like += np.log(alpha.sum()) + y.max()
+        alphas.append(alpha / alpha.sum())
+    beta, posteriors = np.ones(len(pi)), np.zeros(logits.shape)
+    for t in range(len(logits) - 1, -1, -1):
+        joint = np.einsum("s,spt,p,t->p", alphas[t], table, np.exp(logits[t] - logits[t].max()), mix @ beta)
+        posteriors[t] = joint / joint.sum()
+        beta = steps[t] @ beta
+        beta /= beta.sum()
+    return log_like, posteriors
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("leak", [0.0, 1e-5, 0.1])
+def test_denominators_are_sums_over_all_strings(path, leak):
+    graph = two_state_graph()
+    for num_frames in (1, 2, 4):
+        logits = random_logits(3, num_frames, graph.num_pdfs, seed=num_frames)
+        log_likes, posteriors = path(logits, graph, leak)
+        for n in range(3):
+            expected, shares = enumerated(all_strings(graph, num_frames, leak), logits[n].numpy())
+            assert float(log_likes[n]) == pytest.approx(expected, rel=1e-10)
+            assert posteriors[n].numpy() == pytest.approx(shares, abs=1e-10)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("dtype, precision", [(torch.float64, 1e-10), (torch.float32, 2e-4)])
+def test_the_leaky_hmm_is_the_explicit_formula(path, dtype, precision):
+    """For more sequences than a block has, and as many as are not a multiple of it."""
+    for leak in (1e-5, 0.1):
+        logits = random_logits(19, 20, GRAPH.num_pdfs, scale=4.0, dtype=dtype)
+        log_likes, posteriors = path(logits, GRAPH, leak)
+        for n in (0, 15, 16, 18):
+            expected, shares = dense_denominator(GRAPH, logits[n].double().numpy(), leak)
+            assert float(log_likes[n]) == pytest.approx(expected, rel=precision)
+            assert posteriors[n].double().numpy() == pytest.approx(shares, abs=precision)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("num_frames", [1, 2, 150, 3000])
+def test_float32_lasts_for_any_length(path, num_frames):
+    """Outputs of hundreds, up and down, cannot leave the range of float32."""
+    graph = two_state_graph() if num_frames == 3000 else GRAPH
+    logits = random_logits(2, num_frames, graph.num_pdfs, scale=20.0, dtype=torch.float32)
+    logits[1] += 500
+    log_likes, posteriors = path(logits, graph, 1e-5)
+    assert posteriors.sum(dim=2).numpy() == pytest.approx(1, abs=1e-3)
+    expected, shares = dense_denominator(graph, logits[1].double().numpy(), 1e-5)
+    assert float(log_likes[1]) == pytest.approx(expected, rel=1e-5)
+    assert posteriors[1].double().numpy() == pytest.approx(shares, abs=1e-2)
+
+
+def test_gradients_are_finite_differences():
+    options = LfMmiOptions(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
+    logits = random_logits(3, 5, GRAPH.num_pdfs).requires_grad_()
+
+    def objective(y):
+        return lf_mmi(y, SUPERVISIONS, GRAPH, options)[0]
+
+    assert torch.autograd.gradcheck(objective, (logits,), eps=1e-5, atol=1e-6)
+
+
+def test_the_objective_is_the_difference_of_enumerated_sums():
+    logits = random_logits(3, 5, GRAPH.num_pdfs, seed=5)
+    objf, counts = lf_mmi(logits, SUPERVISIONS, GRAPH, LfMmiOptions(0.0, 0.01))
+    numerator = denominator = squares = 0.0
+    posteriors = numerator_posteriors(logits, SUPERVISIONS)
+    for y, supervision, share in zip(logits.numpy(), SUPERVISIONS, posteriors.numpy()):
+        y = y[: supervision.num_frames]
+        strings = set(chosen_strings(supervision))
+        own, own_share = enumerated({pdfs: string_weight(GRAPH, pdfs) for pdfs in strings}, y)
+        assert share[: len(y)] == pytest.approx(own_share, abs=1e-9)
+        numerator, squares = numerator + own, squares + (y**2).sum()
+        denominator += dense_denominator(GRAPH, y, 0.0)[0]
+    assert (counts.num_sequences, counts.num_frames, counts.num_left_out) == (3, 5 + 5 + 3, 0)
+    assert (counts.numerator, counts.denominator) == (pytest.approx(numerator), pytest.approx(denominator))
+    assert objf.item() == pytest.approx(numerator - denominator - 0.005 * squares) and counts.log_prob < 0
+
+
+def chosen_strings(supervision: Supervision, state: int = 0, pdfs: tuple = ()):
+    if supervision.finals[state] == 0:
+        yield pdfs
+    for a in np.flatnonzero(supervision.sources == state):
+        yield from chosen_strings(supervision, int(supervision.targets[a]), (*pdfs, int(supervision.slot_pdfs[supervision.slots[a]])))
+
+
+def test_what_was_said_is_never_more_than_all_that_could_be_and_can_become_all():
+    for seed in range(5):
+        _, counts = lf_mmi(random_logits(3, 5, GRAPH.num_pdfs, seed=seed, scale=6.0), SUPERVISIONS, GRAPH, LfMmiOptions(0.0))
+        assert counts.log_prob <= 1e-9
+    logits = torch.zeros(3, 5, GRAPH.num_pdfs, requires_grad=True)
+    values = []
+    for _ in range(30):
+        objf, counts = lf_mmi(logits, SUPERVISIONS, GRAPH)
+        (gradient,) = torch.autograd.grad(objf, logits)
+        logits = (logits + 2 * gradient).detach().requires_grad_()
+        values.append(objf.item())
+    assert values[-1] > values[0] / 5 and values[-1] < 0
+
+
+def test_frames_beyond_a_supervision_and_rows_left_out_have_no_derivative(caplog):
+    logits = random_logits(3, 6, GRAPH.num_pdfs, dtype=torch.float32)
+    logits[1, 2, 0] = float("nan")
+    logits.requires_grad_()
+    with caplog.at_level("WARNING", logger="pyasr"):
+        objf, counts = lf_mmi(logits, SUPERVISIONS, GRAPH)
+    objf.backward()
+    assert "1 of 3 sequences have no finite likelihood and are left out: b" in caplog.text
+    assert counts.num_left_out == 1 and counts.num_sequences == 2 and counts.num_frames == 8 and np.isfinite(objf.item())
+    assert not logits.grad[1].any() and not logits.grad[0, 5:].any() and not logits.grad[2, 3:].any()
+    assert logits.grad[0, :5].any(dim=1).all() and torch.isfinite(logits.grad).all()
+    alone, _ = lf_mmi(logits.detach()[[0, 2]], [SUPERVISIONS[0], SUPERVISIONS[2]], GRAPH)
+    assert objf.item() == pytest.approx(float(alone), rel=1e-5)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_likelihoods_that_underflow_are_not_finite(path):
+    """Without a leak, a sequence can leave every path behind in float32."""
+    logits = torch.zeros(2, 3, 4)
+    logits[1, 1, :3], logits[1, 2, :3] = torch.tensor([[0.0, -500, -500], [-500, -500, 0]])
+    graph = two_state_graph()
+    only_loops = graph.arc_entries == graph.arc_sources * 2
+    stuck = type(graph)(4, *(getattr(graph, name) for name in ("entry_targets", "entry_pdfs")),
+                        *(array[only_loops] for array in (graph.arc_sources, graph.arc_entries, graph.arc_probs)), graph.initial_probs)
+    log_likes, posteriors = path(logits, stuck, 0.0)
+    assert torch.isfinite(log_likes).tolist() == [True, False]
+    assert posteriors[0].sum(dim=1).numpy() == pytest.approx(1, abs=1e-5)
+
+
+def test_scale_of_the_gradient_follows_the_caller():
+    logits = random_logits(3, 5, GRAPH.num_pdfs).requires_grad_()
+    (once,) = torch.autograd.grad(lf_mmi(logits, SUPERVISIONS, GRAPH)[0], logits)
+    (halved,) = torch.autograd.grad(lf_mmi(logits, SUPERVISIONS, GRAPH)[0] / -2, logits)
+    assert torch.allclose(halved, once / -2) and once.dtype == torch.float64
+    narrow = logits.detach().to(torch.bfloat16).requires_grad_()
+    lf_mmi(narrow, SUPERVISIONS, GRAPH)[0].backward()
+    assert narrow.grad.dtype == torch.bfloat16 and torch.isfinite(narrow.grad).all()
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    good = torch.zeros(3, 5, GRAPH.num_pdfs)
+    for logits, told in ((good[:2], "for 3 supervisions"), (good[0], "for 3 supervisions"), (good[:, :0], "for 3 supervisions"),
+                         (good[:, :4], "a: a supervision of 5 frames"), (good[..., :3], "the network has 3 outputs")):
+        with pytest.raises(ValueError, match=told):
+            lf_mmi(logits, SUPERVISIONS, GRAPH)
+    with pytest.raises(ValueError, match="for 0 supervisions"):
+        lf_mmi(torch.zeros(0, 5, GRAPH.num_pdfs), [], GRAPH)
+    fields = vars(SUPERVISIONS[0])
+    beyond = Supervision(**{**fields, "slot_pdfs": fields["slot_pdfs"] + GRAPH.num_pdfs})
+    with pytest.raises(ValueError, match=f"a: pdf .* the model has {GRAPH.num_pdfs}"):
+        lf_mmi(good[:1], [beyond], GRAPH)
