@@ -35,6 +35,10 @@ class LatticeSupervision:
         """Frames."""
         return sum(map(len, self.references))
 
+    def numel(self) -> int:
+        """The same, as of the tensors of targets that other criteria take."""
+        return len(self)
+
 
 class LatticeObjective:
     """F of `pyasr.sequence.lattice_criteria`, and what a learner is to make small.

@@ -1,0 +1,120 @@
+"""The hypotheses of a training set, unfolded once and kept on disk, where all ranks of a host share one copy in the system's memory.
+
+    with HypothesesWriter(path) as writer:
+        writer.write("utt1", hypotheses)
+    store = HypothesesStore(path)
+    store["utt1"]
+
+Beside PATH, which is written last and says which utterances lie where, are PATH.arcs, int32 (num_arcs, 4): source, target, begin, length;
+PATH.costs, float32 (num_arcs,); PATH.tids, int32.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.decode.lattice_io import read_either
+from pyasr.hmm.shard import log_reasons
+from pyasr.sequence.hypotheses import Hypotheses, hypotheses_of
+
+NO_LATTICE, NO_PATH = "there is no lattice", "no path of the lattice leads to its end"
+OTHER_LENGTH = "the lattice has another number of frames than the alignment"
+_PARTS = {"arcs": np.dtype(np.int32), "costs": np.dtype(np.float32), "tids": np.dtype(np.int32)}
+
+
+class HypothesesWriter:
+    """Writes a store, utterance by utterance; PATH appears when the `with` block ends without an exception."""
+
+    def __init__(self, path: Path):
+        self.path, self.keys, self._sizes = path, [], [(0, 0)]
+
+    def __enter__(self) -> HypothesesWriter:
+        self._stack = contextlib.ExitStack()
+        self._files = {part: self._stack.enter_context(_part(self.path, part).open("wb")) for part in _PARTS}
+        return self
+
+    def write(self, key: str, of: Hypotheses) -> None:
+        """Add an utterance."""
+        arrays = {"arcs": np.stack([of.sources, of.targets, of.begins, of.lengths], 1), "costs": of.graph_costs, "tids": of.tids}
+        for part, array in arrays.items():
+            self._files[part].write(np.ascontiguousarray(array, _PARTS[part]))
+        self.keys.append(key)
+        self._sizes.append((of.num_arcs, len(of.tids)))
+
+    def __exit__(self, kind, error, trace) -> None:
+        self._stack.__exit__(kind, error, trace)
+        if kind is None:
+            with atomic_write(self.path, "wb") as f:
+                np.savez(f, keys=np.array(self.keys, str), borders=np.cumsum(self._sizes, 0))
+
+
+class HypothesesStore:
+    """What a writer wrote: `store[key]` is that utterance's."""
+
+    def __init__(self, path: Path):
+        with np.load(path) as f:
+            self._index, self._borders = {key: i for i, key in enumerate(f["keys"].tolist())}, f["borders"].astype(np.int64)
+        self._parts = {part: _mapped(_part(path, part), dtype) for part, dtype in _PARTS.items()}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, key: str) -> Hypotheses:
+        place = self._index[key]
+        (arc, tid), (arc_end, tid_end) = self._borders[place : place + 2]
+        columns = np.array(self._parts["arcs"][4 * arc : 4 * arc_end]).reshape(-1, 4).T.copy()
+        return Hypotheses(*columns, np.array(self._parts["costs"][arc:arc_end]), np.array(self._parts["tids"][tid:tid_end]))
+
+    @staticmethod
+    def remove(path: Path) -> None:
+        """Delete what a writer wrote."""
+        for file in (path, *(_part(path, part) for part in _PARTS)):
+            file.unlink(missing_ok=True)
+
+
+def _part(path: Path, part: str) -> Path:
+    return path.with_name(f"{path.name}.{part}")
+
+
+def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
+    """The contents of a file, on disk; a file without any cannot be mapped."""
+    return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype)
+
+
+def store_lattices(archives: list[Path], path: Path, keys: list[str], num_frames: Callable[[str], int], num_tids: int,
+                   max_missing: float) -> list[str]:  # fmt: skip
+    """Write the hypotheses of the utterances `keys` from archives of lattices; returns those that have some.
+
+    Utterances without a lattice, with an empty one, or with one of another number of frames are left out, counted and named in the log.
+    Raises UserError where they are more than the share `max_missing`, and for lattices of another model.
+    """
+    left_out = dict.fromkeys(keys, NO_LATTICE)
+    with HypothesesWriter(path) as writer:
+        for archive in archives:
+            for key, lattice in read_either(archive):
+                if left_out.get(key) != NO_LATTICE:
+                    continue
+                of = hypotheses_of(lattice, num_tids, f"{archive}: {key}")
+                fault = NO_PATH if of is None else OTHER_LENGTH if of.num_frames != num_frames(key) else None
+                if fault:
+                    left_out[key] = fault
+                else:
+                    writer.write(key, of)
+                    del left_out[key]
+    _tell(archives[0].parent, left_out, len(keys), max_missing)
+    return [key for key in keys if key not in left_out]
+
+
+def _tell(decode_dir: Path, left_out: dict[str, str], num_wanted: int, max_missing: float) -> None:
+    """Log what was left out and why. Raises UserError where that is too much, or all."""
+    log_reasons(left_out, "left out")
+    if left_out and (len(left_out) > max_missing * num_wanted or len(left_out) == num_wanted):
+        first, reason = next(iter(sorted(left_out.items())))
+        told = f"{len(left_out)} of {num_wanted} utterances cannot be trained on (the first is {first}: {reason})"
+        raise UserError(f"{decode_dir}: {told}; decode the training data again, or raise --max-missing")

@@ -1,0 +1,73 @@
+"""One rank's network that learns by a criterion on lattices, and the training that it is part of."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from pyasr.nn.feed_forward import FeedForward
+from pyasr.sequence.lattice_objective import LatticeObjective, LatticeSupervision
+from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.loop import COMPARED_CHANGE, Diverged, Training
+from pyasr.train.progress import Totals
+
+
+class LatticeTotals(Totals):
+    """Sums over frames: the criterion's negative, rejected frames, frames."""
+
+    @property
+    def accuracy(self) -> float:
+        """Of sMBR and MPFE, the expected one."""
+        return self.objective
+
+    def text(self) -> str:
+        """For log lines."""
+        if not self.sums[2]:
+            return "no frames"
+        rejected = f"  {self.sums[1] / self.sums[2]:.2%} of the frames rejected" if self.sums[1] else ""
+        return f"objective {self.objective:.5f}{rejected}"
+
+    def metrics(self) -> dict[str, float]:
+        """For metrics.jsonl."""
+        if not self.sums[2]:
+            return {}
+        return {"objective": round(self.objective, 6), "rejected": round(float(self.sums[1] / self.sums[2]), 6)}
+
+
+class LatticeLearner(Learner):
+    """A learner whose minibatches are whole utterances. Its gradients are its own: schemes that add them average parameters instead."""
+
+    def __init__(self, network: torch.nn.Module, options: LearnerOptions, num_ranks: int, objective: LatticeObjective):
+        super().__init__(network, options, num_ranks)
+        self.objective = objective
+
+    def loss(self, x: torch.Tensor, supervision: LatticeSupervision) -> tuple[torch.Tensor, torch.Tensor]:
+        """(-F / k with a gradient, float64 (-F, rejected frames, frames)) of a minibatch."""
+        return self.objective.loss(self._outputs(x, supervision), supervision)
+
+    def _outputs(self, x: torch.Tensor, supervision: LatticeSupervision) -> torch.Tensor:
+        """Logits, or log posteriors, which are as good, float32 (T, num_pdfs)."""
+        if isinstance(self.network, FeedForward):
+            return self.network(x).float()
+        utterances = x.split([len(reference) for reference in supervision.references])
+        return torch.cat([self.network.log_posteriors(utterance) for utterance in utterances]).float()
+
+
+class LatticeTraining(Training):
+    """A training by a criterion on lattices."""
+
+    totals = LatticeTotals
+
+    def _learn(self, x: torch.Tensor, supervision: LatticeSupervision) -> torch.Tensor:
+        """Train on a minibatch, which cannot be halved while ranks are going to be compared."""
+        compares = self.strategy.compares
+        sums = self.learner.step(x, supervision, self._summed_rate(), COMPARED_CHANGE if compares else 1.0)
+        if compares:
+            self.compared_sums += sums
+        return sums
+
+    def check_divergence(self, totals: Totals) -> None:
+        """No criterion has a value that a network without knowledge would have."""
+        if not math.isfinite(totals.objective):
+            raise Diverged(f"training has diverged (objective {totals.objective}): give a lower {self.rate_flag}, and --force")

@@ -1,0 +1,180 @@
+"""Sequence-discriminative training of a network on lattices, on MPI ranks: from alignments and lattices to the model file."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of
+from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files, open_features
+from pyasr.hmm.gmm_dir import check_phones
+from pyasr.hmm.model import MODEL, read_transitions
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.io.int_vectors import read_job_archives
+from pyasr.lang.lang_dir import LangDir
+from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, load_scorer
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies import MixingOptions, check_strategy, make_strategy
+from pyasr.sequence.hypotheses_store import HypothesesStore, store_lattices
+from pyasr.sequence.lattice_criteria import CriterionOptions
+from pyasr.sequence.lattice_objective import LatticeObjective
+from pyasr.sequence.tid_classes import TidClasses
+from pyasr.train.checkpoints import DIRECTORY
+from pyasr.train.dnn import dropout_seed
+from pyasr.train.lattice_learner import LatticeLearner, LatticeTraining
+from pyasr.train.learner import LearnerOptions
+from pyasr.train.loop import LoopOptions
+from pyasr.train.prepare import TargetOptions, check_paths
+from pyasr.train.schedules import ScheduleOptions, make_schedule
+from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join, make_targets
+from pyasr.train.utterances import Utterances
+
+HYPOTHESES_FILE = "hypotheses.npz"
+_NUM_CHECKED = 100
+
+
+@dataclass(frozen=True)
+class SmbrTraining:
+    """All options of the training itself; rate and epochs are those of Kaldi's nnet1 recipe."""
+
+    criterion: CriterionOptions = group(CriterionOptions)
+    schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=1e-5, lr_convention="sum", num_epochs=4, final_factor=1.0)
+    learner: LearnerOptions = group(LearnerOptions, minibatch=1)
+    mixing: MixingOptions = group(MixingOptions)
+    loop: LoopOptions = group(LoopOptions)
+
+
+@dataclass(frozen=True)
+class SmbrStep:
+    """The options of steps/train_smbr.py but those of its job."""
+
+    data: Path = argument("data directory of the features")
+    lang: Path = argument("lang directory")
+    ali_dir: Path = argument("directory of the reference alignments, best by the network (steps/align_dnn.py)")
+    decode_dir: Path = argument("directory of lattices of DATA (steps/decode.py with a weak language model)")
+    dnn_dir: Path = argument("directory of the network to start from")
+    out: Path = argument("directory of the model to be trained")
+    targets: TargetOptions = group(TargetOptions)
+    training: SmbrTraining = group(SmbrTraining)
+
+
+@dataclass(frozen=True)
+class SmbrSpec:
+    """The work of all ranks: features of `data`, references and hypotheses in `out`, where everything is written."""
+
+    data: Path
+    lang: Path
+    dnn_dir: Path
+    out: Path
+    training: SmbrTraining
+
+
+@contextlib.contextmanager
+def staged_smbr(step: SmbrStep, lattices: list[Path], **staging) -> Iterator[SmbrSpec]:
+    """The work of the ranks; its `out` is the step's stage output, in which they find what they need.
+
+    lattices  the archives of `step.decode_dir`
+    staging   arguments of `stage_output`
+
+    When the block ends well, what only the training has needed is removed. Raises UserError where options or inputs do not go together.
+    """
+    check_strategy(step.training.mixing)
+    check_schedule(step.training.schedule)
+    with output_of(step, step.out, _inputs(step, lattices), **staging) as out:
+        check_phones(step.dnn_dir, LangDir(step.lang))
+        for source in (step.dnn_dir / MODEL, step.dnn_dir / "tree", step.lang / "phones.txt"):
+            shutil.copy(source, out)
+        InputOptions.load(step.dnn_dir).save(out)
+        prepare(step, lattices, out)
+        yield SmbrSpec(step.data, step.lang, step.dnn_dir, out, step.training)
+        shutil.rmtree(out / DIRECTORY, ignore_errors=True)
+        Targets.remove(out / TARGETS_FILE)
+        HypothesesStore.remove(out / HYPOTHESES_FILE)
+
+
+def check_schedule(options: ScheduleOptions) -> None:
+    """Raise UserError for a schedule that does not fit."""
+    options.check()
+    if options.listens:
+        raise UserError(f"--schedule {options.schedule}: it goes by gains in cross-entropy; give --schedule exponential or step")
+
+
+def _inputs(step: SmbrStep, lattices: list[Path]) -> list[Path]:
+    """Files whose change makes the model out of date."""
+    model = [step.dnn_dir / name for name in (MODEL_FILE, MODEL, "tree")] + input_option_files(step.dnn_dir)
+    alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *sorted(step.ali_dir.glob("ali.*.gz"))]
+    return [step.data / "feats.scp", step.lang / "phones.txt", step.lang / "phones/silence.int", *model, *alignments, *lattices]
+
+
+def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:
+    """Write OUT/targets.npz, with the reference's transition-ids as targets, and OUT/hypotheses.npz, of the utterances that have all.
+
+    Raises UserError where alignments, lattices, features and model do not match.
+    """
+    reader, alignments = FeatureReader(step.data, InputOptions(cmvn="none")), read_job_archives(step.ali_dir)
+    transitions = same_transitions(step.ali_dir, step.dnn_dir)
+    keys = join(reader.keys, reader.num_frames, alignments, step.targets.max_missing, step.data, step.ali_dir)
+    keys = store_lattices(lattices, out / HYPOTHESES_FILE, keys, lambda key: len(alignments[key]), transitions.num_tids,
+                          step.targets.max_missing)  # fmt: skip
+    offsets, tids = make_targets(keys, alignments, np.arange(transitions.num_tids + 1), step.ali_dir)
+    check_paths({key: alignments[key] for key in keys[:_NUM_CHECKED]}, transitions, step.ali_dir)
+    heldout = choose_heldout(keys, np.diff(offsets), reader.speaker, step.targets)
+    Targets(keys, offsets, tids, heldout, transitions.num_tids + 1).save(out / TARGETS_FILE)
+
+
+def same_transitions(ali_dir: Path, dnn_dir: Path) -> TransitionModel:
+    """The transition model of both directories. Raises UserError where they have different ones, or the network is of another."""
+    ours, theirs = (read_transitions(directory / MODEL) for directory in (dnn_dir, ali_dir))
+    if not np.array_equal(ours.tuples, theirs.tuples) or ours.num_tids != theirs.num_tids:
+        raise UserError(f"{ali_dir} and {dnn_dir} have different transition models; align with the network: steps/align_dnn.py")
+    num_outputs = load_scorer(dnn_dir).num_pdfs
+    if num_outputs != ours.num_pdfs:
+        raise UserError(f"{dnn_dir}: {MODEL_FILE} has {num_outputs} outputs, {MODEL} {ours.num_pdfs} pdfs; take both from one training")
+    return ours
+
+
+def train_rank(spec: SmbrSpec, comm: Comm) -> None:
+    """Train on this rank's utterances, together with all others; rank 0 writes final.nnet, with the priors of the network before."""
+    options, model = spec.training, load_scorer(spec.dnn_dir)
+    strategy = make_strategy(comm, options.mixing)
+    training, heldout = open_utterances(spec, model, comm, strategy.share)
+    learner = make_learner(spec, model, comm)
+    schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames))
+    longest = int(comm.reduce_scalar(training.longest, "max"))
+    rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
+    job = LatticeTraining(learner, training, heldout, strategy, schedule, options.loop, longest, rate_factor, spec.out)
+    comm.say(f"{options.criterion.criterion}: {schedule.epoch_frames} frames an epoch, {comm.size} ranks; one has {training.describe()}")
+    comm.say(options.schedule.describe(strategy.num_averaged, options.learner.minibatch))
+    job.run()
+    network = learner.network.with_parameters(learner.flat.values()).cpu()
+    if comm.rank == 0:
+        AcousticModel(network, model.mean, model.inverse_std, model.log_priors).save(spec.out / MODEL_FILE)
+
+
+def open_utterances(spec: SmbrSpec, model: AcousticModel, comm: Comm, share: tuple[int, int] | None) -> tuple[Utterances, Utterances]:
+    """This rank's training and held-out utterances. `share`: (k, n), the k-th of n parts of the training data; None: nothing of it."""
+    references, store = Targets.load(spec.out / TARGETS_FILE), HypothesesStore(spec.out / HYPOTHESES_FILE)
+    reader, options = open_features(spec.data, spec.dnn_dir), spec.training
+    parts = references.shard(*share, heldout=False) if share else [], references.shard(comm.rank, comm.size, heldout=True)
+    found = [Utterances(reader, model, references, keys, store, options.learner, options.loop.train_seed, comm.rank) for keys in parts]
+    if comm.reduce_scalar(found[0].num_frames) == 0:
+        raise UserError(f"{spec.data}: no frames left to train on; lower --heldout-share")
+    return found[0], found[1]
+
+
+def make_learner(spec: SmbrSpec, model: AcousticModel, comm: Comm) -> LatticeLearner:
+    """The network with what it is to learn; dropout differs by rank."""
+    options, silence = spec.training, LangDir(spec.lang).silence_phones
+    if getattr(model.network, "subsampling", 1) != 1:
+        raise UserError(f"{spec.dnn_dir}: its network does not answer on every frame, lattices have all of them; train one that does")
+    objective = LatticeObjective(options.criterion, TidClasses.of(read_transitions(spec.dnn_dir / MODEL), silence), model.log_priors)
+    torch.manual_seed(dropout_seed(options.loop.train_seed, comm.rank))
+    return LatticeLearner(model.network, options.learner, comm.size, objective)

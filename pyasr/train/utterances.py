@@ -1,0 +1,84 @@
+"""Minibatches of whole utterances with their lattices, for criteria of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.base.seeds import generator
+from pyasr.feats.inputs import FeatureReader
+from pyasr.nn.acoustic import AcousticModel
+from pyasr.sequence.hypotheses_store import HypothesesStore
+from pyasr.sequence.lattice_objective import LatticeSupervision
+from pyasr.train.compute import ComputeOptions
+from pyasr.train.targets import Targets
+
+LatticeMinibatches = Iterator[tuple[torch.Tensor, LatticeSupervision]]
+
+
+class Utterances:
+    """Utterances `keys` of one rank, whose features are read, and whose hypotheses are fetched, whenever they are trained on.
+
+    reader      of the model's input
+    model       whose normalisation the input gets
+    references  transition-ids of the frames, in place of pdfs
+    compute     its `minibatch`: utterances are put together as long as they have no more frames; a longer one is a minibatch by itself
+    """
+
+    def __init__(self, reader: FeatureReader, model: AcousticModel, references: Targets, keys: list[str], hypotheses: HypothesesStore,
+                 compute: ComputeOptions, seed: int, rank: int):  # fmt: skip
+        self.reader, self.references, self.keys, self.hypotheses = reader, references, keys, hypotheses
+        self.mean, self.inverse_std, self.minibatch, self.seed, self.rank = model.mean, model.inverse_std, compute.minibatch, seed, rank
+        self.device, self.dtype = compute.torch_device(), compute.torch_dtype()
+        self.lengths = np.array([len(references.pdfs_of(key)) for key in keys], np.int64)
+        self.num_frames = int(self.lengths.sum())
+
+    @property
+    def longest(self) -> int:
+        """Frames that no minibatch exceeds."""
+        return max(self.minibatch, int(self.lengths.max(initial=0)))
+
+    def describe(self) -> str:
+        """For the log."""
+        return f"{len(self.keys)} utterances, read anew in each epoch"
+
+    def minibatches(self, _size: int, epoch: int, begin: int = 0) -> LatticeMinibatches:
+        """(normalised inputs (T, input_dim), supervision) of all utterances of an epoch in random order, but those that begin among the
+        first `begin` frames."""
+        order = generator(self.seed, "utterances", epoch, self.rank).permutation(len(self.keys))
+        begins = np.cumsum(self.lengths[order]) - self.lengths[order]
+        yield from self._minibatches(order[begins >= begin])
+
+    def in_turn(self, _size: int) -> LatticeMinibatches:
+        """The same in the order of `keys`."""
+        yield from self._minibatches(np.arange(len(self.keys)))
+
+    def _minibatches(self, order: np.ndarray) -> LatticeMinibatches:
+        members, num_frames = [], 0
+        for i in order:
+            if members and num_frames + self.lengths[i] > self.minibatch:
+                yield self._minibatch(members)
+                members, num_frames = [], 0
+            members.append(self.keys[i])
+            num_frames += self.lengths[i]
+        if members:
+            yield self._minibatch(members)
+
+    def _minibatch(self, keys: list[str]) -> tuple[torch.Tensor, LatticeSupervision]:
+        x = torch.from_numpy(np.concatenate([self._features(key) for key in keys]))
+        x = ((x - self.mean) * self.inverse_std).to(self.device, self.dtype)
+        return x, LatticeSupervision([np.array(self.references.pdfs_of(key)) for key in keys], [self.hypotheses[key] for key in keys])
+
+    def _features(self, key: str) -> np.ndarray:
+        """The model's input (T, input_dim). Raises UserError where it is of no use."""
+        features, num_frames = self.reader[key], len(self.references.pdfs_of(key))
+        if features.shape != (num_frames, len(self.mean)):
+            found = f"the input of {key} has {features.shape[0]} frames of {features.shape[1]} columns"
+            expected = f"its alignment {num_frames} frames, the model {len(self.mean)} columns"
+            raise UserError(f"{self.reader.data}: {found}, {expected}; give the features that the model was trained on")
+        if not np.isfinite(features).all():
+            raise UserError(f"{self.reader.data}: {key} has features that are no numbers; make them again, or leave the utterance out")
+        return features

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Go on training a network by a criterion on lattices - sMBR, MPFE, MMI or boosted MMI - on several MPI ranks.
+
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, LANG/{phones.txt,phones/silence.int}, ALI_DIR/{ali.*.gz,num_jobs,final.mdl},
+       DECODE_DIR/{lat.*.gz,num_jobs}, DNN_DIR/{final.nnet,final.mdl,tree,input.json}
+Writes OUT/final.nnet (the network trained further, with normalisation and priors as they were), final.mdl, tree, input.json, phones.txt,
+       metrics.jsonl, tensorboard/, log/train.log
+
+ALI_DIR has the references, DECODE_DIR the lattices, of the training data (docs/sequence_training.md). A minibatch is one utterance, or with
+--minibatch N several of up to N frames. An interrupted job goes on from its last checkpoint, as one of steps/train_dnn.py.
+
+Example:
+    steps/train_smbr.py --num-ranks 2 data/train_hires data/lang exp/dnn_ali exp/dnn/denlats exp/dnn exp/dnn_smbr
+"""
+
+from dataclasses import dataclass
+
+from pyasr.base.job_options import RankJobOptions
+from pyasr.base.options import group, option
+from pyasr.base.step import run_step
+from pyasr.cluster.jobs import Recovery, run_ranks
+from pyasr.decode.lattice_dir import archives
+from pyasr.parallel.strategies import usable_ranks
+from pyasr.train.checkpoints import DIRECTORY, INDEX, last_place
+from pyasr.train.progress_bar import progress_bar
+from pyasr.train.smbr import SmbrStep, staged_smbr
+
+
+@dataclass(frozen=True)
+class TrainSmbr(SmbrStep):
+    num_ranks: int = option(2, "MPI ranks", minimum=1)
+    jobs: RankJobOptions = group(RankJobOptions)
+
+
+def main(options: TrainSmbr) -> None:
+    kept = dict(resume=True, precious=f"{DIRECTORY}/{INDEX}", may_change=("num_ranks",))
+    with staged_smbr(options, archives(options.decode_dir), **kept) as spec, progress_bar(spec.out):
+        recovery = Recovery(options.jobs, lambda most: usable_ranks(options.training.mixing, most), lambda: last_place(spec.out))
+        run_ranks(options.jobs, spec.out / "log" / "train.log", "pyasr.train.smbr:train_rank", spec, options.num_ranks, recovery)
+
+
+if __name__ == "__main__":
+    run_step(TrainSmbr, main, __doc__)

@@ -1,0 +1,182 @@
+"""steps/train_smbr.py on lattices that a weak network has decoded, ranks in threads: objectives rise, what is wrong is named."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from corpora import DIM, transition_model
+from lattice_corpus import LENGTHS, NUM_PDFS, SCALE, SILENCES, write_lattice_corpus
+from steps_here import run_here
+
+from pyasr.base.errors import UserError
+from pyasr.decode.lattice_io import read_either, write_lattices
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.hmm.model import read_transitions
+from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
+from pyasr.io.kaldi import KaldiWriter
+from pyasr.nn.acoustic import AcousticModel, load_scorer
+from pyasr.nn.layered import LayeredNetwork
+from pyasr.parallel.strategies import strategy_names
+from pyasr.sequence.hypotheses import hypotheses_of
+from pyasr.sequence.lattice_criteria import CriterionOptions, evaluate
+from pyasr.sequence.tid_classes import TidClasses
+from pyasr.train.lattice_learner import LatticeLearner
+
+FLAGS = ["--acoustic-scale", SCALE, "--learning-rate", 0.004, "--lr-scaling", "none", "--precision", "float32", "--heldout-share", 0.2,
+         "--period-frames", 60, "--log-frames", 200]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_lattice_corpus(tmp_path_factory.mktemp("lattices"))
+
+
+@pytest.fixture
+def copy(corpus, tmp_path):
+    """A corpus that may be changed."""
+    return shutil.copytree(corpus, tmp_path / "corpus")
+
+
+def train(path, out, *flags, num_ranks=2):
+    places = [path / name for name in ("data", "lang", "ali", "denlats", "dnn")]
+    run_here("train_smbr.py", "--num-ranks", num_ranks, *FLAGS, *flags, *places, out, threads=True)
+    return out
+
+
+def lattices(path) -> dict:
+    return {key: lattice for job in (1, 2) for key, lattice in read_either(path / "denlats" / f"lat.{job}.gz")}
+
+
+def objective(path, model_dir, options: CriterionOptions) -> float:
+    """A frame's, over the whole corpus, from the files."""
+    reader, scorer = FeatureReader(path / "data", InputOptions.load(model_dir)), load_scorer(model_dir)
+    references = read_job_archives(path / "ali")
+    trans = read_transitions(model_dir / "final.mdl")
+    classes = TidClasses.of(trans, list(SILENCES))
+    values = [evaluate(scorer.log_likelihoods(reader[key]), hypotheses_of(lattice, trans.num_tids), references[key], classes, options)
+              for key, lattice in lattices(path).items()]  # fmt: skip
+    return sum(value.objective for value in values) / sum(LENGTHS.values())
+
+
+def parameters(out) -> torch.Tensor:
+    return torch.cat([value.flatten() for value in load_scorer(out).network.parameters()])
+
+
+@pytest.mark.parametrize("flags, gain", [
+    ({"criterion": "smbr"}, 0.05), ({"criterion": "mpfe", "one_silence_class": False}, 0.05), ({"criterion": "mmi", "boost": 0.1}, 0.05),
+])  # fmt: skip
+def test_training_raises_its_objective(corpus, tmp_path, flags, gain):
+    words = [word for name, value in flags.items() for word in ("--" + name.replace("_", "-"), str(value).lower())]
+    out, options = train(corpus, tmp_path / "out", *words), CriterionOptions(acoustic_scale=SCALE, **flags)
+    assert objective(corpus, out, options) > objective(corpus, corpus / "dnn", options) + gain
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    heldout = [line["heldout_objective"] for line in lines if "heldout_objective" in line]
+    assert len(heldout) == 4 and heldout[-1] > heldout[0]
+    before, after = load_scorer(corpus / "dnn"), load_scorer(out)
+    assert all(torch.equal(getattr(before, name), getattr(after, name)) for name in ("mean", "inverse_std", "log_priors"))
+    assert InputOptions.load(out) == InputOptions.load(corpus / "dnn")
+    assert {path.name for path in out.iterdir()} >= {"final.nnet", "final.mdl", "tree", "input.json", "phones.txt", "metrics.jsonl"}
+    assert not list(out.glob("*.npz*")) and not list(out.glob("*.npy")) and not (out / "checkpoint").exists()
+
+
+def test_reported_objective_is_that_of_the_files(corpus, tmp_path):
+    """With nothing learnt, and all held out but little."""
+    out = train(corpus, tmp_path / "out", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0, num_ranks=1)
+    (line,) = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines() if "train_objective" in line]
+    assert line["train_objective"] == pytest.approx(objective(corpus, out, CriterionOptions(acoustic_scale=SCALE)), abs=1e-5)
+    assert torch.equal(parameters(out), parameters(corpus / "dnn"))
+
+
+@pytest.mark.parametrize("flags", [["--parallel", name] for name in strategy_names()] + [["--first-mixing", "best"], ["--minibatch", 80]],
+                         ids=lambda flags: flags[-1])  # fmt: skip
+def test_schemes_and_minibatches(corpus, tmp_path, flags):
+    options = CriterionOptions(acoustic_scale=SCALE)
+    out = train(corpus, tmp_path / "out", "--num-epochs", 2, *flags, num_ranks=3 if "asgd" in flags else 2)
+    assert objective(corpus, out, options) > objective(corpus, corpus / "dnn", options) + 0.02
+
+
+def test_minibatches_are_whole_utterances(corpus, tmp_path, monkeypatch):
+    learn, seen = LatticeLearner.step, []
+
+    def watched(self, x, supervision, *arguments):
+        assert len(x) == len(supervision) == supervision.numel()
+        seen.append([len(reference) for reference in supervision.references])
+        return learn(self, x, supervision, *arguments)
+
+    monkeypatch.setattr(LatticeLearner, "step", watched)
+    train(corpus, tmp_path / "out", "--num-epochs", 2, "--minibatch", 64, "--heldout-share", 0, num_ranks=1)
+    assert sorted(sum(seen, [])) == sorted(2 * list(LENGTHS.values())) and max(map(len, seen)) == 2
+    assert all(len(lengths) == 1 or sum(lengths) <= 64 for lengths in seen)
+
+
+def test_an_interrupted_training_goes_on(corpus, tmp_path, monkeypatch):
+    flags = ["--checkpoint-frames", 150, "--momentum", 0.5, "--num-epochs", 2]
+    whole = train(corpus, tmp_path / "whole", *flags, num_ranks=1)
+    learn, steps = LatticeLearner.step, []
+
+    def dying(*arguments):
+        steps.append(1)
+        if len(steps) > 19:
+            raise RuntimeError("power cut")
+        return learn(*arguments)
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="power cut"):
+        patched.setattr(LatticeLearner, "step", dying)
+        train(corpus, tmp_path / "cut", *flags, num_ranks=1)
+    assert not (tmp_path / "cut").exists()
+    assert torch.equal(parameters(train(corpus, tmp_path / "cut", *flags, num_ranks=1)), parameters(whole))
+
+
+def test_utterances_without_a_fitting_lattice_are_left_out_by_name(copy, tmp_path, capsys):
+    found = lattices(copy)
+    found["b-01"] = found["a-00"]
+    del found["c-02"]
+    for job in (1, 2):
+        write_lattices(copy / "denlats" / f"lat.{job}.gz", list(found.items())[job - 1 :: 2])
+    with pytest.raises(UserError, match=r"2 of 16 utterances cannot be trained on \(the first is b-01: the lattice has another number"):
+        train(copy, tmp_path / "out")
+    train(copy, tmp_path / "out", "--max-missing", 0.2, "--num-epochs", 1, "--heldout-share", 0)
+    told = capsys.readouterr().out
+    assert "1 utterances left out: the lattice has another number of frames than the alignment: b-01" in told
+    assert "1 utterances left out: there is no lattice: c-02" in told
+    (frames,) = [json.loads(line)["frames"] for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines() if "accepted" in line]
+    assert frames == sum(LENGTHS.values()) - LENGTHS["b-01"] - LENGTHS["c-02"]
+
+
+def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
+    with pytest.raises(UserError, match="--schedule newbob: it goes by gains in cross-entropy"):
+        train(copy, tmp_path / "out", "--schedule", "newbob")
+    file = copy / "ali" / "ali.1.gz"
+    alignments = read_int_vectors(file)
+    write_int_vectors(file, {key: vector[:-1] for key, vector in alignments.items()})
+    with pytest.raises(UserError, match="does not match"):
+        train(copy, tmp_path / "out")
+    write_int_vectors(file, alignments)
+    with KaldiWriter(copy / "ali" / "final.mdl") as writer:
+        transition_model(7)[0].write(writer)
+    with pytest.raises(UserError, match="different transition models; align with the network"):
+        train(copy, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_networks_over_time(copy, tmp_path):
+    """One whose first layer splices learns what one on spliced frames learns, also from several utterances at once."""
+    flags = ["--minibatch", 100, "--num-epochs", 2]
+    spliced = train(copy, tmp_path / "spliced", *flags)
+    InputOptions(cmvn="none").save(copy / "dnn")
+    weak, network = load_scorer(copy / "dnn"), LayeredNetwork(["tdnn dim=12 splice=-1..1"], DIM, NUM_PDFS)
+    with torch.no_grad():
+        for ours, theirs in zip(network.parameters(), weak.network.parameters(), strict=True):
+            ours.copy_(theirs)
+    assert torch.equal(weak.mean[:DIM].repeat(3), weak.mean)
+    AcousticModel(network, weak.mean[:DIM], weak.inverse_std[:DIM], weak.log_priors).save(copy / "dnn" / "final.nnet")
+    over_time = train(copy, tmp_path / "over_time", *flags)
+    assert (parameters(spliced) - parameters(copy / "dnn")).abs().max() > 0.01
+    torch.testing.assert_close(parameters(over_time), parameters(spliced), atol=1e-4, rtol=1e-4)
+
+
+def test_features_of_another_kind(copy, tmp_path):
+    InputOptions(cmvn="none", splice_left=1, splice_right=2).save(copy / "dnn")
+    with pytest.raises(UserError, match="the model 18 columns; give the features that the model was trained on"):
+        train(copy, tmp_path / "out", num_ranks=1)
