@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -33,6 +34,7 @@ from torch.autograd.function import once_differentiable
 
 from pyasr.nn.linear import Linear
 from pyasr.nn.preconditioned_layers import weight_gradient
+from pyasr.tensor import lstm_kernels
 from pyasr.tensor.products import add_mm, mm
 
 
@@ -141,6 +143,10 @@ def _step_back(
     dm: Tensor, dc: Tensor, a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, clip: float
 ) -> tuple[Tensor, Tensor]:
     """The derivatives by a_t and c_{t-d} from those by m_t, and by c_t through the later frames."""
+    if a.dtype == torch.float32 and a.device.type == "cpu":
+        dm, dc, da = dm.to(a.dtype).contiguous(), dc.clone(), torch.empty_like(a)
+        lstm_kernels.backwards(dm.numpy(), dc.numpy(), a.numpy(), before.numpy(), c.numpy(), da.numpy(), _as_array(peepholes, a), clip)
+        return da, dc
     i, f, g, o = a.chunk(4, 1)
     da, tanh_c = torch.empty_like(a), torch.tanh(c)
     di, df, dg, do = da.chunk(4, 1)
@@ -157,6 +163,11 @@ def _step_back(
     if peepholes is not None:
         dc.addcmul_(di, peepholes[0]).addcmul_(df, peepholes[1])
     return da, dc
+
+
+def _as_array(peepholes: Tensor | None, a: Tensor) -> np.ndarray:
+    """Peepholes as the kernel takes them."""
+    return (a.new_zeros(0, a.shape[1] // 4) if peepholes is None else peepholes.to(a.dtype)).numpy()
 
 
 def _peephole_gradient(da: Tensor, cells: Tensor) -> Tensor:

@@ -61,6 +61,18 @@ def test_outputs_and_derivatives_are_those_of_the_equations(shape):
         torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_float32_on_a_cpu_is_the_same(shape):
+    """It has loops of its own."""
+    wide, x = layer_of(**shape), inputs()
+    y = wide(x)[0]
+    exact = [y, *gradients(wide, x, y)]
+    narrow, x = layer_of(**shape).float(), inputs().detach().float().requires_grad_()
+    y = narrow(x)[0]
+    for found, expected in zip([y, *gradients(narrow, x, y)], exact, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=2e-6 * expected.abs().max().item() + 1e-6)
+
+
 def test_any_number_of_frames_with_a_delay():
     layer, x = layer_of(delay=3), inputs(frames=11)
     torch.testing.assert_close(layer(x)[0], by_equations(layer, x))
