@@ -1,9 +1,9 @@
 r"""Lattice-based criteria as functions of a network's outputs, for torch.
 
-With logits z_t(s) and log priors q(s), the log-likelihoods are l_t(s) = z_t(s) - log sum_r exp z_t(r) - q(s). The normaliser at frame t is the
-same for all s, and the reference and every hypothesis have exactly one state at t. So with l'_t(s) = z_t(s) - q(s) every
-w(pi), and the weight of the reference, is multiplied by the same exp(k sum_t log sum_r exp z_t(r)): it cancels in F of MMI, where one is
-subtracted from the other, and in the posteriors, where one is divided by another, thus in F of MPFE and sMBR. Hence no softmax is computed, and
+With logits z_t(s) and log priors q(s), the log-likelihoods are l_t(s) = z_t(s) - log sum_r exp z_t(r) - q(s). The normaliser at frame t is
+the same for all s, and the reference and every hypothesis have exactly one state at t. So with l'_t(s) = z_t(s) - q(s) every w(pi), and
+the weight of the reference, is multiplied by the same exp(k sum_t log sum_r exp z_t(r)): it cancels in F of MMI, where one is subtracted
+from the other, and in the posteriors, where one is divided by another, thus in F of MPFE and sMBR. Hence no softmax is computed, and
 dF/dz = dF/dl' as it stands: its rows add up to zero, which is what a softmax would have seen to. (A frame that MMI rejects has a row
 of zeros.)
 """
