@@ -30,8 +30,8 @@ def all_best(log_posteriors: np.ndarray) -> dict[tuple[int, ...], float]:
 
 def _by_labels(log_posteriors: np.ndarray, join) -> dict[tuple[int, ...], float]:
     found: dict[tuple[int, ...], float] = {}
-    table = log_posteriors.astype(np.float64)
-    for path in itertools.product(range(table.shape[1]), repeat=len(table)):
-        labels, score = collapse(path), float(table[np.arange(len(table)), list(path)].sum())
+    rows = log_posteriors.astype(np.float64).tolist()
+    for path in itertools.product(range(log_posteriors.shape[1]), repeat=len(rows)):
+        labels, score = collapse(path), sum(row[label] for row, label in zip(rows, path))
         found[labels] = float(join(found[labels], score)) if labels in found else score
     return found

@@ -174,6 +174,32 @@ def _arc(lm, state, word):
 
 
 @njit(nogil=True, cache=True)
+def strict_word(lm, state, word):
+    """(cost of a word after the history `state`, the history that follows), read strictly; 0 is no word of any model."""
+    cost = 0.0
+    while True:
+        arc = _arc(lm, state, word)
+        if arc >= 0:
+            return cost + lm.costs[arc], lm.targets[arc]
+        if lm.backoffs[state] < 0:
+            return cost + lm.oov_cost, state
+        cost += lm.backoff_costs[state]
+        state = lm.backoffs[state]
+
+
+@njit(nogil=True, cache=True)
+def strict_end(lm, state):
+    """Cost of the sentence's end after the history `state`, read strictly."""
+    cost = 0.0
+    while lm.finals[state] == np.inf:
+        if lm.backoffs[state] < 0:
+            return lm.oov_cost
+        cost += lm.backoff_costs[state]
+        state = lm.backoffs[state]
+    return cost + lm.finals[state]
+
+
+@njit(nogil=True, cache=True)
 def _follow(lm, state, cost, word, states, costs):
     """Add where `word` leads from a state, at the longest history that lists it (strict) or at each (best), to `states` and `costs`."""
     bottom, listed = state, False

@@ -96,7 +96,7 @@ class Subwords:
 
     def words(self, units: Iterable[int]) -> list[str]:
         """The words that units spell."""
-        return "".join(self.units[unit] for unit in units).replace(BOUNDARY, " ").split()
+        return words_of(self.units[unit] for unit in units)
 
     def write(self, out: Path, words: Iterable[str]) -> None:
         """The files above, in a directory that exists."""
@@ -104,6 +104,20 @@ class Subwords:
             f.write(self.model)
         SymbolTable.of(self.units).write(Path(out) / UNITS)
         write_lines(Path(out) / WORDS, sorted(words, key=str.encode))
+
+
+def words_of(units: Iterable[str]) -> list[str]:
+    """The words that units, as they are written in units.txt, spell."""
+    return "".join(units).replace(BOUNDARY, " ").split()
+
+
+def read_units(units_dir: Path) -> list[str]:
+    """The units by their ids, from units.txt. Raises UserError when it is missing or does not number units from the blank on."""
+    path = Path(units_dir) / UNITS
+    table = SymbolTable.read(path)
+    if list(table.ids.values()) != list(range(len(table))) or table.symbols[:2] != [BLANK, UNKNOWN]:
+        raise UserError(f"{path}: expected '{BLANK} 0', '{UNKNOWN} 1' and so on, one by one; make it anew with utils/train_subwords.py")
+    return table.symbols
 
 
 def train_subwords(sentences: Sequence[str], options: SubwordOptions, source: str) -> Subwords:

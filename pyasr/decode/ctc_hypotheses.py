@@ -1,0 +1,58 @@
+"""What a CTC network's output says without a graph: words and their costs, and the units that stand for the frames' best path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.lang.subwords import words_of
+
+
+@dataclass(frozen=True)
+class CtcHypothesis:
+    """Words, units that spell them, and costs, negated natural logarithms.
+
+    ctc_cost  of the words given the frames
+    lm_cost   of the words and the sentence's end by the language model; 0 without one
+    """
+
+    words: tuple[str, ...]
+    units: tuple[int, ...]
+    ctc_cost: float
+    lm_cost: float = 0.0
+
+    def score(self, lm_weight: float, word_bonus: float) -> float:
+        """What hypotheses are ranked by: ln p(words | frames) + lm_weight * ln p(words) + word_bonus * number of words."""
+        return -self.ctc_cost - lm_weight * self.lm_cost + word_bonus * len(self.words)
+
+
+def checked(log_posteriors: np.ndarray, num_units: int, name: str) -> np.ndarray:
+    """float32 (T, num_units). Raises UserError, naming the utterance, for another shape and for what is not finite."""
+    log_posteriors = np.ascontiguousarray(log_posteriors, np.float32)
+    if log_posteriors.ndim != 2 or log_posteriors.shape[1] != num_units:
+        told = f"log posteriors of shape {log_posteriors.shape}, expected (frames, {num_units})"
+        raise UserError(f"{name}: {told}; decode with the units that the network was trained with")
+    if not np.isfinite(log_posteriors).all():
+        frame, unit = np.argwhere(~np.isfinite(log_posteriors))[0]
+        raise UserError(f"{name}: the log posterior of unit {unit} at frame {frame} is {log_posteriors[frame, unit]}; check the features "
+                        "and the model")
+    return log_posteriors
+
+
+def greedy(log_posteriors: np.ndarray, units: Sequence[str], name: str = "the utterance") -> CtcHypothesis:
+    """The labels of the likeliest path: the best unit of each frame, equal neighbours joined, blanks (0) dropped.
+
+    log_posteriors  (T, num_units), natural logarithms
+
+    `ctc_cost` is that of this one path. Raises UserError as `checked` does.
+    """
+    log_posteriors = checked(log_posteriors, len(units), name)
+    best = log_posteriors.argmax(1)
+    change = np.ones(len(best), bool)
+    change[1:] = best[1:] != best[:-1]
+    labels = best[change & (best != 0)].tolist()
+    cost = -float(log_posteriors.max(1).sum(dtype=np.float64)) if len(best) else 0.0
+    return CtcHypothesis(tuple(words_of(units[label] for label in labels)), tuple(labels), cost)

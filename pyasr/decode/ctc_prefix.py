@@ -1,0 +1,113 @@
+"""Prefix beam search: the best words of a CTC network by the sums over all their alignments, with an n-gram model of words if wanted.
+
+    decoder = PrefixDecoder(read_units("data/units"), PrefixOptions(num_prefixes=32), read_arpa("lm.arpa.gz"))
+    best = decoder.decode(log_posteriors, "utt1")[0]
+    best.words, best.ctc_cost, best.lm_cost
+
+A. Hannun et al., "First-pass large vocabulary continuous speech recognition using bi-directional recurrent DNNs", arXiv:1408.2873 (2014),
+algorithm 1. Any word can be spelled: those that the language model lacks are its <unk>, or cost what is set for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyasr.base.options import option
+from pyasr.decode import ctc_prefix_kernels as kernels
+from pyasr.decode.ctc_hypotheses import CtcHypothesis, checked
+from pyasr.lang.arpa import Arpa
+from pyasr.lang.backoff_lm import OOV_COST, BackoffLm, Tables
+from pyasr.lang.grammar import BACKOFF, BOS, EOS, arpa_to_fst
+from pyasr.lang.subwords import BOUNDARY, UNKNOWN, words_of
+from pyasr.lang.symbols import EPSILON, SymbolTable
+
+_SPECIAL = (EPSILON, BACKOFF, BOS, EOS)
+
+
+@dataclass(frozen=True)
+class PrefixOptions:
+    """Limits of the prefix beam search, and what the language model counts."""
+
+    num_prefixes: int = option(32, "prefixes kept at each frame", minimum=1)
+    unit_beam: float = option(15.0, "units whose log posterior is this much below the frame's best one extend no prefix", minimum=0.0)
+    lm_weight: float = option(1.0, "weight of the language model's log probabilities", minimum=0.0)
+    word_bonus: float = option(0.0, "added to the log probability for each word")
+    oov_cost: float = option(OOV_COST, "-ln probability of a word that the language model lacks, where it has no <unk>", minimum=0.0)
+    num_best: int = option(10, "most word sequences of an utterance", minimum=1)
+
+
+class PrefixDecoder:
+    """Decodes utterances; safe to call from several threads at once.
+
+    units  the network's outputs as in units.txt, 0 the blank
+    arpa   model of words, or None for none
+    """
+
+    def __init__(self, units: Sequence[str], options: PrefixOptions = PrefixOptions(), arpa: Arpa | None = None):
+        self.units, self.options = list(units), options
+        words = SymbolTable.of(dict.fromkeys([*_SPECIAL, *(arpa.words if arpa else ())]))
+        spoken = {word: number for word, number in words.ids.items() if word not in _SPECIAL}
+        self._table = spellings(self.units, spoken)
+        self._lm = _no_model() if arpa is None else BackoffLm.from_fst(
+            arpa_to_fst(arpa, words)[0], words[BACKOFF], oov_cost=options.oov_cost).tables
+
+    def decode(self, log_posteriors: np.ndarray, name: str = "the utterance") -> list[CtcHypothesis]:
+        """Up to `num_best` different word sequences, best first, from float32 (T, num_units), natural logarithms.
+
+        Their probabilities are summed over all alignments, and over all units that spell the same words, within the beam; `units` are
+        those of the greatest share. Raises UserError, naming the utterance, for another number of units and for what is not finite.
+        """
+        options = self.options
+        found = kernels.search(checked(log_posteriors, len(self.units), name), self._table, self._lm, options.num_prefixes,
+                               options.unit_beam, options.lm_weight, options.word_bonus)
+        hypotheses = self._joined(*found)
+        return sorted(hypotheses, key=lambda one: -one.score(options.lm_weight, options.word_bonus))[:options.num_best]
+
+    def _joined(self, flat, ends, log_probs, lm_costs) -> list[CtcHypothesis]:
+        """One hypothesis for each word sequence."""
+        joined: dict[tuple[str, ...], CtcHypothesis] = {}
+        strings = np.split(flat, ends[:-1])
+        for k in np.argsort(-log_probs, kind="stable"):
+            units = tuple(strings[k].tolist())
+            words = tuple(words_of(self.units[unit] for unit in units))
+            known = joined.get(words)
+            cost = -float(log_probs[k]) if known is None else -float(np.logaddexp(-known.ctc_cost, log_probs[k]))
+            joined[words] = CtcHypothesis(words, known.units if known else units, cost, float(lm_costs[k]))
+        return list(joined.values())
+
+
+def spellings(units: Sequence[str], words: dict[str, int]) -> kernels.Spellings:
+    """The letters of units, and the trie of the spellings of `words` with their ids."""
+    nodes, ids, letters = _trie(words)
+    strings = [[letters.get(letter, -1) for letter in unit.removeprefix(BOUNDARY)] if k else [] for k, unit in enumerate(units)]
+    unknown = words.get(UNKNOWN, 0)
+    num_letters = max(len(letters), 1)
+    keys = np.array([node * num_letters + letter for node, letter in nodes], np.int64)
+    order = np.argsort(keys)
+    return kernels.Spellings(
+        np.array([unit.startswith(BOUNDARY) for unit in units]), np.cumsum([0, *map(len, strings)]),
+        np.array([letter for string in strings for letter in string], np.int64), keys[order],
+        np.array(list(nodes.values()), np.int64)[order], num_letters,
+        np.array([ids.get(node, unknown) for node in range(len(nodes) + 1)], np.int64), unknown)  # fmt: skip
+
+
+def _trie(words: dict[str, int]) -> tuple[dict[tuple[int, int], int], dict[int, int], dict[str, int]]:
+    """({(node, letter): node}, {node: word that ends there}, {letter: its number})."""
+    nodes: dict[tuple[int, int], int] = {}
+    ids, letters = {}, {}
+    for word, number in words.items():
+        node = 0
+        for letter in word:
+            key = (node, letters.setdefault(letter, len(letters)))
+            node = nodes.setdefault(key, len(nodes) + 1)
+        ids[node] = number
+    return nodes, ids, letters
+
+
+def _no_model() -> Tables:
+    """A model in which every word, and the sentence's end, has probability one."""
+    ints, floats = np.zeros(0, np.int32), np.zeros(0)
+    return Tables(0, np.zeros(2, np.int64), ints, floats, ints, np.full(1, -1, np.int32), np.zeros(1), np.zeros(1), False, 0.0)

@@ -1,0 +1,210 @@
+"""Kernels of the prefix beam search; docs/ctc.md has the equations, `pyasr.decode.ctc_prefix` calls them.
+
+Prefixes are nodes of a tree, node 0 the empty one, and stay in it when they leave the beam, so that a prefix has one node however it is
+reached. A node holds what depends on its units alone: where its unfinished word ends in the trie of the language model's spellings, and
+what the finished ones cost. The beam holds node numbers and two log probabilities: of all alignments that end in a blank, and of those
+that end in the last unit.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush, heapreplace
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pyasr.decode.token_passing import grown
+from pyasr.lang.arpa_kernels import find_key
+from pyasr.lang.backoff_lm import strict_end, strict_word
+
+NODE = np.dtype([("parent", "i4"), ("unit", "i4"), ("first_child", "i4"), ("sibling", "i4"), ("place", "i4"), ("spelling", "i4"),
+                 ("history", "i4"), ("num_words", "i4"), ("lm_cost", "f8"), ("closed_history", "i4"), ("closed_words", "i4"),
+                 ("closed_cost", "f8")])  # fmt: skip
+
+_NOWHERE = -1
+
+
+class Spellings(NamedTuple):
+    """Letters of the units, and a trie of the words of the language model.
+
+    begins           bool (num_units): whether a unit begins a word
+    offsets, letters int64 (num_units + 1), int64: unit u has the letters letters[offsets[u]:offsets[u + 1]]; -1 for those of no word
+    keys, targets    int64, sorted: node * num_letters + letter, and the node it leads to; node 0 is the root
+    words            int64 (num_nodes): the word that ends at a node, `unknown` where none does
+    unknown          the word that stands for all others; 0 where the model has none
+    """
+
+    begins: np.ndarray
+    offsets: np.ndarray
+    letters: np.ndarray
+    keys: np.ndarray
+    targets: np.ndarray
+    num_letters: int
+    words: np.ndarray
+    unknown: int
+
+
+@njit(nogil=True, cache=True)
+def log_add(a, b):
+    """ln(e^a + e^b)."""
+    if a < b:
+        a, b = b, a
+    return a if b == -np.inf else a + np.log1p(np.exp(b - a))
+
+
+@njit(nogil=True, cache=True)
+def _spelled(table, node, unit):
+    """Where the letters of a unit lead from a node of the trie."""
+    for i in range(table.offsets[unit], table.offsets[unit + 1]):
+        if node == _NOWHERE or table.letters[i] < 0:
+            return _NOWHERE
+        at = find_key(table.keys, 0, len(table.keys), node * table.num_letters + table.letters[i])
+        node = table.targets[at] if at >= 0 else _NOWHERE
+    return node
+
+
+@njit(nogil=True, cache=True)
+def _fill(nodes, new, parent, unit, table, lm):
+    """Make node `new` the child of `parent` by `unit`."""
+    one, above = nodes[new], nodes[parent]
+    one.parent, one.unit, one.first_child, one.place = parent, unit, -1, -1
+    one.sibling, above.first_child = above.first_child, new
+    is_open = table.offsets[unit + 1] > table.offsets[unit]
+    if table.begins[unit]:
+        one.history, one.num_words, one.lm_cost = above.closed_history, above.closed_words, above.closed_cost
+        one.spelling = _spelled(table, np.int64(0), unit)
+    else:
+        one.history, one.num_words, one.lm_cost = above.history, above.num_words, above.lm_cost
+        one.spelling = _spelled(table, np.int64(above.spelling), unit)
+        is_open |= above.closed_words > above.num_words
+    one.closed_history, one.closed_words, one.closed_cost = one.history, one.num_words, one.lm_cost
+    if is_open:
+        word = table.words[one.spelling] if one.spelling >= 0 else table.unknown
+        cost, one.closed_history = strict_word(lm, one.history, word)
+        one.closed_words += 1
+        one.closed_cost += cost
+
+
+@njit(nogil=True, cache=True)
+def _child(nodes, used, parent, unit, table, lm):
+    """(node of a prefix and a unit, number of nodes used): the one that is there, else a new one."""
+    child = nodes[parent].first_child
+    while child >= 0:
+        if nodes[child].unit == unit:
+            return child, used
+        child = nodes[child].sibling
+    _fill(nodes, used, parent, unit, table, lm)
+    return used, used + 1
+
+
+@njit(nogil=True, cache=True)
+def _offer(heap, beam, score, number):
+    """Keep the `beam` best; of equal ones those that were offered first."""
+    if score == -np.inf:
+        return
+    if len(heap) < beam:
+        heappush(heap, (score, -number))
+    elif (score, -number) > heap[0]:
+        heapreplace(heap, (score, -number))
+
+
+@njit(nogil=True, cache=True)
+def _stay(nodes, active, blank, label, frame, taken):
+    """Log probabilities (blank, label) of the prefixes that are there one frame later; marks in `taken` who extends to one of them."""
+    new_blank, new_label = np.empty(len(active)), np.full(len(active), -np.inf)
+    for j in range(len(active)):
+        new_blank[j] = log_add(blank[j], label[j]) + frame[0]
+        if active[j] == 0:
+            continue
+        node = nodes[active[j]]
+        new_label[j] = label[j] + frame[node.unit]
+        i = nodes[node.parent].place
+        if i >= 0:
+            before = blank[i] if nodes[node.parent].unit == node.unit else log_add(blank[i], label[i])
+            new_label[j] = log_add(new_label[j], before + frame[node.unit])
+            taken[i, node.unit] = True
+    return new_blank, new_label
+
+
+@njit(nogil=True, cache=True)
+def _select(nodes, active, blank, label, stay_blank, stay_label, frame, extending, begins, taken, beam, lm_weight, bonus):
+    """The best candidates, (score, -number): number j for a prefix that stays, len(active) + i * num_units + u for prefix i and unit u."""
+    heap = [(0.0, np.int64(0)) for _ in range(0)]
+    num_active, num_units = len(active), len(frame)
+    for j in range(num_active):
+        node = nodes[active[j]]
+        score = log_add(stay_blank[j], stay_label[j]) - lm_weight * node.lm_cost + bonus * node.num_words
+        _offer(heap, beam, score, np.int64(j))
+    for i in range(num_active):
+        node, total = nodes[active[i]], log_add(blank[i], label[i])
+        kept = bonus * node.num_words - lm_weight * node.lm_cost
+        closed = bonus * node.closed_words - lm_weight * node.closed_cost
+        for u in extending:
+            if not taken[i, u]:
+                before = blank[i] if node.unit == u else total
+                score = before + frame[u] + (closed if begins[u] else kept)
+                _offer(heap, beam, score, np.int64(num_active + i * num_units + u))
+    return heap
+
+
+@njit(nogil=True, cache=True)
+def _move(nodes, used, heap, active, blank, label, stay_blank, stay_label, frame, table, lm):
+    """The beam one frame later, best last: (number of nodes, active, blank, label)."""
+    num_units, size = np.int64(len(frame)), len(heap)
+    new_active, new_blank, new_label = np.empty(size, np.int64), np.full(size, -np.inf), np.full(size, -np.inf)
+    for k in range(size):
+        number = -heappop(heap)[1]
+        if number < len(active):
+            new_active[k], new_blank[k], new_label[k] = active[number], stay_blank[number], stay_label[number]
+            continue
+        i, u = np.int64((number - len(active)) // num_units), np.int64((number - len(active)) % num_units)
+        before = blank[i] if nodes[active[i]].unit == u else log_add(blank[i], label[i])
+        new_active[k], used = _child(nodes, used, active[i], u, table, lm)
+        new_label[k] = before + frame[u]
+    for node in active:
+        nodes[node].place = -1
+    for k in range(size):
+        nodes[new_active[k]].place = k
+    return used, new_active, new_blank, new_label
+
+
+@njit(nogil=True, cache=True)
+def _root(nodes, lm):
+    root = nodes[0]
+    root.parent, root.unit, root.first_child, root.sibling, root.place = -1, -1, -1, -1, 0
+    root.spelling, root.history, root.closed_history = 0, lm.start, lm.start
+    root.num_words, root.closed_words, root.lm_cost, root.closed_cost = 0, 0, 0.0, 0.0
+
+
+@njit(nogil=True, cache=True)
+def search(log_posteriors, table, lm, beam, unit_beam, lm_weight, bonus):
+    """Prefixes of the last frame: (units one after the other, where each ends, ln p, language model's cost with the sentence's end)."""
+    nodes, used = np.empty(256, NODE), np.int64(1)
+    _root(nodes, lm)
+    active, blank, label = np.zeros(1, np.int64), np.zeros(1), np.full(1, -np.inf)
+    for t in range(len(log_posteriors)):
+        frame = log_posteriors[t].astype(np.float64)
+        extending = 1 + np.flatnonzero(frame[1:] >= frame.max() - unit_beam)
+        taken = np.zeros((len(active), len(frame)), np.bool_)
+        stay_blank, stay_label = _stay(nodes, active, blank, label, frame, taken)
+        heap = _select(nodes, active, blank, label, stay_blank, stay_label, frame, extending, table.begins, taken, beam, lm_weight, bonus)
+        nodes = grown(nodes, used, len(heap))
+        used, active, blank, label = _move(nodes, used, heap, active, blank, label, stay_blank, stay_label, frame, table, lm)
+    return _results(nodes, active, blank, label, lm)
+
+
+@njit(nogil=True, cache=True)
+def _results(nodes, active, blank, label, lm):
+    units, ends = [np.int64(0) for _ in range(0)], np.empty(len(active), np.int64)
+    log_probs, lm_costs = np.empty(len(active)), np.empty(len(active))
+    for k in range(len(active)):
+        begin, node = len(units), active[k]
+        log_probs[k] = log_add(blank[k], label[k])
+        lm_costs[k] = nodes[node].closed_cost + strict_end(lm, nodes[node].closed_history)
+        while node > 0:
+            units.append(np.int64(nodes[node].unit))
+            node = nodes[node].parent
+        units[begin:] = units[begin:][::-1]
+        ends[k] = len(units)
+    return np.array(units), ends, log_probs, lm_costs
