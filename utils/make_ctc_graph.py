@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Make the decoding graph TLG.fst of a CTC network from a language directory of its units with a grammar.
+
+Reads   LANG_TEST (L_disambig.fst, G.fst, phones.txt, phones/disambig.int), made by utils/prepare_ctc_lang.py and utils/make_grammar.py
+Writes  GRAPH_DIR/{TLG.fst,words.txt,phones.txt,phones/}
+
+Example:
+    utils/make_ctc_graph.py data/lang_ctc_test exp/ctc/graph
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.options import argument
+from pyasr.base.step import output_of, run_step
+from pyasr.lang.ctc_graph import make_tlg
+
+
+@dataclass(frozen=True)
+class MakeCtcGraph:
+    lang: Path = argument("lang directory of units with G.fst")
+    out: Path = argument("graph directory to make")
+
+
+def main(options: MakeCtcGraph) -> None:
+    names = ("L_disambig.fst", "G.fst", "phones.txt", "words.txt", "phones/disambig.int")
+    with output_of(options, options.out, [options.lang / name for name in names]) as out:
+        make_tlg(options.lang, out)
+
+
+if __name__ == "__main__":
+    run_step(MakeCtcGraph, main, __doc__)
