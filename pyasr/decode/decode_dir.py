@@ -156,7 +156,7 @@ def start_output(out: Path, num_jobs: int) -> None:
     """Write num_jobs; what an interrupted run with another number of jobs has left is removed."""
     marker = out / "num_jobs"
     if marker.exists() and marker.read_text(encoding="utf-8").strip() != str(num_jobs):
-        for name in ("lat.*.gz", "hyp.*.txt", "shard.*.json"):
+        for name in ("lat.*.gz", "hyp.*.txt", "shard.*.json", "nbest.*.txt"):
             for path in out.glob(name):
                 path.unlink()
     write_num_jobs(out, num_jobs)
@@ -186,12 +186,12 @@ def done_path(spec: DecodeSpec, job: int) -> Path:
     return spec.out / f"shard.{job}.json"
 
 
-def load_decoder(spec: DecodeSpec, tid2pdf: np.ndarray) -> Decoder:
-    """A decoder on the graph of `spec`. Raises UserError when words.txt lacks a word that the graph uses."""
-    decoder = Decoder(read_fst(spec.graph / "HCLG.fst"), tid2pdf, spec.decode)
+def load_decoder(spec: DecodeSpec, tid2pdf: np.ndarray, name: str = "HCLG.fst") -> Decoder:
+    """A decoder on the graph `name` of `spec`. Raises UserError when words.txt lacks a word that the graph uses."""
+    decoder = Decoder(read_fst(spec.graph / name), tid2pdf, spec.decode)
     missing = set(np.unique(decoder.graph.words).tolist()) - set(SymbolTable.read(spec.graph / "words.txt").ids.values())
     if missing:
-        raise UserError(f"{spec.graph}/words.txt has no word with id {min(missing)}, which HCLG.fst uses; run utils/make_graph.py again")
+        raise UserError(f"{spec.graph}/words.txt has no word with id {min(missing)}, which {name} uses; make the graph again")
     return decoder
 
 

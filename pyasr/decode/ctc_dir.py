@@ -1,0 +1,218 @@
+"""Decoding a data directory with a CTC network: by a graph to lattices as with HMMs, or without one to lists of the best words.
+
+DECODE_DIR/lat.JOB.gz     lattices, acoustic costs being ten times the negated log posteriors, graph costs those of the language model
+DECODE_DIR/hyp.JOB.txt    `UTTERANCE WORD WORD ...`, the best words at the scales of the search
+DECODE_DIR/words.txt      the words of the lattices: those of the graph, or those that were found
+DECODE_DIR/nbest.JOB.txt  without a graph: `UTTERANCE CTC_COST LM_COST WORD WORD ...`, best first
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.data.datadir import split
+from pyasr.decode.compact import CompactLattice
+from pyasr.decode.ctc_hypotheses import CtcHypothesis, checked, greedy
+from pyasr.decode.ctc_prefix import PrefixDecoder, PrefixOptions
+from pyasr.decode.decode_dir import DecodeSpec, ShardWriter, load_decoder, shard_is_complete
+from pyasr.decode.determinize import DeterminizeOptions, determinize
+from pyasr.decode.lattice import from_arcs
+from pyasr.decode.lattice_io import LatticeWriter
+from pyasr.decode.search import DecodeOptions
+from pyasr.feats.inputs import open_features
+from pyasr.io.ark import ArkReader, read_scp
+from pyasr.lang.arpa import read_arpa
+from pyasr.lang.ctc_graph import GRAPH, unit_tid2pdf
+from pyasr.lang.subwords import UNITS, read_units
+from pyasr.lang.symbols import EPSILON, SymbolTable
+
+GREEDY, PREFIX, WFST = SEARCHES = ("greedy", "prefix", "wfst")
+NETWORK = "final.nnet"
+ACOUSTIC_FACTOR = 10.0  # of the costs in lattices, as Kaldi's --post-decode-acwt: LM weights around 10 are then near a true scale of 1
+_NO_WORDS = "<none>"
+
+
+@dataclass(frozen=True)
+class CtcSpec:
+    """The work of one decoding, given to every job.
+
+    posteriors  table of log posteriors in place of network and features
+    graph       directory of TLG.fst, for the search in it
+    lm          ARPA file, for the prefix search
+    """
+
+    search: str
+    data: Path
+    ctc_dir: Path
+    units_dir: Path
+    out: Path
+    num_jobs: int
+    num_threads: int
+    posteriors: Path | None = None
+    graph: Path | None = None
+    lm: Path | None = None
+    prefix: PrefixOptions = PrefixOptions()
+    decode: DecodeOptions = DecodeOptions(acoustic_scale=1 / ACOUSTIC_FACTOR)
+    lattices: DeterminizeOptions = DeterminizeOptions()
+
+    def of_graph(self) -> DecodeSpec:
+        """What the search in a graph is told."""
+        return DecodeSpec(self.graph, self.ctc_dir, self.data, self.out, self.num_jobs, self.num_threads, self.decode, None, self.lattices)
+
+    def input_files(self) -> list[Path]:
+        """The files that are read. Raises UserError naming a missing one and what makes it."""
+        makers = {self.units_dir / UNITS: "utils/train_subwords.py", self.data / "utt2spk": "utils/validate_data_dir.py"}
+        if self.posteriors:
+            makers[self.posteriors] = "whatever computed the log posteriors"
+        else:
+            makers |= {self.ctc_dir / NETWORK: "the training step of this network", self.data / "feats.scp": "steps/make_fbank.py"}
+        if self.search == WFST:
+            makers |= {self.graph / name: "utils/make_ctc_graph.py" for name in (GRAPH, "words.txt", "phones.txt")}
+        for path, maker in makers.items():
+            if not path.exists():
+                raise UserError(f"{path}: no such file; it comes from {maker}")
+        return [*makers, *([self.lm] if self.search == PREFIX and self.lm else [])]
+
+
+class LogPosteriors:
+    """Log posteriors of the utterances of a data directory, from a network or from a table.
+
+    keys  the utterances that have any
+    """
+
+    def __init__(self, spec: CtcSpec, num_units: int):
+        self._num_units = num_units
+        if spec.posteriors:
+            table, reader = read_scp(spec.posteriors), ArkReader()
+            self.keys, self._read, self._score = list(table), lambda utt: reader.load(table[utt]), lambda matrix: matrix
+        else:
+            features = open_features(spec.data, spec.ctc_dir)
+            self.keys, self._read, self._score = features.keys, features.__getitem__, network_log_posteriors(spec.ctc_dir)
+
+    def of(self, keys: list[str], factor: float = 1.0) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+        """(utterance, function that gives `factor` times its log posteriors): read here, computed where it is called."""
+        for utt in keys:
+            read = self._read(utt)
+            yield utt, lambda utt=utt, read=read: np.float32(factor) * checked(self._score(read), self._num_units, utt)
+
+
+def network_log_posteriors(model_dir: Path) -> Callable[[np.ndarray], np.ndarray]:
+    """The function from features to log posteriors of the network in a directory."""
+    from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
+
+    model = acoustic.load_scorer(model_dir)
+    log_priors = model.log_priors.numpy()
+    return lambda features: model.log_likelihoods(features) + log_priors
+
+
+def decode_shard(spec: CtcSpec, job: int) -> None:
+    """Decode the `job`-th part of the utterances, 1-based; nothing is done if an earlier run has completed it."""
+    (_graph_shard if spec.search == WFST else _list_shard)(spec, job)
+
+
+def _graph_shard(spec: CtcSpec, job: int) -> None:
+    """Write lat.JOB.gz, hyp.JOB.txt and shard.JOB.json, as `pyasr.decode.decode_dir` does."""
+    inner = spec.of_graph()
+    if shard_is_complete(inner, job):
+        return
+    units = read_units(spec.units_dir)
+    _check_units(units, spec)
+    decoder = load_decoder(inner, unit_tid2pdf(len(units)), GRAPH)
+    posteriors = LogPosteriors(spec, len(units))
+    with ShardWriter(inner, job, set(posteriors.keys)) as writer:
+        for utt, lattice in decoder.decode_many(posteriors.of(writer.keys, ACOUSTIC_FACTOR), spec.num_threads, inner.determinizer()):
+            writer.write(utt, lattice)
+
+
+def _check_units(units: list[str], spec: CtcSpec) -> None:
+    """Raises UserError unless the graph is made of these units."""
+    phones = SymbolTable.read(spec.graph / "phones.txt")
+    strange = next((unit for number, unit in enumerate(units, 1) if phones.get(unit) != number), None)
+    if strange is not None:
+        raise UserError(f"{spec.graph}/phones.txt: the unit '{strange}' of {spec.units_dir}/{UNITS} has another number there, or none; "
+                        "make the graph from these units with utils/prepare_ctc_lang.py, make_grammar.py and make_ctc_graph.py")
+
+
+def _list_shard(spec: CtcSpec, job: int) -> None:
+    """Write nbest.JOB.txt, unless it is there."""
+    path = spec.out / f"nbest.{job}.txt"
+    if path.exists():
+        log.info(f"job {job} was completed by an earlier run")
+        return
+    units = read_units(spec.units_dir)
+    posteriors, decode = LogPosteriors(spec, len(units)), _list_search(spec, units)
+    mine, known = split(spec.data, spec.num_jobs)[job - 1], set(posteriors.keys)
+    missing = [utt for utt in mine if utt not in known]
+    if missing:
+        log.warning(f"{len(missing)} utterance(s) have no features or posteriors and were not decoded: {' '.join(missing[:20])}")
+    with atomic_write(path) as f:
+        for utt, compute in posteriors.of([utt for utt in mine if utt in known]):
+            found = decode(compute(), utt)
+            log.info(f"{utt}: {' '.join(found[0].words)}")
+            f.writelines(f"{' '.join([utt, f'{one.ctc_cost:.6f}', f'{one.lm_cost:.6f}', *one.words])}\n" for one in found)
+
+
+def _list_search(spec: CtcSpec, units: list[str]) -> Callable[[np.ndarray, str], list[CtcHypothesis]]:
+    if spec.search == GREEDY:
+        return lambda log_posteriors, utt: [greedy(log_posteriors, units, utt)]
+    return PrefixDecoder(units, spec.prefix, read_arpa(spec.lm) if spec.lm else None).decode
+
+
+def join_lists(out: Path, num_jobs: int) -> int:
+    """Make words.txt, lat.JOB.gz and hyp.JOB.txt of all nbest.JOB.txt; the number of utterances."""
+    lists = [read_list(out / f"nbest.{job}.txt") for job in range(1, num_jobs + 1)]
+    spoken = {word for found in lists for hypotheses in found.values() for one in hypotheses for word in one.words}
+    words = SymbolTable.of([EPSILON, *sorted(spoken or {_NO_WORDS}, key=str.encode)])
+    words.write(out / "words.txt")
+    for job, found in enumerate(lists, 1):
+        with LatticeWriter(out / f"lat.{job}.gz") as writer, atomic_write(out / f"hyp.{job}.txt") as f:
+            for utt, hypotheses in found.items():
+                writer.write(utt, list_lattice(hypotheses, words))
+                f.write(" ".join([utt, *hypotheses[0].words]) + "\n")
+    return sum(map(len, lists))
+
+
+def read_list(path: Path) -> dict[str, list[CtcHypothesis]]:
+    """{utterance: hypotheses, best first} of an nbest.JOB.txt; units are not in it."""
+    found: dict[str, list[CtcHypothesis]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        utt, ctc_cost, lm_cost, *words = line.split(" ")
+        found.setdefault(utt, []).append(CtcHypothesis(tuple(words), (), float(ctc_cost), float(lm_cost)))
+    return found
+
+
+def list_lattice(hypotheses: list[CtcHypothesis], words: SymbolTable) -> CompactLattice:
+    """The lattice of different word sequences, whose costs are graph cost lm_cost and acoustic cost ACOUSTIC_FACTOR * ctc_cost.
+
+    It has no transition-ids: a word sequence has many alignments.
+    """
+    sources, targets, labels, costs, finals = [], [], [], [], {}
+    num_states = 1
+    for one in hypotheses:
+        first, state = len(sources), 0
+        for word in one.words or [EPSILON]:
+            sources.append(state)
+            targets.append(num_states)
+            labels.append(words[word])
+            costs.append((0.0, 0.0))
+            state, num_states = num_states, num_states + 1
+        costs[first] = (one.lm_cost, ACOUSTIC_FACTOR * one.ctc_cost)
+        finals[state] = 0.0
+    ends = np.array([finals.get(state, np.inf) for state in range(num_states)], np.float32)
+    graph, acoustic = np.array(costs).reshape(-1, 2).T
+    lattice = from_arcs(0, sources, targets, np.zeros(len(sources)), labels, graph, acoustic, ends)
+    widest = float(np.ptp(graph + acoustic / ACOUSTIC_FACTOR)) if len(sources) else 0.0
+    return determinize(lattice, widest + 1.0, 1 / ACOUSTIC_FACTOR)[0]
+
+
+def copy_words(graph: Path, out: Path) -> None:
+    """words.txt of the graph, beside the lattices."""
+    shutil.copyfile(graph / "words.txt", out / "words.txt")

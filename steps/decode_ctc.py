@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Decode a data directory with a CTC network: greedily, by prefix beam search, or in the graph TLG.
+
+Reads   CTC_DIR/{final.nnet,input.json}, UNITS_DIR/units.txt, DATA/{feats.scp,cmvn.scp,utt2spk}; or --posteriors for network and features
+        --search wfst: GRAPH_DIR/{TLG.fst,words.txt,phones.txt}; --search prefix: --lm ARPA, if wanted
+Writes  DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,num_jobs}; but for wfst also nbest.JOB.txt; with it shard.JOB.json, totals.json
+
+Greedy and prefix search need no lexicon and may find any words; their lattices are scored with the words of DECODE_DIR, the last example.
+Lattices hold ten times the negated log posteriors, so that LM weight 10 gives network and language model the same weight.
+
+Examples:
+    steps/decode_ctc.py --search wfst --graph-dir exp/ctc/graph data/test exp/ctc exp/ctc/decode_test
+    steps/score.py data/test data/lang_ctc_test exp/ctc/decode_test
+    steps/decode_ctc.py --search prefix --lm data/local/lm/trigram/lm.arpa.gz data/test exp/ctc exp/ctc/decode_prefix
+    steps/score.py data/test exp/ctc/decode_prefix exp/ctc/decode_prefix
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.decode.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec, copy_words, join_lists
+from pyasr.decode.ctc_prefix import PrefixOptions
+from pyasr.decode.decode_dir import join_totals, start_output
+from pyasr.decode.determinize import DeterminizeOptions
+from pyasr.decode.search import DecodeOptions
+
+
+@dataclass(frozen=True)
+class DecodeCtc:
+    data: Path = argument("data directory with features")
+    ctc_dir: Path = argument("directory of the network")
+    decode_dir: Path = argument("directory of the lattices")
+    search: str = option(PREFIX, "how words are found", choices=SEARCHES)
+    units_dir: Path | None = option(None, "directory of the units; CTC_DIR/units unless given")
+    posteriors: Path | None = option(None, "table (scp) of log posteriors (frames, units) in place of network and features")
+    graph_dir: Path | None = option(None, "directory of TLG.fst, for --search wfst")
+    lm: Path | None = option(None, "n-gram model in ARPA form, perhaps gzipped, for --search prefix")
+    prefix: PrefixOptions = group(PrefixOptions)
+    decode: DecodeOptions = group(DecodeOptions, acoustic_scale=1 / ACOUSTIC_FACTOR)
+    lattices: DeterminizeOptions = group(DeterminizeOptions)
+    jobs: JobOptions = group(JobOptions)
+
+    def spec(self, out: Path) -> CtcSpec:
+        return CtcSpec(self.search, self.data, self.ctc_dir, self.units_dir or self.ctc_dir / "units", out, self.jobs.nj,
+                       self.jobs.num_threads, self.posteriors, self.graph_dir, self.lm, self.prefix, self.decode, self.lattices)
+
+
+def check(options: DecodeCtc) -> None:
+    if options.search == WFST and not options.graph_dir:
+        raise UserError("--search wfst needs --graph-dir, made by utils/make_ctc_graph.py")
+    if options.search != WFST and options.graph_dir:
+        raise UserError(f"--search {options.search} takes no --graph-dir; leave it out, or give --search wfst")
+    if options.search != PREFIX and options.lm:
+        raise UserError(f"--search {options.search} takes no --lm; leave it out, or give --search prefix")
+
+
+def main(options: DecodeCtc) -> None:
+    check(options)
+    with output_of(options, options.decode_dir, options.spec(options.decode_dir).input_files(), resume=True) as out:
+        start_output(out, options.jobs.nj)
+        run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.ctc_dir:decode_shard", options.spec(out))
+        if options.search != WFST:
+            log.info(f"{join_lists(out, options.jobs.nj)} utterances decoded")
+            return
+        copy_words(options.graph_dir, out)
+        for line in join_totals(out, options.jobs.nj).report():
+            log.info(line)
+
+
+if __name__ == "__main__":
+    run_step(DecodeCtc, main, __doc__)

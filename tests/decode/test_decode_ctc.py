@@ -1,0 +1,156 @@
+"""From transcripts to word errors with a CTC network's output made up: units, lang directory, graph, three searches, scoring."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.decode.compact import CompactLattice
+from pyasr.decode.ctc_dir import list_lattice
+from pyasr.decode.ctc_hypotheses import CtcHypothesis
+from pyasr.decode.lattice import sweep
+from pyasr.decode.lattice_io import read_either
+from pyasr.decode.nbest import n_best
+from pyasr.feats.inputs import InputOptions
+from pyasr.io.ark import ArkWriter
+from pyasr.io.text import read_table, write_table
+from pyasr.lang.subwords import Subwords
+from pyasr.lang.symbols import SymbolTable
+from pyasr.nn.acoustic import AcousticModel
+from pyasr.nn.feed_forward import DnnOptions, FeedForward
+from steps_here import run_here
+
+TEXT = {"a-1": "the cat sat on the mat", "a-2": "a bat", "b-1": "the rat and the cat", "b-2": "on a mat a cat sat", "b-3": "cat cat cat"}
+
+
+def spoken(units: np.ndarray, num_units: int, rng) -> np.ndarray:
+    """Log posteriors, float32 (T, num_units), of units with one to three frames each and blanks between most of them."""
+    path = [0]
+    for unit in units:
+        path += [0] * int(unit == path[-1] or rng.integers(0, 2)) + [unit] * int(rng.integers(1, 4))
+    logits = 6 * np.eye(num_units)[path] + rng.standard_normal((len(path), num_units))
+    return (logits - np.log(np.exp(logits).sum(1, keepdims=True))).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def exp(tmp_path_factory):
+    """Data, units, language model, lang directory and graph; log posteriors in a table."""
+    root, rng = tmp_path_factory.mktemp("ctc"), np.random.default_rng(0)
+    (root / "data").mkdir()
+    write_table(root / "data/text", TEXT)
+    write_table(root / "data/utt2spk", {utt: utt[0] for utt in TEXT})
+    run_here("train_subwords.py", "--num-units", 17, root / "data", root / "units", folder="utils")
+    run_here("train_lm.py", "--order", 2, root / "data/text", root / "units/words.txt", root / "lm", folder="utils")
+    run_here("prepare_ctc_lang.py", "--num-spellings", 2, root / "units", root / "units/words.txt", root / "lang", folder="utils")
+    run_here("make_grammar.py", root / "lang", root / "lm/lm.arpa.gz", root / "lang_test", folder="utils")
+    run_here("make_ctc_graph.py", root / "lang_test", root / "graph", folder="utils")
+    subwords = Subwords.read(root / "units")
+    with ArkWriter(root / "post.ark", root / "post.scp") as writer:
+        for utt, text in TEXT.items():
+            writer.write(utt, spoken(subwords.encode(text), len(subwords), rng))
+    return root
+
+
+def decode(exp, name: str, *options) -> None:
+    run_here("decode_ctc.py", "--nj", 2, "--units-dir", exp / "units", "--posteriors", exp / "post.scp", *options, exp / "data", exp,
+             exp / name)
+
+
+def hypotheses(path) -> dict[str, str]:
+    return {utt: words for job in (1, 2) for utt, words in read_table(path / f"hyp.{job}.txt").items()}
+
+
+def wer(exp, name: str, *, mbr: str = "false", lang: str = "") -> float:
+    run_here("score.py", "--nj", 1, "--min-lmwt", 9, "--max-lmwt", 11, "--decode-mbr", mbr, exp / "data", exp / (lang or name), exp / name)
+    folder = "scoring_mbr" if mbr == "true" else "scoring"
+    return json.loads((exp / name / folder / "summary.json").read_text())["chosen"]["wer"]
+
+
+def test_greedy(exp):
+    decode(exp, "greedy", "--search", "greedy")
+    assert hypotheses(exp / "greedy") == TEXT and wer(exp, "greedy") == 0
+
+
+def test_prefix_with_a_language_model_lists_and_lattices(exp):
+    decode(exp, "prefix", "--search", "prefix", "--lm", exp / "lm/lm.arpa.gz", "--num-best", 5)
+    assert hypotheses(exp / "prefix") == TEXT and wer(exp, "prefix") == 0 and wer(exp, "prefix", mbr="true") == 0
+    rows = [line.split() for line in (exp / "prefix/nbest.1.txt").read_text().splitlines()]
+    words = SymbolTable.read(exp / "prefix/words.txt")
+    for utt, lattice in read_either(exp / "prefix/lat.1.gz"):
+        mine = [row for row in rows if row[0] == utt]
+        assert isinstance(lattice, CompactLattice) and 1 < len(mine) <= 5
+        paths = {tuple(words.symbol(word) for word in path.words): path for path in n_best(lattice, 10, 0.1)}
+        assert paths.keys() == {tuple(row[3:]) for row in mine}
+        for _, ctc_cost, lm_cost, *text in mine:
+            path = paths[tuple(text)]
+            assert (path.acoustic_cost, path.graph_cost) == pytest.approx((10 * float(ctc_cost), float(lm_cost)), abs=0.02)
+
+
+def test_graph_scoring_rescoring_and_lists(exp):
+    decode(exp, "wfst", "--search", "wfst", "--graph-dir", exp / "graph")
+    assert hypotheses(exp / "wfst") == TEXT and wer(exp, "wfst") == 0 and wer(exp, "wfst", mbr="true") == 0
+    assert json.loads((exp / "wfst/totals.json").read_text())["not_final"] == []
+    run_here("lm_rescore.py", "--nj", 1, exp / "lang_test", exp / "lm/lm.arpa.gz", exp / "data", exp / "wfst", exp / "wfst_rescored")
+    assert wer(exp, "wfst_rescored", lang="lang_test") == 0
+    run_here("get_nbest.py", "--nj", 1, "--num-best", 3, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "wfst_rescored",
+             exp / "nbest")
+    listed = read_table(exp / "nbest/text")
+    assert {utt: listed[f"{utt}-1"] for utt in TEXT} == TEXT
+
+
+def test_a_network_gives_the_same_as_its_posteriors(exp):
+    num_units, names = len(Subwords.read(exp / "units")), sorted(TEXT)
+    network = FeedForward(DnnOptions(hidden_layers=1, hidden_dim=16), 3, num_units).eval()
+    x = {utt: torch.randn(12, 3, generator=torch.Generator().manual_seed(n)) for n, utt in enumerate(names)}
+    (exp / "net").mkdir()
+    AcousticModel(network, torch.zeros(3), torch.full((3,), 4.0), torch.randn(num_units)).save(exp / "net/final.nnet")
+    InputOptions(cmvn="none").save(exp / "net")
+    with torch.inference_mode(), ArkWriter(exp / "net/post.ark", exp / "net/post.scp") as posteriors, \
+            ArkWriter(exp / "net/feats.ark", exp / "data/feats.scp") as features:
+        for utt in names:
+            features.write(utt, x[utt].numpy())
+            posteriors.write(utt, torch.log_softmax(network(4 * x[utt]), 1).numpy())
+    for name, options in (("of_net", []), ("of_table", ["--posteriors", exp / "net/post.scp"])):
+        run_here("decode_ctc.py", "--nj", 1, "--search", "greedy", "--units-dir", exp / "units", *options, exp / "data", exp / "net",
+                 exp / name)
+    one, other = ([line.split() for line in (exp / name / "nbest.1.txt").read_text().splitlines()] for name in ("of_net", "of_table"))
+    assert [row[3:] for row in one] == [row[3:] for row in other] and any(row[3:] for row in one)
+    assert [float(row[1]) for row in one] == pytest.approx([float(row[1]) for row in other], abs=1e-4)
+
+
+def test_a_list_as_a_lattice():
+    words = SymbolTable.of(["<eps>", "a", "b"])
+    hypotheses = [CtcHypothesis(("a", "b"), (), 1.0, 2.0), CtcHypothesis((), (), 1.5, 1.0), CtcHypothesis(("a",), (), 3.0, 0.5)]
+    lattice = list_lattice(hypotheses, words)
+    found = {tuple(path.words): (path.acoustic_cost, path.graph_cost) for path in n_best(lattice, 5, 0.1)}
+    expected = {(1, 2): (10, 2), (): (15, 1), (1,): (30, 0.5)}
+    assert found == {text: pytest.approx(costs, abs=0.01) for text, costs in expected.items()}
+    assert sweep(lattice, [10, 1], [0.0]) == {(10, 0.0): [], (1, 0.0): [1, 2]}
+
+
+@pytest.mark.parametrize("options, told", [
+    (["--search", "wfst"], "--search wfst needs --graph-dir, made by utils/make_ctc_graph.py"),
+    (["--search", "greedy", "--lm", "x"], "--search greedy takes no --lm"),
+    (["--search", "prefix", "--graph-dir", "x"], "--search prefix takes no --graph-dir"),
+    (["--search", "wfst", "--graph-dir", "/nowhere"], "/nowhere/TLG.fst: no such file; it comes from utils/make_ctc_graph.py"),
+])
+def test_impossible_options(exp, options, told):
+    with pytest.raises(UserError, match=told):
+        decode(exp, "none", *options)
+    assert not (exp / "none").exists()
+
+
+def test_posteriors_of_other_units_and_graphs_of_other_units(exp, tmp_path):
+    with ArkWriter(tmp_path / "post.ark", tmp_path / "post.scp") as writer:
+        writer.write("a-1", np.zeros((3, 4), np.float32))
+    with pytest.raises(UserError, match=r"a-1: log posteriors of shape \(3, 4\), expected \(frames, 17\)"):
+        run_here("decode_ctc.py", "--nj", 1, "--units-dir", exp / "units", "--posteriors", tmp_path / "post.scp", exp / "data", exp,
+                 tmp_path / "out")
+    run_here("train_subwords.py", "--num-units", 16, exp / "data", tmp_path / "units", folder="utils")
+    with pytest.raises(UserError, match="phones.txt: the unit '.*' of .* has another number there, or none; make the graph"):
+        run_here("decode_ctc.py", "--nj", 1, "--search", "wfst", "--graph-dir", exp / "graph", "--units-dir", tmp_path / "units",
+                 "--posteriors", exp / "post.scp", exp / "data", exp, tmp_path / "out")
