@@ -1,0 +1,197 @@
+"""CTC training of a network over time, on MPI ranks: from transcripts to the model file."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.left_out import check_left_out
+from pyasr.base.options import argument, group, option
+from pyasr.base.seeds import generator
+from pyasr.base.step import output_of
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.io.text import read_table
+from pyasr.lang.subwords import MODEL, UNITS, WORDS, Subwords
+from pyasr.nn.acoustic import MODEL_FILE, AcousticModel
+from pyasr.nn.layered import LayeredNetwork, read_network
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies import MixingOptions, check_strategy, make_strategy
+from pyasr.sequence.ctc import CtcSupervision, ctc_loss
+from pyasr.train.checkpoints import DIRECTORY
+from pyasr.train.dnn import dropout_seed
+from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.loop import COMPARED_CHANGE, Diverged, LoopOptions, Training
+from pyasr.train.padded_utterances import CtcMinibatch, PaddedUtterances
+from pyasr.train.progress import Totals
+from pyasr.train.schedules import ScheduleOptions, make_schedule
+from pyasr.train.shard import global_normaliser
+from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout
+
+UNITS_DIR = "units"
+
+
+@dataclass(frozen=True)
+class CtcTraining:
+    """All options of the training itself; --minibatch counts frames, those that are repeated too."""
+
+    schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=0.1)
+    learner: LearnerOptions = group(LearnerOptions, minibatch=8000)
+    mixing: MixingOptions = group(MixingOptions)
+    loop: LoopOptions = group(LoopOptions)
+
+
+@dataclass(frozen=True)
+class CtcTargetOptions(HeldoutOptions):
+    """Which utterances are trained on."""
+
+    max_missing: float = option(0.05, "greatest share of utterances without a transcript, or too short for it", minimum=0.0, maximum=1.0)
+
+
+@dataclass(frozen=True)
+class CtcStep:
+    """The options of steps/train_ctc.py but those of its job."""
+
+    data: Path = argument("data directory with features and transcripts")
+    units_dir: Path = argument("directory of the units (utils/train_subwords.py)")
+    network: Path = argument("file of layers (docs/networks.md)")
+    out: Path = argument("directory of the model to be trained")
+    input: InputOptions = group(InputOptions)
+    targets: CtcTargetOptions = group(CtcTargetOptions)
+    training: CtcTraining = group(CtcTraining)
+
+
+@dataclass(frozen=True)
+class CtcSpec:
+    """The work of all ranks: features of `data`, units of the transcripts in OUT/targets.npz, everything written to `out`."""
+
+    data: Path
+    network: Path
+    out: Path
+    input: InputOptions
+    training: CtcTraining
+
+
+@contextlib.contextmanager
+def staged_ctc(step: CtcStep, **staging) -> Iterator[CtcSpec]:
+    """The work of the ranks; its `out` is the step's stage output, in which they find what they need.
+
+    staging   arguments of `stage_output`
+
+    When the block ends well, what only the training has needed is removed. Raises UserError where options or inputs do not go together.
+    """
+    check_strategy(step.training.mixing)
+    step.training.schedule.check()
+    if step.training.schedule.listens:
+        raise UserError(f"--schedule {step.training.schedule.schedule}: it goes by frame accuracies; give --schedule exponential or step")
+    input = replace(step.input, splice_left=0, splice_right=0)
+    units = [step.units_dir / name for name in (MODEL, UNITS, WORDS)]
+    with output_of(step, step.out, [step.data / "feats.scp", step.data / "text", step.network, *units], **staging) as out:
+        (out / UNITS_DIR).mkdir(exist_ok=True)
+        for path in units:
+            shutil.copy(path, out / UNITS_DIR)
+        input.save(out)
+        prepare(step, input, out)
+        yield CtcSpec(step.data, step.network, out, input, step.training)
+        shutil.rmtree(out / DIRECTORY, ignore_errors=True)
+        Targets.remove(out / TARGETS_FILE)
+
+
+def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
+    """Write OUT/targets.npz: units of the utterances that have a transcript and frames enough for it; others are named."""
+    reader, subwords, texts = FeatureReader(step.data, input), Subwords.read(step.units_dir), read_table(step.data / "text")
+    with torch.device("meta"):
+        network = LayeredNetwork(read_network(step.network), reader.dim, len(subwords))
+    units = {key: subwords.encode(texts[key]) for key in reader.keys if texts.get(key)}
+    num_outputs = [-(-reader.num_frames(key) // network.subsampling) for key in units]
+    supervision = CtcSupervision.of(list(units.values()), num_outputs, list(units))
+    left_out = {key: "it has no transcript" for key in reader.keys if key not in units}
+    left_out |= {key: "it is too short for its transcript" for key, fits in zip(units, supervision.reachable) if not fits}
+    check_left_out(left_out, len(reader.keys), step.targets.max_missing, str(step.data), "let the network leave out fewer frames (stride)")
+    keys = [key for key in units if key not in left_out]
+    offsets = np.concatenate([[0], np.cumsum([len(units[key]) for key in keys])]).astype(np.int64)
+    heldout = choose_heldout(keys, np.array([reader.num_frames(key) for key in keys]), reader.speaker, step.targets)
+    flat = np.concatenate([units[key] for key in keys]).astype(np.int32)
+    Targets(keys, offsets, flat, heldout, len(subwords)).save(out / TARGETS_FILE)
+
+
+class CtcTotals(Totals):
+    """Sums over units: loss (nats), nothing, units."""
+
+    @property
+    def accuracy(self) -> float:
+        """For schedules and reports, which want one."""
+        return self.objective
+
+    def text(self) -> str:
+        """For log lines."""
+        return f"objective {self.objective:.4f} a unit" if self.sums[2] else "no units"
+
+    def metrics(self) -> dict[str, float]:
+        """For metrics.jsonl."""
+        return {"objective": round(self.objective, 6)} if self.sums[2] else {}
+
+
+class CtcLearner(Learner):
+    """A learner whose minibatches are whole utterances."""
+
+    def loss(self, x: torch.Tensor, supervision: CtcMinibatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """(the summed loss with a gradient; float64 (loss, 0, units)) of a minibatch."""
+        loss, counts = ctc_loss(self.network(x), supervision)
+        return loss, torch.tensor([float(loss.detach()), 0.0, counts.num_labels], dtype=torch.float64, device=loss.device)
+
+
+class CtcJob(Training):
+    """A training by CTC."""
+
+    totals = CtcTotals
+
+    def _learn(self, x: torch.Tensor, supervision: CtcMinibatch) -> torch.Tensor:
+        """Train on a minibatch, which cannot be halved while ranks are going to be compared."""
+        compares = self.strategy.compares
+        sums = self.learner.step(x, supervision, self._summed_rate(), COMPARED_CHANGE if compares else 1.0)
+        if compares:
+            self.compared_sums += sums
+        return sums
+
+    def check_divergence(self, totals: Totals) -> None:
+        """There is nothing that a network without knowledge would do."""
+        if not math.isfinite(totals.objective):
+            raise Diverged(f"training has diverged (objective {totals.objective}): give a lower {self.rate_flag}, and --force")
+
+
+def train_rank(spec: CtcSpec, comm: Comm) -> None:
+    """Train on this rank's utterances, together with all others; rank 0 writes final.nnet, with equal priors."""
+    options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
+    strategy, reader, seed = make_strategy(comm, options.mixing), FeatureReader(spec.data, spec.input), options.loop.train_seed
+    parts = targets.shard(*strategy.share, heldout=False) if strategy.share else [], targets.shard(comm.rank, comm.size, heldout=True)
+    training, heldout = (PaddedUtterances(reader, targets, keys, options.learner, seed, comm.rank) for keys in parts)
+    if comm.reduce_scalar(training.num_frames) == 0:
+        raise UserError(f"{spec.data}: no frames left to train on; lower --heldout-share")
+    mean, inverse_std = global_normaliser(training, comm)
+    network = LayeredNetwork(read_network(spec.network), reader.dim, targets.num_pdfs)
+    network.initialise(torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31))))
+    for utterances in (training, heldout):
+        utterances.normalise_by(mean, inverse_std, network)
+    torch.manual_seed(dropout_seed(seed, comm.rank))
+    learner = CtcLearner(network, options.learner, comm.size)
+    schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames))
+    longest = int(comm.reduce_scalar(max(options.learner.minibatch, int(training.lengths.max(initial=0))), "max"))
+    rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
+    job = CtcJob(learner, training, heldout, strategy, schedule, options.loop, longest, rate_factor, spec.out)
+    comm.say(f"{learner.flat.num_parameters} parameters, {targets.num_pdfs} units, {schedule.epoch_frames} frames an epoch, {comm.size} ranks")
+    comm.say(options.schedule.describe(strategy.num_averaged, options.learner.minibatch))
+    job.run()
+    if comm.rank == 0:
+        model = learner.network.with_parameters(learner.flat.values()).cpu()
+        normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
+        AcousticModel(model, *normaliser, torch.zeros(targets.num_pdfs)).save(spec.out / MODEL_FILE)
+        log.info(f"{spec.out / MODEL_FILE}: written")

@@ -1,0 +1,103 @@
+"""Minibatches of whole utterances side by side, for networks that learn labels without times.
+
+Utterances of about the same length are put together, each with its last frame repeated up to the longest one's length, so that what a
+recurrent layer reads backwards begins with some of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from pyasr.base.seeds import generator
+from pyasr.feats.cmvn import cmvn_stats
+from pyasr.feats.inputs import FeatureReader
+from pyasr.nn.layered import LayeredNetwork
+from pyasr.sequence.ctc import CtcSupervision
+from pyasr.train.compute import ComputeOptions
+from pyasr.train.targets import Targets
+
+_POOL = 20  # minibatches whose utterances are put in order of length together
+
+
+@dataclass(frozen=True)
+class CtcMinibatch(CtcSupervision):
+    """What the utterances of a minibatch should be, and the frames of its input."""
+
+    input_frames: int = 0
+
+    def numel(self) -> int:
+        """The frames, as of the tensors of targets that other criteria take."""
+        return self.input_frames
+
+
+class PaddedUtterances:
+    """Utterances `keys` of one rank, read whenever they are trained on.
+
+    lengths            frames of each, int64
+    mean, inverse_std  of the columns, float32 (dim,), as `normalise_by` has set them
+    """
+
+    item_frames = 1
+
+    def __init__(self, reader: FeatureReader, targets: Targets, keys: list[str], compute: ComputeOptions, seed: int, rank: int):
+        self.reader, self.targets, self.keys, self.minibatch, self.seed, self.rank = reader, targets, keys, compute.minibatch, seed, rank
+        self.device, self.dtype = compute.torch_device(), compute.torch_dtype()
+        self.lengths = np.array([reader.num_frames(key) for key in keys], np.int64)
+        self.num_frames = int(self.lengths.sum())
+
+    def statistics(self) -> np.ndarray:
+        """Sums of the features and their squares, as of `cmvn_stats`."""
+        return sum((cmvn_stats(self.reader[key]) for key in self.keys), np.zeros((2, self.reader.dim + 1)))
+
+    def normalise_by(self, mean: np.ndarray, inverse_std: np.ndarray, network: LayeredNetwork) -> None:
+        """From now on shift and scale every column, and add the context of `network`."""
+        self.mean, self.inverse_std = mean, inverse_std
+        self.left, self.right, self.subsampling = network.left, network.right, network.subsampling
+
+    def describe(self) -> str:
+        """For the log."""
+        return f"{len(self.keys)} utterances, read anew in each epoch"
+
+    def minibatches(self, _size: int, epoch: int, begin: int = 0) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
+        """Inputs (N, left + T + right, dim) and what they should be, of all utterances in random order, but those of the first minibatches
+        that have `begin` frames together."""
+        random, done = generator(self.seed, "utterances", epoch, self.rank), 0
+        for members in self._groups(random):
+            if done >= begin:
+                yield self._minibatch(members)
+            done += int(self.lengths[members].sum())
+
+    def in_turn(self, _size: int) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
+        """The same of all utterances, shortest first."""
+        for members in self._cut(np.argsort(self.lengths, kind="stable")):
+            yield self._minibatch(members)
+
+    def _groups(self, random: np.random.Generator) -> list[np.ndarray]:
+        """Random minibatches: utterances are put in order of length within random pools."""
+        order, groups = random.permutation(len(self.keys)), []
+        pool = max(_POOL * self.minibatch * len(self.keys) // max(self.num_frames, 1), 1)
+        for begin in range(0, len(order), pool):
+            part = order[begin : begin + pool]
+            groups += self._cut(part[np.argsort(self.lengths[part], kind="stable")])
+        return [groups[i] for i in random.permutation(len(groups))]
+
+    def _cut(self, order: np.ndarray) -> list[np.ndarray]:
+        """Neighbours together, as many as have no more than `minibatch` frames with those that are repeated, one at least."""
+        groups, begin = [], 0
+        for end in range(1, len(order) + 1):
+            if end == len(order) or (end + 1 - begin) * self.lengths[order[end]] > self.minibatch:
+                groups.append(order[begin:end])
+                begin = end
+        return groups
+
+    def _minibatch(self, members: np.ndarray) -> tuple[torch.Tensor, CtcMinibatch]:
+        keys, lengths = [self.keys[i] for i in members], self.lengths[members]
+        rows = [np.clip(np.arange(-self.left, lengths.max() + self.right), 0, length - 1) for length in lengths]
+        x = np.stack([((self.reader[key] - self.mean) * self.inverse_std)[row] for key, row in zip(keys, rows)], 1)
+        labels = [np.array(self.targets.pdfs_of(key)) for key in keys]
+        supervision = replace(CtcMinibatch.of(labels, -(-lengths // self.subsampling), keys), input_frames=int(lengths.sum()))
+        return torch.from_numpy(x).to(self.device, self.dtype).transpose(0, 1), supervision

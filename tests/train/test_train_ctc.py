@@ -1,0 +1,109 @@
+"""steps/train_ctc.py on synthetic speech, ranks in threads: networks learn to spell, what is wrong is named."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from corpora import write_table
+from steps_here import run_here
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.io.ark import ArkWriter
+from pyasr.lang.subwords import Subwords
+from pyasr.nn.acoustic import load_model
+from pyasr.train.compute import ComputeOptions
+from pyasr.train.padded_utterances import PaddedUtterances
+from pyasr.train.targets import Targets
+
+DIM, LETTERS = 8, "abcdef"
+NETWORK = "tdnn splice=-1..1 dim=32\ntdnn splice=-1..1 dim=32 stride=2\nblstm cells=16"
+
+
+def write_corpus(path, num_utterances=60, seed=1):
+    """Words of letters, each of which, and the pause before a word, is a feature vector for 4 to 7 frames."""
+    rng, centres = np.random.default_rng(seed), 3 * np.random.default_rng(9).standard_normal((len(LETTERS) + 1, DIM))
+    texts, frames = {}, {}
+    for i in range(num_utterances):
+        words = ["".join(rng.choice(list(LETTERS), rng.integers(2, 5))) for _ in range(rng.integers(1, 4))]
+        letters = [(LETTERS + " ").index(letter) for letter in " " + " ".join(words)]
+        times = rng.integers(4, 8, len(letters))
+        key = f"{'wxyz'[i % 4]}-{i:02d}"
+        texts[key], frames[key] = " ".join(words), (centres[np.repeat(letters, times)] + 0.3 * rng.standard_normal((times.sum(), DIM))).astype(np.float32)
+    path.mkdir(parents=True)
+    with ArkWriter(path / "f.ark", path / "feats.scp") as writer:
+        for key in sorted(frames):
+            writer.write(key, frames[key])
+    write_table(path / "utt2spk", {key: key[0] for key in sorted(frames)})
+    write_table(path / "utt2num_frames", {key: len(frames[key]) for key in sorted(frames)})
+    write_table(path / "text", dict(sorted(texts.items())))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ctc")
+    write_corpus(path / "data")
+    run_here("train_subwords.py", "--num-units", 9, path / "data", path / "units", folder="utils")
+    (path / "network.net").write_text(NETWORK)
+    return path
+
+
+def train(corpus, out, *flags, data=None, num_ranks=2):
+    run_here("train_ctc.py", "--num-ranks", num_ranks, "--cmvn", "none", "--precision", "float32", "--minibatch", 300, "--heldout-share", 0.1, "--heldout-by",
+             "utterance", *flags, data or corpus / "data", corpus / "units", corpus / "network.net", out, threads=True)  # fmt: skip
+    return out
+
+
+def spelled(corpus, out) -> float:
+    """Share of utterances whose best path spells them right."""
+    model, reader, subwords = load_model(out / "final.nnet"), FeatureReader(corpus / "data", InputOptions.load(out)), Subwords.read(out / "units")
+    texts, right = dict(line.split(" ", 1) for line in (corpus / "data" / "text").read_text().splitlines()), 0
+    for key in reader.keys:
+        best = [int(unit) for unit, _ in itertools.groupby(model.log_likelihoods(reader[key]).argmax(1)) if unit]
+        right += best == subwords.encode(texts[key]).tolist()
+    return right / len(reader.keys)
+
+
+@pytest.mark.parametrize("scheme", ["allreduce", "bmuf"])
+def test_a_network_learns_to_spell(corpus, tmp_path, scheme):
+    flags = ["--parallel", scheme, "--natural-gradient", "online", "--ng-rank-in", 4, "--ng-rank-out", 4, "--num-epochs", 30, "--final-factor", 0.1]
+    out = train(corpus, tmp_path / "out", *flags, "--learning-rate", 4, "--max-change", 2.0, "--period-frames", 300)
+    ends = [line for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines()) if "heldout_objective" in line]
+    assert ends[-1]["heldout_objective"] > -0.3 > ends[0]["heldout_objective"]
+    assert spelled(corpus, out) > 0.5  # doubled letters cannot be heard
+
+
+def test_utterances_in_a_minibatch_do_not_change_one_another(corpus):
+    """Every one begins with its first frame, has its last one repeated, and comes once in an epoch, of nearly equal lengths."""
+    reader = FeatureReader(corpus / "data", InputOptions(cmvn="none"))
+    targets = Targets(reader.keys, np.arange(len(reader.keys) + 1), np.arange(len(reader.keys), dtype=np.int32) + 1, np.zeros(len(reader.keys), bool), 100)
+    utterances = PaddedUtterances(reader, targets, reader.keys, ComputeOptions(minibatch=200, device="cpu", precision="float32"), 5, 0)
+    network = type("Network", (), {"left": 2, "right": 3, "subsampling": 2})
+    utterances.normalise_by(np.zeros(DIM, np.float32), np.ones(DIM, np.float32), network)
+    seen = []
+    for x, supervision in utterances.minibatches(0, 1):
+        assert supervision.numel() <= 200 or len(supervision.names) == 1
+        for row, name, frames in zip(x, supervision.names, supervision.num_frames):
+            features, longest = reader[name], x.shape[1] - 5
+            expected = features[np.clip(np.arange(-2, longest + 3), 0, len(features) - 1)]
+            np.testing.assert_array_equal(row.numpy(), expected)
+            assert frames == -(-len(features) // 2)
+            seen.append(name)
+    assert sorted(seen) == reader.keys
+    whole = list(utterances.minibatches(0, 2))
+    done = whole[0][1].numel()
+    rest = list(utterances.minibatches(0, 2, done))
+    assert [supervision.names for _, supervision in rest] == [supervision.names for _, supervision in whole[1:]]
+
+
+def test_what_cannot_be_learned_is_named(corpus, tmp_path):
+    write_corpus(tmp_path / "data", 10)
+    lines = (tmp_path / "data" / "text").read_text().splitlines()
+    lines[0] += " " + " ".join(40 * ["abcdef"])
+    (tmp_path / "data" / "text").write_text("\n".join(lines[:9]) + "\n")
+    with pytest.raises(UserError, match=r"2 of 10 utterances have to be left out .*the network leave out fewer frames"):
+        train(corpus, tmp_path / "out", data=tmp_path / "data")
+    train(corpus, tmp_path / "out", "--max-missing", 0.3, "--num-epochs", 1, data=tmp_path / "data", num_ranks=1)
+    with pytest.raises(UserError, match="--schedule newbob: it goes by frame accuracies"):
+        train(corpus, tmp_path / "other", "--schedule", "newbob")
