@@ -8,6 +8,10 @@ from pyasr.base.errors import UserError
 _NUM_NAMED = 5
 
 
+class LeftOut(Exception):
+    """An utterance that cannot be used; the message is the reason."""
+
+
 def log_reasons(failed: dict[str, str], what: str) -> None:
     """A line for each different reason, with the number of utterances and the names of the first."""
     for reason in dict.fromkeys(failed.values()):

@@ -141,7 +141,7 @@ def split(path: Path, num: int) -> list[list[str]]:
     limit = total / num
     while True:
         pieces = _pieces(data, limit)
-        lists, longest = _distribute(pieces, num, data.durations)
+        lists, longest = distribute(pieces, num, data.durations)
         whole = all(len(piece) == 1 for piece in pieces)
         if all(lists) and (longest <= _UNBALANCED * total / num or whole):
             return [sorted(utterances) for utterances in lists]
@@ -161,8 +161,8 @@ def _pieces(data: DataDir, limit: float) -> list[list[str]]:
     return pieces
 
 
-def _distribute(pieces: list[list[str]], num: int, durations: dict[str, float]) -> tuple[list[list[str]], float]:
-    """Longest piece first into the list that is shortest so far; the lists and the duration of the longest."""
+def distribute(pieces: list[list[str]], num: int, durations: dict[str, float]) -> tuple[list[list[str]], float]:
+    """(lists of whole pieces, duration of the longest): the longest piece of utterances first, into the list that is shortest so far."""
     lists, loads = [[] for _ in range(num)], [0.0] * num
     lengths = [sum(durations[utt] for utt in piece) for piece in pieces]
     for i in sorted(range(len(pieces)), key=lambda i: (-lengths[i], pieces[i][0])):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import check_left_out
+from pyasr.base.left_out import LeftOut, check_left_out
 from pyasr.base.options import option
 from pyasr.data.datadir import DataDir, split
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -56,7 +56,7 @@ class PasteOptions:
     """Vectors beside the frames, and what may be left out."""
 
     vectors: Path | None = option(None, "table (scp) of vectors, of utterances or of speakers, or of matrices with a row every few frames")
-    vector_period: int | None = option(None, "frames for which a row of these matrices stands; none: as ivector_period beside the table says",
+    vector_period: int | None = option(None, "frames that a row of these matrices stands for; none: as in ivector_period beside the table",
                                        minimum=1)  # fmt: skip
     length_tolerance: int = option(0, "frames by which the streams of an utterance may differ; the shortest counts", minimum=0)
     max_missing: float = option(0.01, "greatest share of utterances that may be left out", minimum=0.0, maximum=1.0)
@@ -83,10 +83,6 @@ class PasteSpec:
     def compress(self) -> bool:
         """How features are stored."""
         return self.paste.compress
-
-
-class LeftOut(Exception):
-    """An utterance that cannot be pasted; the message is the reason."""
 
 
 class VectorTable:

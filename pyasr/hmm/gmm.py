@@ -141,14 +141,27 @@ class AmDiagGmm:
         writer.int32(self.num_pdfs)
         writer.newline()
         for begin, end in zip(self.offsets[:-1], self.offsets[1:]):
-            writer.token("<DiagGMM>")
-            writer.newline()
-            for token, array in (("<GCONSTS>", self.gconsts), ("<WEIGHTS>", self.weights), ("<MEANS_INVVARS>", self.means_invvars),
-                                 ("<INV_VARS>", self.inv_vars)):
-                writer.token(token)
-                (writer.vector if array.ndim == 1 else writer.matrix)(array[begin:end])
-            writer.token("</DiagGMM>")
-            writer.newline()
+            self._write_mixture(writer, slice(begin, end))
+
+    def _write_mixture(self, writer, gaussians: slice) -> None:
+        writer.token("<DiagGMM>")
+        writer.newline()
+        for token, array in (("<GCONSTS>", self.gconsts), ("<WEIGHTS>", self.weights), ("<MEANS_INVVARS>", self.means_invvars),
+                             ("<INV_VARS>", self.inv_vars)):
+            writer.token(token)
+            (writer.vector if array.ndim == 1 else writer.matrix)(array[gaussians])
+        writer.token("</DiagGMM>")
+        writer.newline()
+
+    @classmethod
+    def read_single(cls, reader) -> AmDiagGmm:
+        """The one mixture of a file such as Kaldi's `final.dubm` (<DiagGMM> ... </DiagGMM>), as a model of one pdf."""
+        weights, means_invvars, inv_vars = _read_mixture(reader)
+        return cls(np.array([0, len(weights)]), weights, means_invvars, inv_vars)
+
+    def write_single(self, writer) -> None:
+        """Write a model of one pdf as `read_single` reads it."""
+        self._write_mixture(writer, slice(None))
 
 
 _OTHER_MODELS = {"<FullGMM>": "Gaussians with full covariances", "<FullGMMBegin>": "Gaussians with full covariances",
@@ -164,8 +177,8 @@ def _expect(reader, *tokens: str) -> str:
     return reader.expect(*tokens)
 
 
-def _read_mixture(reader, dim: int):
-    """(weights, means_invvars, inv_vars) of one <DiagGMM>; its gconsts are computed anew when needed."""
+def _read_mixture(reader, dim: int | None = None):
+    """(weights, means_invvars, inv_vars) of one <DiagGMM>, of any dimension if None; its gconsts are computed anew when needed."""
     before = reader.offset
     _expect(reader, "<DiagGMM>", "<DiagGMMBegin>")
     if reader.expect("<GCONSTS>", "<WEIGHTS>") == "<GCONSTS>":
@@ -177,7 +190,7 @@ def _read_mixture(reader, dim: int):
     reader.expect("<INV_VARS>")
     inv_vars = reader.matrix()
     reader.expect("</DiagGMM>", "<DiagGMMEnd>")
-    if not means_invvars.shape == inv_vars.shape == (len(weights), dim):
+    if not means_invvars.shape == inv_vars.shape == (len(weights), dim or inv_vars.shape[1]):
         raise reader.error(f"a mixture of {len(weights)} weights has means of shape {means_invvars.shape}; the model is damaged", before)
     if not (np.isfinite(means_invvars).all() and np.isfinite(weights).all() and (inv_vars > 0).all() and np.isfinite(inv_vars).all()):
         raise reader.error("a mixture with a variance that is not positive, or a number that is not finite; the model is damaged", before)

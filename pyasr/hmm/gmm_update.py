@@ -59,6 +59,14 @@ class GmmStats:
         return self
 
 
+def global_moments(feats: np.ndarray, comm) -> tuple[np.ndarray, np.ndarray, float]:
+    """(mean, variances, number) of the frames (T, D) of all ranks, float64 (D)."""
+    sums = np.concatenate([[len(feats)], feats.sum(0, dtype=np.float64), np.square(feats, dtype=np.float64).sum(0)])
+    comm.allreduce(sums)
+    total, squares = sums[1:].reshape(2, -1) / max(sums[0], 1.0)
+    return total, squares - total ** 2, float(sums[0])
+
+
 def pdf_occupancies(model: AmDiagGmm, stats: GmmStats) -> np.ndarray:
     """Frames of each pdf, float64 (num_pdfs)."""
     return np.add.reduceat(stats.occupancies, model.offsets[:-1])

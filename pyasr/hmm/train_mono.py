@@ -10,6 +10,7 @@ import numpy as np
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_dir import silence_pdfs, write_static_files
+from pyasr.hmm.gmm_update import global_moments
 from pyasr.hmm.shard import Shard
 from pyasr.hmm.topology import Topology
 from pyasr.hmm.train_gmm import Model, Trainer, TrainOptions, finish
@@ -48,11 +49,8 @@ def train_rank(spec: MonoSpec, comm) -> None:
 
 def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> Model:
     """The topology's transition probabilities, and for every pdf one Gaussian with mean and variance of all frames."""
-    sums = np.concatenate([[len(shard.feats)], shard.feats.sum(0, dtype=np.float64), np.square(shard.feats, dtype=np.float64).sum(0)])
-    comm.allreduce(sums)
-    num_frames, (total, squares) = sums[0], sums[1:].reshape(2, -1)
-    mean = total / num_frames
+    mean, variances, _ = global_moments(shard.feats, comm)
     num = tree.num_pdfs
     ones = np.ones((num, 1))
-    gmm = AmDiagGmm.from_moments(np.arange(num + 1), ones[:, 0], ones * mean, ones * (squares / num_frames - mean ** 2))
+    gmm = AmDiagGmm.from_moments(np.arange(num + 1), ones[:, 0], ones * mean, ones * variances)
     return Model(TransitionModel.from_tree(topology, tree), gmm, num)

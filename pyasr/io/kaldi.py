@@ -30,6 +30,7 @@ _INT_FORMATS = {1: "<b", 2: "<h", 4: "<i", 8: "<q", -1: "<B", -2: "<H", -4: "<I"
 _FLOAT_FORMATS = {4: "<f", 8: "<d"}
 _VECTOR_TYPES = {"FV": np.dtype("<f4"), "DV": np.dtype("<f8")}
 _MATRIX_TYPES = {"FM": np.dtype("<f4"), "DM": np.dtype("<f8")}
+_PACKED_TYPES = {"FP": np.dtype("<f4"), "DP": np.dtype("<f8")}
 _SHOWN = 20
 
 
@@ -154,6 +155,17 @@ class KaldiReader:
         if num_rows < 0 or num_columns < 0 or (num_rows == 0) != (num_columns == 0):
             raise self.error(f"a matrix of {num_rows} x {num_columns} is impossible", before)
         return self._array(num_rows * num_columns, dtype, before).reshape(num_rows, num_columns)
+
+    def symmetric(self) -> np.ndarray:
+        """A symmetric matrix of a binary file (its lower triangle, row by row), as stored: float32 or float64 (n, n)."""
+        before = self.offset
+        dtype = _PACKED_TYPES[self.expect(*_PACKED_TYPES)]
+        size = self.int32()
+        lower = self._array(size * (size + 1) // 2 if size >= 0 else -1, dtype, before)
+        matrix = np.empty((size, size), lower.dtype)
+        matrix[np.tril_indices(size)] = lower
+        matrix.T[np.tril_indices(size)] = lower
+        return matrix
 
     def _take(self, num_bytes: int) -> bytes:
         if num_bytes > self.num_left:
@@ -317,6 +329,13 @@ class KaldiWriter:
         self.int32(values.shape[0])
         self.int32(values.shape[1])
         self._out.write(values.tobytes())
+
+    def symmetric(self, values) -> None:
+        """A symmetric matrix (n, n), in double precision if `values` is float64; binary files only."""
+        lower, token = _typed(np.asarray(values)[np.tril_indices(len(values))], "P")
+        self.token(token)
+        self.int32(len(values))
+        self._out.write(lower.tobytes())
 
     def _sized(self, code: str, size: int, value) -> None:
         if self.binary:
