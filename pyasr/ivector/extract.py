@@ -1,0 +1,110 @@
+"""I-vectors of a data directory, by parallel jobs with whole speakers each: one of each speaker, and online ones of each utterance.
+
+OUT/ivector.scp (vectors by speaker, of all frames), OUT/ivector_online.scp (matrices by utterance), OUT/ivector_period.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.left_out import LeftOut, check_left_out
+from pyasr.base.options import option
+from pyasr.data.datadir import DataDir, distribute
+from pyasr.feats.pasted import PERIOD_FILE
+from pyasr.io.ark import ArkWriter, read_scp
+from pyasr.io.text import read_table, write_table
+from pyasr.ivector.extractor import EXTRACTOR_FILE, read_extractor
+from pyasr.ivector.features import IvectorFeatures, check_dim
+from pyasr.ivector.online import ExtractOptions, OnlineExtractor, SpeakerStats
+from pyasr.ivector.ubm import UBM_FILE, read_ubm
+
+KINDS = ("ivector", "ivector_online")
+
+
+@dataclass(frozen=True)
+class ExtractDirOptions:
+    """What becomes of speakers with many utterances, and of utterances without features."""
+
+    utts_per_spk_max: int = option(0, "utterances after which a speaker is taken for a new one, so that training data has many; 0: never",
+                                   minimum=0)  # fmt: skip
+    max_missing: float = option(0.01, "greatest share of utterances that may be left out", minimum=0.0, maximum=1.0)
+
+
+@dataclass(frozen=True)
+class ExtractSpec:
+    """The work of all jobs: speakers of `data`, split over `num_jobs`, to archives in `out`, which will be renamed to `named`."""
+
+    data: Path
+    extractor_dir: Path
+    out: Path
+    named: Path
+    num_jobs: int
+    extract: ExtractOptions
+    directory: ExtractDirOptions
+
+
+def extract_shard(spec: ExtractSpec, job: int) -> None:
+    """I-vectors of the speakers of job `job` (1-based): writes KIND.JOB.ark and .scp of both KINDS, and left_out.JOB."""
+    speakers = _Speakers(spec)
+    data = DataDir(spec.data)
+    own, _ = distribute(list(data.spk2utt.values()), spec.num_jobs, data.durations)
+    chosen = sorted({data.utt2spk[utt] for utt in own[job - 1]})
+    progress = log.Progress("i-vectors", len(chosen), "speakers")
+    with _writer(spec, "ivector", job) as by_speaker, _writer(spec, "ivector_online", job) as by_utterance:
+        for i, speaker in enumerate(chosen, 1):
+            total = SpeakerStats.zeros(speakers.online.extractor.dim)
+            for utt, rows, stats in speakers.utterances(data.spk2utt[speaker]):
+                by_utterance.write(utt, rows)
+                total += stats
+            if total.count:
+                by_speaker.write(speaker, speakers.online.ivector(total))
+            progress.update(i)
+    write_table(spec.out / f"left_out.{job}", speakers.left_out)
+
+
+def _writer(spec: ExtractSpec, kind: str, job: int) -> ArkWriter:
+    return ArkWriter(spec.out / f"{kind}.{job}.ark", spec.out / f"{kind}.{job}.scp", named=spec.named / f"{kind}.{job}.ark")
+
+
+class _Speakers:
+    """The extractor at work on one speaker after the other; `left_out` tells which utterances could not be used, and why."""
+
+    def __init__(self, spec: ExtractSpec):
+        directory = spec.extractor_dir
+        self.online = OnlineExtractor(read_extractor(directory / EXTRACTOR_FILE), read_ubm(directory / UBM_FILE), spec.extract)
+        self.features, self.spec = IvectorFeatures(spec.data, directory), spec
+        self.left_out: dict[str, str] = {}
+
+    def utterances(self, keys: list[str]):
+        """(utterance, online i-vectors, its own statistics) of the utterances of a speaker, one after the other."""
+        before, dim = SpeakerStats.zeros(self.online.extractor.dim), self.online.extractor.feat_dim
+        for number, utt in enumerate(keys):
+            if self.spec.directory.utts_per_spk_max and number % self.spec.directory.utts_per_spk_max == 0:
+                before = SpeakerStats.zeros(self.online.extractor.dim)
+            try:
+                plain, normalised = self.features[utt]
+            except LeftOut as reason:
+                self.left_out[utt] = str(reason)
+                continue
+            check_dim(plain.shape[1], dim, self.spec.data, self.spec.extractor_dir)
+            rows, own = self.online(plain, normalised, before)
+            before = self.online.remembered(before + own)
+            yield utt, rows, own
+
+
+def merge(spec: ExtractSpec) -> None:
+    """The tables of all jobs as one of each kind, and `ivector_period`. Raises UserError when too many utterances were left out."""
+    tables: dict[str, dict[str, str]] = {kind: {} for kind in (*KINDS, "left_out")}
+    for job in range(1, spec.num_jobs + 1):
+        for kind in KINDS:
+            scp = spec.out / f"{kind}.{job}.scp"
+            tables[kind] |= read_scp(scp) if scp.stat().st_size else {}
+        tables["left_out"] |= read_table(spec.out / f"left_out.{job}")
+    left_out = tables.pop("left_out")
+    check_left_out(left_out, len(DataDir(spec.data).utterances), spec.directory.max_missing, str(spec.data), "make their features")
+    for kind, table in tables.items():
+        write_table(spec.out / f"{kind}.scp", table)
+    (spec.out / PERIOD_FILE).write_text(f"{spec.extract.ivector_period}\n", encoding="utf-8")
+    log.info(f"i-vectors of {len(tables['ivector'])} speakers and {len(tables['ivector_online'])} utterances")

@@ -1,0 +1,58 @@
+"""The two views of features that i-vectors need: normalised, to find each frame's Gaussians, and plain, to keep what is the speaker's own.
+
+Both have the derivatives, the splicing and the matrix (LDA+MLLT) that `input.json` and `final.mat` of the extractor's directory tell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.left_out import LeftOut
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.transforms import MATRIX_FILE, read_matrix
+
+
+class IvectorFeatures:
+    """Features of a data directory by utterance, for the extractor in `directory`."""
+
+    def __init__(self, data: Path, directory: Path):
+        options, path = InputOptions.load(directory), Path(directory) / MATRIX_FILE
+        matrix = read_matrix(path) if path.exists() else None
+        self._normalised = FeatureReader(data, options, matrix)
+        self._plain = FeatureReader(data, dataclasses.replace(options, cmvn="none"), matrix)
+        self._known = set(self._plain.keys)
+
+    def __getitem__(self, utt: str) -> tuple[np.ndarray, np.ndarray]:
+        """(plain, normalised), float32 (T, D). Raises LeftOut for an utterance that has none to be used."""
+        if utt not in self._known:
+            raise LeftOut("no features in feats.scp")
+        raw = self._plain.raw(utt)
+        if not len(raw):
+            raise LeftOut("no frames")
+        if not np.isfinite(raw).all():
+            raise LeftOut("its features are not finite")
+        return self._plain[utt], self._normalised[utt]
+
+
+def write_inputs(directory: Path, inputs: InputOptions, model_dir: Path | None) -> None:
+    """Write what `IvectorFeatures` reads: `inputs`, or with a model directory its matrix, its splicing and its derivatives.
+
+    Raises UserError for a model directory that cannot be read.
+    """
+    if model_dir is not None:
+        found = InputOptions.load(model_dir)
+        inputs = dataclasses.replace(inputs, deltas=found.deltas, splice_left=found.splice_left, splice_right=found.splice_right)
+        if (Path(model_dir) / MATRIX_FILE).exists():
+            shutil.copy(Path(model_dir) / MATRIX_FILE, directory)
+    inputs.save(directory)
+
+
+def check_dim(found: int, expected: int, data: Path, directory: Path) -> None:
+    """Raise UserError unless features have the dimension that the extractor in `directory` was trained on."""
+    if found != expected:
+        raise UserError(f"{data}: features of {found} columns, but {directory} was trained on {expected}; use the same features")

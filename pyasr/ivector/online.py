@@ -1,0 +1,99 @@
+r"""I-vectors of a speaker from what has been heard so far, as Kaldi's ivector-extract-online2 gives them.
+
+Row i of an utterance's matrix is the i-vector of the frames 0 ... i P of it and of all earlier utterances of the speaker; it stands for the
+frames i P ... (i + 1) P - 1. The statistics that count are scaled: posteriors by `posterior_scale`, and what an utterance takes over from
+earlier ones to at most `max_remembered_frames` frames.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyasr.base.options import option
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.ivector.extractor import IvectorExtractor
+from pyasr.ivector.ubm import frame_posteriors
+
+_PERIODS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    """How frames count and how often an i-vector is estimated; Kaldi's names."""
+
+    ivector_period: int = option(10, "frames from one online i-vector to the next", minimum=1)
+    posterior_scale: float = option(0.1, "factor on the frames' posteriors: neighbouring frames are alike", minimum=1e-3, maximum=1.0)
+    max_count: float = option(100.0, "scaled frames beyond which the prior grows with the data; 0: it never does", minimum=0.0)
+    max_remembered_frames: int = option(1000, "frames that earlier utterances of the speaker count for at most; 0: all", minimum=0)
+    min_post: float = option(0.025, "posteriors of Gaussians below it are taken as zero", minimum=0.0, maximum=1.0)
+
+
+@dataclass(frozen=True)
+class SpeakerStats:
+    """What is known of a speaker: scaled number of frames, and b (R) and L (R, R) without the prior's part."""
+
+    count: float
+    linear: np.ndarray
+    quadratic: np.ndarray
+
+    @classmethod
+    def zeros(cls, dim: int) -> SpeakerStats:
+        """Nothing known."""
+        return cls(0.0, np.zeros(dim), np.zeros((dim, dim)))
+
+    def __add__(self, other: SpeakerStats) -> SpeakerStats:
+        return SpeakerStats(self.count + other.count, self.linear + other.linear, self.quadratic + other.quadratic)
+
+    def limited(self, max_count: float) -> SpeakerStats:
+        """Scaled down to a count of at most `max_count`."""
+        scale = min(1.0, max_count / self.count) if self.count else 1.0
+        return SpeakerStats(scale * self.count, scale * self.linear, scale * self.quadratic)
+
+
+class OnlineExtractor:
+    """I-vectors of utterances given what was said before."""
+
+    def __init__(self, extractor: IvectorExtractor, ubm: AmDiagGmm, options: ExtractOptions):
+        self.extractor, self.ubm, self.options = extractor, ubm, options
+
+    def remembered(self, stats: SpeakerStats) -> SpeakerStats:
+        """What the next utterance takes over."""
+        most = self.options.max_remembered_frames * self.options.posterior_scale
+        return stats.limited(most) if most else stats
+
+    def ivector(self, stats: SpeakerStats) -> np.ndarray:
+        """The i-vector of all that is known, float32 (R)."""
+        return self._estimate(np.array([stats.count]), stats.linear[None], stats.quadratic[None])[0]
+
+    def __call__(self, plain: np.ndarray, normalised: np.ndarray, before: SpeakerStats) -> tuple[np.ndarray, SpeakerStats]:
+        """I-vectors of an utterance, float32 (ceil(T / period), R), and its own statistics, to be added to those `before` it.
+
+        plain, normalised  the two views of its frames (T, D), see `pyasr.ivector.features`
+        """
+        num_rows = -(-len(plain) // self.options.ivector_period)
+        own, rows = SpeakerStats.zeros(self.extractor.dim), []
+        for counts, sums in self._periods(plain, normalised):
+            linear, quadratic = self.extractor.terms(counts, sums)
+            counts = np.cumsum(counts.sum(1)) + own.count
+            linear, quadratic = np.cumsum(linear, 0) + own.linear, np.cumsum(quadratic, 0) + own.quadratic
+            rows.append(self._estimate(counts + before.count, linear + before.linear, quadratic + before.quadratic))
+            own = SpeakerStats(float(counts[-1]), linear[-1], quadratic[-1])
+        return np.concatenate([*rows, np.zeros((0, self.extractor.dim), np.float32)])[:num_rows], own
+
+    def _periods(self, plain: np.ndarray, normalised: np.ndarray):
+        """(N, F) of frame 0 alone, then of the next `ivector_period` frames, and so on, many at once; zeros after the last frame."""
+        period, num_frames = self.options.ivector_period, len(plain)
+        num_periods = -(-(num_frames - 1) // period) + 1 if num_frames else 0
+        for first in range(0, num_periods, _PERIODS_AT_ONCE):
+            num = min(_PERIODS_AT_ONCE, num_periods - first)
+            begin, end = first * period - period + 1, (first + num - 1) * period + 1
+            frames = slice(max(begin, 0), min(end, num_frames))
+            posteriors = self.options.posterior_scale * frame_posteriors(self.ubm, normalised[frames], self.options.min_post)
+            padding = [(frames.start - begin, end - frames.stop), (0, 0)]
+            posteriors = np.pad(posteriors, padding).reshape(num, period, -1).transpose(0, 2, 1)
+            yield posteriors.sum(2), posteriors @ np.pad(plain[frames].astype(np.float64), padding).reshape(num, period, -1)
+
+    def _estimate(self, counts: np.ndarray, linear: np.ndarray, quadratic: np.ndarray) -> np.ndarray:
+        return self.extractor.estimate(linear, quadratic, counts, self.options.max_count).astype(np.float32)

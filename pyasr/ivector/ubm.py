@@ -1,0 +1,89 @@
+r"""The universal background model: one diagonal Gaussian mixture of all frames, which says which Gaussian a frame belongs to.
+
+One Gaussian is split step by step while EM goes on, over all ranks, with the statistics and updates of the acoustic models' mixtures. The
+halves of a Gaussian go a whole standard deviation apart: there are no pdfs here to keep mixtures small and EM off saddle points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import group, option
+from pyasr.base.seeds import generator
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, accumulate, global_moments, mix_up, pdf_blocks, update
+from pyasr.io.kaldi import KaldiReader, KaldiWriter
+
+UBM_FILE = "final.dubm"
+
+
+@dataclass(frozen=True)
+class UbmOptions:
+    """Size and training of the UBM. After iteration x of I that split there are num_gauss^((x + 1) / I) Gaussians."""
+
+    num_gauss: int = option(128, "Gaussians of the UBM", minimum=1)
+    ubm_iters: int = option(24, "iterations of EM for the UBM", minimum=1)
+    ubm_split_iters: int = option(16, "of these, the first ones, after which Gaussians are split", minimum=1)
+    ubm_subsample: int = option(5, "every n-th frame trains the UBM", minimum=1)
+    update: GmmUpdateOptions = group(GmmUpdateOptions, perturb_factor=1.0)
+    seed: int = option(0, "seed of the splitting of Gaussians, and of the extractor's first directions")
+
+    def target(self, x: int) -> int:
+        """Gaussians after iteration `x` (0-based)."""
+        return round(self.num_gauss ** min((x + 1) / self.ubm_split_iters, 1.0))
+
+
+def train_ubm(feats: np.ndarray, comm, options: UbmOptions) -> AmDiagGmm:
+    """The mixture of the frames (T, D) of all ranks, the same on every rank. Raises UserError when there are too few to train one."""
+    mean, variances, num_frames = global_moments(feats, comm)
+    if num_frames < 2 * options.update.min_count:
+        raise UserError(f"a UBM of {num_frames:.0f} frames; give more data, or lower --ubm-subsample")
+    floored = np.maximum(variances, options.update.min_variance)
+    model = AmDiagGmm.from_moments([0, 1], [1.0], mean[None], floored[None])
+    for x in range(options.ubm_iters):
+        stats = GmmStats.zeros(model)
+        accumulate(model, feats, np.zeros(len(feats), np.int64), stats)
+        stats.allreduce(comm)
+        model = comm.bcast_object(_next_model(model, stats, options, x) if comm.rank == 0 else None)
+    if comm.rank == 0 and model.num_gauss < options.num_gauss:
+        log.warning(f"the UBM has {model.num_gauss} Gaussians, not {options.num_gauss}: the others would have had too few frames")
+    return model
+
+
+def _next_model(model: AmDiagGmm, stats: GmmStats, options: UbmOptions, x: int) -> AmDiagGmm:
+    log.info(f"UBM iteration {x}: log-likelihood per frame {stats.log_like / stats.num_frames:.4f} over {stats.num_frames:.0f} frames, "
+             f"{model.num_gauss} Gaussians")
+    model = update(model, stats, options.update)
+    if x >= options.ubm_split_iters or x + 1 == options.ubm_iters:
+        return model
+    return mix_up(model, np.array([stats.num_frames]), options.target(x), options.update, generator(options.seed, "ubm", x))
+
+
+def frame_posteriors(ubm: AmDiagGmm, feats: np.ndarray, min_post: float) -> np.ndarray:
+    """p(g | x_t), float64 (T, num_gauss), each row with sum 1: those below `min_post` are zero, but for a row's largest."""
+    result = np.zeros((len(feats), ubm.num_gauss))
+    for block in pdf_blocks(ubm, feats, np.zeros(len(feats), np.int64)):
+        result[block.rows] = block.posteriors.T
+    if len(feats):
+        result[result < np.minimum(result.max(1, keepdims=True), min_post)] = 0.0
+        result /= result.sum(1, keepdims=True)
+    return result
+
+
+def write_ubm(path: Path, ubm: AmDiagGmm) -> None:
+    """Write Kaldi's `final.dubm`, atomically."""
+    with KaldiWriter(path) as writer:
+        ubm.write_single(writer)
+
+
+def read_ubm(path: Path) -> AmDiagGmm:
+    """The UBM that `write_ubm` or Kaldi wrote. Raises UserError with file and byte for anything else."""
+    reader = KaldiReader(path)
+    ubm = AmDiagGmm.read_single(reader)
+    reader.expect_end()
+    return ubm

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Extract i-vectors of a data directory: one of each speaker, and those that are known in the course of each utterance.
+
+Reads  DATA/{feats.scp,utt2spk}, EXTRACTOR_DIR/{final.dubm,final.ie,input.json}, and final.mat where there is one
+Writes OUT/{ivector.scp,ivector_online.scp,ivector_period} and the archives that the tables point into
+
+Example:
+    steps/extract_ivectors.py --nj 4 data/train exp/ivector exp/ivectors_train
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.feats.inputs import input_option_files
+from pyasr.ivector.extract import ExtractDirOptions, ExtractSpec, merge
+from pyasr.ivector.extractor import EXTRACTOR_FILE
+from pyasr.ivector.online import ExtractOptions
+from pyasr.ivector.ubm import UBM_FILE
+
+
+@dataclass(frozen=True)
+class ExtractIvectors:
+    data: Path = argument("data directory with the features that the extractor was trained on")
+    extractor_dir: Path = argument("directory of the extractor")
+    out: Path = argument("directory of the i-vectors")
+    extract: ExtractOptions = group(ExtractOptions)
+    directory: ExtractDirOptions = group(ExtractDirOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: ExtractIvectors) -> None:
+    directory = options.extractor_dir
+    inputs = [options.data / "feats.scp", options.data / "utt2spk", directory / UBM_FILE, directory / EXTRACTOR_FILE]
+    with output_of(options, options.out, [*inputs, *input_option_files(directory)]) as out:
+        spec = ExtractSpec(options.data, directory, out, options.out.absolute(), options.jobs.nj, options.extract, options.directory)
+        run_jobs(options.jobs, out / "log" / "extract.JOB.log", "pyasr.ivector.extract:extract_shard", spec)
+        merge(spec)
+
+
+if __name__ == "__main__":
+    run_step(ExtractIvectors, main, __doc__)

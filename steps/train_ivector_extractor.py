@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Train an i-vector extractor, its background model first, as one MPI job with --nj ranks.
+
+Reads  DATA/{feats.scp,utt2spk}, with --cmvn speaker DATA/cmvn.scp; MODEL_DIR/{final.mat,input.json} with --model-dir
+Writes DIR/{final.dubm,final.ie,input.json}, and final.mat where MODEL_DIR has one
+
+Example:
+    steps/train_ivector_extractor.py --nj 4 --config conf/ivector.conf --model-dir exp/tri2 data/train exp/ivector
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_ranks
+from pyasr.feats.inputs import InputOptions, input_option_files
+from pyasr.ivector.em import EmOptions
+from pyasr.ivector.features import write_inputs
+from pyasr.ivector.train import IvectorSpec, StatsOptions
+from pyasr.ivector.ubm import UbmOptions
+
+
+@dataclass(frozen=True)
+class TrainIvectorExtractor:
+    data: Path = argument("data directory with features")
+    dir: Path = argument("directory of the extractor")
+    model_dir: Path | None = option(None, "directory of a system whose matrix, splicing and derivatives are used (LDA+MLLT)")
+    inputs: InputOptions = group(InputOptions, cmvn="sliding", deltas=2)
+    ubm: UbmOptions = group(UbmOptions)
+    stats: StatsOptions = group(StatsOptions)
+    em: EmOptions = group(EmOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: TrainIvectorExtractor) -> None:
+    tables = [options.data / name for name in ("feats.scp", "utt2spk")]
+    tables += [options.data / "cmvn.scp"] if options.inputs.cmvn == "speaker" else []
+    with output_of(options, options.dir, [*tables, *(input_option_files(options.model_dir) if options.model_dir else [])]) as out:
+        write_inputs(out, options.inputs, options.model_dir)
+        spec = IvectorSpec(options.data, out, options.ubm, options.stats, options.em)
+        run_ranks(options.jobs, out / "log" / "train.log", "pyasr.ivector.train:train_rank", spec, num_ranks=options.jobs.nj)
+
+
+if __name__ == "__main__":
+    run_step(TrainIvectorExtractor, main, __doc__)

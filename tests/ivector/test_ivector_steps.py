@@ -1,0 +1,135 @@
+"""The steps on synthetic speakers: vectors tell speakers apart, whatever the number of jobs; short and missing utterances; bad input."""
+
+import numpy as np
+import pytest
+from ivector_toys import DIM, write_speakers
+from steps_here import run_here
+
+from pyasr.base.errors import UserError
+from pyasr.data.datadir import write_data_dir
+from pyasr.feats.transforms import write_matrix
+from pyasr.feats.inputs import InputOptions
+from pyasr.io.ark import ArkReader, ArkWriter, load_all, read_scp
+
+SIZES = ("--num-gauss", 4, "--ivector-dim", 3, "--num-iters", 6, "--ubm-iters", 10, "--ubm-split-iters", 5, "--cmvn", "none", "--deltas", 0,
+         "--ubm-subsample", 2, "--gaussian-min-count", 10)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_speakers(tmp_path_factory.mktemp("speakers") / "data")
+
+
+@pytest.fixture(scope="module")
+def extractor(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("extractor") / "ivector"
+    run_here("train_ivector_extractor.py", "--nj", 2, *SIZES, data, out, threads=True)
+    return out
+
+
+def vectors_of(path) -> dict[str, np.ndarray]:
+    return {key: ArkReader().load(rx, vectors=True) for key, rx in read_scp(path).items()}
+
+
+def test_directories(data, extractor, tmp_path):
+    assert {"final.dubm", "final.ie", "input.json"} <= {path.name for path in extractor.iterdir()}
+    run_here("extract_ivectors.py", "--nj", 3, data, extractor, tmp_path / "out")
+    rows, frames = load_all(tmp_path / "out/ivector_online.scp"), load_all(data / "feats.scp")
+    assert {utt: matrix.shape for utt, matrix in rows.items()} == {utt: (-(-len(x) // 10), 3) for utt, x in frames.items()}
+    assert (tmp_path / "out/ivector_period").read_text() == "10\n"
+    assert {key: vector.shape for key, vector in vectors_of(tmp_path / "out/ivector.scp").items()} == {f"s{s:02d}": (3,) for s in range(12)}
+
+
+def test_ivectors_tell_speakers_apart(data, extractor, tmp_path):
+    """Vectors of single utterances of 1.5 s: the nearest is of the same speaker, where chance finds 6 %; these lie close together."""
+    words = ("--utts-per-spk-max", 1, "--posterior-scale", 1, "--max-count", 0)
+    run_here("extract_ivectors.py", "--nj", 2, *words, data, extractor, tmp_path / "out")
+    last = {utt: matrix[-1] for utt, matrix in load_all(tmp_path / "out/ivector_online.scp").items()}
+    keys, vectors = list(last), np.stack(list(last.values()))
+    apart = np.linalg.norm(vectors[:, None] - vectors, axis=2) + 1e9 * np.eye(len(keys))
+    right = [keys[i][:3] == keys[j][:3] for i, j in enumerate(apart.argmin(1))]
+    assert np.mean(right) > 0.8, np.mean(right)
+    means = np.stack([vectors[[key[:3] == speaker for key in keys]].mean(0) for speaker in sorted({key[:3] for key in keys})])
+    within = vectors - means[[int(key[1:3]) for key in keys]]
+    assert np.square(within).mean() < 0.05 * np.square(means - means.mean(0)).mean()
+
+
+def test_jobs_and_ranks_change_nothing(data, extractor, tmp_path):
+    run_here("train_ivector_extractor.py", "--nj", 1, *SIZES, data, tmp_path / "alone", threads=True)
+    for nj, directory in ((1, tmp_path / "alone"), (5, extractor)):
+        run_here("extract_ivectors.py", "--nj", nj, data, directory, tmp_path / f"out{nj}")
+    one, five = (load_all(tmp_path / f"out{nj}/ivector_online.scp") for nj in (1, 5))
+    for utt in one:
+        np.testing.assert_allclose(one[utt], five[utt], atol=0.02)
+
+
+def test_speakers_are_followed_from_utterance_to_utterance(data, extractor, tmp_path):
+    """The second utterance begins near where the first ended; as a new speaker it begins near the prior."""
+    first_rows = []
+    for out, words in (("on", ()), ("anew", ("--utts-per-spk-max", 1))):
+        run_here("extract_ivectors.py", "--nj", 1, *words, data, extractor, tmp_path / out)
+        rows = load_all(tmp_path / out / "ivector_online.scp")
+        first_rows.append(rows["s00-1"][0])
+        end = rows["s00-0"][-1]
+    assert np.linalg.norm(first_rows[0] - end) < 0.5 * np.linalg.norm(first_rows[1] - end)
+
+
+def test_matrix_of_a_system(data, tmp_path):
+    """With --model-dir features are spliced and multiplied by its final.mat, which the extractor's directory keeps."""
+    model = tmp_path / "tri2"
+    model.mkdir()
+    InputOptions(splice_left=1, splice_right=1).save(model)
+    write_matrix(model / "final.mat", np.random.default_rng(0).standard_normal((2, 3 * DIM)))
+    run_here("train_ivector_extractor.py", "--nj", 1, *SIZES, "--model-dir", model, data, tmp_path / "ivector", threads=True)
+    run_here("extract_ivectors.py", "--nj", 1, data, tmp_path / "ivector", tmp_path / "out")
+    assert (tmp_path / "ivector/final.mat").read_bytes() == (model / "final.mat").read_bytes()
+    assert len(read_scp(tmp_path / "out/ivector.scp")) == 12
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """Utterances of one frame, of none, of numbers that are not finite, and without features; the last speaker has nothing else."""
+    path = tmp_path / "odd"
+    path.mkdir()
+    rng = np.random.default_rng(0)
+    feats = {"a-0": rng.standard_normal((1, DIM)), "a-1": np.zeros((0, DIM)), "a-2": rng.standard_normal((12, DIM)),
+             "b-0": np.full((5, DIM), np.nan)}
+    with ArkWriter(path / "feats.ark", path / "feats.scp") as writer:
+        for utt, matrix in feats.items():
+            writer.write(utt, matrix.astype(np.float32))
+    write_data_dir(path, {"utt2spk": {utt: utt[0] for utt in (*feats, "b-1")}})
+    return path
+
+
+def test_short_and_unusable_utterances(odd, extractor, tmp_path, capsys):
+    with pytest.raises(UserError, match=r"3 of 5 utterances have to be left out \(the first is a-1: no frames\); make their features"):
+        run_here("extract_ivectors.py", "--nj", 1, odd, extractor, tmp_path / "out")
+    run_here("extract_ivectors.py", "--nj", 2, "--max-missing", 0.7, odd, extractor, tmp_path / "out")
+    assert {utt: len(rows) for utt, rows in load_all(tmp_path / "out/ivector_online.scp").items()} == {"a-0": 1, "a-2": 2}
+    assert list(read_scp(tmp_path / "out/ivector.scp")) == ["a"]
+    said = capsys.readouterr().out
+    assert "its features are not finite: b-0" in said and "no features in feats.scp: b-1" in said
+
+
+def test_bad_input(data, odd, extractor, tmp_path):
+    def refused(sentence, step, *words):
+        with pytest.raises(UserError, match=sentence):
+            run_here(step, "--nj", 1, *words, threads=step.startswith("train"))
+
+    train = ("train_ivector_extractor.py", *SIZES)
+    refused("i-vectors of 60 dimensions from 48 utterances", *train, "--ivector-dim", 60, data, tmp_path / "out")
+    refused("3 of 5 utterances have to be left out", *train, odd, tmp_path / "out")
+    refused("a UBM of 7 frames", *train, "--max-missing", 0.9, odd, tmp_path / "out")
+    refused("tri9/input.json: no such file", *train, "--model-dir", tmp_path / "tri9", data, tmp_path / "out")
+    refused("final.dubm: no such file", "extract_ivectors.py", data, tmp_path, tmp_path / "out")
+    wide = write_data(tmp_path / "wide", DIM + 1)
+    refused("wide: features of 4 columns, but .*ivector was trained on 3", "extract_ivectors.py", wide, extractor, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def write_data(path, dim: int):
+    path.mkdir()
+    with ArkWriter(path / "feats.ark", path / "feats.scp") as writer:
+        writer.write("a-0", np.ones((30, dim), np.float32))
+    write_data_dir(path, {"utt2spk": {"a-0": "a"}})
+    return path
