@@ -187,7 +187,8 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
     longest = int(comm.reduce_scalar(max(options.learner.minibatch, int(training.lengths.max(initial=0))), "max"))
     rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
     job = CtcJob(learner, training, heldout, strategy, schedule, options.loop, longest, rate_factor, spec.out)
-    comm.say(f"{learner.flat.num_parameters} parameters, {targets.num_pdfs} units, {schedule.epoch_frames} frames an epoch, {comm.size} ranks")
+    comm.say(f"{learner.flat.num_parameters} parameters, {targets.num_pdfs} units, {schedule.epoch_frames} frames an epoch, "
+             f"{comm.size} ranks")  # fmt: skip
     comm.say(options.schedule.describe(strategy.num_averaged, options.learner.minibatch))
     job.run()
     if comm.rank == 0:
