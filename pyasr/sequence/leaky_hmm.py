@@ -29,6 +29,7 @@ from torch import Tensor
 from pyasr.sequence.denominator_graph import DenominatorGraph
 
 _BLOCK = 16  # sequences side by side: some vector registers' worth, and the states of a block stay in cache
+_FLOW_BYTES = 1 << 29  # f_t(e) of a block is kept for all frames; long sequences go in smaller blocks
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ def forward_backward(logits: Tensor, graph: DenominatorGraph, leak: float) -> tu
 
 
 def _over_blocks(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
-    parts = [_one_block(block, graph, leak) for block in logits.split(_BLOCK)]
+    each = logits.shape[1] * graph.num_entries * logits.element_size()
+    parts = [_one_block(block, graph, leak) for block in logits.split(max(1, min(_BLOCK, _FLOW_BYTES // each)))]
     return tuple(torch.cat(column) for column in zip(*parts))
 
 

@@ -149,7 +149,7 @@ def _one_numerator(supervision: Supervision, outputs: np.ndarray) -> tuple[float
 
 
 def _subtract_denominators(derivative: Tensor, logits: Tensor, supervisions, graph: DenominatorGraph, leak: float) -> Tensor:
-    """Log-likelihoods float64 (N) on the CPU; sequences of one length go side by side."""
+    """Take the denominators' posteriors from `derivative`; their log-likelihoods float64 (N) on the CPU, one length after another."""
     lengths = np.array([supervision.num_frames for supervision in supervisions])
     log_likes = torch.empty(len(lengths), dtype=torch.float64)
     for length in np.unique(lengths):

@@ -83,6 +83,14 @@ def test_float32_lasts_for_any_length(path, num_frames):
     assert posteriors[1].double().numpy() == pytest.approx(shares, abs=1e-2)
 
 
+def test_long_sequences_go_in_smaller_blocks(monkeypatch):
+    logits = random_logits(5, 7, GRAPH.num_pdfs)
+    expected = leaky_hmm.forward_backward(logits, GRAPH, 0.1)
+    for num_bytes in (1, 2 * 7 * GRAPH.num_entries * 8):
+        monkeypatch.setattr(leaky_hmm, "_FLOW_BYTES", num_bytes)
+        assert all(torch.allclose(*pair, rtol=1e-12) for pair in zip(leaky_hmm.forward_backward(logits, GRAPH, 0.1), expected))
+
+
 def test_gradients_are_finite_differences():
     options = LfMmiOptions(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
     logits = random_logits(3, 5, GRAPH.num_pdfs).requires_grad_()
