@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,12 +28,12 @@ from pyasr.sequence.ctc import CtcSupervision, ctc_loss
 from pyasr.train.checkpoints import DIRECTORY
 from pyasr.train.dnn import dropout_seed
 from pyasr.train.learner import Learner, LearnerOptions
-from pyasr.train.loop import COMPARED_CHANGE, Diverged, LoopOptions, Training
+from pyasr.train.loop import LoopOptions
 from pyasr.train.padded_utterances import CtcMinibatch, PaddedUtterances
-from pyasr.train.progress import Totals
 from pyasr.train.schedules import ScheduleOptions, make_schedule
 from pyasr.train.shard import global_normaliser
 from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout
+from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
 
 UNITS_DIR = "units"
 
@@ -123,13 +122,8 @@ def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
     Targets(keys, offsets, flat, heldout, len(subwords)).save(out / TARGETS_FILE)
 
 
-class CtcTotals(Totals):
+class CtcTotals(ObjectiveTotals):
     """Sums over units: loss (nats), nothing, units."""
-
-    @property
-    def accuracy(self) -> float:
-        """For schedules and reports, which want one."""
-        return self.objective
 
     def text(self) -> str:
         """For log lines."""
@@ -149,23 +143,10 @@ class CtcLearner(Learner):
         return loss, torch.tensor([float(loss.detach()), 0.0, counts.num_labels], dtype=torch.float64, device=loss.device)
 
 
-class CtcJob(Training):
+class CtcJob(UtteranceTraining):
     """A training by CTC."""
 
     totals = CtcTotals
-
-    def _learn(self, x: torch.Tensor, supervision: CtcMinibatch) -> torch.Tensor:
-        """Train on a minibatch, which cannot be halved while ranks are going to be compared."""
-        compares = self.strategy.compares
-        sums = self.learner.step(x, supervision, self._summed_rate(), COMPARED_CHANGE if compares else 1.0)
-        if compares:
-            self.compared_sums += sums
-        return sums
-
-    def check_divergence(self, totals: Totals) -> None:
-        """There is nothing that a network without knowledge would do."""
-        if not math.isfinite(totals.objective):
-            raise Diverged(f"training has diverged (objective {totals.objective}): give a lower {self.rate_flag}, and --force")
 
 
 def train_rank(spec: CtcSpec, comm: Comm) -> None:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from pyasr.nn.feed_forward import FeedForward
 from pyasr.sequence.lattice_objective import LatticeObjective, LatticeSupervision
 from pyasr.train.learner import Learner, LearnerOptions
-from pyasr.train.loop import COMPARED_CHANGE, Diverged, Training
-from pyasr.train.progress import Totals
+from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
 
 
-class LatticeTotals(Totals):
-    """Sums over frames: the criterion's negative, rejected frames, frames."""
-
-    @property
-    def accuracy(self) -> float:
-        """Of sMBR and MPFE, the expected one."""
-        return self.objective
+class LatticeTotals(ObjectiveTotals):
+    """Sums over frames: the criterion's negative, rejected frames, frames. The objective of sMBR and MPFE is the expected accuracy."""
 
     def text(self) -> str:
         """For log lines."""
@@ -54,20 +46,7 @@ class LatticeLearner(Learner):
         return torch.cat([self.network.log_posteriors(utterance) for utterance in utterances]).float()
 
 
-class LatticeTraining(Training):
+class LatticeTraining(UtteranceTraining):
     """A training by a criterion on lattices."""
 
     totals = LatticeTotals
-
-    def _learn(self, x: torch.Tensor, supervision: LatticeSupervision) -> torch.Tensor:
-        """Train on a minibatch, which cannot be halved while ranks are going to be compared."""
-        compares = self.strategy.compares
-        sums = self.learner.step(x, supervision, self._summed_rate(), COMPARED_CHANGE if compares else 1.0)
-        if compares:
-            self.compared_sums += sums
-        return sums
-
-    def check_divergence(self, totals: Totals) -> None:
-        """No criterion has a value that a network without knowledge would have."""
-        if not math.isfinite(totals.objective):
-            raise Diverged(f"training has diverged (objective {totals.objective}): give a lower {self.rate_flag}, and --force")
