@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.options import option
 
 _NUM_NAMED = 5
 
 
 class LeftOut(Exception):
     """An utterance that cannot be used; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class LeftOutOptions:
+    """How much may be missing."""
+
+    max_missing: float = option(0.01, "greatest share of utterances that may be left out", minimum=0.0, maximum=1.0)
 
 
 def log_reasons(failed: dict[str, str], what: str) -> None:
@@ -20,10 +30,10 @@ def log_reasons(failed: dict[str, str], what: str) -> None:
         log.warning(f"{len(utterances)} utterances {what}: {reason}: {names}")
 
 
-def check_left_out(left_out: dict[str, str], num_wanted: int, max_missing: float, where: str, advice: str) -> None:
-    """Log {utterance: reason}. Raises UserError, beginning with `where`, when they are more than this share of `num_wanted`, or all."""
+def check_left_out(left_out: dict[str, str], num_wanted: int, options: LeftOutOptions, where: str, advice: str) -> None:
+    """Log {utterance: reason}. Raises UserError, beginning with `where`, when they are too large a share of `num_wanted`, or all."""
     log_reasons(left_out, "left out")
-    if left_out and (len(left_out) > max_missing * num_wanted or len(left_out) == num_wanted):
+    if left_out and (len(left_out) > options.max_missing * num_wanted or len(left_out) == num_wanted):
         first, reason = min(left_out.items())
         told = f"{len(left_out)} of {num_wanted} utterances have to be left out (the first is {first}: {reason})"
         raise UserError(f"{where}: {told}; {advice}, or raise --max-missing")

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import LeftOut, check_left_out
-from pyasr.base.options import option
+from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
+from pyasr.base.options import group, option
 from pyasr.data.datadir import DataDir, split
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.transformed import write_archive
@@ -59,7 +59,7 @@ class PasteOptions:
     vector_period: int | None = option(None, "frames that a row of these matrices stands for; none: as in ivector_period beside the table",
                                        minimum=1)  # fmt: skip
     length_tolerance: int = option(0, "frames by which the streams of an utterance may differ; the shortest counts", minimum=0)
-    max_missing: float = option(0.01, "greatest share of utterances that may be left out", minimum=0.0, maximum=1.0)
+    missing: LeftOutOptions = group(LeftOutOptions)
     compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")
 
 
@@ -163,7 +163,7 @@ def report_left_out(spec: PasteSpec) -> None:
     left_out: dict[str, str] = {}
     for job in range(1, spec.num_jobs + 1):
         left_out |= read_table(spec.out / "feats" / f"left_out.{job}")
-    check_left_out(left_out, len(DataDir(spec.data).utterances), spec.paste.max_missing, str(spec.data),
+    check_left_out(left_out, len(DataDir(spec.data).utterances), spec.paste.missing, str(spec.data),
                    "make features and vectors of all utterances")
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.left_out import LeftOut, check_left_out
-from pyasr.base.options import option
+from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
+from pyasr.base.options import group, option
 from pyasr.data.datadir import DataDir, distribute
 from pyasr.feats.pasted import PERIOD_FILE
 from pyasr.io.ark import ArkWriter, read_scp
@@ -29,7 +29,7 @@ class ExtractDirOptions:
 
     utts_per_spk_max: int = option(0, "utterances after which a speaker is taken for a new one, so that training data has many; 0: never",
                                    minimum=0)  # fmt: skip
-    max_missing: float = option(0.01, "greatest share of utterances that may be left out", minimum=0.0, maximum=1.0)
+    missing: LeftOutOptions = group(LeftOutOptions)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def merge(spec: ExtractSpec) -> None:
             tables[kind] |= read_scp(scp) if scp.stat().st_size else {}
         tables["left_out"] |= read_table(spec.out / f"left_out.{job}")
     left_out = tables.pop("left_out")
-    check_left_out(left_out, len(DataDir(spec.data).utterances), spec.directory.max_missing, str(spec.data), "make their features")
+    check_left_out(left_out, len(DataDir(spec.data).utterances), spec.directory.missing, str(spec.data), "make their features")
     for kind, table in tables.items():
         write_table(spec.out / f"{kind}.scp", table)
     (spec.out / PERIOD_FILE).write_text(f"{spec.extract.ivector_period}\n", encoding="utf-8")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyasr.base.options import option
+from pyasr.base.options import group, option
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.ivector.extractor import IvectorExtractor
-from pyasr.ivector.ubm import frame_posteriors
+from pyasr.ivector.ubm import PosteriorOptions, frame_posteriors
 
 _PERIODS_AT_ONCE = 64
 
@@ -24,10 +24,9 @@ class ExtractOptions:
     """How frames count and how often an i-vector is estimated; Kaldi's names."""
 
     ivector_period: int = option(10, "frames from one online i-vector to the next", minimum=1)
-    posterior_scale: float = option(0.1, "factor on the frames' posteriors: neighbouring frames are alike", minimum=1e-3, maximum=1.0)
     max_count: float = option(100.0, "scaled frames beyond which the prior grows with the data; 0: it never does", minimum=0.0)
     max_remembered_frames: int = option(1000, "frames that earlier utterances of the speaker count for at most; 0: all", minimum=0)
-    min_post: float = option(0.025, "posteriors of Gaussians below it are taken as zero", minimum=0.0, maximum=1.0)
+    posteriors: PosteriorOptions = group(PosteriorOptions)
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class OnlineExtractor:
 
     def remembered(self, stats: SpeakerStats) -> SpeakerStats:
         """What the next utterance takes over."""
-        most = self.options.max_remembered_frames * self.options.posterior_scale
+        most = self.options.max_remembered_frames * self.options.posteriors.posterior_scale
         return stats.limited(most) if most else stats
 
     def ivector(self, stats: SpeakerStats) -> np.ndarray:
@@ -90,7 +89,7 @@ class OnlineExtractor:
             num = min(_PERIODS_AT_ONCE, num_periods - first)
             begin, end = first * period - period + 1, (first + num - 1) * period + 1
             frames = slice(max(begin, 0), min(end, num_frames))
-            posteriors = self.options.posterior_scale * frame_posteriors(self.ubm, normalised[frames], self.options.min_post)
+            posteriors = frame_posteriors(self.ubm, normalised[frames], self.options.posteriors)
             padding = [(frames.start - begin, end - frames.stop), (0, 0)]
             posteriors = np.pad(posteriors, padding).reshape(num, period, -1).transpose(0, 2, 1)
             yield posteriors.sum(2), posteriors @ np.pad(plain[frames].astype(np.float64), padding).reshape(num, period, -1)

@@ -10,15 +10,15 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import LeftOut, check_left_out
-from pyasr.base.options import option
+from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
+from pyasr.base.options import group, option
 from pyasr.data.datadir import DataDir, split
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.ivector.em import EmOptions, train
 from pyasr.ivector.extractor import EXTRACTOR_FILE, write_extractor
 from pyasr.ivector.features import IvectorFeatures
 from pyasr.ivector.stats import collect
-from pyasr.ivector.ubm import UBM_FILE, UbmOptions, frame_posteriors, train_ubm, write_ubm
+from pyasr.ivector.ubm import UBM_FILE, PosteriorOptions, UbmOptions, frame_posteriors, train_ubm, write_ubm
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,8 @@ class StatsOptions:
     """Which frames the extractor is trained on, and how much each counts."""
 
     subsample: int = option(2, "every n-th frame of an utterance trains the extractor", minimum=1)
-    posterior_scale: float = option(1.0, "factor on the frames' posteriors: neighbouring frames are alike", minimum=1e-3, maximum=1.0)
-    min_post: float = option(0.025, "posteriors of Gaussians below it are taken as zero", minimum=0.0, maximum=1.0)
-    max_missing: float = option(0.01, "greatest share of utterances that may be left out", minimum=0.0, maximum=1.0)
+    posteriors: PosteriorOptions = group(PosteriorOptions, posterior_scale=1.0)
+    missing: LeftOutOptions = group(LeftOutOptions)
 
 
 @dataclass(frozen=True)
@@ -72,13 +71,13 @@ def _report(spec: IvectorSpec, left_out: dict[str, str], comm) -> None:
     """Name all ranks' utterances that are left out, on rank 0."""
     everywhere = {utt: reason for part in comm.allgather(left_out) for utt, reason in part.items()}
     if comm.rank == 0:
-        check_left_out(everywhere, len(DataDir(spec.data).utterances), spec.stats.max_missing, str(spec.data), "make their features")
+        check_left_out(everywhere, len(DataDir(spec.data).utterances), spec.stats.missing, str(spec.data), "make their features")
 
 
 def _weighted(options: StatsOptions, features: IvectorFeatures, keys: list[str], ubm: AmDiagGmm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(posteriors times their scale, plain features) of the frames of each utterance that count."""
+    """(posteriors, plain features) of the frames of each utterance that count."""
     progress = log.Progress("statistics", len(keys), "utterances")
     for i, utt in enumerate(keys, 1):
         plain, normalised = (view[::options.subsample] for view in features[utt])
-        yield options.posterior_scale * frame_posteriors(ubm, normalised, options.min_post), plain
+        yield frame_posteriors(ubm, normalised, options.posteriors), plain
         progress.update(i)

@@ -38,6 +38,14 @@ class UbmOptions:
         return round(self.num_gauss ** min((x + 1) / self.ubm_split_iters, 1.0))
 
 
+@dataclass(frozen=True)
+class PosteriorOptions:
+    """How much a frame counts for each Gaussian; Kaldi's names."""
+
+    posterior_scale: float = option(0.1, "factor on the frames' posteriors: neighbouring frames are alike", minimum=1e-3, maximum=1.0)
+    min_post: float = option(0.025, "posteriors of Gaussians below it are taken as zero", minimum=0.0, maximum=1.0)
+
+
 def train_ubm(feats: np.ndarray, comm, options: UbmOptions) -> AmDiagGmm:
     """The mixture of the frames (T, D) of all ranks, the same on every rank. Raises UserError when there are too few to train one."""
     mean, variances, num_frames = global_moments(feats, comm)
@@ -64,14 +72,14 @@ def _next_model(model: AmDiagGmm, stats: GmmStats, options: UbmOptions, x: int) 
     return mix_up(model, np.array([stats.num_frames]), options.target(x), options.update, generator(options.seed, "ubm", x))
 
 
-def frame_posteriors(ubm: AmDiagGmm, feats: np.ndarray, min_post: float) -> np.ndarray:
-    """p(g | x_t), float64 (T, num_gauss), each row with sum 1: those below `min_post` are zero, but for a row's largest."""
+def frame_posteriors(ubm: AmDiagGmm, feats: np.ndarray, options: PosteriorOptions) -> np.ndarray:
+    """p(g | x_t), float64 (T, num_gauss), each row with sum `posterior_scale`; those below `min_post` are zero, but for a row's largest."""
     result = np.zeros((len(feats), ubm.num_gauss))
     for block in pdf_blocks(ubm, feats, np.zeros(len(feats), np.int64)):
         result[block.rows] = block.posteriors.T
     if len(feats):
-        result[result < np.minimum(result.max(1, keepdims=True), min_post)] = 0.0
-        result /= result.sum(1, keepdims=True)
+        result[result < np.minimum(result.max(1, keepdims=True), options.min_post)] = 0.0
+        result *= options.posterior_scale / result.sum(1, keepdims=True)
     return result
 
 

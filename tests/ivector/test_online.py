@@ -6,7 +6,7 @@ from ivector_toys import DIM, random_extractor, spoken, ubm_of
 
 from pyasr.ivector import online
 from pyasr.ivector.online import ExtractOptions, OnlineExtractor, SpeakerStats
-from pyasr.ivector.ubm import frame_posteriors
+from pyasr.ivector.ubm import PosteriorOptions, frame_posteriors
 
 EXTRACTOR = random_extractor()
 UBM = ubm_of(EXTRACTOR)
@@ -20,7 +20,7 @@ def utterance(num_frames: int, seed: int = 0) -> np.ndarray:
 
 def direct(frames: np.ndarray, options: ExtractOptions) -> np.ndarray:
     """The i-vector of some frames from the formula, in one piece."""
-    gamma = options.posterior_scale * frame_posteriors(UBM, frames, options.min_post)
+    gamma = frame_posteriors(UBM, frames, options.posteriors)
     precision, linear = np.zeros((EXTRACTOR.dim,) * 2), np.zeros(EXTRACTOR.dim)
     for g, (matrix, inverse) in enumerate(zip(EXTRACTOR.projections, EXTRACTOR.precisions)):
         precision += gamma[:, g].sum() * matrix.T @ inverse @ matrix
@@ -31,7 +31,7 @@ def direct(frames: np.ndarray, options: ExtractOptions) -> np.ndarray:
 
 
 @pytest.mark.parametrize("options", [
-    ExtractOptions(max_remembered_frames=0), ExtractOptions(max_remembered_frames=0, max_count=0.0, posterior_scale=1.0),
+    ExtractOptions(max_remembered_frames=0), ExtractOptions(max_remembered_frames=0, max_count=0.0, posteriors=PosteriorOptions(1.0)),
     ExtractOptions(max_remembered_frames=0, max_count=3.0, ivector_period=7), ExtractOptions(max_remembered_frames=0, ivector_period=1)])
 def test_rows_are_the_ivectors_of_the_frames_until_then(options, monkeypatch):
     """Of all utterances of the speaker before, and frames 0 ... i P of this one; many rows at once or few."""
@@ -45,7 +45,7 @@ def test_rows_are_the_ivectors_of_the_frames_until_then(options, monkeypatch):
             expected = direct(np.concatenate([heard, frames[:i * options.ivector_period + 1]]), options)
             np.testing.assert_allclose(rows[i], expected, rtol=1e-4, atol=1e-4)
         before, heard = before + own, np.concatenate([heard, frames])
-        np.testing.assert_allclose(before.count, options.posterior_scale * len(heard))
+        np.testing.assert_allclose(before.count, options.posteriors.posterior_scale * len(heard))
         np.testing.assert_allclose(speaker.ivector(before), direct(heard, options), rtol=1e-4, atol=1e-4)
 
 

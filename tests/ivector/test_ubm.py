@@ -6,7 +6,7 @@ from gmm_toys import log_gaussians, random_model
 
 from pyasr.base.errors import UserError
 from pyasr.io.kaldi import KaldiWriter
-from pyasr.ivector.ubm import UbmOptions, frame_posteriors, read_ubm, train_ubm, write_ubm
+from pyasr.ivector.ubm import PosteriorOptions, UbmOptions, frame_posteriors, read_ubm, train_ubm, write_ubm
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 
@@ -47,16 +47,16 @@ def test_too_few_frames_make_a_smaller_model_or_none(capsys):
         train_ubm(frames(30), SoloComm(), OPTIONS)
 
 
-@pytest.mark.parametrize("min_post", [0.0, 0.2, 0.9])
-def test_posteriors_are_those_of_the_definition(min_post):
-    ubm = random_model(1, 9, 3, seed=4)
+@pytest.mark.parametrize("min_post, scale", [(0.0, 1.0), (0.2, 0.1), (0.9, 1.0)])
+def test_posteriors_are_those_of_the_definition(min_post, scale):
+    ubm, options = random_model(1, 9, 3, seed=4), PosteriorOptions(scale, min_post)
     feats = np.random.default_rng(5).standard_normal((50, 3)).astype(np.float32)
     expected = np.exp(log_gaussians(ubm, feats))
     expected /= expected.sum(1, keepdims=True)
     expected = np.where((expected >= min_post) | (expected == expected.max(1, keepdims=True)), expected, 0)
-    expected /= expected.sum(1, keepdims=True)
-    np.testing.assert_allclose(frame_posteriors(ubm, feats, min_post), expected, atol=1e-4)
-    assert frame_posteriors(ubm, feats[:0], min_post).shape == (0, ubm.num_gauss)
+    expected *= scale / expected.sum(1, keepdims=True)
+    np.testing.assert_allclose(frame_posteriors(ubm, feats, options), expected, atol=1e-4)
+    assert frame_posteriors(ubm, feats[:0], options).shape == (0, ubm.num_gauss)
 
 
 def test_file_is_read_as_it_was_written(tmp_path):
