@@ -5,7 +5,8 @@
     best.words, best.ctc_cost, best.lm_cost
 
 A. Hannun et al., "First-pass large vocabulary continuous speech recognition using bi-directional recurrent DNNs", arXiv:1408.2873 (2014),
-algorithm 1. Any word can be spelled: those that the language model lacks are its <unk>, or cost what is set for them.
+algorithm 1. Any word can be spelled: one that the language model lacks is its <unk>, or costs what is set for it, and its letters are paid
+for one by one, or else one long word that does not exist would cost less than the words that were said.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class PrefixOptions:
     lm_weight: float = option(1.0, "weight of the language model's log probabilities", minimum=0.0)
     word_bonus: float = option(0.0, "added to the log probability for each word")
     oov_cost: float = option(OOV_COST, "-ln probability of a word that the language model lacks, where it has no <unk>", minimum=0.0)
+    letter_cost: float = option(3.4, "added for each letter of a word that the language model lacks: 3.4 is -ln of 1 in 30", minimum=0.0)
     num_best: int = option(10, "most word sequences of an utterance", minimum=1)
 
 
@@ -50,7 +52,7 @@ class PrefixDecoder:
         self.units, self.options = list(units), options
         words = SymbolTable.of(dict.fromkeys([*_SPECIAL, *(arpa.words if arpa else ())]))
         spoken = {word: number for word, number in words.ids.items() if word not in _SPECIAL}
-        self._table = spellings(self.units, spoken)
+        self._table = spellings(self.units, spoken, options.letter_cost if arpa else 0.0)
         self._lm = _no_model() if arpa is None else BackoffLm.from_fst(
             arpa_to_fst(arpa, words)[0], words[BACKOFF], oov_cost=options.oov_cost).tables
 
@@ -79,7 +81,7 @@ class PrefixDecoder:
         return list(joined.values())
 
 
-def spellings(units: Sequence[str], words: dict[str, int]) -> kernels.Spellings:
+def spellings(units: Sequence[str], words: dict[str, int], letter_cost: float) -> kernels.Spellings:
     """The letters of units, and the trie of the spellings of `words` with their ids."""
     nodes, ids, letters = _trie(words)
     strings = [[letters.get(letter, -1) for letter in unit.removeprefix(BOUNDARY)] if k else [] for k, unit in enumerate(units)]
@@ -91,7 +93,7 @@ def spellings(units: Sequence[str], words: dict[str, int]) -> kernels.Spellings:
         np.array([unit.startswith(BOUNDARY) for unit in units]), np.cumsum([0, *map(len, strings)]),
         np.array([letter for string in strings for letter in string], np.int64), keys[order],
         np.array(list(nodes.values()), np.int64)[order], num_letters,
-        np.array([ids.get(node, unknown) for node in range(len(nodes) + 1)], np.int64), unknown)  # fmt: skip
+        np.array([ids.get(node, unknown) for node in range(len(nodes) + 1)], np.int64), unknown, letter_cost)  # fmt: skip
 
 
 def _trie(words: dict[str, int]) -> tuple[dict[tuple[int, int], int], dict[int, int], dict[str, int]]:

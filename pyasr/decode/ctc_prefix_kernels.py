@@ -20,7 +20,7 @@ from pyasr.lang.backoff_lm import strict_end, strict_word
 
 NODE = np.dtype([("parent", "i4"), ("unit", "i4"), ("first_child", "i4"), ("sibling", "i4"), ("place", "i4"), ("spelling", "i4"),
                  ("history", "i4"), ("num_words", "i4"), ("lm_cost", "f8"), ("closed_history", "i4"), ("closed_words", "i4"),
-                 ("closed_cost", "f8")])  # fmt: skip
+                 ("closed_cost", "f8"), ("num_letters", "i4")])  # fmt: skip
 
 _NOWHERE = -1
 
@@ -33,6 +33,7 @@ class Spellings(NamedTuple):
     keys, targets    int64, sorted: node * num_letters + letter, and the node it leads to; node 0 is the root
     words            int64 (num_nodes): the word that ends at a node, `unknown` where none does
     unknown          the word that stands for all others; 0 where the model has none
+    letter_cost      added to the cost of these others for each of their letters
     """
 
     begins: np.ndarray
@@ -43,6 +44,7 @@ class Spellings(NamedTuple):
     num_letters: int
     words: np.ndarray
     unknown: int
+    letter_cost: float
 
 
 @njit(nogil=True, cache=True)
@@ -70,18 +72,20 @@ def _fill(nodes, new, parent, unit, table, lm):
     one, above = nodes[new], nodes[parent]
     one.parent, one.unit, one.first_child, one.place = parent, unit, -1, -1
     one.sibling, above.first_child = above.first_child, new
-    is_open = table.offsets[unit + 1] > table.offsets[unit]
+    one.num_letters = table.offsets[unit + 1] - table.offsets[unit]
     if table.begins[unit]:
         one.history, one.num_words, one.lm_cost = above.closed_history, above.closed_words, above.closed_cost
         one.spelling = _spelled(table, np.int64(0), unit)
     else:
         one.history, one.num_words, one.lm_cost = above.history, above.num_words, above.lm_cost
         one.spelling = _spelled(table, np.int64(above.spelling), unit)
-        is_open |= above.closed_words > above.num_words
+        one.num_letters += above.num_letters
     one.closed_history, one.closed_words, one.closed_cost = one.history, one.num_words, one.lm_cost
-    if is_open:
+    if one.num_letters > 0:
         word = table.words[one.spelling] if one.spelling >= 0 else table.unknown
         cost, one.closed_history = strict_word(lm, one.history, word)
+        if word == table.unknown:
+            cost += table.letter_cost * one.num_letters
         one.closed_words += 1
         one.closed_cost += cost
 
@@ -174,7 +178,7 @@ def _root(nodes, lm):
     root = nodes[0]
     root.parent, root.unit, root.first_child, root.sibling, root.place = -1, -1, -1, -1, 0
     root.spelling, root.history, root.closed_history = 0, lm.start, lm.start
-    root.num_words, root.closed_words, root.lm_cost, root.closed_cost = 0, 0, 0.0, 0.0
+    root.num_words, root.closed_words, root.num_letters, root.lm_cost, root.closed_cost = 0, 0, 0, 0.0, 0.0
 
 
 @njit(nogil=True, cache=True)

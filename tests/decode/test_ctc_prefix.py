@@ -73,7 +73,7 @@ def test_a_beam_without_end_gives_the_sums_over_all_alignments(num_frames):
 
 def test_language_model_as_by_rescoring_everything(model):
     path, orders, words = model
-    options = PrefixOptions(**EVERYTHING, lm_weight=0.7, word_bonus=0.4, oov_cost=9.0)
+    options = PrefixOptions(**EVERYTHING, lm_weight=0.7, word_bonus=0.4, oov_cost=9.0, letter_cost=0.8)
     log_posteriors = posteriors(8)
     found = PrefixDecoder(UNITS, options, read_arpa(path)).decode(log_posteriors)
     table = SymbolTable.of(["<eps>", *words, "#0", "<s>", "</s>"])
@@ -81,7 +81,8 @@ def test_language_model_as_by_rescoring_everything(model):
     expected = {}
     for text, score in exact(log_posteriors).items():
         cost = peer.cost([table.get(word, unknown) or 10**6 for word in text])
-        if all(word in words for word in text):
+        cost += 0.8 * sum(len(word) for word in text if word not in WORDS)
+        if all(word in WORDS for word in text):
             assert cost == pytest.approx(-math.log(10) * sentence_log10(orders, list(text)), abs=1e-4)
         expected[text] = score - 0.7 * cost + 0.4 * len(text)
     assert any(set(text) - set(words) for text in expected)
