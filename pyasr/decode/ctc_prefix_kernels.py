@@ -1,9 +1,10 @@
 """Kernels of the prefix beam search; docs/ctc.md has the equations, `pyasr.decode.ctc_prefix` calls them.
 
 Prefixes are nodes of a tree, node 0 the empty one, and stay in it when they leave the beam, so that a prefix has one node however it is
-reached. A node holds what depends on its units alone: where its unfinished word ends in the trie of the language model's spellings, and
-what the finished ones cost. The beam holds node numbers and two log probabilities: of all alignments that end in a blank, and of those
-that end in the last unit.
+reached. A node holds what depends on its units alone: where its unfinished word ends in the trie of the language model's spellings, what
+the finished words cost, what they cost with the unfinished one closed, and what is due when prefixes are compared: the finished words, and the
+unfinished one as soon as it can be none that the model has. The beam holds node numbers and two log probabilities: of all alignments
+that end in a blank, and of those that end in the last unit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyasr.lang.backoff_lm import strict_end, strict_word
 
 NODE = np.dtype([("parent", "i4"), ("unit", "i4"), ("first_child", "i4"), ("sibling", "i4"), ("place", "i4"), ("spelling", "i4"),
                  ("history", "i4"), ("num_words", "i4"), ("lm_cost", "f8"), ("closed_history", "i4"), ("closed_words", "i4"),
-                 ("closed_cost", "f8"), ("num_letters", "i4")])  # fmt: skip
+                 ("closed_cost", "f8"), ("num_letters", "i4"), ("due_words", "i4"), ("due_cost", "f8")])  # fmt: skip
 
 _NOWHERE = -1
 
@@ -88,6 +89,8 @@ def _fill(nodes, new, parent, unit, table, lm):
             cost += table.letter_cost * one.num_letters
         one.closed_words += 1
         one.closed_cost += cost
+    outside = one.spelling == _NOWHERE
+    one.due_words, one.due_cost = one.closed_words if outside else one.num_words, one.closed_cost if outside else one.lm_cost
 
 
 @njit(nogil=True, cache=True)
@@ -138,11 +141,11 @@ def _select(nodes, active, blank, label, stay_blank, stay_label, frame, extendin
     num_active, num_units = len(active), len(frame)
     for j in range(num_active):
         node = nodes[active[j]]
-        score = log_add(stay_blank[j], stay_label[j]) - lm_weight * node.lm_cost + bonus * node.num_words
+        score = log_add(stay_blank[j], stay_label[j]) - lm_weight * node.due_cost + bonus * node.due_words
         _offer(heap, beam, score, np.int64(j))
     for i in range(num_active):
         node, total = nodes[active[i]], log_add(blank[i], label[i])
-        kept = bonus * node.num_words - lm_weight * node.lm_cost
+        kept = bonus * node.due_words - lm_weight * node.due_cost
         closed = bonus * node.closed_words - lm_weight * node.closed_cost
         for u in extending:
             if not taken[i, u]:
@@ -178,7 +181,8 @@ def _root(nodes, lm):
     root = nodes[0]
     root.parent, root.unit, root.first_child, root.sibling, root.place = -1, -1, -1, -1, 0
     root.spelling, root.history, root.closed_history = 0, lm.start, lm.start
-    root.num_words, root.closed_words, root.num_letters, root.lm_cost, root.closed_cost = 0, 0, 0, 0.0, 0.0
+    root.num_words, root.closed_words, root.due_words, root.num_letters = 0, 0, 0, 0
+    root.lm_cost, root.closed_cost, root.due_cost = 0.0, 0.0, 0.0
 
 
 @njit(nogil=True, cache=True)
