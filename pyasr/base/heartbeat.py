@@ -82,7 +82,7 @@ class Ear:
         """When each file was touched. It is opened for that, because network filesystems then ask the server."""
         found = {}
         for name in os.listdir(self.directory) if self.directory.is_dir() else ():
-            with contextlib.suppress(OSError), (self.directory / name).open() as f:
+            with contextlib.suppress(OSError), (self.directory / name).open("rb") as f:
                 found[name] = os.fstat(f.fileno()).st_mtime_ns
         return found
 

@@ -13,8 +13,8 @@ import torch
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import check_left_out
-from pyasr.base.options import argument, group, option
+from pyasr.base.left_out import LeftOutOptions, check_left_out
+from pyasr.base.options import argument, group
 from pyasr.base.seeds import generator
 from pyasr.base.step import output_of
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -52,7 +52,7 @@ class CtcTraining:
 class CtcTargetOptions(HeldoutOptions):
     """Which utterances are trained on."""
 
-    max_missing: float = option(0.05, "greatest share of utterances without a transcript, or too short for it", minimum=0.0, maximum=1.0)
+    missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
     supervision = CtcSupervision.of(list(units.values()), num_outputs, list(units))
     left_out = {key: "it has no transcript" for key in reader.keys if key not in units}
     left_out |= {key: "it is too short for its transcript" for key, fits in zip(units, supervision.reachable) if not fits}
-    check_left_out(left_out, len(reader.keys), step.targets.max_missing, str(step.data), "let the network leave out fewer frames (stride)")
+    check_left_out(left_out, len(reader.keys), step.targets.missing, str(step.data), "let the network leave out fewer frames (stride)")
     keys = [key for key in units if key not in left_out]
     offsets = np.concatenate([[0], np.cumsum([len(units[key]) for key in keys])]).astype(np.int64)
     heldout = choose_heldout(keys, np.array([reader.num_frames(key) for key in keys]), reader.speaker, step.targets)
