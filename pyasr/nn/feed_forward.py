@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +26,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from pyasr.base.options import option
+from pyasr.nn.described import Described
 from pyasr.nn.dropout import ByteDropout
 from pyasr.nn.fast_tanh import Tanh
 from pyasr.nn.layers import Normalize, PNorm, SumGroup
@@ -72,7 +72,7 @@ class FixedParts:
     extras: torch.Tensor | None = None
 
 
-class FeedForward(nn.Module):
+class FeedForward(Described):
     """Logits of `num_pdfs` tied states from `input_dim` inputs, which are already normalised.
 
     `layers` holds what is trained; its last element is the output layer.
@@ -127,13 +127,6 @@ class FeedForward(nn.Module):
         """A network with arbitrary parameters of the shape that `describe` gave."""
         options, fixed = DnnOptions(**description["options"]), FixedParts(**description["fixed"])
         return FeedForward(options, description["input_dim"], description["num_pdfs"], fixed)
-
-    def with_parameters(self, values: Iterable[torch.Tensor]) -> FeedForward:
-        """A copy in float32 on the CPU, for evaluation, with these parameters, which are in the order of `parameters()`."""
-        network = FeedForward.from_description(self.describe())
-        for parameter, value in zip(network.parameters(), values):
-            parameter.data.copy_(value)
-        return network.eval()
 
 
 def nonlinearity(options: DnnOptions) -> nn.Module:

@@ -19,7 +19,6 @@ are quickest.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -27,6 +26,7 @@ from torch import Tensor, nn
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import parse
+from pyasr.nn.described import Described
 from pyasr.nn.layer_kinds import KINDS
 from pyasr.nn.linear import Linear
 
@@ -75,7 +75,7 @@ def parse_line(text: str, where: str = "") -> list[Line]:
     return [Line(name, options)] * int((repeats or ["1"])[-1])
 
 
-class LayeredNetwork(nn.Module):
+class LayeredNetwork(Described):
     """The network of the docstring above, on normalised features of `input_dim` columns.
 
     lines        of its file
@@ -142,13 +142,6 @@ class LayeredNetwork(nn.Module):
     def from_description(description: dict) -> LayeredNetwork:
         """A network with arbitrary parameters of the shape that `describe` gave."""
         return LayeredNetwork(description["lines"], description["input_dim"], description["num_pdfs"], description["chunk"])
-
-    def with_parameters(self, values: Iterable[Tensor]) -> LayeredNetwork:
-        """A copy in float32 on the CPU, for evaluation, with these parameters, which are in the order of `parameters()`."""
-        network = LayeredNetwork.from_description(self.describe())
-        for parameter, value in zip(network.parameters(), values):
-            parameter.data.copy_(value)
-        return network.eval()
 
 
 def chunk_begins(num_frames: int, chunk: int, subsampling: int) -> Tensor:

@@ -84,8 +84,7 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
     keys = targets.shard(*share, heldout=False) if share else []
     training, heldout = (make_shard(reader, targets, part, packing, code)
                          for part in (keys, targets.shard(comm.rank, comm.size, heldout=True)))  # fmt: skip
-    if comm.reduce_scalar(training.num_frames) == 0:
-        raise UserError(f"{data}: no frames left to train on; lower --heldout-share")
+    check_frames(data, training.num_frames, comm)
     mean, inverse_std = normaliser or global_normaliser(training, comm)
     for shard in (training, heldout):
         shard.normalise_by(mean, inverse_std)
@@ -97,6 +96,12 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
     measured.move(device, dtype)
     frames = open_frames(training, device, dtype, 1_000_000 * store.max_store_mb, seed, comm.rank, num_epochs)
     return Corpus(frames, measured, mean, inverse_std, packing)
+
+
+def check_frames(data: Path, num_frames: int, comm: Comm) -> None:
+    """Raise UserError where no rank has frames to train on."""
+    if comm.reduce_scalar(num_frames) == 0:
+        raise UserError(f"{data}: no frames left to train on; lower --heldout-share")
 
 
 def make_warper(data: Path, input: InputOptions) -> Warper:

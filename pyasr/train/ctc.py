@@ -15,7 +15,6 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.options import argument, group
-from pyasr.base.seeds import generator
 from pyasr.base.step import output_of
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.text import read_table
@@ -26,7 +25,8 @@ from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, check_strategy, make_strategy
 from pyasr.sequence.ctc import CtcSupervision, ctc_loss
 from pyasr.train.checkpoints import DIRECTORY
-from pyasr.train.dnn import dropout_seed
+from pyasr.train.corpus import check_frames
+from pyasr.train.dnn import dropout_seed, initial_random
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions
 from pyasr.train.padded_utterances import CtcMinibatch, PaddedUtterances
@@ -155,11 +155,10 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
     strategy, reader, seed = make_strategy(comm, options.mixing), FeatureReader(spec.data, spec.input), options.loop.train_seed
     parts = targets.shard(*strategy.share, heldout=False) if strategy.share else [], targets.shard(comm.rank, comm.size, heldout=True)
     training, heldout = (PaddedUtterances(reader, targets, keys, options.learner, seed, comm.rank) for keys in parts)
-    if comm.reduce_scalar(training.num_frames) == 0:
-        raise UserError(f"{spec.data}: no frames left to train on; lower --heldout-share")
+    check_frames(spec.data, training.num_frames, comm)
     mean, inverse_std = global_normaliser(training, comm)
     network = LayeredNetwork(read_network(spec.network), reader.dim, targets.num_pdfs)
-    network.initialise(torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31))))
+    network.initialise(initial_random(seed))
     for utterances in (training, heldout):
         utterances.normalise_by(mean, inverse_std, network)
     torch.manual_seed(dropout_seed(seed, comm.rank))

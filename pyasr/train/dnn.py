@@ -129,8 +129,7 @@ def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
              "--fix-period-frames": growth.fix_period_frames, "--shrink-period-frames": growth.shrink_period_frames,
              "--input-transform": options.transform.input_transform != "none",
              "--presoftmax-power": options.priors.presoftmax_power}  # fmt: skip
-    if unknown := [flag for flag, value in given.items() if value]:
-        raise UserError(f"--network and {', '.join(unknown)} do not go together: these are for feed-forward networks; leave them out")
+    refuse_beside("--network", given, "these are for feed-forward networks")
 
 
 def check_teacher(options: DnnTraining) -> None:
@@ -139,17 +138,21 @@ def check_teacher(options: DnnTraining) -> None:
              "--input-transform": options.transform.input_transform != "none", "--combine": options.combine.combine != "none",
              "--priors posteriors": options.priors.priors == "posteriors", "--fix-period-frames": options.growth.fix_period_frames,
              "--shrink-period-frames": options.growth.shrink_period_frames}  # fmt: skip
-    if unknown := [flag for flag, value in given.items() if value]:
-        reason = "its posteriors belong to single frames as they are, in memory, and what is measured on a sample needs the alignment"
-        raise UserError(f"--teacher and {', '.join(unknown)} do not go together: {reason}; leave them out")
+    reason = "its posteriors belong to single frames as they are, in memory, and what is measured on a sample needs the alignment"
+    refuse_beside("--teacher", given, reason)
+
+
+def refuse_beside(flag: str, given: dict[str, object], reason: str) -> None:
+    """Raise UserError where any of these other flags has a value."""
+    if unknown := [other for other, value in given.items() if value]:
+        raise UserError(f"{flag} and {', '.join(unknown)} do not go together: {reason}; leave them out")
 
 
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None,
                  fixed: FixedParts = FixedParts(), gradient_sum: GradientSum | None = None) -> Learner:  # fmt: skip
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
     seed = options.loop.train_seed
-    random = torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31)))
-    network = make_network(options, input_dim, num_pdfs, random, fixed)
+    network = make_network(options, input_dim, num_pdfs, initial_random(seed), fixed)
     if dbn is not None:
         dbn.start(network)
     torch.manual_seed(dropout_seed(seed, comm.rank))
@@ -167,6 +170,11 @@ def make_network(options: DnnTraining, input_dim: int, num_pdfs: int, random: to
     network = FeedForward(shape, input_dim, num_pdfs, fixed)
     initialise(network, shape, random)
     return network
+
+
+def initial_random(seed: int) -> torch.Generator:
+    """Of initial parameters, the same on all ranks."""
+    return torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31)))
 
 
 def dropout_seed(seed: int, rank: int) -> int:

@@ -28,6 +28,7 @@ from pyasr.sequence.lattice_criteria import CriterionOptions
 from pyasr.sequence.lattice_objective import LatticeObjective
 from pyasr.sequence.tid_classes import TidClasses
 from pyasr.train.checkpoints import DIRECTORY
+from pyasr.train.corpus import check_frames
 from pyasr.train.dnn import dropout_seed
 from pyasr.train.lattice_learner import LatticeLearner, LatticeTraining
 from pyasr.train.learner import LearnerOptions
@@ -165,8 +166,7 @@ def open_utterances(spec: SmbrSpec, model: AcousticModel, comm: Comm, share: tup
     reader, options = open_features(spec.data, spec.dnn_dir), spec.training
     parts = references.shard(*share, heldout=False) if share else [], references.shard(comm.rank, comm.size, heldout=True)
     found = [Utterances(reader, model, references, keys, store, options.learner, options.loop.train_seed, comm.rank) for keys in parts]
-    if comm.reduce_scalar(found[0].num_frames) == 0:
-        raise UserError(f"{spec.data}: no frames left to train on; lower --heldout-share")
+    check_frames(spec.data, found[0].num_frames, comm)
     return found[0], found[1]
 
 
