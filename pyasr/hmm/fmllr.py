@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.options import option
-from pyasr.base.output import atomic_write
 from pyasr.hmm.fmllr_kernels import expected_parameters, products
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.pdf_posteriors import PdfPosteriors
 from pyasr.hmm.row_updates import maximise_rows, objective
+from pyasr.io.arrays import load_arrays, save_arrays
 
 _FRAMES_PER_BLOCK = 512
 
@@ -101,19 +101,18 @@ class FmllrStats:
 def save_stats(path: Path, stats: dict[str, FmllrStats]) -> None:
     """Write the statistics of speakers, atomically."""
     arrays = {f"{name}.{i}": np.asarray(value) for i, one in enumerate(stats.values()) for name, value in vars(one).items()}
-    with atomic_write(path, "wb") as f:
-        np.savez(f, speakers=np.array(list(stats), str), **arrays)
+    save_arrays(path, speakers=np.array(list(stats), str), **arrays)
 
 
 def load_stats(paths: Iterable[Path], speakers: set[str]) -> dict[str, FmllrStats]:
     """The sums over several files of `save_stats`, of `speakers` only."""
     total: dict[str, FmllrStats] = {}
     for path in paths:
-        with np.load(path, allow_pickle=False) as content:
-            for i, speaker in enumerate(content["speakers"].tolist()):
-                if speaker in speakers:
-                    one = FmllrStats(content[f"k.{i}"], content[f"g.{i}"], float(content[f"beta.{i}"]))
-                    total[speaker] = one.add(total[speaker]) if speaker in total else one
+        content = load_arrays(path)
+        for i, speaker in enumerate(content["speakers"].tolist()):
+            if speaker in speakers:
+                one = FmllrStats(content[f"k.{i}"], content[f"g.{i}"], float(content[f"beta.{i}"]))
+                total[speaker] = one.add(total[speaker]) if speaker in total else one
     return total
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from numba import njit
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
 from pyasr.hmm.phone_segments import groups, split_to_phones
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import PDF_CLASS
+from pyasr.io.arrays import load_arrays, save_arrays
 
 UNKNOWN = -1
 VAR_FLOOR = 0.01
@@ -69,17 +69,13 @@ class TreeStats:
 
     def save(self, path: Path) -> None:
         """Write a file for `load`, atomically."""
-        with atomic_write(path, "wb") as f:
-            np.savez(f, central_position=self.central_position, events=self.events, sums=self.sums)
+        save_arrays(path, central_position=self.central_position, events=self.events, sums=self.sums)
 
     @classmethod
     def load(cls, path: Path) -> TreeStats:
         """What `save` wrote. Raises UserError for any other file."""
-        try:
-            with np.load(path, allow_pickle=False) as content:
-                return cls(int(content["central_position"]), content["events"], content["sums"])
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            raise UserError(f"{path}: no file of tree statistics ({error}); accumulate them again") from None
+        content = load_arrays(path, ("central_position", "events", "sums"), "accumulate the tree statistics again")
+        return cls(int(content["central_position"]), content["events"], content["sums"])
 
 
 def accumulate_tree_stats(

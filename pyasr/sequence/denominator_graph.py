@@ -18,10 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree
+from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.io.openfst import Fst
 from pyasr.sequence.pdf_expansion import PdfArcs, expand_phone_lm, join_equal_states
 
@@ -91,17 +90,12 @@ class DenominatorGraph:
 
     def save(self, path: Path) -> None:
         """Write a file for `load`, atomically."""
-        with atomic_write(path, "wb") as f:
-            np.savez(f, **vars(DenominatorGraph(*(getattr(self, name) for name in self.__dataclass_fields__))))
+        save_arrays(path, **{name: getattr(self, name) for name in self.__dataclass_fields__})
 
     @classmethod
     def load(cls, path: Path) -> DenominatorGraph:
         """What `save` wrote. Raises UserError for any other file."""
-        try:
-            with np.load(path, allow_pickle=False) as content:
-                fields = {name: content[name] for name in cls.__dataclass_fields__}
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            raise UserError(f"{path}: no denominator graph ({error}); make it again") from None
+        fields = load_arrays(path, cls.__dataclass_fields__, "make the denominator graph again")
         return cls(**{**fields, "num_pdfs": int(fields["num_pdfs"])})
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write
 from pyasr.decode.lattice_io import read_either
 from pyasr.hmm.shard import log_reasons
+from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.sequence.hypotheses import Hypotheses, hypotheses_of
 
 NO_LATTICE, NO_PATH = "there is no lattice", "no path of the lattice leads to its end"
@@ -50,16 +50,15 @@ class HypothesesWriter:
     def __exit__(self, kind, error, trace) -> None:
         self._stack.__exit__(kind, error, trace)
         if kind is None:
-            with atomic_write(self.path, "wb") as f:
-                np.savez(f, keys=np.array(self.keys, str), borders=np.cumsum(self._sizes, 0))
+            save_arrays(self.path, keys=np.array(self.keys, str), borders=np.cumsum(self._sizes, 0))
 
 
 class HypothesesStore:
     """What a writer wrote: `store[key]` is that utterance's."""
 
     def __init__(self, path: Path):
-        with np.load(path) as f:
-            self._index, self._borders = {key: i for i, key in enumerate(f["keys"].tolist())}, f["borders"].astype(np.int64)
+        content = load_arrays(path)
+        self._index, self._borders = {key: i for i, key in enumerate(content["keys"].tolist())}, content["borders"].astype(np.int64)
         self._parts = {part: _mapped(_part(path, part), dtype) for part, dtype in _PARTS.items()}
 
     def __len__(self) -> int:

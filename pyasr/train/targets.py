@@ -12,9 +12,8 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.base.output import atomic_write
 from pyasr.base.seeds import generator
-
+from pyasr.io.arrays import load_arrays, map_array, save_array, save_arrays
 
 TARGETS_FILE = "targets.npz"
 _BLOCK = 1 << 20
@@ -73,17 +72,14 @@ class Targets:
 
     def save(self, path: Path) -> None:
         """Write PATH and the pdfs beside it, for `load`."""
-        with atomic_write(_pdfs_file(path), "wb") as f:
-            np.save(f, self.pdfs)
-        with atomic_write(path, "wb") as f:
-            np.savez(f, keys=np.array(self.keys), offsets=self.offsets, heldout=self.heldout, num_pdfs=self.num_pdfs)
+        save_array(_pdfs_file(path), self.pdfs)
+        save_arrays(path, keys=np.array(self.keys), offsets=self.offsets, heldout=self.heldout, num_pdfs=self.num_pdfs)
 
     @staticmethod
     def load(path: Path) -> Targets:
         """What `save` wrote; the pdfs stay on disk, where all ranks of a host share one copy."""
-        pdfs = np.load(_pdfs_file(path), mmap_mode="r").view(np.ndarray)
-        with np.load(path) as f:
-            return Targets(f["keys"].tolist(), f["offsets"], pdfs, f["heldout"], int(f["num_pdfs"]))
+        content = load_arrays(path)
+        return Targets(content["keys"].tolist(), content["offsets"], map_array(_pdfs_file(path)), content["heldout"], int(content["num_pdfs"]))
 
     @staticmethod
     def remove(path: Path) -> None:

@@ -1,0 +1,73 @@
+"""Files of named arrays: what is written is read, by threads at once too; other files are refused."""
+
+import ast
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.io.arrays import load_arrays, map_array, save_array, save_arrays
+
+ARRAYS = {"keys": np.array(["a", "ü"]), "counts": np.arange(6).reshape(2, 3), "one": np.array(2.5)}
+
+
+def test_round_trip(tmp_path):
+    save_arrays(tmp_path / "x.npz", **ARRAYS)
+    read = load_arrays(tmp_path / "x.npz", ("keys", "one"))
+    assert list(read) == list(ARRAYS)
+    assert all(np.array_equal(read[name], array) and read[name].dtype == array.dtype for name, array in ARRAYS.items())
+
+
+def test_an_array_that_stays_on_disk(tmp_path):
+    save_array(tmp_path / "x.npy", ARRAYS["counts"])
+    assert np.array_equal(map_array(tmp_path / "x.npy"), ARRAYS["counts"])
+
+
+def test_threads_do_not_evaluate_literals_at_once(tmp_path, monkeypatch):
+    """Which Python 3.11 cannot do reliably."""
+    inside, most, evaluate = [], [], ast.literal_eval
+
+    def observed(text):
+        inside.append(text)
+        most.append(len(inside))
+        time.sleep(0.001)
+        inside.pop()
+        return evaluate(text)
+
+    monkeypatch.setattr(ast, "literal_eval", observed)
+    save_arrays(tmp_path / "x.npz", **ARRAYS)
+    save_array(tmp_path / "x.npy", ARRAYS["counts"])
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: map_array(tmp_path / "x.npy") if i % 2 else load_arrays(tmp_path / "x.npz"), range(40)))
+    assert len(most) >= 40 and max(most) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"PK damaged", b"PK\3\4 damaged", b"text\n", b"\x93NUMPY", None])
+def test_other_files(tmp_path, content):
+    path = tmp_path / "x.npz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match="x.npz: no file of arrays .*; begin again"):
+        load_arrays(path, remedy="begin again")
+
+
+def test_a_truncated_file(tmp_path):
+    path = tmp_path / "x.npz"
+    save_arrays(path, **ARRAYS)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(UserError, match="no file of arrays"):
+        load_arrays(path)
+
+
+def test_an_array_that_is_missing(tmp_path):
+    save_arrays(tmp_path / "x.npz", **ARRAYS)
+    with pytest.raises(UserError, match="x.npz: it has no sums; make it again"):
+        load_arrays(tmp_path / "x.npz", ("keys", "sums"))
+
+
+def test_one_array_is_not_many(tmp_path):
+    save_array(tmp_path / "x.npy", ARRAYS["counts"])
+    with pytest.raises(UserError, match="no file of arrays"):
+        load_arrays(tmp_path / "x.npy")
