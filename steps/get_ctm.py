@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write the recognised words with times and confidences, in NIST's ctm format.
 
-Reads   DATA/{utt2spk,segments,reco2file_and_channel}, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/lat.*.gz, MODEL_DIR/final.mdl,
-        and unless --lmwt is given DECODE_DIR/scoring/summary.json
+Reads   DATA/{utt2spk,segments,reco2file_and_channel}, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/lat.*.gz,
+        MODEL_DIR/{final.mdl,frame_subsampling_factor}, and unless --lmwt is given DECODE_DIR/scoring/summary.json
 Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD CONFIDENCE, seconds from the recording's begin
 
 The words are those of least expected error, each with its posterior probability as confidence.
@@ -22,6 +22,7 @@ from pyasr.data.datadir import DataDir
 from pyasr.decode.ctm_dir import CtmSpec, join_ctm
 from pyasr.decode.decoded import Decoded
 from pyasr.decode.mbr import MbrOptions
+from pyasr.hmm.model import answer_shift_s
 from pyasr.score.decode_dir import PointOptions
 
 
@@ -32,7 +33,8 @@ class GetCtm:
     decode_dir: Path = argument("directory of the lattices")
     out: Path = argument("directory of the ctm")
     model_dir: Path | None = option(None, "directory of the acoustic model; the parent of DECODE_DIR unless given")
-    frame_shift_s: float = option(0.01, "seconds from one frame to the next", minimum=1e-6)
+    frame_shift_s: float | None = option(None, "seconds from one frame of the lattices to the next; unless given 0.01, times what "
+                                               "frame_subsampling_factor of the model says", minimum=1e-6)  # fmt: skip
     mbr: MbrOptions = group(MbrOptions, decode_mbr=True)
     point: PointOptions = group(PointOptions)
     jobs: JobOptions = group(JobOptions)
@@ -43,7 +45,8 @@ def main(options: GetCtm) -> None:
     decoded = Decoded.of(options.data, options.lang, options.decode_dir, options.model_dir, options.jobs.nj)
     times = [options.data / name for name in ("segments", "reco2file_and_channel") if DataDir(options.data).has(name)]
     with output_of(options, options.out, [*decoded.files(), *times, *options.point.inputs(options.decode_dir)]) as out:
-        spec = CtmSpec(decoded, out, lm_weight, penalty, options.mbr, options.frame_shift_s)
+        frame_shift_s = options.frame_shift_s or answer_shift_s(decoded.model.parent)
+        spec = CtmSpec(decoded, out, lm_weight, penalty, options.mbr, frame_shift_s)
         run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.ctm_dir:ctm_shard", spec, num_jobs=decoded.num_jobs)
         log.info(f"{join_ctm(out, decoded.num_jobs)} words at LM weight {lm_weight}, word insertion penalty {penalty}")
 

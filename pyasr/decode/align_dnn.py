@@ -31,6 +31,7 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     lang = LangDir(spec.lang)
     check_phones(spec.model_dir, lang)
     trans, model = read_transitions(spec.model_dir / MODEL), load_scorer(spec.model_dir)
+    model.check_answers_on_all(spec.model_dir, "an alignment")
     if model.num_pdfs != trans.num_pdfs:
         told = f"{model.num_pdfs} outputs, {MODEL} beside it {trans.num_pdfs} pdfs"
         raise UserError(f"{spec.model_dir / NETWORK}: the network has {told}; take both from one training")

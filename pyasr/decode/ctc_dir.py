@@ -108,9 +108,7 @@ def network_log_posteriors(model_dir: Path) -> Callable[[np.ndarray], np.ndarray
     """The function from features to log posteriors of the network in a directory."""
     from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
 
-    model = acoustic.load_scorer(model_dir)
-    log_priors = model.log_priors.numpy()
-    return lambda features: model.log_likelihoods(features) + log_priors
+    return acoustic.load_scorer(model_dir).log_posteriors
 
 
 def decode_shard(spec: CtcSpec, job: int) -> None:

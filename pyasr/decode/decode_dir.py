@@ -30,11 +30,10 @@ from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.data.datadir import split
 from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
-from pyasr.hmm.model import ALIGNMENT_MODEL, MODEL, first_pass_model, read_model, read_transitions
+from pyasr.hmm.model import ALIGNMENT_MODEL, FRAME_SHIFT_S, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions
 from pyasr.io.openfst import read_fst
 from pyasr.lang.symbols import SymbolTable
 
-FRAMES_PER_SECOND = 100.0
 NETWORK = "final.nnet"
 
 
@@ -87,12 +86,13 @@ class DecodeStep:
 class Totals:
     """What decoding took.
 
-    CPU seconds: `search_s` of the search, `determinize_s` of the determinisation, `cpu_s` of everything (model, features, likelihoods,
-    search, lattices, writing)
+    Frames are those of the lattices, `audio_s` how long they last. CPU seconds: `search_s` of the search, `determinize_s` of the
+    determinisation, `cpu_s` of everything (model, features, likelihoods, search, lattices, writing)
     """
 
     num_utterances: int = 0
     num_frames: int = 0
+    audio_s: float = 0.0
     num_tokens: int = 0
     num_arcs: int = 0
     cost: float = 0.0
@@ -114,8 +114,7 @@ class Totals:
 
     def report(self) -> list[str]:
         """Sentences for the log."""
-        frames = max(self.num_frames, 1)
-        audio_s = frames / FRAMES_PER_SECOND
+        frames, audio_s = max(self.num_frames, 1), max(self.audio_s, FRAME_SHIFT_S)
         lines = [f"{self.num_utterances} utterances, {self.num_frames} frames ({audio_s / 60:.1f} min); "
                  f"log-like per frame {-self.cost / frames:.3f}",
                  f"real-time factor {self.search_s / audio_s:.4f} for the search, {self.determinize_s / audio_s:.4f} for the "
@@ -214,7 +213,7 @@ class ShardWriter:
         mine = split(spec.data, spec.num_jobs)[job - 1]
         self.spec, self.job, self.keys = spec, job, [utt for utt in mine if utt in known]
         self.totals = Totals(no_features=[utt for utt in mine if utt not in known])
-        self._words = SymbolTable.read(spec.graph / "words.txt")
+        self._words, self._shift_s = SymbolTable.read(spec.graph / "words.txt"), answer_shift_s(spec.model_dir)
         self._progress = log.Progress("decode", len(self.keys), "utterances", 30.0)
 
     def __enter__(self) -> ShardWriter:
@@ -227,6 +226,7 @@ class ShardWriter:
         """Add an utterance."""
         self._lattices.write(utt, lattice)
         words = _account(self.totals, utt, lattice, self._words, self.spec.decode.acoustic_scale)
+        self.totals.audio_s += self._shift_s * lattice.stats.num_frames
         self._hypotheses.write(" ".join([utt, *words]) + "\n")
         self._progress.update(self.totals.num_utterances)
 

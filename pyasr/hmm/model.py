@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pyasr.hmm.gmm import AmDiagGmm
 
 MODEL, ALIGNMENT_MODEL = "final.mdl", "final.alimdl"
+SUBSAMPLING = "frame_subsampling_factor"
+FRAME_SHIFT_S = 0.01
 
 
 def first_pass_model(model_dir: Path) -> Path:
@@ -48,6 +51,26 @@ def write_model(path: Path, transitions: TransitionModel, gmm: AmDiagGmm, binary
 def read_transitions(path: Path) -> TransitionModel:
     """Only the transition model at the head of a model file; what follows is not looked at."""
     return TransitionModel.read(KaldiReader(path))
+
+
+def write_subsampling(model_dir: Path, factor: int) -> None:
+    """Say that the model answers on every `factor`-th frame of its features alone, in the file that Kaldi has for it."""
+    with atomic_write(Path(model_dir) / SUBSAMPLING) as f:
+        f.write(f"{factor}\n")
+
+
+def read_subsampling(model_dir: Path) -> int:
+    """What `write_subsampling` wrote; 1 where it did not. Raises UserError where there is no such number."""
+    path = Path(model_dir) / SUBSAMPLING
+    text = path.read_text(encoding="utf-8").strip() if path.exists() else "1"
+    if not text.isdigit() or int(text) < 1:
+        raise UserError(f"{path}: '{text[:20]}' is no number of frames; write 3 for a model that answers on every third")
+    return int(text)
+
+
+def answer_shift_s(model_dir: Path) -> float:
+    """Seconds from one frame of alignments and lattices by a model to the next."""
+    return FRAME_SHIFT_S * read_subsampling(model_dir)
 
 
 def read_tree(path: Path, transitions: TransitionModel | None = None) -> ContextTree:

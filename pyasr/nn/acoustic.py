@@ -4,6 +4,9 @@ DIR/final.nnet is a torch file of plain tensors and values (read with `weights_o
 shape, fixed parts and parameters, mean and inverse standard deviation of its input, and the log priors of the tied states. Scores are
 
     log p(x | s) + const = log p(s | x) - log P(s)
+
+times a factor, which is 1 for networks that are trained frame by frame. One that is trained by LF-MMI is meant to be used at the scale at
+which its outputs are; with the factor 10, that is where LM weights of the others are, too.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from pyasr.nn.networks import Network, network_from
 from pyasr.tensor.file import load_object, save_tensors
 
 MODEL_FILE = "final.nnet"
-_FORMAT = 2  # 1: options without fixed parts
+_FORMAT = 3  # 1: options without fixed parts; 2: without a factor
 
 
 @dataclass
@@ -28,37 +31,59 @@ class AcousticModel:
 
     mean, inverse_std  of the network's input, float32 (input_dim,)
     log_priors         float32 (num_pdfs,)
+    factor             of the log-likelihoods
     """
 
     network: Network
     mean: torch.Tensor
     inverse_std: torch.Tensor
     log_priors: torch.Tensor
+    factor: float = 1.0
 
     @property
     def num_pdfs(self) -> int:
         """Tied states, the network's outputs."""
         return len(self.log_priors)
 
+    @property
+    def subsampling(self) -> int:
+        """Frames of which the network answers on one."""
+        return getattr(self.network, "subsampling", 1)
+
+    def check_answers_on_all(self, model_dir: Path, need: str) -> None:
+        """Raise UserError for a network that leaves out frames, where `need`, such as "an alignment", has all of them."""
+        if self.subsampling != 1:
+            found = f"its network answers on one of {self.subsampling} frames, {need} has all of them"
+            raise UserError(f"{model_dir}: {found}; take a model whose network answers on all")
+
     def log_likelihoods(self, features: np.ndarray) -> np.ndarray:
-        """log p(s | x) - log P(s), float32 (T, num_pdfs), of the model's input (T, input_dim); of a network that subsamples, of the frames
+        """Scores as above, float32 (T, num_pdfs), of the model's input (T, input_dim); of a network that subsamples, of the frames
         that it answers on."""
+        with torch.inference_mode():
+            return self._log_posteriors(features).sub_(self.log_priors).mul_(self.factor).numpy()
+
+    def log_posteriors(self, features: np.ndarray) -> np.ndarray:
+        """log p(s | x) of the same frames."""
+        return self._log_posteriors(features).numpy()
+
+    def _log_posteriors(self, features: np.ndarray) -> torch.Tensor:
         if features.shape[1] != len(self.mean):
             found = f"the model takes {len(self.mean)} columns a frame, the features have {features.shape[1]}"
             raise UserError(f"{found}; give the features it was trained on")
         with torch.inference_mode():
             x = (torch.from_numpy(np.ascontiguousarray(features)) - self.mean) * self.inverse_std
-            return self.network.log_posteriors(x).sub_(self.log_priors).numpy()
+            return self.network.log_posteriors(x)
 
     def save(self, path: Path) -> None:
         """Write the model file described above, in float32 and on the CPU whatever it was trained in; `load_model` reads it."""
         content = {
-            "format": _FORMAT,
+            "format": _FORMAT if self.factor != 1.0 else 2,  # what an older pyasr can read it may
             "network": self.network.describe(),
             "parameters": {name: value.detach().float().cpu().clone() for name, value in self.network.state_dict().items()},
             "mean": self.mean,
             "inverse_std": self.inverse_std,
             "log_priors": self.log_priors,
+            "factor": self.factor,
         }
         save_tensors(path, content)
 
@@ -70,19 +95,19 @@ def load_model(path: Path) -> AcousticModel:
         _check_format(content["format"], path)
         network = network_from(_description(content))
         network.load_state_dict(content["parameters"])
-        return AcousticModel(network.eval(), content["mean"], content["inverse_std"], content["log_priors"])
+        return AcousticModel(network.eval(), content["mean"], content["inverse_std"], content["log_priors"], content.get("factor", 1.0))
 
     return load_object(path, make, "model", "train the model", "steps/train_dnn.py")
 
 
 def _check_format(version: int, path: Path) -> None:
-    if version not in (1, _FORMAT):
+    if not 1 <= version <= _FORMAT:
         raise UserError(f"{path}: a model file of format {version}, this pyasr reads 1 to {_FORMAT}; use the pyasr that wrote it")
 
 
 def _description(content: dict) -> dict:
     """What the network's `describe` gave; format 1 held the options of a feed-forward one only."""
-    if content["format"] == _FORMAT:
+    if content["format"] > 1:
         return content["network"]
     return {"options": content["options"], "input_dim": len(content["mean"]), "num_pdfs": len(content["log_priors"]), "fixed": {}}
 

@@ -13,7 +13,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import DONE, read_done
 from pyasr.score.decode_dir import SUMMARY, read_summary
 
-FRAMES_PER_SECOND = 100.0
+_FRAMES_PER_SECOND = 100.0  # where totals do not say how long the data are: they were written before models left out frames
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _system(exp: Path, decode_dir: Path, summaries: dict[Path, dict]) -> System:
     test, model_dir = summaries[decode_dir], decode_dir.parent
     dev = summaries.get(_beside(decode_dir, test["params_from"])) if test["params_from"] else None
     totals = _totals(decode_dir)
-    audio_s = totals.get("num_frames", 0) / FRAMES_PER_SECOND
+    audio_s = totals.get("audio_s", totals.get("num_frames", 0) / _FRAMES_PER_SECOND)
     rtf = {name: totals[name] / audio_s if audio_s and name in totals else None for name in ("search_s", "cpu_s")}
     name = str(model_dir.relative_to(exp)) if model_dir != Path(exp) else decode_dir.name
     return System(name, model_dir, decode_dir, test, dev, (read_done(model_dir) or {}).get("seconds"), rtf["search_s"], rtf["cpu_s"])

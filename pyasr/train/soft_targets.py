@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
@@ -127,6 +126,7 @@ class Teacher:
         self.model, self.mass = load_model(options.teacher / MODEL_FILE), options.teacher_mass
         self.reader = FeatureReader(options.teacher_data or data, InputOptions.load(options.teacher))
         self._known = set(self.reader.keys)
+        self.model.check_answers_on_all(options.teacher, "what is to be learned from it")
         if self.model.num_pdfs != num_pdfs:
             raise UserError(f"--teacher {options.teacher}: a network of {self.model.num_pdfs} pdfs, the alignments have {num_pdfs}; "
                             f"give alignments by the tree that it was trained on")  # fmt: skip
@@ -141,8 +141,8 @@ class Teacher:
     def _posteriors(self, key: str, length: int) -> torch.Tensor:
         if key not in self._known:
             raise UserError(f"{self.reader.data}: the teacher has no features of {key}; make them, or leave the utterance out")
-        likelihoods = self.model.log_likelihoods(self.reader[key])
-        if len(likelihoods) != length:
-            raise UserError(f"{self.reader.data}: the teacher has {len(likelihoods)} frames of {key}, there are {length} targets; give the "
+        posteriors = self.model.log_posteriors(self.reader[key])
+        if len(posteriors) != length:
+            raise UserError(f"{self.reader.data}: the teacher has {len(posteriors)} frames of {key}, there are {length} targets; give the "
                             f"features that it was trained on, of the same frames")  # fmt: skip
-        return torch.from_numpy(np.asarray(likelihoods)) + self.model.log_priors
+        return torch.from_numpy(posteriors)

@@ -18,6 +18,7 @@ from pyasr.decode.ctm import CtmLine, sorted_lines
 from pyasr.decode.determinize import determinize
 from pyasr.decode.lattice import best_path, prune
 from pyasr.decode.lattice_io import read_compact_lattices, write_lattices
+from pyasr.hmm.model import SUBSAMPLING, write_subsampling
 from pyasr.hmm.phone_segments import split_to_phones
 from pyasr.io.text import read_table
 
@@ -118,6 +119,21 @@ def test_without_segments_times_are_those_of_the_utterance(system, exp):
     lines = get_ctm(system, exp, "--frame-shift-s", 0.03)
     assert {(line.file, line.channel) for line in lines} == {(utt, "1") for utt in list(UTTERANCES)[:3]}
     assert max(line.begin_s + line.duration_s for line in lines) == pytest.approx(1.2, abs=0.1)
+
+
+def test_times_of_a_model_that_leaves_out_frames(system, exp):
+    one = get_ctm(system, exp)
+    model = system.lang.path.parent / "model"
+    write_subsampling(model, 3)
+    try:
+        three = get_ctm(system, exp, out="three")
+    finally:
+        (model / SUBSAMPLING).unlink()
+    starts_s = {RECORDINGS[recording]: [start for other, start in UTTERANCES.values() if other == recording] for recording in RECORDINGS}
+    for slow, fast in zip(three, one, strict=True):
+        start_s = max(start for start in starts_s[fast.file, fast.channel] if start <= fast.begin_s)
+        assert slow.begin_s - start_s == pytest.approx(3 * (fast.begin_s - start_s), abs=0.021) and slow.word == fast.word
+        assert slow.duration_s == pytest.approx(3 * fast.duration_s, abs=0.041)  # of times in hundredths
 
 
 @pytest.mark.parametrize("name, content, message", [

@@ -16,7 +16,7 @@ from pyasr.decode.lattice import Lattice, best_path, sweep
 from pyasr.decode.lattice_io import read_either, read_lattices
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.model import write_model
+from pyasr.hmm.model import write_model, write_subsampling
 from pyasr.hmm.topology import Topology, left_to_right
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.ark import ArkWriter, read_scp
@@ -84,7 +84,10 @@ def test_words_lattices_and_report(exp):
 def test_lattices_are_compact_unless_the_raw_ones_are_wanted(exp):
     assert decode(exp, "--nj", "1").returncode == 0
     (exp / "model/decode").rename(exp / "model/compact")
+    write_subsampling(exp / "model", 3)
     assert decode(exp, "--nj", "1", "--determinize", "false").returncode == 0
+    seconds = [json.loads((exp / "model" / name / "totals.json").read_text())["audio_s"] for name in ("compact", "decode")]
+    assert seconds == pytest.approx([0.8, 2.4])  # a frame of the lattices lasts as long as the model says
     raw, compact = (dict(read_either(exp / "model" / name / "lat.1.gz")) for name in ("decode", "compact"))
     for utt in TRUTH:
         assert isinstance(raw[utt], Lattice) and isinstance(compact[utt], CompactLattice)

@@ -10,6 +10,7 @@ from pyasr.base.errors import UserError
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, load_scorer, log_priors
 from pyasr.nn.dropout import ByteDropout
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
+from pyasr.nn.layered import LayeredNetwork
 from pyasr.tensor.file import load_tensors, save_tensors
 
 
@@ -64,6 +65,24 @@ def test_file_round_trip(tmp_path, activation, fixed):
     assert copy.network.options == original.network.options and copy.num_pdfs == 4
 
 
+def test_a_factor_is_one_of_the_scores_and_stays_in_the_file(tmp_path):
+    plain, x = model(), np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
+    for factor, number in ((1.0, 2), (10.0, 3)):
+        dataclasses.replace(plain, factor=factor).save(tmp_path / MODEL_FILE)
+        assert load_tensors(tmp_path / MODEL_FILE)["format"] == number
+        copy = load_scorer(tmp_path)
+        np.testing.assert_allclose(copy.log_likelihoods(x), factor * plain.log_likelihoods(x), rtol=1e-6)
+        np.testing.assert_array_equal(copy.log_posteriors(x), plain.log_posteriors(x))
+
+
+def test_networks_that_leave_out_frames_are_refused_where_all_are_needed():
+    model().check_answers_on_all("exp/dnn", "an alignment")
+    sparse = AcousticModel(LayeredNetwork(["affine dim=3", "tdnn splice=0 dim=3 stride=3"], 6, 4), torch.zeros(6), torch.ones(6), torch.zeros(4))
+    assert sparse.subsampling == 3 and sparse.log_likelihoods(np.zeros((7, 6), np.float32)).shape == (3, 4)
+    with pytest.raises(UserError, match="exp/dnn: its network answers on one of 3 frames, an alignment has all of them; take a model"):
+        sparse.check_answers_on_all("exp/dnn", "an alignment")
+
+
 def rewrite(path, change):
     content = load_tensors(path)
     change(content)
@@ -87,8 +106,8 @@ def test_files_of_the_first_format(tmp_path):
 
 def test_files_of_a_later_format(tmp_path):
     model().save(tmp_path / MODEL_FILE)
-    rewrite(tmp_path / MODEL_FILE, lambda content: content.update(format=3))
-    with pytest.raises(UserError, match="final.nnet: a model file of format 3, this pyasr reads 1 to 2"):
+    rewrite(tmp_path / MODEL_FILE, lambda content: content.update(format=4))
+    with pytest.raises(UserError, match="final.nnet: a model file of format 4, this pyasr reads 1 to 3"):
         load_scorer(tmp_path)
 
 
