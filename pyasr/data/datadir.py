@@ -19,9 +19,15 @@ from pyasr.io.text import invert, read_numbers, read_table, read_utt2spk, write_
 
 UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "utt2warp", "vad.scp")
 SPEAKER_TABLES = ("spk2utt", "cmvn.scp", "spk2gender", "spk2warp")
-RECORDING_TABLES = ("wav.scp", "reco2dur", "reco2file_and_channel")
+SPEED, VOLUME = "reco2speed", "reco2volume"
+RECORDING_TABLES = ("wav.scp", "reco2dur", "reco2file_and_channel", SPEED, VOLUME)
 TABLES = UTTERANCE_TABLES + SPEAKER_TABLES + RECORDING_TABLES
 _UNBALANCED = 1.05
+
+
+def default_value(table: str, key: str) -> str | None:
+    """What a missing line of a table stands for; None where nothing can be assumed."""
+    return {SPEED: "1", VOLUME: "1", "utt2uniq": key}.get(table)
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,16 @@ class DataDir:
     def wav_scp(self) -> dict[str, str]:
         """{recording: entry for `pyasr.data.audio.read_audio`}"""
         return self.table("wav.scp")
+
+    @cached_property
+    def reco2speed(self) -> dict[str, str]:
+        """{recording: how many times as fast it is to be played}, empty where there is no such table."""
+        return self.optional_table(SPEED)
+
+    @cached_property
+    def reco2volume(self) -> dict[str, str]:
+        """{recording: factor on its samples}, empty where there is no such table."""
+        return self.optional_table(VOLUME)
 
     @cached_property
     def feats_scp(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, UTTERANCE_TABLES, DataDir
+from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, UTTERANCE_TABLES, DataDir, default_value
 from pyasr.data.validation import RULES, Table, archive_of, audio_complaint
 from pyasr.io.text import invert, write_table
 
@@ -88,7 +88,7 @@ def _agree(tables: dict[str, dict], path: Path, said: list[str]) -> None:
     if lost:
         said.append(f"removed {lost} utterance(s) that are not in every table, {len(kept)} are left")
     filter_tables(tables, kept)
-    _drop_incomplete(tables, said)
+    _complete_or_drop(tables, said)
 
 
 def filter_tables(tables: dict[str, dict], kept: set[str]) -> None:
@@ -101,14 +101,20 @@ def filter_tables(tables: dict[str, dict], kept: set[str]) -> None:
                 tables[name] = {key: value for key, value in tables[name].items() if key in keys}
 
 
-def _drop_incomplete(tables: dict[str, dict], said: list[str]) -> None:
-    """Tables that can be made again and lack an entry."""
+def _complete_or_drop(tables: dict[str, dict], said: list[str]) -> None:
+    """Complete or remove the tables that lack an entry; those removed can be made again."""
     speakers = set(tables["utt2spk"].values())
     recordings = {value.split()[0] for value in tables["segments"].values()} if "segments" in tables else tables["utt2spk"].keys()
     for names, keys in ((UTTERANCE_TABLES, tables["utt2spk"].keys()), (SPEAKER_TABLES, speakers), (RECORDING_TABLES, recordings)):
         for name in names:
-            if name in tables and name != "spk2utt" and tables[name].keys() != keys:
-                said.append(f"removed {name}: it lacks {len(keys - tables[name].keys())} of {len(keys)} entries; make it again")
+            if name == "spk2utt" or name not in tables or tables[name].keys() == keys:
+                continue
+            lacks = f"it lacks {len(keys - tables[name].keys())} of {len(keys)} entries"
+            if default_value(name, "") is not None:
+                said.append(f"completed {name}: {lacks}")
+                tables[name] = {key: tables[name].get(key) or default_value(name, key) for key in sorted(keys)}
+            else:
+                said.append(f"removed {name}: {lacks}; make it again")
                 del tables[name]
 
 

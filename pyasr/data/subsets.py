@@ -9,7 +9,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir
+from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir, default_value
 from pyasr.data.repair import filter_tables
 from pyasr.io.text import invert, read_lines, write_table
 
@@ -107,6 +107,7 @@ def combine(sources: list[DataDir], out: Path) -> None:
     Raises UserError when an utterance or a recording means different things in two of them.
     """
     parts = [read_all(data) for data in sources]
+    _complete(parts)
     shared = set.intersection(*map(set, parts))
     for name in sorted(set().union(*parts) - shared):
         if name in ("segments", "text", "wav.scp", "feats.scp"):
@@ -117,6 +118,14 @@ def combine(sources: list[DataDir], out: Path) -> None:
         log.warning(f"{name} is left out: not all of the directories have it")
     tables = {name: _union(name, parts, sources) for name in TABLES if name in shared and name != "spk2utt"}
     write_all(out, {name: table for name, table in tables.items() if table is not None})
+
+
+def _complete(parts: list[dict]) -> None:
+    """Where one has a table whose missing lines stand for something, the others get it too."""
+    for name in set().union(*parts):
+        for tables in parts:
+            if name not in tables and default_value(name, "") is not None:
+                tables[name] = {key: default_value(name, key) for key in tables.get("wav.scp" if name in RECORDING_TABLES else "utt2spk", {})}
 
 
 def _union(name: str, parts: list[dict], sources: list[DataDir]) -> dict[str, str] | None:
@@ -156,9 +165,14 @@ class Renaming:
 def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = True) -> None:
     """A copy of `data` with other names, without the tables of features where they are to be made anew."""
     tables = {name: table for name, table in read_all(data).items() if with_features or name not in FEATURE_TABLES}
+    write_all(out, renamed(tables, renaming))
+
+
+def renamed(tables: dict[str, dict[str, str]], renaming: Renaming) -> dict[str, dict[str, str]]:
+    """The tables with other names of utterances and speakers. Recordings that have segments keep theirs."""
     by_utterance = UTTERANCE_TABLES + (() if "segments" in tables else RECORDING_TABLES)
+    result = {}
     for name, table in tables.items():
         rename = renaming.utterance if name in by_utterance else renaming.speaker if name in SPEAKER_TABLES else str
-        tables[name] = {rename(key): value for key, value in table.items()}
-    tables["utt2spk"] = {key: renaming.speaker(value) for key, value in tables["utt2spk"].items()}
-    write_all(out, tables)
+        result[name] = {rename(key): value for key, value in table.items()}
+    return result | {"utt2spk": {key: renaming.speaker(value) for key, value in result["utt2spk"].items()}}

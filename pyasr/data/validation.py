@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.data.audio import read_audio
-from pyasr.data.datadir import DataDir
+from pyasr.data.datadir import SPEED, VOLUME, DataDir
 from pyasr.io.text import read_lines, read_table
 
 FIX = "utils/fix_data_dir.py"
@@ -89,6 +89,8 @@ RULES = {
     "spk2warp": Rule("SPEAKER WARP_FACTOR", (2, 2), _number_complaint(float, "number"), of="speaker"),
     "wav.scp": Rule("RECORDING AUDIO", (2, None), of="recording"),
     "reco2dur": Rule("RECORDING SECONDS", (2, 2), _number_complaint(float, "number of seconds"), of="recording"),
+    SPEED: Rule("RECORDING FACTOR", (2, 2), _number_complaint(float, "number"), of="recording"),
+    VOLUME: Rule("RECORDING FACTOR", (2, 2), _number_complaint(float, "number"), of="recording"),
     "reco2file_and_channel": Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
 }
 _COLUMN_WORDS = {1: "one column", 2: "two columns", 3: "three columns", 4: "four columns", 5: "five columns"}

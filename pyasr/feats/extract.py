@@ -19,8 +19,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, load, option, save
 from pyasr.base.step import output_of
-from pyasr.data.audio import read_audio
-from pyasr.data.datadir import DataDir, Segment, split
+from pyasr.data.datadir import SPEED, VOLUME, DataDir, Segment, split
+from pyasr.data.recordings import read_recording
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import OPTIONS_FILE
 from pyasr.feats.vtln import SPEAKER_WARPS, UTTERANCE_WARPS, utterance_warps
@@ -68,7 +68,7 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     """
     data, feats = step.data, step.data / "feats"
     utterance_warps(DataDir(data))  # a mistake in them is told before any work
-    optional = [data / name for name in ("segments", SPEAKER_WARPS, UTTERANCE_WARPS)]
+    optional = [data / name for name in ("segments", SPEED, VOLUME, SPEAKER_WARPS, UTTERANCE_WARPS)]
     inputs = [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
     with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:
         save(out / OPTIONS_FILE, features)
@@ -113,10 +113,8 @@ def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float) -> Iter
     for utt in utterances:
         segment = data.segments.get(utt)
         name = data.recording(utt)
-        if name not in data.wav_scp:
-            raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")
         if name != recording:
-            samples, rate = read_audio(data.wav_scp[name], name)
+            samples, rate = read_recording(data, name)
             recording = name
             if rate != rate_hz:
                 found = f"audio of {rate} Hz, but --sample-frequency is {rate_hz:g}"

@@ -1,0 +1,86 @@
+"""Further copies of utterances at other speeds and volumes, with the names that Kaldi's perturb_data_dir_speed.sh gives them.
+
+T. Ko, V. Peddinti, D. Povey, S. Khudanpur, "Audio augmentation for speech recognition", Interspeech 2015. No audio is written: the tables
+`reco2speed` and `reco2volume` say what becomes of a recording when it is read (`pyasr.data.recordings`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.base.seeds import generator
+from pyasr.data.datadir import RECORDING_TABLES, SPEED, VOLUME, DataDir
+from pyasr.data.subsets import FEATURE_TABLES, Renaming, read_all, renamed
+
+_OF_ONE_SPEED = ("utt2warp", "spk2warp")
+_DURATIONS = ("utt2dur", "reco2dur")
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """What is changed."""
+
+    speeds: str = option("0.9 1.1", "speeds of the copies that are added to the data, separated by blanks")
+    perturb_volume: bool = option(False, "give every recording a volume drawn at random")
+    min_volume: float = option(0.125, "least factor of volumes", minimum=1e-3)
+    max_volume: float = option(2.0, "greatest factor of volumes", minimum=1e-3)
+    seed: int = option(0, "seed of volumes")
+
+    def factors(self) -> list[str]:
+        """The speeds as they are written. Raises UserError for one that is no speed, is 1, or stands there twice."""
+        found = self.speeds.split()
+        for speed in found:
+            if not _is_speed(speed) or found.count(speed) > 1:
+                raise UserError(f"--speeds '{self.speeds}': '{speed}' should be a number from 0.25 to 4 other than 1, given once")
+        return found
+
+    def volume(self, recording: str) -> str:
+        """The factor drawn for a recording. Raises UserError for limits in the wrong order."""
+        if self.min_volume > self.max_volume:
+            raise UserError(f"--min-volume {self.min_volume:g} is above --max-volume {self.max_volume:g}; give the least and the greatest")
+        return f"{generator(self.seed, 'volume', recording).uniform(self.min_volume, self.max_volume):.4f}"
+
+
+def _is_speed(text: str) -> bool:
+    try:
+        return 0.25 <= float(text) <= 4 and float(text) != 1
+    except ValueError:
+        return False
+
+
+def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]:
+    """The tables of `data` without those of features, with a copy at each speed, and volumes.
+
+    A copy's names begin with `sp0.9-`; speakers of another speed are other speakers. `utt2uniq` leads to the utterance as it was.
+    """
+    tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, *_OF_ONE_SPEED, "spk2utt")}
+    tables["utt2uniq"] = tables.get("utt2uniq") or {utt: utt for utt in data.utterances}
+    speeds = options.factors()
+    if speeds:
+        tables[SPEED] = {name: data.reco2speed.get(name, "1") for name in tables.get("wav.scp", {})}
+    for at_speed in [_at_speed(tables, speed) for speed in speeds]:
+        tables = {name: table | at_speed[name] for name, table in tables.items()}
+    if options.perturb_volume:
+        tables[VOLUME] = {name: options.volume(name) for name in tables.get("wav.scp", {})}
+    return tables
+
+
+def _at_speed(tables: dict[str, dict[str, str]], speed: str) -> dict[str, dict[str, str]]:
+    """The tables of the copy at one speed."""
+    prefix = f"sp{speed}-"
+    copy = renamed(tables, Renaming(utt_prefix=prefix, spk_prefix=prefix))
+    if "segments" in copy:
+        copy |= {name: {prefix + key: value for key, value in copy[name].items()} for name in RECORDING_TABLES if name in copy}
+        copy["segments"] = {utt: f"{prefix}{_segment_at(segment, float(speed))}" for utt, segment in copy["segments"].items()}
+    for name in _DURATIONS:
+        if name in copy:
+            copy[name] = {key: f"{float(value) / float(speed):.4f}" for key, value in copy[name].items()}
+    return copy | {SPEED: {key: f"{float(value) * float(speed):g}" for key, value in copy[SPEED].items()}}
+
+
+def _segment_at(segment: str, speed: float) -> str:
+    """'RECORDING BEGIN END' with the times of another speed; -1 remains the end of the recording."""
+    recording, *times = segment.split()
+    return " ".join([recording, *(time if float(time) < 0 else f"{float(time) / speed:.4f}" for time in times)])

@@ -1,0 +1,39 @@
+"""The recordings of a data directory, at the speed and volume that it says."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.data.audio import read_audio, resample
+from pyasr.data.datadir import SPEED, VOLUME, DataDir
+
+
+def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:
+    """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp.
+
+    Raises UserError as `read_audio` does, and where there is no such recording, or its speed or volume is no positive number.
+    """
+    if name not in data.wav_scp:
+        raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")
+    samples, rate = read_audio(data.wav_scp[name], name)
+    if name in data.reco2speed:
+        samples = change_speed(samples, rate, _factor(data, SPEED, name, data.reco2speed[name]))
+    if name in data.reco2volume:
+        samples = samples * np.float32(_factor(data, VOLUME, name, data.reco2volume[name]))
+    return samples, rate
+
+
+def change_speed(samples: np.ndarray, rate: int, factor: float) -> np.ndarray:
+    """`samples` played `factor` times as fast, which raises the pitch too, at the same rate: about len(samples) / factor of them."""
+    return resample(samples, max(round(rate * factor), 1), rate)
+
+
+def _factor(data: DataDir, table: str, name: str, text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise UserError(f"{data.path}/{table}: '{name} {text}' is no positive number; correct the line")
+    return factor

@@ -1,0 +1,121 @@
+"""Copies at other speeds and volumes: sound data directories, audio as sox would give it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trees import make_data_dir
+
+from pyasr.base.errors import UserError
+from pyasr.data.audio import write_audio
+from pyasr.data.datadir import DataDir, write_data_dir
+from pyasr.data.perturb import Perturbation, perturbed
+from pyasr.data.recordings import change_speed, read_recording
+from pyasr.data.repair import fix
+from pyasr.data.subsets import combine, write_all
+from pyasr.data.validation import validate
+from pyasr.io.text import write_table
+
+UTILS = Path(__file__).parents[2] / "utils"
+RATE = 8000
+
+
+def perturb(*arguments, ok=True):
+    run = subprocess.run([sys.executable, UTILS / "perturb_data_dir.py", *map(str, arguments)], capture_output=True, text=True)
+    assert (run.returncode == 0) == ok, run.stderr
+    return run.stderr
+
+
+@pytest.mark.parametrize("with_segments", [False, True])
+def test_copies_at_other_speeds(tmp_path, with_segments):
+    data = DataDir(make_data_dir(tmp_path / "data", with_segments))
+    perturb("--speeds", "0.8 1.25", "--perturb-volume", "true", data.path, tmp_path / "out")
+    out = DataDir(tmp_path / "out")
+    assert validate(out.path) == []
+    assert len(out.utterances) == 36 and set(out.spk2utt) == {p + s for p in ("", "sp0.8-", "sp1.25-") for s in ("ann", "bob", "cy")}
+    assert out.text["sp0.8-ann-001"] == data.text["ann-001"] and out.table("utt2uniq")["sp0.8-ann-001"] == "ann-001"
+    assert out.utt2dur["sp0.8-ann-001"] == 0.25 and out.utt2dur["ann-001"] == 0.2
+    for prefix, speed in {"": 1.0, "sp0.8-": 0.8, "sp1.25-": 1.25}.items():
+        samples, rate = read_recording(out, out.recording(f"{prefix}bob-002"))
+        assert rate == RATE and abs(len(samples) - (RATE if with_segments else RATE / 5) / speed) <= 1
+        if with_segments:
+            part = out.segments[f"{prefix}bob-002"]
+            assert (part.begin_s, part.end_s) == pytest.approx((0.4 / speed, 0.6 / speed), abs=1e-4)
+    volumes = {float(value) for value in out.table("reco2volume").values()}
+    assert len(volumes) == len(out.wav_scp) and 0.125 <= min(volumes) and max(volumes) <= 2
+
+
+def test_the_end_of_a_recording_stays_the_end(tmp_path):
+    data = make_data_dir(tmp_path / "data", with_segments=True)
+    write_table(data / "segments", {utt: f"{utt.split('-')[0]} 0.1 -1" for utt in DataDir(data).utterances})
+    assert perturbed(DataDir(data), Perturbation("2"))["segments"]["sp2-cy-000"] == "sp2-cy 0.0500 -1"
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1, 0.95])
+def test_a_tone_at_another_speed_is_another_tone(factor):
+    time = np.arange(4000) / RATE
+    changed = change_speed((1000 * np.sin(2 * np.pi * 500 * time)).astype(np.float32), RATE, factor)
+    expected = 1000 * np.sin(2 * np.pi * 500 * factor * np.arange(len(changed)) / RATE)
+    assert abs(len(changed) - 4000 / factor) <= 1
+    assert np.abs(changed - expected)[200:-200].max() < 3
+
+
+def test_perturbed_twice_speeds_multiply(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    (tmp_path / "once").mkdir()
+    write_all(tmp_path / "once", perturbed(DataDir(data), Perturbation("0.9")))
+    twice = perturbed(DataDir(tmp_path / "once"), Perturbation("2"))
+    assert twice["reco2speed"]["sp2-sp0.9-bob-000"] == "1.8" and twice["utt2uniq"]["sp2-sp0.9-bob-000"] == "bob-000"
+
+
+def test_volume_scales_samples(tmp_path):
+    write_audio(tmp_path / "a.wav", np.full(100, 1000, np.float32), RATE)
+    tables = {"utt2spk": {"a": "s"}, "wav.scp": {"a": tmp_path / "a.wav"}, "reco2volume": {"a": "0.25"}}
+    write_data_dir(tmp_path, tables)
+    assert np.all(read_recording(DataDir(tmp_path), "a")[0] == 250)
+    for wrong in ("x", "0", "-1", "nan", "inf"):
+        write_table(tmp_path / "reco2volume", {"a": wrong})
+        with pytest.raises(UserError, match=f"reco2volume: 'a {wrong}' is no positive number"):
+            read_recording(DataDir(tmp_path), "a")
+
+
+def test_combined_with_data_as_they_were(tmp_path):
+    """Whose recordings have the speed 1 then, and are their own originals."""
+    sources = [make_data_dir(tmp_path / "data"), tmp_path / "fast"]
+    sources[1].mkdir()
+    fast = perturbed(DataDir(sources[0]), Perturbation("1.1"))
+    write_all(sources[1], {name: {key: table[key] for key in table if key.startswith("sp1.1-")} for name, table in fast.items()})
+    (tmp_path / "out").mkdir()
+    combine([DataDir(path) for path in sources], tmp_path / "out")
+    out = DataDir(tmp_path / "out")
+    assert validate(out.path) == []
+    assert (out.reco2speed["ann-000"], out.reco2speed["sp1.1-ann-000"]) == ("1", "1.1")
+    assert out.table("utt2uniq")["ann-000"] == out.table("utt2uniq")["sp1.1-ann-000"] == "ann-000"
+
+
+def test_fixing_completes_speeds(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    write_table(data / "reco2speed", {"ann-000": "1.1"})
+    assert any("is not in reco2speed" in str(problem) for problem in validate(data))
+    fix(data)
+    assert validate(data) == [] and DataDir(data).reco2speed["ann-000"] == "1.1" and DataDir(data).reco2speed["bob-000"] == "1"
+
+
+@pytest.mark.parametrize("speeds", ["0.9 x", "1", "0.9 0.9", "0", "nan", "100"])
+def test_wrong_speeds(tmp_path, speeds):
+    data = make_data_dir(tmp_path / "data")
+    told = perturb("--speeds", speeds, data, tmp_path / "out", ok=False)
+    assert "should be a number from 0.25 to 4 other than 1, given once" in told and not (tmp_path / "out").exists()
+
+
+def test_limits_of_volumes_in_the_wrong_order(tmp_path):
+    with pytest.raises(UserError, match="--min-volume 3 is above --max-volume 2"):
+        perturbed(DataDir(make_data_dir(tmp_path / "data")), Perturbation(perturb_volume=True, min_volume=3.0))
+
+
+def test_volumes_are_the_same_for_the_same_seed(tmp_path):
+    data = DataDir(make_data_dir(tmp_path / "data"))
+    volumes = [perturbed(data, Perturbation("", True, seed=seed))["reco2volume"] for seed in (1, 1, 2)]
+    assert volumes[0] == volumes[1] != volumes[2]

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Make a data directory that holds each utterance at other speeds too, or at random volumes, to train on.
+
+Reads   DATA
+Writes  OUT
+
+    utils/perturb_data_dir.py data/train data/train_sp                                                # at 0.9, 1 and 1.1 times the speed
+    utils/perturb_data_dir.py --speeds "" --perturb-volume true data/train_sp data/train_sp_vol
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.data import subsets
+from pyasr.data.datadir import DataDir
+from pyasr.data.perturb import Perturbation, perturbed
+
+
+@dataclass(frozen=True)
+class PerturbDataDir:
+    data: Path = argument("data directory")
+    out: Path = argument("data directory to be made")
+    perturbation: Perturbation = group(Perturbation)
+
+
+def main(options: PerturbDataDir) -> None:
+    data = DataDir(options.data)
+    with output_of(options, options.out, subsets.table_files(data, with_features=False)) as out:
+        subsets.write_all(out, perturbed(data, options.perturbation))
+    log.info(f"{options.out}: {len(DataDir(options.out).utterances)} utterances of {len(data.utterances)}")
+
+
+if __name__ == "__main__":
+    run_step(PerturbDataDir, main, __doc__)
