@@ -13,27 +13,19 @@ Example:
 
 from dataclasses import dataclass
 
-from pyasr.base.job_options import RankJobOptions
-from pyasr.base.options import group, option
 from pyasr.base.step import run_step
-from pyasr.cluster.jobs import Recovery, run_ranks
-from pyasr.parallel.strategies import usable_ranks
-from pyasr.train.checkpoints import DIRECTORY, INDEX, last_place
 from pyasr.train.ctc import CtcStep, staged_ctc
-from pyasr.train.progress_bar import progress_bar
+from pyasr.train.on_ranks import OnRanks, train_on_ranks
 
 
 @dataclass(frozen=True)
-class TrainCtc(CtcStep):
-    num_ranks: int = option(2, "MPI ranks", minimum=1)
-    jobs: RankJobOptions = group(RankJobOptions)
+class TrainCtc(OnRanks, CtcStep):
+    pass
 
 
 def main(options: TrainCtc) -> None:
-    kept = dict(resume=True, precious=f"{DIRECTORY}/{INDEX}", may_change=("num_ranks",))
-    with staged_ctc(options, **kept) as spec, progress_bar(spec.out):
-        recovery = Recovery(options.jobs, lambda most: usable_ranks(options.training.mixing, most), lambda: last_place(spec.out))
-        run_ranks(options.jobs, spec.out / "log" / "train.log", "pyasr.train.ctc:train_rank", spec, options.num_ranks, recovery)
+    with staged_ctc(options) as spec:
+        train_on_ranks(options, "pyasr.train.ctc:train_rank", spec)
 
 
 if __name__ == "__main__":

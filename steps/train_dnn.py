@@ -16,28 +16,20 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.job_options import RankJobOptions
-from pyasr.base.options import group, option
+from pyasr.base.options import option
 from pyasr.base.step import run_step
-from pyasr.cluster.jobs import Recovery, run_ranks
-from pyasr.parallel.strategies import usable_ranks
-from pyasr.train.checkpoints import DIRECTORY, INDEX, last_place
+from pyasr.train.on_ranks import OnRanks, train_on_ranks
 from pyasr.train.prepare import DnnStep, staged_training
-from pyasr.train.progress_bar import progress_bar
 
 
 @dataclass(frozen=True)
-class TrainDnn(DnnStep):
-    num_ranks: int = option(2, "MPI ranks", minimum=1)
+class TrainDnn(OnRanks, DnnStep):
     dbn: Path | None = option(None, "directory of a DBN to start from (steps/pretrain_dbn.py)")
-    jobs: RankJobOptions = group(RankJobOptions)
 
 
 def main(options: TrainDnn) -> None:
-    kept = dict(resume=True, precious=f"{DIRECTORY}/{INDEX}", may_change=("num_ranks",))
-    with staged_training(options, options.dbn, **kept) as spec, progress_bar(spec.out):
-        recovery = Recovery(options.jobs, lambda most: usable_ranks(options.training.mixing, most), lambda: last_place(spec.out))
-        run_ranks(options.jobs, spec.out / "log" / "train.log", "pyasr.train.dnn:train_rank", spec, options.num_ranks, recovery)
+    with staged_training(options, options.dbn) as spec:
+        train_on_ranks(options, "pyasr.train.dnn:train_rank", spec)
 
 
 if __name__ == "__main__":

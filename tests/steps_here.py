@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 from pyasr.base import log, options
 from pyasr.base.errors import UpToDate
@@ -28,10 +30,11 @@ def run_here(step: str, *words, folder: str = "steps", threads: bool = False) ->
     (cls,) = [value for value in vars(module).values()
               if isinstance(value, type) and value.__module__ == spec.name and hasattr(value, "__dataclass_fields__")]
     log.setup(step)
-    try:
-        module.main(options.parse(cls, [str(word) for word in words], module.__doc__, {})[0])
-    except UpToDate as note:
-        log.info(str(note))
+    with patch("pyasr.train.on_ranks.run_ranks", _run_ranks) if threads else nullcontext():
+        try:
+            module.main(options.parse(cls, [str(word) for word in words], module.__doc__, {})[0])
+        except UpToDate as note:
+            log.info(str(note))
 
 
 def _run_ranks(jobs, log, function: str, spec, num_ranks: int, recovery=None) -> None:

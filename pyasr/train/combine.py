@@ -19,7 +19,9 @@ Memory on every rank: M times the parameters, in float32.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +41,8 @@ _FISHER_BATCH = 64
 _ALPHA, _DIAGONAL_FLOOR = 0.01, 1e-6
 _MEMORY = 10
 
+LogProbability = Callable[[Network, torch.Tensor, torch.Tensor], torch.Tensor]
+
 
 @dataclass(frozen=True)
 class CombineOptions:
@@ -49,6 +53,12 @@ class CombineOptions:
     combine_models: int = option(20, "greatest number of models that are combined", minimum=1)
     combine_period_frames: int = option(200_000, "frames, over all ranks, between two of these models", minimum=1)
     combine_iterations: int = option(20, "weights: iterations of L-BFGS", minimum=1)
+
+
+def of_targets(network: Network, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
+    """The sum of the log probabilities of these pdfs."""
+    logits = network(x).flatten(0, -2).float()
+    return -F.cross_entropy(logits, pdfs.flatten(), reduction="sum", ignore_index=NO_TARGET)
 
 
 class RecentModels:
@@ -85,12 +95,15 @@ class Combination:
 
     network  of the models' shape; its parameters are overwritten
     models   parameters of each, in the order of `network.parameters()`
+    log_probability  of the network, inputs and targets: what is maximised, summed over the targets
 
     Weights are float64 (num_models, num_layers).
     """
 
-    def __init__(self, network: Network, models: list[list[torch.Tensor]], sample: Sample):
+    def __init__(self, network: Network, models: list[list[torch.Tensor]], sample: Sample,
+                 log_probability: LogProbability = of_targets):  # fmt: skip
         self.network, self.sample, self.comm = network.to(sample.device).eval(), sample, sample.comm
+        self._log_probability = partial(log_probability, self.network)
         self.layers = [list(layer.parameters(recurse=False)) for layer in network.affine_layers]
         by_layer = _by_layer(models, self.layers)
         self.models = [torch.stack(rows).to(sample.device) for rows in by_layer]
@@ -133,15 +146,11 @@ class Combination:
         matrix.diagonal().clamp_(min=_DIAGONAL_FLOOR).mul_(1 + _ALPHA)
         return matrix
 
-    def _log_probability(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
-        logits = self.network(x).flatten(0, -2).float()
-        return -F.cross_entropy(logits, pdfs.flatten(), reduction="sum", ignore_index=NO_TARGET)
-
     def _slope(self, x: torch.Tensor, pdfs: torch.Tensor) -> tuple[float, torch.Tensor]:
         """(sum of log probabilities of this rank's frames, its gradient with respect to the weights, flat)."""
         parameters = [p for layer in self.layers for p in layer]
         value = self._log_probability(x, pdfs)
-        gradients = iter(torch.autograd.grad(value, parameters))
+        gradients = iter(torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True))
         columns = [models @ torch.cat([next(gradients).flatten() for _ in layer]) for models, layer in zip(self.models, self.layers)]
         return float(value.detach()), torch.stack(columns, 1).double().cpu().flatten()
 
@@ -157,10 +166,11 @@ def _by_layer(models: list[list[torch.Tensor]], layers: list[list[torch.Tensor]]
     return [[torch.cat([p.flatten() for p in model[begin:end]]) for model in models] for begin, end in zip(begins, begins[1:])]
 
 
-def combine_recent(options: CombineOptions, recent: RecentModels, learner: Learner, frames_seen: int, sample: Sample) -> None:
+def combine_recent(options: CombineOptions, recent: RecentModels, learner: Learner, frames_seen: int, sample: Sample,
+                   log_probability: LogProbability = of_targets) -> None:  # fmt: skip
     """Give the learner the combination of the last models. Every rank must call this."""
     network = learner.network.with_parameters(learner.flat.values())
-    combine(options, Combination(network, recent.load(learner, frames_seen), sample))
+    combine(options, Combination(network, recent.load(learner, frames_seen), sample, log_probability))
     give(learner, network)
 
 

@@ -57,6 +57,11 @@ class Corpus:
     packing: Packing
 
     @property
+    def frames(self) -> tuple[Frames, FrameStore]:
+        """Those to train on and those held out."""
+        return self.training, self.heldout
+
+    @property
     def input_dim(self) -> int:
         """Columns of the network's input."""
         return self.packing.width * len(self.mean)

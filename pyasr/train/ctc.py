@@ -11,26 +11,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pyasr.base import log
-from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.options import argument, group
-from pyasr.base.step import output_of
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.text import read_table
 from pyasr.lang.subwords import MODEL, UNITS, WORDS, Subwords
-from pyasr.nn.acoustic import MODEL_FILE, AcousticModel
 from pyasr.nn.layered import LayeredNetwork, read_network
 from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies import MixingOptions, check_strategy, make_strategy
+from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.sequence.ctc import CtcSupervision, ctc_loss
-from pyasr.train.checkpoints import DIRECTORY
 from pyasr.train.corpus import check_frames
 from pyasr.train.dnn import dropout_seed, initial_random
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions
+from pyasr.train.on_ranks import training_output
 from pyasr.train.padded_utterances import CtcMinibatch, PaddedUtterances
-from pyasr.train.schedules import ScheduleOptions, make_schedule
+from pyasr.train.rank_job import make_job, write_model
+from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.shard import global_normaliser
 from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout
 from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
@@ -80,28 +77,21 @@ class CtcSpec:
 
 
 @contextlib.contextmanager
-def staged_ctc(step: CtcStep, **staging) -> Iterator[CtcSpec]:
-    """The work of the ranks; its `out` is the step's stage output, in which they find what they need.
+def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
+    """The work of the ranks; its `out`, of `training_output`, has what they need.
 
-    staging   arguments of `stage_output`
-
-    When the block ends well, what only the training has needed is removed. Raises UserError where options or inputs do not go together.
+    Raises UserError where options or inputs do not go together.
     """
-    check_strategy(step.training.mixing)
-    step.training.schedule.check()
-    if step.training.schedule.listens:
-        raise UserError(f"--schedule {step.training.schedule.schedule}: it goes by frame accuracies; give --schedule exponential or step")
+    step.training.schedule.check_deaf()
     input = replace(step.input, splice_left=0, splice_right=0)
     units = [step.units_dir / name for name in (MODEL, UNITS, WORDS)]
-    with output_of(step, step.out, [step.data / "feats.scp", step.data / "text", step.network, *units], **staging) as out:
+    with training_output(step, [step.data / "feats.scp", step.data / "text", step.network, *units]) as out:
         (out / UNITS_DIR).mkdir(exist_ok=True)
         for path in units:
             shutil.copy(path, out / UNITS_DIR)
         input.save(out)
         prepare(step, input, out)
         yield CtcSpec(step.data, step.network, out, input, step.training)
-        shutil.rmtree(out / DIRECTORY, ignore_errors=True)
-        Targets.remove(out / TARGETS_FILE)
 
 
 def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
@@ -163,16 +153,6 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
         utterances.normalise_by(mean, inverse_std, network)
     torch.manual_seed(dropout_seed(seed, comm.rank))
     learner = CtcLearner(network, options.learner, comm.size)
-    schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames))
-    longest = int(comm.reduce_scalar(max(options.learner.minibatch, int(training.lengths.max(initial=0))), "max"))
-    rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
-    job = CtcJob(learner, training, heldout, strategy, schedule, options.loop, longest, rate_factor, spec.out)
-    comm.say(f"{learner.flat.num_parameters} parameters, {targets.num_pdfs} units, {schedule.epoch_frames} frames an epoch, "
-             f"{comm.size} ranks")  # fmt: skip
-    comm.say(options.schedule.describe(strategy.num_averaged, options.learner.minibatch))
-    job.run()
-    if comm.rank == 0:
-        model = learner.network.with_parameters(learner.flat.values()).cpu()
-        normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
-        AcousticModel(model, *normaliser, torch.zeros(targets.num_pdfs)).save(spec.out / MODEL_FILE)
-        log.info(f"{spec.out / MODEL_FILE}: written")
+    make_job(CtcJob, learner, (training, heldout), strategy, options, options.learner.minibatch, spec.out, training.longest).run()
+    normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
+    write_model(comm, spec.out, learner.network.with_parameters(learner.flat.values()), normaliser, torch.zeros(targets.num_pdfs))

@@ -11,7 +11,7 @@ import torch
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import group, option
+from pyasr.base.options import argument, group, option
 from pyasr.base.output import differences
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -60,6 +60,17 @@ class DbnTraining:
     store: StoreOptions = group(StoreOptions)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
+
+
+@dataclass(frozen=True)
+class DbnStep:
+    """The options of steps/pretrain_dbn.py but those of its job."""
+
+    data: Path = argument("data directory of the features")
+    out: Path = argument("directory of the DBN to be trained")
+    input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
+    heldout: HeldoutOptions = group(HeldoutOptions)
+    training: DbnTraining = group(DbnTraining)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import group
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import InputOptions
-from pyasr.nn.acoustic import MODEL_FILE, AcousticModel
 from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
 from pyasr.nn.layered import LayeredNetwork, read_network
@@ -22,16 +21,17 @@ from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.train.chunks import OverTimeOptions
-from pyasr.train.combine import MODELS, CombineOptions, RecentModels, combine_recent
+from pyasr.train.combine import MODELS, CombineOptions, RecentModels
 from pyasr.train.corpus import PerturbOptions, StoreOptions, open_corpus
 from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape
 from pyasr.train.input_transform import InputTransformOptions, estimate_transform
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions, Training
 from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales
+from pyasr.train.rank_job import combine_and_tell, make_job, write_model
 from pyasr.train.sample import Sample, SampleOptions, draw_sample
 from pyasr.train.saturation import SaturationFix
-from pyasr.train.schedules import Schedule, ScheduleOptions, make_schedule
+from pyasr.train.schedules import Schedule, ScheduleOptions
 from pyasr.train.shard import Shard
 from pyasr.train.shrinking import Shrinking
 from pyasr.train.soft_targets import Teacher, TeacherOptions
@@ -78,7 +78,7 @@ class TrainSpec:
     dbn: Path | None = None
 
 
-def train_rank(spec: TrainSpec, comm: Comm, make_job: Callable[..., Training] = Training, make_shard: Callable[..., Shard] = Shard) -> None:
+def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Training, make_shard: Callable[..., Shard] = Shard) -> None:
     """Train on this rank's shard, together with all others; rank 0 writes final.nnet. The functions take what the classes do."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
@@ -90,22 +90,15 @@ def train_rank(spec: TrainSpec, comm: Comm, make_job: Callable[..., Training] = 
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
     learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, strategy.sum_gradients())
-    schedule = make_schedule(options.schedule, strategy.epoch_frames(corpus.training.num_frames))
-    minibatch = corpus.packing.whole(options.learner.minibatch)
-    rate_factor = options.schedule.rate_factor(strategy.num_averaged, minibatch)
+    job = make_job(kind, learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out)
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
     recent = RecentModels(spec.out / MODELS, options.combine, comm)
-    growth = make_growth(options, counts, schedule, comm, sample, recent)
-    job = make_job(learner, corpus.training, corpus.heldout, strategy, schedule, options.loop, minibatch, rate_factor, spec.out, growth)
-    _announce(job, options)
+    job.growth = make_growth(options, counts, job.schedule, comm, sample, recent)
     job.run()
     if options.combine.combine != "none":
-        combine_recent(options.combine, recent, learner, job.position.frames_seen, sample)
-        heldout = job.evaluate()
-        comm.say(f"combined model: held-out {heldout.text()}")
-    model = final_model(learner, corpus.normaliser(), options.priors, counts, sample)
-    if comm.rank == 0:
-        model.save(spec.out / MODEL_FILE)
+        combine_and_tell(job, options.combine, recent, sample)
+    network = learner.network.with_parameters(learner.flat.values())
+    write_model(comm, spec.out, network, corpus.normaliser(), decoding_priors(options.priors, network, counts, sample))
 
 
 def check_training(options: DnnTraining, dbn: Path | None) -> None:
@@ -194,19 +187,3 @@ def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, co
         actions.append((options.combine.combine_period_frames, recent.keep))
     total_frames = schedule.epoch_frames * options.schedule.num_epochs
     return Growth(options.growth, options.dnn, counts, total_frames, options.loop.train_seed, comm, actions)
-
-
-def final_model(learner: Learner, normaliser, options: PriorOptions, counts: np.ndarray, sample: Sample | None) -> AcousticModel:
-    """The trained network in float32, with its input's normalisation and priors. Every rank must call this."""
-    network = learner.network.with_parameters(learner.flat.values())
-    priors = decoding_priors(options, network, counts, sample)
-    return AcousticModel(network.cpu(), *normaliser, priors)
-
-
-def _announce(job: Training, options: DnnTraining) -> None:
-    """What is trained, on how much, with which learning rate."""
-    flat, comm = job.learner.flat, job.comm
-    dtype = str(flat.work.dtype).removeprefix("torch.")
-    comm.say(f"{flat.num_parameters} parameters, {job.schedule.epoch_frames} frames an epoch, {comm.size} ranks, products in {dtype}")
-    comm.say(f"the frames of a rank are {job.training.describe()}")
-    comm.say(options.schedule.describe(job.strategy.num_averaged, job.minibatch))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from pyasr.train.schedules import Schedule
 from pyasr.train.stream import Frames
 
 _NOTHING = None, torch.empty(0)  # instead of a minibatch
-COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
+_COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Training:
     growth             changes of the network at given times
 
     A class for another objective than the cross-entropy of pdfs overrides `totals`, what a learner's sums mean, `rate_flag`, the option of
-    its learning rate, and `check_divergence`.
+    its learning rate, and `check_divergence`; one whose minibatches cannot be cut, `halves`.
     """
 
     totals = Totals
@@ -106,9 +107,13 @@ class Training:
         rate = self._summed_rate()
         if not self.strategy.compares:
             return self.learner.step(x, pdfs, rate)
-        sums = sum(self.learner.step(*half, rate, COMPARED_CHANGE) for half in zip(x.chunk(2), pdfs.chunk(2)))
+        sums = sum(self.learner.step(*part, rate, _COMPARED_CHANGE) for part in self.halves(x, pdfs))
         self.compared_sums += sums
         return sums
+
+    def halves(self, x: torch.Tensor, pdfs: torch.Tensor) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
+        """A minibatch as two, each of which may be learned by itself."""
+        return zip(x.chunk(2), pdfs.chunk(2))
 
     def _summed_rate(self) -> float:
         """The rate of summed gradients of those that learn now."""

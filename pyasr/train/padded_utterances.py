@@ -49,6 +49,11 @@ class PaddedUtterances:
         self.lengths = np.array([reader.num_frames(key) for key in keys], np.int64)
         self.num_frames = int(self.lengths.sum())
 
+    @property
+    def longest(self) -> int:
+        """Frames of the longest."""
+        return int(self.lengths.max(initial=0))
+
     def statistics(self) -> np.ndarray:
         """Sums of the features and their squares, as of `cmvn_stats`."""
         return sum((cmvn_stats(self.reader[key]) for key in self.keys), np.zeros((2, self.reader.dim + 1)))
@@ -60,7 +65,7 @@ class PaddedUtterances:
 
     def describe(self) -> str:
         """For the log."""
-        return f"{len(self.keys)} utterances, read anew in each epoch"
+        return f"in {len(self.keys)} utterances, read anew in each epoch"
 
     def minibatches(self, _size: int, epoch: int, begin: int = 0) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
         """Inputs (N, left + T + right, dim) and what they should be, of all utterances in random order, but those of the first minibatches

@@ -12,7 +12,6 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import argument, group, option
-from pyasr.base.step import output_of
 from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_transitions, read_tree
@@ -23,11 +22,9 @@ from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import MODEL_FILE
 from pyasr.nn.dbn import DBN_FILE
 from pyasr.nn.layered import read_network
-from pyasr.parallel.strategies import check_strategy
-from pyasr.train.checkpoints import DIRECTORY
-from pyasr.train.combine import MODELS
 from pyasr.train.dbn import check_dbn
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
+from pyasr.train.on_ranks import training_output
 from pyasr.train.soft_targets import TeacherOptions
 from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout, join, make_targets
 
@@ -55,18 +52,15 @@ class DnnStep:
 
 
 @contextlib.contextmanager
-def staged_training(step: DnnStep, dbn: Path | None = None, **staging) -> Iterator[TrainSpec]:
-    """The work of the ranks; its `out` is the step's stage output, in which they find what they need, the targets among it.
+def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpec]:
+    """The work of the ranks; its `out`, of `training_output`, has what they need, the targets among it.
 
-    staging   arguments of `stage_output`
-
-    When the block ends well, what only the training has needed is removed. Raises UserError where options or inputs do not go together.
+    Raises UserError where options or inputs do not go together.
     """
-    check_strategy(step.training.mixing)
     check_training(step.training, dbn)
     if step.training.over_time.network:
         read_network(step.training.over_time.network)
-    with output_of(step, step.out, _inputs(step, dbn), **staging) as out:
+    with training_output(step, _inputs(step, dbn)) as out:
         check_phones(step.ali_dir, LangDir(step.lang))
         if dbn:
             check_dbn(dbn, step.training.dnn, step.input, step.data)
@@ -76,9 +70,6 @@ def staged_training(step: DnnStep, dbn: Path | None = None, **staging) -> Iterat
         input.save(out)
         prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens)
         yield TrainSpec(step.data, out, input, step.training, dbn)
-        for directory in (DIRECTORY, MODELS):
-            shutil.rmtree(out / directory, ignore_errors=True)
-        Targets.remove(out / TARGETS_FILE)
 
 
 def _inputs(step: DnnStep, dbn: Path | None) -> list[Path]:

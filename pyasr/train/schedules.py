@@ -76,6 +76,13 @@ class ScheduleOptions(ScalingOptions):
         if self.constant_epochs >= self.num_epochs:
             raise UserError(f"--constant-epochs {self.constant_epochs}: there are only {self.num_epochs} epochs; raise --num-epochs")
 
+    def check_deaf(self) -> None:
+        """The same; also for a schedule that listens: to be called where the objective is no cross-entropy of frames."""
+        self.check()
+        if self.listens:
+            found = "it goes by gains in the cross-entropy of frames, which is not what is trained here"
+            raise UserError(f"--schedule {self.schedule}: {found}; give --schedule exponential or step")
+
 
 def numbers(text: str, flag: str) -> list[float]:
     """The numbers of a list with commas. Raises UserError, headed by `flag`, where there is something else."""

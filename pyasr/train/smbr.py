@@ -13,7 +13,6 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import argument, group
-from pyasr.base.step import output_of
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files, open_features
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, read_transitions
@@ -22,19 +21,20 @@ from pyasr.io.int_vectors import read_job_archives
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, load_scorer
 from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies import MixingOptions, check_strategy, make_strategy
+from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.sequence.hypotheses_store import HypothesesStore, store_lattices
 from pyasr.sequence.lattice_criteria import CriterionOptions
 from pyasr.sequence.lattice_objective import LatticeObjective
 from pyasr.sequence.tid_classes import TidClasses
-from pyasr.train.checkpoints import DIRECTORY
 from pyasr.train.corpus import check_frames
 from pyasr.train.dnn import dropout_seed
 from pyasr.train.lattice_learner import LatticeLearner, LatticeTraining
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.loop import LoopOptions
+from pyasr.train.on_ranks import training_output
 from pyasr.train.prepare import TargetOptions, check_paths
-from pyasr.train.schedules import ScheduleOptions, make_schedule
+from pyasr.train.rank_job import make_job, write_model
+from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join, make_targets
 from pyasr.train.utterances import Utterances
 
@@ -79,33 +79,21 @@ class SmbrSpec:
 
 
 @contextlib.contextmanager
-def staged_smbr(step: SmbrStep, lattices: list[Path], **staging) -> Iterator[SmbrSpec]:
-    """The work of the ranks; its `out` is the step's stage output, in which they find what they need.
+def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
+    """The work of the ranks; its `out`, of `training_output`, has what they need.
 
     lattices  the archives of `step.decode_dir`
-    staging   arguments of `stage_output`
 
-    When the block ends well, what only the training has needed is removed. Raises UserError where options or inputs do not go together.
+    Raises UserError where options or inputs do not go together.
     """
-    check_strategy(step.training.mixing)
-    check_schedule(step.training.schedule)
-    with output_of(step, step.out, _inputs(step, lattices), **staging) as out:
+    step.training.schedule.check_deaf()
+    with training_output(step, _inputs(step, lattices)) as out:
         check_phones(step.dnn_dir, LangDir(step.lang))
         for source in (step.dnn_dir / MODEL, step.dnn_dir / "tree", step.lang / "phones.txt"):
             shutil.copy(source, out)
         InputOptions.load(step.dnn_dir).save(out)
         prepare(step, lattices, out)
         yield SmbrSpec(step.data, step.lang, step.dnn_dir, out, step.training)
-        shutil.rmtree(out / DIRECTORY, ignore_errors=True)
-        Targets.remove(out / TARGETS_FILE)
-        HypothesesStore.remove(out / HYPOTHESES_FILE)
-
-
-def check_schedule(options: ScheduleOptions) -> None:
-    """Raise UserError for a schedule that does not fit."""
-    options.check()
-    if options.listens:
-        raise UserError(f"--schedule {options.schedule}: it goes by gains in cross-entropy; give --schedule exponential or step")
 
 
 def _inputs(step: SmbrStep, lattices: list[Path]) -> list[Path]:
@@ -136,9 +124,10 @@ def same_transitions(ali_dir: Path, dnn_dir: Path) -> TransitionModel:
     ours, theirs = (read_transitions(directory / MODEL) for directory in (dnn_dir, ali_dir))
     if not np.array_equal(ours.tuples, theirs.tuples) or ours.num_tids != theirs.num_tids:
         raise UserError(f"{ali_dir} and {dnn_dir} have different transition models; align with the network: steps/align_dnn.py")
-    num_outputs = load_scorer(dnn_dir).num_pdfs
-    if num_outputs != ours.num_pdfs:
-        raise UserError(f"{dnn_dir}: {MODEL_FILE} has {num_outputs} outputs, {MODEL} {ours.num_pdfs} pdfs; take both from one training")
+    model = load_scorer(dnn_dir)
+    model.check_answers_on_all(dnn_dir, "an alignment")
+    if model.num_pdfs != ours.num_pdfs:
+        raise UserError(f"{dnn_dir}: {MODEL_FILE} has {model.num_pdfs} outputs, {MODEL} {ours.num_pdfs} pdfs; take both from one training")
     return ours
 
 
@@ -148,16 +137,10 @@ def train_rank(spec: SmbrSpec, comm: Comm) -> None:
     strategy = make_strategy(comm, options.mixing)
     training, heldout = open_utterances(spec, model, comm, strategy.share)
     learner = make_learner(spec, model, comm)
-    schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames))
-    longest = int(comm.reduce_scalar(training.longest, "max"))
-    rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
-    job = LatticeTraining(learner, training, heldout, strategy, schedule, options.loop, longest, rate_factor, spec.out)
-    comm.say(f"{options.criterion.criterion}: {schedule.epoch_frames} frames an epoch, {comm.size} ranks; one has {training.describe()}")
-    comm.say(options.schedule.describe(strategy.num_averaged, options.learner.minibatch))
-    job.run()
-    network = learner.network.with_parameters(learner.flat.values()).cpu()
-    if comm.rank == 0:
-        AcousticModel(network, model.mean, model.inverse_std, model.log_priors).save(spec.out / MODEL_FILE)
+    frames, minibatch = (training, heldout), options.learner.minibatch
+    make_job(LatticeTraining, learner, frames, strategy, options, minibatch, spec.out, training.longest).run()
+    network = learner.network.with_parameters(learner.flat.values())
+    write_model(comm, spec.out, network, (model.mean, model.inverse_std), model.log_priors)
 
 
 def open_utterances(spec: SmbrSpec, model: AcousticModel, comm: Comm, share: tuple[int, int] | None) -> tuple[Utterances, Utterances]:
@@ -173,8 +156,6 @@ def open_utterances(spec: SmbrSpec, model: AcousticModel, comm: Comm, share: tup
 def make_learner(spec: SmbrSpec, model: AcousticModel, comm: Comm) -> LatticeLearner:
     """The network with what it is to learn; dropout differs by rank."""
     options, silence = spec.training, LangDir(spec.lang).silence_phones
-    if getattr(model.network, "subsampling", 1) != 1:
-        raise UserError(f"{spec.dnn_dir}: its network does not answer on every frame, lattices have all of them; train one that does")
     objective = LatticeObjective(options.criterion, TidClasses.of(read_transitions(spec.dnn_dir / MODEL), silence), model.log_priors)
     torch.manual_seed(dropout_seed(options.loop.train_seed, comm.rank))
     return LatticeLearner(model.network, options.learner, comm.size, objective)

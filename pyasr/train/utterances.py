@@ -38,12 +38,12 @@ class Utterances:
 
     @property
     def longest(self) -> int:
-        """Frames that no minibatch exceeds."""
-        return max(self.minibatch, int(self.lengths.max(initial=0)))
+        """Frames of the longest."""
+        return int(self.lengths.max(initial=0))
 
     def describe(self) -> str:
         """For the log."""
-        return f"{len(self.keys)} utterances, read anew in each epoch"
+        return f"in {len(self.keys)} utterances, read anew in each epoch"
 
     def minibatches(self, _size: int, epoch: int, begin: int = 0) -> LatticeMinibatches:
         """(normalised inputs (T, input_dim), supervision) of all utterances of an epoch in random order, but those that begin among the

@@ -105,5 +105,5 @@ def test_what_cannot_be_learned_is_named(corpus, tmp_path):
     with pytest.raises(UserError, match=r"2 of 10 utterances have to be left out .*the network leave out fewer frames"):
         train(corpus, tmp_path / "out", data=tmp_path / "data")
     train(corpus, tmp_path / "out", "--max-missing", 0.3, "--num-epochs", 1, data=tmp_path / "data", num_ranks=1)
-    with pytest.raises(UserError, match="--schedule newbob: it goes by frame accuracies"):
+    with pytest.raises(UserError, match="--schedule newbob: it goes by gains in the cross-entropy of frames"):
         train(corpus, tmp_path / "other", "--schedule", "newbob")

@@ -145,7 +145,7 @@ def test_utterances_without_a_fitting_lattice_are_left_out_by_name(copy, tmp_pat
 
 
 def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
-    with pytest.raises(UserError, match="--schedule newbob: it goes by gains in cross-entropy"):
+    with pytest.raises(UserError, match="--schedule newbob: it goes by gains in the cross-entropy of frames"):
         train(copy, tmp_path / "out", "--schedule", "newbob")
     file = copy / "ali" / "ali.1.gz"
     alignments = read_int_vectors(file)

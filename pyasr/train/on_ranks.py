@@ -1,0 +1,59 @@
+"""How a training step runs: its output directory, in which an interrupted training goes on, and the one MPI job of its ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import RankJobOptions
+from pyasr.base.options import group, option
+from pyasr.base.step import output_of
+from pyasr.cluster.jobs import Recovery, run_ranks
+from pyasr.parallel.strategies import check_strategy, usable_ranks
+from pyasr.train.checkpoints import DIRECTORY, INDEX, last_place
+from pyasr.train.combine import MODELS
+from pyasr.train.progress import METRICS_FILE
+from pyasr.train.progress_bar import progress_bar
+
+_NEEDED_IN_TRAINING = (DIRECTORY, MODELS, "*.npz", "*.npz.*", "*.npy")  # what is prepared for ranks are arrays; none of these is a result
+
+
+@dataclass(frozen=True)
+class OnRanks:
+    """Of every step that trains on MPI ranks."""
+
+    num_ranks: int = option(2, "MPI ranks", minimum=1)
+    jobs: RankJobOptions = group(RankJobOptions)
+
+
+@contextlib.contextmanager
+def training_output(step, inputs: list[Path], parts: str = "") -> Iterator[Path]:
+    """The output directory of a training step, by its options `out`, `training.mixing` and others, for a `with` block that does the work.
+
+    inputs  files whose change makes the model out of date
+    parts   pattern of directories, such as `rbm*/`, if there are several trainings, one after the other, each in one of its own
+
+    A training that was interrupted is gone on with, also by other numbers of ranks. When the block ends well, what only the training has
+    needed is removed.
+    """
+    check_strategy(step.training.mixing)
+    kept = dict(resume=True, precious=f"{parts}{DIRECTORY}/{INDEX}", may_change=("num_ranks",))
+    with output_of(step, step.out, inputs, **kept) as out:
+        yield out
+        for pattern in _NEEDED_IN_TRAINING:
+            for path in {*out.glob(pattern), *out.glob(parts + pattern)}:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def train_on_ranks(step: OnRanks, function: str, spec, parts: str = "", log: str = "train.log") -> None:
+    """Call `function(spec, comm)` on the ranks of one MPI job, with a bar on the terminal; one that has lost ranks goes on without them.
+
+    spec   the work; its `out` is what `training_output` gave
+    parts  as there
+    """
+    recovery = Recovery(step.jobs, lambda most: usable_ranks(step.training.mixing, most), lambda: last_place(spec.out, parts + DIRECTORY))
+    with progress_bar(spec.out, parts + METRICS_FILE):
+        run_ranks(step.jobs, spec.out / "log" / log, function, spec, step.num_ranks, recovery)

@@ -1,0 +1,91 @@
+"""What the trainings of networks do alike on a rank: a job with its schedule and learning rate, and the model file in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pyasr.base import log
+from pyasr.hmm.model import write_subsampling
+from pyasr.nn.acoustic import MODEL_FILE, AcousticModel
+from pyasr.nn.feed_forward import DnnOptions
+from pyasr.parallel.comm import Comm
+from pyasr.parallel.strategies import Strategy
+from pyasr.train.combine import MODELS, CombineOptions, LogProbability, RecentModels, combine_recent, of_targets
+from pyasr.train.growth import Growth, GrowthOptions
+from pyasr.train.learner import Learner
+from pyasr.train.loop import Training
+from pyasr.train.sample import Sample, draw_sample
+from pyasr.train.schedules import make_schedule
+
+
+def make_job(kind: Callable[..., Training], learner: Learner, frames: tuple, strategy: Strategy, options, minibatch: int,
+             directory: Path, longest: int = 0) -> Training:  # fmt: skip
+    """A training job, of which the log tells. Every rank must call this.
+
+    kind       makes it of what `Training` takes
+    frames     this rank's training and held-out ones
+    options    of the training, with the groups `schedule` and `loop`
+    minibatch  frames that the learning rate is for
+    longest    the most frames of a minibatch of this rank, where they may be more than that
+    """
+    training, heldout = frames
+    schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames))
+    rate_factor = options.schedule.rate_factor(strategy.num_averaged, minibatch)
+    most = int(strategy.comm.reduce_scalar(max(minibatch, longest), "max"))
+    job = kind(learner, training, heldout, strategy, schedule, options.loop, most, rate_factor, directory)
+    _announce(job, minibatch)
+    return job
+
+
+def _announce(job: Training, minibatch: int) -> None:
+    """What is trained, on how much, with which learning rate."""
+    flat, comm, network = job.learner.flat, job.comm, job.learner.network
+    dtype = str(flat.work.dtype).removeprefix("torch.")
+    sizes = f"{flat.num_parameters} parameters, {network.num_pdfs} outputs, {job.schedule.epoch_frames} frames an epoch"
+    comm.say(f"{sizes}, {comm.size} ranks, products in {dtype}")
+    comm.say(f"the frames of a rank are {job.training.describe()}")
+    comm.say(job.schedule.options.describe(job.strategy.num_averaged, minibatch))
+
+
+def run_and_combine(job: Training, options, log_probability: LogProbability) -> None:
+    """Run a job whose network stays as it is, and give its learner the combination of the last models, if there is to be one.
+
+    options          of the training, with the groups `combine`, `sample` and `loop`
+    log_probability  what models are combined by, see `Combination`
+    """
+    if options.combine.combine == "none":
+        return job.run()
+    seed, comm = options.loop.train_seed, job.comm
+    sample = draw_sample(job.training, options.sample.sample_frames, comm, seed)
+    recent = RecentModels(job.directory / MODELS, options.combine, comm)
+    keeping = [(options.combine.combine_period_frames, recent.keep)]
+    job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 0, seed, comm, keeping)
+    job.run()
+    combine_and_tell(job, options.combine, recent, sample, log_probability)
+
+
+def combine_and_tell(job: Training, options: CombineOptions, recent: RecentModels, sample: Sample,
+                     log_probability: LogProbability = of_targets) -> None:  # fmt: skip
+    """The same, of a job that has been run and has kept `recent`."""
+    combine_recent(options, recent, job.learner, job.position.frames_seen, sample, log_probability)
+    heldout = job.evaluate()
+    job.comm.say(f"combined model: held-out {heldout.text()}")
+
+
+def write_model(comm: Comm, directory: Path, network: torch.nn.Module, normaliser: tuple[torch.Tensor, torch.Tensor],
+                log_priors: torch.Tensor, factor: float = 1.0) -> None:  # fmt: skip
+    """Let rank 0 write DIRECTORY/final.nnet, and how many frames the network answers at once, if they are several.
+
+    normaliser  mean and inverse standard deviation of the network's input
+    factor      of the log-likelihoods, see `AcousticModel`
+    """
+    if comm.rank == 0:
+        model = AcousticModel(network.cpu(), *normaliser, log_priors, factor)
+        model.save(directory / MODEL_FILE)
+        if model.subsampling != 1:
+            write_subsampling(directory, model.subsampling)
+        log.info(f"{directory / MODEL_FILE}: written")
