@@ -31,10 +31,11 @@ from numba import njit
 
 from pyasr.base.options import group, option
 from pyasr.base.step import run_step
-from pyasr.decode.decode_dir import FRAMES_PER_SECOND, load_scorer
+from pyasr.decode.decode_dir import load_scorer
 from pyasr.decode.lattice import best_path, sweep
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.feats.inputs import open_features
+from pyasr.hmm.model import FRAME_SHIFT_S
 from pyasr.io.openfst import read_fst, write_fst
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "decode"))
@@ -182,7 +183,7 @@ def main(options: Benchmark) -> None:
     with tempfile.TemporaryDirectory() as folder:
         frames, _ = save_task(options, Path(folder))
         ours, peer = run_side("ours", Path(folder)), run_side("peer", Path(folder))
-    audio_s = frames / FRAMES_PER_SECOND
+    audio_s = frames * FRAME_SHIFT_S
     difference = np.array(ours["costs"]) - np.array(peer["costs"])
     print(f"{'':<36}{'ours (lattices)':>16}{'FasterDecoder':>16}{'peer / ours':>13}")
     rows = (("real-time factor (CPU, search)", "cpu_s", audio_s, 4), ("peak memory of the process, MB", "peak_mb", 1, 0))

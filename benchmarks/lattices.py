@@ -23,7 +23,6 @@ from pyasr.base.step import run_step
 from pyasr.decode.align_lexicon import align_lexicon
 from pyasr.decode.align_phones import align_phones
 from pyasr.decode.align_words import align_words
-from pyasr.decode.decode_dir import FRAMES_PER_SECOND
 from pyasr.decode.determinize import determinize
 from pyasr.decode.lattice import sweep
 from pyasr.decode.lm_rescore import rescore
@@ -31,7 +30,7 @@ from pyasr.decode.mbr import mbr_decode, mbr_sweep
 from pyasr.decode.nbest import n_best
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.decode.word_graph import WordGraph
-from pyasr.hmm.model import MODEL, read_transitions
+from pyasr.hmm.model import FRAME_SHIFT_S, MODEL, read_transitions
 from pyasr.lang.backoff_lm import BackoffLm
 from pyasr.lang.lang_dir import LangDir
 
@@ -51,7 +50,7 @@ class Table:
     """Rows of tools: what they take and the lattices that they give."""
 
     def __init__(self, num_frames: int):
-        self.num_frames, self.hours = num_frames, num_frames / FRAMES_PER_SECOND / 3600
+        self.num_frames, self.hours = num_frames, num_frames * FRAME_SHIFT_S / 3600
         print(f"{'':<42}{'CPU s / hour':>14}{'arcs / frame':>14}{'depth':>9}", flush=True)
 
     def row(self, name: str, tool: Callable, items: list) -> list:
