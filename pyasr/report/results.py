@@ -49,7 +49,7 @@ def _split(systems: list[System]) -> tuple[list[System], dict[str, list[System]]
 def families_table(families: dict[str, list[System]]) -> str:
     """A row a family: the mean of its WERs and how far seeds lead apart."""
     head = ["system", "seeds", "dev WER %, mean", "test WER %, mean", "least - greatest", "standard deviation", "training, s, mean"]
-    return markdown_table(head, [_family_row(name, family) for name, family in families.items()])
+    return markdown_table(head, [_family_row(name, family) for name, family in sorted(families.items())])
 
 
 def _family_row(name: str, family: list[System]) -> list[str]:
