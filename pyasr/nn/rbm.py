@@ -23,7 +23,8 @@ CD-1 for the rows V of a minibatch:
 Positive statistics are those of probabilities; the reconstruction alone is driven from a sample; V- and H- are not sampled.
 
 Hazard: a Gaussian machine has no bound on V-. Where the reconstruction of a minibatch varies more than twice as much as the data, W has
-grown too large, and every further step makes it larger: `explosion` tells the factor by which to shrink W and b.
+grown too large, and every further step makes it larger: `explosion` tells the factor by which to shrink W and b. That means something of
+many frames only: two or three of one silence vary less than any sound machine's samples, and would shrink it to nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from pyasr.tensor.products import add_mm, affine
 from pyasr.tensor.random_bits import sample_bernoulli
 
 GREATEST_RATIO = 2.0  # of the standard deviations of reconstruction and data
+LEAST_ROWS = 16  # whose standard deviations are looked at
 LEAST_ACTIVATION = 1e-4  # mean activations are clipped to [1e-4, 1 - 1e-4] before their logit is taken
 
 
@@ -101,13 +103,16 @@ def descend(rbm: Rbm, of: Reconstruction, l2: float) -> None:
     rbm.visible_bias.grad.copy_(_column_sums(of.reconstruction) - _column_sums(of.data))
 
 
-def explosion(of: Reconstruction) -> torch.Tensor:
+def explosion(of: Reconstruction, least_rows: int = LEAST_ROWS) -> torch.Tensor:
     """The factor by which a Gaussian machine is to be shrunk, on the device: 1 unless the reconstruction varies too much.
 
-    Standard deviations are those of the columns over the minibatch, added up.
+    Standard deviations are those of the columns over the minibatch, added up. They tell nothing, and the factor is 1, where the minibatch
+    has less than `least_rows` rows, and where all of its rows are the same.
     """
+    if len(of.data) < least_rows:
+        return torch.ones((), device=of.data.device)
     data, reconstruction = _deviation(of.data), _deviation(of.reconstruction)
-    return torch.where(reconstruction > GREATEST_RATIO * data, data / reconstruction, torch.ones_like(data))
+    return torch.where((data > 0) & (reconstruction > GREATEST_RATIO * data), data / reconstruction, torch.ones_like(data))
 
 
 def _column_sums(x: torch.Tensor) -> torch.Tensor:
@@ -115,10 +120,10 @@ def _column_sums(x: torch.Tensor) -> torch.Tensor:
 
 
 def _deviation(x: torch.Tensor) -> torch.Tensor:
-    """From sums of squares, many times faster than `torch.std` on a CPU."""
+    """From sums of squares, many times faster than `torch.std` on a CPU; exactly 0 of equal rows, since the first is taken off all."""
     x = x.float()
-    x = x - x.mean(0)
-    return (x * x).mean(0).sqrt().sum()
+    x = x - x[0]
+    return ((x * x).mean(0) - x.mean(0).square()).clamp_(min=0).sqrt().sum()
 
 
 def squared_error(of: Reconstruction) -> torch.Tensor:

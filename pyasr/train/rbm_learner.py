@@ -11,7 +11,8 @@ applies the greatest momentum, 0.9, from the beginning, and takes the scheduled 
 this, so it is the default here (`with_bug`, Kaldi's own name); without it the scheduled momentum is the one applied.
 
 Where the reconstruction of a Gaussian machine explodes, W and b are shrunk, the minibatch is passed over, v is set to 0 and the rate is
-multiplied by 0.9 from then on. A minibatch whose reconstruction is not finite is passed over too, v set to 0, and counted.
+multiplied by 0.9 from then on. Kaldi's program has full minibatches only; here the last of an epoch is shorter, and those of a first mixing
+that compares ranks are halves, so that one of less than half the size is not asked. A minibatch whose reconstruction is not finite is passed over too, v set to 0, and counted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch
 
 from pyasr.base.options import option
 from pyasr.nn.dbn import Below
-from pyasr.nn.rbm import Rbm, descend, explosion, squared_error
+from pyasr.nn.rbm import LEAST_ROWS, Rbm, descend, explosion, squared_error
 from pyasr.parallel.flat import FlatParameters
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.progress import Totals
@@ -101,7 +102,7 @@ class RbmLearner:
         self.skips, self.num_steps = Skips([name], self.velocity.device), 0
         self._gradient = self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
         self.generator = generator
-        self._shrinking = self.flat.values()[:2]
+        self._shrinking, self._least_rows = self.flat.values()[:2], max(LEAST_ROWS, options.minibatch // 2)
 
     @torch.no_grad()
     def step(self, x: torch.Tensor, _targets, rate: float, _change_scale: float = 1.0) -> torch.Tensor:
@@ -114,7 +115,7 @@ class RbmLearner:
         of = self.rbm.reconstruct(self.below(x), self.generator)
         error = squared_error(of)
         finite = self.skips.count(error.isfinite()[None], self.num_steps)
-        shrink = torch.where(finite, explosion(of), 1.0) if self.rbm.gaussian else torch.ones_like(error)
+        shrink = torch.where(finite, explosion(of, self._least_rows), 1.0) if self.rbm.gaussian else torch.ones_like(error)
         descend(self.rbm, of, self.l2)
         self._update(rate, finite, shrink)
         return torch.where(finite, _sums(error, shrink != 1, len(x)), 0.0)

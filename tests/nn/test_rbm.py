@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyasr.nn.rbm import Rbm, descend, explosion, squared_error
+from pyasr.nn.rbm import Reconstruction, Rbm, descend, explosion, squared_error
 from pyasr.tensor.random_bits import random_integers
 
 L2 = 0.01
@@ -209,6 +209,13 @@ def test_initial_weights():
     assert not rbm.visible_bias.any() and not rbm.hidden_bias.any()
 
 
+def exploding(num, ratio, noise=1.0):
+    """`num` frames around one, and a reconstruction whose standard deviations, added up over columns, are `ratio` times theirs."""
+    data = torch.from_numpy(data_of(1, 6, True) + noise * data_of(num, 6, True, seed=3)).float()
+    hidden = torch.zeros(num, 4)
+    return Reconstruction(data, hidden, ratio * data.flip(0) + 5.0, hidden)
+
+
 def test_explosion_is_told_by_the_ratio_of_deviations():
     rbm, v = machine(6, 4, True, stddev=0.05), torch.from_numpy(data_of(50, 6, True)).float()
     assert explosion(rbm.reconstruct(v)).item() == 1.0
@@ -217,3 +224,24 @@ def test_explosion_is_told_by_the_ratio_of_deviations():
     deviations = [np.sqrt(x.double().numpy().var(0)).sum() for x in (of.data, of.reconstruction)]
     assert deviations[1] > 2 * deviations[0]
     assert explosion(of).item() == pytest.approx(deviations[0] / deviations[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("ratio, factor", [(0.5, 1), (1.3, 1), (1.99, 1), (2.01, 1 / 2.01), (3, 1 / 3), (1000, 1 / 1000)])
+def test_explosion_begins_at_twice_the_deviation_of_the_data(ratio, factor):
+    assert explosion(exploding(50, ratio)).item() == pytest.approx(factor, rel=1e-4)
+    assert explosion(exploding(50, ratio, noise=0.01)).item() == pytest.approx(factor, rel=1e-3)
+
+
+@pytest.mark.parametrize("num, least_rows", [(1, 16), (2, 16), (3, 16), (15, 16), (49, 50)])
+def test_few_rows_tell_of_no_explosion(num, least_rows):
+    assert explosion(exploding(num, 1000, noise=0.1), least_rows).item() == 1
+    assert explosion(exploding(least_rows, 1000, noise=0.1), least_rows).item() == pytest.approx(1 / 1000, rel=1e-3)
+
+
+@pytest.mark.parametrize("num", [2, 3, 50, 99])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_equal_rows_tell_of_no_explosion(num, dtype):
+    """Whatever their mean is rounded to."""
+    of = exploding(num, 1000)
+    data = (100 * torch.randn(1, 6, generator=torch.Generator().manual_seed(1))).to(dtype)
+    assert explosion(of._replace(data=data.expand(num, -1)), least_rows=2).item() == 1

@@ -14,12 +14,12 @@ from pyasr.train.schedules import ScheduleOptions
 L2, FULL_RATE, NUM = 0.05, 0.004, 20
 
 
-def make_learner(gaussian, dims=(7, 5), precision="float32", stddev=0.3, rbms=(), **momentum):
+def make_learner(gaussian, dims=(7, 5), precision="float32", stddev=0.3, rbms=(), minibatch=NUM, **momentum):
     torch.manual_seed(1)
     rbm = Rbm(*dims, gaussian)
     for parameter in rbm.parameters():
         parameter.normal_(0, stddev)
-    options = ComputeOptions(minibatch=NUM, precision=precision, device="cpu")
+    options = ComputeOptions(minibatch=minibatch, precision=precision, device="cpu")
     below = Below(list(rbms), torch.device("cpu"), options.torch_dtype())
     return RbmLearner(rbm, below, options, MomentumOptions(**momentum), L2, FULL_RATE, torch.Generator().manual_seed(4))
 
@@ -107,6 +107,25 @@ def test_explosion_shrinks_the_machine_and_passes_the_minibatch_over():
     torch.testing.assert_close(b_after, ratio * b)
     assert torch.equal(a_after, a) and not learner.velocity.any()
     assert learner.rate_scale.item() == pytest.approx(0.9)
+
+
+def test_few_frames_of_one_silence_do_not_shrink_the_machine():
+    """As the last minibatch of an epoch; of as many frames as there should be the same are an explosion."""
+    learner = make_learner(True, (40, 30), stddev=0.3)
+    torch.manual_seed(6)
+    silence, before = 0.3 * torch.randn(1, 40), learner.flat.master.clone()
+    for num in (1, 2, 3, 15):
+        for noise in (0.0, 0.1):
+            assert learner.step(silence + noise * torch.randn(num, 40), None, 1e-5)[1] == 0
+    assert learner.step(silence.expand(NUM, -1), None, 1e-5)[1] == 0
+    assert (learner.flat.master - before).norm() < 0.05 * before.norm() and learner.rate_scale == 1
+    assert learner.step(silence + 0.1 * torch.randn(NUM, 40), None, 1e-5)[1] == 1
+
+
+@pytest.mark.parametrize("minibatch, num, looked_at", [(100, 49, False), (100, 50, True), (20, 15, False), (20, 16, True), (3, 3, False)])
+def test_explosions_are_those_of_half_a_minibatch_at_least(minibatch, num, looked_at):
+    learner = make_learner(True, stddev=5.0, minibatch=minibatch)
+    assert learner.step(minibatches(1, 7, True, num)[0], None, 1e-5)[1] == looked_at
 
 
 @pytest.mark.parametrize("gaussian", [True, False])
