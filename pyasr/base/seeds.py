@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 import numpy as np
+
+from pyasr.base.options import option
+
+
+@dataclass(frozen=True)
+class SeedOptions:
+    """What a training draws at random."""
+
+    train_seed: int = option(777, "seed of initial parameters, shuffling and dropout")
 
 
 def generator(seed: int, *names: object) -> np.random.Generator:
