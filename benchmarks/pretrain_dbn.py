@@ -21,7 +21,7 @@ from pyasr.base.step import run_step
 from pyasr.nn.dbn import Below
 from pyasr.nn.rbm import Rbm
 from pyasr.train.compute import ComputeOptions
-from pyasr.train.rbm_learner import MomentumOptions, RbmLearner
+from pyasr.train.rbm_learner import RbmLearner
 
 INPUT_DIM, MINIBATCH, RATE, MOMENTUM, L2 = 440, 100, 1e-6, 0.9, 0.0002
 STDDEV = 0.01  # so small that the plain loop, which has no guard against explosions, needs none
@@ -39,7 +39,8 @@ def ours(gaussian: bool, dims: tuple[int, int], dtype: torch.dtype):
     rbm = Rbm(*dims, gaussian)
     rbm.initialise(STDDEV, torch.Generator().manual_seed(1))
     options = ComputeOptions(minibatch=MINIBATCH, precision=str(dtype).removeprefix("torch."), device="cpu")
-    learner = RbmLearner(rbm, Below([], torch.device("cpu"), dtype), options, MomentumOptions(), L2, 2 * RATE, torch.Generator())
+    learner = RbmLearner(rbm, Below([], torch.device("cpu"), dtype), options, L2, torch.Generator())
+    learner.momentum = MOMENTUM
 
     return lambda v: learner.step(v, None, RATE)
 

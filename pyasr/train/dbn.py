@@ -93,6 +93,11 @@ class RbmTraining(Training):
         """The option of this machine's learning rate."""
         return "--rbm-lr-low" if self.learner.rbm.gaussian else "--rbm-lr"
 
+    def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
+        """As any training, with the momentum of this moment."""
+        self.learner.momentum = self.schedule.momentum.applied(self.position.frames_seen)
+        return super()._learn(x, pdfs)
+
     def check_divergence(self, totals: Totals) -> None:
         """An error of a thousand times the variance of the data is not that of initial weights, which explosions soon shrink."""
         if not totals.objective > -_GREATEST_ERROR:
@@ -150,7 +155,7 @@ def _train_next(spec: PretrainSpec, comm: Comm, corpus: Corpus, rbms: list[Rbm])
     strategy = make_strategy(comm, options.mixing)
     rate_factor = schedule_options.rate_factor(strategy.num_averaged, options.compute.minibatch)
     below = Below(rbms, options.compute.torch_device(), options.compute.torch_dtype())
-    learner = make_rbm_learner(options, below, corpus, schedule_options.learning_rate * rate_factor, number, comm)
+    learner = make_rbm_learner(options, below, corpus, number, comm)
     schedule = MomentumSchedule(schedule_options, strategy.epoch_frames(corpus.training.num_frames), options.momentum)
     directory = spec.out / f"rbm{number}"
     directory.mkdir(exist_ok=True)
@@ -167,13 +172,13 @@ def layer_schedule(options: DbnTraining, gaussian: bool) -> ScheduleOptions:
     return ScheduleOptions(learning_rate=rate, num_epochs=epochs, lr_convention="mean", lr_scaling=options.scaling.lr_scaling)
 
 
-def make_rbm_learner(options: DbnTraining, below: Below, corpus: Corpus, full_rate: float, number: int, comm: Comm) -> RbmLearner:
+def make_rbm_learner(options: DbnTraining, below: Below, corpus: Corpus, number: int, comm: Comm) -> RbmLearner:
     """Machine `number` (1: the Gaussian one) with its initial parameters, the same on all ranks; samples differ by rank."""
     mean = mean_activation(corpus.training, below, comm, options.loop.train_seed) if number > 1 else None
     rbm = Rbm(corpus.input_dim if mean is None else len(mean), options.hidden.hidden_dim, gaussian=number == 1)
     rbm.initialise(options.rbm.param_stddev, torch.Generator().manual_seed(_seed(options, "initial", number)), mean)
     samples = torch.Generator(options.compute.torch_device()).manual_seed(_seed(options, "samples", number, comm.rank))
-    return RbmLearner(rbm, below, options.compute, options.momentum, options.rbm.rbm_l2penalty, full_rate, samples, f"machine {number}")
+    return RbmLearner(rbm, below, options.compute, options.rbm.rbm_l2penalty, samples, f"machine {number}")
 
 
 def mean_activation(frames: Frames, below: Below, comm: Comm, seed: int) -> torch.Tensor:

@@ -12,7 +12,8 @@ this, so it is the default here (`with_bug`, Kaldi's own name); without it the s
 
 Where the reconstruction of a Gaussian machine explodes, W and b are shrunk, the minibatch is passed over, v is set to 0 and the rate is
 multiplied by 0.9 from then on. Kaldi's program has full minibatches only; here the last of an epoch is shorter, and those of a first mixing
-that compares ranks are halves, so that one of less than half the size is not asked. A minibatch whose reconstruction is not finite is passed over too, v set to 0, and counted.
+that compares ranks are halves, so that one of less than half the size is not asked. A minibatch whose reconstruction is not finite is
+passed over too, v set to 0, and counted.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ class MomentumOptions:
         """The momentum that the rate is scaled by."""
         step = min(frames_seen // self.momentum_step_frames, self.momentum_steps)
         return self.momentum_initial + step * (self.momentum_final - self.momentum_initial) / self.momentum_steps
+
+    def applied(self, frames_seen: int) -> float:
+        """The momentum m of the updates."""
+        return self.momentum_final if self.with_bug else self.scheduled(frames_seen)
 
 
 class MomentumSchedule(Schedule):
@@ -86,16 +91,15 @@ class Reconstructions(Totals):
 class RbmLearner:
     """A machine whose parameters lie flat, trained on what `below` makes of the input.
 
-    full_rate  rate of summed gradients that belongs to momentum 0
     generator  of the samples, on the machine's device; each rank has its own
     name       of the machine, for what is told of it
+    momentum   m of the equations above, for the training to set
     """
 
     gradient_sum = None  # ranks mix parameters alone
 
-    def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, momentum: MomentumOptions, l2: float, full_rate: float,
-                 generator: torch.Generator, name: str = "the machine"):  # fmt: skip
-        self.rbm, self.below, self.momentum, self.l2, self.full_rate = rbm.to(options.torch_device()), below, momentum, l2, full_rate
+    def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, l2: float, generator: torch.Generator, name: str = "the machine"):
+        self.rbm, self.below, self.l2, self.momentum = rbm.to(options.torch_device()), below, l2, 0.0
         self.flat = FlatParameters(rbm.parameters(), options.torch_dtype())
         self.velocity = torch.zeros_like(self.flat.master)
         self.rate_scale = torch.ones((), device=self.velocity.device)
@@ -122,12 +126,11 @@ class RbmLearner:
 
     def _update(self, rate: float, finite: torch.Tensor, shrink: torch.Tensor) -> None:
         """The equations above; all of it without asking the device what has happened."""
-        momentum = self.momentum.momentum_final if self.momentum.with_bug else 1 - rate / self.full_rate
         if self._gradient is not self.flat.grad:
             self._gradient.copy_(self.flat.grad)
         clear_unless(finite, self._gradient, self.velocity)
         calm = (shrink == 1).float()
-        self.velocity.mul_(momentum * calm).addcmul_(self._gradient, self.rate_scale * calm, value=-rate)
+        self.velocity.mul_(self.momentum * calm).addcmul_(self._gradient, self.rate_scale * calm, value=-rate)
         if self.rbm.gaussian:
             for parameter in self._shrinking:
                 parameter.mul_(shrink)

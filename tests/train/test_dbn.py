@@ -95,6 +95,24 @@ def test_shards_may_be_uneven_and_empty(tmp_path):
     assert [metrics(spec.out / f"rbm{number}")[-1]["frames"] for number in (1, 2)] == [4 * num_frames, 2 * num_frames]
 
 
+@pytest.mark.parametrize("parallel, num_learning", [("allreduce", {2}), ("kaldi", {1, 2})])
+def test_momentum_without_the_bug_is_the_scheduled_one(data, tmp_path, monkeypatch, parallel, num_learning):
+    """However many ranks learn at that time, by which the rate goes: (1 - m) times their number times that of one rank."""
+    step, seen = RbmLearner.step, []
+
+    def watched(self, x, targets, rate, *rest):
+        seen.append((self.momentum, rate / (options.rbm.rbm_lr_low if self.rbm.gaussian else options.rbm.rbm_lr) * 20))
+        return step(self, x, targets, rate, *rest)
+
+    monkeypatch.setattr(RbmLearner, "step", watched)
+    momentum = dict(with_bug=False, momentum_initial=0.2, momentum_final=0.8, momentum_steps=3, momentum_step_frames=400)
+    options = with_options(hidden=dict(hidden_layers=2), momentum=momentum, scaling=dict(lr_scaling="linear"), mixing=dict(parallel=parallel))
+    spec = spec_of(data, tmp_path / "dbn", options)
+    run_threads(2, lambda comm: pretrained(spec, comm))
+    assert {round(m, 9) for m, _ in seen} == {0.2, 0.4, 0.6, 0.8}
+    assert {round(rate / (1 - m), 9) for m, rate in seen} == num_learning
+
+
 def die_after(monkeypatch, num_steps):
     """The ranks together survive `num_steps` minibatches."""
     step, done = RbmLearner.step, []

@@ -90,7 +90,7 @@ def trained_without_chance(comm: Comm, directory: Path, gaussian: bool, minibatc
     schedule_options = ScheduleOptions(learning_rate=0.05, num_epochs=2, lr_scaling="none")
     factor = schedule_options.rate_factor(comm.size, size)
     momentum = MomentumOptions(momentum_step_frames=500)
-    learner = RbmLearner(rbm, Below([], torch.device("cpu"), torch.float32), compute, momentum, 0.001, 0.05 * factor, torch.Generator())
+    learner = RbmLearner(rbm, Below([], torch.device("cpu"), torch.float32), compute, 0.001, torch.Generator())
     schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(store.num_frames)), momentum)
     directory.mkdir(parents=True, exist_ok=True)
     strategy = make_strategy(comm, MixingOptions(period_frames=1))
