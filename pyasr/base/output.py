@@ -170,6 +170,9 @@ def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, ma
     if changed and precious and any(scratch.glob(precious)):
         found = f"an interrupted run with other options ({'; '.join(changed)})"
         raise UserError(f"{scratch}: {found}; give those options to go on with it, or --force to begin anew")
+    stale = [name for name, value in started["inputs"].items() if before and before["inputs"].get(name) != value]
+    if stale:
+        print(f"{scratch}: {', '.join(stale)} changed since an interrupted run; beginning anew", flush=True)
     for entry in scratch.iterdir():
         shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     (scratch / "log").mkdir()

@@ -52,6 +52,8 @@ class CombineOptions:
                           choices=("none", "average", "weights"))  # fmt: skip
     combine_models: int = option(20, "greatest number of models that are combined", minimum=1)
     combine_period_frames: int = option(200_000, "frames, over all ranks, between two of these models", minimum=1)
+    combine_start: str = option("better", "weights: begin with the better of the best single model and the average, or with the average",
+                                choices=("better", "average"))  # fmt: skip
     combine_iterations: int = option(20, "weights: iterations of L-BFGS", minimum=1)
 
 
@@ -200,7 +202,7 @@ def best_average(combination: Combination, options: CombineOptions) -> tuple[tor
 
 def optimal_weights(combination: Combination, options: CombineOptions) -> tuple[torch.Tensor, float]:
     """A weight for each model and layer, by preconditioned L-BFGS."""
-    start, begun_at = _start(combination)
+    start, begun_at = _start(combination, options)
     factor = torch.linalg.cholesky(combination.fisher(start))
     best, best_value = start, begun_at
     point = torch.nn.Parameter(factor.T @ start.flatten())
@@ -221,12 +223,12 @@ def optimal_weights(combination: Combination, options: CombineOptions) -> tuple[
     return best, best_value
 
 
-def _start(combination: Combination) -> tuple[torch.Tensor, float]:
-    """The better of the best single model and the average."""
+def _start(combination: Combination, options: CombineOptions) -> tuple[torch.Tensor, float]:
+    """The better of the best single model and the average, or the average; (weights, F(w))."""
     num_models = combination.num_models
-    if num_models == 1:
-        alone = _average_of_last(combination, 1)
-        return alone, combination.objective(alone)
+    if num_models == 1 or options.combine_start == "average":
+        average = _average_of_last(combination, num_models)
+        return average, combination.objective(average)
     singles = [combination.objective(weights) for weights in _single_models(combination)]
     best = int(np.argmax(singles))
     average = _average_of_last(combination, num_models)

@@ -83,6 +83,12 @@ class Growth:
             found = f"there are {len(counts)} pdfs, which need an output each"
             raise UserError(f"--mix-up {options.mix_up}: {found}; give a greater number or 0")
 
+    def expected(self, network: FeedForward, frames_seen: int) -> FeedForward:
+        """What the initial network is by then, but for parameters and what is drawn at random."""
+        for name in self._events_until(frames_seen):
+            network = self._changed(network, name)
+        return network
+
     def resume(self, learner: Learner, description: dict, frames_seen: int) -> None:
         """Give the learner a network as it described itself at `frames_seen`, after all changes that were due then."""
         learner.adopt(network_from(description))
@@ -98,7 +104,9 @@ class Growth:
             action(learner, frames_seen)
         events = self._events_until(frames_seen)
         for name in events:
-            learner.adopt(self._grown(learner.network.with_parameters(learner.flat.values()), name))
+            grown = self._changed(learner.network.with_parameters(learner.flat.values()), name)
+            self.comm.say(_message(name, grown))
+            learner.adopt(grown)
         self.done = frames_seen
         return bool(events)
 
@@ -108,14 +116,17 @@ class Growth:
     def _actions_until(self, frames_seen: int) -> list[Callable]:
         return [action for period, action in self.actions if period and frames_seen // period > self.done // period]
 
-    def _grown(self, network: FeedForward, name: str) -> FeedForward:
+    def _changed(self, network: FeedForward, name: str) -> FeedForward:
         rng = generator(self.seed, "growth", name, network.options.hidden_layers)
         if name == "layer":
-            self.comm.say(f"one more hidden layer: {network.options.hidden_layers + 1}")
             return with_new_layer(network, torch.Generator().manual_seed(int(rng.integers(1 << 31))))
-        grown = mixed_up(network, self.counts, self.options, rng)
-        self.comm.say(f"mixed up: {grown.layers[-1].out_features} outputs for {network.num_pdfs} pdfs")
-        return grown
+        return mixed_up(network, self.counts, self.options, rng)
+
+
+def _message(name: str, grown: FeedForward) -> str:
+    if name == "layer":
+        return f"one more hidden layer: {grown.options.hidden_layers}"
+    return f"mixed up: {grown.layers[-1].out_features} outputs for {grown.num_pdfs} pdfs"
 
 
 def _events(options: GrowthOptions, dnn: DnnOptions, total_frames: int) -> list[tuple[int, str]]:

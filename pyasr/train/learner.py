@@ -6,7 +6,7 @@ With the minibatch loss F = sum_t -log p(s_t | x_t) over N frames, learning rate
     theta_c <- theta_c + s s_c f Delta_c                           for each component c, the parameters of one layer
 
     s   = (1 - m) min(1, M / tot),     tot = (1 - m) ( sum_c s_c^2 |f Delta_c|^2 )^1/2         M = --max-change
-    s_c = min(1, m_c / ((1 - m) |f Delta_c|))                                                  m_c = --max-change-per-layer
+    s_c = min(1, m_c / ((1 - m) |f Delta_c|))                     m_c = --max-change-per-layer, --max-change-of-output
 
 This is what Kaldi's nnet3 does: s = 1 - m lets the rate mean the same with any momentum; the limits on the change by one minibatch keep
 large rates from throwing the parameters away; the l2 term counts a P-th, since every rank applies it. f is a diagonal matrix, 1 except
@@ -17,6 +17,7 @@ finite changes nothing, sets Delta to 0 and is counted. All of it happens on fla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,7 +31,7 @@ from pyasr.parallel.flat import FlatParameters
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.train.completion import Completion
 from pyasr.train.chunks import NO_TARGET
-from pyasr.train.components import components_of
+from pyasr.train.components import Component, components_of
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.skips import Skips, clear_unless
 from pyasr.train.soft_targets import SoftTargets
@@ -45,6 +46,7 @@ class LearnerOptions(ComputeOptions):
     l2: float = option(0.0, "penalty on the squared norm of the parameters, per frame; each of P ranks applies a P-th", minimum=0.0)
     max_change: float = option(0.0, "greatest Euclidean norm of a minibatch's change of the parameters; 0: no limit", minimum=0.0)
     max_change_per_layer: float = option(0.0, "the same for the parameters of each layer (nnet3: 0.75)", minimum=0.0)
+    max_change_of_output: float = option(0.0, "the same for the output layer (nnet3: 1.5); 0: as the other layers", minimum=0.0)
     output_bias_rate: float = option(1.0, "factor on the learning rate of the output layer's biases (nnet1: 0.1)", minimum=0.0)
     last_layers_rate: float = option(1.0, "factor on the learning rate of the last two layers (nnet2's tanh recipe: 0.5)", minimum=0.0)
 
@@ -61,7 +63,7 @@ class Learner:
     def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1, gradient_sum: GradientSum | None = None):
         self.options, self.gradient_sum = options, gradient_sum
         self.momentum, self.l2 = options.momentum, options.l2 / num_ranks
-        self.max_change, self.max_change_per_layer, self.num_steps = options.max_change, options.max_change_per_layer, 0
+        self.max_change, self.num_steps = options.max_change, 0
         self.adopt(network)
 
     def adopt(self, network: nn.Module) -> None:
@@ -70,6 +72,7 @@ class Learner:
         self.natural_gradient = precondition(network, self.options.natural_gradient)
         self.flat = FlatParameters(network.parameters(), self.options.torch_dtype())
         self.components = components_of(network, self.flat.spans, self.options.output_bias_rate, self.options.last_layers_rate)
+        self.limits = limits_of(self.components, self.options, self.flat.master.device)
         self.natural_gradient.set_relative_rates({component.name: component.rate for component in self.components})
         self.velocity = torch.zeros_like(self.flat.master) if self.momentum or self.l2 else None  # Delta
         self.skips = Skips([component.name for component in self.components], self.flat.master.device)
@@ -90,6 +93,15 @@ class Learner:
         if self.velocity is not None:
             self.velocity.copy_(state["velocity"])
 
+    def stand_still(self) -> None:
+        """Forget the velocity: the parameters have been moved."""
+        if self.velocity is not None:
+            self.velocity.zero_()
+
+    def take_up(self, state: dict) -> None:
+        """Go on from what `state_dict` gave in a job of another number of ranks, whose minibatches are others."""
+        self.load_state_dict(state)
+
     def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float, change_scale: float = 1.0) -> torch.Tensor:
         """Update the master parameters from one minibatch. Returns float64 (loss, correct frames, frames), summed, on the device; zeros
         where the loss is not finite.
@@ -107,12 +119,16 @@ class Learner:
     def loss(self, x: torch.Tensor, pdfs: torch.Tensor | SoftTargets) -> tuple[torch.Tensor, torch.Tensor]:
         """(the loss of a minibatch, with a gradient; what `step` returns). A learner of another criterion overrides it; then targets are
         what that takes, with the method `numel`."""
-        logits, pdfs = self.network(x).flatten(0, -2).float(), pdfs.flatten()
+        logits, pdfs = self.logits(x).flatten(0, -2).float(), pdfs.flatten()
         if isinstance(pdfs, SoftTargets):
             loss, pdfs = pdfs.loss(logits), pdfs.best
         else:
             loss = F.cross_entropy(logits, pdfs, reduction="sum", ignore_index=NO_TARGET)
         return loss, _counts(loss.detach(), logits.detach(), pdfs)
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """The network's outputs for a minibatch."""
+        return self.network(x)
 
     def follow(self, rate: float) -> None:
         """Take the step of the other ranks where gradients are added over ranks: this one has no minibatch."""
@@ -138,7 +154,7 @@ class Learner:
         lengths = self._lengths(delta) * abs(unit)
         finite = self.skips.count(lengths.isfinite(), self.num_steps)
         clear_unless(finite, self.flat.grad, self.velocity)
-        factors = unit * change_factors(lengths, self.max_change_per_layer, max_change, self.momentum)
+        factors = unit * change_factors(lengths, self.limits, max_change, self.momentum)
         factors = torch.where(finite, factors, 0.0)
         self.flat.add(delta, [place for component, factor in zip(self.components, factors) for place in component.scaled(factor)])
 
@@ -153,7 +169,7 @@ class Learner:
 
     def _lengths(self, delta: torch.Tensor) -> torch.Tensor:
         """|f Delta_c| of each component, float64; without limits, which need it, anything that is finite exactly where that is."""
-        if self.max_change or self.max_change_per_layer:
+        if self.max_change or self.limits is not None:
             squares = [component.square(delta) for component in self.components]
             return torch.stack([torch.as_tensor(square, dtype=torch.float64) for square in squares]).sqrt()
         return torch.stack([delta[component.span].sum() for component in self.components]).double()
@@ -170,10 +186,17 @@ def _counts(loss, logits, pdfs) -> torch.Tensor:
     return torch.stack([loss.double(), correct.double(), (pdfs != NO_TARGET).sum().double()])
 
 
-def change_factors(lengths: torch.Tensor, per_layer: float, overall: float, momentum: float) -> torch.Tensor:
-    """s s_c of each component from |f Delta_c|, float64; a limit of 0 is none."""
+def limits_of(components: list[Component], options: LearnerOptions, device: torch.device) -> torch.Tensor | None:
+    """m_c of each component, float64, the output layer's last; infinite where there is no limit, None where none has one."""
+    per_layer, of_output = options.max_change_per_layer or math.inf, options.max_change_of_output
+    limits = [per_layer] * (len(components) - 1) + [of_output or per_layer]
+    return None if min(limits) == math.inf else torch.tensor(limits, dtype=torch.float64, device=device)
+
+
+def change_factors(lengths: torch.Tensor, limits: torch.Tensor | None, overall: float, momentum: float) -> torch.Tensor:
+    """s s_c of each component from |f Delta_c|, float64, and m_c; M = 0 is no limit."""
     s = 1 - momentum
-    limited = (per_layer / (s * lengths)).clamp(max=1.0) if per_layer else torch.ones_like(lengths)
+    limited = torch.ones_like(lengths) if limits is None else (limits / (s * lengths)).clamp(max=1.0)
     if overall:
         total = s * (limited * lengths).norm()
         limited = limited * (overall / total).clamp(max=1.0)

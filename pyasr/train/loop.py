@@ -14,6 +14,7 @@ import torch
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
+from pyasr.base.seeds import SeedOptions
 from pyasr.parallel.strategies import Mixing, Strategy
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
@@ -28,14 +29,13 @@ _COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a min
 
 
 @dataclass(frozen=True)
-class LoopOptions:
+class LoopOptions(SeedOptions):
     """When a training job reports and saves; frames are those seen over all ranks."""
 
     log_frames: int = option(200_000, "frames between two log lines", minimum=1)
     checkpoint_minutes: float = option(10.0, "time between checkpoints within an epoch, made with log lines; 0: no such ones", minimum=0.0)
     checkpoint_frames: int = option(0, "frames between two checkpoints within an epoch; 0: no such ones", minimum=0)
     max_skipped: int = option(100, "minibatches of a rank that may be left out because their gradient is not finite", minimum=0)
-    train_seed: int = option(777, "seed of initial parameters, shuffling and dropout")
 
 
 class Diverged(UserError):
@@ -132,8 +132,8 @@ class Training:
 
     def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
         """What all ranks do after a mixing of all, and one alone after another."""
-        if self.strategy.resets_momentum and self.learner.velocity is not None:
-            self.learner.velocity.zero_()
+        if self.strategy.resets_momentum:
+            self.learner.stand_still()
         before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
         saves = mixing.saves or self._passes(before, self.options.checkpoint_frames)
         if not mixing.joint:
@@ -237,6 +237,7 @@ class Training:
         else:
             self.learner.flat.master.copy_(self.best)
             self.learner.flat.refresh()
+            self.learner.stand_still()
             self.strategy.adopt(self.learner.flat.master)
         self.position = Position(self.position.frames_seen, skipped=self.position.skipped, epoch_began=self.position.frames_seen)
         self._save(equal=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from pyasr.base.errors import UserError
+from pyasr.base.output import differences
 from pyasr.train.checkpoints import (
     DIRECTORY, Checkpoint, check_shapes, frames_to_leave_out, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes,
 )  # fmt: skip
@@ -56,10 +58,12 @@ def resume_job(job: Training) -> bool:
     as_before = found.num_ranks == job.comm.size
     job.position = Position(**found.own["position"]) if as_before else _place_among_others(job, found)
     if job.growth:
+        _check_network(job, found.shared)
         job.growth.resume(job.learner, found.shared["network"], job.position.frames_seen)
     _take_parameters(job, found.shared, found.own["master"] if as_before else None)
     if found.own:
-        job.learner.load_state_dict(found.own["learner"])
+        go_on = job.learner.load_state_dict if as_before else job.learner.take_up
+        go_on(found.own["learner"])
         set_random_state(found.own["random"], job.learner.flat.master.device)
     job.restart()
     if as_before:
@@ -69,6 +73,17 @@ def resume_job(job: Training) -> bool:
     were = "" if as_before else f", with {job.comm.size} ranks instead of {found.num_ranks}"
     job.comm.say(f"resuming at {job.position.frames_seen} frames, epoch {job.schedule.state.epoch + 1}{were}")
     return True
+
+
+def _check_network(job: Training, shared: dict) -> None:
+    """Raise UserError unless the checkpoint's network is what this job's is by then; what is estimated from data or drawn may differ."""
+    expected = job.growth.expected(job.learner.network, job.position.frames_seen)
+    both = shared["network"], expected.describe()
+    theirs, ours = ({name: value for name, value in network.items() if name != "fixed"} for network in both)
+    if theirs != ours:
+        raise UserError(f"{job.directory / DIRECTORY}: a checkpoint of another network ({'; '.join(differences(theirs, ours))}); "
+                        "give the options of that network, or --force to train from the start")  # fmt: skip
+    check_shapes(job.directory / DIRECTORY, shared["shapes"], shapes(expected.parameters()))
 
 
 def _take_parameters(job: Training, shared: dict, own_master: torch.Tensor | None) -> None:

@@ -102,7 +102,7 @@ def test_a_failing_block_leaves_the_old_output_and_its_log(place):
     assert content_of(place) == "made" and (place / "out.tmp" / "log" / "x.log").exists()
 
 
-def test_resume_keeps_a_matching_run_only(place):
+def test_resume_keeps_a_matching_run_only(place, capsys):
     def interrupted(options):
         with pytest.raises(KeyboardInterrupt):
             with stage_output(place / "out", options, [place / "in"], resume=True) as out:
@@ -125,6 +125,7 @@ def test_resume_keeps_a_matching_run_only(place):
     interrupted({"a": 1})
     (place / "in").write_text("changed")
     assert not finds_checkpoint({"a": 1}, resume=True)
+    assert f"out.tmp: {place / 'in'} changed since an interrupted run; beginning anew" in capsys.readouterr().out
 
 
 def test_an_interrupted_run_with_precious_files_is_not_thrown_away(place):

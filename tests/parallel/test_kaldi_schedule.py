@@ -10,7 +10,7 @@ from pyasr.parallel.threads import run_threads
 PERIOD, FRAMES = 40, 1000
 
 
-def told(num_ranks, initial_ranks, num_epochs=2):
+def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
     """Of each mixing: frames of each rank in the iteration, whether it compared, parameters before and after, `num_active`."""
 
     def rank(comm):
@@ -20,7 +20,7 @@ def told(num_ranks, initial_ranks, num_epochs=2):
         master, mixings, rng = torch.zeros(5), [], np.random.default_rng(comm.rank)
         strategy.restart(master)
         for _ in range(num_epochs):
-            strategy.begin_epoch(FRAMES, 10)
+            strategy.begin_epoch(num_frames, 10)
             own, last = 0, False
             while not last:
                 frames = 0 if strategy.rests else 10
@@ -40,7 +40,7 @@ def test_jobs_grow_and_average_the_active(num_ranks, initial_ranks):
     seen, first = 0, min(initial_ranks, num_ranks)
     mixings = told(num_ranks, initial_ranks)
     for number, ranks in enumerate(mixings):
-        expected = round(first + (num_ranks - first) * seen / (2 * FRAMES))
+        expected = round(np.sqrt(first**2 + (num_ranks**2 - first**2) * seen / (2 * FRAMES)))
         frames = np.array([own for own, *_ in ranks])
         assert {active for _, _, active, *_ in ranks} == {expected}
         assert (frames > 0).tolist() == [rank < expected for rank in range(num_ranks)]
@@ -54,3 +54,14 @@ def test_jobs_grow_and_average_the_active(num_ranks, initial_ranks):
         seen += ranks[0][5].frames
     assert [ranks[0][5].last for ranks in mixings].count(True) == 2 and 2 * FRAMES <= seen < 2 * FRAMES + 10 * num_ranks
     assert len(mixings[-2]) == num_ranks
+
+
+@pytest.mark.parametrize("num_ranks, initial_ranks, num_epochs", [(8, 1, 1), (8, 2, 1), (6, 3, 2)])
+def test_as_many_iterations_as_in_kaldi(num_ranks, initial_ranks, num_epochs):
+    """steps/nnet3/train_dnn.py: 2 A / (J_i + J_f) of them for A archives, with round(J_i + (J_f - J_i) k / K) jobs in the k-th of K."""
+    num_archives = 200
+    active = np.array([ranks[0][2] for ranks in told(num_ranks, initial_ranks, num_epochs, num_archives * PERIOD // num_epochs)])
+    num_iters = 2 * num_archives // (initial_ranks + num_ranks)
+    assert abs(len(active) - num_iters) <= 1 + num_epochs
+    ideal = initial_ranks + (num_ranks - initial_ranks) * np.arange(len(active)) / num_iters
+    assert np.abs(active - ideal).max() < 1

@@ -138,6 +138,15 @@ def starts():
     return [log_probability(row[:, None].expand(-1, 3)) for row in [*unit, torch.full((NUM_MODELS,), 1 / NUM_MODELS)]]
 
 
+@pytest.mark.parametrize("start, begun_at", [("better", lambda: max(starts())), ("average", lambda: starts()[-1])])
+def test_where_the_search_for_weights_begins(start, begun_at, caplog):
+    """These models differ so much that their average is worse than some of them."""
+    assert starts()[-1] < max(starts()) - 1e-3
+    with caplog.at_level("INFO"):
+        combine(CombineOptions(combine="weights", combine_start=start), combination())
+    assert f"objective {begun_at():.4f} to" in caplog.text
+
+
 @pytest.mark.parametrize("iterations", [1, 5, 25])
 def test_weights_are_never_worse_than_the_start(iterations):
     made = combination()

@@ -63,35 +63,38 @@ def test_momentum_adds_up_earlier_gradients():
     torch.testing.assert_close(change(dataclasses.replace(OPTIONS, momentum=0.5), 1e-6, num_steps=2), 1.25 * first, rtol=0.02, atol=1e-8)
 
 
-@pytest.mark.parametrize("per_layer, overall", [(0.3, 0.5), (0.3, 0.0), (0.0, 0.5), (0.0, 0.0)])
+@pytest.mark.parametrize("limits, overall", [([0.3, 0.3, 0.3, 0.6], 0.5), ([0.3] * 4, 0.0), ([math.inf] * 3 + [0.6], 0.0),
+                                             (None, 0.5), (None, 0.0)])  # fmt: skip
 @pytest.mark.parametrize("momentum", [0.0, 0.7])
-def test_limits_as_in_nnet3(per_layer, overall, momentum):
+def test_limits_as_in_nnet3(limits, overall, momentum):
     """UpdateNnetWithMaxChange, layer by layer."""
     lengths = [0.1, 2.0, 0.0, 5.0]
     scale, factors, total = 1 - momentum, [], 0.0
-    for length in lengths:
+    for length, limit in zip(lengths, limits or [math.inf] * 4):
         factor = 1.0
-        if per_layer and length * scale > per_layer:
-            factor = per_layer / (length * scale)
+        if length * scale > limit:
+            factor = limit / (length * scale)
         factors.append(factor)
         total += (factor * length) ** 2
     total = scale * math.sqrt(total)
     if overall and total > overall:
         scale *= overall / total
     expected = torch.tensor([scale * factor for factor in factors], dtype=torch.float64)
-    torch.testing.assert_close(change_factors(torch.tensor(lengths, dtype=torch.float64), per_layer, overall, momentum), expected)
+    limits = None if limits is None else torch.tensor(limits, dtype=torch.float64)
+    torch.testing.assert_close(change_factors(torch.tensor(lengths, dtype=torch.float64), limits, overall, momentum), expected)
 
 
+@pytest.mark.parametrize("hidden, output", [(0.05, 0.0), (0.004, 0.02), (0.0, 0.02)])
 @pytest.mark.parametrize("options", [OPTIONS, ONLINE], ids=["plain", "online"])
-def test_limit_of_each_layer(options):
-    """The second layer, whose gradient is the greater, is held back; layers are in `components`."""
-    limit, rate = 0.05, 0.005
+def test_limit_of_each_layer(options, hidden, output):
+    """The second layer, whose gradient is the greater, is held back; layers are in `components`. The output layer may have its own limit."""
+    rate = 0.005
     free = change(options, rate)
-    learner = make_learner(dataclasses.replace(options, max_change_per_layer=limit))
+    learner = make_learner(dataclasses.replace(options, max_change_per_layer=hidden, max_change_of_output=output))
     before = learner.flat.master.clone()
     step(learner, rate)
     assert [component.name for component in learner.components] == ["layers.0", "layers.2"]
-    for component in learner.components:
+    for component, limit in zip(learner.components, [hidden or math.inf, output or hidden]):
         moved = (learner.flat.master - before)[component.span]
         expected = free[component.span] * min(1.0, limit / max(free[component.span].norm().item(), 1e-30))
         torch.testing.assert_close(moved, expected, rtol=1e-4, atol=1e-6)

@@ -167,3 +167,22 @@ def test_damaged_checkpoint(tmp_path, name, damage):
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(UserError, match="this checkpoint cannot be read .*; delete .*checkpoint to train from the start"):
         load_checkpoint(directory, SoloComm())
+
+
+def test_going_back_to_the_best_model_begins_from_standstill(tmp_path):
+    """A velocity belongs to the parameters that were rejected."""
+    options = with_options(schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=2), learner=dict(momentum=0.9))
+    job = training(SoloComm(), tmp_path / "job", store(4), options)
+    moving = []
+
+    class Rejecting(type(job.schedule)):
+        def end_epoch(self, loss, accuracy):
+            moving.append(bool(job.learner.velocity.any()))
+            super().end_epoch(loss, accuracy)
+            return len(moving) > 1
+
+    job.schedule.__class__ = Rejecting
+    epoch, standing = job._epoch, []
+    job._epoch = lambda number: (standing.append(not job.learner.velocity.any()), epoch(number))
+    job.run()
+    assert moving == [True, True] and standing == [True, True]

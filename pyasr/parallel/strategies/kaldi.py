@@ -1,10 +1,10 @@
 r"""Parameter averaging as Kaldi's nnet2 and nnet3 scripts do it: rarely, by a growing number of jobs, the first iteration not averaged.
 
 Reference: D. Povey, X. Zhang, S. Khudanpur, arXiv:1410.7455; Kaldi's steps/nnet3/train_dnn.py (its behaviour). An iteration of J jobs has
-each of them train on an archive of `period_frames`, then their parameters are averaged with equal weights. J grows linearly in the frames
-seen, from `initial_ranks` to the number of ranks in the last iteration:
+each of them train on an archive of `period_frames`, then their parameters are averaged with equal weights. J grows linearly over the K
+iterations, from `initial_ranks` to the number of ranks; since they have T / period = (J_i + J_f) K / 2 archives, that is, by frames seen,
 
-    J = round(J_i + (J_f - J_i) t / T),        t of T frames seen
+    J = round(J_i + (J_f - J_i) k / K) = round(sqrt(J_i^2 + (J_f^2 - J_i^2) t / T)),        k of K iterations, t of T frames
 
 Ranks that do not learn in an iteration wait. The learning rate is the effective one times J (with linear scaling, J times that of one
 rank). In the first iteration, and after a network has grown, all take the parameters of the rank with the best objective, see
@@ -15,6 +15,8 @@ frames as there are.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import torch
@@ -72,7 +74,7 @@ class KaldiSchedule(AllreduceAveraging):
 
         def active_at(seen: int) -> int:
             progress = (self.epoch + seen / frames) / self.num_epochs
-            return round(self.first + (self.comm.size - self.first) * progress)
+            return round(math.sqrt(self.first**2 + (self.comm.size**2 - self.first**2) * progress))
 
         return GrowingTimetable(frames, self.comm.size, self.options.period_frames, minibatch, active_at)
 
