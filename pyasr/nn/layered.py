@@ -29,6 +29,8 @@ from pyasr.base.options import parse
 from pyasr.nn.described import Described
 from pyasr.nn.layer_kinds import KINDS
 from pyasr.nn.linear import Linear
+from pyasr.nn.lstm import LstmState
+from pyasr.nn.sequence_layers import Recurrent
 
 
 _CHUNKS = 64  # of an utterance that are computed side by side
@@ -103,6 +105,30 @@ class LayeredNetwork(Described):
         for layer in self.layers:
             x = layer(x)
         return self.output(x).transpose(0, 1)
+
+    def go_on(self, x: Tensor, states: list[LstmState | None] | None) -> tuple[Tensor, list[LstmState | None]]:
+        """Logits as of `forward`, of sequences that have gone before up to these T frames, and the states of all layers after these.
+
+        states  what came of the last call; None: the sequences begin
+
+        Calls for the parts of a sequence, each with its context on both sides, give the logits that one call for the whole gives: what
+        layers above a recurrent one need of its future is computed in both parts.
+        """
+        num_frames, after = x.shape[1] - self.left - self.right, []
+        x = x.transpose(0, 1)
+        for layer, state in zip(self.layers, states or [None] * len(self.layers)):
+            x, state = layer.go_on(x, state, num_frames)
+            after.append(state)
+            num_frames //= layer.stride
+        return self.output(x).transpose(0, 1), after
+
+    def check_goes_on(self) -> None:
+        """Raise UserError where it has no layer that remembers what was before, or one that begins with what comes after."""
+        recurrent = [layer for layer in self.layers if isinstance(layer, Recurrent)]
+        if not recurrent:
+            raise UserError("no layer of the network remembers anything; give one with lstm layers")
+        if any(layer.reads_backwards for layer in recurrent):
+            raise UserError("a blstm layer reads from the end of an utterance; give a network whose recurrent layers are lstm layers")
 
     def log_posteriors(self, x: Tensor) -> Tensor:
         """log p(s | x), (T', num_pdfs), of all frames (T, input_dim) of an utterance; the first and the last are repeated for context.

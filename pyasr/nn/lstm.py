@@ -39,8 +39,8 @@ from pyasr.tensor.products import add_mm, mm
 
 
 class LstmState(NamedTuple):
-    """What is remembered between two parts of a sequence: r (d N, recurrent_dim) and c (d N, cell_dim), which is float32 at least: in many
-    frames a cell adds up what is small beside it."""
+    """What is remembered between two parts of N sequences, of the last d frames: r (d, N, recurrent_dim) and c (d, N, cell_dim), which is
+    float32 at least: in many frames a cell adds up what is small beside it."""
 
     r: Tensor
     c: Tensor
@@ -68,25 +68,31 @@ class Lstm(nn.Module):
         self.projection = Linear(cell_dim, self.output_dim, bias=False) if recurrent_dim else None
         self.peepholes = nn.Parameter(torch.zeros(3, cell_dim)) if peepholes else None  # p_i, p_f, p_o
 
-    def forward(self, x: Tensor, state: LstmState | None = None) -> tuple[Tensor, LstmState]:
-        """The outputs, and the state after the last frame in the direction of time, of use where T is a multiple of the delay; without a
-        state before it begins with zeros."""
+    def forward(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> tuple[Tensor, LstmState]:
+        """The outputs, and the state after `end` frames, or all, in the direction of time; without a state before it begins with zeros."""
         num_frames, num_sequences, _ = x.shape
         x = F.pad(x.flip(0) if self.backward else x, (0, 0, 0, 0, 0, -num_frames % self.delay))
         a = self.input(x).view(len(x) // self.delay, self.delay * num_sequences, -1)
         weights = self.recurrent.weight, None if self.projection is None else self.projection.weight, self.peepholes
-        y, r, c = _Recurrence.apply(a, *(state or self.initial_state(a)), *weights, self)
-        y = y.view(len(x), num_sequences, -1)[:num_frames]
-        return y.flip(0) if self.backward else y, LstmState(r, c)
+        state = state or self._initial_state(a, num_sequences)
+        y, cells = (part.view(*x.shape[:2], -1) for part in _Recurrence.apply(a, *(part.flatten(0, 1) for part in state), *weights, self))
+        end = num_frames if end is None else end
+        after = LstmState(*(_last(before, frames, end) for before, frames in zip(state, (y[:, :, : self.recurrent_dim], cells))))
+        y = y[:num_frames]
+        return y.flip(0) if self.backward else y, after
 
-    def initial_state(self, a: Tensor) -> LstmState:
-        """Zeros, for as many sequences as `a` has."""
-        wide = torch.promote_types(a.dtype, torch.float32)
-        return LstmState(a.new_zeros(a.shape[1], self.recurrent_dim), a.new_zeros(a.shape[1], self.cell_dim, dtype=wide))
+    def _initial_state(self, a: Tensor, num_sequences: int) -> LstmState:
+        wide, shape = torch.promote_types(a.dtype, torch.float32), (self.delay, num_sequences)
+        return LstmState(a.new_zeros(*shape, self.recurrent_dim), a.new_zeros(*shape, self.cell_dim, dtype=wide))
+
+
+def _last(before: Tensor, frames: Tensor, end: int) -> Tensor:
+    """The last d of `before` (d, N, D) and the first `end` of `frames` (T, N, D)."""
+    return torch.cat([before[end:], frames[max(end - len(before), 0) : end]])
 
 
 class _Recurrence(torch.autograd.Function):
-    """The loop over time: from W_x x_t + b (T, N, 4 H) to y, and the last r and c."""
+    """The loop over time: from W_x x_t + b (T, N, 4 H), and r and c before, to y and c of all frames."""
 
     @staticmethod
     def forward(ctx, a, r, c, by_recurrent, by_cells, peepholes, layer):
@@ -104,16 +110,19 @@ class _Recurrence(torch.autograd.Function):
             before = y[t, :, : layer.recurrent_dim]
         ctx.layer = layer
         ctx.save_for_backward(a, r, cells, m, y, by_recurrent, by_cells, peepholes)
-        return y, before.clone(), cells[-1].clone()
+        ctx.set_materialize_grads(False)
+        return y, cells[1:]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, dy, dr, dc):
+    def backward(ctx, dy, dcells):
         """From the last frame to the first, then the weights."""
         a, r, cells, m, y, by_recurrent, by_cells, peepholes = ctx.saved_tensors
-        layer, da, dy = ctx.layer, torch.empty_like(a), dy.clone()
+        layer, da, dy = ctx.layer, torch.empty_like(a), torch.zeros_like(y) if dy is None else dy.clone()
+        dr, dc = torch.zeros_like(r), torch.zeros_like(cells[0])
         for t in reversed(range(len(a))):
             dy[t, :, : layer.recurrent_dim] += dr
+            dc = dc if dcells is None else dc + dcells[t]
             dm = dy[t] if by_cells is None else mm(dy[t], by_cells)
             da[t], dc = _step_back(dm, dc, a[t].to(dc.dtype), cells[t], cells[t + 1], peepholes, layer.cell_clip)
             dr = mm(da[t], by_recurrent)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pyasr.nn.lstm import Lstm
+from pyasr.nn.lstm import Lstm, LstmState
 
 
 class SequenceLayer(nn.Module):
@@ -24,6 +24,11 @@ class SequenceLayer(nn.Module):
     left = right = 0
     stride = 1
     dim_out: int
+
+    def go_on(self, x: Tensor, state: LstmState | None, num_frames: int) -> tuple[Tensor, LstmState | None]:
+        """The outputs where the sequences have gone before, up to `state`, and the state after `num_frames` frames, from where the next
+        part begins. Most layers remember nothing."""
+        return self(x), None
 
 
 class Splice(SequenceLayer):
@@ -106,6 +111,16 @@ class Recurrent(SequenceLayer):
         """See the class."""
         outputs = [lstm(x)[0] for lstm in self.directions]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
+
+    @property
+    def reads_backwards(self) -> bool:
+        """Whether a direction begins with the last frame, so that the layer cannot go on."""
+        return any(lstm.backward for lstm in self.directions)
+
+    def go_on(self, x: Tensor, state: LstmState | None, num_frames: int) -> tuple[Tensor, LstmState | None]:
+        """As of all layers; of one direction, forwards."""
+        (lstm,) = self.directions
+        return lstm(x, state, num_frames)
 
 
 class WindowRecurrent(SequenceLayer):

@@ -5,12 +5,15 @@ before: what both have is not learned twice, its targets are `NO_TARGET` in the 
 repeated up to c, without targets there. Context is added to both sides, frames of the utterance, or its first and last one repeated.
 With subsampling s there is a target for every s-th frame, the first one included.
 
+Where the state of recurrent layers is carried from chunk to chunk, every chunk begins where the one before has ended, the last frame of
+an utterance is repeated up to whole chunks, and minibatches are of `pyasr.train.rows`.
+
 Every chunk counts as ceil(c / s) frames, whatever it has targets for, so that minibatches are all of one size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +22,15 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
+from pyasr.base.seeds import generator
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.layered import LayeredNetwork, read_network
 from pyasr.train.compact import Bytes, Plain
 from pyasr.train.frames import FrameStore, store_bytes
+from pyasr.train.rows import Rows, deal
 
 NO_TARGET = -100  # what torch's cross-entropy leaves out
+RowMinibatches = Iterator[tuple[Rows, torch.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,8 @@ class OverTimeOptions:
     network: Path | None = option(None, "file of layers (docs/networks.md) instead of --hidden-layers, --activation and so on; layers "
                                         "splice, so --splice-left and --splice-right do not count")  # fmt: skip
     chunk: int = option(20, "with --network: neighbouring frames that are learned at once, beside context", minimum=1)
+    carry_state: bool = option(False, "with --network: LSTM layers begin a chunk with the state after the utterance's chunk before, and "
+                                      "decode utterances as a whole")  # fmt: skip
 
     def packing(self, input: InputOptions, dim: int) -> Packing:
         """What stores make of utterances of `dim` columns: chunks for the network, spliced frames, as `input` says, without one."""
@@ -43,7 +51,9 @@ class OverTimeOptions:
             network = LayeredNetwork(read_network(self.network), dim, 1)
         if self.chunk % network.subsampling:
             raise UserError(f"--chunk {self.chunk}: the network answers on every {network.subsampling}. frame; give a multiple of that")
-        return Packing(network.left, network.right, self.chunk, network.subsampling)
+        if self.carry_state:
+            _check_goes_on(network, self.network)
+        return Packing(network.left, network.right, self.chunk, network.subsampling, self.carry_state)
 
 
 @dataclass(frozen=True)
@@ -53,12 +63,14 @@ class Packing:
     left, right  frames of context
     chunk        frames of a chunk, c; 0: single frames, spliced with their context
     subsampling  s
+    carried      whether chunks follow each other without overlap, in rows
     """
 
     left: int = 0
     right: int = 0
     chunk: int = 0
     subsampling: int = 1
+    carried: bool = False
 
     @property
     def item_frames(self) -> int:
@@ -78,15 +90,19 @@ class Packing:
         """What utterances of these lengths count, int64."""
         return -(-lengths // self.chunk) * self.item_frames if self.chunk else lengths
 
+    def taken(self, lengths: np.ndarray) -> np.ndarray:
+        """Frames that utterances of these lengths take in a store, those that are repeated included, int64."""
+        return np.maximum(-(-lengths // self.chunk) * self.chunk if self.carried else lengths, self.chunk)
+
     def num_bytes(self, lengths: np.ndarray, dim: int, code: Plain | Bytes) -> np.ndarray:
         """Memory for each utterance, int64."""
-        return store_bytes(np.maximum(lengths, self.chunk), self.left, self.right, dim, code)
+        return store_bytes(self.taken(lengths), self.left, self.right, dim, code)
 
     def store(self, features: Iterable[np.ndarray], targets: list[np.ndarray], dim: int, code: Plain | Bytes, pinned: bool) -> FrameStore:
         """A store of utterances: features (T, dim) and targets (T,) of each."""
         if not self.chunk:
             return FrameStore(features, targets, self.left, self.right, dim, code, pinned)
-        return ChunkStore(features, targets, self, dim, code, pinned)
+        return (RowStore if self.carried else ChunkStore)(features, targets, self, dim, code, pinned)
 
 
 class ChunkStore(FrameStore):
@@ -95,9 +111,11 @@ class ChunkStore(FrameStore):
     def __init__(self, features: Iterable[np.ndarray], targets: list[np.ndarray], packing: Packing, dim: int,
                  code: Plain | Bytes | None = None, pinned: bool = False):  # fmt: skip
         lengths, chunk = np.array([len(pdfs) for pdfs in targets], np.int64), packing.chunk
-        long_enough = (_repeat_last(x, chunk) for x in features)
-        super().__init__(long_enough, [_fill(pdfs, chunk) for pdfs in targets], packing.left, packing.right, dim, code, pinned)
-        self._frame, self._num_known = map(torch.from_numpy, places(lengths, chunk))
+        taken = packing.taken(lengths)
+        long_enough = (_repeat_last(x, num) for x, num in zip(features, taken, strict=True))
+        padded = [_fill(pdfs, num) for pdfs, num in zip(targets, taken)]
+        super().__init__(long_enough, padded, packing.left, packing.right, dim, code, pinned)
+        self._frame, self._num_known = map(torch.from_numpy, places(lengths, taken, chunk))
         self._offsets = torch.arange(0, chunk, packing.subsampling, dtype=torch.int32)
         self._rows = torch.arange(packing.left + chunk + packing.right, dtype=torch.int32)
         self.num_items, self.item_frames = len(self._frame), packing.item_frames
@@ -117,15 +135,56 @@ class ChunkStore(FrameStore):
         return inputs.transpose(0, 1), targets.masked_fill_(self._offsets < self._num_known[index][:, None], NO_TARGET)
 
 
-def places(lengths: np.ndarray, chunk: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of every chunk of utterances of these lengths, all of which take at least `chunk` frames of a store: its first frame, counted over
+class RowStore(ChunkStore):
+    """Chunks in rows: minibatches are (`Rows`, targets), each of which goes on where the one before has ended."""
+
+    def __init__(self, features: Iterable[np.ndarray], targets: list[np.ndarray], packing: Packing, *arguments):
+        super().__init__(features, targets, packing, *arguments)
+        self._num_chunks = packing.num_frames(np.array([len(pdfs) for pdfs in targets], np.int64)) // self.item_frames
+        self._begins = torch.zeros(self.num_items, dtype=torch.bool)
+        self._begins[(np.cumsum(self._num_chunks) - self._num_chunks)[self._num_chunks > 0]] = True
+
+    def move(self, device: torch.device, dtype: torch.dtype) -> None:
+        """As of all stores."""
+        super().move(device, dtype)
+        self._begins = self._begins.to(device)
+
+    def in_turn(self, minibatch: int) -> RowMinibatches:
+        """All chunks, utterances dealt as they lie."""
+        yield from self._in_rows(np.arange(len(self._num_chunks)), minibatch, 0)
+
+    def shuffled(self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0) -> RowMinibatches:
+        """As of all stores, utterances dealt in an order that depends on `seed` and `names` alone; nothing is `missing` before the first
+        minibatch, with which all rows begin."""
+        order = generator(seed, "rows", *names).permutation(len(self._num_chunks))
+        yield from self._in_rows(order, minibatch, begin // self.item_frames)
+
+    def _in_rows(self, order: np.ndarray, minibatch: int, begin: int) -> RowMinibatches:
+        """All chunks but the first `begin`."""
+        chunks, sizes = deal(self._num_chunks, order, max(minibatch // self.item_frames, 1))
+        for start, size in zip(np.cumsum(sizes) - sizes, sizes):
+            first = max(begin - start, 0)
+            if first < size:
+                index = torch.from_numpy(chunks[start + first : start + size]).to(self.targets.device)
+                x, targets = self.gather(index)
+                yield Rows(x, self._begins[index], first), targets
+
+
+def places(lengths: np.ndarray, taken: np.ndarray, chunk: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of every chunk of utterances of these lengths, which take `taken` frames of a store, at least `chunk`: its first frame, counted over
     utterances, and how many of its frames belong to the chunk before; int64."""
     numbers = -(-lengths // chunk)
-    taken = np.maximum(lengths, chunk)
     utterance = np.arange(len(lengths)).repeat(numbers)
     number = np.arange(len(utterance)) - (np.cumsum(numbers) - numbers)[utterance]
     begin = np.minimum(number * chunk, taken[utterance] - chunk)
     return (np.cumsum(taken) - taken)[utterance] + begin, number * chunk - begin
+
+
+def _check_goes_on(network: LayeredNetwork, path: Path) -> None:
+    try:
+        network.check_goes_on()
+    except UserError as error:
+        raise UserError(f"--carry-state with {path}: {error}, or leave --carry-state out") from None
 
 
 def _repeat_last(x: np.ndarray, num: int) -> np.ndarray:

@@ -29,6 +29,7 @@ from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions, Training
 from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales
 from pyasr.train.rank_job import combine_and_tell, make_job, write_model
+from pyasr.train.row_learner import RowLearner
 from pyasr.train.sample import Sample, SampleOptions, draw_sample
 from pyasr.train.saturation import SaturationFix
 from pyasr.train.schedules import Schedule, ScheduleOptions
@@ -89,7 +90,8 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Trai
     counts, seed = targets.counts(), options.loop.train_seed
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
-    learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, strategy.sum_gradients())
+    gradient_sum = None if options.over_time.carry_state else strategy.sum_gradients()
+    learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, gradient_sum)
     job = make_job(kind, learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out)
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
     recent = RecentModels(spec.out / MODELS, options.combine, comm)
@@ -111,6 +113,8 @@ def check_training(options: DnnTraining, dbn: Path | None) -> None:
                         "--input-transform")  # fmt: skip
     if options.over_time.network:
         check_over_time(options, dbn)
+    elif options.over_time.carry_state:
+        raise UserError("--carry-state: a feed-forward network has no state; give --network with a file that has lstm layers")
     if options.teacher.teacher:
         check_teacher(options)
 
@@ -123,6 +127,9 @@ def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
              "--input-transform": options.transform.input_transform != "none",
              "--presoftmax-power": options.priors.presoftmax_power}  # fmt: skip
     refuse_beside("--network", given, "these are for feed-forward networks")
+    if options.over_time.carry_state:
+        given = {"--combine": options.combine.combine != "none", "--priors posteriors": options.priors.priors == "posteriors"}
+        refuse_beside("--carry-state", given, "these go by a sample of chunks, which would all begin without a state")
 
 
 def check_teacher(options: DnnTraining) -> None:
@@ -149,14 +156,17 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
     if dbn is not None:
         dbn.start(network)
     torch.manual_seed(dropout_seed(seed, comm.rank))
-    return Learner(network, options.learner, comm.size, gradient_sum)
+    kind = RowLearner if options.over_time.carry_state else Learner
+    return kind(network, options.learner, comm.size, gradient_sum)
 
 
 def make_network(options: DnnTraining, input_dim: int, num_pdfs: int, random: torch.Generator,
                  fixed: FixedParts = FixedParts()) -> Network:  # fmt: skip
     """The network to begin with, with random parameters."""
-    if options.over_time.network:
-        network = LayeredNetwork(read_network(options.over_time.network), input_dim, num_pdfs, options.over_time.chunk)
+    over_time = options.over_time
+    if over_time.network:
+        chunk = 0 if over_time.carry_state else over_time.chunk
+        network = LayeredNetwork(read_network(over_time.network), input_dim, num_pdfs, chunk)
         network.initialise(random)
         return network
     shape = first_shape(options.growth, options.dnn)

@@ -21,7 +21,6 @@ from pyasr.io.int_vectors import read_job_archives
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import MODEL_FILE
 from pyasr.nn.dbn import DBN_FILE
-from pyasr.nn.layered import read_network
 from pyasr.train.dbn import check_dbn
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
 from pyasr.train.on_ranks import training_output
@@ -58,15 +57,16 @@ def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpe
     Raises UserError where options or inputs do not go together.
     """
     check_training(step.training, dbn)
-    if step.training.over_time.network:
-        read_network(step.training.over_time.network)
+    input, over_time = step.input, step.training.over_time
+    if over_time.network:
+        input = replace(input, splice_left=0, splice_right=0)
+        over_time.packing(input, FeatureReader(step.data, input).dim)
     with training_output(step, _inputs(step, dbn)) as out:
         check_phones(step.ali_dir, LangDir(step.lang))
         if dbn:
             check_dbn(dbn, step.training.dnn, step.input, step.data)
         for source in (step.ali_dir / "final.mdl", step.ali_dir / "tree", step.lang / "phones.txt"):
             shutil.copy(source, out)
-        input = replace(step.input, splice_left=0, splice_right=0) if step.training.over_time.network else step.input
         input.save(out)
         prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens)
         yield TrainSpec(step.data, out, input, step.training, dbn)

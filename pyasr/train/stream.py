@@ -72,7 +72,8 @@ class StreamedFrames:
         return [order[block == number] for number in range(self._num_blocks)]
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
-        """As of `ResidentFrames`; what is left of a block makes a minibatch with the beginning of the next."""
+        """As of `ResidentFrames`; what is left of a block makes a minibatch with the beginning of the next, but where states are carried
+        from each minibatch to the next."""
         left = None
         for number, members in enumerate(self.plan(epoch)):
             num_frames = self.shard.frames_of(members)
@@ -81,7 +82,7 @@ class StreamedFrames:
                 self._look_ahead(epoch, number + 1)
                 for minibatch in block.shuffled(size, begin, self.seed, epoch, self.rank, number, missing=size - _num_frames(left)):
                     left = minibatch if left is None else tuple(map(torch.cat, zip(left, minibatch)))
-                    if _num_frames(left) == size:
+                    if _num_frames(left) == size or self.shard.packing.carried:
                         yield left
                         left = None
                 del block  # before the one after next is loaded

@@ -26,11 +26,11 @@ def inputs(seed=2, frames=T, requires_grad=True):
     return torch.randn(frames, N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_(requires_grad)
 
 
-def by_equations(layer: Lstm, x: torch.Tensor, r0=None, c0=None):
+def by_equations(layer: Lstm, x: torch.Tensor):
     """Frame by frame as in the docstring, autograd's derivatives."""
     x = x.flip(0) if layer.backward else x
-    rs = [torch.zeros(N, layer.recurrent_dim, dtype=x.dtype) if r0 is None else r0] * layer.delay
-    cs = [torch.zeros(N, H, dtype=x.dtype) if c0 is None else c0] * layer.delay
+    rs = [torch.zeros(N, layer.recurrent_dim, dtype=x.dtype)] * layer.delay
+    cs = [torch.zeros(N, H, dtype=x.dtype)] * layer.delay
     ys, p = [], layer.peepholes if layer.peepholes is not None else torch.zeros(3, H, dtype=x.dtype)
     for x_t in x:
         i, f, g, o = (layer.input(x_t) + layer.recurrent(rs[-layer.delay])).chunk(4, 1)
@@ -86,7 +86,7 @@ def test_cells_are_clipped_in_these_tests():
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[-1]])
 def test_finite_differences(shape):
     layer, x = layer_of(**shape), inputs()
-    state = LstmState(*(torch.randn(layer.delay * N, dim, dtype=x.dtype).mul_(0.1).requires_grad_() for dim in (layer.recurrent_dim, H)))
+    state = LstmState(*(torch.randn(layer.delay, N, dim, dtype=x.dtype).mul_(0.1).requires_grad_() for dim in (layer.recurrent_dim, H)))
     parameters = list(layer.parameters())
 
     def function(x, r, c, *values):
@@ -104,19 +104,30 @@ def test_outputs_are_those_of_torch(recurrent_dim):
         theirs.data.copy_(ours)
     x = inputs()
     (y, state), (wanted, (r, c)) = layer(x), peer(x)
-    for found, expected in ((y, wanted), (state.r, r[0]), (state.c, c[0])):
+    for found, expected in ((y, wanted), (state.r, r), (state.c, c)):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("lengths", [[6, 6], [5, 7], [1, 1, 10]])
 @pytest.mark.parametrize("shape", SHAPES[:6])
-def test_a_sequence_in_parts_is_the_sequence(shape):
-    """The state carries over, and so do derivatives."""
-    layer, x = layer_of(**shape), inputs()
+def test_a_sequence_in_parts_is_the_sequence(shape, lengths):
+    """The state carries over, and so do derivatives; the length of a part need not be a multiple of the delay."""
+    layer, x, state, parts = layer_of(**shape), inputs(), None, []
     whole = layer(x)[0]
-    first, state = layer(x[:6])
-    parts = torch.cat([first, layer(x[6:], state)[0]])
+    for part in x.split(lengths):
+        y, state = layer(part, state)
+        parts.append(y)
+    parts = torch.cat(parts)
     torch.testing.assert_close(parts, whole)
     for found, wanted in zip(gradients(layer, x, parts), gradients(layer, x, layer(x)[0])):
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("delay, end", [(1, 5), (3, 5), (3, 2), (2, 0)])
+def test_the_state_after_some_frames_is_that_of_a_shorter_sequence(delay, end):
+    layer, x = layer_of(delay=delay, recurrent_dim=2), inputs()
+    _, state = layer(x[:4])
+    for found, wanted in zip(layer(x[4:], state, end)[1], layer(x[4 : 4 + end], state)[1] if end else state, strict=True):
         torch.testing.assert_close(found, wanted)
 
 

@@ -12,12 +12,17 @@ from toy_jobs import NUM_PDFS, Crash, with_options
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.io.ark import ArkWriter
+from pyasr.io.text import write_table
 from pyasr.nn.acoustic import MODEL_FILE, load_model
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.strategies import strategy_names
 from pyasr.parallel.threads import run_threads
+from pyasr.train import stream
 from pyasr.train.dnn import TrainSpec, check_training, train_rank
 from pyasr.train.loop import Training
+from pyasr.train.shard import Shard
 from pyasr.train.targets import TARGETS_FILE, Targets
 
 NETWORKS = {
@@ -46,11 +51,12 @@ def corpus(tmp_path_factory):
     return path
 
 
-def spec_of(corpus, out: Path, lines: str, chunk=10, **groups) -> TrainSpec:
+def spec_of(corpus, out: Path, lines: str, chunk=10, carry_state=False, **groups) -> TrainSpec:
     out.mkdir(parents=True)
     (out / "layers.net").write_text(lines)
     Targets.load(corpus / TARGETS_FILE).save(out / TARGETS_FILE)
-    options = with_options(over_time=dict(network=out / "layers.net", chunk=chunk), learner=dict(minibatch=100, **groups.pop("learner", {})), **groups)
+    over_time = dict(network=out / "layers.net", chunk=chunk, carry_state=carry_state)
+    options = with_options(over_time=over_time, learner=dict(minibatch=100, **groups.pop("learner", {})), **groups)
     return TrainSpec(corpus / "data", out, InputOptions(cmvn="none"), options)
 
 
@@ -58,11 +64,12 @@ def metrics_of(out: Path) -> list[dict]:
     return [line for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines()) if "heldout_objective" in line]
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name):
-    """On two ranks with natural gradient; held-out accuracy is that of the model on the utterances, which it cuts as training did."""
+@pytest.mark.parametrize("name, carry_state", [*((name, False) for name in NETWORKS), ("lstm", True)])
+def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name, carry_state):
+    """On two ranks with natural gradient; held-out accuracy is that of the model on the utterances, which it cuts as training did, or reads
+    in one piece where states were carried."""
     learner = dict(natural_gradient=NaturalGradientOptions(natural_gradient="online", ng_rank_in=4, ng_rank_out=4), max_change=0.5)
-    spec = spec_of(corpus, tmp_path / "out", NETWORKS[name], learner=learner, schedule=dict(num_epochs=24 if name == "lstm" else 8, learning_rate=0.5))
+    spec = spec_of(corpus, tmp_path / "out", NETWORKS[name], carry_state=carry_state, learner=learner, schedule=dict(num_epochs=24 if name == "lstm" else 8, learning_rate=0.5))
     run_threads(2, lambda comm: train_rank(spec, comm))
     told = metrics_of(spec.out)
     assert told[-1]["heldout_accuracy"] > 0.7
@@ -73,13 +80,22 @@ def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name):
     assert right.mean() == pytest.approx(told[-1]["heldout_accuracy"], abs=1e-6)
 
 
-@pytest.mark.parametrize("scheme", ["allreduce", "gradient", "adpsgd"])
-def test_schemes_and_checkpoints(corpus, tmp_path, scheme):
+@pytest.mark.parametrize("scheme, name, other", [
+    *((scheme, name, {}) for scheme in ("allreduce", "gradient", "adpsgd") for name in ("blstm", "carried")),
+    ("bmuf", "carried", dict(mixing=dict(first_mixing="best"))),
+    ("allreduce", "carried in blocks", {}),
+])  # fmt: skip
+def test_schemes_and_checkpoints(corpus, tmp_path, monkeypatch, scheme, name, other):
     """An interrupted training ends with the same model; asynchronous ones with some."""
-    groups = dict(mixing=dict(parallel=scheme, period_frames=200), schedule=dict(num_epochs=2, learning_rate=0.2), loop=dict(checkpoint_frames=400, log_frames=200))
-    whole = spec_of(corpus, tmp_path / "whole", NETWORKS["blstm"], **groups)
+    if name == "carried in blocks":
+        monkeypatch.setattr(Shard, "varies", True)
+        monkeypatch.setattr(stream, "_num_blocks", lambda shard, max_bytes: 3)
+    groups = dict(schedule=dict(num_epochs=2, learning_rate=0.2), loop=dict(checkpoint_frames=400, log_frames=200), **other)
+    groups["mixing"] = dict(parallel=scheme, period_frames=200, **other.get("mixing", {}))
+    lines, groups["carry_state"] = NETWORKS.get(name, NETWORKS["lstm"]), name not in NETWORKS
+    whole = spec_of(corpus, tmp_path / "whole", lines, **groups)
     run_threads(3, lambda comm: train_rank(whole, comm))
-    again = spec_of(corpus, tmp_path / "again", NETWORKS["blstm"], **groups)
+    again = spec_of(corpus, tmp_path / "again", lines, **groups)
 
     with pytest.raises(Crash):
         run_threads(3, lambda comm: train_rank(again, comm, Dying))
@@ -88,15 +104,48 @@ def test_schemes_and_checkpoints(corpus, tmp_path, scheme):
     assert scheme == "adpsgd" or all(torch.equal(a, b) for a, b in zip(*(model.values() for model in models)))
 
 
-def test_another_number_of_ranks_goes_on(corpus, tmp_path):
+@pytest.mark.parametrize("name, carry_state", [("tdnn", False), ("lstm", True)])
+def test_another_number_of_ranks_goes_on(corpus, tmp_path, name, carry_state):
     """In whole chunks, and no chunk is trained on twice in the epoch."""
     groups = dict(schedule=dict(num_epochs=2, learning_rate=0.2), loop=dict(checkpoint_frames=400, log_frames=200))
-    spec = spec_of(corpus, tmp_path / "out", NETWORKS["tdnn"], **groups)
+    spec = spec_of(corpus, tmp_path / "out", NETWORKS[name], carry_state=carry_state, **groups)
     with pytest.raises(Crash):
         run_threads(3, lambda comm: train_rank(spec, comm, Dying))
     run_threads(2, lambda comm: train_rank(spec, comm))
     frames = [line["frames"] for line in metrics_of(spec.out)]
     assert len(frames) == 2 and abs(frames[1] - 2 * frames[0]) <= 20  # two ranks round down to chunks of 10
+
+
+@pytest.mark.parametrize("scheme", strategy_names())
+def test_every_scheme_carries_states(corpus, tmp_path, scheme):
+    groups = dict(mixing=dict(parallel=scheme, period_frames=100), schedule=dict(num_epochs=1, learning_rate=0.2))
+    spec = spec_of(corpus, tmp_path / "out", NETWORKS["lstm"], carry_state=True, **groups)
+    run_threads(4, lambda comm: train_rank(spec, comm))
+    assert metrics_of(spec.out)[-1]["heldout_objective"] > -np.log(NUM_PDFS) - 0.01
+
+
+def test_what_is_remembered_over_chunks_can_be_learned(tmp_path):
+    """The first frame of an utterance tells the pdf of all of them, chunks later too; without a carried state of the first chunk's alone."""
+    rng, lengths = np.random.default_rng(5), {f"a-{i:02d}": 12 + i % 9 for i in range(60)}
+    pdfs = {key: np.full(n, rng.integers(2), np.int32) for key, n in lengths.items()}
+    data = tmp_path / "data"
+    data.mkdir()
+    with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
+        for key, answers in pdfs.items():
+            x = rng.standard_normal((len(answers), 3)).astype(np.float32)
+            x[0, 0] = 6 * answers[0] - 3
+            writer.write(key, x)
+    write_table(data / "utt2spk", {key: "a" for key in lengths})
+    write_table(data / "utt2num_frames", lengths)
+    offsets = np.concatenate([[0], np.cumsum(list(lengths.values()))])
+    Targets(list(lengths), offsets, np.concatenate(list(pdfs.values())), np.arange(60) % 4 == 0, 2).save(tmp_path / TARGETS_FILE)
+    accuracies = []
+    for carry_state in (False, True):
+        groups = dict(schedule=dict(num_epochs=15, learning_rate=2.0), learner=dict(max_change=1.0))
+        spec = spec_of(tmp_path, tmp_path / str(carry_state), "lstm cells=8", chunk=4, carry_state=carry_state, **groups)
+        train_rank(spec, SoloComm())
+        accuracies.append(metrics_of(spec.out)[-1]["heldout_accuracy"])
+    assert accuracies[0] < 0.75 and accuracies[1] > 0.9
 
 
 def test_averages_of_models_and_priors_from_posteriors(corpus, tmp_path):
@@ -111,6 +160,20 @@ def test_chunks_fit_the_network(corpus, tmp_path):
     spec = spec_of(corpus, tmp_path / "out", "tdnn splice=-1..1 stride=3 dim=8")
     with pytest.raises(UserError, match="--chunk 10: the network answers on every 3. frame"):
         train_rank(spec, SoloComm())
+
+
+@pytest.mark.parametrize("lines, reason", [("blstm cells=4", "a blstm layer reads from the end"), ("affine dim=4", "no layer of the network remembers")])
+def test_networks_whose_state_cannot_be_carried_are_refused(corpus, tmp_path, lines, reason):
+    with pytest.raises(UserError, match=f"--carry-state with .*layers.net: {reason}.*, or leave --carry-state out"):
+        train_rank(spec_of(corpus, tmp_path / "out", lines, carry_state=True), SoloComm())
+
+
+def test_options_that_do_not_go_with_carried_states_are_refused(tmp_path):
+    with pytest.raises(UserError, match="--carry-state: a feed-forward network has no state"):
+        check_training(with_options(over_time=dict(carry_state=True)), None)
+    over_time = dict(network=tmp_path / "a.net", carry_state=True)
+    with pytest.raises(UserError, match="--carry-state and --combine, --priors posteriors do not go together"):
+        check_training(with_options(over_time=over_time, combine=dict(combine="weights"), priors=dict(priors="posteriors")), None)
 
 
 def test_options_of_other_networks_are_refused(tmp_path):
