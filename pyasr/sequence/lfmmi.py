@@ -68,20 +68,20 @@ def lf_mmi(logits: Tensor, supervisions: Sequence[Supervision], graph: Denominat
     Sequences whose likelihoods are not finite are left out of F and the counts, with a warning. Raises ValueError for shapes that do not
     fit.
     """
+    objf, _, counts = lf_mmi_with_posteriors(logits, supervisions, graph, options)
+    return objf, counts
+
+
+def lf_mmi_with_posteriors(logits: Tensor, supervisions: Sequence[Supervision], graph: DenominatorGraph,
+                           options: LfMmiOptions = LfMmiOptions()) -> tuple[Tensor, Tensor, LfMmiCounts]:
+    """(F, posteriors of pdfs in the numerators (N, T, num_pdfs), parts of F), as `lf_mmi`.
+
+    The posteriors are the targets of cross-entropy regularisation; no gradient flows through them. Frames beyond a supervision's end, and
+    sequences that are left out of F, have zeros.
+    """
     _check(logits, supervisions, graph)
     wide = logits if logits.dtype == torch.float64 else logits.float()
-    objf, *counts = _LfMmi.apply(wide, supervisions, graph, options)
-    return objf, counts[0]
-
-
-def numerator_posteriors(logits: Tensor, supervisions: Sequence[Supervision]) -> Tensor:
-    """Posteriors of pdfs in the numerators (N, T, num_pdfs), the targets of cross-entropy regularisation; no gradient flows through them.
-
-    Frames beyond a supervision's end, and sequences without finite likelihood, have zeros.
-    """
-    with torch.no_grad():
-        _, posteriors = _numerators(logits, supervisions)
-    return posteriors
+    return _LfMmi.apply(wide, supervisions, graph, options)
 
 
 class _LfMmi(torch.autograd.Function):
@@ -89,8 +89,9 @@ class _LfMmi(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, logits, supervisions, graph, options):
-        """(F, its parts)."""
-        numerators, derivative = _numerators(logits, supervisions)
+        """(F, posteriors of the numerators, parts of F)."""
+        numerators, posteriors = _numerators(logits, supervisions)
+        derivative = posteriors.clone()
         denominators = _subtract_denominators(derivative, logits, supervisions, graph, options.leaky_hmm_coefficient)
         good = torch.isfinite(numerators) & torch.isfinite(denominators) & torch.isfinite(derivative).all(dim=2).all(dim=1).cpu()
         _warn(good, supervisions)
@@ -102,11 +103,13 @@ class _LfMmi(torch.autograd.Function):
         ctx.save_for_backward(torch.where(used, derivative, torch.zeros_like(derivative)) - options.l2_regularize * masked)
         counts = LfMmiCounts(int(good.sum()), int(lengths[good].sum()), int((~good).sum()), float(numerators[good].sum()),
                              float(denominators[good].sum()), l2_term)
-        return logits.new_tensor(counts.log_prob + l2_term), counts
+        posteriors = torch.where(used, posteriors, torch.zeros_like(posteriors))
+        ctx.mark_non_differentiable(posteriors)
+        return logits.new_tensor(counts.log_prob + l2_term), posteriors, counts
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, by_objf, _):
+    def backward(ctx, by_objf, *_):
         (derivative,) = ctx.saved_tensors
         return by_objf * derivative, None, None, None
 
@@ -135,7 +138,7 @@ def _numerators(logits: Tensor, supervisions: Sequence[Supervision]) -> tuple[Te
     ends = np.cumsum([len(place) for place in places])[:-1]
     done = [_one_numerator(supervision, own) for supervision, own in zip(supervisions, np.split(outputs, ends))]
     values = torch.from_numpy(np.concatenate([posteriors for _, posteriors in done])).to(logits)
-    posteriors = torch.zeros_like(logits).view(-1).index_copy_(0, where, values).view_as(logits)
+    posteriors = logits.new_zeros(logits.numel()).index_copy_(0, where, values).view(logits.shape)
     return torch.tensor([log_like for log_like, _ in done], dtype=torch.float64), posteriors
 
 

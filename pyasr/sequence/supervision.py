@@ -30,12 +30,31 @@ from pyasr.sequence.pdf_expansion import hmm_table
 
 
 @dataclass(frozen=True)
-class SupervisionOptions:
-    """Where phones may lie in time."""
+class ToleranceOptions:
+    """By how much phones may lie elsewhere in time than they were aligned."""
 
     left_tolerance: int = option(5, "input frames by which a phone may begin earlier than it was aligned", minimum=0)
     right_tolerance: int = option(5, "input frames by which a phone may end later than it was aligned", minimum=0)
-    frame_subsampling_factor: int = option(FRAME_SUBSAMPLING_FACTOR, "input frames for each output of the network", minimum=1)
+
+
+@dataclass(frozen=True)
+class SupervisionOptions(ToleranceOptions):
+    """Where phones may lie in time; output t of the network belongs to input frame t `frame_subsampling_factor`."""
+
+    frame_subsampling_factor: int = FRAME_SUBSAMPLING_FACTOR
+
+    def limits(self, aligned: AlignedPhones) -> tuple[np.ndarray, np.ndarray]:
+        """(begins, ends) int64 (num_phones): phone i may have the outputs begins[i] .. ends[i] - 1."""
+        begins = num_subsampled(np.maximum(aligned.starts[:-1] - self.left_tolerance, 0), self.frame_subsampling_factor)
+        ends = num_subsampled(np.minimum(aligned.starts[1:] + self.right_tolerance, aligned.num_frames), self.frame_subsampling_factor)
+        return begins, ends
+
+    def have_room(self, aligned: AlignedPhones) -> bool:
+        """Whether every phone can have an output of its own, one after the other: what the chain topology needs."""
+        begins, ends = self.limits(aligned)
+        order = np.arange(len(begins))
+        earliest = np.maximum.accumulate(begins - order) + order
+        return len(begins) > 0 and bool((earliest < ends).all())
 
 
 @dataclass(frozen=True)
@@ -156,11 +175,9 @@ class SupervisionMaker:
 
     def _limits(self, aligned: AlignedPhones, num_frames: int, phone_of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(lows, highs) int64 (num_frames): nodes lows[t] .. highs[t] - 1 are those of the phones that may have frame t."""
-        options, factor = self.options, self.options.frame_subsampling_factor
-        begins = num_subsampled(np.maximum(aligned.starts[:-1] - options.left_tolerance, 0), factor)[phone_of]
-        ends = num_subsampled(np.minimum(aligned.starts[1:] + options.right_tolerance, aligned.num_frames), factor)[phone_of]
+        begins, ends = self.options.limits(aligned)
         frames = np.arange(num_frames)
-        return np.searchsorted(ends, frames, side="right"), np.searchsorted(begins, frames, side="right")
+        return np.searchsorted(ends[phone_of], frames, side="right"), np.searchsorted(begins[phone_of], frames, side="right")
 
 
 def _trimmed(key, num_frames, arcs, finals, slot_frames, slot_pdfs) -> Supervision:

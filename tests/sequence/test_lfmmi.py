@@ -8,7 +8,7 @@ from lfmmi_toys import all_strings, chain_model, dense, enumerated, random_seque
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.chain import AlignedPhones
 from pyasr.sequence.denominator_graph import make_denominator_graph
-from pyasr.sequence.lfmmi import LfMmiOptions, lf_mmi, numerator_posteriors
+from pyasr.sequence.lfmmi import LfMmiOptions, lf_mmi, lf_mmi_with_posteriors
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import Supervision, SupervisionMaker
 
@@ -105,7 +105,7 @@ def test_the_objective_is_the_difference_of_enumerated_sums():
     logits = random_logits(3, 5, GRAPH.num_pdfs, seed=5)
     objf, counts = lf_mmi(logits, SUPERVISIONS, GRAPH, LfMmiOptions(0.0, 0.01))
     numerator = denominator = squares = 0.0
-    posteriors = numerator_posteriors(logits, SUPERVISIONS)
+    posteriors = lf_mmi_with_posteriors(logits, SUPERVISIONS, GRAPH)[1]
     for y, supervision, share in zip(logits.numpy(), SUPERVISIONS, posteriors.numpy()):
         y = y[: supervision.num_frames]
         strings = set(chosen_strings(supervision))
@@ -147,6 +147,7 @@ def test_frames_beyond_a_supervision_and_rows_left_out_have_no_derivative(caplog
         objf, counts = lf_mmi(logits, SUPERVISIONS, GRAPH)
     objf.backward()
     assert "1 of 3 sequences have no finite likelihood and are left out: b" in caplog.text
+    assert not lf_mmi_with_posteriors(logits, SUPERVISIONS, GRAPH)[1][1].any()
     assert counts.num_left_out == 1 and counts.num_sequences == 2 and counts.num_frames == 8 and np.isfinite(objf.item())
     assert not logits.grad[1].any() and not logits.grad[0, 5:].any() and not logits.grad[2, 3:].any()
     assert logits.grad[0, :5].any(dim=1).all() and torch.isfinite(logits.grad).all()

@@ -8,7 +8,7 @@ from lfmmi_toys import allowed_strings, chain_model, enumerated, random_sequence
 from pyasr.base.errors import UserError
 from pyasr.sequence.chain import AlignedPhones
 from pyasr.sequence.denominator_graph import make_denominator_graph
-from pyasr.sequence.lfmmi import numerator_posteriors
+from pyasr.sequence.lfmmi import lf_mmi_with_posteriors
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions
 
@@ -81,7 +81,7 @@ def test_posteriors_are_those_of_enumerated_strings_and_sum_to_one():
     made = maker(model)
     supervisions = [made.whole("a", ALIGNED[0]), made.whole("b", ALIGNED[3])]
     logits = torch.from_numpy(np.random.default_rng(1).standard_normal((2, 7, made.graph.num_pdfs)) * 3)
-    found = numerator_posteriors(logits, supervisions).numpy()
+    found = lf_mmi_with_posteriors(logits, supervisions, made.graph)[1].numpy()
     for number, supervision in enumerate(supervisions):
         num_frames = supervision.num_frames
         _, expected = enumerated(strings_of(supervision), logits[number, :num_frames].numpy())
