@@ -32,11 +32,11 @@ from pyasr.io.ark import ArkReader, read_scp
 from pyasr.lang.arpa import read_arpa
 from pyasr.lang.ctc_graph import GRAPH, unit_tid2pdf
 from pyasr.lang.subwords import UNITS, read_units
+from pyasr.nn.scales import ACOUSTIC_FACTOR
 from pyasr.lang.symbols import EPSILON, SymbolTable
 
 GREEDY, PREFIX, WFST = SEARCHES = ("greedy", "prefix", "wfst")
 NETWORK = "final.nnet"
-ACOUSTIC_FACTOR = 10.0  # of the costs in lattices, as Kaldi's --post-decode-acwt: LM weights around 10 are then near a true scale of 1
 _NO_WORDS = "<none>"
 
 

@@ -101,10 +101,14 @@ class LayeredNetwork(Described):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, left + T + right, input_dim) to logits (N, T', num_pdfs)."""
+        return self.output(self.hidden(x)).transpose(0, 1)
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """What the output layer sees, (T', N, dim)."""
         x = x.transpose(0, 1)
         for layer in self.layers:
             x = layer(x)
-        return self.output(x).transpose(0, 1)
+        return x
 
     def go_on(self, x: Tensor, states: list[LstmState | None] | None) -> tuple[Tensor, list[LstmState | None]]:
         """Logits as of `forward`, of sequences that have gone before up to these T frames, and the states of all layers after these.
