@@ -109,7 +109,7 @@ def _first_model(spec: TriphoneSpec, lang: LangDir, shard: Shard, old: Transitio
     if not parts:
         raise UserError(f"{spec.ali_dir}: no alignment of any utterance of {spec.data}; align this data directory first")
     if comm.rank == 0:
-        stats = _rounded(TreeStats.add(parts))
+        stats = rounded(TreeStats.add(parts))
         topology = Topology.read(lang.topo)
         questions = make_questions(stats, lang.sets, lang.extra_questions, seed=spec.train.schedule.seed)
         tree = build_tree(stats, questions, read_roots(lang.path / "phones" / "roots.int"), topology, spec.tree.num_leaves,
@@ -123,7 +123,7 @@ def _first_model(spec: TriphoneSpec, lang: LangDir, shard: Shard, old: Transitio
     return comm.bcast_object(made if comm.rank == 0 else None)
 
 
-def _rounded(stats: TreeStats) -> TreeStats:
+def rounded(stats: TreeStats) -> TreeStats:
     """Sums without the digits that depend on the order of summation: ties between questions fall alike for any number of ranks."""
     return dataclasses.replace(stats, sums=np.round(stats.sums * 1024) / 1024)
 

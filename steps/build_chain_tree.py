@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Build the tree of LF-MMI networks: left biphones at a third of the frame rate, from the alignments of a GMM system.
+
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk}, LANG/phones/{sets.int,roots.int,extra_questions.int}, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,
+       input.json} and, of an adapted system, ALI_DIR/{final.mat,trans.*}
+Writes OUT/{tree,final.mdl,frame_subsampling_factor,phones.txt}
+
+final.mdl is a transition model alone: HMMs that a phone can pass in one frame (docs/lfmmi.md). Features are those of the GMM system.
+
+Example:
+    steps/build_chain_tree.py --nj 4 --num-leaves 1200 data/train data/lang exp/tri3_ali exp/chain/tree
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.left_out import LeftOutOptions
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.hmm.gmm_dir import check_phones, training_files
+from pyasr.lang.lang_dir import LangDir
+from pyasr.train.chain_tree import STATS_DIR, ChainTreeOptions, ChainTreeSpec
+
+
+@dataclass(frozen=True)
+class BuildChainTree:
+    data: Path = argument("data directory of the features of the GMM system")
+    lang: Path = argument("lang directory")
+    ali_dir: Path = argument("directory of the alignments, with their model")
+    out: Path = argument("directory of the tree")
+    tree: ChainTreeOptions = group(ChainTreeOptions)
+    missing: LeftOutOptions = group(LeftOutOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: BuildChainTree) -> None:
+    transform_dir = options.ali_dir if (options.ali_dir / "trans.1").exists() else None
+    with output_of(options, options.out, training_files(options.data, options.lang, options.ali_dir)) as out:
+        check_phones(options.ali_dir, LangDir(options.lang))
+        (out / STATS_DIR).mkdir()
+        spec = ChainTreeSpec(options.data, options.lang, options.ali_dir, transform_dir, out, options.jobs.nj, options.missing.max_missing,
+                             options.tree)  # fmt: skip
+        run_jobs(options.jobs, out / "log" / "acc.JOB.log", "pyasr.train.chain_tree:accumulate_shard", spec)
+        run_jobs(options.jobs, out / "log" / "tree.JOB.log", "pyasr.train.chain_tree:make_tree", spec, num_jobs=1)
+        shutil.copyfile(options.lang / "phones.txt", out / "phones.txt")
+        shutil.rmtree(out / STATS_DIR)
+
+
+if __name__ == "__main__":
+    run_step(BuildChainTree, main, __doc__)
