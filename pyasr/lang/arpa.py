@@ -256,13 +256,21 @@ class Perplexity:
 
 def perplexity(arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>") -> Perplexity:
     """Perplexity of `sentences`. Unknown words are counted, not scored; they end the history unless the model has the word `unknown`."""
-    index, known = arpa.index, arpa.index.get(unknown, -1)
+    index = arpa.index
     flat = np.array([index.get(word, -1) for words in sentences for word in words], np.int64)
     lengths = np.array([len(words) for words in sentences], np.int64)
-    oov = (flat < 0) | (flat == known)
-    scores = Scorer(arpa).sentence_scores(np.where(oov, known, flat), lengths, index["<s>"], index["</s>"])
-    ends = np.zeros(len(scores), bool)
-    ends[np.cumsum(lengths + 1) - 1] = True
-    counted = ends.copy()
-    counted[~ends] = ~oov
-    return Perplexity(float(scores[counted].sum()), len(flat), int(oov.sum()), len(sentences))
+    scores, oov = token_scores(arpa, flat, lengths, unknown)
+    return Perplexity(float(scores[~oov].sum()), len(flat), int(oov.sum()), len(sentences))
+
+
+def token_scores(arpa: Arpa, flat: np.ndarray, lengths: np.ndarray, unknown: str = "<unk>") -> tuple[np.ndarray, np.ndarray]:
+    """(log10 p of every word and of </s> of each sentence, one after the other; whether each is a word that is not to be scored).
+
+    flat, lengths  the model's ids of all words, -1 for those it lacks, and the numbers of words of the sentences
+    """
+    known = arpa.index.get(unknown, -1)
+    outside = (flat < 0) | (flat == known)
+    scores = Scorer(arpa).sentence_scores(np.where(outside, known, flat), lengths, arpa.index["<s>"], arpa.index["</s>"])
+    oov = np.zeros(len(scores), bool)
+    oov[np.delete(np.arange(len(scores)), np.cumsum(lengths + 1) - 1)] = outside
+    return scores, oov

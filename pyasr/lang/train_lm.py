@@ -23,13 +23,19 @@ _NO_WORDS = (EPSILON, "#0", BEGIN, END)
 
 
 @dataclass(frozen=True)
-class NgramOptions:
+class TextOptions:
+    """How a language model's texts are read."""
+
+    oov_word: str = option("<unk>", "word of the lexicon that words outside it are mapped to")
+    text_ids: bool = option(True, "the first field of each line is an utterance id")
+
+
+@dataclass(frozen=True)
+class NgramOptions(TextOptions):
     """How an n-gram model is estimated."""
 
     order: int = option(3, "longest n-gram", minimum=1, maximum=20)
     min_counts: str = option("1", "least counts of n-grams of order 2, 3, ...; the last one holds for all above, as 1,2")
-    oov_word: str = option("<unk>", "word of the lexicon that words outside it are mapped to")
-    text_ids: bool = option(True, "the first field of each line is an utterance id")
 
 
 def make_lm(text: Path, lexicon: Path, options: NgramOptions, out: Path, eval_text: Path | None = None) -> None:
@@ -60,7 +66,7 @@ def train(text: Path, vocabulary: list[str], options: NgramOptions) -> Arpa:
     return estimate(sentences, vocabulary, options.order, _min_counts(options.min_counts))
 
 
-def read_ids(path: Path, vocabulary: list[str], options: NgramOptions) -> tuple[np.ndarray, np.ndarray]:
+def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[np.ndarray, np.ndarray]:
     """Indices into `vocabulary` of all words of a text, int64, and the numbers of words of its lines; lines without words are left out."""
     lines = np.frombuffer(read_bytes(path), np.uint8)
     flat, lengths = np.empty(len(lines) // 2 + 1, np.int64), np.empty(int((lines == ord("\n")).sum()) + 1, np.int64)

@@ -6,23 +6,16 @@ from dataclasses import dataclass
 
 import torch
 
-from pyasr.base.errors import UserError
 from pyasr.base.options import option
+from pyasr.nn.device import DeviceOptions
 
 
 @dataclass(frozen=True)
-class ComputeOptions:
+class ComputeOptions(DeviceOptions):
     """How a rank computes."""
 
     minibatch: int = option(512, "frames of a minibatch", minimum=1)
     precision: str = option("auto", "type of the products; auto: bfloat16 where that is native", choices=("auto", "float32", "bfloat16"))
-    device: str = option("auto", "where to train; auto: cuda if there is one", choices=("auto", "cpu", "cuda"))
-
-    def torch_device(self) -> torch.device:
-        """The device to train on. Raises UserError where `cuda` is asked for and not there."""
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise UserError("--device cuda: torch finds no GPU here; give --device cpu")
-        return torch.device("cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu")
 
     def torch_dtype(self) -> torch.dtype:
         """The type of the products."""

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Train an LSTM language model of words on a text.
+
+Reads   TEXT and HELDOUT_TEXT, Kaldi's `text` (or plain sentences with --text-ids false); LEXICON, whose first column is the vocabulary
+Writes  LM_DIR/lm.nnet, perplexity.txt: perplexities on HELDOUT_TEXT
+
+HELDOUT_TEXT steers the learning rate and says when to stop. With --ngram, an n-gram model of the same vocabulary, it also gives the weight
+that the two have best when they are interpolated. An interrupted training goes on from its last whole epoch.
+
+  utils/train_lstm_lm.py --ngram data/local/lm/trigram data/train/text data/dev/text data/local/dict/lexicon.txt data/local/lm/lstm
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.train.checkpoints import DIRECTORY, INDEX
+from pyasr.train.lstm_lm import LstmLmOptions, make_lstm_lm
+
+
+@dataclass(frozen=True)
+class TrainLstmLm:
+    text: Path = argument("training text")
+    heldout_text: Path = argument("text in the same form that is not trained on")
+    lexicon: Path = argument("lexicon.txt, words.txt or a list of words: the vocabulary")
+    lm_dir: Path = argument("directory of the model to make")
+    lstm: LstmLmOptions = group(LstmLmOptions)
+    ngram: Path | None = option(None, "an n-gram model to stand beside: a directory of utils/train_lm.py, or an ARPA file")
+
+
+def main(options: TrainLstmLm) -> None:
+    texts, ngrams = [options.text, options.heldout_text], [options.ngram] if options.ngram else []
+    with output_of(options, options.lm_dir, [*texts, options.lexicon, *ngrams], resume=True, precious=f"{DIRECTORY}/{INDEX}") as out:
+        make_lstm_lm(*texts, options.lexicon, options.ngram, options.lstm, out)
+
+
+if __name__ == "__main__":
+    run_step(TrainLstmLm, main, __doc__)
