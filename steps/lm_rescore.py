@@ -13,13 +13,12 @@ A path's graph cost becomes: as it was, minus the cost of its best way through t
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base import log
 from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.lattice_dir import archives, write_num_jobs
-from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, check_models, check_same_words, missing_words_line
+from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, check_models, word_tables
 from pyasr.lang.backoff_lm import model_file
 
 
@@ -35,18 +34,12 @@ class LmRescore:
 
 
 def main(options: LmRescore) -> None:
-    words, tables = options.old_lang / "words.txt", [options.old_lang / "words.txt"]
-    if (options.new_lm / "words.txt").exists():
-        tables.append(options.new_lm / "words.txt")
-        check_same_words(words, tables[1])
-    lattices = archives(options.decode_dir)
+    tables, lattices = word_tables(options.old_lang, options.new_lm), archives(options.decode_dir)
     old, new = model_file(options.old_lang), model_file(options.new_lm)
     with output_of(options, options.out, [*tables, old, new, options.data / "utt2spk", *lattices]) as out:
         num_jobs = min(options.jobs.nj, len(lattices))
-        spec = RescoreSpec(options.decode_dir, options.data, words, old, new, out, num_jobs, options.rescore)
-        missing = check_models(spec)
-        if missing:
-            log.warning(missing_words_line(missing, spec))
+        spec = RescoreSpec(options.decode_dir, options.data, tables[0], old, new, out, num_jobs, options.rescore)
+        check_models(spec)
         run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
         write_num_jobs(out, num_jobs)
 

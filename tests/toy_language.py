@@ -54,6 +54,11 @@ def write_arpa_text(path: Path, orders) -> None:
 
 def sentence_log10(orders, sentence: list[str]) -> float:
     """log10 p(sentence, end | begin) by the back-off recursion."""
+    return sum(token_log10s(orders, sentence))
+
+
+def token_log10s(orders, sentence: list[str]) -> list[float]:
+    """log10 p of each word and of the end."""
     def word(history: tuple[str, ...], target: str) -> float:
         gram = (*history, target)
         if gram in orders[len(gram) - 1]:
@@ -61,9 +66,9 @@ def sentence_log10(orders, sentence: list[str]) -> float:
         backoff = orders[len(history) - 1].get(history, (0.0, 0.0))[1]
         return backoff + word(history[1:], target)
 
-    total, history = 0.0, ("<s>",)
+    found, history = [], ("<s>",)
     for target in [*sentence, "</s>"]:
         history = history[len(history) - min(len(history), len(orders) - 1):]
-        total += word(history, target)
+        found.append(word(history, target))
         history = (*history, target)
-    return total
+    return found

@@ -130,6 +130,11 @@ def state_times(lattice: CompactLattice) -> np.ndarray:
     return _state_times(lattice.sources, lattice.targets, lattice.string_offsets, lattice.num_states)
 
 
+def depths(lattice: CompactLattice) -> np.ndarray:
+    """Arcs on the longest path to each state, int64 (num_states)."""
+    return _state_times(lattice.sources, lattice.targets, np.arange(lattice.num_arcs + 1), lattice.num_states)
+
+
 def scale(lattice: CompactLattice, acoustic_scale: float = 1.0, lm_scale: float = 1.0) -> CompactLattice:
     """The lattice with its costs multiplied (Kaldi's lattice-scale)."""
     ends = np.isfinite(lattice.final_graph)

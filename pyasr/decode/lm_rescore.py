@@ -29,17 +29,34 @@ def add_lm(lattice: CompactLattice, model: BackoffLm, weight: float) -> CompactL
     """The lattice with `weight` times the model's cost of the words added to the graph costs."""
     if lattice.empty:
         return lattice
-    found = model.compose(lattice.arc_offsets, lattice.targets, lattice.words, np.isfinite(lattice.final_graph))
-    states, ends, sources, targets, arcs, costs = found
+    composed, costs, ends = compose(lattice, model)
+    return add_costs(composed, weight * costs, weight * ends)
+
+
+def compose(lattice: CompactLattice, model: BackoffLm) -> tuple[CompactLattice, np.ndarray, np.ndarray]:
+    """(a lattice of the same paths whose states know the model's history, the model's cost of each arc's word and, at each final state, of
+    the sentence's end: float64); the lattice is not empty."""
+    return of_pairs(lattice, *model.compose(lattice.arc_offsets, lattice.targets, lattice.words, np.isfinite(lattice.final_graph)))
+
+
+def of_pairs(lattice: CompactLattice, states: np.ndarray, ends: np.ndarray, sources: np.ndarray, targets: np.ndarray, arcs: np.ndarray,
+             costs: np.ndarray) -> tuple[CompactLattice, np.ndarray, np.ndarray]:  # fmt: skip
+    """(the lattice whose states are the pairs of a composition, `costs` and `ends` in its order); all as `BackoffLm.compose` gives."""
     order = np.argsort(states, kind="stable")  # arcs go to a higher state of the lattice, so this order is topological
     rank = np.empty(len(states), np.int32)
     rank[order] = np.arange(len(states), dtype=np.int32)
     by_source = np.argsort(rank[sources], kind="stable")
-    arcs, costs, states = arcs[by_source], costs[by_source], states[order]
+    arcs, states = arcs[by_source], states[order]
     string_offsets, tids = pick_strings(lattice.string_offsets, lattice.tids, arcs)
     final_offsets, final_tids = pick_strings(lattice.final_offsets, lattice.final_tids, states)
-    return replace(lattice, sources=rank[sources][by_source], targets=rank[targets][by_source], words=lattice.words[arcs],
-                   graph_costs=(lattice.graph_costs[arcs] + weight * costs).astype(np.float32),
-                   acoustic_costs=lattice.acoustic_costs[arcs], string_offsets=string_offsets, tids=tids,
-                   final_graph=(lattice.final_graph[states] + weight * ends[order]).astype(np.float32),
-                   final_acoustic=lattice.final_acoustic[states], final_offsets=final_offsets, final_tids=final_tids)
+    composed = replace(lattice, sources=rank[sources][by_source], targets=rank[targets][by_source], words=lattice.words[arcs],
+                       graph_costs=lattice.graph_costs[arcs], acoustic_costs=lattice.acoustic_costs[arcs],
+                       string_offsets=string_offsets, tids=tids, final_graph=lattice.final_graph[states],
+                       final_acoustic=lattice.final_acoustic[states], final_offsets=final_offsets, final_tids=final_tids)  # fmt: skip
+    return composed, costs[by_source], ends[order]
+
+
+def add_costs(lattice: CompactLattice, costs: np.ndarray, ends: np.ndarray) -> CompactLattice:
+    """The lattice with `costs` of arcs and `ends` of states added to its graph costs."""
+    return replace(lattice, graph_costs=(lattice.graph_costs + costs).astype(np.float32),
+                   final_graph=(lattice.final_graph + ends).astype(np.float32))  # fmt: skip

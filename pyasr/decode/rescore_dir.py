@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,10 @@ class RescoreOptions:
 
 @dataclass(frozen=True)
 class RescoreSpec:
-    """The work of all jobs; job J rewrites every num_jobs-th archive of `decode_dir` as lat.J.gz."""
+    """The work of all jobs; job J rewrites every num_jobs-th archive of `decode_dir` as lat.J.gz.
+
+    old_lm, new_lm  n-gram models: the one whose costs go out, the one whose costs come in
+    """
 
     decode_dir: Path
     data: Path
@@ -45,25 +49,39 @@ class RescoreSpec:
     rescore: RescoreOptions
 
 
-def check_models(spec: RescoreSpec) -> list[str]:
-    """The words of words.txt that the new model lacks. Raises UserError where it lacks all, and for models that cannot be read."""
+def spoken_words(words: SymbolTable) -> dict[str, int]:
+    """The words of words.txt that can be spoken, with their ids."""
+    return {word: number for word, number in words.ids.items() if word not in _NO_WORDS}
+
+
+def check_models(spec: RescoreSpec) -> None:
+    """Tell the words that the new n-gram model lacks. Raises UserError where it lacks all, and for models that cannot be read."""
     words = SymbolTable.read(spec.words)
-    spoken = np.array([number for word, number in words.ids.items() if word not in _NO_WORDS])
+    spoken = np.array(list(spoken_words(words).values()))
     model = BackoffLm.read(spec.new_lm, words)
     missing = model.missing(spoken)
     if len(missing) == len(spoken):
         raise UserError(f"{model.name}: it has none of the words of {spec.words}; give a language model of the same words")
-    return [words.symbol(number) for number in missing]
+    _tell_missing(missing, words, spec)
 
 
-def missing_words_line(missing: list[str], spec: RescoreSpec) -> str:
-    """A sentence that names the words."""
-    shown = " ".join(missing[:_SHOWN]) + " ..." * (len(missing) > _SHOWN)
-    return (f"{spec.new_lm}: {len(missing)} word(s) of {spec.words} are not in it ({shown}); "
-            f"each costs --oov-cost {spec.rescore.oov_cost:g} beyond the back-off")
+def _tell_missing(missing: np.ndarray, words: SymbolTable, spec: RescoreSpec) -> None:
+    """A warning that names the words, if there are any."""
+    if not len(missing):
+        return
+    shown = " ".join(map(words.symbol, missing[:_SHOWN])) + " ..." * (len(missing) > _SHOWN)
+    log.warning(f"{spec.new_lm}: {len(missing)} word(s) of {spec.words} are not in it ({shown}); "
+                f"each costs --oov-cost {spec.rescore.oov_cost:g} beyond the back-off")
 
 
-def check_same_words(old: Path, new: Path) -> None:
+def word_tables(old: Path, new: Path) -> list[Path]:
+    """The words.txt of a lang directory, and that of a language model's directory if it has one. Raises UserError unless they are alike."""
+    tables = [old / "words.txt", *([new / "words.txt"] if (new / "words.txt").exists() else [])]
+    _check_same_words(tables[0], tables[-1])
+    return tables
+
+
+def _check_same_words(old: Path, new: Path) -> None:
     """Raises UserError unless two words.txt give the same ids to the same words."""
     one, other = SymbolTable.read(old).ids, SymbolTable.read(new).ids
     if one == other:
@@ -75,31 +93,55 @@ def check_same_words(old: Path, new: Path) -> None:
 
 def rescore_shard(spec: RescoreSpec, job: int) -> None:
     """Write lat.JOB.gz."""
-    words, data = SymbolTable.read(spec.words), DataDir(spec.data)
-    old = BackoffLm.read(spec.old_lm, words, best=True)
-    new = BackoffLm.read(spec.new_lm, words, oov_cost=spec.rescore.oov_cost)
-    num_lattices = num_arcs = num_new_arcs = 0
-    unknown: set[int] = set()
+    old, new = read_models(spec)
+    rewrite_shard(spec, job, old, new, lambda lattices: [rescore(lattice, [(old, -1.0), (new, 1.0)]) for lattice in lattices])
+
+
+def read_models(spec: RescoreSpec) -> tuple[BackoffLm, BackoffLm]:
+    """The old model and the new one as they are needed here."""
+    words = SymbolTable.read(spec.words)
+    return BackoffLm.read(spec.old_lm, words, best=True), BackoffLm.read(spec.new_lm, words, oov_cost=spec.rescore.oov_cost)
+
+
+def rewrite_shard(spec: RescoreSpec, job: int, old: BackoffLm, new: BackoffLm,
+                  change: Callable[[Sequence[CompactLattice]], list[CompactLattice]], most_arcs: int = 0) -> None:  # fmt: skip
+    """Write lat.JOB.gz: the lattices of this job, which `change` gets together as long as they have no more than `most_arcs` arcs."""
+    words, data, counts, unknown = SymbolTable.read(spec.words), DataDir(spec.data), np.zeros(3, np.int64), set()
     with LatticeWriter(spec.out / f"lat.{job}.gz") as writer:
         for archive in job_archives(spec.decode_dir, spec.num_jobs, job):
-            for utterance, lattice in read_of_data(archive, data):
-                _check_old(old, lattice, words, f"{archive}: {utterance}", spec.words)
-                rescored = rescore(lattice, [(old, -1.0), (new, 1.0)])
-                writer.write(utterance, rescored)
-                unknown.update(new.missing(lattice.words).tolist())
-                num_lattices, num_arcs, num_new_arcs = num_lattices + 1, num_arcs + lattice.num_arcs, num_new_arcs + rescored.num_arcs
-    log.info(f"{num_lattices} lattices rescored, {num_arcs} arcs before and {num_new_arcs} after")
-    if unknown:
-        log.warning(missing_words_line([words.symbol(number) for number in sorted(unknown)], spec))
+            for entries in _together(_checked(archive, data, old, words, spec.words), most_arcs):
+                utterances, lattices = zip(*entries)
+                for utterance, lattice, changed in zip(utterances, lattices, change(lattices)):
+                    writer.write(utterance, changed)
+                    unknown.update(new.missing(lattice.words).tolist())
+                    counts += 1, lattice.num_arcs, changed.num_arcs
+    log.info("{} lattices rescored, {} arcs before and {} after".format(*counts))
+    _tell_missing(np.array(sorted(unknown)), words, spec)
 
 
-def _check_old(old: BackoffLm, lattice: CompactLattice, words: SymbolTable, where: str, table: Path) -> None:
-    """All words of a lattice are in the words.txt and the model that it was decoded with."""
-    strange = old.missing(lattice.words)
-    if not len(strange):
-        return
-    known = words.ids.values()
-    if strange[0] not in known:
-        raise UserError(f"{where}: word {strange[0]} is not in {table}; give the lang directory of the decoding graph")
-    raise UserError(f"{where}: the word '{words.symbol(strange[0])}' is not in {old.name}, whose costs the lattice should hold; "
-                    "give the lang directory of the decoding graph")
+def _together(entries: Iterable[tuple[str, CompactLattice]], most_arcs: int) -> Iterator[list[tuple[str, CompactLattice]]]:
+    """Entries of an archive, as many at once as have no more than `most_arcs` arcs, at least one."""
+    found: list[tuple[str, CompactLattice]] = []
+    num_arcs = 0
+    for entry in entries:
+        num_arcs += entry[1].num_arcs
+        if found and num_arcs > most_arcs:
+            yield found
+            found, num_arcs = [], entry[1].num_arcs
+        found.append(entry)
+    if found:
+        yield found
+
+
+def _checked(archive: Path, data: DataDir, old: BackoffLm, words: SymbolTable, table: Path) -> Iterator[tuple[str, CompactLattice]]:
+    """The lattices of an archive. Raises UserError unless all of their words are in words.txt and in the model they were decoded with."""
+    listed, remedy = np.array(list(words.ids.values())), "give the lang directory of the decoding graph"
+    for utterance, lattice in read_of_data(archive, data):
+        where, spoken = f"{archive}: {utterance}", np.unique(lattice.words)
+        unlisted, strange = np.setdiff1d(spoken, listed), old.missing(spoken)
+        if len(unlisted):
+            raise UserError(f"{where}: word {unlisted[0]} is not in {table}; {remedy}")
+        if len(strange):
+            word = words.symbol(strange[0])
+            raise UserError(f"{where}: the word '{word}' is not in {old.name}, whose costs the lattice should hold; {remedy}")
+        yield utterance, lattice

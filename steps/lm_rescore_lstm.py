@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Replace the language model in lattices by an LSTM and an n-gram model, interpolated: take the costs of OLD_LANG's G.fst out, theirs in.
+
+Reads   OLD_LANG/{G.fst,words.txt}, LSTM_LM/lm.nnet, DATA/utt2spk, DECODE_DIR/lat.*.gz; --ngram: see NEW_LM of steps/lm_rescore.py
+Writes  OUT/{lat.JOB.gz,num_jobs}, which steps/score.py and the others read like a decode directory
+
+A word's probability becomes (1 - weight) p_ngram + weight p_lstm. The n-gram model is that of OLD_LANG unless --ngram gives another.
+
+    steps/lm_rescore_lstm.py data/lang_test data/local/lm/lstm data/test exp/tri1/decode_test exp/tri1/decode_test_lstm
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.job_options import JobOptions
+from pyasr.base.options import argument, group, option
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.decode.lattice_dir import archives, write_num_jobs
+from pyasr.decode.lstm_rescore_dir import LstmRescoreOptions, LstmRescoreSpec, check_lstm
+from pyasr.decode.rescore_dir import check_models, word_tables
+from pyasr.lang.backoff_lm import model_file
+from pyasr.nn.lstm_lm import MODEL_FILE
+
+
+@dataclass(frozen=True)
+class LmRescoreLstm:
+    old_lang: Path = argument("lang directory of the decoding graph")
+    lstm_lm: Path = argument("directory of utils/train_lstm_lm.py")
+    data: Path = argument("data directory that was decoded")
+    decode_dir: Path = argument("directory of the lattices")
+    out: Path = argument("directory of the new lattices")
+    rescore: LstmRescoreOptions = group(LstmRescoreOptions)
+    ngram: Path | None = option(None, "n-gram model beside the LSTM; none: OLD_LANG's")
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: LmRescoreLstm) -> None:
+    ngram, lstm = options.ngram or options.old_lang, options.lstm_lm / MODEL_FILE
+    tables, lattices = word_tables(options.old_lang, ngram), archives(options.decode_dir)
+    old, new = model_file(options.old_lang), model_file(ngram)
+    with output_of(options, options.out, [*tables, old, new, lstm, options.data / "utt2spk", *lattices]) as out:
+        num_jobs = min(options.jobs.nj, len(lattices))
+        spec = LstmRescoreSpec(options.decode_dir, options.data, tables[0], old, new, out, num_jobs, options.rescore, lstm)
+        check_models(spec)
+        check_lstm(spec)
+        run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.lstm_rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
+        write_num_jobs(out, num_jobs)
+
+
+if __name__ == "__main__":
+    run_step(LmRescoreLstm, main, __doc__)
