@@ -70,12 +70,6 @@ class HypothesesStore:
         columns = np.array(self._parts["arcs"][4 * arc : 4 * arc_end]).reshape(-1, 4).T.copy()
         return Hypotheses(*columns, np.array(self._parts["costs"][arc:arc_end]), np.array(self._parts["tids"][tid:tid_end]))
 
-    @staticmethod
-    def remove(path: Path) -> None:
-        """Delete what a writer wrote."""
-        for file in (path, *(_part(path, part) for part in _PARTS)):
-            file.unlink(missing_ok=True)
-
 
 def _part(path: Path, part: str) -> Path:
     return path.with_name(f"{path.name}.{part}")

@@ -3,7 +3,8 @@ r"""Minibatches of chunks: for networks over time, some neighbouring frames of a
 An utterance of T frames is cut into ceil(T / c) chunks of c frames, the last of which ends where it ends, so that it begins inside the one
 before: what both have is not learned twice, its targets are `NO_TARGET` in the last. A shorter utterance is one chunk, its last frame
 repeated up to c, without targets there. Context is added to both sides, frames of the utterance, or its first and last one repeated.
-With subsampling s there is a target for every s-th frame, the first one included.
+With subsampling s there is a target for every s-th frame, the first one included, and chunks begin at such frames: the last one may have
+up to s - 1 frames more than the utterance, its last one repeated.
 
 Where the state of recurrent layers is carried from chunk to chunk, every chunk begins where the one before has ended, the last frame of
 an utterance is repeated up to whole chunks, and minibatches are of `pyasr.train.rows`.
@@ -92,7 +93,8 @@ class Packing:
 
     def taken(self, lengths: np.ndarray) -> np.ndarray:
         """Frames that utterances of these lengths take in a store, those that are repeated included, int64."""
-        return np.maximum(-(-lengths // self.chunk) * self.chunk if self.carried else lengths, self.chunk)
+        whole = self.chunk if self.carried else self.subsampling
+        return np.maximum(-(-lengths // whole) * whole, self.chunk)
 
     def num_bytes(self, lengths: np.ndarray, dim: int, code: Plain | Bytes) -> np.ndarray:
         """Memory for each utterance, int64."""

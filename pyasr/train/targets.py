@@ -81,12 +81,6 @@ class Targets:
         content = load_arrays(path)
         return Targets(content["keys"].tolist(), content["offsets"], map_array(_pdfs_file(path)), content["heldout"], int(content["num_pdfs"]))
 
-    @staticmethod
-    def remove(path: Path) -> None:
-        """Delete what `save` wrote."""
-        for file in (path, _pdfs_file(path)):
-            file.unlink(missing_ok=True)
-
 
 def _pdfs_file(path: Path) -> Path:
     return path.with_suffix(".pdfs.npy")

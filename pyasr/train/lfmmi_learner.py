@@ -1,0 +1,170 @@
+r"""One rank's network that learns chunks by LF-MMI, and the training that it is part of.
+
+What a minibatch of chunks is trained by, with F the objective of `pyasr.sequence.lfmmi` for the network's outputs y, q the softmax of its
+second outputs, and g the posteriors of the numerators, which are taken as they are,
+
+    dF/dy   and   dX/dz,       X = sum_t sum_p g_t(p) log q_t(p)              z the second outputs
+
+meet in the layers below the two output layers as dF + c dX, c = --xent-regularize. X teaches frame by frame what F teaches as a whole, and
+its layer is left out of the final model.
+
+Frames that a chunk has in common with the one before, for which its targets are `NO_TARGET`, are context for both: they have derivatives
+in the one before alone. Targets are the numbers of outputs, counted over the utterances of the training set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pyasr.nn.two_outputs import TwoOutputs
+from pyasr.parallel.strategies.gradient_sum import GradientSum
+from pyasr.sequence.chain import AlignedPhones, num_subsampled
+from pyasr.sequence.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi import LfMmiOptions, lf_mmi_with_posteriors
+from pyasr.sequence.supervision import Supervision, SupervisionMaker
+from pyasr.train.chunks import NO_TARGET
+from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.utterance_training import ObjectiveTotals, ObjectiveTraining
+
+_MOST_KEPT = 20_000  # numerators, of about 15 kB each; those of more chunks are made whenever they are wanted
+
+
+def output_numbers(lengths: np.ndarray, factor: int) -> np.ndarray:
+    """The targets of utterances of so many frames, one after the other: the number of the output that each frame belongs to, int32."""
+    outputs = num_subsampled(lengths, factor)
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return (np.repeat(np.cumsum(outputs) - outputs, lengths) + within // factor).astype(np.int32)
+
+
+class Numerators:
+    """The numerators of chunks, found by the numbers of their outputs.
+
+    aligned  the phones of all utterances, in the order in which their outputs are numbered
+    """
+
+    def __init__(self, maker: SupervisionMaker, aligned: Mapping[str, AlignedPhones]):
+        self.maker, self.utterances = maker, list(aligned.items())
+        lengths = np.array([phones.num_frames for phones in aligned.values()], np.int64)
+        outputs = num_subsampled(lengths, maker.options.frame_subsampling_factor)
+        self._first = np.cumsum(outputs) - outputs
+        self._kept: dict[tuple[int, int], Supervision] = {}
+
+    def of(self, targets: Tensor) -> list[Supervision]:
+        """Those of chunks (N, T'), each of its first outputs up to the last one that is a target; one is, in every chunk."""
+        return [self._of_chunk(row) for row in targets.cpu().numpy()]
+
+    def _of_chunk(self, row: np.ndarray) -> Supervision:
+        known = np.flatnonzero(row != NO_TARGET)
+        place = int(row[known[0]] - known[0]), int(known[-1]) + 1
+        found = self._kept.get(place)
+        if found is None:
+            found = self._make(*place)
+            if len(self._kept) < _MOST_KEPT:
+                self._kept[place] = found
+        return found
+
+    def _make(self, first: int, num_outputs: int) -> Supervision:
+        utterance = int(np.searchsorted(self._first, first, side="right")) - 1
+        states = self.maker.utterance(*self.utterances[utterance])
+        return self.maker.chunk(states, first - int(self._first[utterance]), num_outputs)
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Minibatches take turns at how many frames earlier or later than usual they see the features, so that an output learns all of those it
+    may belong to. Inputs have `before` and `after` frames more than the network asks for."""
+
+    before: int = 0
+    after: int = 0
+
+    @classmethod
+    def of(cls, factor: int) -> Phases:
+        """For outputs that belong to one of so many frames."""
+        return cls(factor // 2, (factor - 1) // 2)
+
+    def cut(self, x: Tensor, turn: int | None = None) -> Tensor:
+        """Inputs (N, before + T + after, dim) as the minibatch of a number sees them, (N, T, dim); None: as usual."""
+        room = self.before + self.after
+        begin = self.before if turn is None else turn % (room + 1)
+        return x[:, begin : x.shape[1] - room + begin]
+
+
+@dataclass
+class ChunkObjective:
+    """What a network, or one with two outputs, learns."""
+
+    graph: DenominatorGraph
+    numerators: Numerators
+    options: LfMmiOptions
+    phases: Phases = Phases()
+
+    def loss(self, network: nn.Module, x: Tensor, targets: Tensor, turn: int | None = None) -> tuple[Tensor, Tensor]:
+        """(-F - X, with the derivatives above; float64 (F without the penalty on outputs, X, both negated; outputs)), summed.
+
+        turn  the number of the minibatch in training, see `Phases`
+        """
+        outputs = network(self.phases.cut(x, turn))
+        logits, second = outputs if isinstance(outputs, tuple) else (outputs, None)
+        known = (targets != NO_TARGET)[:, :, None]
+        objf, posteriors, counts = lf_mmi_with_posteriors(_only(logits, known), self.numerators.of(targets), self.graph, self.options)
+        loss, cross_entropy = -objf, objf.new_zeros(())
+        if second is not None:
+            cross_entropy = -(posteriors * torch.log_softmax(_only(second, known).to(posteriors), 2)).sum()
+            loss = loss + cross_entropy
+        sums = [-counts.log_prob, float(cross_entropy.detach()), counts.num_frames]
+        return loss, torch.tensor(sums, dtype=torch.float64, device=loss.device)
+
+    def log_probability(self, network: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
+        """F with the penalty, scaled as if only targets were counted: what models are combined by."""
+        logits = network.main if isinstance(network, TwoOutputs) else network
+        objf, _, counts = lf_mmi_with_posteriors(logits(self.phases.cut(x)), self.numerators.of(targets), self.graph, self.options)
+        return objf * (float((targets != NO_TARGET).sum()) / max(counts.num_frames, 1))
+
+
+def _only(logits: Tensor, known: Tensor) -> Tensor:
+    """The same, with derivatives where a target is known."""
+    return torch.where(known, logits, logits.detach())
+
+
+class LfMmiLearner(Learner):
+    """A learner of chunks."""
+
+    def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int, objective: ChunkObjective,
+                 gradient_sum: GradientSum | None = None):  # fmt: skip
+        super().__init__(network, options, num_ranks, gradient_sum)
+        self.objective = objective
+
+    def loss(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """As of `ChunkObjective`."""
+        return self.objective.loss(self.network, x, targets, self.num_steps if self.network.training else None)
+
+
+class LfMmiTotals(ObjectiveTotals):
+    """Sums over outputs: F negated, without the penalty on outputs, cross-entropy of the second outputs, outputs."""
+
+    @property
+    def cross_entropy(self) -> float:
+        """Nats an output."""
+        return float(self.sums[1] / max(self.sums[2], 1.0))
+
+    def text(self) -> str:
+        """For log lines."""
+        regular = f"  cross-entropy {self.cross_entropy:.4f}" if self.sums[1] else ""
+        return f"objective {self.objective:.4f}{regular}" if self.sums[2] else "no frames"
+
+    def metrics(self) -> dict[str, float]:
+        """For metrics.jsonl."""
+        if not self.sums[2]:
+            return {}
+        return {"objective": round(self.objective, 6), "cross_entropy": round(self.cross_entropy, 6)}
+
+
+class LfMmiJob(ObjectiveTraining):
+    """A training by LF-MMI."""
+
+    totals = LfMmiTotals

@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Train a network over time by LF-MMI, on phone alignments and without lattices, on several MPI ranks.
+
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,phones.txt},
+       TREE_DIR/{tree,final.mdl,frame_subsampling_factor,phones.txt}, the file of layers that --network names
+Writes OUT/final.nnet (network, normalisation), final.mdl, tree, frame_subsampling_factor, input.json, phones.txt, phone_lm.fst (of the
+       denominator), metrics.jsonl, tensorboard/, log/train.log
+
+TREE_DIR is made by steps/build_chain_tree.py, also from other data; ALI_DIR, which may be Kaldi's, has the alignments of DATA. Graphs are
+made with --self-loop-scale 1.0 (docs/lfmmi.md has the whole recipe). An interrupted job goes on from its last checkpoint, as one of
+steps/train_dnn.py.
+
+Example:
+    steps/train_lfmmi.py --num-ranks 2 --network conf/network/tdnn_chain.net data/train_fmllr exp/tri3_ali exp/chain/tree exp/chain/tdnn
+"""
+
+from dataclasses import dataclass
+
+from pyasr.base.step import run_step
+from pyasr.train.lfmmi import LfMmiStep, staged_lfmmi
+from pyasr.train.on_ranks import OnRanks, train_on_ranks
+
+
+@dataclass(frozen=True)
+class TrainLfMmi(OnRanks, LfMmiStep):
+    pass
+
+
+def main(options: TrainLfMmi) -> None:
+    with staged_lfmmi(options) as spec:
+        train_on_ranks(options, "pyasr.train.lfmmi:train_rank", spec)
+
+
+if __name__ == "__main__":
+    run_step(TrainLfMmi, main, __doc__)
