@@ -4,18 +4,21 @@ r"""Natural gradient in any network: its affine and convolutional layers compute
     loss(network(x)).backward()                                            # parameters' .grad are the preconditioned gradients
 
 The loss must be a sum over frames. `precondition` finds the layers by type (`nn.Linear`, `nn.Conv1d`, `nn.Conv2d` with one group) and
-changes what their parameters receive, nothing else: outputs and derivatives by inputs stay as they were. With X the inputs of a layer for
+changes what their parameters receive, nothing else: outputs and derivatives by inputs stay as they were, within `torch.autocast` too. It
+tells in the log which matrices it leaves alone. With X the inputs of a layer for
 all frames of a minibatch, a 1 appended where there is a bias, and Y the derivatives by its outputs (see `pyasr.nn.natural_gradient`),
 
     dF/d[W b]  =  Y' X       becomes       g Yhat' Xhat,       g = g_in g_out min(1, m N / (a g_in g_out sum_n |xhat_n| |yhat_n|))
 
 The minimum is nnet2's limit on the change by a minibatch of N frames, which bounds the length of the update a g Yhat' Xhat to m N
 (`--max-change-per-sample` m; the learning rate a is set as `rate`). A convolution is an affine layer of the patches of its input (im2col),
-one row for each position.
+one row for each position; padding that `unfold` does not know is done before. Under autocast X and Y have its type; data in float16, whose
+range is too small for products of them, are preconditioned in float32.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +29,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.grad import conv2d_input
 
+from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.nn.linear import Linear
@@ -124,16 +128,16 @@ class LayerPreconditioner:
 
     def accumulate(self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         """Add the gradient from inputs (N, dim_in) and output derivatives (N, dim_out) to `.grad` of the parameters."""
-        xhat, ones, scale_in = self.input(x, bias is not None)
-        yhat, _, scale_out = self.output(y, False)
+        xhat, ones, scale_in = self.input(_wide(x), bias is not None)
+        yhat, _, scale_out = self.output(_wide(y), False)
         scale = scale_in * scale_out
         if self.max_change_per_sample:
             limit = self.max_change_per_sample * len(x) / (self.rate * _sum_of_norms(xhat, ones, yhat))
             scale = limit.clamp(max=scale) if limit.device.type != "cpu" else min(scale, float(limit))
         yhat, factor = _fold(yhat, scale)
-        add_mm(_gradient(weight), yhat.T, xhat, factor)
+        _add_product(_gradient(weight), yhat.T, xhat, factor)
         if bias is not None:
-            _gradient(bias).addmm_(ones[None], yhat, alpha=factor)
+            _add_product(_gradient(bias), ones[None], yhat, factor)
         for tell in self.when_complete:
             tell()
 
@@ -145,6 +149,18 @@ class LayerPreconditioner:
         """Go on, on `device`, from what `state_dict` gave."""
         self.input.load_state_dict(state["input"], device)
         self.output.load_state_dict(state["output"], device)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype == torch.float16 else x
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor, factor: float) -> None:
+    """total += factor a b, which may be of another type."""
+    if total.dtype == a.dtype:
+        add_mm(total, a, b, factor)
+    else:
+        total.add_(mm(a, b), alpha=factor)
 
 
 def _sum_of_norms(x: Tensor, ones: Tensor | None, y: Tensor) -> Tensor:
@@ -192,9 +208,10 @@ class _Affine(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, y):
         x, weight = ctx.saved_tensors
-        if ctx.needs_input_grad[1]:
-            ctx.layer.preconditioner.accumulate(x.flatten(0, -2), y.flatten(0, -2), ctx.layer.weight, ctx.layer.bias)
-        return mm(y.flatten(0, -2), weight).view(*y.shape[:-1], -1) if ctx.needs_input_grad[0] else None, None, None, None
+        with torch.autocast(y.device.type, enabled=False):
+            if ctx.needs_input_grad[1]:
+                ctx.layer.preconditioner.accumulate(x.flatten(0, -2), y.flatten(0, -2), ctx.layer.weight, ctx.layer.bias)
+            return mm(y.flatten(0, -2), weight).view(*y.shape[:-1], -1) if ctx.needs_input_grad[0] else None, None, None, None
 
 
 class _Convolution(torch.autograd.Function):
@@ -211,16 +228,25 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx, y):
         x, weight = ctx.saved_tensors
         stride, padding, dilation = ctx.geometry
-        if ctx.needs_input_grad[1]:
-            patches = F.unfold(x, weight.shape[2:], dilation, padding, stride)  # (N, channels * kernel, positions)
-            ctx.layer.preconditioner.accumulate(_as_rows(patches), _as_rows(y.flatten(2)), ctx.layer.weight, ctx.layer.bias)
-        by_input = conv2d_input(x.shape, weight, y, *ctx.geometry) if ctx.needs_input_grad[0] else None
+        with torch.autocast(y.device.type, enabled=False):
+            if ctx.needs_input_grad[1]:
+                patches = F.unfold(x, weight.shape[2:], dilation, padding, stride)  # (N, channels * kernel, positions)
+                ctx.layer.preconditioner.accumulate(_as_rows(patches), _as_rows(y.flatten(2)), ctx.layer.weight, ctx.layer.bias)
+            by_input = conv2d_input(x.shape, weight, y, *ctx.geometry) if ctx.needs_input_grad[0] else None
         return by_input, None, None, None, None
 
 
 def _as_rows(x: Tensor) -> Tensor:
     """(N, D, positions) to (N positions, D)."""
     return x.transpose(1, 2).flatten(0, 1)
+
+
+def _in_type_of_autocast(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What the plain layer would compute with: where autocast is on, these in its type, unless x is float64."""
+    if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
+        return x, weight, bias
+    dtype = torch.get_autocast_dtype(x.device.type)
+    return x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
 
 
 class PreconditionedLinear(nn.Linear):
@@ -230,28 +256,56 @@ class PreconditionedLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """As `nn.Linear`."""
-        return _Affine.apply(x, self.weight, self.bias, self)
+        if x.dim() == 1:
+            return self.forward(x[None])[0]
+        return _Affine.apply(*_in_type_of_autocast(x, self.weight, self.bias), self)
 
 
 class PreconditionedConv2d(nn.Conv2d):
-    """An `nn.Conv2d` with natural gradient, for batches."""
+    """An `nn.Conv2d` with natural gradient."""
 
     preconditioner: LayerPreconditioner
 
     def forward(self, x: Tensor) -> Tensor:
         """As `nn.Conv2d`."""
-        return _Convolution.apply(x, self.weight, self.bias, (self.stride, self.padding, self.dilation), self)
+        if x.dim() == 3:
+            return self.forward(x[None])[0]
+        x, padding = _padded(self, x)
+        return _Convolution.apply(*_in_type_of_autocast(x, self.weight, self.bias), (self.stride, padding, self.dilation), self)
 
 
 class PreconditionedConv1d(nn.Conv1d):
-    """An `nn.Conv1d` with natural gradient, for batches: a two-dimensional convolution of height 1."""
+    """An `nn.Conv1d` with natural gradient: a two-dimensional convolution of height 1."""
 
     preconditioner: LayerPreconditioner
 
     def forward(self, x: Tensor) -> Tensor:
         """As `nn.Conv1d`."""
-        geometry = (1, *self.stride), (0, *self.padding), (1, *self.dilation)
-        return _Convolution.apply(x[:, :, None], self.weight[:, :, None], self.bias, geometry, self)[:, :, 0]
+        if x.dim() == 2:
+            return self.forward(x[None])[0]
+        x, padding = _padded(self, x)
+        x, weight, bias = _in_type_of_autocast(x, self.weight, self.bias)
+        geometry = (1, *self.stride), (0, *padding), (1, *self.dilation)
+        return _Convolution.apply(x[:, :, None], weight[:, :, None], bias, geometry, self)[:, :, 0]
+
+
+def _padded(layer: nn.Conv1d | nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+    """(the layer's input, the zeros that it still lacks on both sides of each dimension)."""
+    if layer.padding_mode == "zeros" and not isinstance(layer.padding, str):
+        return x, layer.padding
+    amounts = [amount for sides in reversed(_sides(layer)) for amount in sides]
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    return F.pad(x, amounts, mode), (0,) * len(layer.kernel_size)
+
+
+def _sides(layer: nn.Conv1d | nn.Conv2d) -> list[tuple[int, int]]:
+    """What is padded before and after each dimension."""
+    if layer.padding == "valid":
+        return [(0, 0) for _ in layer.kernel_size]
+    if layer.padding == "same":
+        totals = [dilation * (kernel - 1) for dilation, kernel in zip(layer.dilation, layer.kernel_size)]
+        return [(total // 2, total - total // 2) for total in totals]
+    return [(amount, amount) for amount in layer.padding]
 
 
 _CLASSES = {nn.Linear: PreconditionedLinear, Linear: PreconditionedLinear, nn.Conv1d: PreconditionedConv1d, nn.Conv2d: PreconditionedConv2d}
@@ -287,18 +341,47 @@ class NaturalGradient:
 
 
 def precondition(network: nn.Module, options: NaturalGradientOptions) -> NaturalGradient:
-    """Change the layers of `network` as said above, in place: their classes, not their parameters. Layers changed before begin anew."""
-    layers = {}
-    for name, layer in network.named_modules():
-        if options.changes_gradients and _can_be_preconditioned(layer):
+    """Change the layers of `network` as said above, in place: their classes, not their parameters. Layers changed before begin anew.
+
+    One log line names the other layers that have matrices, one the ranks that are lower than the options'.
+    """
+    layers, plain = {}, []
+    for name, layer in network.named_modules() if options.changes_gradients else ():
+        if _can_be_preconditioned(layer):
             layer.__class__ = _CLASSES.get(type(layer), type(layer))
             layer.preconditioner = LayerPreconditioner(options, layer.weight[0].numel(), len(layer.weight))
             layers[name] = layer.preconditioner
+        elif any(parameter.requires_grad and parameter.dim() > 1 for parameter in layer.parameters(recurse=False)):
+            plain.append(_describe(name, layer))
+    if plain:
+        _tell_once(f"these layers keep plain gradients, neither preconditioned nor limited: {', '.join(plain)}")
+    _tell_lower_ranks(layers, options)
     return NaturalGradient(layers)
 
 
 def _can_be_preconditioned(layer: nn.Module) -> bool:
     """Whether `layer` is an affine map of its input or of patches that `unfold` can make. Classes of unknown forward are let alone."""
-    if type(layer) not in {*_CLASSES, *_CLASSES.values()}:
-        return False
-    return isinstance(layer, nn.Linear) or (layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str))
+    return type(layer) in {*_CLASSES, *_CLASSES.values()} and (isinstance(layer, nn.Linear) or layer.groups == 1)
+
+
+def _describe(name: str, layer: nn.Module) -> str:
+    groups = getattr(layer, "groups", 1)
+    return f"{name or 'the network'} ({type(layer).__name__}{f' of {groups} groups' if groups != 1 else ''})"
+
+
+def _tell_lower_ranks(layers: dict[str, LayerPreconditioner], options: NaturalGradientOptions) -> None:
+    """Log the ranks that half a dimension bounds."""
+    if options.natural_gradient != "online":
+        return
+    asked = options.ng_rank_in, options.ng_rank_out
+    ranks = {name: (layer.input.rank, layer.output.rank) for name, layer in layers.items()}
+    lower = [f"{name} {used[0]}/{used[1]}" for name, used in ranks.items() if used != asked]
+    if lower:
+        why = f"--ng-rank-in {asked[0]} and --ng-rank-out {asked[1]} are more than half of some dimensions"
+        _tell_once(f"{why}; ranks of their layers, inputs/outputs: {', '.join(lower)}")
+
+
+@functools.cache
+def _tell_once(sentence: str) -> None:
+    """Log what several learners of one process, and a network each time that it has grown, would repeat."""
+    log.info(sentence)

@@ -1,6 +1,7 @@
 """Gradients that preconditioned layers compute, against autograd and plain formulas."""
 
 import copy
+import logging
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 
 from pyasr.base.errors import UserError
 from pyasr.nn.natural_gradient import OnlineNaturalGradient, precondition_within_minibatch
-from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions, _tell_once, precondition
 
 ONLINE, SIMPLE = NaturalGradientOptions(natural_gradient="online"), NaturalGradientOptions(natural_gradient="simple")
 NO_LIMIT = NaturalGradientOptions(max_change_per_sample=1e30)  # the layers are in place, but do nothing
@@ -32,7 +33,37 @@ def signal_net():
     return nn.Sequential(*layers), torch.randn(3, 2, 20, dtype=torch.float64)
 
 
-NETS = [affine_net, sequence_net, image_net, signal_net]
+def vector_net():
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5)), torch.randn(6, dtype=torch.float64)
+
+
+def single_image_net():
+    return image_net()[0], torch.randn(2, 9, 14, dtype=torch.float64)
+
+
+def single_signal_net():
+    return signal_net()[0], torch.randn(2, 20, dtype=torch.float64)
+
+
+def same_size_net():
+    """Kernels of even sizes are padded by one more at the end."""
+    layers = nn.Conv2d(2, 4, (4, 3), padding="same", dilation=(1, 2)), nn.Tanh(), nn.Conv2d(4, 3, 3, padding="valid")
+    return nn.Sequential(*layers), torch.randn(3, 2, 9, 14, dtype=torch.float64)
+
+
+def mirrored_net():
+    mirrored = nn.Conv2d(2, 4, 3, padding=(2, 1), padding_mode="reflect")
+    circular = nn.Conv2d(4, 3, (2, 4), padding="same", padding_mode="circular")
+    return nn.Sequential(mirrored, nn.Tanh(), circular), torch.randn(3, 2, 9, 14, dtype=torch.float64)
+
+
+def same_length_net():
+    layers = nn.Conv1d(2, 4, 4, padding="same", dilation=3), nn.Tanh(), nn.Conv1d(4, 3, 2, padding=3, padding_mode="replicate")
+    return nn.Sequential(*layers), torch.randn(3, 2, 20, dtype=torch.float64)
+
+
+NETS = [affine_net, sequence_net, image_net, signal_net, vector_net, single_image_net, single_signal_net]
+NETS += [same_size_net, mirrored_net, same_length_net]
 
 
 def gradients(net, x, steps=1):
@@ -168,12 +199,85 @@ def test_ranks_and_layers():
     class Odd(nn.Linear):
         """Might do anything in its forward."""
 
-    convolutions = nn.Conv2d(4, 8, 3, groups=2), nn.Conv2d(4, 8, 3, padding="same"), nn.Conv2d(4, 30, 3)
+    convolutions = nn.Conv2d(4, 8, 3, groups=2), nn.ConvTranspose2d(4, 8, 3), nn.Conv2d(4, 30, 3, padding="same")
     net = nn.ModuleList([nn.Linear(30, 7), nn.Linear(200, 300), Odd(5, 5), nn.LayerNorm(5), *convolutions])
     layers = precondition(net, ONLINE).layers
     assert {name: (layer.input.rank, layer.output.rank) for name, layer in layers.items()} == {"0": (15, 4), "1": (20, 80), "6": (18, 15)}
     assert isinstance(net[0], nn.Linear) and type(net[2]) is Odd and type(net[4]) is nn.Conv2d
     assert precondition(nn.Linear(3, 3), NaturalGradientOptions()).layers == {}
+
+
+PLAIN = "these layers keep plain gradients, neither preconditioned nor limited: 2 (LSTM), 4 (Conv2d of 2 groups)"
+LOWER = "are more than half of some dimensions; ranks of their layers, inputs/outputs:"
+
+
+@pytest.mark.parametrize("options, sentences", [
+    (ONLINE, [PLAIN, f"--ng-rank-in 20 and --ng-rank-out 80 {LOWER} 0 15/4"]),
+    (NaturalGradientOptions(natural_gradient="online", ng_rank_in=1000, ng_rank_out=4),
+     [PLAIN, f"--ng-rank-in 1000 and --ng-rank-out 4 {LOWER} 0 15/4, 1 100/4"]),
+    (SIMPLE, [PLAIN]),
+    (NaturalGradientOptions(), []),
+], ids=["defaults", "high rank", "simple", "none"])  # fmt: skip
+def test_log_names_plain_layers_and_lower_ranks_once(caplog, options, sentences):
+    _tell_once.cache_clear()
+    caplog.set_level(logging.INFO, "pyasr")
+    net = nn.ModuleList([nn.Linear(30, 7), nn.Linear(200, 300), nn.LSTM(3, 3), nn.LayerNorm(5), nn.Conv2d(4, 8, 3, groups=2)])
+    for _ in range(2):
+        precondition(net, options)
+    assert caplog.messages == sentences
+
+
+def test_log_says_nothing_of_layers_as_they_should_be(caplog):
+    _tell_once.cache_clear()
+    caplog.set_level(logging.INFO, "pyasr")
+    precondition(nn.Sequential(nn.Linear(200, 300), nn.BatchNorm1d(300), nn.Linear(300, 160)), ONLINE)
+    assert not caplog.messages
+
+
+def autocast_gradients(net, x, whole=False):
+    """(output, gradients of the parameters and the input) of a step within bfloat16 autocast; `whole`: the backward pass as well."""
+    x = x.float().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        output = net(x)
+        loss = output.float().cos().sum()
+        if whole:
+            loss.backward()
+    if not whole:
+        loss.backward()
+    return output, [p.grad for p in net.parameters()] + [x.grad]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("make", [affine_net, sequence_net, image_net, same_length_net])
+def test_within_autocast(make, whole):
+    """Types are those of plain layers; without preconditioning so are the gradients, with it they are near those in float32."""
+    torch.manual_seed(3)
+    net, x = make()
+    plain, limited, wide = (copy.deepcopy(net) for _ in range(3))
+    precondition(limited, NO_LIMIT).set_rate(1.0)
+    (expected, by_autograd), (output, found) = autocast_gradients(plain, x), autocast_gradients(limited, x, whole)
+    assert output.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(output, expected)
+    for one, other in zip(found, by_autograd):
+        assert one.dtype == other.dtype == torch.float32 and (one - other).norm() < 0.03 * other.norm()
+    precondition(net, ONLINE), precondition(wide, ONLINE)
+    for one, other in zip(autocast_gradients(net, x, whole)[1], gradients(wide, x.float())):
+        assert (one - other).norm() < 0.1 * other.norm()
+
+
+def test_float16_is_preconditioned_in_float32():
+    """Products of data with a scaled loss would leave its range."""
+    torch.manual_seed(3)
+    narrow = nn.Linear(6, 8).half()
+    wide = copy.deepcopy(narrow).float()
+    x, y = 1000 * torch.randn(40, 6), torch.randn(40, 8)
+    for layer in (narrow, wide):
+        precondition(layer, ONLINE)
+        for _ in range(3):
+            layer.zero_grad()
+            layer.preconditioner.accumulate(x.to(layer.weight.dtype), y.to(layer.weight.dtype), layer.weight, layer.bias)
+    assert narrow.weight.grad.dtype == torch.float16
+    torch.testing.assert_close(narrow.weight.grad.float(), wide.weight.grad, rtol=0.01, atol=50)
 
 
 def test_layers_that_are_not_trained_are_left_alone():
