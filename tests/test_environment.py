@@ -65,6 +65,16 @@ def test_interrupted_or_moved_environments_are_made_anew(tree):
     assert finish(source(moved))[:2] == (0, f"{moved}/.venv/bin/python\n")
 
 
+def test_a_link_to_the_environment_of_another_copy_does_not_harm_that(tree, tmp_path):
+    assert finish(source(tree))[0] == 0
+    other = tmp_path / "other"
+    shutil.copytree(tree, other, ignore=shutil.ignore_patterns(".venv*"))
+    (other / ".venv").symlink_to(tree / ".venv")
+    status, _, err = finish(source(other))
+    assert status == 1 and f"{other}/.venv is a link to {tree}/.venv, which may be the environment of another copy of the toolkit; delete" in err
+    assert finish(source(tree))[2] == ""
+
+
 @pytest.mark.parametrize("requirement, changes, sentence", [
     ("nosuchpackage-of-pyasr==1", {"PIP_NO_INDEX": "1"}, "no ready-made package nosuchpackage-of-pyasr==1 for this Python"),
     ("zipp==4.1.2", {"PIP_PROXY": "http://127.0.0.1:1", "PIP_RETRIES": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull},

@@ -81,6 +81,8 @@ def make_venv(log: Path) -> None:
 
 
 def install(name: str) -> None:
+    if VENV.is_symlink():
+        raise Failure(f"{VENV} is a link to {VENV.resolve()}, which may be the environment of another copy of the toolkit; delete the link")
     log = ROOT / ".venv.log"
     log.write_text("", encoding="utf-8")
     print(f"installing {name} into {VENV} (this is done once; log: {log})", file=sys.stderr, flush=True)
