@@ -69,8 +69,8 @@ def _one_block(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Te
     into = (graph.arc_offsets, graph.arc_sources, graph.arc_probs.astype(kind), graph.entry_targets, graph.entry_pdfs)
     offsets, entries, probs = graph.by_source
     initial = graph.initial_probs.astype(kind)
-    flows, totals = _forward(x, *into, initial, leak)
-    posteriors = _backward(x, flows, totals, offsets, entries, probs.astype(kind), graph.entry_targets, graph.entry_pdfs, initial, leak)
+    flows, totals, scales = _forward(x, *into, initial, leak)
+    posteriors = _backward(x, flows, scales, offsets, entries, probs.astype(kind), graph.entry_targets, graph.entry_pdfs, initial, leak)
     return _log_likes(torch.from_numpy(totals), scores, leak), torch.from_numpy(posteriors).permute(2, 0, 1)
 
 
@@ -80,17 +80,17 @@ def _log_likes(totals: Tensor, scores: _Scores, leak: float) -> Tensor:
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
 def _forward(x, arc_offsets, arc_sources, arc_probs, entry_targets, entry_pdfs, initial, leak):
-    """(f (T, num_entries, B), c (T, B)) of x (T, num_pdfs, B), by (1)-(3)."""
+    """(f (T, num_entries, B), c (T, B), 1 / c) of x (T, num_pdfs, B), by (1)-(3); 1 / 0 is 0."""
     num_frames, _, size = x.shape
     num_states, num_entries = len(initial), len(entry_targets)
     flows = np.zeros((num_frames, num_entries, size), x.dtype)
-    totals = np.zeros((num_frames, size), x.dtype)
+    totals, scales = np.zeros((num_frames, size), x.dtype), np.zeros((num_frames, size), x.dtype)
     alpha = np.empty((num_states, size), x.dtype)
     new = np.empty((num_states, size), x.dtype)
-    scale = np.empty(size, x.dtype)
     for s in range(num_states):
         alpha[s] = initial[s] + leak * initial[s]
     for t in range(num_frames):
+        total, scale = totals[t], scales[t]
         new[:] = 0
         for e in range(num_entries):
             flow, score, target = flows[t, e], x[t, entry_pdfs[e]], new[entry_targets[e]]
@@ -102,27 +102,27 @@ def _forward(x, arc_offsets, arc_sources, arc_probs, entry_targets, entry_pdfs, 
                 target[b] += score[b] * flow[b]
         for s in range(num_states):
             for b in range(size):
-                totals[t, b] += new[s, b]
+                total[b] += new[s, b]
         for b in range(size):
-            scale[b] = 1 / totals[t, b] if totals[t, b] > 0 else 0
+            if total[b] > 0:
+                scale[b] = 1 / total[b]
         for s in range(num_states):
             for b in range(size):
                 alpha[s, b] = new[s, b] * scale[b] + leak * initial[s]
-    return flows, totals
+    return flows, totals, scales
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
-def _backward(x, flows, totals, arc_offsets, arc_entries, arc_probs, entry_targets, entry_pdfs, initial, leak):
-    """Posteriors (T, num_pdfs, B) by (4)-(6); arcs sorted by source."""
+def _backward(x, flows, scales, arc_offsets, arc_entries, arc_probs, entry_targets, entry_pdfs, initial, leak):
+    """Posteriors (T, num_pdfs, B) by (4)-(6), from f and 1 / c; arcs sorted by source."""
     num_frames, num_pdfs, size = x.shape
     num_states, num_entries = len(initial), len(entry_targets)
     posteriors = np.zeros((num_frames, num_pdfs, size), x.dtype)
     beta = np.ones((num_states, size), x.dtype)
     back = np.empty((num_entries, size), x.dtype)
-    scale, leaked = np.empty(size, x.dtype), np.empty(size, x.dtype)
+    leaked = np.empty(size, x.dtype)
     for t in range(num_frames - 1, -1, -1):
-        for b in range(size):
-            scale[b] = 1 / totals[t, b] if totals[t, b] > 0 else 0
+        scale = scales[t]
         for e in range(num_entries):
             score, target, sums, flow = x[t, entry_pdfs[e]], beta[entry_targets[e]], posteriors[t, entry_pdfs[e]], flows[t, e]
             for b in range(size):
@@ -151,23 +151,20 @@ def _by_sparse_matrices(logits: Tensor, graph: DenominatorGraph, leak: float) ->
     targets, pdfs = (torch.from_numpy(array).to(logits.device, torch.int64) for array in (graph.entry_targets, graph.entry_pdfs))
     initial = torch.from_numpy(graph.initial_probs).to(logits)[:, None]
     num_frames, _, size = scores.x.shape
-    alpha, flows, totals = (initial + leak * initial).repeat(1, size), [], []
+    alpha, flows, totals, scales = (initial + leak * initial).repeat(1, size), [], [], []
     for x in scores.x:
         flows.append(into @ alpha)
         new = alpha.new_zeros(alpha.shape).index_add_(0, targets, x[pdfs] * flows[-1])
         totals.append(new.sum(dim=0))
-        alpha = new * _inverse(totals[-1]) + leak * initial
+        scales.append(torch.where(totals[-1] > 0, 1 / totals[-1], 0))
+        alpha = new * scales[-1] + leak * initial
     beta, posteriors = torch.ones_like(alpha), torch.zeros_like(scores.x)
     for t in range(num_frames - 1, -1, -1):
-        back = scores.x[t][pdfs] * beta[targets] * _inverse(totals[t])
+        back = scores.x[t][pdfs] * beta[targets] * scales[t]
         posteriors[t].index_add_(0, pdfs, flows[t] * back)
         beta = out_of @ back
         beta = beta + leak * (initial * beta).sum(dim=0)
     return _log_likes(torch.stack(totals), scores, leak), posteriors.permute(2, 0, 1)
-
-
-def _inverse(totals: Tensor) -> Tensor:
-    return torch.where(totals > 0, 1 / totals, torch.zeros_like(totals))
 
 
 def _matrices(graph: DenominatorGraph) -> tuple[Tensor, Tensor]:
