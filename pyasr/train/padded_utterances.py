@@ -19,6 +19,7 @@ from pyasr.nn.layered import LayeredNetwork
 from pyasr.sequence.ctc import CtcSupervision
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.targets import Targets
+from pyasr.train.usable_features import read_features
 
 _POOL = 20  # minibatches whose utterances are put in order of length together
 
@@ -56,7 +57,12 @@ class PaddedUtterances:
 
     def statistics(self) -> np.ndarray:
         """Sums of the features and their squares, as of `cmvn_stats`."""
-        return sum((cmvn_stats(self.reader[key]) for key in self.keys), np.zeros((2, self.reader.dim + 1)))
+        return sum((cmvn_stats(self.features(i)) for i in range(len(self.keys))), np.zeros((2, self.reader.dim + 1)))
+
+    def features(self, member: int) -> np.ndarray:
+        """Features of an utterance (an index into `keys`) as they are on disk, float32 (T, dim). Raises UserError where they are of no
+        use."""
+        return read_features(self.reader, self.keys[member], int(self.lengths[member]))
 
     def normalise_by(self, mean: np.ndarray, inverse_std: np.ndarray, network: LayeredNetwork) -> None:
         """From now on shift and scale every column, and add the context of `network`."""
@@ -73,13 +79,13 @@ class PaddedUtterances:
         random, done = generator(self.seed, "utterances", epoch, self.rank), 0
         for members in self._groups(random):
             if done >= begin:
-                yield self._minibatch(members)
+                yield self.minibatch_of(members)
             done += int(self.lengths[members].sum())
 
     def in_turn(self, _size: int) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
         """The same of all utterances, shortest first."""
         for members in self._cut(np.argsort(self.lengths, kind="stable")):
-            yield self._minibatch(members)
+            yield self.minibatch_of(members)
 
     def _groups(self, random: np.random.Generator) -> list[np.ndarray]:
         """Random minibatches: utterances are put in order of length within random pools."""
@@ -99,10 +105,11 @@ class PaddedUtterances:
                 begin = end
         return groups
 
-    def _minibatch(self, members: np.ndarray) -> tuple[torch.Tensor, CtcMinibatch]:
+    def minibatch_of(self, members: np.ndarray) -> tuple[torch.Tensor, CtcMinibatch]:
+        """Utterances `members` (indices into `keys`) side by side."""
         keys, lengths = [self.keys[i] for i in members], self.lengths[members]
         rows = [np.clip(np.arange(-self.left, lengths.max() + self.right), 0, length - 1) for length in lengths]
-        x = np.stack([((self.reader[key] - self.mean) * self.inverse_std)[row] for key, row in zip(keys, rows)], 1)
+        x = np.stack([((self.features(i) - self.mean) * self.inverse_std)[row] for i, row in zip(members, rows)], 1)
         labels = [np.array(self.targets.pdfs_of(key)) for key in keys]
         supervision = replace(CtcMinibatch.of(labels, -(-lengths // self.subsampling), keys), input_frames=int(lengths.sum()))
         return torch.from_numpy(x).to(self.device, self.dtype).transpose(0, 1), supervision

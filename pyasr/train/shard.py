@@ -1,17 +1,10 @@
-"""The utterances of one rank as they lie on disk: read, checked, normalised, warped, put into frame stores.
-
-Features that training cannot use end it at once, by the name of their utterance: other lengths than the alignment's, another number of
-columns, numbers that are none.
-"""
+"""The utterances of one rank as they lie on disk: read, checked, normalised, warped, put into frame stores."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
 from pyasr.feats.cmvn import cmvn_stats, normaliser
 from pyasr.feats.inputs import FeatureReader
@@ -21,6 +14,7 @@ from pyasr.train.chunks import Packing
 from pyasr.train.frames import FrameStore
 from pyasr.train.soft_targets import Teacher
 from pyasr.train.targets import Targets
+from pyasr.train.usable_features import read_features
 
 _ROUNDING = 1e-12  # of sums of squares of millions of frames
 _MEASURED_FRAMES = 2_000_000  # of each rank, for mean and variance: their standard error is below a thousandth of the deviation
@@ -89,17 +83,7 @@ class Shard:
 
     def features(self, key: str) -> np.ndarray:
         """Features of an utterance as they are on disk, float32 (T, dim). Raises UserError where they are of no use."""
-        features = self.reader[key]
-        num_frames = len(self.targets.pdfs_of(key))
-        if len(features) != num_frames:
-            raise _bad_features(self.reader.data, f"{key} has {len(features)} frames, utt2num_frames says {num_frames}")
-        if features.shape[1] != self.dim:
-            raise _bad_features(self.reader.data, f"{key} has {features.shape[1]} columns, other utterances have {self.dim}")
-        if not np.isfinite(features).all():
-            frame, column = np.argwhere(~np.isfinite(features))[0]
-            found = f"{key} has features that are no numbers ({features[frame, column]} in frame {frame}, column {column})"
-            raise _bad_features(self.reader.data, found)
-        return features
+        return read_features(self.reader, key, len(self.targets.pdfs_of(key)))
 
     def statistics(self) -> np.ndarray:
         """Sums of features and their squares, as of `cmvn_stats`, over at most 2 million frames of randomly chosen utterances."""
@@ -110,10 +94,6 @@ class Shard:
     def normalise_by(self, mean: np.ndarray, inverse_std: np.ndarray) -> None:
         """From now on shift and scale every column."""
         self.mean, self.inverse_std = mean, inverse_std
-
-
-def _bad_features(data: Path, found: str) -> UserError:
-    return UserError(f"{data}: {found}; make the features of {data} again, or leave the utterance out")
 
 
 def global_normaliser(shard: Shard, comm) -> tuple[np.ndarray, np.ndarray]:

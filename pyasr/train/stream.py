@@ -55,7 +55,7 @@ class StreamedFrames:
     def __init__(self, shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int, last_epoch: int):
         self.shard, self.device, self.dtype, self.seed, self.rank, self.last_epoch = shard, device, dtype, seed, rank, last_epoch
         self.num_frames, self.item_frames, self.max_bytes = shard.num_frames, shard.packing.item_frames, max_bytes
-        self._num_blocks = _num_blocks(shard.num_bytes(), max_bytes)
+        self._num_blocks = _num_blocks(shard, max_bytes)
         self._thread = ThreadPoolExecutor(1, "frames")
         self._coming: tuple[tuple[int, int], Future] | None = None
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -140,14 +140,16 @@ def _wait_on_device(store: FrameStore, copied: torch.cuda.Event) -> None:
         tensor.record_stream(present)
 
 
-def _num_blocks(sizes: np.ndarray, max_bytes: int) -> int:
+def _num_blocks(shard: Shard, max_bytes: int) -> int:
     """Blocks of an epoch such that two of them take no more than `max_bytes`. An utterance lies in the block in which it begins."""
+    sizes = shard.num_bytes()
     if not max_bytes or not len(sizes):
         return 1
-    room = max_bytes // 2 - int(sizes.max())
+    longest = int(sizes.argmax())
+    room = max_bytes // 2 - int(sizes[longest])
     if room <= 0:
-        needed = -(-4 * int(sizes.max()) // 1_000_000)
-        raise UserError(f"--max-store-mb {max_bytes // 1_000_000} is too little for two blocks of utterances; give {needed} or more")
+        found = f"too little for two blocks of utterances, of which {shard.keys[longest]} has {shard.lengths[longest]} frames"
+        raise UserError(f"--max-store-mb {max_bytes // 1_000_000} is {found}; give {-(-4 * int(sizes[longest]) // 1_000_000)} or more")
     return max(-(-int(sizes.sum()) // room), 1)
 
 

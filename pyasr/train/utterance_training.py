@@ -7,6 +7,7 @@ import math
 import torch
 
 from pyasr.train.loop import Diverged, Training
+from pyasr.train.memory import check_utterances_fit
 from pyasr.train.progress import Totals
 
 
@@ -32,6 +33,11 @@ class ObjectiveTraining(Training):
 
 class UtteranceTraining(ObjectiveTraining):
     """One whose minibatches are whole utterances."""
+
+    def run(self) -> None:
+        """As of all trainings. Raises UserError for an utterance that is too long for memory."""
+        check_utterances_fit(self.learner, self.training, self.comm)
+        super().run()
 
     def halves(self, x: torch.Tensor, supervision) -> list[tuple]:
         """The minibatch as it is: it may have no two utterances."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from pyasr.sequence.hypotheses_store import HypothesesStore
 from pyasr.sequence.lattice_objective import LatticeSupervision
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.targets import Targets
+from pyasr.train.usable_features import check_numbers
 
 LatticeMinibatches = Iterator[tuple[torch.Tensor, LatticeSupervision]]
 
@@ -60,14 +61,16 @@ class Utterances:
         members, num_frames = [], 0
         for i in order:
             if members and num_frames + self.lengths[i] > self.minibatch:
-                yield self._minibatch(members)
+                yield self.minibatch_of(members)
                 members, num_frames = [], 0
-            members.append(self.keys[i])
+            members.append(i)
             num_frames += self.lengths[i]
         if members:
-            yield self._minibatch(members)
+            yield self.minibatch_of(members)
 
-    def _minibatch(self, keys: list[str]) -> tuple[torch.Tensor, LatticeSupervision]:
+    def minibatch_of(self, members: Sequence[int]) -> tuple[torch.Tensor, LatticeSupervision]:
+        """Utterances `members` (indices into `keys`), one after the other."""
+        keys = [self.keys[i] for i in members]
         x = torch.from_numpy(np.concatenate([self._features(key) for key in keys]))
         x = ((x - self.mean) * self.inverse_std).to(self.device, self.dtype)
         return x, LatticeSupervision([np.array(self.references.pdfs_of(key)) for key in keys], [self.hypotheses[key] for key in keys])
@@ -79,6 +82,5 @@ class Utterances:
             found = f"the input of {key} has {features.shape[0]} frames of {features.shape[1]} columns"
             expected = f"its alignment {num_frames} frames, the model {len(self.mean)} columns"
             raise UserError(f"{self.reader.data}: {found}, {expected}; give the features that the model was trained on")
-        if not np.isfinite(features).all():
-            raise UserError(f"{self.reader.data}: {key} has features that are no numbers; make them again, or leave the utterance out")
+        check_numbers(features, key, self.reader.data)
         return features

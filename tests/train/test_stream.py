@@ -115,7 +115,7 @@ def test_what_fits_is_kept_in_memory(tmp_path):
     small = open_frames(of, CPU, torch.float32, total // 2, SEED, 0, 2)
     blocks = [of.num_bytes()[members].sum() for members in small.plan(1)]
     assert isinstance(small, StreamedFrames) and 2 * max(blocks) <= total // 2
-    with pytest.raises(UserError, match=r"--max-store-mb 0 is too little for two blocks of utterances; give \d+ or more"):
+    with pytest.raises(UserError, match=r"--max-store-mb 0 is too little for two blocks of utterances, of which a-\d+ has 5\d frames; give \d+ or more"):
         open_frames(of, CPU, torch.float32, 2 * int(of.num_bytes().max()), SEED, 0, 2)
 
 

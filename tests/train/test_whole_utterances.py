@@ -1,0 +1,94 @@
+"""Minibatches of whole utterances: of any length that memory allows, of features that are numbers."""
+
+import numpy as np
+import pytest
+import torch
+from corpora import DIM, make_data
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.io.ark import ArkWriter
+from pyasr.nn.layered import LayeredNetwork
+from pyasr.parallel.comm import SoloComm
+from pyasr.train import memory
+from pyasr.train.ctc import CtcLearner
+from pyasr.train.learner import LearnerOptions
+from pyasr.train.padded_utterances import PaddedUtterances
+from pyasr.train.targets import Targets
+
+NUM_UNITS = 4
+LINES = ["tdnn splice=-1..1 stride=3 dim=6", "lstm cells=4"]
+
+
+def utterances_of(data, minibatch=400) -> PaddedUtterances:
+    """Those of a data directory, each with the label 1."""
+    reader = FeatureReader(data, InputOptions(cmvn="none"))
+    num = len(reader.keys)
+    targets = Targets(reader.keys, np.arange(num + 1), np.ones(num, np.int32), np.zeros(num, bool), NUM_UNITS)
+    options = LearnerOptions(minibatch=minibatch, device="cpu", precision="float32")
+    utterances = PaddedUtterances(reader, targets, reader.keys, options, 7, 0)
+    utterances.normalise_by(np.zeros(DIM, np.float32), np.ones(DIM, np.float32), LayeredNetwork(LINES, DIM, NUM_UNITS))
+    return utterances
+
+
+def learner_of() -> CtcLearner:
+    network = LayeredNetwork(LINES, DIM, NUM_UNITS)
+    network.initialise(torch.Generator().manual_seed(1))
+    return CtcLearner(network, LearnerOptions(device="cpu", precision="float32"))
+
+
+def test_lengths_from_1_frame_to_10000(tmp_path):
+    """Every minibatch has a finite loss that changes the parameters, and each utterance comes once."""
+    lengths = {"a-0": 1, "a-1": 2, "a-2": 10_000, "a-3": 3, "a-4": 40}
+    make_data(tmp_path / "data", lengths, NUM_UNITS)
+    utterances, learner, seen = utterances_of(tmp_path / "data"), learner_of(), []
+    for x, supervision in utterances.minibatches(0, 1):
+        before = learner.flat.master.clone()
+        sums = learner.step(x, supervision, 1e-3)
+        assert torch.isfinite(sums).all() and sums[2] == len(supervision.names) and not torch.equal(before, learner.flat.master)
+        seen += supervision.names
+    assert sorted(seen) == sorted(lengths) and not learner.skips.take()[0]
+
+
+@pytest.mark.parametrize("fault, sentence", [
+    (np.nan, r"a-02 has features that are no numbers \(nan in frame 7, column 3\); make the features of .* again, or leave the utterance out"),
+    (np.inf, r"a-02 has features that are no numbers \(inf in frame 7, column 3\)"),
+    ("narrow", "a-02 has 5 columns, other utterances have 6"),
+    ("short", "a-02 has 19 frames, utt2num_frames says 20"),
+])  # fmt: skip
+def test_features_that_cannot_be_used_are_named(tmp_path, fault, sentence):
+    make_data(tmp_path / "data", {f"a-{i:02d}": 20 for i in range(4)}, NUM_UNITS)
+    reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
+    features = {key: reader[key].copy() for key in reader.keys}
+    if isinstance(fault, str):
+        features["a-02"] = features["a-02"][:, :-1] if fault == "narrow" else features["a-02"][:-1]
+    else:
+        features["a-02"][7, 3] = fault
+    with ArkWriter(tmp_path / "data/f.ark", tmp_path / "data/feats.scp") as writer:
+        for key, matrix in features.items():
+            writer.write(key, matrix)
+    utterances = utterances_of(tmp_path / "data")
+    with pytest.raises(UserError, match=sentence):
+        utterances.statistics()
+    with pytest.raises(UserError, match=sentence):
+        list(utterances.minibatches(0, 1))
+
+
+def test_an_utterance_longer_than_memory_allows_is_refused_by_its_name(tmp_path, monkeypatch):
+    make_data(tmp_path / "data", {"a-0": 60, "a-1": 30, "a-2": 30, "a-3": 3000}, NUM_UNITS)
+    utterances, learner = utterances_of(tmp_path / "data"), learner_of()
+    memory.check_utterances_fit(learner, utterances, SoloComm())
+    kept = [memory.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([i])), learner.network) for i in (0, 3)]
+    assert 35 < kept[1] / kept[0] < 51
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1.5 * kept[1])
+    with pytest.raises(UserError, match=r"data: a-3 has 3000 frames, too many to be learned as a whole: it takes about \d MB of memory, \d MB are free"):
+        memory.check_utterances_fit(learner, utterances, SoloComm())
+
+
+def test_what_is_kept_for_derivatives_is_measured():
+    """Two products of (100, 10) by (10, 10) and a ReLU keep their inputs and outputs, 4000 bytes each."""
+    network = torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.ReLU(), torch.nn.Linear(10, 10))
+    x = torch.randn(100, 10)
+    assert memory.kept_bytes(lambda: network(x).sum(), network) == 8000
+    with torch.no_grad():
+        assert memory.kept_bytes(lambda: network(x).sum(), network) == 0
