@@ -1,0 +1,102 @@
+"""Defaults, constants and recipe options that are published numbers, each beside where it comes from."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from pyasr.base.options import parse
+from pyasr.nn import natural_gradient, rbm
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.train import combine, priors, rbm_learner
+from pyasr.train.dbn import DbnStep, RbmOptions
+from pyasr.train.growth import GrowthOptions
+from pyasr.train.input_transform import InputTransformOptions
+from pyasr.train.prepare import DnnStep
+from pyasr.train.rbm_learner import MomentumOptions
+from pyasr.train.schedules import ScheduleOptions
+
+CONF = Path(__file__).resolve().parents[2] / "egs" / "amazon_queen" / "s5" / "conf"
+
+
+def flat(options) -> dict:
+    """Options of all groups by name."""
+    found = {}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        found |= flat(value) if dataclasses.is_dataclass(value) else {field.name: value}
+    return found
+
+
+def step(cls, conf: str | None = None) -> dict:
+    """The options of a step, with a file of options."""
+    words = ["data", "out"] if cls is DbnStep else ["data", "lang", "ali", "out"]
+    return flat(parse(cls, words if conf is None else ["--config", str(CONF / conf), *words])[0])
+
+
+PRETRAIN = "Kaldi's steps/nnet/pretrain_dbn.sh"
+CD1 = "Kaldi's nnetbin/rbm-train-cd1-frmshuff.cc and nnet/nnet-rbm.h"
+NATURAL = "Kaldi's nnet3/natural-gradient-online.cc; arXiv:1410.7455"
+FAST = "Kaldi's steps/nnet2/train_pnorm_fast.sh"
+TANH = "Kaldi's steps/nnet2/train_tanh.sh"
+NNET1 = "Kaldi's steps/nnet/train.sh and train_scheduler.sh"
+
+OPTIONS = [
+    (PRETRAIN, flat(RbmOptions()), dict(rbm_lr_low=0.01, rbm_lr=0.4, rbm_l2penalty=0.0002, param_stddev=0.1, max_frames=6000, rbm_iter=1)),
+    (PRETRAIN, step(DbnStep), dict(hidden_layers=6, hidden_dim=2048, minibatch=100, splice_left=5, splice_right=5)),
+    (CD1, flat(MomentumOptions()),
+     dict(momentum_initial=0.5, momentum_final=0.9, momentum_steps=40, momentum_step_frames=500_000, with_bug=True)),
+    (FAST, flat(NaturalGradientOptions()),
+     dict(ng_rank_in=20, ng_rank_out=80, ng_alpha=4.0, ng_num_samples_history=2000.0, ng_update_period=4)),
+    ("Kaldi's documentation of nnet2 (its code has 0.001 for the first)", flat(InputTransformOptions()),
+     dict(within_class_factor=1e-4, max_singular_value=5.0)),
+    (FAST, flat(GrowthOptions()), dict(mix_up_power=0.25, mix_up_min_count=10.0, mix_up_stddev=0.01)),
+    (NNET1, flat(ScheduleOptions()), dict(start_halving_gain=0.01, end_halving_gain=0.001, halving_factor=0.5)),
+    ("arXiv:1507.01239", flat(ScheduleOptions()), dict(final_factor=0.01, lr_scaling="linear")),
+]  # fmt: skip
+RECIPES = [
+    (PRETRAIN, "dbn.conf", DbnStep, dict(hidden_layers=6, rbm_iter=1, rbm_lr_low=0.01, rbm_lr=0.4, minibatch=100)),
+    (NNET1, "dnn_sigmoid.conf", DnnStep,
+     dict(hidden_layers=6, activation="sigmoid", schedule="newbob", learning_rate=0.008, lr_convention="sum", minibatch=256, num_epochs=20,
+          output_bias_rate=0.1, momentum=0.0, l2=0.0)),
+    (FAST, "dnn_pnorm.conf", DnnStep,
+     dict(activation="pnorm", hidden_dim=300, pnorm_group=10, input_transform="lda", presoftmax_power=-0.25, natural_gradient="online",
+          ng_rank_in=20, ng_rank_out=80, max_change_per_sample=0.075, lr_convention="sum", final_factor=0.1, combine="weights",
+          combine_models=20, priors="posteriors")),
+    ("run_nnet2.sh of Kaldi's egs/swbd (effective rate)", "dnn_pnorm.conf", DnnStep, dict(learning_rate=0.005)),
+    (TANH, "dnn_tanh.conf", DnnStep,
+     dict(activation="tanh", input_transform="lda", natural_gradient="simple", ng_alpha=4.0, max_change_per_sample=10 / 128,
+          last_layers_rate=0.5, lr_convention="sum", final_factor=0.1)),
+    ("Kaldi's nnet3/nnet-training.h", "dnn.conf", DnnStep, dict(max_change=2.0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source, found, published", OPTIONS)
+def test_defaults(source, found, published):
+    assert {name: found[name] for name in published} == published, source
+
+
+@pytest.mark.parametrize("source, conf, cls, published", RECIPES)
+def test_recipes(source, conf, cls, published):
+    found = step(cls, conf)
+    assert {name: found[name] for name in published} == published, source
+
+
+@pytest.mark.parametrize("source, module, name, published", [
+    (NATURAL, natural_gradient, "EPSILON", 1e-10),
+    (NATURAL, natural_gradient, "DELTA", 5e-4),
+    (NATURAL, natural_gradient, "_MAX_ETA", 0.9),
+    (NATURAL, natural_gradient, "_NUM_FIRST_UPDATES", 10),
+    (NATURAL, natural_gradient, "_NUM_FIRST_PASSES", 3),
+    (NATURAL, natural_gradient, "_MAX_CONDITION", 1e6),
+    (NATURAL, natural_gradient, "_ORTHONORMAL_TOLERANCE", 1e-3),
+    (NATURAL, natural_gradient, "_MAX_INVERSE_CHOLESKY", 100),
+    ("Kaldi's nnet2/nnet-precondition.cc", natural_gradient, "_TRACE_FLOOR", 1e-20),
+    (CD1, rbm, "GREATEST_RATIO", 2.0),
+    (CD1, rbm_learner, "RATE_AFTER_EXPLOSION", 0.9),
+    (PRETRAIN, rbm, "LEAST_ACTIVATION", 1e-4),
+    ("Kaldi's nnet2/combine-nnet-fast.cc", combine, "_ALPHA", 0.01),
+    (FAST, priors, "_SMOOTHING", 0.01),
+])  # fmt: skip
+def test_constants(source, module, name, published):
+    assert getattr(module, name) == published, source
