@@ -83,10 +83,15 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Trai
     """Train on this rank's shard, together with all others; rank 0 writes final.nnet. The functions take what the classes do."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
-    teacher = Teacher(options.teacher, spec.data, targets.num_pdfs) if options.teacher.teacher else None
+    teacher = None
+    if options.teacher.teacher:
+        teacher = Teacher(options.teacher, spec.data, targets.num_pdfs)
+        comm.say(f"{options.teacher.teacher} looks at the training frames, which takes as long as to compute its scores of them")
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
                          options.schedule.num_epochs, options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()),
                          make_shard, options.over_time, teacher)  # fmt: skip
+    if teacher:
+        teacher.tell(comm)
     counts, seed = targets.counts(), options.loop.train_seed
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip

@@ -69,7 +69,7 @@ class Shard:
         features = (self._input(key, epoch) for key in keys)
         store = self.packing.store(features, pdfs, self.dim, self.code, pinned)
         if self._teacher is not None:
-            store.targets = self._teacher.table(keys, [len(part) for part in pdfs])
+            store.targets = self._teacher.table(keys, pdfs)
         return store
 
     def _input(self, key: str, epoch: int) -> np.ndarray:

@@ -14,12 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.acoustic import MODEL_FILE, load_model
+from pyasr.parallel.comm import Comm
 
 
 @dataclass(frozen=True)
@@ -119,24 +121,38 @@ def keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor, 
 class Teacher:
     """Says what it thinks of the frames of utterances.
 
+    sums  over the frames that it has looked at: their number, those whose best pdf is the alignment's, the pdfs kept, and the entropy of q,
+          float64 (4,)
+
     Raises UserError where it has not `num_pdfs` pdfs.
     """
 
     def __init__(self, options: TeacherOptions, data: Path, num_pdfs: int):
         self.model, self.mass = load_model(options.teacher / MODEL_FILE), options.teacher_mass
         self.reader = FeatureReader(options.teacher_data or data, InputOptions.load(options.teacher))
-        self._known = set(self.reader.keys)
+        self._known, self.sums = set(self.reader.keys), np.zeros(4)
         self.model.check_answers_on_all(options.teacher, "what is to be learned from it")
         if self.model.num_pdfs != num_pdfs:
             raise UserError(f"--teacher {options.teacher}: a network of {self.model.num_pdfs} pdfs, the alignments have {num_pdfs}; "
                             f"give alignments by the tree that it was trained on")  # fmt: skip
 
-    def table(self, keys: list[str], lengths: list[int]) -> SoftTable:
-        """Of the frames of utterances, one after the other. Raises UserError where it has not as many, or not all of them."""
+    def table(self, keys: list[str], pdfs: list[np.ndarray]) -> SoftTable:
+        """Of the frames of utterances, one after the other, whose alignments are `pdfs`. Raises UserError where it has not as many frames
+        of one, or none."""
         nothing = torch.zeros(1, dtype=torch.int64), torch.zeros(0, dtype=torch.int32), torch.zeros(0)
-        parts = [keep_mass(self._posteriors(key, length), self.mass) for key, length in zip(keys, lengths)]
+        parts = [keep_mass(self._posteriors(key, len(part)), self.mass) for key, part in zip(keys, pdfs)]
         counts, pdf, weight = map(torch.cat, zip(nothing, *parts))
-        return SoftTable(counts.cumsum(0), pdf, weight)
+        table = SoftTable(counts.cumsum(0), pdf, weight)
+        right = pdf[table.first[:-1]].numpy() == np.concatenate([np.zeros(0, np.int32), *pdfs])
+        self.sums += len(right), right.sum(), len(pdf), -float(torch.xlogy(weight, weight).sum())
+        return table
+
+    def tell(self, comm: Comm) -> None:
+        """Log what it has said of the frames of all ranks, and what a student can reach. Every rank must call this."""
+        frames, right, kept, entropy = comm.allreduce(self.sums.copy())
+        said = f"{kept / frames:.1f} pdfs a frame have {self.mass:.0%} of the mass"
+        comm.say(f"the teacher agrees with the alignment in {right / frames:.2%} of the training frames; {said}; "
+                 f"the objective of a student that says the same is {-entropy / frames:.4f}")  # fmt: skip
 
     def _posteriors(self, key: str, length: int) -> torch.Tensor:
         if key not in self._known:

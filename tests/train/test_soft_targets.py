@@ -82,6 +82,22 @@ def test_a_student_learns_from_its_teacher_alone(corpus, tmp_path, scheme):
     assert correct.mean() > 0.7
 
 
+def test_what_a_teacher_has_said_is_told(corpus, caplog):
+    """Against its posteriors, frame by frame."""
+    path, right, _ = corpus
+    teacher, keys = Teacher(TeacherOptions(path / "teacher", teacher_mass=0.9), path / "data", NUM_PDFS), right.keys[:3]
+    table = teacher.table(keys, [right.pdfs_of(key) for key in keys])
+    q = [table.weight[begin:end].double() for begin, end in zip(table.first, table.first[1:])]
+    posteriors = torch.cat([torch.from_numpy(teacher.model.log_posteriors(teacher.reader[key])) for key in keys])
+    agreeing = posteriors.argmax(1).numpy() == np.concatenate([right.pdfs_of(key) for key in keys])
+    expected = [len(q), agreeing.sum(), len(table.pdf), -sum(float((part * part.log()).sum()) for part in q)]
+    np.testing.assert_allclose(teacher.sums, expected, rtol=1e-5)
+    with caplog.at_level("INFO"):
+        teacher.tell(SoloComm())
+    assert f"agrees with the alignment in {agreeing.mean():.2%} of the training frames" in caplog.text
+    assert f"the objective of a student that says the same is {-expected[3] / expected[0]:.4f}" in caplog.text
+
+
 def test_teachers_that_cannot_teach(corpus, tmp_path):
     path, right, _ = corpus
     with pytest.raises(UserError, match="a network of 5 pdfs, the alignments have 6"):
@@ -89,9 +105,9 @@ def test_teachers_that_cannot_teach(corpus, tmp_path):
     make_data(tmp_path / "other", {"a-00": 40, "a-01": 30}, NUM_PDFS)
     teacher = Teacher(TeacherOptions(path / "teacher", tmp_path / "other"), path / "data", NUM_PDFS)
     with pytest.raises(UserError, match="the teacher has no features of a-02"):
-        teacher.table(["a-00", "a-02"], [40, 42])
+        teacher.table(["a-00", "a-02"], [np.zeros(40), np.zeros(42)])
     with pytest.raises(UserError, match="the teacher has 30 frames of a-01, there are 41 targets"):
-        teacher.table(["a-01"], [41])
+        teacher.table(["a-01"], [np.zeros(41)])
     assert len(teacher.table([], []).first) == 1
     with pytest.raises(UserError, match="--teacher and --vtlp, --combine do not go together"):
         check_training(with_options(teacher=dict(teacher=path / "teacher"), perturb=dict(vtlp=0.1), combine=dict(combine="average")), None)
