@@ -48,7 +48,8 @@ def write_language(path: Path) -> None:
     for name in ("lang", "lang_test"):
         (path / name).mkdir(parents=True)
     letters = [(phone,) for phone in sorted({phone for phones in LEXICON.values() for phone in phones.split()})]
-    write_lang(DictDir(lexicon, [("SIL",), ("SPN",)], letters, "SIL", []), "<unk>", LangOptions(position_dependent_phones=False), path / "lang")
+    dictionary, options = DictDir(lexicon, [("SIL",), ("SPN",)], letters, "SIL", []), LangOptions(position_dependent_phones=False)
+    write_lang(dictionary, "<unk>", options, path / "lang")
     write_arpa_text(path / "lm.arpa", [{(word,): (-0.8, 0.0) for word in (*LEXICON, "</s>", "<s>")}])
     make_grammar(path / "lang", path / "lm.arpa", path / "lang_test")
 

@@ -72,7 +72,7 @@ def test_numerators_are_those_of_the_chunks_frames():
         states = MAKER.utterance(key, ALIGNED[key])
         expected = MAKER.chunk(states, first // 3, min(4, states.num_frames - first // 3))
         assert numerator.key == key
-        assert all(np.array_equal(ours, theirs) for ours, theirs in zip(list(vars(numerator).values())[2:], list(vars(expected).values())[2:]))
+        assert all(np.array_equal(ours, theirs) for ours, theirs in zip(vars(numerator).values(), vars(expected).values()))
         known = found[found != NO_TARGET]
         assert (np.diff(known) == 1).all() and len(known)
     seen = targets[targets != NO_TARGET].tolist()
@@ -106,7 +106,7 @@ def test_derivatives_are_finite_differences():
             assert -float(parameter.grad.view(-1)[place]) == pytest.approx((slopes[0] - slopes[1]) / 2e-5, abs=1e-6), name
     objf, cross_entropy = parts()
     assert sums.tolist() == pytest.approx([-counts.log_prob, -cross_entropy, counts.num_frames])
-    assert float(loss) == pytest.approx(-objf - cross_entropy)
+    assert float(loss.detach()) == pytest.approx(-objf - cross_entropy)
 
 
 def test_frames_without_targets_teach_nothing():
@@ -160,4 +160,5 @@ def test_phones_on_disk(tmp_path):
         save_aligned_phones(tmp_path / "phones.npz", aligned)
         found = load_aligned_phones(tmp_path / "phones.npz")
         assert list(found) == list(aligned)
-        assert all(np.array_equal(found[key].phones, one.phones) and np.array_equal(found[key].starts, one.starts) for key, one in aligned.items())
+        for key, one in aligned.items():
+            assert np.array_equal(found[key].phones, one.phones) and np.array_equal(found[key].starts, one.starts)
