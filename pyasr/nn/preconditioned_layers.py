@@ -226,6 +226,7 @@ class _Convolution(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, y):
+        """The derivative by the input; those by the parameters are added to theirs."""
         x, weight = ctx.saved_tensors
         stride, padding, dilation = ctx.geometry
         with torch.autocast(y.device.type, enabled=False):
