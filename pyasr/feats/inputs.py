@@ -21,7 +21,7 @@ from pyasr.feats.deltas import add_deltas, splice
 from pyasr.feats.kaldi_options import OPTION_FILES, kaldi_input
 from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix, read_transforms
 from pyasr.io.ark import ArkReader, read_scp
-from pyasr.io.text import read_numbers, read_utt2spk
+from pyasr.io.text import read_numbers, read_table, read_utt2spk
 
 INPUT_FILE = "input.json"
 
@@ -88,6 +88,7 @@ class FeatureReader:
         self._num_frames: dict[str, int] | None = None
         self._normalisers: dict[str, tuple] = {}
         self._utt2spk = _need_table(self.data / "utt2spk", "utils/validate_data_dir.py", read_utt2spk)
+        self._originals = read_table(self.data / "utt2uniq") if (self.data / "utt2uniq").exists() else {}
         self._cmvn = {}
         if options.cmvn == "speaker":
             self._cmvn = _need_table(self.data / "cmvn.scp", "steps/compute_cmvn.py", read_scp)
@@ -99,6 +100,11 @@ class FeatureReader:
         except KeyError:
             found = f"no line for utterance {utt} of feats.scp"
             raise UserError(f"{self.data}/utt2spk: {found}; run utils/fix_data_dir.py {self.data}") from None
+
+    def original(self, utt: str) -> tuple[str, str]:
+        """(utterance, speaker) of which `utt` is a copy at another speed or volume, as utt2uniq says; its own where it is none."""
+        name = self._originals.get(utt, utt)
+        return name, self._utt2spk.get(name) or self.speaker(utt)
 
     def num_frames(self, utt: str) -> int:
         """Frames of `utt`, from utt2num_frames where that exists."""

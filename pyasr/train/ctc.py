@@ -107,7 +107,7 @@ def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
     check_left_out(left_out, len(reader.keys), step.targets.missing, str(step.data), "let the network leave out fewer frames (stride)")
     keys = [key for key in units if key not in left_out]
     offsets = np.concatenate([[0], np.cumsum([len(units[key]) for key in keys])]).astype(np.int64)
-    heldout = choose_heldout(keys, np.array([reader.num_frames(key) for key in keys]), reader.speaker, step.targets)
+    heldout = choose_heldout(keys, np.array([reader.num_frames(key) for key in keys]), reader.original, step.targets)
     flat = np.concatenate([units[key] for key in keys]).astype(np.int32)
     Targets(keys, offsets, flat, heldout, len(subwords)).save(out / TARGETS_FILE)
 

@@ -115,7 +115,7 @@ def prepare_utterances(data: Path, out: Path, heldout: HeldoutOptions, max_frame
         raise UserError(f"{data}: no utterance has from 1 to {max_frames} frames; raise --max-frames, or make the features anew")
     lengths = np.array([reader.num_frames(key) for key in keys])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    held = choose_heldout(keys, lengths, reader.speaker, heldout)
+    held = choose_heldout(keys, lengths, reader.original, heldout)
     Targets(keys, offsets, np.zeros(offsets[-1], np.int32), held, 1).save(out / UTTERANCES_FILE)
 
 

@@ -174,7 +174,7 @@ def prepare(step: LfMmiStep, out: Path) -> None:
     save_aligned_phones(out / PHONES_FILE, aligned)
     lengths = np.array([one.num_frames for one in aligned.values()])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    heldout = choose_heldout(list(aligned), lengths, reader.speaker, step.targets)
+    heldout = choose_heldout(list(aligned), lengths, reader.original, step.targets)
     Targets(list(aligned), offsets, output_numbers(lengths, factor), heldout, trans.num_pdfs).save(out / TARGETS_FILE)
 
 

@@ -99,7 +99,7 @@ def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions
     read_tree(ali_dir / "tree", transitions)
     offsets, pdfs = make_targets(keys, alignments, transitions.tid2pdf, ali_dir)
     check_paths({key: alignments[key] for key in keys[:_NUM_CHECKED]}, transitions, ali_dir)
-    heldout = choose_heldout(keys, np.diff(offsets), reader.speaker, options)
+    heldout = choose_heldout(keys, np.diff(offsets), reader.original, options)
     if needs_heldout and not heldout.any():
         raise UserError(f"{data}: no utterance is held out, and this --schedule goes by them; raise --heldout-share or give another one")
     Targets(keys, offsets, pdfs, heldout, transitions.num_pdfs).save(out / TARGETS_FILE)

@@ -115,7 +115,7 @@ def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:
                           step.targets.max_missing)  # fmt: skip
     offsets, tids = make_targets(keys, alignments, np.arange(transitions.num_tids + 1), step.ali_dir)
     check_paths({key: alignments[key] for key in keys[:_NUM_CHECKED]}, transitions, step.ali_dir)
-    heldout = choose_heldout(keys, np.diff(offsets), reader.speaker, step.targets)
+    heldout = choose_heldout(keys, np.diff(offsets), reader.original, step.targets)
     Targets(keys, offsets, tids, heldout, transitions.num_tids + 1).save(out / TARGETS_FILE)
 
 

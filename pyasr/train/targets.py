@@ -116,13 +116,17 @@ def _some(keys: list[str]) -> str:
     return f"({', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''})" if keys else ""
 
 
-def choose_heldout(keys: list[str], lengths: np.ndarray, speaker: Callable[[str], str], options: HeldoutOptions) -> np.ndarray:
+def choose_heldout(keys: list[str], lengths: np.ndarray, original: Callable[[str], tuple[str, str]],
+                   options: HeldoutOptions) -> np.ndarray:  # fmt: skip
     """Which utterances are held out, bool (len(keys),): whole speakers of about `heldout_share` of the frames, or utterances.
+
+    original   function that gives the utterance of which another is a copy, and its speaker; copies are held out together
 
     Speakers are taken in random order as long as they fit; if that gives less than half the share, utterances are taken instead.
     """
     budget = options.heldout_share * lengths.sum()
-    for unit in (*([[speaker(key) for key in keys]] if options.heldout_by == "speaker" else []), keys):
+    utterances, speakers = zip(*map(original, keys)) if keys else ((), ())
+    for unit in (*([speakers] if options.heldout_by == "speaker" else []), utterances):
         names, member = np.unique(np.array(unit), return_inverse=True)
         sizes = np.bincount(member, weights=lengths)
         taken, total = np.zeros(len(names), bool), 0
@@ -132,7 +136,7 @@ def choose_heldout(keys: list[str], lengths: np.ndarray, speaker: Callable[[str]
                 total += sizes[i]
         if total >= 0.5 * budget:
             break
-    kind = "speakers" if len(names) < len(keys) else "utterances"
+    kind = "speakers" if unit is speakers else "utterances"
     log.info(f"held out: {taken.sum()} {kind}, {int(total)} of {lengths.sum()} frames")
     return taken[member]
 

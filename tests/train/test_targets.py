@@ -7,7 +7,9 @@ import pytest
 from corpora import make_alignments, make_data
 
 from pyasr.base.errors import UserError
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
+from pyasr.io.text import write_table
 from pyasr.train.prepare import TargetOptions, prepare_targets
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout, make_targets
@@ -97,22 +99,35 @@ def test_missing_archive_of_alignments(corpus):
 
 def test_heldout_speakers_are_whole():
     keys, lengths = list(LENGTHS), np.array(list(LENGTHS.values()))
-    heldout = choose_heldout(keys, lengths, lambda key: key[0], HeldoutOptions(0.25, 1))
+    heldout = choose_heldout(keys, lengths, lambda key: (key, key[0]), HeldoutOptions(0.25, 1))
     speakers = [{key[0] for key, held in zip(keys, heldout) if held == part} for part in (True, False)]
     assert not speakers[0] & speakers[1] and len(speakers[0]) == 2
 
 
 def test_heldout_utterances_where_speakers_are_too_long():
     keys, lengths = list(LENGTHS), np.array(list(LENGTHS.values()))
-    heldout = choose_heldout(keys, lengths, lambda key: key[0], HeldoutOptions(0.03, 1))
+    heldout = choose_heldout(keys, lengths, lambda key: (key, key[0]), HeldoutOptions(0.03, 1))
     assert 0.015 < lengths[heldout].sum() / lengths.sum() <= 0.03
 
 
 def test_heldout_utterances_of_all_speakers_where_asked_for():
     keys, lengths = list(LENGTHS), np.array(list(LENGTHS.values()))
-    heldout = choose_heldout(keys, lengths, lambda key: key[0], HeldoutOptions(0.25, 1, "utterance"))
+    heldout = choose_heldout(keys, lengths, lambda key: (key, key[0]), HeldoutOptions(0.25, 1, "utterance"))
     assert 0.23 < lengths[heldout].sum() / lengths.sum() <= 0.25
     assert len({key[0] for key, held in zip(keys, heldout) if held}) > 5
+
+
+@pytest.mark.parametrize("by", ["speaker", "utterance"])
+def test_copies_at_other_speeds_are_held_out_with_their_original(corpus, by):
+    path, _ = corpus
+    copies = {f"sp{speed}-{key}": key for speed in ("0.9", "1.1") for key in LENGTHS}
+    make_data(path / "perturbed", LENGTHS | {copy: LENGTHS[key] for copy, key in copies.items()}, 4)
+    write_table(path / "perturbed" / "utt2spk", {key: key.rpartition("-")[0] for key in (*LENGTHS, *copies)})
+    write_table(path / "perturbed" / "utt2uniq", {key: copies.get(key, key) for key in (*LENGTHS, *copies)})
+    reader = FeatureReader(path / "perturbed", InputOptions(cmvn="none"))
+    lengths = np.array([reader.num_frames(key) for key in reader.keys])
+    heldout = dict(zip(reader.keys, choose_heldout(reader.keys, lengths, reader.original, HeldoutOptions(0.25, 1, by))))
+    assert 0 < sum(heldout.values()) < len(heldout) and all(heldout[copy] == heldout[key] for copy, key in copies.items())
 
 
 def test_shards_are_even_and_complete(corpus):
