@@ -2,7 +2,8 @@
 """Write the recognised words with times and confidences, in NIST's ctm format.
 
 Reads   DATA/{utt2spk,segments,reco2file_and_channel}, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/lat.*.gz,
-        MODEL_DIR/{final.mdl,frame_subsampling_factor}, and unless --lmwt is given DECODE_DIR/scoring/summary.json
+        MODEL_DIR/{final.mdl,frame_subsampling_factor}, for CTC units/units.txt in place of final.mdl,
+        and unless --lmwt is given DECODE_DIR/scoring/summary.json
 Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD CONFIDENCE, seconds from the recording's begin
 
 The words are those of least expected error, each with its posterior probability as confidence.
@@ -45,7 +46,7 @@ def main(options: GetCtm) -> None:
     decoded = Decoded.of(options.data, options.lang, options.decode_dir, options.model_dir, options.jobs.nj)
     times = [options.data / name for name in ("segments", "reco2file_and_channel") if DataDir(options.data).has(name)]
     with output_of(options, options.out, [*decoded.files(), *times, *options.point.inputs(options.decode_dir)]) as out:
-        frame_shift_s = options.frame_shift_s or answer_shift_s(decoded.model.parent)
+        frame_shift_s = options.frame_shift_s or answer_shift_s(decoded.model_dir)
         spec = CtmSpec(decoded, out, lm_weight, penalty, options.mbr, frame_shift_s)
         run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.ctm_dir:ctm_shard", spec, num_jobs=decoded.num_jobs)
         log.info(f"{join_ctm(out, decoded.num_jobs)} words at LM weight {lm_weight}, word insertion penalty {penalty}")

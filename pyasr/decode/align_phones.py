@@ -29,6 +29,8 @@ def align_phones(lattice: CompactLattice, trans: TransitionModel, name: str = "l
     if not has_end(lattice):
         return replace(empty_compact(), reached_final=lattice.reached_final, stats=lattice.stats)
     closed = with_one_end(lattice)
+    if not len(closed.tids) and closed.words.any():
+        raise UserError(f"{name}: it has words without transition-ids, so nobody knows when they were said; decode with --search wfst")
     if not 0 < closed.tids.min(initial=1) <= closed.tids.max(initial=1) <= trans.num_tids:
         raise UserError(f"{name}: it has transition-ids beyond the model's {trans.num_tids}; give the model that it was decoded with")
     hmm = trans.is_self_loop, trans.is_final, trans.tid2state

@@ -9,10 +9,13 @@ from pathlib import Path
 from pyasr.data.datadir import DataDir
 from pyasr.decode.align_lexicon import AlignLexicon, align_lexicon
 from pyasr.decode.compact import CompactLattice
+from pyasr.decode.ctc_alignment import UnitRuns, with_blanks
 from pyasr.decode.lattice_dir import archives, job_archives, read_of_data
 from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.hmm.transitions import TransitionModel
+from pyasr.lang.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.subwords import UNITS, UNITS_DIR, read_units
 
 
 @dataclass(frozen=True)
@@ -22,22 +25,31 @@ class Decoded:
     data: Path
     lang: Path
     decode_dir: Path
-    model: Path
+    model_dir: Path
     num_jobs: int
 
     @staticmethod
     def of(data: Path, lang: Path, decode_dir: Path, model_dir: Path | None, max_jobs: int) -> Decoded:
         """With a job for each archive, but no more than `max_jobs`; the model is in the directory above unless given."""
-        return Decoded(data, lang, decode_dir, (model_dir or decode_dir.parent) / MODEL, min(max_jobs, len(archives(decode_dir))))
+        return Decoded(data, lang, decode_dir, model_dir or decode_dir.parent, min(max_jobs, len(archives(decode_dir))))
+
+    @property
+    def model(self) -> Path:
+        """The transition model, or what a CTC network has instead."""
+        hmm, units = self.model_dir / MODEL, self.model_dir / UNITS_DIR / UNITS
+        return units if units.exists() and not hmm.exists() else hmm
 
     def files(self) -> list[Path]:
         """All that is read."""
         lang = [self.lang / "words.txt", self.lang / "phones/align_lexicon.int"]
         return [self.data / "utt2spk", *lang, self.model, *archives(self.decode_dir)]
 
-    def read_model(self) -> tuple[TransitionModel, AlignLexicon]:
+    def read_model(self) -> tuple[TransitionModel | UnitRuns, AlignLexicon]:
         """What words and phones are made of."""
-        return read_transitions(self.model), align_lexicon(LangDir(self.lang).align_lexicon)
+        lexicon = align_lexicon(LangDir(self.lang).align_lexicon)
+        if self.model.name == UNITS:
+            return UnitRuns.of(len(read_units(self.model.parent))), with_blanks(lexicon, BLANK_TID)
+        return read_transitions(self.model), lexicon
 
     def lattices(self, job: int, acoustic_scale: float = 0.1) -> Iterator[tuple[Path, str, CompactLattice]]:
         """(archive, utterance, lattice) of a job. Raises UserError for an utterance that is not in the data directory."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.io.openfst import Fst, write_fst
+from pyasr.lang.align_lexicon import write_align_lexicon
 from pyasr.lang.dict_dir import POSITIONS, DictDir, PhoneGroups
 from pyasr.lang.lexicon import Lexicon, Phones
 from pyasr.lang.lexicon_fst import OptionalSilence, Pronunciations, add_disambig, lexicon_fst
@@ -163,14 +164,9 @@ class _Builder:
         write_lines(out / "lexiconp.txt", (f"{word} {p:g} {' '.join(phones)}" for word, p, phones in self.rows))
 
     def write_align_lexicon(self, out: Path) -> None:
-        """`phones/align_lexicon.{txt,int}`: word, word, phones; the optional silence stands for no word."""
-        rows = {(EPSILON, (self.content.optional_silence,)), *((word, phones) for word, _, phones in self.rows)}
-        rows = sorted(rows, key=lambda row: f"{row[0]} {row[0]} {' '.join(row[1])}".encode())
-        write_lines(out / "phones/align_lexicon.txt", (f"{word} {word} {' '.join(phones)}" for word, phones in rows))
-        write_lines(
-            out / "phones/align_lexicon.int",
-            (" ".join(map(str, [self.words[word]] * 2 + [self.phones[p] for p in phones])) for word, phones in rows),
-        )
+        """`phones/align_lexicon.{txt,int}`; the optional silence stands for no word."""
+        spoken = ((word, phones) for word, _, phones in self.rows)
+        write_align_lexicon([(EPSILON, (self.content.optional_silence,)), *spoken], self.words, self.phones, out)
 
     def write_transducers(self, out: Path) -> None:
         """`L.fst`, and `L_disambig.fst` with disambiguation symbols and the #0 loop."""

@@ -3,7 +3,7 @@
 phones.txt        <eps> 0, then the units, each with its id + 1: <blk> 1, <unk> 2, ...; then #0, #1, ...
 words.txt         <eps>, the words in C order, #0, <s>, </s>
 lexiconp.txt      each word with its spellings in units, of probability 1: an alternative spelling costs nothing
-L.fst, L_disambig.fst, phones/{disambig,wdisambig,...}    as in any lang directory, without silence
+L.fst, L_disambig.fst, phones/{disambig,wdisambig,align_lexicon,...}    as in any lang directory, with the blank for silence
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import Fst, write_fst
+from pyasr.lang.align_lexicon import write_align_lexicon
 from pyasr.lang.lexicon import Lexicon
 from pyasr.lang.lexicon_fst import OptionalSilence, Pronunciations, add_disambig, lexicon_fst
-from pyasr.lang.subwords import Subwords
+from pyasr.lang.subwords import BLANK, Subwords
 from pyasr.lang.symbols import EPSILON, SymbolTable, write_lines
 
 
@@ -47,6 +48,8 @@ def write_subword_lang(lexicon: Lexicon, units: list[str], out: Path) -> None:
     words.write(out / "words.txt")
     lexicon.write(out)
     _write_lists(out, phones, words, disambig)
+    spelled = ((word, tuple(spelling)) for word, _, spelling in rows)
+    write_align_lexicon([(EPSILON, (BLANK,)), *spelled], words, phones, out)
     word_ids = [words[word] for word, _, _ in rows]
     write_fst(out / "L.fst", _transducer(word_ids, [spelling for _, _, spelling in rows], phones, None))
     write_fst(out / "L_disambig.fst", _transducer(word_ids, marked, phones, (phones["#0"], words["#0"])))

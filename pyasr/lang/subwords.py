@@ -26,6 +26,7 @@ from pyasr.io.text import read_table
 from pyasr.lang.symbols import SymbolTable, write_lines
 
 MODEL, UNITS, WORDS = "units.model", "units.txt", "words.txt"
+UNITS_DIR = "units"  # in the directory of a network
 BLANK, UNKNOWN, BOUNDARY = "<blk>", "<unk>", "\u2581"
 UNKNOWN_ID = 1
 _OFFSET = 1  # the blank comes before sentencepiece's pieces

@@ -15,7 +15,7 @@ from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.options import argument, group
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.text import read_table
-from pyasr.lang.subwords import MODEL, UNITS, WORDS, Subwords
+from pyasr.lang.subwords import MODEL, UNITS, UNITS_DIR, WORDS, Subwords
 from pyasr.nn.layered import LayeredNetwork, read_network
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
@@ -31,8 +31,6 @@ from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.shard import global_normaliser
 from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout
 from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
-
-UNITS_DIR = "units"
 
 
 @dataclass(frozen=True)

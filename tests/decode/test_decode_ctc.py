@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -12,13 +13,14 @@ from pyasr.base.errors import UserError
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.ctc_dir import list_lattice
 from pyasr.decode.ctc_hypotheses import CtcHypothesis
+from pyasr.decode.ctm import CtmLine
 from pyasr.decode.lattice import sweep
 from pyasr.decode.lattice_io import read_either
 from pyasr.decode.nbest import n_best
 from pyasr.feats.inputs import InputOptions
-from pyasr.io.ark import ArkWriter
+from pyasr.io.ark import ArkWriter, load_matrix, read_scp
 from pyasr.io.text import read_table, write_table
-from pyasr.lang.subwords import Subwords
+from pyasr.lang.subwords import BOUNDARY, Subwords
 from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
@@ -100,6 +102,32 @@ def test_graph_scoring_rescoring_and_lists(exp):
              exp / "nbest")
     listed = read_table(exp / "nbest/text")
     assert {utt: listed[f"{utt}-1"] for utt in TEXT} == TEXT
+
+
+def test_words_have_times_and_confidences(exp):
+    """Those of the likeliest units of the frames: a word takes the frames from its first unit's to its last one's."""
+    decode(exp, "timed", "--search", "wfst", "--graph-dir", exp / "graph")
+    run_here("get_ctm.py", "--nj", 1, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "timed", exp / "ctm")
+    found = [CtmLine.parse(line) for line in (exp / "ctm/ctm").read_text().splitlines()]
+    units, posteriors = Subwords.read(exp / "units").units, read_scp(exp / "post.scp")
+    for utt, text in TEXT.items():
+        expected, frame = [], 0
+        for label, run in itertools.groupby(load_matrix(posteriors[utt]).argmax(1)):
+            begin, frame = frame, frame + len(list(run))
+            if label and units[label].startswith(BOUNDARY):
+                expected.append([begin, frame])
+            elif label:
+                expected[-1][1] = frame
+        lines = [line for line in found if line.file == utt]
+        assert [line.word for line in lines] == text.split() and all(0.5 < line.confidence <= 1 for line in lines)
+        times = np.array([[line.begin_s, line.begin_s + line.duration_s] for line in lines])
+        np.testing.assert_allclose(times, 0.01 * np.array(expected), atol=0.0151)
+
+
+def test_lists_have_no_times(exp):
+    decode(exp, "untimed", "--search", "greedy")
+    with pytest.raises(UserError, match="words without transition-ids, so nobody knows when they were said; decode with --search wfst"):
+        run_here("get_ctm.py", "--nj", 1, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "untimed", exp / "no_ctm")
 
 
 def test_a_network_gives_the_same_as_its_posteriors(exp):
