@@ -5,7 +5,7 @@ PYASR_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 export PYASR_ROOT
 
 pyasr_environment_is_current() {
-  [ -x "$PYASR_ROOT/.venv/bin/python" ] && [ -r "$PYASR_ROOT/.venv/.installed-requirements.txt" ] &&
+  [ -x "$PYASR_ROOT/.venv/bin/python" ] && [ -e "$PYASR_ROOT/.venv/pyvenv.cfg" ] && [ -r "$PYASR_ROOT/.venv/.installed-requirements.txt" ] &&
     [ "$(cat "$PYASR_ROOT/.venv/.installed-requirements.txt")" = "# $PYASR_ROOT/.venv"$'\n'"$(cat "$PYASR_ROOT/requirements.txt")" ]
 }
 

@@ -60,6 +60,8 @@ def test_interrupted_or_moved_environments_are_made_anew(tree):
     (tree / ".venv" / ".installed-requirements.txt").unlink()
     (tree / ".venv" / "half").write_text("left by a build that was killed")
     assert finish(source(tree))[0] == 0 and not (tree / ".venv" / "half").exists()
+    (tree / ".venv" / "pyvenv.cfg").unlink()  # its python would take the system's packages
+    assert "installing requirements.txt" in finish(source(tree))[2] and (tree / ".venv" / "pyvenv.cfg").exists()
     moved = tree.with_name("moved")
     tree.rename(moved)
     assert finish(source(moved))[:2] == (0, f"{moved}/.venv/bin/python\n")

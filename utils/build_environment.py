@@ -44,7 +44,12 @@ def wanted(name: str) -> str:
 
 
 def is_complete(name: str) -> bool:
-    return python().exists() and mark(name).is_file() and mark(name).read_text(encoding="utf-8") == wanted(name)
+    return exists() and mark(name).is_file() and mark(name).read_text(encoding="utf-8") == wanted(name)
+
+
+def exists() -> bool:
+    """Whether there is an environment: without pyvenv.cfg its python is the system's, with the system's packages."""
+    return python().exists() and (VENV / "pyvenv.cfg").exists()
 
 
 def python() -> Path:
@@ -86,7 +91,7 @@ def install(name: str) -> None:
     log = ROOT / ".venv.log"
     log.write_text("", encoding="utf-8")
     print(f"installing {name} into {VENV} (this is done once; log: {log})", file=sys.stderr, flush=True)
-    if not (python().exists() and mark("requirements.txt").is_file()):
+    if not (exists() and mark("requirements.txt").is_file()):
         make_venv(log)
     mark(name).unlink(missing_ok=True)
     constraints = ["-c", ROOT / "requirements.txt"] if name != "requirements.txt" else []
