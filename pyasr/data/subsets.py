@@ -125,7 +125,8 @@ def _complete(parts: list[dict]) -> None:
     for name in set().union(*parts):
         for tables in parts:
             if name not in tables and default_value(name, "") is not None:
-                tables[name] = {key: default_value(name, key) for key in tables.get("wav.scp" if name in RECORDING_TABLES else "utt2spk", {})}
+                keys = tables.get("wav.scp" if name in RECORDING_TABLES else "utt2spk", {})
+                tables[name] = {key: default_value(name, key) for key in keys}
 
 
 def _union(name: str, parts: list[dict], sources: list[DataDir]) -> dict[str, str] | None:
