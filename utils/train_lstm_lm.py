@@ -10,6 +10,7 @@ that the two have best when they are interpolated. An interrupted training goes 
   utils/train_lstm_lm.py --ngram data/local/lm/trigram data/train/text data/dev/text data/local/dict/lexicon.txt data/local/lm/lstm
 """
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def main(options: TrainLstmLm) -> None:
     texts, ngrams = [options.text, options.heldout_text], [options.ngram] if options.ngram else []
     with output_of(options, options.lm_dir, [*texts, options.lexicon, *ngrams], resume=True, precious=f"{DIRECTORY}/{INDEX}") as out:
         make_lstm_lm(*texts, options.lexicon, options.ngram, options.lstm, out)
+        shutil.rmtree(out / DIRECTORY)
 
 
 if __name__ == "__main__":

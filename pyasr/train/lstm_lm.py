@@ -32,7 +32,7 @@ from pyasr.train.schedules import Newbob, ScheduleOptions, ScheduleState
 from pyasr.train.sentences import NOTHING, Sentences
 
 _MOST_NORM = 1.0
-_EVALUATED_TOKENS = 4096  # of a minibatch when nothing is learnt
+_MOST_SCORES = 1 << 24  # tokens times words of a minibatch when nothing is learnt
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _seed(options: LstmLmOptions, *names: object) -> int:
 def log_probabilities(model: LstmLm, text: Sentences) -> np.ndarray:
     """ln p of each token of a text, float64 (num_tokens)."""
     network = model.network.eval()
-    parts, device = text.minibatches(_EVALUATED_TOKENS, np.random.default_rng(0)), network.bias.device
+    parts, device = text.minibatches(max(_MOST_SCORES // network.num_words, 1), np.random.default_rng(0)), network.bias.device
     found = []
     with torch.inference_mode():
         for chosen in parts:

@@ -108,9 +108,9 @@ def test_an_interrupted_training_goes_on_as_if_nothing_had_been(corpus, monkeypa
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(lstm_lm, "save_checkpoint", save_and_die)
         train(corpus, corpus / "again", *flags)
-    assert not (corpus / "again").exists()
+    assert not (corpus / "again").exists() and (corpus / "again.tmp/checkpoint").exists()
     resumed = train(corpus, corpus / "again", *flags)
-    assert "resuming after epoch 2" in capsys.readouterr().out
+    assert "resuming after epoch 2" in capsys.readouterr().out and not (corpus / "again/checkpoint").exists()
     for one, other in zip(whole.network.parameters(), resumed.network.parameters()):
         assert torch.equal(one, other)
 
