@@ -3,6 +3,8 @@
 # a sigmoid network (the contrasts of Su, Chen, Xu 2015, Tables 2 to 7), each with several seeds. Begins with what run.sh made:
 # features and alignments of the system with SAT, its graph, its language directories.
 #
+# Rates were chosen by the held-out objective of shorter trainings on 2 ranks (docs/pretraining.md); each is multiplied by the number of ranks.
+#
 #   ./run_averaging.sh
 #   ./run_averaging.sh --num-seeds 1 --ranks "1 2"
 
