@@ -34,6 +34,7 @@ Method
     The next F is one step of subspace iteration towards the top eigenvectors of
 
         T = (eta / N) X' X + (1 - eta) F,                 eta = min(0.9, 1 - exp(-N / num_samples_history))                          (6)
+                                                          or min(0.9, 1 / num_minibatches_history), where that is given
 
     that is Y = V T, Z = Y Y' = U C U', V <- C^-1/2 U' Y, all of it without a D x D matrix:
 
@@ -97,6 +98,7 @@ class OnlineNaturalGradient:
     rank                 R; no more than D - 1 are used, none where D = 1 (data are then left as they are)
     alpha                smoothing, in units of F's average eigenvalue
     num_samples_history  rows over which F forgets
+    num_minibatches_history  minibatches over which it forgets instead, however many rows they have; 0: rows
     update_period        minibatches from one update of F to the next, after the first 11
 
         natural_gradient = OnlineNaturalGradient(rank=20)
@@ -104,10 +106,13 @@ class OnlineNaturalGradient:
             xhat, scale = natural_gradient.precondition(x)          # scale * xhat has the Frobenius norm of x
     """
 
-    def __init__(self, rank: int, alpha: float = 4.0, num_samples_history: float = 2000.0, update_period: int = 4):
-        if rank < 1 or alpha < 0 or num_samples_history <= 0 or update_period < 1:
-            raise ValueError(f"rank {rank}, alpha {alpha}, history {num_samples_history}, period {update_period}: one is out of range")
-        self.rank, self.alpha, self.num_samples_history, self.update_period = rank, alpha, num_samples_history, update_period
+    def __init__(self, rank: int, alpha: float = 4.0, num_samples_history: float = 2000.0, update_period: int = 4,
+                 num_minibatches_history: float = 0.0):  # fmt: skip
+        history = num_minibatches_history or num_samples_history
+        if rank < 1 or alpha < 0 or history <= 0 or update_period < 1 or 0 < num_minibatches_history < 1:
+            raise ValueError(f"rank {rank}, alpha {alpha}, history {history}, period {update_period}: one is out of range")
+        self.rank, self.alpha, self.update_period = rank, alpha, update_period
+        self.num_samples_history, self.num_minibatches_history = num_samples_history, num_minibatches_history
         self.frozen = False  # when true, F stays as it is
         self.num_minibatches = 0
         self.factor: Tensor | None = None  # W; None before the first minibatch
@@ -189,7 +194,7 @@ class OnlineNaturalGradient:
     def _update(self, x: Tensor, ht: Tensor, trace: Number, ones: bool) -> None:
         """Equations (6) to (12): what has D columns on the data's device, the R x R matrices on the host."""
         rank, dim = self.factor.shape
-        eta = min(_MAX_ETA, 1 - math.exp(-len(x) / self.num_samples_history))
+        eta = self._eta(len(x))
         new, old, values = eta / len(x), 1 - eta, self.eigenvalues.numpy()
         unit = new * float(trace) + old * (dim * values[-1] + values[:-1].sum())
         j, values = self._correlation(x, ht, unit, ones), values / unit
@@ -205,6 +210,11 @@ class OnlineNaturalGradient:
         if c[0] > _MAX_CONDITION * c[-1] or (floored != c).any():
             factor = orthogonalise(factor, torch.from_numpy(e).to(factor.device))
         self._set(factor, torch.from_numpy(eigenvalues))
+
+    def _eta(self, num_rows: int) -> float:
+        """The share of a minibatch in F."""
+        by_minibatch = 1 / self.num_minibatches_history if self.num_minibatches_history else None
+        return min(_MAX_ETA, by_minibatch or 1 - math.exp(-num_rows / self.num_samples_history))
 
     def _on_device(self, small: np.ndarray) -> Tensor:
         """A small array where W is, in its type."""

@@ -53,6 +53,8 @@ class NaturalGradientOptions:
     ng_rank_out: int = option(80, "online: rank for the outputs of a layer; at most half their number is used", minimum=1)
     ng_alpha: float = option(4.0, "smoothing of the covariance, in units of its average eigenvalue", minimum=0.0)
     ng_num_samples_history: float = option(2000.0, "online: frames over which it forgets", minimum=1.0)
+    ng_num_minibatches_history: float = option(0.0, "online: minibatches over which it forgets instead (nnet3's LSTMs: 4); 0: frames",
+                                               minimum=0.0)  # fmt: skip
     ng_update_period: int = option(4, "online: minibatches between two updates of the covariance", minimum=1)
     max_change_per_sample: float = option(0.0, "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none", minimum=0.0)
 
@@ -62,7 +64,9 @@ class NaturalGradientOptions:
         return self.natural_gradient != "none" or self.max_change_per_sample > 0
 
     def check(self) -> None:
-        """Raise UserError for a smoothing that leaves a minibatch's covariance singular in float32."""
+        """Raise UserError for a history that is no number of minibatches, or a smoothing that leaves a minibatch's covariance singular."""
+        if 0 < self.ng_num_minibatches_history < 1:
+            raise UserError(f"--ng-num-minibatches-history {self.ng_num_minibatches_history:g}: give 1 or more, or 0 to count frames")
         if self.natural_gradient == "simple" and self.ng_alpha < _MIN_ALPHA:
             found = f"--natural-gradient simple inverts the covariance of a minibatch, which needs at least {_MIN_ALPHA}"
             raise UserError(f"--ng-alpha {self.ng_alpha:g}: {found}; give more, or --natural-gradient online")
@@ -111,7 +115,8 @@ def make_side(options: NaturalGradientOptions, dim: int, rank: int) -> Unchanged
         return Unchanged()
     if options.natural_gradient == "simple":
         return Simple(options.ng_alpha)
-    return Online(min(rank, max((dim + 1) // 2, 1)), options.ng_alpha, options.ng_num_samples_history, options.ng_update_period)
+    rank = min(rank, max((dim + 1) // 2, 1))
+    return Online(rank, options.ng_alpha, options.ng_num_samples_history, options.ng_update_period, options.ng_num_minibatches_history)
 
 
 class LayerPreconditioner:

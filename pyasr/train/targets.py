@@ -78,8 +78,8 @@ class Targets:
     @staticmethod
     def load(path: Path) -> Targets:
         """What `save` wrote; the pdfs stay on disk, where all ranks of a host share one copy."""
-        content = load_arrays(path)
-        return Targets(content["keys"].tolist(), content["offsets"], map_array(_pdfs_file(path)), content["heldout"], int(content["num_pdfs"]))
+        content, pdfs = load_arrays(path), map_array(_pdfs_file(path))
+        return Targets(content["keys"].tolist(), content["offsets"], pdfs, content["heldout"], int(content["num_pdfs"]))
 
 
 def _pdfs_file(path: Path) -> Path:

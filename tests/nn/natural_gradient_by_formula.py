@@ -18,8 +18,9 @@ class ByFormula:
     """Of the last update, c (before it is floored) and `lowest` are kept, and what happened in `clauses`: a set of "capped", "c floored",
     "d floored", "rho floored", "orthogonal enough", "cholesky" and "gram-schmidt"."""
 
-    def __init__(self, rank: int, period: int = 4):
+    def __init__(self, rank: int, period: int = 4, num_minibatches_history: float = 0.0):
         self.rank, self.period, self.t, self.W, self.clauses = rank, period, 0, None, set()
+        self.num_minibatches_history = num_minibatches_history
 
     def precondition(self, X: np.ndarray) -> np.ndarray:
         """Xhat with the norm of X."""
@@ -44,7 +45,7 @@ class ByFormula:
         """The next W, d and rho."""
         N, D = X.shape
         W, d, rho, R = self.W, self.d, self.rho, len(self.d)
-        eta = min(0.9, 1 - math.exp(-N / HISTORY))
+        eta = min(0.9, 1 / self.num_minibatches_history if self.num_minibatches_history else 1 - math.exp(-N / HISTORY))
         H = X @ W.T
         J = H.T @ X
         K, L = J @ J.T, H.T @ H

@@ -227,7 +227,8 @@ def test_rows_are_made_orthonormal_again(kind):
     assert torch.equal(orthogonalise(nearly, e), nearly)
 
 
-@pytest.mark.parametrize("options", [dict(rank=0), dict(rank=3, alpha=-1.0), dict(rank=3, update_period=0), dict(rank=3, num_samples_history=0)])
+@pytest.mark.parametrize("options", [dict(rank=0), dict(rank=3, alpha=-1.0), dict(rank=3, update_period=0), dict(rank=3, num_samples_history=0),
+                                     dict(rank=3, num_minibatches_history=0.5)])  # fmt: skip
 def test_impossible_options(options):
     with pytest.raises(ValueError, match="out of range"):
         OnlineNaturalGradient(**options)

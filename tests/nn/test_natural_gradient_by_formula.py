@@ -44,6 +44,17 @@ def test_equals_the_formula(data, clause):
     assert clause is None or clause in clauses
 
 
+@pytest.mark.parametrize("history", [4.0, 1.0])
+def test_a_history_of_minibatches(history):
+    """However many rows each has; the share of one is limited as before."""
+    formula, module = ByFormula(RANK, 1, history), OnlineNaturalGradient(RANK, update_period=1, num_minibatches_history=history)
+    for i, x in enumerate(minibatches(20, 400, GRADED)):
+        x = x[: 40 * (1 + i % 3)]
+        expected, (xhat, scale) = formula.precondition(x), module.precondition(torch.from_numpy(x))
+        assert np.linalg.norm(scale * xhat.numpy() - expected) < 1e-7 * np.linalg.norm(expected)
+    check_equal(module, formula, 1e-6)
+
+
 def after_losing_orthogonality(factor):
     """(formula, module) after some minibatches, W multiplied by a factor and an update from frames along one line and a little noise."""
     formula, module = ByFormula(RANK), OnlineNaturalGradient(RANK)
