@@ -2,8 +2,8 @@
 every row where it was.
 
     minibatch   1   2   3   4   5   6
-    row 0       a1  a2  a3  d1  d2  d3
-    row 1       b1  e1  e2  e3  e4
+    row 0       a1  a2  a3  e1  e2  e3
+    row 1       b1  d1  d2  d3
     row 2       c1  c2  c3  f1
 
 Utterances are dealt in the order of the epoch, each to the row that is free first, so rows differ by no more than the longest utterance.

@@ -20,6 +20,12 @@ def store_of(features, targets, left=0, right=0) -> RowStore:
     return Packing(left, right, CHUNK, carried=True).store(iter(features), targets, features[0].shape[1], CODE, False)
 
 
+def test_rows_are_those_of_the_docstring():
+    names = [f"{name}{number}" for name, length in zip("abcdef", [3, 1, 3, 3, 3, 1]) for number in range(1, length + 1)]
+    chunks, sizes = deal(np.array([3, 1, 3, 3, 3, 1]), np.arange(6), 3)
+    assert [names[chunk] for chunk in chunks] == "a1 b1 c1 a2 d1 c2 a3 d2 c3 e1 d3 f1 e2 e3".split() and sizes.tolist() == [3, 3, 3, 3, 1, 1]
+
+
 @pytest.mark.parametrize("num_rows", [1, 3, 8, 50])
 def test_rows_are_dealt_in_order_and_evenly(num_rows):
     """Each row takes utterances without a gap; the next utterance went to a row that was free before all others."""
