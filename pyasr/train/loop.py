@@ -122,6 +122,7 @@ class Training:
 
     def restart(self) -> None:
         """Ranks have a new network, or one that has grown."""
+        self.strategy.velocity = self.learner.velocity if self.strategy.options.mix_momentum else None
         self.strategy.restart(self.learner.flat.master)
         self.compared_sums = torch.zeros(3, dtype=torch.float64, device=self.learner.flat.master.device)
 

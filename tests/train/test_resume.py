@@ -63,15 +63,16 @@ def test_resumed_training_ends_in_the_same_bits(tmp_path, kind, precision, sched
         assert of_epochs[0] == of_epochs[1]
 
 
-def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path):
+@pytest.mark.parametrize("mixing", [{}, dict(mix_momentum=True, turns_frames=150), dict(mix_momentum=True, parallel="butterfly")])
+def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path, mixing):
     def frames(comm):
         return store([8, 3][comm.rank], comm.rank)
 
-    options = with_options()
-    whole = run_threads(2, lambda comm: trained(comm, tmp_path / "whole", frames(comm)))
+    options = with_options(mixing=mixing, learner=dict(momentum=0.9 if mixing else 0.0))
+    whole = run_threads(2, lambda comm: trained(comm, tmp_path / "whole", frames(comm), options))
     with pytest.raises(Crash):
         run_threads(2, lambda comm: cut(comm, tmp_path / "cut", frames(comm), options, 40 if comm.rank == 0 else 1000))
-    again = run_threads(2, lambda comm: trained(comm, tmp_path / "cut", frames(comm)))
+    again = run_threads(2, lambda comm: trained(comm, tmp_path / "cut", frames(comm), options))
     assert torch.equal(again[0], whole[0]) and torch.equal(again[1], whole[0])
 
 

@@ -26,7 +26,7 @@ from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
 class AllreduceAveraging(PeriodicStrategy):
     """Averages over all ranks."""
 
-    mixes_equal = True
+    mixes_equal = mixes_anything = True
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """The weighted average."""

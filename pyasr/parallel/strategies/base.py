@@ -59,6 +59,7 @@ class Strategy:
     wants_meeting   function that tells whether it is time, for this rank, that all meet for a checkpoint; the loop sets it
     meeting_frames  of all ranks, after which they do so within an epoch, if they would meet at its end alone; 0: never; the loop sets it
     num_epochs of the training; the loop sets it
+    velocity   what the learner remembers of earlier updates, to be mixed as the parameters are; None: it stays its own. The loop sets it
     drift      how far this rank's parameters were from the mixture, relative to that, in the last mixing that was measured; None has the
                next one measured
     rate       this rank's learning rate since the last mixing, in any unit that stays; the loop sets it
@@ -66,6 +67,7 @@ class Strategy:
     """
 
     objective: Callable[[], float] | None = None
+    velocity: torch.Tensor | None = None
     before_consensus: Callable[[], None] | None = None
     wants_meeting: Callable[[], bool] | None = None
     meeting_frames = 0
@@ -74,6 +76,7 @@ class Strategy:
     in_background = False  # whether parameters travel while the loop talks to other ranks: on a communicator of their own
     draws_from_all = False  # whether every rank learns from all data, in an order of its own
     resets_momentum = False  # whether learners are to forget their velocity after a mixing
+    mixes_anything = False  # whether a mixing is linear and remembers nothing, so that it does for velocities too
 
     def __init__(self, comm: Comm, options: MixingOptions):
         self.comm, self.options, self.compares = comm, options, False

@@ -21,6 +21,7 @@ from pyasr.parallel.topologies import TOPOLOGIES, Round, Topology
 class Gossip(PeriodicStrategy):
     """Mixes by the rounds of `topology`."""
 
+    mixes_anything = True
     topology: Topology
 
     def __init__(self, comm, options):

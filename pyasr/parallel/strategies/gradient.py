@@ -26,6 +26,8 @@ from pyasr.parallel.strategies.gradient_sum import GradientSum
 class GradientAveraging(AllreduceAveraging):
     """Averages gradients in every minibatch: synchronous SGD."""
 
+    mixes_anything = False  # its parameters differ in the last bits at most, and so do velocities
+
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self.gradient_sum: GradientSum | None = None

@@ -21,10 +21,16 @@ def strategy_names() -> list[str]:
 
 
 def check_strategy(options: MixingOptions) -> None:
-    """Raise UserError unless `options.parallel` is registered."""
+    """Raise UserError unless `options.parallel` is registered, and can do what else is asked for."""
     names = strategy_names()
     if options.parallel not in names:
         raise UserError(f"--parallel '{options.parallel}': there is no such scheme; choose one of {', '.join(names)}")
+    able = [name for name in names if REGISTER[name].mixes_anything]
+    given = [flag for flag, value in {"--mix-momentum": options.mix_momentum, "--turns-frames": options.turns_frames}.items() if value]
+    if given and options.parallel not in able:
+        raise UserError(f"{given[0]} does not go with --parallel {options.parallel}; leave it out, or choose one of {', '.join(able)}")
+    if options.mix_momentum and options.payload != "float32":
+        raise UserError(f"--mix-momentum: velocities travel as float32 only; leave it out, or --payload {options.payload}")
 
 
 def usable_ranks(options: MixingOptions, most: int) -> int:

@@ -42,6 +42,9 @@ class MixingOptions:
     period_frames: int = option(10240, "frames that a rank sees between two mixings, rounded up to minibatches", minimum=1)
     first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
                                "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
+    mix_momentum: bool = option(False, "all-reduce and topologies: mix what learners remember of earlier updates too")
+    turns_frames: int = option(0, "all-reduce and topologies: frames of a rank before which, instead of mixing, all take the parameters of "
+                               "one, of each in turn", minimum=0)  # fmt: skip
     payload: str = option("float32", "numbers in which ranks send each other what they have learned; 16 bits halve the messages",
                           choices=tuple(WIRE_TYPES))  # fmt: skip
     all_reduce: str = option("auto", "who adds float32 over all ranks: the MPI library, our own ring, or (auto) that for large sums "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
@@ -18,15 +20,16 @@ class PeriodicStrategy(Strategy):
 
     mixes_equal  whether all ranks have the same parameters after every mixing
     round        mixings since the training began
+    seen         frames of a rank since then, on average
     epoch        epochs that have ended
     """
 
     mixes_equal = False
-    _PLACE = ("own_frames", "mixings", "round", "epoch")
+    _PLACE = ("own_frames", "mixings", "round", "epoch", "seen")
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.own_frames = self.mixings = self.round = self.epoch = 0
+        self.own_frames = self.mixings = self.round = self.epoch = self.seen = 0
         self.timetable: Timetable | None = None  # of this epoch
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
@@ -48,10 +51,11 @@ class PeriodicStrategy(Strategy):
             return None
         self.mixings += 1
         shares, last = self.timetable.shares(self.mixings), self.mixings == self.timetable.num_mixings
-        equal = self.mixes_equal or self.compares or last or self.comm.size == 1
+        equal = self.mixes_equal or self.compares or self._takes_turns or last or self.comm.size == 1
         if self.comm.size > 1 and shares.any():
             self._mix_with_others(master, shares, last)
         self.round += 1
+        self.seen += int(shares.sum()) / self.comm.size
         self.compares = False
         if last:
             self.own_frames = self.mixings = 0
@@ -79,11 +83,30 @@ class PeriodicStrategy(Strategy):
             choose_best(self.comm, master, int(shares[self.comm.rank]), self.objective())
             self.adopt(master)
             return
-        self.mix(master, shares, last)
+        if self._takes_turns:
+            self._with_velocity(master, in_host_memory, lambda x: self.comm.bcast(x, self.round % self.comm.size))
+            self.adopt(master)
+            return
+        self._with_velocity(master, self.mix, shares, last)
         if last and not self.mixes_equal:
             self.consensus(master)
         if last or self.mixes_equal:
             self.wire.agree(master)
+
+    @property
+    def _takes_turns(self) -> bool:
+        """Whether it is too early to mix (the paper's program: --frames-start-reduce)."""
+        return self.seen < self.options.turns_frames
+
+    def _with_velocity(self, master: torch.Tensor, function: Callable, *arguments) -> None:
+        """`function(x, *arguments)`, which changes x in place: the parameters, followed by the velocity if that is to be mixed."""
+        if self.velocity is None:
+            function(master, *arguments)
+            return
+        both = torch.cat([master, self.velocity])
+        function(both, *arguments)
+        master.copy_(both[: len(master)])
+        self.velocity.copy_(both[len(master) :])
 
     def state_dict(self) -> dict:
         """Place in the epoch and in the training."""
@@ -98,7 +121,7 @@ class PeriodicStrategy(Strategy):
     def take_up(self, state: dict) -> None:
         """The epoch goes on with a timetable of its own."""
         super().take_up(state)
-        self.round, self.epoch = state["round"], state["epoch"]
+        self.round, self.epoch, self.seen = state["round"], state["epoch"], state["seen"]
 
 
 def average(wire: Wire, master: torch.Tensor, shares: np.ndarray) -> None:
