@@ -93,11 +93,6 @@ class Learner:
         if self.velocity is not None:
             self.velocity.copy_(state["velocity"])
 
-    def stand_still(self) -> None:
-        """Forget the velocity: the parameters have been moved."""
-        if self.velocity is not None:
-            self.velocity.zero_()
-
     def take_up(self, state: dict) -> None:
         """Go on from what `state_dict` gave in a job of another number of ranks, whose minibatches are others."""
         self.load_state_dict(state)

@@ -134,7 +134,7 @@ class Training:
     def _after_mixing(self, epoch: int, mixing: Mixing) -> None:
         """What all ranks do after a mixing of all, and one alone after another."""
         if self.strategy.resets_momentum:
-            self.learner.stand_still()
+            self._stand_still()
         before, self.position.frames_seen = self.position.frames_seen, self.position.frames_seen + mixing.frames
         saves = mixing.saves or self._passes(before, self.options.checkpoint_frames)
         if not mixing.joint:
@@ -148,6 +148,11 @@ class Training:
         if saves and not mixing.last:
             self.position.interval_sums = self.sums.tolist()
             self._save(mixing.equal)
+
+    def _stand_still(self) -> None:
+        """The learner's velocity belongs to parameters that are no more."""
+        if self.learner.velocity is not None:
+            self.learner.velocity.zero_()
 
     def _grow(self, equal: bool) -> None:
         """Change the network, or remember it, on all ranks alike."""
@@ -238,7 +243,7 @@ class Training:
         else:
             self.learner.flat.master.copy_(self.best)
             self.learner.flat.refresh()
-            self.learner.stand_still()
+            self._stand_still()
             self.strategy.adopt(self.learner.flat.master)
         self.position = Position(self.position.frames_seen, skipped=self.position.skipped, epoch_began=self.position.frames_seen)
         self._save(equal=True)

@@ -157,6 +157,10 @@ class RbmLearner:
         self.num_steps = state["num_steps"]
         self.generator.set_state(state["generator"])
 
+    def take_up(self, state: dict) -> None:
+        """Go on from what `state_dict` gave in a job of another number of ranks."""
+        self.load_state_dict(state)
+
 
 def _sums(error: torch.Tensor, exploded: torch.Tensor, num_frames: int) -> torch.Tensor:
     return torch.stack([error.double(), exploded.double(), torch.full_like(error, num_frames).double()])

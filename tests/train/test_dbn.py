@@ -142,6 +142,24 @@ def test_resumed_pretraining_ends_in_the_same_bits(tmp_path, data, monkeypatch, 
         assert torch.equal(again[0], whole[0]), num_steps
 
 
+def test_another_number_of_ranks_goes_on_with_pretraining(tmp_path, data, monkeypatch):
+    """With momentum as each rank's checkpoint has it."""
+    spec = spec_of(data, tmp_path / "dbn", OPTIONS)
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        die_after(patch, 61)
+        run_threads(3, lambda comm: pretrained(spec, comm))
+    machines = run_threads(2, lambda comm: parameters(pretrained(spec, comm)))
+    assert torch.equal(*machines) and machines[0].isfinite().all()
+
+
+@pytest.mark.parametrize("parallel", ["bmuf", "gradient", "adpsgd"])
+def test_machines_learn_by_other_schemes(tmp_path, data, parallel):
+    spec = spec_of(data, tmp_path / "dbn", with_options(hidden=dict(hidden_layers=1), mixing=dict(parallel=parallel)))
+    run_threads(2, lambda comm: pretrained(spec, comm))
+    lines = metrics(spec.out / "rbm1")
+    assert lines[-1]["heldout_reconstruction_error"] < 0.85 * lines[0]["reconstruction_error"]
+
+
 def test_network_starts_from_the_machines(trained):
     dbn, _ = trained
     network = FeedForward(DnnOptions(hidden_layers=3, hidden_dim=16, activation="sigmoid"), 18, 7)
