@@ -43,6 +43,11 @@ simulate() {
   steps/simulate_parallel.py --cmd "$train_cmd" --config conf/parallel_dnn.conf "$@" "$data" data/lang_prons exp/tri3_ali "$dir/$name"
 }
 
+# fits SCHEME LEARNERS: whether there are enough of them; one of asgd's is the server.
+fits() {
+  [ "$1" != asgd ] || [ "$2" -gt 2 ]
+}
+
 # compare NAME LEARNERS SCHEME OPTIONS...: SCHEME may be dpsgd:TOPOLOGY.
 compare() {
   local name=$1 num=$2 scheme=$3 topology=""
@@ -107,13 +112,16 @@ fi
 
 if stage 7 "Every scheme"; then
   for num in $learners; do
-    for scheme in $schemes; do compare "${scheme}_$num" "$num" "$scheme"; done
+    for scheme in $schemes; do
+      if fits "$scheme" "$num"; then compare "${scheme}_$num" "$num" "$scheme"; fi
+    done
   done
 fi
 
 if stage 8 "MPI ranks"; then
   for num in $real_ranks; do
     for scheme in $(known allreduce gradient butterfly ring delayed d1d adpsgd asgd bmuf kaldi); do
+      if ! fits "$scheme" "$num"; then continue; fi
       steps/train_dnn.py --cmd "$train_cmd" --config conf/parallel_dnn.conf --num-ranks "$num" --parallel "$scheme" \
         --learning-rate "$sgd_rate" "$dir/data" data/lang_prons exp/tri3_ali "$dir/real/${scheme}_$num"
     done
