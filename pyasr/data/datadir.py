@@ -8,6 +8,7 @@ Tables are read when first asked for. A DataDir does not check that tables agree
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,11 @@ _UNBALANCED = 1.05
 def default_value(table: str, key: str) -> str | None:
     """What a missing line of a table stands for; None where nothing can be assumed."""
     return {SPEED: "1", VOLUME: "1", "utt2uniq": key}.get(table)
+
+
+def completed(name: str, table: dict[str, str], keys: Iterable[str]) -> dict[str, str]:
+    """The table `name`, one that has default values, with a line for each of these keys."""
+    return {key: table.get(key) or default_value(name, key) for key in keys}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.data.datadir import RECORDING_TABLES, SPEED, VOLUME, DataDir
+from pyasr.data.datadir import RECORDING_TABLES, SPEED, VOLUME, DataDir, completed
 from pyasr.data.subsets import FEATURE_TABLES, Renaming, read_all, renamed
 
 _OF_ONE_SPEED = ("utt2warp", "spk2warp")
@@ -56,10 +56,10 @@ def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]
     A copy's names begin with `sp0.9-`; speakers of another speed are other speakers. `utt2uniq` leads to the utterance as it was.
     """
     tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, *_OF_ONE_SPEED, "spk2utt")}
-    tables["utt2uniq"] = tables.get("utt2uniq") or {utt: utt for utt in data.utterances}
+    tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
     speeds = options.factors()
     if speeds:
-        tables[SPEED] = {name: data.reco2speed.get(name, "1") for name in tables.get("wav.scp", {})}
+        tables[SPEED] = completed(SPEED, data.reco2speed, tables.get("wav.scp", {}))
     for at_speed in [_at_speed(tables, speed) for speed in speeds]:
         tables = {name: table | at_speed[name] for name, table in tables.items()}
     if options.perturb_volume:

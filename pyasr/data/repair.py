@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, UTTERANCE_TABLES, DataDir, default_value
+from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, UTTERANCE_TABLES, DataDir, completed, default_value
 from pyasr.data.validation import RULES, Table, archive_of, audio_complaint
 from pyasr.io.text import invert, write_table
 
@@ -112,7 +112,7 @@ def _complete_or_drop(tables: dict[str, dict], said: list[str]) -> None:
             lacks = f"it lacks {len(keys - tables[name].keys())} of {len(keys)} entries"
             if default_value(name, "") is not None:
                 said.append(f"completed {name}: {lacks}")
-                tables[name] = {key: tables[name].get(key) or default_value(name, key) for key in sorted(keys)}
+                tables[name] = completed(name, tables[name], sorted(keys))
             else:
                 said.append(f"removed {name}: {lacks}; make it again")
                 del tables[name]

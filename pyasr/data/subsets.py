@@ -9,7 +9,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir, default_value
+from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir, completed, default_value
 from pyasr.data.repair import filter_tables
 from pyasr.io.text import invert, read_lines, write_table
 
@@ -125,8 +125,7 @@ def _complete(parts: list[dict]) -> None:
     for name in set().union(*parts):
         for tables in parts:
             if name not in tables and default_value(name, "") is not None:
-                keys = tables.get("wav.scp" if name in RECORDING_TABLES else "utt2spk", {})
-                tables[name] = {key: default_value(name, key) for key in keys}
+                tables[name] = completed(name, {}, tables.get("wav.scp" if name in RECORDING_TABLES else "utt2spk", {}))
 
 
 def _union(name: str, parts: list[dict], sources: list[DataDir]) -> dict[str, str] | None:

@@ -45,7 +45,8 @@ class LstmRescoreSpec(RescoreSpec):
 def check_lstm(spec: LstmRescoreSpec) -> None:
     """Raises UserError where the model lacks a word of words.txt, and where no weight is known."""
     words, model = SymbolTable.read(spec.words), load_lm(spec.lstm)
-    missing = [word for word in spoken_words(words) if word not in set(model.words)]
+    known = set(model.words)
+    missing = [word for word in spoken_words(words) if word not in known]
     if missing:
         others = f" and {len(missing) - 1} more of its words" if len(missing) > 1 else ""
         raise UserError(f"{spec.lstm}: the word '{missing[0]}' of {spec.words}{others} are not in this language model; "

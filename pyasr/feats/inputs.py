@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +89,6 @@ class FeatureReader:
         self._num_frames: dict[str, int] | None = None
         self._normalisers: dict[str, tuple] = {}
         self._utt2spk = _need_table(self.data / "utt2spk", "utils/validate_data_dir.py", read_utt2spk)
-        self._originals = read_table(self.data / "utt2uniq") if (self.data / "utt2uniq").exists() else {}
         self._cmvn = {}
         if options.cmvn == "speaker":
             self._cmvn = _need_table(self.data / "cmvn.scp", "steps/compute_cmvn.py", read_scp)
@@ -100,6 +100,11 @@ class FeatureReader:
         except KeyError:
             found = f"no line for utterance {utt} of feats.scp"
             raise UserError(f"{self.data}/utt2spk: {found}; run utils/fix_data_dir.py {self.data}") from None
+
+    @cached_property
+    def _originals(self) -> dict[str, str]:
+        path = self.data / "utt2uniq"
+        return read_table(path) if path.exists() else {}
 
     def original(self, utt: str) -> tuple[str, str]:
         """(utterance, speaker) of which `utt` is a copy at another speed or volume, as utt2uniq says; its own where it is none."""
