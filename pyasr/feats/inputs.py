@@ -127,9 +127,9 @@ class FeatureReader:
         except KeyError:
             raise UserError(f"{self.data}/feats.scp: no features of utterance {utt}; run steps/make_mfcc.py {self.data} again") from None
 
-    @property
+    @cached_property
     def dim(self) -> int:
-        """Columns of the input matrices."""
+        """Columns of the input matrices, from the first utterance, which is read for it once."""
         if not self.keys:
             raise UserError(f"{self.data}/feats.scp is empty; run steps/make_mfcc.py {self.data}")
         return self.options.dim(self.raw(self.keys[0]).shape[1]) if self.matrix is None else len(self.matrix)

@@ -213,8 +213,8 @@ class OnlineNaturalGradient:
 
     def _eta(self, num_rows: int) -> float:
         """The share of a minibatch in F."""
-        by_minibatch = 1 / self.num_minibatches_history if self.num_minibatches_history else None
-        return min(_MAX_ETA, by_minibatch or 1 - math.exp(-num_rows / self.num_samples_history))
+        history = self.num_minibatches_history
+        return min(_MAX_ETA, 1 / history if history else 1 - math.exp(-num_rows / self.num_samples_history))
 
     def _on_device(self, small: np.ndarray) -> Tensor:
         """A small array where W is, in its type."""
