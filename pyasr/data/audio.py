@@ -33,16 +33,24 @@ def read_audio(rx: str, name: str = "") -> tuple[np.ndarray, int]:
     audio is missing, cut short, not audio, or has more than one channel.
     """
     where = f"{name}: {rx}" if name else rx
-    source = _content(rx, where)
-    _check_wav_size(source, where)
+    samples, rate = decode_audio(_content(rx, where), where)
+    if samples.shape[1] > 1:
+        raise UserError(f"{where}: {samples.shape[1]} channels, expected 1; choose one, as by 'sox FILE -t wav - remix 1 |' in wav.scp")
+    return samples[:, 0], rate
+
+
+def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
+    """(float32 samples at int16 scale, shape (num_samples, num_channels), sampling rate in Hz) of the bytes of an audio file.
+
+    Raises UserError, headed by `where`, when they are cut short, or not audio.
+    """
+    _check_wav_size(content, where)
     try:
-        with soundfile.SoundFile(source) as audio:
-            samples, promised, rate = audio.read(dtype="float32"), audio.frames, audio.samplerate
+        with soundfile.SoundFile(content) as audio:
+            samples, promised, rate = audio.read(dtype="float32", always_2d=True), audio.frames, audio.samplerate
     except (soundfile.LibsndfileError, RuntimeError) as error:
         cause = getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise UserError(f"{where}: not readable as audio ({cause}); replace the file or remove its utterances") from None
-    if samples.ndim > 1:
-        raise UserError(f"{where}: {samples.shape[1]} channels, expected 1; choose one, as by 'sox FILE -t wav - remix 1 |' in wav.scp")
     if len(samples) < promised:
         raise UserError(f"{where}: cut short, {len(samples)} of {promised} samples are there; replace the file or remove its utterances")
     return samples * np.float32(INT16_SCALE), rate
