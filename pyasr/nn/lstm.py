@@ -70,16 +70,20 @@ class Lstm(nn.Module):
 
     def forward(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> tuple[Tensor, LstmState]:
         """The outputs, and the state after `end` frames, or all, in the direction of time; without a state before it begins with zeros."""
-        num_frames, num_sequences, _ = x.shape
-        x = F.pad(x.flip(0) if self.backward else x, (0, 0, 0, 0, 0, -num_frames % self.delay))
-        a = self.input(x).view(len(x) // self.delay, self.delay * num_sequences, -1)
+        y, after = self.remember(self.input(x.flip(0) if self.backward else x), state, end)
+        return y.flip(0) if self.backward else y, after
+
+    def remember(self, a: Tensor, state: LstmState | None = None, end: int | None = None) -> tuple[Tensor, LstmState]:
+        """The same from W_x x_t + b of all frames (T, N, 4 H); first is the frame that is first in the direction of time."""
+        num_frames, num_sequences, _ = a.shape
+        a = F.pad(a, (0, 0, 0, 0, 0, -num_frames % self.delay))
+        shape, a = a.shape[:2], a.view(-1, self.delay * num_sequences, a.shape[2])
         weights = self.recurrent.weight, None if self.projection is None else self.projection.weight, self.peepholes
         state = state or self._initial_state(a, num_sequences)
-        y, cells = (part.view(*x.shape[:2], -1) for part in _Recurrence.apply(a, *(part.flatten(0, 1) for part in state), *weights, self))
+        y, cells = (part.view(*shape, -1) for part in _Recurrence.apply(a, *(part.flatten(0, 1) for part in state), *weights, self))
         end = num_frames if end is None else end
         after = LstmState(*(_last(before, frames, end) for before, frames in zip(state, (y[:, :, : self.recurrent_dim], cells))))
-        y = y[:num_frames]
-        return y.flip(0) if self.backward else y, after
+        return y[:num_frames], after
 
     def _initial_state(self, a: Tensor, num_sequences: int) -> LstmState:
         wide, shape = torch.promote_types(a.dtype, torch.float32), (self.delay, num_sequences)

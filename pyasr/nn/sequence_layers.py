@@ -134,10 +134,14 @@ class WindowRecurrent(SequenceLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        windows = x.unfold(0, self.left + 1 + self.right, 1)  # (T', N, dim, window)
-        frames = windows.permute(3, 0, 1, 2).flatten(1, 2)
-        ends = [lstm(frames)[0][0 if lstm.backward else -1] for lstm in self.directions]
-        return torch.cat(ends, 1).view(len(windows), x.shape[1], self.dim_out)
+        return torch.cat([self._end(lstm, x) for lstm in self.directions], 2)
+
+    def _end(self, lstm: Lstm, x: Tensor) -> Tensor:
+        """What an LSTM has at the end of each window (T', N, dim); products with frames are made once, whatever windows these are in."""
+        a, num = lstm.input(x), len(x) - self.left - self.right
+        parts = [a[first : first + num] for first in range(self.left + 1 + self.right)]
+        y, _ = lstm.remember(torch.stack(parts[::-1] if lstm.backward else parts).flatten(1, 2))
+        return y[-1].view(num, x.shape[1], -1)
 
 
 @torch.no_grad()
