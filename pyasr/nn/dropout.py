@@ -21,3 +21,19 @@ class ByteDropout(nn.Module):
             return x
         kept = random_integers(x.shape, torch.uint8, x.device) >= self.threshold
         return x * kept.to(x.dtype).mul_(256 / (256 - self.threshold))
+
+
+class SequenceDropout(nn.Module):
+    """Factors at random instead of zeros, one for each sequence and unit, the same at all times: uniform in [1 - 2 p, 1 + 2 p] (Kaldi's
+    dropout-per-dim-continuous)."""
+
+    def __init__(self, share: float):
+        super().__init__()
+        self.share = share
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """In training (T, N, D) times such factors; otherwise `x` itself."""
+        if not self.training or not self.share:
+            return x
+        factors = torch.empty(x.shape[1:], device=x.device).uniform_(1 - 2 * self.share, 1 + 2 * self.share)
+        return x * factors.to(x.dtype)

@@ -15,9 +15,11 @@ from pyasr.nn.feed_forward import ACTIVATIONS, DnnOptions, initialise_hidden, no
 from pyasr.nn.layers import Normalize
 from pyasr.nn.linear import Linear
 from pyasr.nn.lstm import Lstm
+from pyasr.nn.semi_orthogonal import draw_semi_orthogonal, keep_semi_orthogonal
 from pyasr.nn.sequence_layers import (
     Convolution, Crop, Delay, Recurrent, SequenceLayer, Splice, WindowRecurrent, initialise_lstm, pooled_bands,
 )  # fmt: skip
+from pyasr.nn.tdnnf import FactorisedTdnn
 
 KINDS: dict[str, type] = {}
 
@@ -62,13 +64,16 @@ class TdnnOptions:
 
     def build(self, dim_in: int) -> Stack:
         """The layer, without parameters worth the name."""
-        splice, shape = Splice(dim_in, offsets_of(self.splice), self.stride), self._shape
-        layers = [Linear(splice.dim_out, self.dim if shape is None else shape.affine_dim)]
-        if shape is not None:
-            layers.append(nonlinearity(shape))
+        splice = Splice(dim_in, offsets_of(self.splice), self.stride)
+        layers = [self._affine(splice.dim_out)]
+        if self._shape is not None:
+            layers.append(nonlinearity(self._shape))
         if self.normalize or self.activation == "pnorm":
             layers.append(Normalize())
         return Stack(splice, *layers, *([ByteDropout(self.dropout)] if self.dropout else []), dim_out=self.dim)
+
+    def _affine(self, dim_in: int) -> Linear:
+        return Linear(dim_in, self.dim if self._shape is None else self._shape.affine_dim)
 
     @property
     def _shape(self) -> DnnOptions | None:
@@ -97,6 +102,54 @@ class LinearOptions(TdnnOptions):
     """An affine map of single frames, such as a bottleneck."""
 
     activation: str = option("none", "nonlinearity", choices=(*ACTIVATIONS, "none"))
+    semi_orthogonal: bool = option(False, "keep the matrix semi-orthogonal; no biases (Kaldi: orthonormal-constraint=-1.0)")
+
+    def _affine(self, dim_in: int) -> Linear:
+        if not self.semi_orthogonal:
+            return super()._affine(dim_in)
+        if self.activation != "none":
+            raise UserError(f"--activation {self.activation}: a semi-orthogonal layer is linear; leave out one of the two")
+        return keep_semi_orthogonal(Linear(dim_in, self.dim, bias=False))
+
+    @torch.no_grad()
+    def initialise(self, layer: Stack, is_first: bool, random: torch.Generator) -> None:
+        """Random parameters."""
+        if self.semi_orthogonal:
+            draw_semi_orthogonal(layer.others[0].weight, random)
+        else:
+            super().initialise(layer, is_first, random)
+
+
+@kind("tdnnf")
+@dataclass(frozen=True)
+class TdnnfOptions:
+    """A linear map to a bottleneck, an affine one from there, ReLU, scaling to root mean square 1 frame by frame, a bypass."""
+
+    dim: int = option(768, "units", minimum=1)
+    bottleneck_dim: int = option(96, "elements of the bottleneck", minimum=1)
+    time_stride: int = option(1, "frames back that the bottleneck sees, and on that the units see of it, beside the present one; 0: none",
+                             minimum=0)  # fmt: skip
+    stride: int = option(1, "frames for one output", minimum=1)
+    bypass_scale: float = option(0.66, "factor on the layer's input, which is added to its output; 0: no bypass", minimum=0.0, maximum=1.0)
+    dropout: float = option(0.0, "in training, units have a factor in 1 - 2p .. 1 + 2p, drawn for each chunk", minimum=0.0, maximum=0.5)
+
+    def build(self, dim_in: int) -> FactorisedTdnn:
+        """The layer, without parameters worth the name; raises UserError where the bypass has nothing to be added to."""
+        if self.bypass_scale and dim_in != self.dim:
+            found = f"its input of {dim_in} elements cannot be added to {self.dim} units"
+            raise UserError(f"{found}; give --dim {dim_in} or --bypass-scale 0")
+        if self.stride > 1 and self.time_stride:
+            found = f"--stride {self.stride} and --time-stride {self.time_stride} do not go together"
+            raise UserError(f"{found}; let a layer that leaves out frames see single ones, with --time-stride 0")
+        return FactorisedTdnn(dim_in, self.dim, self.bottleneck_dim, self.time_stride, self.stride, self.bypass_scale, self.dropout)
+
+    @torch.no_grad()
+    def initialise(self, layer: FactorisedTdnn, is_first: bool, random: torch.Generator) -> None:
+        """Weights of variance 1 / inputs, as Kaldi's, the first matrix semi-orthogonal; no biases, which a norm of frames would not
+        make up for in units that never are above 0."""
+        draw_semi_orthogonal(layer.linear.weight, random)
+        layer.affine.weight.normal_(0, layer.affine.in_features**-0.5, generator=random)
+        layer.affine.bias.zero_()
 
 
 @kind("conv")

@@ -62,7 +62,7 @@ class FlatParameters:
         self.grad.zero_()
         self.refresh()
 
-    def refresh(self) -> None:
-        """Make the model see the current `master`."""
+    def refresh(self, place: slice = slice(None)) -> None:
+        """Make the model see the current `master`, of which a `place` has changed."""
         if self.work is not self.master:
-            self.work.copy_(self.master)
+            self.work[place].copy_(self.master[place])

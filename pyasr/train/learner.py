@@ -12,7 +12,8 @@ This is what Kaldi's nnet3 does: s = 1 - m lets the rate mean the same with any 
 large rates from throwing the parameters away; the l2 term counts a P-th, since every rank applies it. f is a diagonal matrix, 1 except
 where a part of the network learns at a rate of its own: `--output-bias-rate`, `--last-layers-rate`. dF/dtheta is
 the plain or the natural gradient (`pyasr.nn.preconditioned_layers`, which also has nnet2's limit). A minibatch whose gradient is not
-finite changes nothing, sets Delta to 0 and is counted. All of it happens on flat buffers, see `pyasr.parallel.flat`.
+finite changes nothing, sets Delta to 0 and is counted. All of it happens on flat buffers, see `pyasr.parallel.flat`. Matrices that layers
+want semi-orthogonal are drawn to that from time to time, see `pyasr.nn.semi_orthogonal`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch import nn
 
 from pyasr.base.options import group, option
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
+from pyasr.nn.semi_orthogonal import PERIOD, approach_semi_orthogonal, semi_orthogonal_weights
 from pyasr.parallel.flat import FlatParameters
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.train.completion import Completion
@@ -71,6 +73,7 @@ class Learner:
         self.network = network.to(self.options.torch_device())
         self.natural_gradient = precondition(network, self.options.natural_gradient)
         self.flat = FlatParameters(network.parameters(), self.options.torch_dtype())
+        self.semi_orthogonal = semi_orthogonal_weights(network)
         self.components = components_of(network, self.flat.spans, self.options.output_bias_rate, self.options.last_layers_rate)
         self.limits = limits_of(self.components, self.options, self.flat.master.device)
         self.natural_gradient.set_relative_rates({component.name: component.rate for component in self.components})
@@ -152,6 +155,15 @@ class Learner:
         factors = unit * change_factors(lengths, self.limits, max_change, self.momentum)
         factors = torch.where(finite, factors, 0.0)
         self.flat.add(delta, [place for component, factor in zip(self.components, factors) for place in component.scaled(factor)])
+        if self.num_steps % PERIOD == 0:
+            self._keep_semi_orthogonal()
+
+    def _keep_semi_orthogonal(self) -> None:
+        """One step for each matrix that is to be so."""
+        values = self.flat.values()
+        for place in self.semi_orthogonal:
+            approach_semi_orthogonal(values[place])
+            self.flat.refresh(self.flat.spans[place])
 
     def _delta(self, rate: float, num_frames: float) -> tuple[torch.Tensor, float]:
         """(tensor, number) the product of which is Delta."""

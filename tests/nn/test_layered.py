@@ -12,6 +12,7 @@ DIM, PDFS, N = 24, 7, 2
 NETWORKS = {
     "tdnn": (["tdnn splice=-2..2 dim=16", "tdnn splice=-1,2 dim=16 activation=tanh", "tdnn splice=-3,0,3 dim=8 activation=pnorm pnorm-group=2"], 6, 7, 1),
     "subsampled": (["tdnn splice=-1..1 dim=16", "tdnn splice=-1..1 dim=16 stride=3", "tdnn splice=-1,0,1 dim=16"], 5, 5, 3),
+    "tdnnf": (["tdnn splice=-1..1 dim=16", "tdnnf dim=16 bottleneck-dim=4", "tdnnf dim=16 bottleneck-dim=4 time-stride=0 stride=3", "tdnnf dim=16 bottleneck-dim=4 time-stride=2 dropout=0.2", "linear dim=6 semi-orthogonal=true"], 8, 8, 3),
     "lstmp": (["tdnn splice=-2..2 dim=8", "lstm cells=6 recurrent=3 nonrecurrent=2 delay=2 peepholes=true", "delay frames=5"], 2, 7, 1),
     "blstm": (["blstm cells=5 repeat=2", "linear dim=4", "crop left=4 right=3"], 4, 3, 1),
     "cnn": (["conv channels=2 filters=3 time=3 bands=3 pool=2 step=2", "conv channels=3 filters=4 time=3 bands=2 pool=1 step=1", "affine dim=8"], 2, 2, 1),
@@ -52,7 +53,7 @@ def test_contexts_and_numbers_of_outputs(name, num_frames):
     assert network(frames(left + num_frames + right)).shape == (-(-num_frames // subsampling), N, PDFS)
 
 
-@pytest.mark.parametrize("name", ["tdnn", "subsampled", "cnn", "window"])
+@pytest.mark.parametrize("name", ["tdnn", "subsampled", "tdnnf", "cnn", "window"])
 def test_an_output_depends_on_its_context_and_nothing_else(name):
     """So chunks with context give what whole utterances give, and output j belongs to frame j * subsampling."""
     network = network_of(name)
@@ -149,6 +150,12 @@ def test_networks_survive_their_description_and_learn(name):
         ("lstm nonrecurrent=4", "layer 'lstm': --nonrecurrent 4: without --recurrent there is no projection"),
         ("conv channels=5", "layer 'conv': 24 inputs are not --channels 5"),
         ("conv channels=1 bands=30", "enough bands for --bands 30"),
+        ("tdnnf dim=32", "layer 'tdnnf': its input of 24 elements cannot be added to 32 units; give --dim 24 or --bypass-scale 0"),
+        ("tdnnf dim=24 stride=3", "layer 'tdnnf': --stride 3 and --time-stride 1 do not go together; let a layer that leaves out"),
+        ("tdnnf bypass-scale=1.5", "x.net:2: --bypass-scale: 1.5 is above the greatest allowed value 1"),
+        ("tdnnf dropout=0.6", "x.net:2: --dropout: 0.6 is above the greatest allowed value 0.5"),
+        ("tdnnf time-stride=-1", "x.net:2: --time-stride: -1 is below the least allowed value 0"),
+        ("linear semi-orthogonal=true activation=relu", "layer 'linear': --activation relu: a semi-orthogonal layer is linear"),
         ("conv time=2 bands=3", "--time 2: a filter sees as many frames before"),
     ],
 )
@@ -168,7 +175,7 @@ def test_files_without_layers(tmp_path):
             read_network(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["tdnn", "subsampled", "cnn", "window"])
+@pytest.mark.parametrize("name", ["tdnn", "subsampled", "tdnnf", "cnn", "window"])
 @pytest.mark.parametrize("num_frames", [1, 5, 6, 7, 20, 23])
 def test_chunks_make_no_difference_where_context_says_all(name, num_frames):
     network, x = network_of(name), frames(num_frames)[:, 0]

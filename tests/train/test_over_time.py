@@ -27,6 +27,7 @@ from pyasr.train.targets import TARGETS_FILE, Targets
 
 NETWORKS = {
     "tdnn": "tdnn splice=-2..2 dim=16\ntdnn splice=-1,0,1 dim=16 dropout=0.1",
+    "tdnnf": "tdnn splice=-2..2 dim=16\ntdnnf dim=16 bottleneck-dim=6 dropout=0.1 repeat=2\nlinear dim=8 semi-orthogonal=true",
     "lstm": "lstm cells=12 recurrent=8 peepholes=true clip=3\ndelay frames=2",
     "blstm": "blstm cells=8\nlinear dim=8",
     "window": "affine dim=12\nwindow-blstm cells=6 left=2 right=2\naffine dim=12",
@@ -82,6 +83,8 @@ def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name, c
 
 @pytest.mark.parametrize("scheme, name, other", [
     *((scheme, name, {}) for scheme in ("allreduce", "gradient", "adpsgd") for name in ("blstm", "carried")),
+    ("allreduce", "tdnnf", {}),
+    ("gradient", "tdnnf", dict(learner=dict(momentum=0.5))),
     ("bmuf", "carried", dict(mixing=dict(first_mixing="best"))),
     ("allreduce", "carried in blocks", {}),
 ])  # fmt: skip

@@ -1,0 +1,44 @@
+r"""Factorised TDNN layer: two maps through a bottleneck in place of one, a bypass around them.
+
+Of Povey et al. (see `pyasr.nn.semi_orthogonal`), as Kaldi's tdnnf-layer. With s the time stride, D' the bottleneck, h_t the input:
+
+    b_t = M [h_{t-s}; h_t]                                      M: (D', 2 D_in), kept semi-orthogonal
+    y_t = dropout(norm(relu(W [b_t; b_{t+s}] + w))) + f h_t     W: (D, 2 D'),  f: the scale of the bypass
+
+without splicing where s = 0. Output t belongs to input frame t, so the bypass has the input without the s frames of context on both sides.
+
+Kaldi's norm is that of batches. Here it is that of frames, to root mean square 1 (`pyasr.nn.layers.Normalize`), which has no statistics
+that would have to be averaged over ranks and models and kept in checkpoints, and which is the same in training and in decoding.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pyasr.nn.dropout import SequenceDropout
+from pyasr.nn.layers import Normalize
+from pyasr.nn.linear import Linear
+from pyasr.nn.semi_orthogonal import keep_semi_orthogonal
+from pyasr.nn.sequence_layers import SequenceLayer, Splice
+
+
+class FactorisedTdnn(SequenceLayer):
+    """The layer above; with `stride` it gives an output for every so many frames, each from its frame alone (`time_stride` 0)."""
+
+    def __init__(self, dim_in: int, dim: int, bottleneck_dim: int, time_stride: int, stride: int, bypass_scale: float, dropout: float):
+        super().__init__()
+        self.left = self.right = time_stride
+        self.stride, self.dim_out, self.bypass_scale = stride, dim, bypass_scale
+        self.before = Splice(dim_in, sorted({-time_stride, 0}))
+        self.linear = keep_semi_orthogonal(Linear(self.before.dim_out, bottleneck_dim, bias=False))
+        self.after = Splice(bottleneck_dim, sorted({0, time_stride}))
+        self.affine, self.normalize, self.dropout = Linear(self.after.dim_out, dim), Normalize(), SequenceDropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the module."""
+        x = x[:: self.stride]
+        y = F.relu(self.affine(self.after(self.linear(self.before(x)))))
+        y = self.dropout(self.normalize(y.flatten(0, 1)).view_as(y))
+        return torch.add(y, x[self.left : len(x) - self.right], alpha=self.bypass_scale) if self.bypass_scale else y
