@@ -24,8 +24,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-_FLOOR = 2.0**-66
-_GREATEST_LOG_RATIO = 80.0  # of two outputs of a class: keeps their sum in float32
+FLOOR = 2.0**-66
+GREATEST_LOG_RATIO = 80.0  # of two outputs of a class: keeps their sum in float32
 
 
 def _widened(x: torch.Tensor) -> torch.Tensor:
@@ -64,7 +64,7 @@ class _NormalizeFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         power = _widened(x).square().mean(1, keepdim=True)
-        factor = power.clamp(min=_FLOOR).rsqrt()
+        factor = power.clamp(min=FLOOR).rsqrt()
         y = x * factor.to(x.dtype)
         ctx.save_for_backward(y, factor, power)
         return y
@@ -72,7 +72,7 @@ class _NormalizeFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         y, factor, power = ctx.saved_tensors
-        along = (_widened(y) * grad).mean(1, keepdim=True).masked_fill_(power <= _FLOOR, 0)
+        along = (_widened(y) * grad).mean(1, keepdim=True).masked_fill_(power <= FLOOR, 0)
         return (_widened(grad) - y * along).mul_(factor).to(grad.dtype)
 
 
@@ -88,7 +88,7 @@ class _SumGroupFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, extras):
         first, copies = z[:, : z.shape[1] - len(extras)], z[:, z.shape[1] - len(extras) :]
-        ratios = (copies - first.index_select(1, extras)).clamp_(max=_GREATEST_LOG_RATIO).exp_()
+        ratios = (copies - first.index_select(1, extras)).clamp_(max=GREATEST_LOG_RATIO).exp_()
         sums = torch.ones_like(first).index_add_(1, extras, ratios)
         ctx.save_for_backward(ratios, sums, extras)
         return first + sums.log()

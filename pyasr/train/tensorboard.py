@@ -26,8 +26,9 @@ import struct
 import time
 from pathlib import Path
 
+from pyasr.base import protobuf
+
 _POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), bits reversed
-_VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5  # wire types
 
 
 def _crc_table() -> list[int]:
@@ -62,26 +63,13 @@ def record(content: bytes) -> bytes:
     return length + struct.pack("<I", masked_crc32c(length)) + content + struct.pack("<I", masked_crc32c(content))
 
 
-def _varint(value: int) -> bytes:
-    encoded = b""
-    while value > 127:
-        encoded += bytes([value & 127 | 128])
-        value >>= 7
-    return encoded + bytes([value])
-
-
-def _field(number: int, wire: int, content: bytes) -> bytes:
-    """A field of a protocol buffer; strings and messages are headed by their length."""
-    return _varint(number << 3 | wire) + (_varint(len(content)) if wire == _BYTES else b"") + content
-
-
 def _event(step: int, what: bytes) -> bytes:
-    numbered = _field(2, _VARINT, _varint(step)) if step else b""  # protocol buffers leave out what is 0
-    return _field(1, _DOUBLE, struct.pack("<d", time.time())) + numbered + what
+    numbered = protobuf.integer(2, step) if step else b""  # protocol buffers leave out what is 0
+    return protobuf.double(1, time.time()) + numbered + what
 
 
 def _value(tag: str, number: float) -> bytes:
-    return _field(1, _BYTES, tag.encode()) + _field(2, _FLOAT, struct.pack("<f", number))
+    return protobuf.content(1, tag) + protobuf.single(2, number)
 
 
 class EventWriter:
@@ -91,13 +79,13 @@ class EventWriter:
         directory.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"  # they are read in order of their names
         self._file = (directory / name).open("wb", buffering=0)
-        self._write(_event(0, _field(3, _BYTES, b"brain.Event:2")))
-        self._write(_event(first_step, _field(7, _BYTES, _field(1, _VARINT, _varint(1)))))
+        self._write(_event(0, protobuf.content(3, "brain.Event:2")))
+        self._write(_event(first_step, protobuf.content(7, protobuf.integer(1, 1))))
 
     def add(self, step: int, scalars: dict[str, float]) -> None:
         """Put down the scalars of one moment; a tag such as `train/objective` is a curve in the group `train`."""
-        values = b"".join(_field(1, _BYTES, _value(tag, number)) for tag, number in scalars.items())
-        self._write(_event(step, _field(5, _BYTES, values)))
+        values = b"".join(protobuf.content(1, _value(tag, number)) for tag, number in scalars.items())
+        self._write(_event(step, protobuf.content(5, values)))
 
     def _write(self, content: bytes) -> None:
         self._file.write(record(content))

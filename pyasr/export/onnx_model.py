@@ -1,0 +1,142 @@
+r"""An acoustic model as an ONNX file: from normalised features to the scores that the decoder takes.
+
+    features (N, T, dim)  ->  log_likelihoods (N, T', num_pdfs),       log p(x | s) + const = (log p(s | x) - log P(s)) * factor
+
+for N sequences of T frames. All that the model does to features is in the graph: derivatives, splicing, normalisation of the network's
+input, priors, factor. Cepstral mean normalisation and transforms of speakers are not; the file's metadata say which there are to be.
+
+A graph is made for one of two units:
+
+* utterance: whole utterances, whose first and last frames it repeats for context, and which it cuts into the chunks that the network has
+  learned, with the results of `AcousticModel.log_likelihoods`. T' = ceil(T / subsampling).
+* chunk: frames that have their context with them, for recognition while someone speaks: `left_context` and `right_context` frames, which
+  the metadata tell. T' = ceil((T - left_context - right_context) / subsampling).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import singledispatch
+
+import torch
+from torch import nn
+
+from pyasr.base.errors import UserError
+from pyasr.export.onnx_chunks import Chunks
+from pyasr.export.onnx_graph import Graph, model_file
+from pyasr.export.onnx_layers import add_layer
+from pyasr.export.onnx_ops import array, repeat_ends, reshape, shifted, side_by_side
+from pyasr.feats.deltas import DELTA_WINDOW, delta_filters
+from pyasr.feats.inputs import InputOptions
+from pyasr.nn.acoustic import AcousticModel
+from pyasr.nn.feed_forward import FeedForward
+from pyasr.nn.layered import LayeredNetwork
+
+UNITS = ("utterance", "chunk")
+FEATURES, SCORES = "features", "log_likelihoods"
+_DOC = "Scores log p(x | s) + const of tied states s, for Kaldi's and pyasr's decoders; see pyasr's docs/export.md"
+
+
+def acoustic_onnx(model: AcousticModel, options: InputOptions, unit: str, feature_options: str = "") -> bytes:
+    """The content of an ONNX file.
+
+    options          how features become the model's input
+    feature_options  how audio becomes features, as JSON, for the metadata
+
+    Raises UserError for a network that cannot be written so, or too large a one.
+    """
+    graph, whole = Graph("acoustic model"), unit == "utterance"
+    dim = feature_dim(model, options)
+    x = graph.op("Transpose", graph.input(FEATURES, ("batch", "frames", dim)), perm=[1, 0, 2])
+    x = _spliced(graph, _with_deltas(graph, x, options.deltas, whole), options, whole)
+    x = _normalised(graph, x, model)
+    z = graph.op("LogSoftmax", _logits(model.network, graph, x, whole), axis=2)
+    scores = graph.op("Sub", z, graph.constant(array(model.log_priors)))
+    if model.factor != 1.0:
+        scores = graph.op("Mul", scores, graph.constant(model.factor))
+    graph.output(graph.op("Transpose", scores, perm=[1, 0, 2]), SCORES, ("batch", "outputs", model.num_pdfs))
+    return model_file(graph, _DOC, _metadata(model, options, unit, feature_options))
+
+
+def feature_dim(model: AcousticModel, options: InputOptions) -> int:
+    """Columns of the features before derivatives and splicing. Raises UserError where the model's input cannot be made of them."""
+    dim, rest = divmod(len(model.mean), options.dim(1))
+    if rest:
+        found = f"the network takes {len(model.mean)} columns, which are not {options.dim(1)} times those of features"
+        raise UserError(f"{found} (deltas and splicing of input.json); take final.nnet and input.json of the same directory")
+    return dim
+
+
+def context(model: AcousticModel, options: InputOptions) -> tuple[int, int]:
+    """Frames before and after its own that an output depends on."""
+    reach = options.deltas * DELTA_WINDOW
+    left, right = getattr(model.network, "left", 0), getattr(model.network, "right", 0)
+    return left + options.splice_left + reach, right + options.splice_right + reach
+
+
+def _metadata(model: AcousticModel, options: InputOptions, unit: str, feature_options: str) -> dict[str, str]:
+    left, right = context(model, options)
+    numbers = {"left_context": left, "right_context": right, "subsampling": model.subsampling, "num_pdfs": model.num_pdfs}
+    values = {"unit": unit, **numbers, "chunk": getattr(model.network, "chunk", 0), "cmvn": options.cmvn, "norm_vars": options.norm_vars}
+    sliding = dataclasses.asdict(options.sliding) if options.cmvn == "sliding" else {}
+    told = {name: json.dumps(value) if not isinstance(value, str) else value for name, value in {**values, **sliding}.items()}
+    return {**told, "feature_options": feature_options} if feature_options else told
+
+
+def _with_deltas(graph: Graph, x: str, order: int, whole: bool) -> str:
+    """As `pyasr.feats.deltas.add_deltas`: a product of the frames around each and the filters."""
+    if not order:
+        return x
+    reach = order * DELTA_WINDOW
+    filters = torch.zeros(order + 1, 2 * reach + 1)
+    for row, taps in zip(filters, delta_filters(order)):
+        row[reach - len(taps) // 2 : reach + len(taps) // 2 + 1] = torch.from_numpy(taps)
+    x = repeat_ends(graph, x, reach, reach) if whole else x
+    axis = graph.constant([2])
+    around = graph.op("Concat", *(graph.op("Unsqueeze", part, axis) for part in shifted(graph, x, list(range(-reach, reach + 1)))), axis=2)
+    return reshape(graph, graph.op("MatMul", graph.constant(array(filters)), around), 0, 0, -1)
+
+
+def _spliced(graph: Graph, x: str, options: InputOptions, whole: bool) -> str:
+    """As `pyasr.feats.deltas.splice`."""
+    left, right = options.splice_left, options.splice_right
+    x = repeat_ends(graph, x, left, right) if whole else x
+    return side_by_side(graph, shifted(graph, x, list(range(-left, right + 1)))) if left or right else x
+
+
+def _normalised(graph: Graph, x: str, model: AcousticModel) -> str:
+    return graph.op("Mul", graph.op("Sub", x, graph.constant(array(model.mean))), graph.constant(array(model.inverse_std)))
+
+
+@singledispatch
+def _logits(network: nn.Module, graph: Graph, x: str, whole: bool) -> str:
+    """From the network's input (T, N, input_dim) to logits (T', N, num_pdfs)."""
+    raise UserError(f"a network of the kind {type(network).__name__} is for training alone; export the model that the training has made")
+
+
+@_logits.register
+def _(network: FeedForward, graph: Graph, x: str, whole: bool) -> str:
+    if network.transform is not None:
+        weight, bias = array(network.transform)[:, :-1], array(network.transform)[:, -1]
+        x = graph.op("Add", graph.op("MatMul", x, graph.constant(weight.T)), graph.constant(bias))
+    z = add_layer(network.layers, graph, x)
+    if network.output_scales is not None:
+        z = graph.op("Mul", z, graph.constant(array(network.output_scales)))
+    return z if network.sum_group is None else add_layer(network.sum_group, graph, z)
+
+
+@_logits.register
+def _(network: LayeredNetwork, graph: Graph, x: str, whole: bool) -> str:
+    if not whole:
+        return _layers(network, graph, x)
+    if not network.chunk:
+        return _layers(network, graph, repeat_ends(graph, x, network.left, network.right))
+    chunks = Chunks(network, graph, x)
+    return chunks.joined(_layers(network, graph, chunks.frames()))
+
+
+def _layers(network: LayeredNetwork, graph: Graph, x: str) -> str:
+    for layer in (*network.layers, network.output):
+        x = add_layer(layer, graph, x)
+    return x

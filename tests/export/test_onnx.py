@@ -1,0 +1,134 @@
+"""ONNX files of models against the models, by onnxruntime in float32; onnx's own checker looks at the files."""
+
+import functools
+import json
+import subprocess
+
+import numpy as np
+import pytest
+from export_toys import FIXED, model_of, with_random_parameters
+
+from pyasr.base.errors import UserError
+from pyasr.export.onnx_model import acoustic_onnx
+from pyasr.feats.inputs import InputOptions
+from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts
+from pyasr.nn.layered import LayeredNetwork
+from pyasr.nn.two_outputs import TwoOutputs
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+RANDOM = np.random.default_rng(5)
+LAYERS = {
+    "tdnn": ["tdnn splice=-2..2 dim=8 normalize=true", "tdnn splice=-1,2 dim=6 activation=pnorm pnorm-group=3", "tdnn splice=1 dim=5 activation=tanh"],
+    "lf-mmi": ["tdnn splice=-1..1 dim=8", "tdnn splice=-1..1 dim=8 stride=3 normalize=true", "tdnn splice=-1,1 dim=7"],
+    "cnn": ["conv channels=2 filters=4 time=3 bands=2 pool=2 step=1", "conv channels=4 filters=3 time=1 bands=1 pool=1 step=1", "affine dim=6"],
+    "blstm": ["blstm cells=5 repeat=2", "linear dim=4"],
+    "lstmp": ["tdnn splice=-1..1 dim=8", "lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true delay=1",
+              "lstm cells=6 recurrent=3 nonrecurrent=1 peepholes=true delay=3 bias=false", "delay frames=2", "crop left=4 right=1"],
+    "blstmp clipped": ["blstm cells=6 recurrent=4 clip=0.05 delay=2"],
+    "window": ["affine dim=5", "window-blstm cells=4 left=2 right=3 clip=0.1 bias=false", "affine dim=4"],
+    "ctc": ["tdnn splice=-1..1 dim=6 stride=3", "blstm cells=4"],
+}  # fmt: skip
+
+
+def session_of(content):
+    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def scores_of(session, features):
+    (found,) = session.run(None, {"features": np.ascontiguousarray(features, np.float32)})
+    assert found.dtype == np.float32
+    return found
+
+
+def check_against_model(model, options, dim, lengths):
+    session = session_of(acoustic_onnx(model, options, "utterance"))
+    for num_frames in lengths:
+        batch = RANDOM.standard_normal((3, num_frames, dim)).astype(np.float32)
+        expected = [model.log_likelihoods(options.extend(features)) for features in batch]
+        np.testing.assert_allclose(scores_of(session, batch), expected, atol=3e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh", "pnorm"])
+@pytest.mark.parametrize("fixed", [FixedParts(), FIXED], ids=["plain", "fixed parts"])
+def test_feed_forward(activation, fixed):
+    options = DnnOptions(hidden_layers=2, hidden_dim=8, activation=activation, pnorm_group=3, normalize=activation == "relu", dropout=0.2)
+    network = with_random_parameters(FeedForward(options, 12, 4, fixed))
+    check_against_model(model_of(network, 12), InputOptions(splice_left=1, splice_right=2), 3, [1, 2, 9])
+
+
+@pytest.mark.parametrize("chunk", [0, 6])
+@pytest.mark.parametrize("kind", LAYERS)
+def test_layers_over_time(kind, chunk):
+    network = with_random_parameters(LayeredNetwork(LAYERS[kind], 6, 4, chunk))
+    check_against_model(model_of(network, 6), InputOptions(), 6, [1, 2, 5, 6, 7, 11, 12, 13, 20])
+
+
+def test_deltas_and_factor():
+    network = with_random_parameters(LayeredNetwork(["tdnn splice=-1..1 dim=5"], 18, 4))
+    options = InputOptions(deltas=2, splice_left=1, splice_right=0)
+    check_against_model(model_of(network, 18, factor=10.0), options, 3, [1, 3, 9])
+
+
+def test_crowded_outputs():
+    """Differences beyond what an exponential in float32 holds."""
+    network = with_random_parameters(FeedForward(DnnOptions(1, 8), 12, 4, FIXED), scale=40.0)
+    session = session_of(acoustic_onnx(model_of(network, 12), InputOptions(), "utterance"))
+    features = RANDOM.standard_normal((1, 5, 12))
+    found, expected = scores_of(session, features), model_of(network, 12).log_likelihoods(features[0].astype(np.float32))
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["tdnn", "lf-mmi", "cnn", "window"])
+def test_chunks_with_their_context_are_those_of_the_utterance(kind):
+    """Frames of an utterance that is long enough for no end to be in sight."""
+    options = InputOptions(deltas=1, splice_left=2, splice_right=1)
+    network = with_random_parameters(LayeredNetwork(LAYERS[kind], 16, 4))
+    model, features = model_of(network, 16), RANDOM.standard_normal((60, 2)).astype(np.float32)
+    session = session_of(acoustic_onnx(model, options, "chunk"))
+    told = session.get_modelmeta().custom_metadata_map
+    left, right, stride = (int(told[name]) for name in ("left_context", "right_context", "subsampling"))
+    begin, num = 21, 12
+    found = scores_of(session, features[None, begin - left : begin + num + right])
+    whole = model.log_likelihoods(options.extend(features))
+    np.testing.assert_allclose(found[0], whole[begin // stride : (begin + num) // stride], atol=3e-5, rtol=1e-5)
+
+
+def test_metadata():
+    network = LayeredNetwork(LAYERS["lf-mmi"], 6, 4, 12)
+    content = acoustic_onnx(model_of(network, 6), InputOptions(cmvn="sliding"), "utterance", '{"num_ceps": 6}')
+    told = session_of(content).get_modelmeta()
+    assert told.producer_name == "pyasr" and told.graph_name == "acoustic model"
+    expected = {"unit": "utterance", "left_context": "5", "right_context": "5", "subsampling": "3", "num_pdfs": "4", "chunk": "12"}
+    assert expected.items() <= told.custom_metadata_map.items()
+    assert told.custom_metadata_map["cmvn"] == "sliding" and told.custom_metadata_map["cmn_window"] == "600"
+    assert json.loads(told.custom_metadata_map["feature_options"]) == {"num_ceps": 6}
+
+
+def test_refused():
+    main = LayeredNetwork(LAYERS["tdnn"], 6, 4)
+    with pytest.raises(UserError, match="TwoOutputs is for training alone"):
+        acoustic_onnx(model_of(TwoOutputs(main, 0.1), 6), InputOptions(), "chunk")
+    with pytest.raises(UserError, match="takes 6 columns, which are not 4 times"):
+        acoustic_onnx(model_of(main, 6), InputOptions(splice_left=3), "chunk")
+
+
+def test_step(tmp_path, root):
+    """A model directory, its file's scores, and what is refused in a sentence, with nothing written."""
+    network = with_random_parameters(LayeredNetwork(LAYERS["tdnn"], 6, 4))
+    model_of(network, 6).save(tmp_path / "final.nnet")
+    InputOptions(cmvn="utterance").save(tmp_path)
+    run = functools.partial(subprocess.run, cwd=root, capture_output=True, text=True)
+    done = run(["utils/export_onnx.py", tmp_path, tmp_path / "model.onnx"])
+    assert done.returncode == 0, done.stderr
+    features = RANDOM.standard_normal((1, 9, 6)).astype(np.float32)
+    found = scores_of(session_of((tmp_path / "model.onnx").read_bytes()), features)
+    np.testing.assert_allclose(found[0], model_of(network, 6).log_likelihoods(features[0]), atol=3e-5)
+    done = run(["utils/export_onnx.py", "--data", tmp_path / "data", tmp_path, tmp_path / "other.onnx"])
+    assert done.returncode == 1 and "feats/options.json: no such file" in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "other.onnx").exists()

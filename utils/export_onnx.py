@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Write a network as an ONNX file, from normalised features to the scores that the decoder takes.
+
+Reads  MODEL_DIR/{final.nnet,input.json}, and DATA/feats/options.json where --data is given
+Writes OUT
+
+Derivatives, splicing, normalisation of the input, priors and their factor are in the graph; cepstral mean normalisation and transforms of
+speakers are not. The metadata of the file tell contexts, subsampling and normalisation.
+
+Example:
+    utils/export_onnx.py --data data/train_hires exp/dnn dnn.onnx
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, option
+from pyasr.base.output import atomic_write
+from pyasr.base.step import run_step
+from pyasr.export.onnx_model import UNITS, acoustic_onnx
+from pyasr.feats.inputs import InputOptions
+from pyasr.nn.acoustic import load_scorer
+
+
+@dataclass(frozen=True)
+class ExportOnnx:
+    model_dir: Path = argument("directory of the model")
+    out: Path = argument("ONNX file to make")
+    unit: str = option("utterance", "what the graph takes: whole utterances, or chunks with their context", choices=UNITS)
+    data: Path | None = option(None, "data directory with features like those of training, the options of which go into the metadata")
+
+
+def feature_options(data: Path) -> str:
+    """The options by which a directory's features were made."""
+    path = data / "feats" / "options.json"
+    if not path.exists():
+        raise UserError(f"{path}: no such file; give a directory whose features steps/make_mfcc.py or make_fbank.py has made")
+    return path.read_text(encoding="utf-8")
+
+
+def main(options: ExportOnnx) -> None:
+    told = feature_options(options.data) if options.data else ""
+    content = acoustic_onnx(load_scorer(options.model_dir), InputOptions.load(options.model_dir), options.unit, told)
+    with atomic_write(options.out, "wb") as f:
+        f.write(content)
+    log.info(f"{options.out}: {len(content) / 2**20:.1f} MB")
+
+
+if __name__ == "__main__":
+    run_step(ExportOnnx, main, __doc__)
