@@ -240,7 +240,16 @@ def _batch(runs: list[Run]) -> str:
                     "Loss / accuracy %, by frames of a minibatch over all learners; the rate is in proportion to it.",
                     pivot(found, "scheme", "batch", _loss),
                     markdown_table(["arXiv:2112.01433, SWB300, loss", "2048", "4096", "8192"], rows),
-                    sentences=[_first_divergence(found)])  # fmt: skip
+                    sentences=[*_loss_by_batch(found), _first_divergence(found)])  # fmt: skip
+
+
+def _loss_by_batch(found: list[Run]) -> list[str]:
+    """A sentence for each batch that was published."""
+    loss = {(run.scheme, run.batch): math.inf if run.diverged else run.loss for run in found}
+    batches = sorted({batch for row in published.IBM_LOSS_BY_BATCH.values() for batch in row})
+    return [agreement(f"Minibatches of {batch}", {scheme: row[batch] for scheme, row in published.IBM_LOSS_BY_BATCH.items()},
+                      {scheme: loss[scheme, batch] for scheme in published.IBM_LOSS_BY_BATCH})
+            for batch in batches if all((scheme, batch) in loss for scheme in published.IBM_LOSS_BY_BATCH)]  # fmt: skip
 
 
 def _first_divergence(found: list[Run]) -> str:

@@ -77,6 +77,8 @@ def test_stragglers_and_batches(tmp_path):
     assert "adpsgd: a learner 100 times as slow makes an epoch 1.1 times as long, published 1.1; agrees that it does not wait for it." in text
     assert rows(text, "## Growing")["gradient"] == ["2.000 / 25.0", "diverged"]
     assert "Diverges: dpsgd fixed-ring at none of these, gradient at 4096; ours agrees" in text
+    assert "Minibatches of 2048: published errors are equal within 1.5%; ours agree, within 0.0%." in text
+    assert "Minibatches of 4096: published error dpsgd fixed-ring < gradient; ours agrees." in text
 
 
 def test_periods_minibatches_and_gradients(tmp_path):
