@@ -5,17 +5,16 @@
     words = best_path(lattice, 1 / 12).words
 
 The algorithm is the search with lattice pruning of D. Povey et al., "Generating exact lattices in the WFST framework", ICASSP 2012 (the
-behaviour of Kaldi's LatticeFasterDecoder); docs/decoding.md has its equations. Not for streaming: an utterance is decoded whole.
+behaviour of Kaldi's LatticeFasterDecoder); docs/decoding.md has its equations. `Decoder.start` is for utterances that come bit by bit.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,8 @@ from numba import njit
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.decode import token_passing
-from pyasr.decode.lattice import DecodeStats, Lattice, from_arcs
+from pyasr.decode.lattice import Lattice
+from pyasr.decode.utterance_search import UtteranceSearch, Workspace
 
 
 @dataclass(frozen=True)
@@ -156,20 +156,6 @@ def _longest(sources, targets, num_nodes):
     return level
 
 
-class _Workspace(threading.local):
-    """What one thread keeps between utterances."""
-
-    def __init__(self, num_states: int):
-        self.token_of_state = np.zeros(num_states, np.int32)
-        self.tokens = np.empty(1 << 14, token_passing.TOKEN)
-        self.links = np.empty(1 << 15, token_passing.LINK)
-
-    def keep(self, tokens, links, most_bytes: int = 64 << 20) -> None:
-        """Reuse grown pools, unless one hard utterance made them very large."""
-        if tokens.nbytes + links.nbytes <= most_bytes:
-            self.tokens, self.links = tokens, links
-
-
 class Decoder:
     """Decodes utterances on one graph. Safe to call from several threads at once: the search runs without Python's lock.
 
@@ -182,7 +168,13 @@ class Decoder:
     def __init__(self, fst, tid2pdf: np.ndarray, options: DecodeOptions = DecodeOptions()):
         self.options = options
         self.graph = Graph(fst, tid2pdf)
-        self._workspace = _Workspace(self.graph.num_states)
+        self._workspace = Workspace(self.graph.num_states)
+
+    def with_options(self, options: DecodeOptions) -> Decoder:
+        """A decoder with other beams and scales on the same graph, which is in memory once."""
+        other = copy(self)
+        other.options = options
+        return other
 
     def decode(self, loglikes: np.ndarray, name: str = "the utterance") -> Lattice:
         """The lattice of one utterance: graph costs and unscaled acoustic costs on its arcs, transition-ids in, words out.
@@ -193,33 +185,16 @@ class Decoder:
         When the search dies before the last frame (the graph has no way on), the lattice ends there: `lattice.stats.num_decoded` < T.
         Raises UserError, naming the utterance, for likelihoods that are not finite or of another model.
         """
-        begin = time.thread_time()
-        loglikes = self._checked(loglikes, name)
-        graph, options, space = self.graph, self.options, self._workspace
-        f = np.float32
-        tokens, links, token_begin, link_begin, num_decoded, reached, num_tokens, peak_links, status = token_passing.search(
-            graph.arcs, graph.offsets, graph.levels, graph.num_levels, graph.cyclic, graph.start, graph.finals, loglikes,
-            f(options.acoustic_scale), f(options.beam), f(options.lattice_beam), options.max_active, options.min_active,
-            f(options.beam_delta), options.prune_interval, space.token_of_state, space.tokens, space.links)
-        if status == token_passing.NEGATIVE_CYCLE:
-            raise UserError(f"{name}: the decoding graph has a cycle of epsilon arcs with negative cost; make the graph anew")
-        space.keep(tokens, links)
-        *arrays, finals = token_passing.lattice_arrays(
-            graph.arcs, graph.tids, graph.words, graph.finals, loglikes, tokens, links, token_begin, link_begin, num_decoded, reached)
-        lattice = from_arcs(0, *arrays, finals, reached_final=reached)
-        return replace(lattice, stats=DecodeStats(len(loglikes), num_decoded, num_tokens, peak_links, time.thread_time() - begin))
+        search = self._started(self._workspace)
+        search.advance(loglikes, name)
+        return search.finish()
 
-    def _checked(self, loglikes, name: str) -> np.ndarray:
-        loglikes = np.ascontiguousarray(loglikes, np.float32)
-        if loglikes.ndim != 2 or loglikes.shape[1] < self.graph.num_pdfs:
-            raise UserError(f"{name}: log-likelihoods of shape {loglikes.shape}, but the graph's model has {self.graph.num_pdfs} pdfs; "
-                            "decode with the model the graph was made with")
-        finite = np.isfinite(loglikes)
-        if not finite.all():
-            frame, pdf = np.argwhere(~finite)[0]
-            value = loglikes[frame, pdf]
-            raise UserError(f"{name}: the log-likelihood of pdf {pdf} at frame {frame} is {value}; check the features and the model")
-        return loglikes
+    def start(self) -> UtteranceSearch:
+        """The search of an utterance whose frames come bit by bit."""
+        return self._started(Workspace(self.graph.num_states))
+
+    def _started(self, space: Workspace) -> UtteranceSearch:
+        return UtteranceSearch(self.graph, self.options, space)
 
     def decode_many(self, utterances: Iterable[tuple[str, np.ndarray | Callable[[], np.ndarray]]], num_threads: int = 1,
                     finish: Callable[[Lattice], Any] = lambda lattice: lattice) -> Iterator[tuple[str, Any]]:

@@ -22,6 +22,9 @@ _NUM_BINS = 256
 _MAX_ROUNDS = 10000
 _NO_EPSILON = np.int64(1) << 62
 OK, NEGATIVE_CYCLE = 0, 1
+# The place of a search: frames decoded; where the newest frame's tokens begin; tokens and links held; the last frame at which links were
+# pruned; tokens over all frames; most links held at once; OK or what is wrong; whether the graph had no way on
+FRAME, BEGIN, NUM_TOKENS, NUM_LINKS, SETTLED, NUM_EXPANDED, PEAK_LINKS, STATUS, IS_DEAD, _PLACE_LEN = range(10)
 
 
 @njit(nogil=True, cache=True)
@@ -358,42 +361,61 @@ def final_extras(tokens, begin, end, finals, lattice_beam, complete):
 
 
 @njit(nogil=True, cache=True)
-def search(arcs, offsets, levels, num_levels, cyclic, start, finals, loglikes, scale, beam, lattice_beam, max_active, min_active,
-           beam_delta, prune_interval, token_of_state, tokens, links):
-    """The whole search of one utterance.
+def _close_frame(arcs, offsets, levels, heads, cyclic, tokens, links, token_of_state, token_begin, link_begin, place, cutoff, lattice_beam):
+    """Follow the epsilon arcs inside the newest frame. Returns (tokens, links)."""
+    frame, begin, num_tokens, num_links = place[FRAME], place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS]
+    if cyclic:
+        tokens, links, num_tokens, num_links, place[STATUS] = close_epsilon_cycles(
+            arcs, offsets, levels, tokens, links, token_of_state, begin, num_tokens, num_links, cutoff)
+    else:
+        tokens, links, num_tokens, num_links = close_epsilons(
+            arcs, offsets, levels, heads, tokens, links, token_of_state, begin, num_tokens, num_links, cutoff, lattice_beam)
+    token_begin[frame + 1] = num_tokens
+    link_begin[2 * frame + 1] = num_links
+    place[NUM_TOKENS], place[NUM_LINKS] = num_tokens, num_links
+    place[NUM_EXPANDED] += num_tokens - begin
+    place[PEAK_LINKS] = max(place[PEAK_LINKS], num_links)
+    return tokens, links
 
-    Returns (tokens, links, token_begin, link_begin, frames decoded, reached a final state, tokens expanded, most links held, status).
+
+@njit(nogil=True, cache=True)
+def begin_search(arcs, offsets, levels, num_levels, cyclic, start, beam, lattice_beam, token_of_state, tokens, links):
+    """A search that has seen no frame: (tokens, links, token_begin, link_begin, place).
+
     token_of_state needs no clearing: an entry counts only if it points at a token of the present frame for the same state.
+    place  int64: see FRAME, BEGIN, ... above
     """
-    num_frames = len(loglikes)
-    token_begin = np.zeros(num_frames + 2, np.int64)
-    link_begin = np.zeros(2 * num_frames + 3, np.int64)
-    heads = np.full(num_levels, -1, np.int32)
-    acoustic = np.empty(loglikes.shape[1], np.float32)
+    token_begin, link_begin, place = np.zeros(2, np.int64), np.zeros(3, np.int64), np.zeros(_PLACE_LEN, np.int64)
     tokens[0].state, tokens[0].cost, tokens[0].extra = start, np.float32(0), np.float32(0)
     token_of_state[start] = 0
-    begin, num_tokens, num_links, next_cutoff = 0, 1, 0, beam
-    settled, num_expanded, peak, status, frame = -1, 0, 0, OK, 0
-    while True:
-        if cyclic:
-            tokens, links, num_tokens, num_links, status = close_epsilon_cycles(
-                arcs, offsets, levels, tokens, links, token_of_state, begin, num_tokens, num_links, next_cutoff)
-        else:
-            tokens, links, num_tokens, num_links = close_epsilons(
-                arcs, offsets, levels, heads, tokens, links, token_of_state, begin, num_tokens, num_links, next_cutoff, lattice_beam)
-        token_begin[frame + 1] = num_tokens
-        link_begin[2 * frame + 1] = num_links
-        num_expanded += num_tokens - begin
-        peak = max(peak, num_links)
-        if frame == num_frames or status != OK:
+    place[NUM_TOKENS], place[SETTLED] = 1, -1
+    tokens, links = _close_frame(arcs, offsets, levels, np.full(num_levels, -1, np.int32), cyclic, tokens, links, token_of_state, token_begin,
+                                 link_begin, place, beam, lattice_beam)
+    return tokens, links, token_begin, link_begin, place
+
+
+@njit(nogil=True, cache=True)
+def advance(arcs, offsets, levels, num_levels, cyclic, loglikes, scale, beam, lattice_beam, max_active, min_active, beam_delta,
+            prune_interval, token_of_state, tokens, links, token_begin, link_begin, place):
+    """Take a search on by the frames of `loglikes`, unless the graph has no way on: then place[IS_DEAD] is 1 from there on.
+
+    Returns (tokens, links, token_begin, link_begin), which may have moved.
+    """
+    heads, acoustic = np.full(num_levels, -1, np.int32), np.empty(loglikes.shape[1], np.float32)
+    token_begin = grown(token_begin, place[FRAME] + 2, len(loglikes))
+    link_begin = grown(link_begin, 2 * place[FRAME] + 3, 2 * len(loglikes))
+    for row in range(len(loglikes)):
+        frame, begin, num_tokens, num_links = place[FRAME], place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS]
+        if place[IS_DEAD] or place[STATUS] != OK:
             break
         if frame > 0 and frame % prune_interval == 0:
-            first = prune_back(tokens, links, token_begin, link_begin, frame, settled, np.float32(0.1) * lattice_beam, lattice_beam)
+            first = prune_back(tokens, links, token_begin, link_begin, frame, place[SETTLED], np.float32(0.1) * lattice_beam, lattice_beam)
             num_tokens, num_links = compact(tokens, links, token_begin, link_begin, first, frame, num_links)
-            begin, settled = token_begin[frame], frame
+            begin, place[SETTLED] = token_begin[frame], frame
+            place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS] = begin, num_tokens, num_links
         best_token, cutoff, adaptive = search_cutoff(tokens, begin, num_tokens, beam, max_active, min_active, beam_delta)
         for pdf in range(len(acoustic)):
-            acoustic[pdf] = -scale * loglikes[frame, pdf] - tokens[best_token].cost
+            acoustic[pdf] = -scale * loglikes[row, pdf] - tokens[best_token].cost
         wanted = count_arcs(tokens, begin, num_tokens, offsets, cutoff)
         tokens = grown(tokens, num_tokens, wanted)
         links = grown(links, num_links, wanted)
@@ -401,15 +423,40 @@ def search(arcs, offsets, levels, num_levels, cyclic, start, finals, loglikes, s
         num_tokens, num_links, next_cutoff = emit(
             arcs, offsets, acoustic, tokens, links, token_of_state, begin, end, num_links, best_token, cutoff, adaptive, lattice_beam)
         if num_tokens == end:
+            place[IS_DEAD] = 1
             break
-        frame += 1
-        link_begin[2 * frame] = num_links
-        begin = end
-    reached = final_extras(tokens, token_begin[frame], token_begin[frame + 1], finals, lattice_beam, frame == num_frames)
+        link_begin[2 * frame + 2] = num_links
+        place[FRAME], place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS] = frame + 1, end, num_tokens, num_links
+        tokens, links = _close_frame(arcs, offsets, levels, heads, cyclic, tokens, links, token_of_state, token_begin, link_begin, place,
+                                     next_cutoff, lattice_beam)
+    return tokens, links, token_begin, link_begin
+
+
+@njit(nogil=True, cache=True)
+def finish_search(tokens, links, token_begin, link_begin, place, finals, lattice_beam):
+    """Prune what is left by the final costs, after the last frame. Returns whether a final state was reached."""
+    frame = place[FRAME]
+    reached = final_extras(tokens, token_begin[frame], token_begin[frame + 1], finals, lattice_beam, place[IS_DEAD] == 0)
     prune_segment(tokens, links, link_begin[2 * frame], link_begin[2 * frame + 1], lattice_beam)
     prune_back(tokens, links, token_begin, link_begin, frame, -1, np.float32(0), lattice_beam)
-    compact(tokens, links, token_begin, link_begin, 0, frame, num_links)
-    return tokens, links, token_begin, link_begin, frame, reached, num_expanded, peak, status
+    compact(tokens, links, token_begin, link_begin, 0, frame, place[NUM_LINKS])
+    return reached
+
+
+@njit(nogil=True, cache=True)
+def best_arcs(tokens, links, place):
+    """Arcs of the path to the best token of the newest frame, in order: a token's best link is the one whose total is its cost."""
+    token = place[BEGIN]
+    for i in range(place[BEGIN], place[NUM_TOKENS]):
+        if tokens[i].cost < tokens[token].cost:
+            token = i
+    arcs, count = np.empty(place[NUM_LINKS], np.int32), 0
+    for k in range(place[NUM_LINKS] - 1, -1, -1):
+        if links[k].target == token and links[k].total == tokens[token].cost:
+            arcs[count] = links[k].arc
+            token = links[k].source
+            count += 1
+    return arcs[:count][::-1].copy()
 
 
 @njit(nogil=True, cache=True)
