@@ -7,8 +7,10 @@ A message of b bytes from one rank to another
     has arrived at the end of that: on an idle network, latency + b / bandwidth after its beginning.
 
 Links serve whoever comes first, one message after the other; they work in both directions at once, and there is room between them for
-any number of messages. Between hosts a host's links are those of all its ranks. Ranks of one host talk over links of their own, one in
-each direction a rank, whose latency and bandwidth are the `intra_host` ones; so does a rank with itself.
+any number of messages. A message of `packet` bytes or fewer passes between those that wait, as networks take turns at packets: it waits for
+nobody but earlier messages from the same rank to the same rank, and occupies no link. Between hosts a host's links are those of all its
+ranks. Ranks of one host talk over links of their own, one in each direction a rank, whose latency and bandwidth are the `intra_host` ones;
+so does a rank with itself.
 
 Collectives have costs in closed form (Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005),
 from the last rank's coming on, and compete with no message. For P ranks, with the latency and bandwidth between hosts unless all of
@@ -23,7 +25,7 @@ them are on one host:
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Callable, NamedTuple
 
@@ -48,7 +50,8 @@ class Wire(NamedTuple):
 
 @dataclass(frozen=True)
 class Network:
-    """Hosts with `ranks_per_host` ranks each, the lowest on the first, and the network between them; latencies in s, bandwidths in bytes/s.
+    """Hosts with `ranks_per_host` ranks each, the lowest on the first, and the network between them; latencies in s, bandwidths in bytes/s,
+    `packet` in bytes.
 
     Raises UserError for values that no network has.
     """
@@ -58,11 +61,12 @@ class Network:
     ranks_per_host: int = 1
     intra_host_latency_s: float = 1e-6
     intra_host_bandwidth: float = 5e9
+    packet: int = 0
 
     def __post_init__(self):
-        for name in ("latency_s", "intra_host_latency_s"):
+        for name, unit in (("latency_s", "seconds"), ("intra_host_latency_s", "seconds"), ("packet", "bytes")):
             if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"network: {name} is {getattr(self, name)}; it must be 0 or more seconds")
+                raise UserError(f"network: {name} is {getattr(self, name)}; it must be 0 or more {unit}")
         for name in ("bandwidth", "intra_host_bandwidth", "ranks_per_host"):
             if not getattr(self, name) > 0:
                 raise UserError(f"network: {name} is {getattr(self, name)}; it must be greater than 0")
@@ -84,14 +88,21 @@ class Traffic:
     def __init__(self, clock: Clock, network: Network):
         self.network, self._clock = network, clock
         self._free_at: dict[tuple, float] = defaultdict(float)  # a link: when it has served all who have come
+        self._on_way: Counter[tuple[int, int]] = Counter()  # messages from one rank to another, but those of a packet that pass
 
     def carry(self, num_bytes: int, source: int, target: int, arrived: Callable[[], None]) -> float:
         """Send a message from now on; calls `arrived` when it has arrived, and returns the time when the sender is free of it."""
-        wire = self.network.wire((source, target))
-        seconds = num_bytes / wire.bandwidth
-        outgoing, incoming = self._links(source, target)
-        begin = self._occupy(outgoing, seconds)
-        self._clock.call_at(begin + wire.latency_s, lambda: self._clock.call_at(self._occupy(incoming, seconds) + seconds, arrived))
+        wire, way = self.network.wire((source, target)), (source, target)
+        seconds, waits = num_bytes / wire.bandwidth, num_bytes > self.network.packet or self._on_way[way] > 0
+        links = self._links(source, target) if waits else (None, None)
+        self._on_way[way] += waits
+
+        def arrive() -> None:
+            self._on_way[way] -= waits
+            arrived()
+
+        begin = self._occupy(links[0], seconds)
+        self._clock.call_at(begin + wire.latency_s, lambda: self._clock.call_at(self._occupy(links[1], seconds) + seconds, arrive))
         return begin + seconds
 
     def _links(self, source: int, target: int) -> tuple[tuple, tuple]:
@@ -100,8 +111,10 @@ class Traffic:
             return ("from rank", source), ("to rank", target)
         return ("from host", hosts[0]), ("to host", hosts[1])
 
-    def _occupy(self, link: tuple, seconds: float) -> float:
-        """Take the link for so long as soon as it is free; the time when it is."""
+    def _occupy(self, link: tuple | None, seconds: float) -> float:
+        """Take the link, if there is one, for so long as soon as it is free; the time when it is."""
+        if link is None:
+            return self._clock.now
         begin = max(self._clock.now, self._free_at[link])
         self._free_at[link] = begin + seconds
         return begin

@@ -42,6 +42,7 @@ from pyasr.train.targets import TARGETS_FILE, Targets
 
 SIMULATION_FILE = "simulation.json"
 _MB = 1e6
+_PACKET = 1500  # bytes: what learners tell each other beside parameters is smaller
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class VirtualOptions:
         """The network that takes as long for `num_bytes` as the real one for the declared size."""
         scale = _MB * (num_bytes / (_MB * self.model_mb) if self.model_mb else 1.0)
         between, within = scale * self.bandwidth_mb, scale * self.host_bandwidth_mb
-        return Network(self.latency_s, between, self.learners_per_host, intra_host_bandwidth=within)
+        return Network(self.latency_s, between, self.learners_per_host, intra_host_bandwidth=within, packet=_PACKET)
 
     def compute_time(self) -> ComputeTime:
         """How long a minibatch takes."""

@@ -3,6 +3,7 @@
 import pickle
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,6 +114,19 @@ def test_ranks_of_a_host_share_its_link_and_are_near_one_another():
         return told, comm.time()
 
     assert run_simulated(4, rank, HOSTS) == [([], 2.0), ([(1, 0, 1.25)], 4.0), ([(2, 0, 2.5)], 2.5), ([(1, 3, 1.25), (2, 1, 4.5)], 4.5)]
+
+
+def test_a_packet_passes():
+    """Eight bytes to rank 2 pass the 16 on their way to rank 1; those to rank 1 come after these."""
+
+    def rank(comm):
+        if comm.rank == 0:
+            tasks = [comm.background(lambda a=a: comm.send(message(a[0]), a[1], tag=a[0])) for a in ((16, 1), (8, 1), (8, 2))]
+            return [task.join() for task in tasks]
+        return [(tag, comm.receive(message(tag), tag), comm.time()) for tag in {1: (16, 8), 2: (8,)}[comm.rank]]
+
+    found = run_simulated(3, rank, replace(NETWORK, packet=8))
+    assert found[1:] == [[(16, 0, 2.5), (8, 0, 3.5)], [(8, 0, 1.5)]]
 
 
 def test_random_traffic_against_two_queues():
