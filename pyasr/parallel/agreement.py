@@ -125,9 +125,9 @@ def _exact_after(topology: Topology, size: int) -> int | None:
 
 
 def _in_field(weights: np.ndarray, size: int) -> np.ndarray:
-    """Fractions with denominators up to `size` as numbers modulo the prime."""
+    """Fractions with denominators up to `size` + 1 as numbers modulo the prime."""
     distinct, places = np.unique(weights, return_inverse=True)
-    fractions = [Fraction(weight).limit_denominator(size) for weight in distinct.tolist()]
+    fractions = [Fraction(weight).limit_denominator(size + 1) for weight in distinct.tolist()]
     return np.array([f.numerator * pow(f.denominator, -1, _PRIME) % _PRIME for f in fractions])[places]
 
 

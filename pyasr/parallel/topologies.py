@@ -26,6 +26,7 @@ receives.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -91,9 +92,9 @@ def rows_of(mixing: Round, ranks: np.ndarray) -> np.ndarray:
 
 
 def _equal(sources: list[np.ndarray], size: int) -> Round:
-    """Equal parts of a rank's own parameters and of what it receives."""
-    share = np.full(size, 1 / (len(sources) + 1))
-    return Round(share, tuple(Part(source, share) for source in sources))
+    """Equal parts of a rank's own parameters and of what it receives; what comes from one rank twice is sent once."""
+    share, times = 1 / (len(sources) + 1), Counter(map(tuple, sources))
+    return Round(np.full(size, share), tuple(Part(np.array(source), np.full(size, num * share)) for source, num in times.items()))
 
 
 def _shifted(size: int, shift: int) -> np.ndarray:

@@ -26,6 +26,8 @@ def test_every_round_keeps_the_mean_and_sends_as_much_as_it_receives(topology, s
         np.testing.assert_allclose(w.sum(axis=1), 1, atol=1e-15 * size)
         for sources, weights in mixing.parts:
             assert sorted(sources) == list(range(size)) and weights.shape == (size,)
+        met = [set(sources[weights > 0] * size + np.flatnonzero(weights > 0)) for sources, weights in mixing.parts]
+        assert sum(map(len, met)) == len(set().union(*met)), "two messages on one way"
 
 
 @pytest.mark.parametrize("topology, size", CASES)
