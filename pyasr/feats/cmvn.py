@@ -38,12 +38,15 @@ def cmvn_stats(features: np.ndarray) -> np.ndarray:
 
 
 def normaliser(stats: np.ndarray, norm_vars: bool) -> tuple[np.ndarray, np.ndarray | None]:
-    """(mean, inverse standard deviation or None), float32 (D,), such that (x - mean) * inverse is normalised."""
-    count = max(stats[0, -1], 1.0)
-    mean = stats[0, :-1] / count
+    """(mean, inverse standard deviation or None), float32 (D,), such that (x - mean) * inverse is normalised.
+
+    Of statistics (T, 2, D + 1), each for one frame, they are (T, D).
+    """
+    count = np.maximum(stats[..., 0, -1:], 1.0)
+    mean = stats[..., 0, :-1] / count
     if not norm_vars:
         return mean.astype(np.float32), None
-    variance = np.maximum(stats[1, :-1] / count - mean**2, VARIANCE_FLOOR)
+    variance = np.maximum(stats[..., 1, :-1] / count - mean**2, VARIANCE_FLOOR)
     return mean.astype(np.float32), (variance**-0.5).astype(np.float32)
 
 

@@ -12,6 +12,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import njit
+
+from pyasr.base.errors import UserError
+
+_NUM_ZEROS = 32  # of a `Resampler`; the band below 0.95 of the lower Nyquist frequency passes
+_BAND = 0.95
+_GREATEST_RATE_HZ = 768000
 
 
 def windowed_sinc(time_s: np.ndarray, cutoff_hz: float, num_zeros: int) -> np.ndarray:
@@ -43,3 +50,51 @@ def resample(signal: np.ndarray, rate_in: int, rate_out: int, cutoff_hz: float, 
         windows = np.lib.stride_tricks.sliding_window_view(padded, len(taps))[nearest :: step_in][:num_periods]
         out[:, phase] = windows @ weights.astype(np.float32)
     return out.reshape(-1)[:num_out]
+
+
+class Resampler:
+    """A recording at another sampling rate, as it comes: in parts it is, to the bit, what it is in one.
+
+    Two more things than `resample` it has: a state, and sums that are added in the same order whatever the parts.
+    """
+
+    def __init__(self, rate_in: int, rate_out: int):
+        if not 0 < rate_in <= _GREATEST_RATE_HZ:
+            raise UserError(f"audio of {rate_in} Hz; give audio of at most {_GREATEST_RATE_HZ} Hz")
+        common = math.gcd(rate_in, rate_out)
+        self._step_in, self._step_out = rate_in // common, rate_out // common
+        cutoff_hz = _BAND * min(rate_in, rate_out) / 2
+        self._reach = math.floor(rate_in * _NUM_ZEROS / (2 * cutoff_hz))
+        phases = np.arange(self._step_out)[:, None]
+        distance_s = phases / rate_out - (phases * self._step_in // self._step_out + np.arange(-self._reach, self._reach + 2)) / rate_in
+        self._weights = (windowed_sinc(distance_s, cutoff_hz, _NUM_ZEROS) / rate_in).astype(np.float32)
+        self._kept, self._first = np.zeros(self._reach, np.float32), -self._reach  # samples in hand, and the place of the first of them
+        self._num_done = 0
+
+    def __call__(self, samples: np.ndarray, last: bool = False) -> np.ndarray:
+        """The samples of the new signal, float32, that are known now; with the `last` part all that are missing."""
+        if self._step_in == self._step_out:
+            return samples.astype(np.float32, copy=False)
+        self._kept = np.concatenate([self._kept, samples.astype(np.float32, copy=False), np.zeros(last * (self._reach + 2), np.float32)])
+        num_known = self._first + len(self._kept) - self._reach - 1  # outputs before this place have all their samples
+        if last:
+            num_known -= 1
+        end = max(-(-num_known * self._step_out // self._step_in), self._num_done)
+        out = _interpolated(self._kept, self._weights, self._step_in, self._num_done, end, self._first + self._reach)
+        drop = max(end * self._step_in // self._step_out - self._reach - self._first, 0)
+        self._kept, self._first, self._num_done = self._kept[drop:], self._first + drop, end
+        return out
+
+
+@njit(nogil=True, cache=True)
+def _interpolated(kept, weights, step_in, begin, end, first):
+    """Samples begin ... end - 1 of the new signal; sample n of the old one stands in the middle of the taps that begin at kept[n - first]."""
+    num_phases, num_taps = weights.shape
+    out = np.empty(end - begin, np.float32)
+    for i in range(begin, end):
+        row, at = weights[i % num_phases], i * step_in // num_phases - first
+        total = np.float32(0)
+        for k in range(num_taps):
+            total += kept[at + k] * row[k]
+        out[i - begin] = total
+    return out

@@ -48,10 +48,14 @@ def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:
         return samples
     num_frames = options.num_frames(len(samples))
     first = (options.window_shift - options.window_size) // 2
-    index = np.arange(first, first + (num_frames - 1) * options.window_shift + options.window_size)
-    period = 2 * len(samples)
-    index = index % period  # reflection has this period: ... 1 0 | 0 1 2 ... n-1 | n-1 n-2 ...
-    return samples[np.where(index < len(samples), index, period - 1 - index)]
+    return samples[reflected(np.arange(first, first + (num_frames - 1) * options.window_shift + options.window_size), len(samples))]
+
+
+def reflected(index: np.ndarray, num_samples: int) -> np.ndarray:
+    """Places within a signal of places beyond its ends: ... 1 0 | 0 1 2 ... n-1 | n-1 n-2 ..."""
+    period = 2 * num_samples
+    index = index % period
+    return np.where(index < num_samples, index, period - 1 - index)
 
 
 class FrameBuffer:

@@ -1,0 +1,197 @@
+"""Features of audio that comes bit by bit: the same frames as of all at once, each as soon as what it depends on is there.
+
+    extractor, inputs = OnlineExtractor(MfccOptions(), "utt1"), OnlineInput(InputOptions(cmvn="none", deltas=2))
+    x = inputs(extractor(samples))                     # as often as there are samples
+    x = inputs(extractor(samples, last=True), last=True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.seeds import generator
+from pyasr.feats.cmvn import SlidingOptions, apply_cmvn, normaliser, sliding_cmvn
+from pyasr.feats.deltas import DELTA_WINDOW, add_deltas, splice
+from pyasr.feats.extractor import Extractor
+from pyasr.feats.inputs import InputOptions
+from pyasr.feats.spectrum import reflected
+
+_RUNNING_FRAMES, _EVERYONE_FRAMES = 600, 200
+
+def check_extracts_online(options) -> None:
+    """Raise UserError for features of which a frame depends on the whole utterance."""
+    if options.pitch.add_pitch:
+        raise UserError("its features have pitch, which is found by a look at the whole utterance; train on features without --add-pitch")
+
+
+class OnlineExtractor:
+    """What `Extractor` gives of an utterance, of parts of its samples, float32 at int16 scale; dither, too, is that of the whole.
+
+    key, seed  as of `Extractor`
+
+    Raises UserError as `check_extracts_online`.
+    """
+
+    def __init__(self, options, key: str, seed: int = 0):
+        check_extracts_online(options)
+        self._frame = options.frame
+        self._extractor = Extractor(replace(options, frame=replace(options.frame, snip_edges=True, dither=0.0)))
+        self._random = generator(seed, "dither", key)
+        self._kept, self._first = np.zeros(0, np.float32), 0  # samples in hand, and the place of the first of them
+        self._num_done = 0
+
+    def __call__(self, samples: np.ndarray, last: bool = False) -> np.ndarray:
+        """Frames (num, dim) that are whole now; with the `last` samples all that are missing."""
+        self._kept = np.concatenate([self._kept, self._dithered(samples)])
+        num_samples = self._first + len(self._kept)
+        end = max(self._frame.num_frames(num_samples) if last else self._num_whole(num_samples), self._num_done)
+        if end == self._num_done:
+            return np.zeros((0, self._extractor.dim), np.float32)
+        places = np.arange(self._begin(self._num_done), self._begin(end - 1) + self._frame.window_size)
+        features = self._extractor([self._kept[reflected(places, num_samples) - self._first]])[0]
+        self._num_done = end
+        self._forget(self._begin(end) - self._frame.window_size)
+        return features
+
+    def _dithered(self, samples: np.ndarray) -> np.ndarray:
+        if self._frame.dither == 0:
+            return samples
+        return samples + self._frame.dither * self._random.standard_normal(len(samples), dtype=np.float32)
+
+    def _begin(self, frame: int) -> int:
+        """The place of a frame's first sample, which may lie before the utterance."""
+        offset = 0 if self._frame.snip_edges else (self._frame.window_shift - self._frame.window_size) // 2
+        return frame * self._frame.window_shift + offset
+
+    def _num_whole(self, num_samples: int) -> int:
+        """Frames that end within these samples."""
+        return max(0, 1 + (num_samples - self._begin(0) - self._frame.window_size) // self._frame.window_shift)
+
+    def _forget(self, before: int) -> None:
+        """Drop samples that no later frame sees, directly or reflected at the end."""
+        if before > self._first:
+            self._kept, self._first = self._kept[before - self._first :], before
+
+
+class WithContext:
+    """A function of frames (T, D) that looks `left` frames back and `right` ahead, on frames that come bit by bit.
+
+    least  frames that must be there before the first is known
+    """
+
+    def __init__(self, function: Callable[[np.ndarray], np.ndarray], left: int, right: int, least: int = 0):
+        self._function, self._left, self._right, self._least = function, left, right, least
+        self._kept: np.ndarray | None = None
+        self._num_done = 0  # of the frames in hand
+
+    def __call__(self, frames: np.ndarray, last: bool = False) -> np.ndarray:
+        """What is known now of the frames in their order; after the `last` ones all that is missing. It may have no rows."""
+        if len(frames):
+            self._kept = frames if self._kept is None else np.concatenate([self._kept, frames])
+        num = 0 if self._kept is None else len(self._kept)
+        end = num if last else num - self._right if num >= self._least else 0
+        if end <= self._num_done:
+            return np.zeros((0, 0), np.float32)
+        found = self._function(self._kept)[self._num_done : end]
+        drop = max(end - self._left, 0)
+        if drop:
+            self._least = 0
+        self._kept, self._num_done = self._kept[drop:], end - drop
+        return found
+
+
+@dataclass(frozen=True)
+class KnownBefore:
+    """Statistics, as `pyasr.feats.cmvn` has them (2, D + 1), of what was heard before an utterance: of its speaker, and of everyone."""
+
+    speaker: np.ndarray
+    everyone: np.ndarray
+
+    @classmethod
+    def of_everyone(cls, stats: np.ndarray) -> KnownBefore:
+        """Where the speaker has not been heard."""
+        return cls(np.zeros_like(stats, np.float64), stats.astype(np.float64))
+
+    def after(self, stats: np.ndarray) -> KnownBefore:
+        """The same after an utterance of the speaker."""
+        return replace(self, speaker=self.speaker + stats)
+
+
+class RunningCmvn:
+    r"""Normalisation of the speaker or the utterance where only the frames up to the present one are known, as Kaldi's OnlineCmvn does it.
+
+    Statistics are those of the last 600 frames. While there are fewer, those of the speaker's earlier utterances are added, scaled to stand
+    for as many frames as are missing, and where these do not suffice, those of everyone for up to 200.
+
+    stats  of the frames so far
+    """
+
+    def __init__(self, before: KnownBefore, norm_vars: bool):
+        self._before, self._norm_vars = before, norm_vars
+        self.stats = np.zeros_like(before.everyone)
+        self._sums = np.zeros((1, *self.stats.shape))  # over the frames before each of the last ones, and all
+
+    def __call__(self, features: np.ndarray, last: bool = False) -> np.ndarray:
+        """Normalised frames, float32, as many as are given."""
+        if not len(features):
+            return features
+        frames = np.zeros((len(features), *self.stats.shape))
+        frames[:, 0, :-1], frames[:, 1, :-1], frames[:, 0, -1] = features, np.square(features, dtype=np.float64), 1.0
+        num_before = len(self._sums)
+        self._sums = np.concatenate([self._sums, self._sums[-1] + np.cumsum(frames, axis=0)])
+        ends = np.arange(num_before, len(self._sums))
+        stats = self._with_prior(self._sums[ends] - self._sums[np.maximum(ends - _RUNNING_FRAMES, 0)])
+        self.stats = self._sums[-1].copy()
+        self._sums = self._sums[-_RUNNING_FRAMES - 1 :]
+        return apply_cmvn(features, *normaliser(stats, self._norm_vars))
+
+    def _with_prior(self, stats: np.ndarray) -> np.ndarray:
+        """Statistics of each frame's window (T, 2, D + 1), filled up."""
+        for known, most in ((self._before.speaker, _RUNNING_FRAMES), (self._before.everyone, _EVERYONE_FRAMES)):
+            count = known[0, -1]
+            added = np.minimum(_RUNNING_FRAMES - stats[:, 0, -1], min(most, count))
+            stats = stats + (added / max(count, 1.0))[:, None, None] * known
+        return stats
+
+
+class OnlineInput:
+    """What `InputOptions` make of the features of an utterance, of parts of them.
+
+    before   what normalisation of speakers or utterances begins with
+    running  this normalisation, where there is one
+
+    Raises UserError where `before` is missing.
+    """
+
+    def __init__(self, options: InputOptions, before: KnownBefore | None = None):
+        self.running: RunningCmvn | None = None
+        if options.cmvn in ("speaker", "utterance"):
+            if before is None:
+                raise UserError(f"its features are normalised by all that the {options.cmvn} says; train with --cmvn sliding or --cmvn none")
+            self.running = RunningCmvn(before, options.norm_vars)
+        self._stages: list[Callable[[np.ndarray, bool], np.ndarray]] = [self.running] if self.running else []
+        if options.cmvn == "sliding":
+            self._stages.append(_sliding(options.sliding, options.norm_vars))
+        if options.deltas:
+            reach = DELTA_WINDOW * options.deltas
+            self._stages.append(WithContext(lambda x: add_deltas(x, options.deltas), reach, reach))
+        if options.splice_left or options.splice_right:
+            left, right = options.splice_left, options.splice_right
+            self._stages.append(WithContext(lambda x: splice(x, left, right), left, right))
+
+    def __call__(self, features: np.ndarray, last: bool = False) -> np.ndarray:
+        """Input rows that are known now; there may be none, then of no columns."""
+        for stage in self._stages:
+            features = stage(features, last)
+        return features
+
+
+def _sliding(options: SlidingOptions, norm_vars: bool) -> WithContext:
+    right = options.cmn_window - options.cmn_window // 2 - 1 if options.center else 0
+    least = options.cmn_window if options.center else options.min_cmn_window
+    left = max(options.cmn_window, options.min_cmn_window) + 1
+    return WithContext(lambda x: sliding_cmvn(x, options, norm_vars), left, right, least)
