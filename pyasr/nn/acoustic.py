@@ -59,8 +59,11 @@ class AcousticModel:
     def log_likelihoods(self, features: np.ndarray) -> np.ndarray:
         """Scores as above, float32 (T, num_pdfs), of the model's input (T, input_dim); of a network that subsamples, of the frames
         that it answers on."""
-        with torch.inference_mode():
-            return self._log_posteriors(features).sub_(self.log_priors).mul_(self.factor).numpy()
+        return self.to_log_likelihoods(self.log_posteriors(features))
+
+    def to_log_likelihoods(self, log_posteriors: np.ndarray) -> np.ndarray:
+        """Scores as above from log p(s | x), which are changed in their place."""
+        return torch.from_numpy(log_posteriors).sub_(self.log_priors).mul_(self.factor).numpy()
 
     def log_posteriors(self, features: np.ndarray) -> np.ndarray:
         """log p(s | x) of the same frames."""
