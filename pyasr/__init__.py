@@ -1,0 +1,9 @@
+"""Speech recognition in Python, in Kaldi's terms. What is imported from here is loaded when it is asked for."""
+
+
+def __getattr__(name: str):
+    if name == "Recognizer":
+        from pyasr.recognition.recognizer import Recognizer
+
+        return Recognizer
+    raise AttributeError(f"module 'pyasr' has no attribute '{name}'")

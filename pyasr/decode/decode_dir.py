@@ -187,10 +187,15 @@ def done_path(spec: DecodeSpec, job: int) -> Path:
 
 def load_decoder(spec: DecodeSpec, tid2pdf: np.ndarray, name: str = "HCLG.fst") -> Decoder:
     """A decoder on the graph `name` of `spec`. Raises UserError when words.txt lacks a word that the graph uses."""
-    decoder = Decoder(read_fst(spec.graph / name), tid2pdf, spec.decode)
-    missing = set(np.unique(decoder.graph.words).tolist()) - set(SymbolTable.read(spec.graph / "words.txt").ids.values())
+    return read_decoder(spec.graph, tid2pdf, spec.decode, name)
+
+
+def read_decoder(graph: Path, tid2pdf: np.ndarray, options: DecodeOptions, name: str = "HCLG.fst") -> Decoder:
+    """A decoder on the graph `name` of a directory. Raises UserError when words.txt lacks a word that the graph uses."""
+    decoder = Decoder(read_fst(graph / name), tid2pdf, options)
+    missing = set(np.unique(decoder.graph.words).tolist()) - set(SymbolTable.read(graph / "words.txt").ids.values())
     if missing:
-        raise UserError(f"{spec.graph}/words.txt has no word with id {min(missing)}, which {name} uses; make the graph again")
+        raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which {name} uses; make the graph again")
     return decoder
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
@@ -35,6 +34,7 @@ from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import MODEL, first_pass_model, read_model
 from pyasr.hmm.pdf_posteriors import PdfPosteriors, SilenceWeighting
 from pyasr.hmm.speaker_transforms import compose_all, estimate_each, speaker_stats
+from pyasr.hmm.transitions import TransitionModel
 from pyasr.lang.lang_dir import LangDir
 
 FIRST, SECOND = "first", "second"
@@ -74,7 +74,7 @@ def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
         return
     aligner_trans, aligner = read_model(first_pass_model(spec.decode.model_dir))
     _, gmm = read_model(spec.decode.model_dir / MODEL)
-    posteriors = _Posteriors(spec, aligner_trans)
+    posteriors = _posteriors(spec, aligner_trans)
     reader = open_features(spec.decode.data, spec.decode.model_dir)
     lattices = (entry for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job) for entry in read_lattices(archive))
     utterances = ((reader.speaker(utt), reader[utt], posteriors(lattice)) for utt, lattice in lattices)
@@ -88,7 +88,7 @@ def decode_again(spec: FmllrDecodeSpec, job: int) -> None:
         return
     trans, gmm = read_model(spec.decode.model_dir / MODEL)
     reader, keys = _adapted(spec, job, [FIRST])
-    posteriors, found, stats = _Posteriors(spec, trans), {}, {}
+    posteriors, found, stats = _posteriors(spec, trans), {}, {}
     decoder = load_decoder(spec.decode, trans.tid2pdf)
     with LatticeWriter(_raw_lattices(spec, job)) as writer:
         for utt, lattice in decoder.decode_many(scored(reader, gmm, keys), spec.decode.num_threads):
@@ -113,7 +113,7 @@ def rescore_last(spec: FmllrDecodeSpec, job: int) -> None:
         for utt, lattice in read_lattices(_raw_lattices(spec, job)):
             known = found["utterances"][utt]
             lattice = replace(lattice, reached_final=known["reached_final"], stats=DecodeStats(**known["stats"]))
-            rescored = _with_acoustics(lattice, gmm, reader[utt], trans.tid2pdf)
+            rescored = with_acoustics(lattice, gmm, reader[utt], trans.tid2pdf)
             writer.write(utt, determinizer(prune(rescored, options.lattice_beam, options.acoustic_scale)))
         writer.totals.cpu_s += found["cpu_s"]
 
@@ -125,15 +125,18 @@ def remove_intermediate(spec: FmllrDecodeSpec) -> None:
             path.unlink(missing_ok=True)
 
 
-class _Posteriors:
-    """Which pdfs the frames of a lattice belong to, with silence weighted down."""
+class LatticePosteriors:
+    """Which pdfs the frames of a lattice belong to, at an acoustic scale, with silence weighted down."""
 
-    def __init__(self, spec: FmllrDecodeSpec, trans):
-        self.scale = spec.decode.decode.acoustic_scale
-        self.weighting = SilenceWeighting(trans, LangDir(spec.decode.graph).silence_phones, spec.silence_weight)
+    def __init__(self, trans: TransitionModel, silence_phones: list[int], silence_weight: float, scale: float):
+        self.scale, self.weighting = scale, SilenceWeighting(trans, silence_phones, silence_weight)
 
     def __call__(self, lattice: Lattice) -> PdfPosteriors:
         return self.weighting.of_tids(*tid_posteriors(lattice, self.scale))
+
+
+def _posteriors(spec: FmllrDecodeSpec, trans: TransitionModel) -> LatticePosteriors:
+    return LatticePosteriors(trans, LangDir(spec.decode.graph).silence_phones, spec.silence_weight, spec.decode.decode.acoustic_scale)
 
 
 def _adapted(spec: FmllrDecodeSpec, job: int, passes: list[str]) -> tuple[FeatureReader, list[str]]:
@@ -152,7 +155,7 @@ def _adapted(spec: FmllrDecodeSpec, job: int, passes: list[str]) -> tuple[Featur
     return reader, keys
 
 
-def _with_acoustics(lattice: Lattice, gmm: AmDiagGmm, features: np.ndarray, tid2pdf: np.ndarray) -> Lattice:
+def with_acoustics(lattice: Lattice, gmm: AmDiagGmm, features: np.ndarray, tid2pdf: np.ndarray) -> Lattice:
     """The lattice with the acoustic costs of a model for `features` (gmm-rescore-lattice)."""
     emitting = lattice.ilabels != 0
     frames, arc_pdfs = lattice.state_times[lattice.sources[emitting]], tid2pdf[lattice.ilabels[emitting]]

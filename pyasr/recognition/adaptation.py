@@ -1,0 +1,84 @@
+"""fMLLR of a recording, as `pyasr.decode.decode_fmllr` does it for a speaker of a data directory, in memory.
+
+    1. decode without transform, by the alignment model; statistics from the posteriors: a first transform
+    2. decode with it; statistics from the new lattices: a second transform, on top of the first
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.decode.compact import to_lattice
+from pyasr.decode.decode_dir import read_decoder
+from pyasr.decode.decode_fmllr import AdaptOptions, LatticePosteriors, with_acoustics
+from pyasr.decode.determinize import DeterminizeOptions, Determinizer
+from pyasr.decode.lattice import Lattice, prune
+from pyasr.decode.search import DecodeOptions, Decoder
+from pyasr.feats.transforms import apply_transform, compose
+from pyasr.hmm.fmllr import FmllrOptions
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.model import MODEL, first_pass_model, read_model
+from pyasr.hmm.speaker_transforms import estimate_each, speaker_stats
+from pyasr.lang.lang_dir import LangDir
+
+_SPEAKER = "speaker"
+
+
+@dataclass(frozen=True)
+class FirstPasses:
+    """How transforms are estimated: the graph, a directory in that of the packed model; scales, beams and statistics."""
+
+    graph: str
+    decode: DecodeOptions
+    lattices: DeterminizeOptions
+    adapt: AdaptOptions
+    fmllr: FmllrOptions
+
+
+class Adaptation:
+    """A GMM system that finds the transform of a recording's features."""
+
+    def __init__(self, gmm_dir: Path, graph: Path, options: FirstPasses):
+        self.options = options
+        trans, self.aligner = read_model(first_pass_model(gmm_dir))
+        self.trans, self.gmm = read_model(gmm_dir / MODEL)
+        self.decoder = read_decoder(graph, trans.tid2pdf, options.decode)
+        self._determinizer = Determinizer(options.lattices, options.decode.lattice_beam, options.decode.acoustic_scale)
+        silence = LangDir(graph).silence_phones, options.adapt.silence_weight, options.decode.acoustic_scale
+        self._before, self._after = LatticePosteriors(trans, *silence), LatticePosteriors(self.trans, *silence)
+
+    def __call__(self, features: list[np.ndarray], num_threads: int = 1) -> tuple[list[np.ndarray], list[Lattice]]:
+        """(the features with the second transform, lattices that the first one gave with the acoustic costs of the second)."""
+        adapt = self.options.adapt
+        beams = replace(self.options.decode, beam=adapt.first_beam, max_active=adapt.first_max_active)
+        lattices = self._decode(self.decoder.with_options(beams), self.aligner, features, num_threads, self._compact)
+        first = self._estimate(features, lattices, self._before, self.aligner)
+        once = [apply_transform(matrix, first) for matrix in features]
+        lattices = self._decode(self.decoder, self.gmm, once, num_threads)
+        second = compose(self._estimate(once, lattices, self._after), first, first.shape[1] - 1).astype(np.float32)
+        twice = [apply_transform(matrix, second) for matrix in features]
+        return twice, [self._rescored(lattice, matrix) for lattice, matrix in zip(lattices, twice)]
+
+    def _decode(self, decoder: Decoder, gmm: AmDiagGmm, features: Iterable[np.ndarray], num_threads: int,
+                finish: Callable = lambda lattice: lattice) -> list[Lattice]:  # fmt: skip
+        scored = (("the recording", lambda matrix=matrix: gmm.log_likelihoods(matrix)) for matrix in features)
+        return [lattice for _, lattice in decoder.decode_many(scored, num_threads, finish)]
+
+    def _compact(self, lattice: Lattice) -> Lattice:
+        """What the archive of a decode directory gives of a lattice that was determinised."""
+        found = self._determinizer(lattice)
+        return found if isinstance(found, Lattice) else to_lattice(found)
+
+    def _estimate(self, features: list[np.ndarray], lattices: list[Lattice], posteriors: LatticePosteriors, aligner=None) -> np.ndarray:
+        """The transform on top of those that `features` have; the identity for want of data."""
+        utterances = ((_SPEAKER, matrix, posteriors(lattice)) for matrix, lattice in zip(features, lattices))
+        transforms, _ = estimate_each(speaker_stats(utterances, self.gmm, aligner), self.options.fmllr)
+        return transforms[_SPEAKER]
+
+    def _rescored(self, lattice: Lattice, features: np.ndarray) -> Lattice:
+        rescored = with_acoustics(lattice, self.gmm, features, self.trans.tid2pdf)
+        return prune(rescored, self.options.decode.lattice_beam, self.options.decode.acoustic_scale)

@@ -1,0 +1,67 @@
+"""From samples to what a model sees, with all that a data directory would say kept in the model's directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import load
+from pyasr.feats.cmvn import cmvn_stats, normaliser
+from pyasr.feats.extractor import KINDS, Extractor
+from pyasr.feats.inputs import InputOptions
+from pyasr.feats.online import KnownBefore
+from pyasr.feats.transforms import MATRIX_FILE, apply_transform, read_matrix
+
+FEATURES, EVERYONE = "features.json", "global_cmvn"
+DITHER_KEY = "recording"  # names the stream of noise of every segment
+
+
+class FrontEnd:
+    """Features, normalisation, deltas, splicing and the system's matrix. One recording is one speaker.
+
+    rate_hz        of the samples that it takes, which are at int16 scale
+    frame_shift_s  from one frame to the next
+    everyone       statistics of CMVN of many speakers, (2, D + 1), or None
+    """
+
+    def __init__(self, features, inputs: InputOptions, matrix: np.ndarray | None = None, everyone: np.ndarray | None = None):
+        self.extractor, self.inputs, self.matrix, self.everyone = Extractor(features), inputs, matrix, everyone
+        self.rate_hz = features.frame.sample_frequency
+        self.frame_shift_s = features.frame.window_shift / self.rate_hz
+
+    @classmethod
+    def read(cls, features: Path, model_dir: Path) -> FrontEnd:
+        """With the options in the file `features`, and input.json, final.mat and global_cmvn of a directory."""
+        optional = [path if path.exists() else None for path in (Path(model_dir) / name for name in (MATRIX_FILE, EVERYONE))]
+        return cls(load_features(features), InputOptions.load(model_dir), *(path and read_matrix(path) for path in optional))
+
+    def __call__(self, waves: list[np.ndarray]) -> list[np.ndarray]:
+        """The input of each segment of a recording, float32 (frames, dim); a segment that is too short has no rows."""
+        features = [self.extractor([wave], [DITHER_KEY])[0] for wave in waves]
+        return [self.transformed(extended) for extended in inputs_of_speaker(features, self.inputs)]
+
+    def before(self) -> KnownBefore | None:
+        """What the normalisation of a stream begins with."""
+        return None if self.everyone is None else KnownBefore.of_everyone(self.everyone)
+
+    def transformed(self, extended: np.ndarray) -> np.ndarray:
+        """After the system's matrix, where it has one."""
+        return extended if self.matrix is None else apply_transform(extended, self.matrix, "the model's matrix")
+
+
+def inputs_of_speaker(features: list[np.ndarray], options: InputOptions) -> list[np.ndarray]:
+    """Normalised and extended features of all utterances of a speaker; some may have no frames."""
+    of_speaker = None
+    if options.cmvn == "speaker" and features:
+        of_speaker = normaliser(sum(map(cmvn_stats, features)), options.norm_vars)
+    return [options.extend(options.normalise(matrix, of_speaker) if len(matrix) else matrix) for matrix in features]
+
+
+def load_features(path: Path):
+    """Options of one of the kinds of features. Raises UserError where a file has others."""
+    options = load(path)
+    if type(options) not in KINDS:
+        raise UserError(f"{path}: options of {type(options).__name__}, which are none of features; pack the model again")
+    return options

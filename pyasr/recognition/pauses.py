@@ -1,0 +1,78 @@
+r"""Where a long recording is cut: in its pauses, so that no word is lost. Segments cover the recording without gap or overlap.
+
+With e(t) the energy of a window of 0.1 s around time t in decibel, and q(p) its quantiles over the recording, a pause is a stretch where
+
+    e(t) < q(0.05) + 0.3 (q(0.95) - q(0.05)),          and q(0.95) - q(0.05) >= 10 dB
+
+at least `min_pause_s` long. A segment ends in the middle of the first pause after `min_segment_s`; where `max_segment_s` go by without
+one, at the quietest moment of the second half of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+
+_STEP_S, _WINDOW_STEPS = 0.01, 10
+_LOW, _HIGH, _SHARE, _LEAST_RANGE_DB = 0.05, 0.95, 0.3, 10.0
+_FLOOR = 1.0  # of the mean square of samples at int16 scale: digital silence is as loud as rounding noise
+
+
+@dataclass(frozen=True)
+class CutOptions:
+    """How long recordings are cut."""
+
+    max_segment_s: float = option(20.0, "seconds of a recording that are decoded at once, at most", minimum=1.0)
+    min_segment_s: float = option(3.0, "seconds after which a recording that is longer than that is cut at the next pause", minimum=0.0)
+    min_pause_s: float = option(0.4, "length of a pause in seconds", minimum=0.02)
+
+    def check(self) -> None:
+        """Raise UserError where the least length is no less than the greatest."""
+        if self.min_segment_s >= self.max_segment_s:
+            raise UserError(f"--min-segment-s {self.min_segment_s:g} is not below --max-segment-s {self.max_segment_s:g}; lower it")
+
+
+def cut_at_pauses(samples: np.ndarray, rate: float, options: CutOptions = CutOptions()) -> list[tuple[int, int]]:
+    """(first sample, one past the last) of each segment of a recording at int16 scale; the recording itself where it is short enough."""
+    options.check()
+    step = max(round(_STEP_S * rate), 1)
+    levels = _levels(samples, step)
+    most, least = (max(int(seconds * rate / step), 1) for seconds in (options.max_segment_s, options.min_segment_s))
+    middles = _pause_middles(levels, max(int(options.min_pause_s * rate / step), 1)) if len(levels) > most else []
+    cuts = [0]
+    while len(levels) - cuts[-1] > most:
+        cuts.append(_next_cut(levels, middles, cuts[-1], least, most))
+    edges = [cut * step for cut in cuts] + [len(samples)]
+    return list(zip(edges, edges[1:]))
+
+
+def _levels(samples: np.ndarray, step: int) -> np.ndarray:
+    """e(t) at every `step`-th sample, float64."""
+    num = len(samples) // step
+    energies = np.square(samples[: num * step], dtype=np.float64).reshape(num, step).mean(1)
+    sums = np.concatenate([[0.0], np.cumsum(energies)])
+    begin = np.clip(np.arange(num) - _WINDOW_STEPS // 2, 0, None)
+    end = np.clip(np.arange(num) + _WINDOW_STEPS - _WINDOW_STEPS // 2, None, num)
+    return 10 * np.log10((sums[end] - sums[begin]) / (end - begin) + _FLOOR)
+
+
+def _pause_middles(levels: np.ndarray, least: int) -> np.ndarray:
+    """Steps in the middle of each pause, ascending."""
+    low, high = np.quantile(levels, [_LOW, _HIGH])
+    quiet = levels < low + _SHARE * (high - low) if high - low >= _LEAST_RANGE_DB else np.zeros(len(levels), bool)
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], quiet.astype(np.int8), [0]])))
+    begins, ends = edges[::2], edges[1::2]
+    return ((begins + ends) // 2)[ends - begins >= least]
+
+
+def _next_cut(levels: np.ndarray, middles: np.ndarray, begin: int, least: int, most: int) -> int:
+    """Where a segment that begins at step `begin` ends."""
+    allowed = middles[(middles > begin + least) & (middles <= begin + most)] if len(middles) else []
+    if len(allowed):
+        return int(allowed[0])
+    first = begin + most // 2
+    return first + int(np.argmin(levels[first : begin + most])) if most > 1 else begin + 1

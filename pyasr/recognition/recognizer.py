@@ -1,0 +1,90 @@
+"""Recordings to words by a packed model.
+
+    from pyasr import Recognizer
+
+    recognizer = Recognizer("model")
+    print(recognizer.transcribe("a.wav").text)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.decode.endpoint import EndpointOptions
+from pyasr.decode.mbr import MbrOptions
+from pyasr.feats.resample import Resampler
+from pyasr.recognition.pauses import CutOptions, cut_at_pauses
+from pyasr.recognition.recordings import Recording, at_int16_scale, read_recordings
+from pyasr.recognition.stream import Stream
+from pyasr.recognition.system import System
+from pyasr.recognition.transcript import Segment, Transcript
+
+
+class Recognizer:
+    """A packed model, loaded once, for any number of recordings.
+
+    num_threads  segments of a recording that are decoded at once
+    cut          how long recordings are cut
+    mbr          which words are taken of what the search finds
+    beam         of the search, in place of the model's: less is faster, more finds more
+
+    Raises UserError where the directory is no packed model, or no longer whole.
+    """
+
+    def __init__(self, model_dir: str | Path, *, num_threads: int = 1, cut: CutOptions = CutOptions(), mbr: MbrOptions = MbrOptions(),
+                 beam: float | None = None):  # fmt: skip
+        cut.check()
+        self.system, self.num_threads, self.cut = System(Path(model_dir), mbr), num_threads, cut
+        if beam is not None:
+            self.system.decoder = self.system.decoder.with_options(replace(self.system.decoder.options, beam=beam))
+
+    @property
+    def rate(self) -> int:
+        """Samples per second that the model was trained on; audio of any other rate is converted."""
+        return round(self.system.front_end.rate_hz)
+
+    def transcribe(self, audio: str | Path | np.ndarray | bytes, rate: int | None = None) -> Transcript:
+        """What is said in a file, whose channels are averaged, or in samples of `rate` Hz (unless given, the model's).
+
+        Samples are int16 (or their bytes), or floats between -1 and 1. Raises UserError for what is no audio.
+        """
+        if isinstance(audio, (str, Path)):
+            (recording,) = read_recordings(Path(audio))
+        else:
+            recording = Recording("samples", "1", at_int16_scale(audio), rate or self.rate)
+        return self.transcribe_recording(recording)
+
+    def transcribe_recording(self, recording: Recording) -> Transcript:
+        """What is said in one channel."""
+        return self.transcribe_speaker([recording])[0]
+
+    def transcribe_speaker(self, recordings: list[Recording]) -> list[Transcript]:
+        """What is said in recordings of one and the same speaker: normalisation and fMLLR are of all of them."""
+        waves = [self._at_own_rate(recording) for recording in recordings]
+        spans = [cut_at_pauses(wave, self.rate, self.cut) for wave in waves]
+        words = iter(self.system.decode([wave[begin:end] for wave, parts in zip(waves, spans) for begin, end in parts], self.num_threads))
+        return [Transcript(recording.file, recording.channel, tuple(self.segment(*span, next(words)) for span in parts))
+                for recording, parts in zip(recordings, spans)]
+
+    def _at_own_rate(self, recording: Recording) -> np.ndarray:
+        try:
+            return Resampler(recording.rate, self.rate)(recording.samples, last=True)
+        except UserError as error:
+            raise UserError(f"{recording.file}: {error}") from None
+
+    def stream(self, rate: int | None = None, endpoint: EndpointOptions | None = EndpointOptions()) -> Stream:
+        """A stream of audio of `rate` Hz (unless given, the model's), in which utterances end as `endpoint` says; None: at its end.
+
+        Raises UserError for a model that needs whole recordings.
+        """
+        return Stream(self.system, rate or self.rate, endpoint)
+
+    def segment(self, begin: int, end: int, words: Iterable) -> Segment:
+        """The segment from sample `begin` to `end`, with words whose times count from its begin."""
+        begin_s, end_s = begin / self.rate, end / self.rate
+        return Segment(begin_s, end_s, tuple(word.later(begin_s) for word in words))

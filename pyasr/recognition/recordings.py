@@ -1,0 +1,125 @@
+"""Recordings to be transcribed: files of any rate and number of channels, samples in memory, raw samples of a pipe."""
+
+from __future__ import annotations
+
+import io
+import wave
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.data.audio import INT16_SCALE, decode_audio
+
+SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".aif", ".aiff", ".au")
+MIX, EACH = CHANNELS = ("mix", "each")
+_BLOCK_S = 0.1
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One channel: float32 `samples` (num_samples,) at int16 scale, `rate` of them in a second; channels count from 1."""
+
+    file: str
+    channel: str
+    samples: np.ndarray
+    rate: int
+
+
+def find_audio(paths: tuple[Path, ...]) -> list[Path]:
+    """The files, and those with audio's suffixes anywhere below the directories, in the order given and by name. `-` stays.
+
+    Raises UserError for a path that is not there and for a directory without audio.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if str(path) == "-" or path.is_file():
+            found.append(path)
+            continue
+        if not path.is_dir():
+            raise UserError(f"{path}: no such file or directory")
+        inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+        if not inside:
+            raise UserError(f"{path}: no audio in this directory (files that end in {', '.join(SUFFIXES)}); name the files")
+        found += inside
+    return found
+
+
+def read_recordings(path: Path, channels: str = MIX) -> list[Recording]:
+    """The channels of an audio file, or their mean. Raises UserError for a file that is missing, damaged or no audio."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    return split_channels(Path(path).name, *decode_audio(io.BytesIO(content), str(path)), channels)
+
+
+def of_bytes(content: bytes, name: str, channels: str = MIX) -> list[Recording]:
+    """The same of the bytes of an audio file."""
+    return split_channels(name, *decode_audio(io.BytesIO(content), name), channels)
+
+
+def of_raw(content: bytes, name: str, rate: int) -> Recording:
+    """Samples of 16 bits, the low byte first, of one channel. Raises UserError for half a sample."""
+    if len(content) % 2:
+        found = f"{len(content)} bytes are no whole number of samples of 16 bits"
+        raise UserError(f"{name}: {found}; give raw samples, or leave --raw-rate out")
+    return Recording(name, "1", np.frombuffer(content, "<i2").astype(np.float32), rate)
+
+
+def split_channels(name: str, samples: np.ndarray, rate: int, channels: str) -> list[Recording]:
+    """The channels of (num_samples, num_channels), or their mean."""
+    if channels == MIX or samples.shape[1] == 1:
+        return [Recording(name, "1", samples.mean(1, dtype=np.float32), rate)]
+    return [Recording(name, str(number), np.ascontiguousarray(samples[:, number - 1]), rate) for number in range(1, samples.shape[1] + 1)]
+
+
+def file_blocks(path: Path) -> tuple[str, int, Iterator[np.ndarray]]:
+    """(name, rate, floats between -1 and 1 in blocks) of a file, its channels averaged."""
+    (recording,) = read_recordings(path)
+    samples = recording.samples / np.float32(INT16_SCALE)
+    size = max(round(_BLOCK_S * recording.rate), 1)
+    return recording.file, recording.rate, (samples[begin : begin + size] for begin in range(0, len(samples), size))
+
+
+def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, Iterator[np.ndarray]]:
+    """The same of a pipe, as it is filled: WAV of 16 bits, or with `raw_rate` raw samples of one channel. Raises UserError for others."""
+    if raw_rate:
+        return "stdin", raw_rate, _blocks_of(lambda num: file.read(2 * num), raw_rate, 1)
+    try:
+        audio = wave.open(file)
+    except (wave.Error, EOFError) as error:
+        found = f"not a WAV stream ({error or 'it is empty'})"
+        raise UserError(f"stdin: {found}; give --raw-rate for raw samples, or leave --stream out") from None
+    if audio.getsampwidth() != 2:
+        raise UserError(f"stdin: samples of {8 * audio.getsampwidth()} bits; a stream has 16 bits, as by 'sox FILE -b 16 -t wav -'")
+    return "stdin", audio.getframerate(), _blocks_of(audio.readframes, audio.getframerate(), audio.getnchannels())
+
+
+def _blocks_of(read, rate: int, num_channels: int) -> Iterator[np.ndarray]:
+    """Blocks of what `read`, a function of a number of samples, gives until it gives nothing."""
+    while content := read(max(round(_BLOCK_S * rate), 1)):
+        whole = np.frombuffer(content[: len(content) // (2 * num_channels) * (2 * num_channels)], "<i2")
+        yield whole.reshape(-1, num_channels).mean(1, dtype=np.float32) / np.float32(INT16_SCALE)
+
+
+def at_int16_scale(samples) -> np.ndarray:
+    """Samples that somebody hands over, as float32 at int16 scale: bytes or integers of 16 bits, or floats of which 1.0 is full scale.
+
+    Raises UserError for another type, another shape than (num_samples,), and values that are not finite.
+    """
+    if isinstance(samples, (bytes, bytearray, memoryview)):
+        return of_raw(bytes(samples), "the samples", 0).samples
+    samples = np.asarray(samples)
+    if samples.ndim != 1:
+        raise UserError(f"samples of shape {samples.shape}; give one channel, of shape (number of samples,)")
+    if samples.dtype == np.int16:
+        return samples.astype(np.float32)
+    if samples.dtype.kind != "f":
+        raise UserError(f"samples of type {samples.dtype}; give int16, or floats between -1 and 1")
+    if not np.isfinite(samples).all():
+        raise UserError("samples that are not finite numbers; check what they come from")
+    return samples.astype(np.float32) * np.float32(INT16_SCALE)

@@ -1,0 +1,160 @@
+"""Audio to words as it arrives.
+
+    stream = Recognizer("model").stream()
+    for block in microphone:
+        for segment in stream.accept(block):
+            print(segment.text)                # what has ended
+        print(stream.partial, end="\\r")        # what has not
+    print(stream.finish().text)
+
+Features, network and search go on from block to block and give what they give of a whole utterance. An utterance ends by the rules of
+`pyasr.decode.endpoint`; the next one begins within the silence behind its last word, and hears again what came after. Audio is taken in
+steps of 0.1 s of an utterance, so that the result does not depend on how it is divided into blocks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.decode.endpoint import EndpointOptions, trailing_silence
+from pyasr.feats.online import KnownBefore, OnlineExtractor, OnlineInput, check_extracts_online
+from pyasr.feats.resample import Resampler
+from pyasr.recognition.front_end import DITHER_KEY
+from pyasr.recognition.recordings import at_int16_scale
+from pyasr.recognition.system import System
+from pyasr.recognition.transcript import Segment, Transcript, Word
+
+_STEP_S, _SILENCE_KEPT_S = 0.1, 0.3
+
+
+def check_streams(system: System) -> None:
+    """Raise UserError for a model that needs whole recordings."""
+    try:
+        if system.adaptation:
+            raise UserError("it adapts to a recording by fMLLR, for which it takes the whole; train on features without, such as those of "
+                            "conf/mfcc_hires.conf")
+        check_extracts_online(system.front_end.extractor.options)
+        OnlineInput(system.front_end.inputs, system.front_end.before())
+        system.acoustics.check_online()
+    except UserError as error:
+        raise UserError(f"{system.path}: cannot be used on audio as it arrives: {error}") from None
+
+
+class Stream:
+    """One stream of audio of one channel; `Recognizer.stream` makes it. Not for use from several threads at once.
+
+    rate      of the samples that will be accepted
+    endpoint  when an utterance ends; None: with the stream
+    segments  that have ended
+    """
+
+    def __init__(self, system: System, rate: int, endpoint: EndpointOptions | None, file: str = "stream"):
+        check_streams(system)
+        self._system, self._endpoint, self._file = system, endpoint, file
+        self._rate = round(system.front_end.rate_hz)
+        self._resampler = Resampler(rate, self._rate)
+        self._step, self._begin = round(_STEP_S * self._rate), 0
+        self._utterance, self._waiting = _Utterance(system, system.front_end.before()), np.zeros(0, np.float32)
+        self.segments: list[Segment] = []
+
+    def accept(self, samples: np.ndarray | bytes) -> list[Segment]:
+        """Take samples of any number: int16 (or their bytes), or floats between -1 and 1. Returns segments that have ended with them."""
+        return self._take(self._resampler(at_int16_scale(samples)))
+
+    def _take(self, samples: np.ndarray) -> list[Segment]:
+        self._waiting = np.concatenate([self._waiting, samples])
+        num_before = len(self.segments)
+        while len(self._waiting) >= self._step:
+            self._utterance.accept(self._waiting[: self._step])
+            self._waiting = self._waiting[self._step :]
+            if self._endpoint and self._utterance.has_ended(self._endpoint):
+                self._next()
+        return self.segments[num_before:]
+
+    @property
+    def partial(self) -> str:
+        """The words so far of the utterance that has not ended; they may change."""
+        return self._utterance.partial
+
+    @property
+    def text(self) -> str:
+        """All words so far."""
+        return " ".join(filter(None, [*(segment.text for segment in self.segments), self.partial]))
+
+    def finish(self) -> Transcript:
+        """What was said, after the last sample. The stream is over then."""
+        self._take(self._resampler(np.zeros(0, np.float32), last=True))
+        self._utterance.accept(self._waiting, last=True)
+        self._add(self._utterance.num_samples, self._utterance.words())
+        return Transcript(self._file, "1", tuple(self.segments))
+
+    def _next(self) -> None:
+        """End the utterance in the silence behind its words, and begin another one with what came after."""
+        ended, length = self._utterance, self._utterance.end()
+        self._waiting = np.concatenate([ended.samples()[length:], self._waiting])
+        self._add(length, ended.words())
+        self._utterance = _Utterance(self._system, ended.known_after())
+
+    def _add(self, num_samples: int, words: list[Word]) -> None:
+        if not num_samples and self.segments:
+            return
+        begin_s, end_s = self._begin / self._rate, (self._begin + num_samples) / self._rate
+        self.segments.append(Segment(begin_s, end_s, tuple(word.later(begin_s) for word in words)))
+        self._begin += num_samples
+
+
+class _Utterance:
+    """Features, scores and search of one utterance, under way."""
+
+    def __init__(self, system: System, before: KnownBefore | None):
+        front_end = system.front_end
+        self._system, self._parts, self.num_samples = system, [], 0
+        self._before, self._input = before, OnlineInput(front_end.inputs, before)
+        self._extract = OnlineExtractor(front_end.extractor.options, DITHER_KEY)
+        self._scores, self._search = system.acoustics.online_scores(), system.decoder.start()
+
+    def accept(self, samples: np.ndarray, last: bool = False) -> None:
+        self._parts.append(samples)
+        self.num_samples += len(samples)
+        rows = self._input(self._extract(samples, last), last)
+        scores = self._scores(self._system.front_end.transformed(rows) if len(rows) else rows, last)
+        if len(scores):
+            self._search.advance(scores, "the stream")
+
+    def known_after(self) -> KnownBefore | None:
+        """What the normalisation of the next utterance begins with."""
+        running = self._input.running
+        return running and self._before.after(running.stats)
+
+    def samples(self) -> np.ndarray:
+        return np.concatenate(self._parts)
+
+    @property
+    def partial(self) -> str:
+        words = self._system.words.symbols
+        return " ".join(words.symbol(word) for word in self._search.best_path().words)
+
+    def _trailing_silence(self) -> tuple[int, bool]:
+        """(frames of silence at the end of the best path, whether there is anything else)."""
+        acoustics, path = self._system.acoustics, self._search.best_path()
+        frames = trailing_silence(acoustics.trans.tid2phone[path.tids], acoustics.silence)
+        return frames, frames < len(path.tids)
+
+    def has_ended(self, endpoint: EndpointOptions) -> bool:
+        """Whether what was scored so far is an utterance; where the search found no way on, it is."""
+        if not self._search.num_frames:
+            return False
+        (silence, has_words), frame_s = self._trailing_silence(), self._system.frame_s
+        return self._search.is_dead or endpoint.ends(
+            frame_s * silence, frame_s * self._search.num_frames, has_words, self._search.final_gap())
+
+    def end(self) -> int:
+        """Samples of the utterance that has ended: up to some silence before the frame that was scored last."""
+        kept_s = min(self._system.frame_s * self._trailing_silence()[0] / 2, _SILENCE_KEPT_S)
+        until_s = self._system.frame_s * self._search.num_frames - kept_s
+        return min(round(until_s * self._system.front_end.rate_hz), self.num_samples)
+
+    def words(self) -> list[Word]:
+        """Of the frames that were scored; none where there are none."""
+        return self._system.words(self._search.finish()) if self._search.num_frames else []

@@ -1,0 +1,92 @@
+"""What a packed model holds, loaded: features, scores, the search, and words with times from its lattices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.decode.align_lexicon import align_lexicon
+from pyasr.decode.align_words import align_words
+from pyasr.decode.compact import to_compact
+from pyasr.decode.ctc_alignment import with_blanks
+from pyasr.decode.decode_dir import read_decoder
+from pyasr.decode.determinize import Determinizer
+from pyasr.decode.lattice import Lattice
+from pyasr.decode.mbr import MbrOptions, mbr_decode
+from pyasr.decode.word_graph import WordGraph
+from pyasr.feats.inputs import InputOptions
+from pyasr.lang.ctc_graph import BLANK_TID
+from pyasr.lang.lang_dir import LangDir
+from pyasr.recognition.acoustics import ACOUSTICS, Gaussians, Network
+from pyasr.recognition.adaptation import Adaptation
+from pyasr.recognition.front_end import FEATURES, FrontEnd, inputs_of_speaker
+from pyasr.recognition.packed import CTC, FIRST_DIR, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
+from pyasr.recognition.transcript import Word
+
+
+class System:
+    """A packed model, loaded. Raises UserError where a file is missing, has changed, or does not go together with the others.
+
+    adaptation  what estimates fMLLR transforms; None where features are used as they are
+    inputs      how features become the input of the acoustic model, where it sees those that `adaptation` gives
+    """
+
+    def __init__(self, model: Path, mbr: MbrOptions = MbrOptions()):
+        model = Path(model)
+        self.path, self.info, self.mbr = model, read_info(model), mbr
+        graph = model / GRAPH_DIR
+        first = self.info.first is not None
+        self.front_end = FrontEnd.read(model / FEATURES, model / FIRST_DIR if first else model)
+        self.adaptation = Adaptation(model / FIRST_DIR, model / self.info.first.graph, self.info.first) if first else None
+        self.inputs = InputOptions.load(model) if first and self.info.kind != GMM else None
+        self.acoustics = ACOUSTICS[self.info.kind](model / FIRST_DIR if first and self.info.kind == GMM else model, graph)
+        self.decoder = self._read_decoder(graph)
+        self.frame_s = self.front_end.frame_shift_s * self.acoustics.subsampling
+        self.words = _WordFinder(self.info, graph, self.acoustics, mbr, self.frame_s)
+
+    def _read_decoder(self, graph: Path):
+        shared = self.adaptation is not None and self.info.first.graph == GRAPH_DIR and self.info.kind != CTC
+        if shared:
+            return self.adaptation.decoder.with_options(self.info.decode)
+        return read_decoder(graph, self.acoustics.tid2pdf, self.info.decode, graph_file(self.info.kind))
+
+    def decode(self, waves: list[np.ndarray], num_threads: int = 1) -> list[list[Word]]:
+        """The words of each segment of a recording, seconds from the segment's begin; of one that is too short for a frame, none."""
+        features = self.front_end(waves)
+        spoken = [i for i, matrix in enumerate(features) if len(matrix)]
+        found: list[list[Word]] = [[] for _ in waves]
+        for i, words in zip(spoken, self._decode([features[i] for i in spoken], num_threads) if spoken else []):
+            found[i] = words
+        return found
+
+    def _decode(self, features: list[np.ndarray], num_threads: int) -> list[list[Word]]:
+        if self.adaptation:
+            features, lattices = self.adaptation(features, num_threads)
+            if self.inputs is None:
+                return [self.words(lattice) for lattice in lattices]
+            features = inputs_of_speaker(features, self.inputs)
+        scored = (("the recording", lambda matrix=matrix: self.acoustics.scores(matrix)) for matrix in features)
+        return [words for _, words in self.decoder.decode_many(scored, num_threads, self.words)]
+
+
+class _WordFinder:
+    """Words with times and confidences of a lattice of the search, a function that several threads may call at once."""
+
+    def __init__(self, info: ModelInfo, graph: Path, acoustics: Gaussians | Network, mbr: MbrOptions, frame_s: float):
+        lang = LangDir(graph)
+        self.info, self.mbr, self.frame_s, self.trans, self.symbols = info, mbr, frame_s, acoustics.trans, lang.words
+        lexicon = align_lexicon(lang.align_lexicon)
+        self.lexicon = with_blanks(lexicon, BLANK_TID) if info.kind == CTC else lexicon
+        self._determinizer = Determinizer(info.lattices, info.decode.lattice_beam, info.decode.acoustic_scale)
+
+    def __call__(self, lattice: Lattice) -> list[Word]:
+        found = self._determinizer(lattice)
+        compact = to_compact(found) if isinstance(found, Lattice) else found
+        if compact.empty:
+            return []
+        aligned = align_words(compact, self.trans, self.lexicon, "the recording")
+        graph = WordGraph.of(aligned, 1.0 / self.info.lmwt, self.info.word_ins_penalty)
+        best = mbr_decode(graph, decode=self.mbr.decode_mbr, posterior_scale=self.mbr.posterior_scale)
+        return [Word(self.symbols.symbol(word), self.frame_s * begin, self.frame_s * end, confidence)
+                for word, (begin, end), confidence in zip(best.words, best.times, best.confidences)]

@@ -1,0 +1,234 @@
+"""Audio as it arrives, against the same audio as a whole: features, scores, words; where utterances end."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from steps_here import run_here
+from tone_toys import (
+    FBANK, NUM_PDFS, RATE, WORD_S, begin_s, moments, silence, speech, transitions, write_packed, write_wav,
+)  # fmt: skip
+
+from pyasr import Recognizer
+from pyasr.base.errors import UserError
+from pyasr.decode.endpoint import EndpointOptions
+from pyasr.feats.cmvn import SlidingOptions, cmvn_stats
+from pyasr.feats.extractor import Extractor
+from pyasr.feats.inputs import InputOptions
+from pyasr.feats.online import KnownBefore, OnlineExtractor, OnlineInput
+from pyasr.feats.options import FbankOptions, PitchOptions
+from pyasr.feats.transforms import write_matrix
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.model import write_model
+from pyasr.nn.acoustic import AcousticModel
+from pyasr.nn.feed_forward import DnnOptions, FeedForward
+from pyasr.nn.layered import LayeredNetwork
+from pyasr.recognition.front_end import inputs_of_speaker
+from pyasr.recognition.packed import GMM, NETWORK
+from pyasr.recognition.recordings import live_blocks
+
+SAID = ["do", "mi", "fa", "re", "do", "fa"]
+BINS = FBANK.mel.num_mel_bins
+SMALL = SlidingOptions(cmn_window=50, min_cmn_window=20)
+
+
+def gaussians(folder: Path, features=FBANK) -> Recognizer:
+    packed = write_packed(folder, GMM, InputOptions(cmvn="none"), features)
+    means, variances = moments()
+    write_model(packed / "final.mdl", transitions(), AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), means, variances))
+    return Recognizer(packed)
+
+
+def network(folder: Path, lines: list[str], chunk: int = 0, inputs: InputOptions = InputOptions(cmvn="none")) -> Recognizer:
+    """A network over time of random parameters, or without `lines` a feed-forward one, at a scale at which it says this and that."""
+    packed, dim, generator = write_packed(folder, NETWORK, inputs), inputs.dim(BINS), torch.Generator().manual_seed(0)
+    made = LayeredNetwork(lines, dim, NUM_PDFS, chunk) if lines else FeedForward(DnnOptions(1, 16), dim, NUM_PDFS)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, 0.0, 0.3, generator=generator)
+    model = AcousticModel(made.eval(), torch.full((dim,), 10.0), torch.full((dim,), 0.3), torch.zeros(NUM_PDFS))
+    said = model.log_posteriors(inputs_of_speaker(Extractor(FBANK)([speech(SAID)]), inputs)[0])
+    centre, spread = said.mean(0), (said - said.mean(0)).std()
+    dataclasses.replace(model, log_priors=torch.from_numpy(centre), factor=float(5 / spread)).save(packed / "final.nnet")
+    write_model(packed / "final.mdl", transitions(), AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), *moments()))
+    return Recognizer(packed)
+
+
+def streamed(recognizer: Recognizer, samples: np.ndarray, sizes: list[int], rate: int | None = None):
+    stream = recognizer.stream(rate, endpoint=None)
+    for part in np.split(samples, np.cumsum(sizes)):
+        stream.accept(part.astype(np.int16))
+    return stream.finish()
+
+
+def assert_same(found, expected) -> None:
+    assert [word.word for word in found.words] == [word.word for word in expected.words]
+    for name in ("begin_s", "end_s", "confidence"):
+        assert [getattr(word, name) for word in found.words] == pytest.approx([getattr(word, name) for word in expected.words], abs=2e-3)
+    assert [(one.begin_s, one.end_s) for one in found.segments] == [(one.begin_s, one.end_s) for one in expected.segments]
+
+
+NETWORKS = [
+    (["tdnn splice=-2..2 dim=16", "tdnn splice=-3,3 dim=16 stride=3", "tdnn splice=-1..1 dim=16"], 60),
+    (["lstm cells=12 delay=2", "delay frames=4", "crop left=10"], 20),
+    (["blstm cells=8 repeat=2"], 30),
+    (["tdnn splice=-1..1 dim=16 stride=3", "lstm cells=12 recurrent=6 repeat=2", "delay frames=2"], 0),
+]
+INPUTS = [InputOptions(cmvn="none"), InputOptions(cmvn="none", deltas=2, splice_left=3, splice_right=1),
+          InputOptions(cmvn="sliding", sliding=SMALL, norm_vars=True, splice_right=2),
+          InputOptions(cmvn="sliding", sliding=dataclasses.replace(SMALL, center=True))]  # fmt: skip
+
+
+@pytest.mark.parametrize("lines, chunk", NETWORKS)
+def test_networks_over_time_say_the_same_of_a_stream(lines, chunk, tmp_path):
+    recognizer, samples = network(tmp_path, lines, chunk), speech(SAID)
+    expected = recognizer.transcribe(samples.astype(np.int16))
+    assert len(expected.words) > 2
+    assert_same(streamed(recognizer, samples, [1, 999, 5000]), expected)
+    model = recognizer.system.acoustics.model
+    for num in (1, 2, 25, 90):
+        x = np.random.default_rng(num).normal(10, 3, (num, BINS)).astype(np.float32)
+        scores = recognizer.system.acoustics.online_scores()
+        parts = [scores(part, False) for part in np.split(x, [1, 8, 40])]
+        assert np.allclose(np.concatenate([*parts, scores(x[:0], True)]), model.log_likelihoods(x), atol=1e-5 * model.factor)
+
+
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_input_is_that_of_the_whole(inputs, tmp_path):
+    recognizer, samples = network(tmp_path, [], inputs=inputs), speech(SAID)
+    assert_same(streamed(recognizer, samples, [12345]), recognizer.transcribe(samples.astype(np.int16)))
+
+
+@pytest.mark.parametrize("snip_edges, dither", [(True, 0.0), (False, 0.0), (True, 2.0), (False, 2.0)])
+def test_frames_are_those_of_the_whole_to_the_bit(snip_edges, dither):
+    features = dataclasses.replace(FBANK, frame=dataclasses.replace(FBANK.frame, snip_edges=snip_edges, dither=dither))
+    for num in (0, 50, 199, 200, 280, 5000):
+        samples = speech(SAID)[:num]
+        extract = OnlineExtractor(features, "key")
+        parts = [extract(part) for part in np.split(samples, [1, 100, 150, 1100])]
+        assert np.array_equal(np.concatenate([*parts, extract(samples[:0], last=True)]), Extractor(features)([samples], ["key"])[0])
+
+
+def test_words_appear_as_they_are_said_and_at_any_rate(tmp_path):
+    recognizer = gaussians(tmp_path)
+    stream, seen = recognizer.stream(16000, endpoint=None), []
+    for block in np.array_split(speech(SAID, rate=16000) / 32768, 40):
+        assert stream.accept(block) == []
+        if not seen or stream.partial != seen[-1]:
+            seen.append(stream.partial)
+    assert " ".join(SAID[:3]) in seen and all(one.split() == SAID[: len(one.split())] for one in seen)
+    found = stream.finish()
+    assert found.text.split() == SAID and [word.begin_s for word in found.words] == pytest.approx([begin_s(i) for i in range(6)], abs=0.031)
+    assert_same(found, recognizer.transcribe(speech(SAID, rate=16000).astype(np.int16), 16000))
+
+
+def test_utterances_end_and_nothing_is_lost_between_them(tmp_path):
+    recognizer = gaussians(tmp_path)
+    rng = np.random.default_rng(0)
+    samples = np.concatenate([speech(["do", "re"]), silence(0.7, rng), speech(["mi"]), silence(7.0, rng), speech(["fa", "do"])]).astype(np.int16)
+    results = []
+    for size in (160, 4001, len(samples)):
+        stream = recognizer.stream()
+        for begin in range(0, len(samples), size):
+            stream.accept(samples[begin : begin + size])
+        results.append(stream.finish())
+    found = results[0]
+    assert results[1] == results[2] == found
+    assert [segment.text for segment in found.segments if segment.words] == ["do re", "mi", "fa do"]
+    edges = [(segment.begin_s, segment.end_s) for segment in found.segments]
+    assert [end for _, end in edges[:-1]] == [begin for begin, _ in edges[1:]] and edges[-1][1] == pytest.approx(len(samples) / RATE)
+    assert [word.end_s - word.begin_s for word in found.words] == pytest.approx([WORD_S] * 5, abs=0.031)
+    assert found.words[2].begin_s == pytest.approx(begin_s(2) + 0.7 + begin_s(0), abs=0.031)
+
+
+def test_an_utterance_ends_in_any_case_and_an_empty_stream_has_no_words(tmp_path):
+    recognizer = gaussians(tmp_path)
+    stream = recognizer.stream(endpoint=EndpointOptions(utterance_s=1.0, sure_end_s=9.0, likely_end_s=9.0, any_end_s=9.0))
+    assert len(stream.accept(speech(SAID).astype(np.int16))) == 2
+    assert recognizer.stream().finish().text == ""
+    for num in (1, 100, 1000):
+        assert streamed(recognizer, np.zeros(num), [1]).text == ""
+
+
+def test_running_normalisation_is_that_of_kaldi_by_its_definition():
+    """A frame's window is the last 600 frames; what is missing of it stand in for the speaker's earlier frames and 200 of everyone."""
+    rng = np.random.default_rng(0)
+    x, earlier, everyone = (rng.normal(mean, 2.0, (num, 3)).astype(np.float32) for mean, num in ((1.0, 900), (5.0, 300), (-4.0, 5000)))
+    for heard in (earlier[:0], earlier[:50], earlier):
+        online = OnlineInput(InputOptions(cmvn="speaker"), KnownBefore(cmvn_stats(heard), cmvn_stats(everyone)))
+        found = np.concatenate([online(part, False) for part in np.split(x, [1, 7, 300])])
+        for t in (0, 6, 299, 450, 599, 700, 899):
+            window = x[max(t - 599, 0) : t + 1].astype(np.float64)
+            of_speaker = min(600 - len(window), len(heard))
+            of_all = min(600 - len(window) - of_speaker, 200)
+            total = window.sum(0) + of_all * everyone.mean(0, np.float64) + (of_speaker * heard.mean(0, np.float64) if of_speaker else 0.0)
+            assert found[t] == pytest.approx(x[t] - total / (len(window) + of_speaker + of_all), abs=1e-4)
+        assert np.allclose(online.running.stats, cmvn_stats(x))
+
+
+def test_a_model_normalised_by_speaker_streams_nearly_as_it_transcribes(tmp_path):
+    packed = write_packed(tmp_path, GMM, InputOptions(cmvn="speaker"))
+    means, variances = moments()
+    centre = Extractor(FBANK)([speech(SAID)])[0]
+    write_model(packed / "final.mdl", transitions(),
+                AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), means - centre.mean(0), variances))
+    write_matrix(packed / "global_cmvn", cmvn_stats(centre))
+    recognizer = Recognizer(packed)
+    assert recognizer.transcribe(speech(SAID).astype(np.int16)).text.split() == streamed(recognizer, speech(SAID), [999]).text.split() == SAID
+
+
+def test_rules_of_endpoints():
+    rules = EndpointOptions()
+    assert not rules.ends(4.9, 4.9, False, np.inf) and rules.ends(5.0, 5.0, False, np.inf)
+    assert not rules.ends(0.4, 3.0, True, 0.0) and rules.ends(0.5, 3.0, True, 1.9) and not rules.ends(0.5, 3.0, True, 2.0)
+    assert rules.ends(1.0, 3.0, True, 7.9) and not rules.ends(1.9, 3.0, True, np.inf) and rules.ends(2.0, 3.0, True, np.inf)
+    assert rules.ends(0.0, 20.0, True, np.inf)
+
+
+def test_models_that_need_whole_recordings_say_so(tmp_path):
+    pitch = FbankOptions(frame=FBANK.frame, mel=FBANK.mel, pitch=PitchOptions(add_pitch=True))
+    for number, (make, sentence) in enumerate([
+        (lambda folder: network(folder, [], inputs=InputOptions(cmvn="speaker")), "--cmvn sliding or --cmvn none"),
+        (lambda folder: network(folder, ["blstm cells=4"]), "a blstm layer reads from the end"),
+        (lambda folder: gaussians(folder, pitch), "features have pitch"),
+    ]):
+        with pytest.raises(UserError, match=sentence):
+            make(tmp_path / str(number)).stream()
+    with pytest.raises(UserError, match="int16, or floats"):
+        gaussians(tmp_path / "good").stream().accept(np.zeros(3, np.int32))
+
+
+def test_pipes():
+    samples = speech(SAID).astype(np.int16)
+    for header in (RATE, None):
+        file = io.BytesIO()
+        if header:
+            with wave.open(file, "wb") as out:
+                out.setparams((2, 2, RATE, 0, "NONE", ""))
+                out.writeframes(np.repeat(samples, 2).tobytes())
+            file.seek(0)
+        else:
+            file = io.BytesIO(samples.tobytes() + b"x")
+        name, rate, blocks = live_blocks(file, None if header else RATE)
+        found = np.concatenate(list(blocks))
+        assert (name, rate) == ("stdin", RATE) and np.array_equal((32768 * found).astype(np.int16), samples)
+    for content, sentence in ((b"", "not a WAV stream"), (b"no audio at all", "not a WAV stream")):
+        with pytest.raises(UserError, match=sentence):
+            live_blocks(io.BytesIO(content))
+
+
+def test_the_program_streams(tmp_path, capsys):
+    recognizer = gaussians(tmp_path)
+    write_wav(tmp_path / "a.wav", np.concatenate([speech(["do", "re"]), silence(1.0, np.random.default_rng(0)), speech(["mi"])]))
+    capsys.readouterr()
+    run_here("transcribe.py", "--stream", "true", recognizer.system.path, tmp_path / "a.wav", folder="utils")
+    assert capsys.readouterr().out == "do re\nmi\n"
+    run_here("transcribe.py", "--stream", "true", "--format", "ctm", recognizer.system.path, tmp_path / "a.wav", folder="utils")
+    assert [line.split()[4] for line in capsys.readouterr().out.splitlines()] == ["do", "re", "mi"]
+    with pytest.raises(UserError, match="--stream takes one recording after the other"):
+        run_here("transcribe.py", "--stream", "true", "--channels", "each", recognizer.system.path, tmp_path / "a.wav", folder="utils")

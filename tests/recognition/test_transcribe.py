@@ -1,0 +1,152 @@
+"""utils/pack_model.py and utils/transcribe.py, against what was said, and against steps/decode.py on the same audio."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from steps_here import run_here
+from tone_toys import RATE, WORD_S, WORDS, begin_s, decode_and_score, speech, write_data, write_system
+
+import pyasr
+from pyasr.base.errors import UserError
+from pyasr.io.text import read_table
+from pyasr.recognition.pauses import CutOptions
+from pyasr.recognition.recordings import Recording, find_audio, read_recordings
+
+SAID = {f"u{i}": [str(word) for word in np.random.default_rng(i).choice(WORDS, 4 + i)] for i in range(4)}
+
+
+@pytest.fixture(scope="module")
+def exp(tmp_path_factory) -> Path:
+    """A folder with model/ (decoded, scored), data/, the audio, and packed/."""
+    folder = tmp_path_factory.mktemp("exp")
+    decode = decode_and_score(write_system(folder), write_data(folder, SAID))
+    run_here("pack_model.py", decode, folder / "packed", folder="utils")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recognizer(exp):
+    return pyasr.Recognizer(exp / "packed")
+
+
+def test_words_are_those_of_the_recipe(exp, recognizer):
+    point = json.loads((exp / "model/decode/scoring/summary.json").read_text())["chosen"]["point"]
+    expected = read_table(exp / f"model/decode/scoring/hyp/{point[0]}_{point[1]}.txt")
+    assert (recognizer.system.info.lmwt, recognizer.system.info.word_ins_penalty) == tuple(point)
+    assert {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID} == expected == {utt: " ".join(SAID[utt]) for utt in SAID}
+
+
+def test_times_and_confidences(exp, recognizer):
+    words = recognizer.transcribe(exp / "u3.wav").words
+    assert [word.word for word in words] == SAID["u3"]
+    for number, word in enumerate(words):
+        assert (word.begin_s, word.end_s) == pytest.approx((begin_s(number), begin_s(number) + WORD_S), abs=0.031)
+        assert word.confidence > 0.99
+
+
+def test_any_rate_and_number_of_channels(exp, recognizer, tmp_path):
+    fast = speech(SAID["u0"], rate=22050)
+    other = speech(SAID["u1"], rate=22050)[: len(fast)]
+    soundfile.write(tmp_path / "two.flac", np.stack([fast, other], 1).astype(np.int16), 22050, subtype="PCM_16")
+    left, right = (recognizer.transcribe_recording(one) for one in read_recordings(tmp_path / "two.flac", "each"))
+    assert (left.channel, right.channel, left.text) == ("1", "2", " ".join(SAID["u0"]))
+    assert right.text == " ".join(SAID["u1"][:4])
+    same = recognizer.transcribe(fast.astype(np.int16), 22050), recognizer.transcribe(fast / 32768, 22050)
+    assert same[0] == same[1] and same[0].words == left.words
+
+
+def test_long_recordings_are_cut_at_pauses_and_no_word_is_lost(exp):
+    said = [str(word) for word in np.random.default_rng(7).choice(WORDS, 30)]
+    pauses = [0.15, 0.15, 0.6] * 10
+    wave = np.concatenate([speech([word], seed, pause_s=pause) for seed, (word, pause) in enumerate(zip(said, pauses))])
+    recognizer = pyasr.Recognizer(exp / "packed", num_threads=2, cut=CutOptions(max_segment_s=4.0, min_segment_s=1.0))
+    found = recognizer.transcribe(wave.astype(np.int16))
+    assert found.text.split() == said and len(found.segments) > 5
+    edges = [(segment.begin_s, segment.end_s) for segment in found.segments]
+    assert [end for _, end in edges[:-1]] == [begin for begin, _ in edges[1:]] and edges[-1][1] == pytest.approx(len(wave) / RATE)
+    at = np.cumsum([0] + [2 * pause + WORD_S for pause in pauses])[:-1] + pauses
+    assert [word.begin_s for word in found.words] == pytest.approx(at, abs=0.031)
+
+
+def test_recordings_without_a_frame_or_a_word(recognizer):
+    assert recognizer.transcribe(np.zeros(0, np.int16)).text == recognizer.transcribe(np.zeros(10, np.int16)).text == ""
+    assert recognizer.transcribe(30 * np.random.default_rng(0).standard_normal(RATE) / 32768).text == ""
+
+
+def test_the_program(exp, tmp_path, capsys):
+    shutil.copytree(exp, tmp_path / "talks", ignore=lambda folder, names: [name for name in names if not name.endswith(".wav")])
+    capsys.readouterr()
+    run_here("transcribe.py", exp / "packed", tmp_path / "talks", folder="utils")
+    assert capsys.readouterr().out == "".join(f"{utt} {' '.join(words)}\n" for utt, words in SAID.items())
+    run_here("transcribe.py", "--format", "json", "--out-dir", tmp_path / "out", exp / "packed", tmp_path / "talks", folder="utils")
+    whole = json.loads((tmp_path / "out/u2.json").read_text())
+    assert whole["text"].split() == SAID["u2"] and sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"{u}.json" for u in SAID]
+    assert whole["duration"] == pytest.approx(begin_s(len(SAID["u2"])), abs=1e-3)
+
+
+def test_one_speaker_in_several_recordings(exp, recognizer):
+    recordings = [read_recordings(exp / f"{utt}.wav")[0] for utt in SAID]
+    assert [found.text.split() for found in recognizer.transcribe_speaker(recordings)] == list(SAID.values())
+
+
+def test_a_model_that_is_not_whole_is_refused(exp, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(exp / "packed", copy)
+    words = copy / "graph/words.txt"
+    words.write_text(words.read_text().replace("do", "ti"))
+    with pytest.raises(UserError, match="words.txt: not the file that was packed"):
+        pyasr.Recognizer(copy)
+    words.unlink()
+    with pytest.raises(UserError, match="words.txt: no such file, but model.json names it"):
+        pyasr.Recognizer(copy)
+    with pytest.raises(UserError, match="give a directory that utils/pack_model.py has made"):
+        pyasr.Recognizer(exp / "model")
+    info = json.loads((copy / "model.json").read_text())
+    info["files"][0]["name"] = "../../etc/passwd"
+    (copy / "model.json").write_text(json.dumps(info))
+    with pytest.raises(UserError, match="lies outside the directory"):
+        pyasr.Recognizer(copy)
+
+
+def test_what_does_not_go_together_is_not_packed(exp, tmp_path):
+    copy = tmp_path / "exp"
+    shutil.copytree(exp, copy)
+    done = copy / "model/decode/.done.json"
+    done.write_text(done.read_text().replace(str(exp), str(copy)))
+    for path, content, sentence in (("model/graph/words.txt", "x 0\n", "words.txt: has changed since"), ("data/spk2warp", "u0 1.1\n", "are warped"),
+                                    ("model/final.mdl", None, "final.mdl: no such file")):
+        shutil.rmtree(copy / "packed", ignore_errors=True)
+        before = (copy / path).read_bytes() if (copy / path).exists() else None
+        (copy / path).unlink(missing_ok=True) if content is None else (copy / path).write_text(content)
+        with pytest.raises(UserError, match=sentence):
+            run_here("pack_model.py", copy / "model/decode", copy / "packed", folder="utils")
+        assert not (copy / "packed").exists()
+        (copy / path).unlink(missing_ok=True) if before is None else (copy / path).write_bytes(before)
+    with pytest.raises(UserError, match="does not tell what was decoded"):
+        run_here("pack_model.py", copy / "data", copy / "packed", folder="utils")
+
+
+def test_audio_that_cannot_be_used(recognizer, tmp_path):
+    (tmp_path / "bad.wav").write_bytes(b"no audio")
+    with pytest.raises(UserError, match="bad.wav: not readable as audio"):
+        recognizer.transcribe(tmp_path / "bad.wav")
+    with pytest.raises(UserError, match="no such file"):
+        recognizer.transcribe("none.wav")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no audio in this directory"):
+        find_audio((tmp_path / "empty",))
+    with pytest.raises(UserError, match="shape"):
+        recognizer.transcribe(np.zeros((2, 3)))
+    with pytest.raises(UserError, match="huge: audio of 10000000 Hz"):
+        recognizer.transcribe_recording(Recording("huge", "1", np.zeros(10, np.float32), 10_000_000))
+
+
+def test_pyasr_has_nothing_else():
+    with pytest.raises(AttributeError, match="no attribute 'Transcriber'"):
+        pyasr.Transcriber

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Transcribe recordings with a packed model: files, directories of them, or standard input.
+
+Any sampling rate and number of channels. Long recordings are cut at pauses; words, times and order are those of the recording. Several
+threads decode segments of a recording side by side. With --stream audio is taken as it arrives, and text is written as soon as an
+utterance has ended.
+
+Reads   MODEL (made by utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE and what else libsndfile reads; - is standard input
+Writes  transcripts to standard output, in the order of the recordings, or with --out-dir a file for each
+
+Examples:
+    utils/transcribe.py model talk.wav
+    utils/transcribe.py --format srt --out-dir subtitles model recordings
+    arecord -t raw -f S16_LE -r 16000 | utils/transcribe.py --stream true --raw-rate 16000 model -
+"""
+
+import logging
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, group, option
+from pyasr.base.output import atomic_write
+from pyasr.base.step import run_step
+from pyasr.decode.endpoint import EndpointOptions
+from pyasr.decode.mbr import MbrOptions
+from pyasr.recognition.formats import FORMATS, name_of
+from pyasr.recognition.pauses import CutOptions
+from pyasr.recognition.recognizer import Recognizer
+from pyasr.recognition.recordings import CHANNELS, MIX, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings
+from pyasr.recognition.transcript import Transcript
+
+
+@dataclass(frozen=True)
+class Transcribe:
+    model: Path = argument("directory made by utils/pack_model.py")
+    audio: tuple[Path, ...] = argument("audio files, directories with audio files, or - for standard input", many=True)
+    format: str = option("text", "what is written", choices=tuple(FORMATS))
+    out_dir: Path | None = option(None, "directory for a file of each recording, made if need be; none: standard output")
+    channels: str = option(MIX, "channels of a recording: averaged, or each transcribed by itself", choices=CHANNELS)
+    stream: bool = option(False, "take audio as it arrives, for models that allow it; utterances end by the options below")
+    endpoint: EndpointOptions = group(EndpointOptions)
+    one_speaker: bool = option(False, "all recordings are of one speaker, to whom features are normalised and adapted")
+    raw_rate: int | None = option(None, "standard input is raw samples of 16 bits, this many a second", minimum=1)
+    num_threads: int = option(1, "segments of a recording that are decoded at once", minimum=1)
+    beam: float | None = option(None, "beam of the search in place of the model's: less is faster", minimum=0.1)
+    cut: CutOptions = group(CutOptions)
+    mbr: MbrOptions = group(MbrOptions)
+
+
+def recordings(options: Transcribe, path: Path):
+    if str(path) != "-":
+        return read_recordings(path, options.channels)
+    content = sys.stdin.buffer.read()
+    return [of_raw(content, "stdin", options.raw_rate)] if options.raw_rate else of_bytes(content, "stdin", options.channels)
+
+
+def stream(options: Transcribe, recognizer: Recognizer, path: Path):
+    """One channel; as text on standard output, a transcript for each utterance as soon as it has ended, else one of all."""
+    name, rate, blocks = live_blocks(sys.stdin.buffer, options.raw_rate) if str(path) == "-" else file_blocks(path)
+    live, at_once = recognizer.stream(rate, options.endpoint), options.format == "text" and options.out_dir is None
+    for block in blocks:
+        for segment in live.accept(block):
+            if at_once:
+                yield Transcript(name, "1", (segment,))
+    found = live.finish()
+    yield Transcript(name, "1", found.segments[-1:] if at_once else found.segments)
+
+
+def transcripts(options: Transcribe, recognizer: Recognizer, paths: list[Path]):
+    if options.one_speaker:
+        yield from recognizer.transcribe_speaker([recording for path in paths for recording in recordings(options, path)])
+        return
+    for path in paths:
+        if options.stream:
+            yield from stream(options, recognizer, path)
+            continue
+        for recording in recordings(options, path):
+            yield recognizer.transcribe_recording(recording)
+
+
+def write(options: Transcribe, transcript, is_one_of_several: bool) -> None:
+    lines, name = FORMATS[options.format].lines(transcript), name_of(transcript)
+    if options.channels != MIX:
+        name += f"-{transcript.channel}"
+    if options.out_dir:
+        with atomic_write(options.out_dir / (name + FORMATS[options.format].suffix)) as f:
+            f.writelines(f"{line}\n" for line in lines)
+        return
+    head = f"{name} " if options.format == "text" and is_one_of_several else ""
+    for line in lines:
+        print(head + line, flush=True)
+
+
+def check(options: Transcribe, paths: list[Path]) -> None:
+    if options.raw_rate and Path("-") not in paths:
+        raise UserError("--raw-rate is for standard input; give - in place of a file")
+    if paths.count(Path("-")) > 1:
+        raise UserError("- is named twice, but standard input can be read once")
+    if options.stream and (options.channels != MIX or options.one_speaker):
+        raise UserError("--stream takes one recording after the other, its channels averaged; leave --channels and --one-speaker out")
+    stems = [path.stem for path in paths]
+    twice = next((stem for stem in stems if stems.count(stem) > 1), None)
+    if options.out_dir and twice:
+        raise UserError(f"two recordings are called {twice}, so --out-dir would hold one of them only; transcribe them in two runs")
+
+
+def main(options: Transcribe) -> None:
+    logging.getLogger("pyasr").setLevel(logging.WARNING)  # standard output is for transcripts
+    paths = find_audio(options.audio)
+    check(options, paths)
+    recognizer = Recognizer(options.model, num_threads=options.num_threads, cut=options.cut, mbr=options.mbr, beam=options.beam)
+    if options.out_dir:
+        options.out_dir.mkdir(parents=True, exist_ok=True)
+    for transcript in transcripts(options, recognizer, paths):
+        write(options, transcript, len(paths) > 1)
+
+
+if __name__ == "__main__":
+    run_step(Transcribe, main, __doc__)
