@@ -80,7 +80,7 @@ class Reporter:
         self.comm, self.strategy, self.total_frames, self.totals = strategy.comm, strategy, total_frames, totals
         self.path, self.clock = directory / METRICS_FILE, Clock(strategy.comm.time)
         self._begin, self._frames_at_begin = self.comm.time(), frames_seen
-        self._mixing_times = strategy.times.copy()
+        self._mixing_times, self._drift = strategy.times.copy(), 0.0
         if self.comm.rank == 0:
             _forget_after(frames_seen, self.path)
             self._events = EventWriter(directory / "tensorboard", frames_seen + 1)
@@ -100,9 +100,9 @@ class Reporter:
         self.comm.allreduce(own)
         self.clock.restart()
         self._mixing_times = self.strategy.times.copy()
-        totals = self.totals(own[:3])
+        totals, self._drift = self.totals(own[:3]), float(np.sqrt(own[3] / self.comm.size))
         if self.comm.rank == 0:
-            self._tell(epoch, frames_seen, totals, rate, np.sqrt(own[3] / self.comm.size), own[4:] / self.comm.size)
+            self._tell(epoch, frames_seen, totals, rate, self._drift, own[4:] / self.comm.size)
         return totals
 
     def tell_alone(self, epoch: int, frames_seen: int, own: Totals, rate: float) -> None:
@@ -127,16 +127,20 @@ class Reporter:
             f"communication {shares['communication']:.0%} waiting {shares['waiting']:.0%} data {shares['data']:.0%}"
         )
         self._write({"epoch": epoch, "frames": frames_seen, "total_frames": self.total_frames, "rate": rate, **totals.metrics(),
-                     "drift": round(float(drift), 6), "frames_per_s": speed, "left_s": round(left), **shares})  # fmt: skip
-        self._draw(frames_seen, "train", {**totals.metrics(), "rate": rate, "drift": float(drift)})
+                     "drift": round(drift, 6), "frames_per_s": speed, "left_s": round(left), **shares})  # fmt: skip
+        self._draw(frames_seen, "train", {**totals.metrics(), "rate": rate, "drift": drift})
         self._draw(frames_seen, "time", {"frames_per_s": speed, **shares})
 
     def epoch(self, epoch: int, frames_seen: int, rate: float, accepted: bool, train: Totals, heldout: Totals) -> None:
-        """Report a whole epoch, with the totals over ranks of its minibatches and of the held-out set after it."""
+        """Report a whole epoch, with the totals over ranks of its minibatches and of the held-out set after it.
+
+        The drift of its last interval is how far ranks were from the consensus that ended it.
+        """
         if self.comm.rank == 0:
             parts = {"train": train.metrics(), "heldout": heldout.metrics()}
             named = {f"{part}_{name}": value for part, metrics in parts.items() for name, value in metrics.items()}
-            self._write({"epoch": epoch, "frames": frames_seen, "rate": rate, "accepted": accepted, **named})
+            self._write({"epoch": epoch, "frames": frames_seen, "rate": rate, "accepted": accepted,
+                         "consensus_distance": round(self._drift, 6), **named})  # fmt: skip
             self._draw(frames_seen, "epoch", named)
 
     def _write(self, line: dict) -> None:

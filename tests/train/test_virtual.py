@@ -83,6 +83,25 @@ def test_what_learners_are_worth_before_the_consensus(tmp_path):
     assert 0 < apart_s <= seconds and objective < consensus < 0 and len(course.history) == 2
 
 
+@pytest.mark.parametrize("scheme", ["ring", "dpsgd", "adpsgd"])
+def test_the_distance_from_the_consensus_is_that_from_the_mean_of_all(tmp_path, scheme):
+    """At the end of an epoch; log lines are of other mixings too, where a ring's learners look at their neighbours alone."""
+    options = with_options(loop=dict(log_frames=10**9), mixing=dict(parallel=scheme, period_frames=32), schedule=dict(num_epochs=1))
+    own = {}
+
+    def learner(comm) -> torch.Tensor:
+        job = training(comm, tmp_path / "job", store(6, comm.rank), options)
+        job.strategy.before_consensus = lambda: own.update({comm.rank: job.learner.flat.master.clone()})
+        job.run()
+        return job.learner.flat.master
+
+    mean = run_simulated(8, learner, Network(0.0, 1e12))[0]
+    distances = torch.stack([(own[rank] - mean).norm() / mean.norm() for rank in range(8)])
+    assert metrics(tmp_path / "job")[-1]["consensus_distance"] == pytest.approx(float(distances.square().mean().sqrt()), rel=1e-3)
+    if scheme == "ring":
+        assert torch.allclose(torch.stack(list(own.values())).mean(dim=0), mean, atol=1e-5)
+
+
 def test_a_small_network_stands_for_a_large_one():
     options = VirtualOptions(model_mb=160.0, bandwidth_mb=690.0, host_bandwidth_mb=5000.0, learners_per_host=2)
     network = options.network(1000)

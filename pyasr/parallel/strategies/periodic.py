@@ -74,6 +74,8 @@ class PeriodicStrategy(Strategy):
         if last and self.before_consensus:
             self.waiting(self.comm.barrier)
             self.before_consensus()
+        if last:
+            self.drift = None  # not that of a mixing before: this one is with all
         finish_on_device(master)
         self.waiting(self.wait)
         self.mix_measured(master, self._mix_or_choose, shares, last)
