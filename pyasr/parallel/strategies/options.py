@@ -47,8 +47,8 @@ class MixingOptions:
                                "one, of each in turn", minimum=0)  # fmt: skip
     payload: str = option("float32", "numbers in which ranks send each other what they have learned; 16 bits halve the messages",
                           choices=tuple(WIRE_TYPES))  # fmt: skip
-    all_reduce: str = option("auto", "who adds float32 over all ranks: the MPI library, our own ring, or (auto) that for large sums "
-                             "between hosts; 16 bits always go around the ring", choices=("auto", "library", "ring"))  # fmt: skip
+    all_reduce: str = option("auto", "who adds float32 over all ranks: the MPI library, our own ring, or (auto) that for large sums; "
+                             "16 bits always go around the ring", choices=("auto", "library", "ring"))  # fmt: skip
     topology: str = option("fixed-ring", "dpsgd: with whom a rank mixes (utils/spectral_gap.py has them all)")
     all_reduce_epochs: int = option(0, "first epochs in which topologies are left aside and all ranks average with all", minimum=0)
     initial_ranks: int = option(1, "kaldi: ranks that learn at first; their number grows to all", minimum=1)
