@@ -171,7 +171,8 @@ class OnlineInput:
         self.running: RunningCmvn | None = None
         if options.cmvn in ("speaker", "utterance"):
             if before is None:
-                raise UserError(f"its features are normalised by all that the {options.cmvn} says; train with --cmvn sliding or --cmvn none")
+                found = f"its features are normalised by all that the {options.cmvn} says"
+                raise UserError(f"{found}; train with --cmvn sliding or --cmvn none")
             self.running = RunningCmvn(before, options.norm_vars)
         self._stages: list[Callable[[np.ndarray, bool], np.ndarray]] = [self.running] if self.running else []
         if options.cmvn == "sliding":

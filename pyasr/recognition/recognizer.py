@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +40,7 @@ class Recognizer:
         cut.check()
         self.system, self.num_threads, self.cut = System(Path(model_dir), mbr), num_threads, cut
         if beam is not None:
-            self.system.decoder = self.system.decoder.with_options(replace(self.system.decoder.options, beam=beam))
+            self.system.set_beam(beam)
 
     @property
     def rate(self) -> int:

@@ -57,9 +57,12 @@ class Stream:
         self._step, self._begin = round(_STEP_S * self._rate), 0
         self._utterance, self._waiting = _Utterance(system, system.front_end.before()), np.zeros(0, np.float32)
         self.segments: list[Segment] = []
+        self._found: Transcript | None = None
 
     def accept(self, samples: np.ndarray | bytes) -> list[Segment]:
         """Take samples of any number: int16 (or their bytes), or floats between -1 and 1. Returns segments that have ended with them."""
+        if self._found:
+            raise UserError("the stream is over; begin another one")
         return self._take(self._resampler(at_int16_scale(samples)))
 
     def _take(self, samples: np.ndarray) -> list[Segment]:
@@ -84,10 +87,14 @@ class Stream:
 
     def finish(self) -> Transcript:
         """What was said, after the last sample. The stream is over then."""
+        if self._found:
+            return self._found
         self._take(self._resampler(np.zeros(0, np.float32), last=True))
         self._utterance.accept(self._waiting, last=True)
         self._add(self._utterance.num_samples, self._utterance.words())
-        return Transcript(self._file, "1", tuple(self.segments))
+        self._utterance, self._waiting = _Utterance(self._system, self._system.front_end.before()), self._waiting[:0]
+        self._found = Transcript(self._file, "1", tuple(self.segments))
+        return self._found
 
     def _next(self) -> None:
         """End the utterance in the silence behind its words, and begin another one with what came after."""

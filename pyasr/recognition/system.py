@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,12 @@ class System:
         if shared:
             return self.adaptation.decoder.with_options(self.info.decode)
         return read_decoder(graph, self.acoustics.tid2pdf, self.info.decode, graph_file(self.info.kind))
+
+    def set_beam(self, beam: float) -> None:
+        """Search with another beam than the model's, but for the first pass of fMLLR."""
+        self.decoder = self.decoder.with_options(replace(self.decoder.options, beam=beam))
+        if self.adaptation:
+            self.adaptation.decoder = self.adaptation.decoder.with_options(replace(self.adaptation.decoder.options, beam=beam))
 
     def decode(self, waves: list[np.ndarray], num_threads: int = 1) -> list[list[Word]]:
         """The words of each segment of a recording, seconds from the segment's begin; of one that is too short for a frame, none."""

@@ -123,6 +123,9 @@ def test_words_appear_as_they_are_said_and_at_any_rate(tmp_path):
             seen.append(stream.partial)
     assert " ".join(SAID[:3]) in seen and all(one.split() == SAID[: len(one.split())] for one in seen)
     found = stream.finish()
+    assert stream.partial == "" and stream.finish() == found
+    with pytest.raises(UserError, match="the stream is over"):
+        stream.accept(b"")
     assert found.text.split() == SAID and [word.begin_s for word in found.words] == pytest.approx([begin_s(i) for i in range(6)], abs=0.031)
     assert_same(found, recognizer.transcribe(speech(SAID, rate=16000).astype(np.int16), 16000))
 

@@ -169,5 +169,5 @@ def write_ctc(folder: Path) -> Path:
     write_fst(graph / "TLG.fst", ctc_graph(lg))
     SymbolTable.of(["<eps>", *WORDS]).write(graph / "words.txt")
     SymbolTable.of(["<eps>", *units]).write(graph / "phones.txt")
-    (graph / "phones/align_lexicon.int").write_text("".join(f"{k} {k} {k + 2}\n" for k in numbers))
+    (graph / "phones/align_lexicon.int").write_text("0 0 1\n" + "".join(f"{k} {k} {k + 2}\n" for k in numbers))
     return ctc
