@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.nn.dropout import ByteDropout
+from pyasr.nn.dropout import GREATEST_SPREAD, ByteDropout, SequenceDropout
 from pyasr.nn.feed_forward import ACTIVATIONS, DnnOptions, initialise_hidden, nonlinearity
 from pyasr.nn.layers import Normalize
 from pyasr.nn.linear import Linear
@@ -35,17 +35,17 @@ def kind(name: str) -> Callable[[type], type]:
 
 
 class Stack(SequenceLayer):
-    """Layers that are one in a file: the first looks at times, the others change frames one by one."""
+    """Layers that are one in a file: the first looks at times, the others change frames one by one, dropout, if any, comes last."""
 
-    def __init__(self, first: SequenceLayer, *others: nn.Module, dim_out: int):
+    def __init__(self, first: SequenceLayer, *others: nn.Module, dropout: nn.Module | None, dim_out: int):
         super().__init__()
-        self.first, self.others = first, nn.Sequential(*others)
+        self.first, self.others, self.dropout = first, nn.Sequential(*others), dropout or nn.Identity()
         self.left, self.right, self.stride, self.dim_out = first.left, first.right, first.stride, dim_out
 
     def forward(self, x: Tensor) -> Tensor:
         """As of all layers over time."""
         spliced = self.first(x)
-        return self.others(spliced.flatten(0, 1)).view(*spliced.shape[:2], self.dim_out)
+        return self.dropout(self.others(spliced.flatten(0, 1)).view(*spliced.shape[:2], self.dim_out))
 
 
 @kind("tdnn")
@@ -60,6 +60,7 @@ class TdnnOptions:
     pnorm_group: int = option(10, "pnorm: elements of a group", minimum=1)
     normalize: bool = option(False, "scale the units to root mean square 1, frame by frame (pnorm: always)")
     dropout: float = option(0.0, "share of units left out in training", minimum=0.0, maximum=0.9)
+    dropout_per_dim: bool = option(False, "give units factors in 1 - 2p .. 1 + 2p instead, p the share, for a whole chunk each")
     init: float = option(0.0, "standard deviation of initial weights; 0: by the nonlinearity", minimum=0.0)
 
     def build(self, dim_in: int) -> Stack:
@@ -70,7 +71,14 @@ class TdnnOptions:
             layers.append(nonlinearity(self._shape))
         if self.normalize or self.activation == "pnorm":
             layers.append(Normalize())
-        return Stack(splice, *layers, *([ByteDropout(self.dropout)] if self.dropout else []), dim_out=self.dim)
+        return Stack(splice, *layers, dropout=self._dropout(), dim_out=self.dim)
+
+    def _dropout(self) -> nn.Module | None:
+        if not self.dropout_per_dim:
+            return ByteDropout(self.dropout) if self.dropout else None
+        if self.dropout > GREATEST_SPREAD:
+            raise UserError(f"--dropout {self.dropout:g}: with --dropout-per-dim the greatest allowed value is {GREATEST_SPREAD}")
+        return SequenceDropout(self.dropout)
 
     def _affine(self, dim_in: int) -> Linear:
         return Linear(dim_in, self.dim if self._shape is None else self._shape.affine_dim)
@@ -131,7 +139,8 @@ class TdnnfOptions:
                              minimum=0)  # fmt: skip
     stride: int = option(1, "frames for one output", minimum=1)
     bypass_scale: float = option(0.66, "factor on the layer's input, which is added to its output; 0: no bypass", minimum=0.0, maximum=1.0)
-    dropout: float = option(0.0, "in training, units have a factor in 1 - 2p .. 1 + 2p, drawn for each chunk", minimum=0.0, maximum=0.5)
+    dropout: float = option(0.0, "in training, units have a factor in 1 - 2p .. 1 + 2p, drawn for each chunk", minimum=0.0,
+                            maximum=GREATEST_SPREAD)  # fmt: skip
 
     def build(self, dim_in: int) -> FactorisedTdnn:
         """The layer, without parameters worth the name; raises UserError where the bypass has nothing to be added to."""

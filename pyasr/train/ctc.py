@@ -81,6 +81,7 @@ def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
     Raises UserError where options or inputs do not go together.
     """
     step.training.schedule.check_deaf()
+    step.training.learner.check()
     input = replace(step.input, splice_left=0, splice_right=0)
     units = [step.units_dir / name for name in (MODEL, UNITS, WORDS)]
     with training_output(step, [step.data / "feats.scp", step.data / "text", step.network, *units]) as out:

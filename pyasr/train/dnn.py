@@ -111,7 +111,7 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Trai
 def check_training(options: DnnTraining, dbn: Path | None) -> None:
     """Raise UserError where options do not go together."""
     options.schedule.check()
-    options.learner.natural_gradient.check()
+    options.learner.check()
     check_growth(options.growth, options.dnn, options.schedule.listens)
     if dbn and (options.growth.layer_period_frames or options.transform.input_transform != "none"):
         raise UserError("--dbn: it brings all hidden layers and was trained on untransformed input; leave out --layer-period-frames and "

@@ -26,7 +26,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from pyasr.base.errors import UserError
 from pyasr.base.options import group, option
+from pyasr.nn.dropout import has_dropout, set_dropout
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.nn.semi_orthogonal import PERIOD, approach_semi_orthogonal, semi_orthogonal_weights
 from pyasr.parallel.flat import FlatParameters
@@ -35,6 +37,7 @@ from pyasr.train.completion import Completion
 from pyasr.train.chunks import NO_TARGET
 from pyasr.train.components import Component, components_of
 from pyasr.train.compute import ComputeOptions
+from pyasr.train.dropout_schedule import DropoutSchedule
 from pyasr.train.skips import Skips, clear_unless
 from pyasr.train.soft_targets import SoftTargets
 
@@ -51,6 +54,17 @@ class LearnerOptions(ComputeOptions):
     max_change_of_output: float = option(0.0, "the same for the output layer (nnet3: 1.5); 0: as the other layers", minimum=0.0)
     output_bias_rate: float = option(1.0, "factor on the learning rate of the output layer's biases (nnet1: 0.1)", minimum=0.0)
     last_layers_rate: float = option(1.0, "factor on the learning rate of the last two layers (nnet2's tanh recipe: 0.5)", minimum=0.0)
+    dropout_schedule: str = option("", "dropout in all layers that have it, over the training: 0,0@0.20,0.5@0.50,0 stays 0 for a fifth, "
+                                       "is 0.5 in the middle and 0 in the end; empty: what the layers say")  # fmt: skip
+
+    def check(self) -> None:
+        """Raise UserError for options that no network can be trained by."""
+        self.natural_gradient.check()
+        self.schedule_of_dropout()
+
+    def schedule_of_dropout(self) -> DropoutSchedule | None:
+        """None: dropout stays as it is."""
+        return DropoutSchedule(self.dropout_schedule) if self.dropout_schedule else None
 
 
 class Learner:
@@ -66,6 +80,9 @@ class Learner:
         self.options, self.gradient_sum = options, gradient_sum
         self.momentum, self.l2 = options.momentum, options.l2 / num_ranks
         self.max_change, self.num_steps = options.max_change, 0
+        self._dropout_schedule = options.schedule_of_dropout()
+        if self._dropout_schedule and not has_dropout(network):
+            raise UserError("--dropout-schedule: no layer has dropout; give it to one in the file of --network, or leave the schedule out")
         self.adopt(network)
 
     def adopt(self, network: nn.Module) -> None:
@@ -113,6 +130,11 @@ class Learner:
         num_frames = self._add_over_ranks(loss.backward, pdfs.numel())
         self._update(rate, num_frames, change_scale * self.max_change)
         return torch.where(counts[0].isfinite(), counts, 0.0)
+
+    def reach(self, done: float) -> None:
+        """The next minibatch comes when `done` of the training, 0 to 1, has been."""
+        if self._dropout_schedule:
+            set_dropout(self.network, self._dropout_schedule(done))
 
     def loss(self, x: torch.Tensor, pdfs: torch.Tensor | SoftTargets) -> tuple[torch.Tensor, torch.Tensor]:
         """(the loss of a minibatch, with a gradient; what `step` returns). A learner of another criterion overrides it; then targets are

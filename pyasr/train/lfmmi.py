@@ -136,7 +136,7 @@ def staged_lfmmi(step: LfMmiStep) -> Iterator[LfMmiSpec]:
 def check_training(options: LfMmiTraining) -> None:
     """Raise UserError where options do not go together."""
     options.schedule.check_deaf()
-    options.learner.natural_gradient.check()
+    options.learner.check()
     if not options.over_time.network:
         raise UserError("--network: no network is given; give a file of layers, such as conf/network/tdnn_chain.net")
     read_network(options.over_time.network)

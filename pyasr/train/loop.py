@@ -72,8 +72,8 @@ class Training:
         if not self._resume():
             self._start()
         self._saved_at = time.monotonic()
-        total_frames = self.schedule.epoch_frames * self.schedule.options.num_epochs
-        with Reporter(self.directory, self.strategy, total_frames, self.position.frames_seen, self.totals) as self.reporter:
+        self.total_frames = self.schedule.epoch_frames * self.schedule.options.num_epochs
+        with Reporter(self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals) as self.reporter:
             while not self.schedule.finished:
                 self._epoch(self.schedule.state.epoch + 1)
                 self._end_epoch()
@@ -105,6 +105,7 @@ class Training:
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
         rate = self._summed_rate()
+        self.learner.reach(self.position.frames_seen / self.total_frames)
         if not self.strategy.compares:
             return self.learner.step(x, pdfs, rate)
         sums = sum(self.learner.step(*part, rate, _COMPARED_CHANGE) for part in self.halves(x, pdfs))

@@ -124,6 +124,9 @@ class RbmLearner:
         self._update(rate, finite, shrink)
         return torch.where(finite, _sums(error, shrink != 1, len(x)), 0.0)
 
+    def reach(self, done: float) -> None:
+        """As of all learners: one of machines learns alike from beginning to end."""
+
     def _update(self, rate: float, finite: torch.Tensor, shrink: torch.Tensor) -> None:
         """The equations above; all of it without asking the device what has happened."""
         if self._gradient is not self.flat.grad:

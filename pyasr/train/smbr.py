@@ -87,6 +87,7 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
     Raises UserError where options or inputs do not go together.
     """
     step.training.schedule.check_deaf()
+    step.training.learner.check()
     with training_output(step, _inputs(step, lattices)) as out:
         check_phones(step.dnn_dir, LangDir(step.lang))
         for source in (step.dnn_dir / MODEL, step.dnn_dir / "tree", step.lang / "phones.txt"):

@@ -155,6 +155,7 @@ def test_networks_survive_their_description_and_learn(name):
         ("tdnnf bypass-scale=1.5", "x.net:2: --bypass-scale: 1.5 is above the greatest allowed value 1"),
         ("tdnnf dropout=0.6", "x.net:2: --dropout: 0.6 is above the greatest allowed value 0.5"),
         ("tdnnf time-stride=-1", "x.net:2: --time-stride: -1 is below the least allowed value 0"),
+        ("tdnn dropout=0.6 dropout-per-dim=true", "layer 'tdnn': --dropout 0.6: with --dropout-per-dim the greatest allowed value is 0.5"),
         ("linear semi-orthogonal=true activation=relu", "layer 'linear': --activation relu: a semi-orthogonal layer is linear"),
         ("conv time=2 bands=3", "--time 2: a filter sees as many frames before"),
     ],

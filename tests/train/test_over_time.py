@@ -27,7 +27,7 @@ from pyasr.train.targets import TARGETS_FILE, Targets
 
 NETWORKS = {
     "tdnn": "tdnn splice=-2..2 dim=16\ntdnn splice=-1,0,1 dim=16 dropout=0.1",
-    "tdnnf": "tdnn splice=-2..2 dim=16\ntdnnf dim=16 bottleneck-dim=6 dropout=0.1 repeat=2\nlinear dim=8 semi-orthogonal=true",
+    "tdnnf": "tdnn splice=-2..2 dim=16\ntdnnf dim=16 bottleneck-dim=6 repeat=2\nlinear dim=8 semi-orthogonal=true",
     "lstm": "lstm cells=12 recurrent=8 peepholes=true clip=3\ndelay frames=2",
     "blstm": "blstm cells=8\nlinear dim=8",
     "window": "affine dim=12\nwindow-blstm cells=6 left=2 right=2\naffine dim=12",
@@ -105,6 +105,20 @@ def test_schemes_and_checkpoints(corpus, tmp_path, monkeypatch, scheme, name, ot
     run_threads(3, lambda comm: train_rank(again, comm))
     models = [load_model(spec.out / MODEL_FILE).network.state_dict() for spec in (whole, again)]
     assert scheme == "adpsgd" or all(torch.equal(a, b) for a, b in zip(*(model.values() for model in models)))
+
+
+def test_scheduled_dropout_of_chunks_goes_on(corpus, tmp_path):
+    """In the same bits, on a rank whose random numbers are its own."""
+    groups = dict(schedule=dict(num_epochs=2, learning_rate=0.2), loop=dict(checkpoint_frames=400, log_frames=200))
+    groups["learner"] = dict(dropout_schedule="0,0@0.2,0.4@0.5,0.1")
+    whole, again = (spec_of(corpus, tmp_path / name, NETWORKS["tdnnf"], **groups) for name in ("whole", "again"))
+    train_rank(whole, SoloComm())
+    with pytest.raises(Crash):
+        train_rank(again, SoloComm(), Dying)
+    torch.manual_seed(12345)
+    train_rank(again, SoloComm())
+    models = [load_model(spec.out / MODEL_FILE).network.state_dict() for spec in (whole, again)]
+    assert all(torch.equal(a, b) for a, b in zip(*(model.values() for model in models)))
 
 
 @pytest.mark.parametrize("name, carry_state", [("tdnn", False), ("lstm", True)])

@@ -1,0 +1,44 @@
+"""How dropout changes in the course of a training, in Kaldi's notation.
+
+    0,0@0.20,0.5@0.50,0
+
+is 0 for the first fifth of the training, rises to 0.5 in the middle, and falls to 0 in the end, linearly from each of these points to the
+next. The first share is that of the beginning, the last that of the end; one between them is followed by @ and how much of the training
+has been done by then, from 0 to 1, or it is that of the middle.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.nn.dropout import GREATEST_SPREAD
+
+
+class DropoutSchedule:
+    """The schedule that `text` says. Raises UserError where it says none."""
+
+    def __init__(self, text: str):
+        words = text.split(",")
+        between = [word if "@" in word else f"{word}@0.5" for word in words[1:-1]]
+        self._shares, self._places = zip(*map(_numbers, (f"{words[0]}@0", *between, f"{words[-1]}@1")))
+        if len(words) < 2 or not all(0 <= share <= GREATEST_SPREAD for share in self._shares):
+            expected = f"give shares from 0 to {GREATEST_SPREAD} with commas between them, such as 0,0@0.20,0.5@0.50,0"
+            raise UserError(f"--dropout-schedule: '{text}' says no shares of dropout; {expected}")
+        if not all(before <= after for before, after in zip(self._places, self._places[1:])):
+            raise UserError(f"--dropout-schedule: '{text}' goes back in time; after each @ give a number from 0 to 1, in ascending order")
+
+    def __call__(self, done: float) -> float:
+        """The share of dropout when `done` of the training, 0 to 1, has been."""
+        return float(np.interp(done, self._places, self._shares))
+
+
+def _numbers(point: str) -> tuple[float, float]:
+    """SHARE@PLACE; not a number where there is none."""
+    share, _, place = point.partition("@")
+    try:
+        return float(share), float(place)
+    except ValueError:
+        return math.nan, math.nan
