@@ -2,7 +2,17 @@
 
 
 class UserError(Exception):
-    """Something the user can put right. The message is one sentence: what, where, what to do."""
+    """Something the user can put right. The message is one sentence: what, where, what to do.
+
+    What it quotes of a file cannot break the line, nor give a terminal orders: characters that do not print are shown as \\x1b.
+    """
+
+    def __init__(self, sentence: object = ""):
+        super().__init__(_printable(str(sentence)))
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class UpToDate(Exception):

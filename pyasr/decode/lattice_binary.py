@@ -173,7 +173,7 @@ def decode(words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int
            name: str) -> Lattice | CompactLattice:
     """The lattice of `words`, int32, that `measure` gave `sizes` for (arcs, transition-ids of arcs and of final states).
 
-    Raises ValueError for an arc to a state that is not there, UserError, naming `name`, for a cycle.
+    Raises ValueError for an arc to a state that is not there, or a cost that is no number; UserError, naming `name`, for a cycle.
     """
     if compact:
         arcs, finals, *strings = _unpack_compact(words, num_states, *sizes)
@@ -183,7 +183,9 @@ def decode(words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int
         source, tid, word, graph, acoustic, target = arcs
     if len(target) and not 0 <= target.min() <= target.max() < num_states:
         raise ValueError(f"an arc to a state beyond its {num_states}")
-    graph, acoustic, final_graph, final_acoustic = (row.view(np.float32) for row in (graph, acoustic, *finals))
+    graph, acoustic, final_graph, final_acoustic = costs = [row.view(np.float32) for row in (graph, acoustic, *finals)]
+    if any(np.isnan(column).any() for column in costs):
+        raise ValueError("a cost that is not a number")
     if compact:
         return compact_from_arcs(start, source, target, word, graph, acoustic, strings[:2], final_graph, final_acoustic, strings[2:],
                                  name=name)

@@ -15,19 +15,20 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import os
 import struct
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write, disk_error
+from pyasr.base.output import atomic_write
 from pyasr.decode import lattice_binary
 from pyasr.decode.compact import CompactLattice, to_compact, to_lattice
 from pyasr.decode.lattice import Lattice
 from pyasr.decode.lattice_text import TextLattice, text_lattice
+from pyasr.io.content import GZIP_DAMAGE, GZIP_MAGIC, check_unpacked, open_file, readable
 
 _CHUNK = 1 << 20
 _GZIP_LEVEL = 2
@@ -66,8 +67,8 @@ def write_lattices(path: Path, lattices: Iterable[tuple[str, Lattice | CompactLa
 class _Buffer:
     """Bytes of a file, plain or gzipped, read on demand; knows its place for error messages."""
 
-    def __init__(self, file: io.BufferedIOBase, path: Path):
-        self.file, self.path = file, path
+    def __init__(self, file: io.BufferedIOBase, path: Path, size: int):
+        self.file, self.path, self.size = file, path, size
         self.data, self.at, self.base, self.ended = b"", 0, 0, False
 
     def error(self, what: str) -> UserError:
@@ -79,8 +80,9 @@ class _Buffer:
             return False
         try:
             chunk = self.file.read(max(_CHUNK, len(self.data) - self.at))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        except GZIP_DAMAGE as problem:
             raise self.error(f"truncated or damaged gzip file ({problem})") from None
+        check_unpacked(self.base + len(self.data) + len(chunk), self.size, self.path)
         self.data, self.base, self.at = self.data[self.at:] + chunk, self.base + self.at, 0
         self.ended = not chunk
         return bool(chunk)
@@ -123,15 +125,11 @@ def read_compact_lattices(path: Path) -> Iterator[tuple[str, CompactLattice]]:
 def read_either(path: Path) -> Iterator[tuple[str, Lattice | CompactLattice]]:
     """The same as they are stored."""
     path = Path(path)
-    try:
-        with path.open("rb") as raw:
-            zipped = raw.peek(2)[:2] == b"\x1f\x8b"
-            buffer = _Buffer(gzip.GzipFile(fileobj=raw) if zipped else raw, path)
-            while not buffer.finished():
-                yield _entry(buffer)
-    except OSError as error:
-        told = disk_error(error, path)
-        raise (told if isinstance(told, UserError) else UserError(f"{path}: {error.strerror or error}")) from None
+    with open_file(path) as raw, readable(path):
+        zipped, size = raw.peek(2)[:2] == GZIP_MAGIC, os.fstat(raw.fileno()).st_size
+        buffer = _Buffer(gzip.GzipFile(fileobj=raw) if zipped else raw, path, size)
+        while not buffer.finished():
+            yield _entry(buffer)
 
 
 def _entry(buffer: _Buffer) -> tuple[str, Lattice | CompactLattice]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyasr.base.errors import UserError
 from pyasr.decode.compact import CompactLattice, compact_from_arcs
 from pyasr.decode.lattice import Lattice, from_arcs
 
 _Strings = list[list[int]]
+_LARGEST = (1 << 31) - 1
 
 
 def text_lattice(lattice: Lattice | CompactLattice) -> str:
@@ -42,15 +44,16 @@ class TextLattice:
         self.arcs: list[tuple[int, int, int, int, float, float]] = []
         self.strings: _Strings = []
         self.finals: dict[int, tuple[float, float, list[int]]] = {}
-        self.start, self.num_states = -1, 0
+        self.start, self.num_states, self.num_lines = -1, 0, 0
         self.kinds: set[bool] = set()
 
     def add(self, fields: list[str]) -> None:
         """Take a line in. Raises ValueError when it is none of a lattice, or of the other kind than the lines before."""
         state = int(fields[0])
         target = int(fields[1]) if len(fields) > 2 else 0
-        if state < 0 or target < 0 or len(fields) > 5:
+        if not 0 <= min(state, target) <= max(state, target) <= _LARGEST or len(fields) > 5:
             raise ValueError
+        self.num_lines += 1
         self.start = state if self.start < 0 else self.start
         self.num_states = max(self.num_states, state + 1, target + 1)
         if len(fields) <= 2:
@@ -59,7 +62,10 @@ class TextLattice:
         num_labels = 1 if len(fields) == 3 or "," in fields[3] else 2
         self._is(num_labels == 1)
         graph, acoustic, string = self._read_weight(fields[2 + num_labels:])
-        self.arcs.append((state, target, int(fields[2]), int(fields[1 + num_labels]), graph, acoustic))
+        labels = int(fields[2]), int(fields[1 + num_labels])
+        if not 0 <= min(labels) <= max(labels) <= _LARGEST:
+            raise ValueError
+        self.arcs.append((state, target, *labels, graph, acoustic))
         self.strings.append(string)
 
     def _is(self, compact: bool) -> None:
@@ -73,10 +79,15 @@ class TextLattice:
             return 0.0, 0.0, []
         graph, acoustic, *string = fields[0].split(",")
         self._is(bool(string))
-        return float(graph), float(acoustic), [int(tid) for tid in string[0].split("_") if tid] if string else []
+        costs, tids = (float(graph), float(acoustic)), [int(tid) for tid in string[0].split("_") if tid] if string else []
+        if np.isnan(costs).any() or not 0 <= min(tids, default=0) <= max(tids, default=0) <= _LARGEST:
+            raise ValueError
+        return *costs, tids
 
     def lattice(self, name: str) -> Lattice | CompactLattice:
-        """What the lines were; `name` is for errors."""
+        """What the lines were; `name` is for errors. Raises UserError for more states than the lines can tell of, and for a cycle."""
+        if self.num_states > 2 * self.num_lines:
+            raise UserError(f"{name}: a lattice of {self.num_lines} lines has no state {self.num_states - 1}; decode again")
         source, target, tid, word, graph, acoustic = [np.array(column) for column in zip(*self.arcs)] or [np.empty(0, int)] * 6
         ends, strings = np.full((2, self.num_states), np.inf), [[] for _ in range(self.num_states)]
         for state, (*costs, string) in self.finals.items():

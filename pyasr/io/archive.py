@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import zlib
 from collections.abc import Container
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-
-_GZIP_MAGIC = b"\x1f\x8b"
-
-
-def read_content(path: Path) -> bytes:
-    """The whole file, unpacked where it is gzipped, whatever its name. Raises UserError when it cannot be read or unpacked."""
-    try:
-        data = Path(path).read_bytes()
-        return gzip.decompress(data) if data[:2] == _GZIP_MAGIC else data
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged or truncated gzip file ({error}); make it anew") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
 
 
 def write_content(file, path: Path, content: bytes) -> None:
@@ -39,8 +25,9 @@ def damaged(path: Path, position: int, kind: str, what: str) -> UserError:
 
 def read_key(content: bytes, position: int, path: Path, kind: str, known: Container[str] = ()) -> str:
     """The key that begins at `position`, up to a space. Raises UserError where there is none, or for one of `known`."""
-    space, newline = content.find(b" ", position), content.find(b"\n", position)
-    key = b"" if space < 0 or 0 <= newline < space else content[position:space]
+    space = content.find(b" ", position)
+    newline = content.find(b"\n", position, space) if space >= 0 else -1
+    key = b"" if space < 0 or newline >= 0 else content[position:space]
     if space == len(content) - 1:
         raise damaged(path, space, kind, "the file ends after a key; it is truncated")
     try:

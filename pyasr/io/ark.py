@@ -13,28 +13,36 @@ transforms `trans.*` of Kaldi's speakers, are read whole by `read_ark`. This is 
 from __future__ import annotations
 
 import io
+import os
 import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from kaldiio import matio
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write, disk_error
-from pyasr.io.archive import read_content, read_key, write_content
+from pyasr.io.archive import read_key, write_content
+from pyasr.io.content import open_file, read_content, readable
 from pyasr.io.text import read_table, write_table
 
-_RX = re.compile(r"^(?P<path>.+?)(:(?P<offset>\d+))?(\[(?P<range>[\d:, ]+)\])?$")
-_MATRIX_HEADERS = (b"\0BFM ", b"\0BDM ", b"\0BCM ", b"\0BCM2", b"\0BCM3")
-_VECTOR_HEADERS = (b"\0BFV ", b"\0BDV ")
+_RX = re.compile(r"^(?P<path>.+?)(:(?P<offset>[0-9]{1,18}))?(\[(?P<range>[0-9:, ]{1,80})\])?$")
+_VECTORS, _FULL = (b"\0BFV ", b"\0BDV "), (b"\0BFM ", b"\0BDM ")
+_COMPRESSED = {b"\0BCM ": (5, 1, 8), b"\0BCM2": (6, 2, 0), b"\0BCM3": (6, 1, 0)}  # head: its bytes, bytes of a value, of a column
+_HEAD_BYTES, _TEXT_BLOCK_BYTES = 22, 1 << 16
 COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}  # to CM, CM2, CM3: Kaldi's kSpeechFeature, kTwoByteAuto, kOneByteAuto
 
 
 def read_scp(path: Path) -> dict[str, str]:
     """Keys to extended filenames, in the order of the file. Raises UserError with file and line for a malformed one."""
-    return read_table(path)
+    table = read_table(path)
+    for number, (key, rx) in enumerate(table.items(), 1):
+        if not rx:
+            raise UserError(f"{path}:{number}: no file after '{key}'; write 'KEY FILE:OFFSET'")
+    return table
 
 
 def load_matrix(rx: str, dtype=np.float32) -> np.ndarray:
@@ -63,7 +71,7 @@ def read_ark(path: Path, dtype=np.float32) -> dict[str, np.ndarray]:
         key = read_key(content, file.tell(), path, "matrices", found)
         begin = file.tell() + len(key.encode()) + 1
         try:
-            found[key] = np.array(_read_matrix(file, begin, vectors=True), dtype=dtype)
+            found[key] = np.array(_read_matrix(file, len(content), begin, vectors=True), dtype=dtype)
         except (ValueError, AssertionError, struct.error) as error:
             raise UserError(f"{path}: no whole matrix of {key} at byte {begin}; the archive is truncated or damaged") from error
     return found
@@ -89,7 +97,7 @@ class ArkReader:
     """Loads matrices by extended filename and keeps the last archive open, so that reads in file order open each archive once."""
 
     def __init__(self):
-        self._path, self._file = None, None
+        self._path, self._file, self._size = None, None, 0
 
     def load(self, rx: str, dtype=np.float32, vectors: bool = False) -> np.ndarray:
         """The matrix at `rx` as `dtype`, shape (rows, columns). Raises UserError for a missing or truncated file.
@@ -97,21 +105,22 @@ class ArkReader:
         vectors  take vectors too, shape (columns,)
         """
         path, offset, span = _split_rx(rx)
+        file, size = self._open(path)
         try:
-            matrix = _read_matrix(self._open(path), offset, vectors)
-        except OSError as error:
-            raise disk_error(error, Path(path)) from error
+            with readable(path):
+                matrix = _read_matrix(file, size, offset, vectors)
         except (ValueError, AssertionError, struct.error) as error:
-            note = f"the file has {Path(path).stat().st_size} bytes, the matrix begins at {offset}"
+            note = f"the file has {size} bytes, the matrix begins at {offset}"
             raise UserError(f"{rx}: no whole matrix there ({note}); the archive is truncated or damaged, make it again") from error
         return np.array(_cut(matrix, span, rx), dtype=dtype)
 
-    def _open(self, path: str):
+    def _open(self, path: str) -> tuple[BinaryIO, int]:
+        """The file and its size."""
         if path != self._path:
             self.close()
-            self._file = open(path, "rb")
-            self._path = path
-        return self._file
+            self._file = open_file(path)
+            self._path, self._size = path, os.fstat(self._file.fileno()).st_size
+        return self._file, self._size
 
     def close(self) -> None:
         """Close the archive that was read last."""
@@ -130,17 +139,39 @@ def _split_rx(rx: str) -> tuple[str, int, str | None]:
     return match["path"], int(match["offset"] or 0), match["range"]
 
 
-def _read_matrix(file, offset: int, vectors: bool = False) -> np.ndarray:
-    """The matrix (or vector, where they are allowed) at `offset`; the file is left behind it."""
+def _read_matrix(file, size: int, offset: int, vectors: bool = False) -> np.ndarray:
+    """The matrix (or vector, where they are allowed) at `offset` of a file of `size` bytes; the file is left behind it."""
+    if offset >= size:
+        raise ValueError("beyond the end")
     file.seek(offset)
-    head = file.read(5)
+    head = file.read(_HEAD_BYTES)
     file.seek(offset)
-    if head in _MATRIX_HEADERS or vectors and head in _VECTOR_HEADERS:
+    if head[:2] == b"\0B":
+        if offset + _num_bytes(head, vectors) > size:
+            raise ValueError("less is there than its head says")
         return matio.read_matrix_or_vector(file)
-    if head.startswith(b"\0B") or not head:
-        raise ValueError("no matrix")
     matrix = _read_text_matrix(file)
     return matrix if vectors else np.atleast_2d(matrix)
+
+
+def _num_bytes(head: bytes, vectors: bool) -> int:
+    """Bytes of a binary matrix or vector that begins so; kaldiio would make room for what is announced before it reads."""
+    kind = head[:5]
+    if kind in _COMPRESSED:
+        begin, value_bytes, column_bytes = _COMPRESSED[kind]
+        rows, columns = struct.unpack_from("<8xii", head, begin)
+        size = begin + 16 + column_bytes * columns + value_bytes * rows * columns
+    elif kind in _FULL:
+        rows, columns = struct.unpack_from("<xixi", head, 5)
+        size = 15 + (4 if kind == _FULL[0] else 8) * rows * columns
+    elif vectors and kind in _VECTORS:
+        rows, columns = struct.unpack_from("<xi", head, 5)[0], 1
+        size = 10 + (4 if kind == _VECTORS[0] else 8) * rows
+    else:
+        raise ValueError("no matrix")
+    if rows < 0 or columns < 0:
+        raise ValueError("a negative size")
+    return size
 
 
 def _read_text_matrix(file) -> np.ndarray:
@@ -148,16 +179,14 @@ def _read_text_matrix(file) -> np.ndarray:
 
     Without a line break after the bracket it is a vector.
     """
-    begin, content = file.tell(), b""
-    while b"]" not in content:
-        block = file.read(1 << 16)
-        if not block:
-            raise ValueError("no closing bracket")
+    begin, content, end = file.tell(), bytearray(), -1
+    while end < 0:
+        block = file.read(_TEXT_BLOCK_BYTES)
+        if not block or not content and not block.lstrip().startswith(b"["):
+            raise ValueError("no bracket")
         content += block
-    end = content.index(b"]")
-    before, opened, body = content[:end].partition(b"[")
-    if not opened or before.strip():
-        raise ValueError("no opening bracket")
+        end = content.find(b"]", len(content) - len(block))
+    body = bytes(content[content.index(b"[") + 1 : end])
     file.seek(begin + end + 1 + (content[end + 1 : end + 2] == b"\n"))
     rows = [np.array(line.split(), dtype=np.float64) for line in body.split(b"\n") if line.strip()]
     if b"\n" not in body and rows:

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.output import atomic_write
-from pyasr.io.archive import damaged, read_content, read_key, write_content
+from pyasr.io.archive import damaged, read_key, write_content
+from pyasr.io.content import read_content
 from pyasr.io.openfst import Fst, FstCursor, fst_parts, read_fst_at
 
 _KIND = "transducers"
+_LARGEST = (1 << 31) - 1
 
 
 def read_fsts(path: Path) -> dict[str, Fst]:
@@ -57,7 +59,7 @@ def _read_text(cursor: FstCursor) -> Fst:
         rows.append(_row(line, position, path))
         position += len(line)
     cursor.offset = end + 2
-    return _fst(rows) if rows else Fst.from_arcs(0, -1, [], [], [], [], [])
+    return _fst(rows, begin, path) if rows else Fst.from_arcs(0, -1, [], [], [], [], [])
 
 
 def _row(line: bytes, position: int, path: Path) -> tuple[int, int, int, int, float]:
@@ -70,17 +72,19 @@ def _row(line: bytes, position: int, path: Path) -> tuple[int, int, int, int, fl
             row = *map(int, fields[:4]), float(fields[4]) if len(fields) == 5 else 0.0
         else:
             raise ValueError
-        if min(row[0], *row[2:4]) < 0 or len(fields) > 2 and row[1] < 0 or np.isnan(row[4]):
+        if min(row[0], *row[2:4]) < 0 or max(row[:4]) > _LARGEST or len(fields) > 2 and row[1] < 0 or np.isnan(row[4]):
             raise ValueError
         return row
     except ValueError:
         raise damaged(path, position, _KIND, "'FROM TO INPUT OUTPUT COST' or 'STATE COST' was expected") from None
 
 
-def _fst(rows: list[tuple]) -> Fst:
+def _fst(rows: list[tuple], position: int, path: Path) -> Fst:
     table = np.array(rows, np.float64)
     is_final = table[:, 1] < 0
     sources, targets, ilabels, olabels = table[~is_final, :4].T.astype(np.int64)
     num_states = int(table[:, :2].max()) + 1
+    if num_states > 2 * len(rows):
+        raise damaged(path, position, _KIND, f"a transducer of {len(rows)} lines has no state {num_states - 1}")
     finals = {int(state): cost for state, cost in table[is_final][:, [0, 4]].tolist()}
     return Fst.from_arcs(num_states, rows[0][0], sources, ilabels, olabels, table[~is_final, 4], targets, finals)

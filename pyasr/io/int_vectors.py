@@ -13,7 +13,8 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
-from pyasr.io.archive import damaged, read_content, read_key, write_content
+from pyasr.io.archive import damaged, read_key, write_content
+from pyasr.io.content import read_content
 
 _BINARY = b"\0B"
 _KIND = "integer vectors"

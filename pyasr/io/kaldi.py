@@ -16,36 +16,23 @@ import gzip
 import io
 import re
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write, disk_error
+from pyasr.io.content import read_content
 
 _BINARY_HEADER = b"\0B"
-_WORD = re.compile(rb"\s*(\S+)")
+_WORD, _BLANK = re.compile(rb"\s*(\S+)"), re.compile(rb"\s*")
+_LEAST_INT, _MOST_INT = -(1 << 31), (1 << 32) - 1
 _INT_FORMATS = {1: "<b", 2: "<h", 4: "<i", 8: "<q", -1: "<B", -2: "<H", -4: "<I", -8: "<Q"}
 _FLOAT_FORMATS = {4: "<f", 8: "<d"}
 _VECTOR_TYPES = {"FV": np.dtype("<f4"), "DV": np.dtype("<f8")}
 _MATRIX_TYPES = {"FM": np.dtype("<f4"), "DM": np.dtype("<f8")}
 _PACKED_TYPES = {"FP": np.dtype("<f4"), "DP": np.dtype("<f8")}
 _SHOWN = 20
-
-
-def _content(path: Path) -> bytes:
-    """The whole file, unpacked where its name ends in .gz."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-    if path.suffix != ".gz":
-        return raw
-    try:
-        return gzip.decompress(raw)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: damaged or truncated gzip file ({error})") from None
 
 
 class KaldiReader:
@@ -57,7 +44,7 @@ class KaldiReader:
 
     def __init__(self, path: Path, content: bytes | None = None):
         self.path = Path(path)
-        self._data = _content(self.path) if content is None else content
+        self._data = read_content(self.path) if content is None else content
         self.binary = self._data[:2] == _BINARY_HEADER
         self.offset = 2 if self.binary else 0
 
@@ -66,13 +53,18 @@ class KaldiReader:
         return UserError(f"{self.path}: at byte {self.offset if offset is None else offset}: {what}")
 
     @property
+    def num_bytes(self) -> int:
+        """Bytes of the whole file, unpacked."""
+        return len(self._data)
+
+    @property
     def num_left(self) -> int:
         """Bytes not yet read."""
         return len(self._data) - self.offset
 
     def at_end(self) -> bool:
         """Whether nothing but white space is left."""
-        return not self._data[self.offset :].strip() if not self.binary else self.num_left == 0
+        return self.num_left == 0 or not self.binary and _BLANK.match(self._data, self.offset).end() == len(self._data)
 
     def expect_end(self) -> None:
         """Raise UserError unless the whole file has been read."""
@@ -108,8 +100,12 @@ class KaldiReader:
         return word
 
     def int32(self) -> int:
-        """An integer of any size (in a binary file the size byte is negative for unsigned types)."""
-        return self._number(_INT_FORMATS, int, "an integer")
+        """An integer of 32 bits, signed or not (in a binary file the size byte is negative for unsigned types)."""
+        before = self.offset
+        value = self._number(_INT_FORMATS, int, "an integer")
+        if not _LEAST_INT <= value <= _MOST_INT:
+            raise self.error("an integer of 32 bits was expected, found a greater one", before)
+        return value
 
     uint32 = int32
 

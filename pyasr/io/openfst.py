@@ -13,7 +13,8 @@ import numpy as np
 from numba import njit
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write, disk_error
+from pyasr.base.output import atomic_write
+from pyasr.io.content import read_file
 
 ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
 _CONST_STATE = np.dtype([("final", "<f4"), ("pos", "<u4"), ("num_arcs", "<u4"), ("num_iepsilons", "<u4"), ("num_oepsilons", "<u4")])
@@ -151,13 +152,7 @@ def read_fst(path: Path) -> Fst:
 
     Raises UserError naming file and offset for anything else: not an FST, another arc type, truncated, impossible sizes or states.
     """
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        told = disk_error(error, path)
-        raise (told if isinstance(told, UserError) else UserError(f"{path}: {error.strerror}")) from None
-    return _read_object(FstCursor(data, path))
+    return _read_object(FstCursor(read_file(path), Path(path)))
 
 
 def read_fst_at(cursor: FstCursor) -> Fst:

@@ -14,7 +14,8 @@ from numba import njit
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
-from pyasr.io.archive import damaged, read_content, read_key, write_content
+from pyasr.io.archive import damaged, read_key, write_content
+from pyasr.io.content import read_content
 
 _BINARY = b"\0B"
 _KIND = "posteriors"
@@ -127,7 +128,7 @@ def _read_text(data: bytes, begin: int, path: Path, key: str) -> tuple[Posterior
             raise ValueError
         words = [frame.split()[1:] for frame in frames]
         return Posteriors.of([[(int(i), float(w)) for i, w in zip(row[::2], row[1::2], strict=True)] for row in words]), end + 1
-    except ValueError:
+    except (ValueError, OverflowError):
         raise damaged(path, begin, _KIND, f"{key} has something else than '[ ID WEIGHT ... ]' for each frame") from None
 
 

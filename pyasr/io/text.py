@@ -6,16 +6,18 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.io.content import read_file
+
+_MOST_NUMBER = 1e12
 
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a UTF-8 text file. Raises UserError when it is not there or not text."""
+    content = read_file(path)
     try:
-        return Path(path).read_bytes().decode("utf-8").removesuffix("\n").split("\n") if Path(path).stat().st_size else []
-    except OSError as error:
-        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        return content.decode("utf-8").removesuffix("\n").split("\n") if content else []
     except UnicodeDecodeError as error:
-        line = Path(path).read_bytes()[:error.start].count(b"\n") + 1
+        line = content[:error.start].count(b"\n") + 1
         raise UserError(f"{path}:{line}: not UTF-8 text; convert the file with iconv -t utf-8") from None
 
 
@@ -59,14 +61,20 @@ def read_numbers(path: Path, kind: type = float) -> dict[str, float]:
             numbers[key] = kind(value)
         except ValueError:
             numbers[key] = 0
-        if not 0 < numbers[key] < float("inf"):
+        if not 0 < numbers[key] < _MOST_NUMBER:
             what = "a positive whole number" if kind is int else "a positive number"
             raise UserError(f"{path}:{number}: '{key} {value}' does not end in {what}; run utils/fix_data_dir.py {Path(path).parent}")
     return numbers
 
 
 def write_table(path: Path, table: dict[str, object]) -> None:
-    """Write `key value` lines in C order (Unicode code points, which is the byte order of UTF-8), atomically."""
+    """Write `key value` lines in C order (Unicode code points, which is the byte order of UTF-8), atomically.
+
+    Raises UserError for what no table can hold: a key that is not one word, and line breaks.
+    """
+    for key, value in table.items():
+        if [key] != key.split() or "\n" in str(value):
+            raise UserError(f"{path}: '{key} {value}' cannot stand in a table, a word and the rest of one line; rename it")
     with atomic_write(path) as f:
         f.writelines(f"{key} {value}".rstrip() + "\n" for key, value in sorted(table.items()))
 

@@ -25,7 +25,7 @@ from pyasr.lang import arpa_kernels as kernels
 from pyasr.lang.symbols import read_bytes
 
 NO_PROBABILITY = -99.0  # what SRILM and Kaldi write for log10(0)
-_COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)$")
+_COUNT = re.compile(r"ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,15})$")
 _LINE_PROBLEMS = {
     kernels.BAD_NUMBER: "the log10 probability or back-off weight is not a number",
     kernels.UNKNOWN_WORD: "a word that has no unigram",
@@ -136,7 +136,8 @@ def _unigram_words(data: bytes, begin: int, end: int, path: Path) -> list[str]:
         raise UserError(f"{path}:{_line(data, begin) + bad}: a unigram needs a probability and a word; correct the line")
     words = [row[1].decode() for row in rows if row]
     if len(set(words)) != len(words):
-        twice = next(word for i, word in enumerate(words) if word in words[:i])
+        seen: set[str] = set()
+        twice = next(word for word in words if word in seen or seen.add(word))
         raise UserError(f"{path}:{_line(data, begin) - 1}: the unigram '{twice}' occurs twice; remove one")
     return words
 
@@ -144,8 +145,9 @@ def _unigram_words(data: bytes, begin: int, end: int, path: Path) -> list[str]:
 def _parse(data: bytes, begin: int, end: int, n: int, highest: bool, expected: int, table, path: Path):
     """ids, log10 probabilities and back-off weights of the lines of one section, and how many there are."""
     lines = np.frombuffer(data, np.uint8)[begin:end]
-    ids = np.zeros((expected, n), np.int32)
-    logprob, backoff = np.zeros(expected), np.zeros(expected)
+    room = min(expected, len(lines))
+    ids = np.zeros((room, n), np.int32)
+    logprob, backoff = np.zeros(room), np.zeros(room)
     found, problem, where = kernels.parse_section(lines, *table, ids, logprob, backoff, not highest)
     if problem:
         line = data[begin + where :].split(b"\n", 1)[0].decode("utf-8", "replace")
@@ -155,6 +157,8 @@ def _parse(data: bytes, begin: int, end: int, n: int, highest: bool, expected: i
         raise UserError(
             f"{path}: the {n}-gram number {row + 1} has the log10 probability {logprob[row]}, greater than 0; make the file anew"
         )
+    if (backoff == np.inf).any():
+        raise UserError(f"{path}: the {n}-gram number {np.argmax(backoff) + 1} has an infinite back-off weight; make the file anew")
     return ids, logprob, backoff, found
 
 

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import re
 from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.io.content import read_content
 from pyasr.io.text import read_lines
 
 EPSILON = "<eps>"
+_ID = re.compile(r"[0-9]{1,9}")
 
 
 def read_bytes(path: Path) -> bytes:
     """The content of a UTF-8 text file, gzipped or not."""
+    data = read_content(path)
     try:
-        data = Path(path).read_bytes()
-        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
         data.decode("utf-8")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip data ({error}); make the file anew") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text (byte {error.start}); convert the file with iconv -t utf-8") from None
-    except OSError as error:
-        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     return data
 
 
@@ -52,7 +48,7 @@ class SymbolTable:
         ids: dict[str, int] = {}
         for number, line in enumerate(read_lines(path), 1):
             fields = line.split()
-            if len(fields) != 2 or not fields[1].isdigit():
+            if len(fields) != 2 or not _ID.fullmatch(fields[1]):
                 raise UserError(f"{path}:{number}: expected 'SYMBOL ID', found '{line.strip()}'; correct the line")
             if fields[0] in ids:
                 raise UserError(f"{path}:{number}: the symbol {fields[0]} occurs twice; remove one of the lines")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +12,9 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.base.zip_files import check_stored
 
 Object = TypeVar("Object")
-_DAMAGE = (RuntimeError, OSError, pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, IndexError,
-           zipfile.BadZipFile)  # fmt: skip
 
 
 def save_tensors(path: Path, content: dict) -> None:
@@ -36,6 +34,7 @@ def load_tensors(path: Path) -> dict:
     The file is a zip archive, whose checksums torch writes, but does not look at.
     """
     with zipfile.ZipFile(path) as archive:
+        check_stored(archive)
         damaged = archive.testzip()
     if damaged:
         raise zipfile.BadZipFile(f"{damaged} does not have its checksum")
@@ -52,5 +51,7 @@ def load_object(path: Path, make: Callable[[dict], Object], kind: str, remedy: s
         raise UserError(f"{path}: no such file; {remedy} first ({step})")
     try:
         return make(load_tensors(path))
-    except _DAMAGE as error:
+    except UserError as error:
+        raise UserError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+    except Exception as error:  # a damaged file fails in many ways; all mean the same to the user
         raise UserError(f"{path}: not a whole {kind} file ({type(error).__name__}); {remedy} again") from error

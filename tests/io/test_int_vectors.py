@@ -71,5 +71,5 @@ def test_broken_files(tmp_path, content):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(UserError, match="ali.1.gz: No such file"):
+    with pytest.raises(UserError, match="ali.1.gz: no such file"):
         read_int_vectors(tmp_path / "ali.1.gz")

@@ -106,7 +106,7 @@ def test_messages_name_file_offset_and_what_is_there(tmp_path):
     reader.token()
     with pytest.raises(UserError, match="final.mdl: at byte 8: an integer was expected, found 'seven'"):
         reader.int32()
-    with pytest.raises(UserError, match="missing: No such file"):
+    with pytest.raises(UserError, match="missing: no such file"):
         KaldiReader(tmp_path / "missing")
     (tmp_path / "x.gz").write_bytes(b"\x1f\x8b\x08\x00abc")
     with pytest.raises(UserError, match="x.gz: damaged or truncated gzip"):

@@ -39,7 +39,7 @@ def test_sentences_with_and_without_ids(tmp_path):
     assert read_sentences(tmp_path / "text", ids=False)[1] == ["u2"]
     (tmp_path / "text.gz").write_bytes(gzip.compress(b"u1 a b\n"))
     assert read_sentences(tmp_path / "text.gz") == [["a", "b"]]
-    for content, told in ((gzip.compress(b"u1 a b\n" * 99)[:-9], "damaged gzip data"), (b"u1 \xff", "not UTF-8 text")):
+    for content, told in ((gzip.compress(b"u1 a b\n" * 99)[:-9], "damaged or truncated gzip file"), (b"u1 \xff", "not UTF-8 text")):
         (tmp_path / "bad").write_bytes(content)
         with pytest.raises(UserError, match="bad: " + told):
             read_sentences(tmp_path / "bad")

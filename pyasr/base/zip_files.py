@@ -1,0 +1,15 @@
+"""Zip archives as numpy and torch write them: members stored as they are, none compressed."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+
+
+def check_stored(archive: zipfile.ZipFile) -> None:
+    """Raise BadZipFile where an open file's members are compressed, or lie over each other: they could unpack to any size."""
+    members = archive.infolist()
+    if any(member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size for member in members):
+        raise zipfile.BadZipFile("members are compressed")
+    if sum(member.file_size for member in members) > os.fstat(archive.fp.fileno()).st_size:
+        raise zipfile.BadZipFile("members are larger than the file")
