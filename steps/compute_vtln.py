@@ -39,7 +39,9 @@ class ComputeVtln:
 def main(options: ComputeVtln) -> None:
     data, ali_dir = options.data, options.ali_dir
     inputs = [data / "wav.scp", data / "utt2spk", data / "feats" / OPTIONS_FILE, ali_dir / MODEL, ali_dir / "ali.1.gz"]
-    num_jobs = min(options.jobs.nj, len(DataDir(data).spk2utt))
+    tables = DataDir(data)
+    tables.check_commands()
+    num_jobs = min(options.jobs.nj, len(tables.spk2utt))
     with output_of(options, options.out, inputs) as out:
         spec = VtlnSpec(data, options.lang, ali_dir, out, num_jobs, options.seed, options.vtln)
         run_jobs(options.jobs, out / "log" / "warps.JOB.log", "pyasr.hmm.vtln:score_speakers", spec, num_jobs=num_jobs)

@@ -105,4 +105,4 @@ def test_commands_that_are_shown_are_taken(name, words, monkeypatch):
     assert paths, f"{name}: no such program"
     cls = options_of(paths[0])
     if cls is not None:
-        opt.parse(cls, words, "", {"force": ""})
+        opt.parse(cls, words, "", {"force": "", "no-pipes": ""})

@@ -109,6 +109,8 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     out = Path(out)
     if out.name in ("", ".."):
         raise UserError(f"'{out}' is no name for an output; give a directory of its own")
+    if "\n" in str(out.absolute()):
+        raise UserError(f"'{out.absolute()}' has a line break in its name, which no table of Kaldi's can hold; rename it")
     for path in inputs:
         if not Path(path).exists():
             raise UserError(f"{path}: no such file or directory")

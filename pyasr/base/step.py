@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pyasr.base import log, options as opt
+from pyasr.base import log, options as opt, pipes
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.output import disk_error, stage_output
 from pyasr.base.utf8 import insist_on_utf8
@@ -24,7 +24,8 @@ if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is Non
     sys.exit(f"error: {found}: begin with `. ./path.sh`, which builds pyasr's environment and enters it")
 
 _state = {"force": False}
-_SWITCHES = {"force": "make the output anew even if its options differ"}
+_SWITCHES = {"force": "make the output anew even if its options differ",
+             "no-pipes": f"run no command that a table such as wav.scp names (in whole recipes: {pipes.NO_PIPES}=1)"}
 
 
 class Terminated(KeyboardInterrupt):
@@ -48,6 +49,8 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
     try:
         options, switched = opt.parse(cls, sys.argv[1:] if argv is None else argv, doc, _SWITCHES)
         _state["force"] = "force" in switched
+        if "no-pipes" in switched:
+            pipes.refuse()
         main(options)
     except opt.HelpRequested as request:
         print(request)

@@ -6,6 +6,7 @@ A damaged recording is an error, never a shorter utterance: what a file's header
 from __future__ import annotations
 
 import io
+import os
 import re
 import struct
 import subprocess
@@ -14,11 +15,15 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from pyasr.base import pipes
 from pyasr.base.errors import UserError
+from pyasr.io.content import check_unpacked, read_file
 
 INT16_SCALE = 32768.0
 _UNKNOWN_SIZES = (0, 0x7FFFF000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)  # what programs write that stream a WAV through a pipe
-_OFFSET = re.compile(r"(.+):(\d+)$")
+_OFFSET = re.compile(r"(.+):([0-9]{1,18})$")
+_BLOCK_VALUES = 1 << 20
+_LEAST_RATE, _MOST_RATE = 100, 1_000_000
 _RESAMPLE_TAPER = 0.05  # share of the new band over which resampling fades out
 _RESAMPLE_PAD_S = 0.05
 
@@ -26,7 +31,7 @@ _RESAMPLE_PAD_S = 0.05
 def read_audio(rx: str, name: str = "") -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, shape (num_samples,), sampling rate in Hz) of one wav.scp entry.
 
-    rx    a path, `path:offset` into an archive of WAV files, or a command ending in `|`
+    rx    a path, `path:offset` into an archive of WAV files, or a command ending in `|`, where `pyasr.base.pipes` lets it run
     name  the recording or utterance, for messages
 
     Formats are those of libsndfile: WAV, FLAC, Ogg, MP3, SPHERE (not shorten). Raises UserError, naming `name` and the file, when the
@@ -47,33 +52,48 @@ def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
     _check_wav_size(content, where)
     try:
         with soundfile.SoundFile(content) as audio:
-            samples, promised, rate = audio.read(dtype="float32", always_2d=True), audio.frames, audio.samplerate
+            samples, promised, rate = _samples(audio, content.getbuffer().nbytes, where), audio.frames, audio.samplerate
     except (soundfile.LibsndfileError, RuntimeError) as error:
         cause = getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise UserError(f"{where}: not readable as audio ({cause}); replace the file or remove its utterances") from None
     if len(samples) < promised:
         raise UserError(f"{where}: cut short, {len(samples)} of {promised} samples are there; replace the file or remove its utterances")
+    if not _LEAST_RATE <= rate <= _MOST_RATE or not np.isfinite(samples).all():
+        what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are not numbers"
+        raise UserError(f"{where}: {what}; replace the file or remove its utterances")
     return samples * np.float32(INT16_SCALE), rate
+
+
+def _samples(audio: soundfile.SoundFile, num_bytes: int, where: str) -> np.ndarray:
+    """All that is there, block by block, since a header may promise any number; (num_samples, num_channels)."""
+    blocks = [np.zeros((0, audio.channels), np.float32)]
+    while len(block := audio.read(max(_BLOCK_VALUES // audio.channels, 1), "float32", always_2d=True)):
+        blocks.append(block)
+        check_unpacked(sum(block.nbytes for block in blocks), num_bytes, where)
+    return np.concatenate(blocks)
 
 
 def _content(rx: str, where: str) -> io.BufferedIOBase:
     """The bytes that an entry stands for."""
-    if rx.rstrip().endswith("|"):
+    if pipes.is_command(rx):
+        pipes.admit(rx, where)
         return io.BytesIO(_output_of(rx.rstrip()[:-1], where))
     path, offset = rx, 0
     match = _OFFSET.match(rx)
-    if match and not Path(rx).exists():
+    if match and not os.path.exists(rx):
         path, offset = match[1], int(match[2])
     try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"{where}: {(error.strerror or str(error)).lower()}; correct wav.scp or remove its utterances") from None
+        content = read_file(path)
+    except UserError as error:
+        raise UserError(f"{where.removesuffix(rx)}{error}; correct wav.scp or remove its utterances") from None
     if not content[offset:]:
         raise UserError(f"{where}: the file is empty; replace it or remove its utterances")
     return io.BytesIO(content[offset:])
 
 
 def _output_of(command: str, where: str) -> bytes:
+    if "\0" in command:
+        raise UserError(f"{where}: no command, there is a zero byte in it; correct wav.scp")
     run = subprocess.run(command, shell=True, executable="/bin/bash", capture_output=True)
     if run.returncode:
         told = (run.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
+from pyasr.base.pipes import admit_table
 from pyasr.io.text import invert, read_numbers, read_table, read_utt2spk, write_table
 
 UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "utt2warp", "vad.scp")
@@ -87,8 +88,14 @@ class DataDir:
 
     @cached_property
     def wav_scp(self) -> dict[str, str]:
-        """{recording: entry for `pyasr.data.audio.read_audio`}"""
-        return self.table("wav.scp")
+        """{recording: entry for `pyasr.data.audio.read_audio`}. Raises UserError for commands where `pyasr.base.pipes` refuses them."""
+        table = self.table("wav.scp")
+        admit_table(table, self.path / "wav.scp")
+        return table
+
+    def check_commands(self) -> None:
+        """Raise UserError where wav.scp names commands that are refused; to be called before any work."""
+        self.wav_scp
 
     @cached_property
     def reco2speed(self) -> dict[str, str]:
@@ -128,6 +135,8 @@ class DataDir:
             try:
                 recording, begin, end = value.split()
                 found[key] = Segment(recording, float(begin), float(end))
+                if not (0 <= found[key].begin_s < np.inf and -1 <= found[key].end_s < np.inf):
+                    raise ValueError
             except ValueError:
                 raise UserError(f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' "
                                 "with times in seconds; correct the line") from None

@@ -67,7 +67,9 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     run       `pyasr.cluster.jobs.run_jobs`, which this package must not import
     """
     data, feats = step.data, step.data / "feats"
-    utterance_warps(DataDir(data))  # a mistake in them is told before any work
+    tables = DataDir(data)
+    utterance_warps(tables)  # a mistake in them is told before any work
+    tables.check_commands()
     optional = [data / name for name in ("segments", SPEED, VOLUME, SPEAKER_WARPS, UTTERANCE_WARPS)]
     inputs = [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
     with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:

@@ -1,0 +1,77 @@
+"""File names that shells and tables stumble over: what Kaldi's tables can hold works, the rest is refused with one sentence."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trees import make_data_dir, write_tone
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import stage_output
+from pyasr.base.pipes import NO_PIPES
+from pyasr.data.audio import read_audio
+from pyasr.data.datadir import DataDir
+from pyasr.io.ark import ArkWriter, load_all
+from pyasr.io.text import read_table, write_table
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ["with blank", "two  blanks", "it's", 'say "it"', "$(touch spoilt)", "`touch spoilt`", "a;touch spoilt", "a&b", "back\\slash", "-rf", "a:7",
+         "tab\there", "[1:2]", "ümläut", "\u65e5\u672c", "a#b", "*", "~", "%s{}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_tables_can_hold(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / name
+    place.mkdir()
+    write_tone(place / f"{name}.wav")
+    write_table(tmp_path / "wav.scp", {"rec": place / f"{name}.wav"})
+    assert len(read_audio(DataDir(tmp_path).wav_scp["rec"], "rec")[0]) == 1600
+    with ArkWriter(place / "feats.ark", tmp_path / "feats.scp") as writer:
+        writer.write("utt", np.ones((2, 3), np.float32))
+    assert load_all(tmp_path / "feats.scp")["utt"].shape == (2, 3)
+    assert not (tmp_path / "spoilt").exists()
+
+
+@pytest.mark.parametrize("table", [{"a\nb": "x"}, {"a b": "x"}, {"a": "x\ny z"}, {"": "x"}, {"a\tb": "x"}])
+def test_what_no_table_can_hold_is_refused(table, tmp_path):
+    with pytest.raises(UserError, match="table: .* cannot stand in a table, a word and the rest of one line; rename it"):
+        write_table(tmp_path / "table", table)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_with_a_line_break_in_its_name_is_refused(tmp_path):
+    with pytest.raises(UserError, match="has a line break in its name"), stage_output(tmp_path / "a\nb", {}, []):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("entry, told", [
+    ("/dev/zero", "/dev/zero: a device, not a file"), ("a\0b", "there is a zero byte in it"), ("x" * 5000, "file name too long"),
+    ("/", "directory"), ("a\0b |", "there is a zero byte in it"), ("/nowhere/a.wav:7", "no such file")])  # fmt: skip
+def test_entries_that_are_no_files(entry, told):
+    with pytest.raises(UserError, match=told) as error:
+        read_audio(entry, "rec")
+    assert str(error.value).startswith("rec: ") and str(error.value).isprintable()
+
+
+def make_mfcc(data: Path, *words: str, **variables: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, **variables}
+    command = [sys.executable, ROOT / "steps/make_mfcc.py", "--nj", "1", "--sample-frequency", "8000", *words, "--", data]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=data.parent)
+
+
+def test_commands_of_a_step_are_shown_or_refused_whatever_the_names(tmp_path):
+    data = make_data_dir(tmp_path / "it's $(touch spoilt) &a;b")
+    write_table(data / "wav.scp", {name: f"cat \"{path.replace('$', chr(92) + '$')}\" |" for name, path in read_table(data / "wav.scp").items()})
+    before = sorted(path.name for path in data.iterdir())
+    for refused in (make_mfcc(data, "--no-pipes"), make_mfcc(data, **{NO_PIPES: "1"})):
+        assert refused.returncode == 1 and refused.stderr.count("\n") == 1 and "12 of 12 entries are commands" in refused.stderr
+    assert sorted(path.name for path in data.iterdir()) == before
+    allowed = make_mfcc(data)
+    assert allowed.returncode == 0, allowed.stderr + allowed.stdout
+    assert allowed.stdout.count("runs cat") == 1 and len(load_all(data / "feats.scp")) == 12
+    assert not (tmp_path / "spoilt").exists() and not Path("spoilt").exists()
