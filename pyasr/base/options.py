@@ -26,6 +26,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write, disk_error
 
 _MISSING = dataclasses.MISSING
+_JSON_TYPES = {float: (float, int)}  # what a field is saved as, where it is not of one type
 
 
 class HelpRequested(Exception):
@@ -61,13 +62,7 @@ class _Flag:
     def convert(self, text: str, where: str):
         """The value that `text` stands for. Raises UserError, headed by `where`: of another type, no choice, or out of bounds."""
         value = self._typed(text, where)
-        meta = self.meta
-        if meta["choices"] and value not in meta["choices"]:
-            raise UserError(f"{where}: '{text}' is not one of {', '.join(map(str, meta['choices']))}")
-        if meta["minimum"] is not None and value is not None and value < meta["minimum"]:
-            raise UserError(f"{where}: {text} is below the least allowed value {meta['minimum']}")
-        if meta["maximum"] is not None and value is not None and value > meta["maximum"]:
-            raise UserError(f"{where}: {text} is above the greatest allowed value {meta['maximum']}")
+        _check_bounds(value, self.meta, where, text)
         return value
 
     def _typed(self, text: str, where: str):
@@ -78,6 +73,16 @@ class _Flag:
                 return text.lower() == "true"
             raise UserError(f"{where}: '{text}' is neither true nor false")
         return _from_text(self.type, text, where)
+
+
+def _check_bounds(value, meta: dict, where: str, text: str) -> None:
+    """Raise UserError, headed by `where`, for a value that is no choice, or out of bounds."""
+    if meta["choices"] and value not in meta["choices"]:
+        raise UserError(f"{where}: '{text}' is not one of {', '.join(map(str, meta['choices']))}")
+    if meta["minimum"] is not None and value is not None and value < meta["minimum"]:
+        raise UserError(f"{where}: {text} is below the least allowed value {meta['minimum']}")
+    if meta["maximum"] is not None and value is not None and value > meta["maximum"]:
+        raise UserError(f"{where}: {text} is above the greatest allowed value {meta['maximum']}")
 
 
 def _from_text(kind: type, text: str, where: str):
@@ -292,21 +297,51 @@ def save(path: Path, instance) -> None:
         f.write("\n")
 
 
-def load(path: Path):
-    """The instance that `save` wrote. Only classes of pyasr are taken. Raises UserError for anything else."""
+def load(path: Path, kinds: tuple[type, ...] = ()):
+    """The instance that `save` wrote. Only classes of pyasr are taken. Raises UserError for anything else.
+
+    kinds  for a file that may come from elsewhere: the classes it may be of; then the values are checked as those of a command line are
+    """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         module, _, name = content.pop("type").partition(":")
     except OSError as error:
         raise disk_error(error, path) from None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: not a file of saved options ({error}); make it anew with the step that wrote it") from None
-    if not module.startswith("pyasr."):
+    if not re.fullmatch(r"pyasr(\.\w+)+", module):
         raise UserError(f"{path}: options of {module}, which is no part of pyasr")
     try:
-        return _from_json(getattr(importlib.import_module(module), name), content)
-    except (ImportError, AttributeError, TypeError) as error:
+        cls = getattr(importlib.import_module(module), name)
+        if not issubclass(cls, kinds or object) or not dataclasses.is_dataclass(cls):
+            raise TypeError(f"{name} is something else than was expected")
+        instance = _from_json(cls, content)
+    except (ImportError, AttributeError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: does not fit this version of pyasr ({error}); make it anew with the step that wrote it") from None
+    if kinds:
+        check(instance, str(path))
+    return instance
+
+
+def check(instance, where: str) -> None:
+    """Raise UserError, headed by `where`, for an option whose value is of another type, no choice, or out of bounds."""
+    hints = typing.get_type_hints(type(instance))
+    for field in dataclasses.fields(instance):
+        value, of_field = getattr(instance, field.name), f"{where}: --{field.name.replace('_', '-')}"
+        if field.metadata.get("kind") == "group":
+            if not isinstance(value, field.metadata["cls"]):
+                raise UserError(f"{of_field}: options were expected, found '{str(value)[:40]}'")
+            check(value, where)
+        elif field.metadata.get("kind") == "option":
+            _check_type(value, *_plain_type(hints[field.name]), of_field)
+            _check_bounds(value, field.metadata, of_field, str(value))
+
+
+def _check_type(value, kind: type, is_optional: bool, where: str) -> None:
+    """Raise UserError, headed by `where`, unless a value that was read from JSON is of a field's type."""
+    fits = value is None and is_optional or type(value) in _JSON_TYPES.get(kind, (kind,))
+    if not fits or isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{where}: '{str(value)[:40]}' is no {kind.__name__}")
 
 
 def _from_json(cls, content: dict):

@@ -35,8 +35,8 @@ class InputOptions:
     norm_vars: bool = option(False, "normalise variances too")
     sliding: SlidingOptions = group(SlidingOptions)
     deltas: int = option(0, "order of the time derivatives appended", minimum=0, maximum=4)
-    splice_left: int = option(0, "frames of left context appended", minimum=0)
-    splice_right: int = option(0, "frames of right context appended", minimum=0)
+    splice_left: int = option(0, "frames of left context appended", minimum=0, maximum=1000)
+    splice_right: int = option(0, "frames of right context appended", minimum=0, maximum=1000)
 
     def dim(self, feat_dim: int) -> int:
         """Columns of the input for features of `feat_dim` columns."""
@@ -62,7 +62,11 @@ class InputOptions:
     def load(model_dir: Path) -> InputOptions:
         """The input options of a model directory; of one that Kaldi made, which has no input.json, as its option files say."""
         path = Path(model_dir) / INPUT_FILE
-        return options.load(path) if path.exists() else InputOptions(**kaldi_input(model_dir))
+        if path.exists():
+            return options.load(path, (InputOptions,))
+        found = InputOptions(**kaldi_input(model_dir))
+        options.check(found, str(model_dir))
+        return found
 
 
 def input_option_files(model_dir: Path) -> list[Path]:
@@ -123,9 +127,12 @@ class FeatureReader:
     def raw(self, utt: str) -> np.ndarray:
         """The features as they are stored, float32 (T, D)."""
         try:
-            return self._reader.load(self._table[utt])
+            features = self._reader.load(self._table[utt])
         except KeyError:
             raise UserError(f"{self.data}/feats.scp: no features of utterance {utt}; run steps/make_mfcc.py {self.data} again") from None
+        if not np.isfinite(features).all():
+            raise UserError(f"{self.data}/feats.scp: features of {utt} that are not numbers; run steps/make_mfcc.py {self.data} again")
+        return features
 
     @cached_property
     def dim(self) -> int:

@@ -7,6 +7,7 @@ otherwise). Before both stands `apply-cmvn $cmvn_opts` by speaker; a file that i
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -71,6 +72,6 @@ def _value(text: str, default, word: str, path: Path):
     if isinstance(default, bool):
         if text in _BOOLS:
             return _BOOLS[text]
-    elif text.isdecimal():
+    elif re.fullmatch("[0-9]{1,9}", text):
         return int(text)
     raise UserError(f"{path}: '{word}' has no {'true or false' if isinstance(default, bool) else 'whole number'} after the =; correct it")

@@ -154,4 +154,4 @@ def read_feature_options(data: Path, why: str) -> MfccOptions | FbankOptions | P
     path = data / "feats" / OPTIONS_FILE
     if not path.exists():
         raise UserError(f"{path}: no such file, which {why}; make the features with steps/make_mfcc.py")
-    return load(path)
+    return load(path, (MfccOptions, FbankOptions, PlpOptions))
