@@ -19,6 +19,7 @@ are quickest.
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import torch
@@ -68,8 +69,8 @@ def parse_line(text: str, where: str = "") -> list[Line]:
     if name not in KINDS:
         raise UserError(f"{where}'{name}' is no kind of layer; there are {', '.join(KINDS)}")
     repeats = [word.removeprefix("repeat=") for word in words if word.startswith("repeat=")]
-    if any(not (number.isdigit() and int(number)) for number in repeats):
-        raise UserError(f"{where}repeat={repeats[-1]}: give a whole number from 1")
+    if any(not re.fullmatch("[1-9][0-9]{0,2}", number) for number in repeats):
+        raise UserError(f"{where}repeat={repeats[-1]}: give a whole number from 1 to 999")
     try:
         options, _ = parse(KINDS[name], [f"--{word}" for word in words if not word.startswith("repeat=")])
     except UserError as error:

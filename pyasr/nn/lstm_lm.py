@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pyasr.base.errors import UserError
-from pyasr.nn.described import Described
+from pyasr.nn.described import Described, restored
 from pyasr.nn.dropout import ByteDropout
 from pyasr.tensor.file import load_object, save_tensors
 
@@ -122,8 +122,9 @@ def load_lm(path: Path) -> LstmLm:
     def make(content: dict) -> LstmLm:
         if content["format"] != _FORMAT and "language_model" in content:
             raise UserError(f"{path}: a model file of format {content['format']}, this pyasr reads {_FORMAT}; use the pyasr that wrote it")
-        network = WordLstm.from_description(content["language_model"])
-        network.load_state_dict(content["parameters"])
-        return LstmLm(network.eval(), content["words"], content["weight"])
+        network = restored(lambda: WordLstm.from_description(content["language_model"]), content["parameters"])
+        if len(content["words"]) != network.num_words - 1:
+            raise ValueError("another number of words than the network's")
+        return LstmLm(network, content["words"], content["weight"])
 
     return load_object(path, make, "LSTM language model", "train the language model", "utils/train_lstm_lm.py")
