@@ -5,6 +5,7 @@ A system with speaker adaptive training has a second model, `final.alimdl`: the 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from pyasr.base.output import atomic_write
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
+from pyasr.io.text import read_lines
 
 if TYPE_CHECKING:
     from pyasr.hmm.gmm import AmDiagGmm
@@ -62,8 +64,8 @@ def write_subsampling(model_dir: Path, factor: int) -> None:
 def read_subsampling(model_dir: Path) -> int:
     """What `write_subsampling` wrote; 1 where it did not. Raises UserError where there is no such number."""
     path = Path(model_dir) / SUBSAMPLING
-    text = path.read_text(encoding="utf-8").strip() if path.exists() else "1"
-    if not text.isdigit() or int(text) < 1:
+    text = "".join(read_lines(path)).strip() if path.exists() else "1"
+    if not re.fullmatch("[1-9][0-9]{0,3}", text):
         raise UserError(f"{path}: '{text[:20]}' is no number of frames; write 3 for a model that answers on every third")
     return int(text)
 

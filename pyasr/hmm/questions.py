@@ -101,4 +101,6 @@ def read_int_lines(path: Path) -> list[list[int]]:
             rows.append([int(word) for word in line.split()])
         except ValueError:
             raise UserError(f"{path}:{number}: integers were expected, found {line.strip()[:60]!r}") from None
+        if any(abs(value) >= 1 << 31 for value in rows[-1]):
+            raise UserError(f"{path}:{number}: integers of 32 bits were expected, found {line.strip()[:60]!r}")
     return [row for row in rows if row]

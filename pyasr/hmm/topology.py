@@ -22,6 +22,7 @@ from pyasr.base.errors import UserError
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
 
 NO_PDF = -1
+_LAST_PHONE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ def _read_text(reader: KaldiReader) -> Topology:
     entries, phone_to_entry = [], {}
     while reader.expect("<TopologyEntry>", "</Topology>") == "<TopologyEntry>":
         for phone in _read_phones(reader):
-            if phone in phone_to_entry or phone < 1:
-                raise reader.error(f"phone {phone} {'has two topologies' if phone > 0 else 'is not a phone: ids begin at 1'}")
+            if phone in phone_to_entry or not 1 <= phone <= _LAST_PHONE:
+                raise reader.error(f"{phone} {'has two topologies' if phone in phone_to_entry else f'is no phone from 1 to {_LAST_PHONE}'}")
             phone_to_entry[phone] = len(entries)
         entries.append(_read_entry(reader))
     if not entries:

@@ -201,7 +201,7 @@ def _read_tuples(reader: KaldiReader, topology: Topology) -> np.ndarray:
     if width == 4 and (tuples[:, 2] != tuples[:, 3]).any():
         raise reader.error("separate forward and self-loop pdfs (Kaldi's chain models) are not supported", before)
     for phone, state, pdf in tuples[:, :3].tolist():
-        if phone not in topology.phone_to_entry or not 0 <= state < len(topology.entry(phone)) - 1 or not 0 <= pdf < 1 << 30:
+        if phone not in topology.phone_to_entry or not 0 <= state < len(topology.entry(phone)) - 1 or not 0 <= pdf < reader.num_bytes:
             raise reader.error(f"the transition-state (phone {phone}, state {state}, pdf {pdf}) does not fit the topology", before)
     if (np.diff(tuples[:, :3] @ _strides(tuples[:, :3].max(axis=0) + 1)) <= 0).any():
         raise reader.error("the transition-states are not in ascending order", before)

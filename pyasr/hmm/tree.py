@@ -8,6 +8,7 @@ for the places before the first and after the last phone of an utterance.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -231,8 +232,8 @@ def _read_opening(reader: KaldiReader, width: int, open_: list[_OpenNode]):
         return None
     number = reader.int32()
     if kind == "CE":
-        if not 0 <= number < 1 << 30:
-            raise reader.error(f"{number} is not a pdf", before)
+        if not 0 <= number < reader.num_bytes:
+            raise reader.error(f"{number} is not a pdf of a tree in so small a file", before)
         return Leaf(number)
     if not PDF_CLASS <= number < width:
         raise reader.error(f"a question about position {number} in a window of {width} phones", before)
@@ -292,7 +293,8 @@ def _flatten(root: Node) -> tuple[np.ndarray, ...]:
     nodes, kinds, keys, starts, sizes, slots = [root], [], [], [], [], []
     for node in nodes:
         kids = subnodes(node)
-        numbers = [-1 if kid is None else len(nodes) + sum(k is not None for k in kids[:i]) for i, kid in enumerate(kids)]
+        before = accumulate((kid is not None for kid in kids), initial=len(nodes))
+        numbers = [-1 if kid is None else number for kid, number in zip(kids, before)]
         nodes += [kid for kid in kids if kid is not None]
         kinds.append({Leaf: _LEAF, Split: _SPLIT, Table: _TABLE}[type(node)])
         keys.append(getattr(node, "key", 0))

@@ -47,7 +47,7 @@ def read_roots(path: Path) -> Roots:
     for number, words in lines:
         if len(words) < 3 or words[0] not in ("shared", "not-shared") or words[1] not in ("split", "not-split"):
             raise UserError(f"{path}:{number}: 'shared|not-shared split|not-split PHONE-IDS' was expected, found {' '.join(words)[:60]!r}")
-        if not all(word.isdigit() for word in words[2:]):
+        if not all(word.isdecimal() and len(word) < 10 for word in words[2:]):
             raise UserError(f"{path}:{number}: phone ids must be integers; take roots.int, not roots.txt")
         roots.sets.append(sorted(map(int, words[2:])))
         roots.shared.append(words[0] == "shared")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from pyasr.io.text import read_lines
 from pyasr.lang.dict_dir import POSITIONS
 from pyasr.lang.lexicon import Lexicon, read_lexicon
 from pyasr.lang.symbols import EPSILON, SymbolTable
+
+_MOST = (1 << 31) - 1
+_ROOT = re.compile(r"(shared|not-shared)\s+(split|not-split)((?:\s+[0-9]{1,9})+)")
+_BOUNDARY = re.compile(r"([0-9]{1,9})\s+(nonword|begin|end|internal|singleton)")
 
 
 class LangDir:
@@ -86,7 +91,10 @@ class LangDir:
 
     @cached_property
     def oov_word(self) -> str:
-        return read_lines(self.path / "oov.txt")[0].strip()
+        words = "".join(read_lines(self.path / "oov.txt")).split()
+        if len(words) != 1:
+            raise UserError(f"{self.path}/oov.txt: expected the one word that stands for unknown ones, found {len(words)}; correct it")
+        return words[0]
 
     @cached_property
     def oov(self) -> int:
@@ -107,17 +115,22 @@ class LangDir:
         """Roots of the decision tree: (states share a root, it may be split, phones)."""
         rows = []
         for number, line in enumerate(read_lines(self.path / "phones/roots.int"), 1):
-            shared, split, *phones = line.split()
-            if shared not in ("shared", "not-shared") or split not in ("split", "not-split"):
+            match = _ROOT.fullmatch(line.strip())
+            if not match:
                 raise UserError(f"{self.path}/phones/roots.int:{number}: expected '[not-]shared [not-]split PHONES', found '{line}'")
-            rows.append((shared == "shared", split == "split", [int(phone) for phone in phones]))
+            rows.append((match[1] == "shared", match[2] == "split", [int(phone) for phone in match[3].split()]))
         return rows
 
     @cached_property
     def word_boundary(self) -> dict[int, str]:
         """Phone -> nonword, begin, end, internal or singleton; empty where phones do not depend on their position."""
-        path = self.path / "phones/word_boundary.int"
-        return {int(phone): kind for phone, kind in (line.split() for line in read_lines(path))} if path.exists() else {}
+        path, found = self.path / "phones/word_boundary.int", {}
+        for number, line in enumerate(read_lines(path) if path.exists() else [], 1):
+            match = _BOUNDARY.fullmatch(line.strip())
+            if not match:
+                raise UserError(f"{path}:{number}: expected 'PHONE nonword|begin|end|internal|singleton', found '{line}'; correct the line")
+            found[int(match[1])] = match[2]
+        return found
 
     @cached_property
     def align_lexicon(self) -> list[tuple[int, tuple[int, ...]]]:
@@ -136,10 +149,12 @@ class LangDir:
         if path.exists():
             return read_lexicon(path)
         lexicon = Lexicon()
-        for line in read_lines(self.path / "phones/align_lexicon.txt"):
-            word, _, *phones = line.split()
-            if word != EPSILON:
-                lexicon.add(word, tuple(phones))
+        for number, line in enumerate(read_lines(self.path / "phones/align_lexicon.txt"), 1):
+            fields = line.split()
+            if len(fields) < 3:
+                raise UserError(f"{self.path}/phones/align_lexicon.txt:{number}: expected 'WORD WORD PHONES', found '{line}'; correct it")
+            if fields[0] != EPSILON:
+                lexicon.add(fields[0], tuple(fields[2:]))
         return lexicon
 
     @cached_property
@@ -147,7 +162,8 @@ class LangDir:
         """Phone ids of a pronunciation -> the words that have it, as ids."""
         found: dict[tuple[int, ...], list[int]] = {}
         for word, _, phones in self.lexicon.rows():
-            found.setdefault(tuple(self.phones[phone] for phone in phones), []).append(self.words[word])
+            ids = tuple(self._id(self.phones, phone, "phones.txt") for phone in phones)
+            found.setdefault(ids, []).append(self._id(self.words, word, "words.txt"))
         return found
 
     def base_phone(self, phone: int) -> str:
@@ -160,9 +176,12 @@ class LangDir:
 
     def _int_lines(self, name: str) -> list[list[int]]:
         try:
-            return [[int(field) for field in line.split()] for line in read_lines(self.path / name)]
+            rows = [[int(field) for field in line.split()] for line in read_lines(self.path / name)]
         except ValueError as error:
             raise UserError(f"{self.path / name}: not a list of whole numbers ({error}); run utils/validate_lang.py") from None
+        if any(not 0 <= number <= _MOST for row in rows for number in row):
+            raise UserError(f"{self.path / name}: a number below 0 or above {_MOST}; run utils/validate_lang.py")
+        return rows
 
     def _single(self, name: str) -> int:
         values = [value for line in self._int_lines(name) for value in line]

@@ -117,7 +117,7 @@ def read_cmudict(path: Path | None = None, stress: bool = False) -> Lexicon:
     for number, line in enumerate(read_lines(path), 1):
         if line.startswith(";;;"):
             continue
-        word, *phones = line.partition(" #")[0].split()
+        word, *phones = line.partition(" #")[0].split() or [""]
         if not phones:
             raise UserError(f"{path}:{number}: the pronunciation of '{word}' is empty; give its phones or remove the line")
         phones = tuple(phones) if stress else without_stress(tuple(phones))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import lzma
 import shutil
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+
+_LARGEST_BYTES = 1 << 30
 
 
 def extract(package: Path, name: str, out: Path) -> None:
@@ -17,12 +21,12 @@ def extract(package: Path, name: str, out: Path) -> None:
     member, data = _data_archive(package)
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            found = [m for m in archive.getmembers() if m.name.rpartition("/")[2] == name and m.isfile()]
+            found = [m for m in archive if m.name.rpartition("/")[2] == name and m.isfile() and m.size <= _LARGEST_BYTES]
             if not found:
                 raise UserError(f"{package}: holds no {name}; give the package flight-of-the-amazon-queen")
             with archive.extractfile(found[0]) as source, out.open("wb") as target:
                 shutil.copyfileobj(source, target)
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise UserError(f"{package}: {member} cannot be read ({error}); "
                         "unpack the package yourself and give queen.1c with --corpus") from None
 
@@ -34,7 +38,10 @@ def _data_archive(package: Path) -> tuple[str, bytes]:
         raise UserError(f"{package}: not a Debian package; get it again")
     at = 8
     while at + 60 <= len(content):
-        name, size = content[at:at + 16].decode("ascii", "replace").strip(" /"), int(content[at + 48:at + 58])
+        name, size = content[at:at + 16].decode("ascii", "replace").strip(" /"), content[at + 48:at + 58].strip()
+        if not size.isdigit():
+            raise UserError(f"{package}: damaged; get it again")
+        size = int(size)
         body, at = content[at + 60:at + 60 + size], at + 60 + size + size % 2
         if name.startswith("data.tar"):
             if len(body) < size:

@@ -40,9 +40,9 @@ class QueenFile:
             raise UserError(f"{self.path}: not the data file queen.1c of Flight of the Amazon Queen; give another file with --corpus")
         if head[12] != 1:
             raise UserError(f"{self.path}: its sounds are not MP3 (compression {head[12]}); take queen.1c of the Debian package")
-        entries = {name.rstrip(b"\0").decode("ascii"): (at, length) for name, _, at, length in _ENTRY.iter_unpack(table)}
-        if max(at + length for at, length in entries.values()) > size:
-            raise UserError(f"{self.path}: cut short ({size} bytes); get it again")
+        entries = {name.rstrip(b"\0").decode("latin-1"): (at, length) for name, _, at, length in _ENTRY.iter_unpack(table)}
+        if max(at + length for at, length in entries.values()) > size or sum(length for _, length in entries.values()) > size:
+            raise UserError(f"{self.path}: cut short or damaged ({size} bytes); get it again")
         return entries
 
     def read(self, name: str) -> bytes:
@@ -56,13 +56,16 @@ class QueenFile:
 
 
 def read_texts(queen: QueenFile) -> dict[str, str]:
-    """{sound name without `.SB`: words with punctuation} of every sound that a text belongs to."""
+    """{sound name without `.SB`: words with punctuation} of every sound that a text belongs to. Raises UserError for a damaged file."""
     texts = {}
-    for prefix, text in _lines(queen):
-        for index, segment in enumerate(segments(text), 1):
-            sound = f"{prefix}{index:X}"
-            if segment and f"{sound}.SB" in queen.entries:
-                texts.setdefault(sound, segment)
+    try:
+        for prefix, text in _lines(queen):
+            for index, segment in enumerate(segments(text), 1):
+                sound = f"{prefix}{index:X}"
+                if segment and f"{sound}.SB" in queen.entries:
+                    texts.setdefault(sound, segment)
+    except (KeyError, struct.error) as error:
+        raise UserError(f"{queen.path}: damaged, its texts cannot be read ({error}); get it again") from None
     return texts
 
 

@@ -1,0 +1,56 @@
+"""What a fuzzed format is: a small valid file, made by our own writer or by Kaldi's, and what reads it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures/kaldi"
+
+
+@dataclass(frozen=True)
+class Format:
+    """How one kind of file is fuzzed.
+
+    name        of the file, below a directory of its own
+    make(path)  writes it and what stands beside it
+    read(path)  uses it
+    names       whether it is named when it is refused; a table may lead to other files, and be told by them
+    refuses     whether damage is refused at all; a validator tells of it instead
+    """
+
+    name: str
+    make: Callable[[Path], object]
+    read: Callable[[Path], object]
+    names: bool = True
+    refuses: bool = True
+
+    def write(self, directory: Path) -> Path:
+        """The valid file, below `directory`."""
+        path = directory / self.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.make(path)
+        return path
+
+
+def kaldi_file(name: str, read: Callable[[Path], object]) -> Format:
+    """A file of tests/fixtures/kaldi/files."""
+    return Format(name, lambda path: shutil.copy(FIXTURES / "files" / name, path), read)
+
+
+def files_of(source: Path, names: Iterable[str], read: Callable[[Path], object]) -> list[Format]:
+    """A format for each of these files of a directory; `read` takes the directory."""
+
+    def format_of(name: str) -> Format:
+        up = len(Path(name).parts) - 1
+        return Format(f"{source.name}/{name}", lambda path: shutil.copytree(source, path.parents[up], dirs_exist_ok=True),
+                      lambda path: read(path.parents[up]))  # fmt: skip
+
+    return [format_of(name) for name in names]
+
+
+def consume(*readers: Callable) -> Callable[[Path], list]:
+    """A reader that calls all of these, and draws what comes of iterators."""
+    return lambda path: [list(found) if hasattr(found, "__next__") else found for found in (read(path) for read in readers)]

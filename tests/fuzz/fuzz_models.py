@@ -1,0 +1,102 @@
+"""Models and transducers: small valid files, and what reads them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+from fuzz_format import FIXTURES, Format, kaldi_file
+from gmm_toys import random_model, random_transitions, triphone_tree
+from ivector_toys import random_extractor
+from lstm_lm_by_hand import random_lm
+
+from pyasr.feats.transforms import read_matrix
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.model import read_model, read_transitions, write_model
+from pyasr.hmm.topology import Topology
+from pyasr.hmm.train_gmm import read_vector
+from pyasr.hmm.tree import ContextTree
+from pyasr.io.arrays import load_arrays, save_arrays
+from pyasr.io.fst_archive import read_fsts
+from pyasr.io.openfst import read_fst
+from pyasr.ivector.extractor import read_extractor, write_extractor
+from pyasr.ivector.ubm import read_ubm, write_ubm
+from pyasr.lang.subwords import SubwordOptions, Subwords, train_subwords
+from pyasr.nn.acoustic import AcousticModel, load_model, log_priors
+from pyasr.nn.feed_forward import DnnOptions, FeedForward
+from pyasr.nn.layered import LayeredNetwork, read_network
+from pyasr.nn.lstm_lm import load_lm
+from pyasr.parallel.comm import SoloComm
+from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
+
+NETWORK = "# a network\ntdnn splice=-1..1 dim=4\nlstm cells=4 recurrent=2 delay=1 repeat=2\naffine dim=3\ndelay frames=2\n"
+
+
+def _gmm(path: Path, binary: bool) -> None:
+    trans = random_transitions(triphone_tree())
+    write_model(path, trans, random_model(trans.num_pdfs, 2, 3), binary)
+
+
+def _acoustic(path: Path, network) -> None:
+    AcousticModel(network, torch.zeros(3), torch.ones(3), log_priors(np.arange(4))).save(path)
+
+
+def _feed_forward(path: Path) -> None:
+    _acoustic(path, FeedForward(DnnOptions(hidden_layers=1, hidden_dim=4), 3, 4))
+
+
+def _layered(path: Path) -> None:
+    _acoustic(path, LayeredNetwork(["tdnn splice=-1..1 dim=4", "lstm cells=4 recurrent=2"], 3, 4))
+
+
+def _units(path: Path) -> None:
+    train_subwords(["a man a plan a canal", "panama an ape"] * 3, SubwordOptions(12), "text").write(path.parent, ["a"])
+
+
+def _read_units(path: Path) -> tuple:
+    subwords = Subwords.read(path.parent)
+    return subwords.units, subwords.begins_word, subwords.encode("a plan")
+
+
+def _checkpoint(path: Path) -> None:
+    save_checkpoint(path.parent, SoloComm(), {"state": torch.arange(5)}, {"number": 3}, 100)
+
+
+def _read_checkpoint(path: Path):
+    return load_checkpoint(path.parent, SoloComm())
+
+
+def _experiment(name: str):
+    """Maker of a copy of a file of Kaldi's toy experiment."""
+    return lambda path: shutil.copy(FIXTURES / "exp/tri1" / name, path)
+
+
+MODEL_FORMATS = [
+    Format("final.mdl", lambda path: _gmm(path, True), read_model),
+    Format("final.mdl.txt", lambda path: _gmm(path, False), read_model),
+    Format("kaldi.mdl", _experiment("final.mdl"), read_transitions),
+    Format("tree", lambda path: triphone_tree().write(path), ContextTree.read),
+    Format("tree.txt", lambda path: triphone_tree().write(path, binary=False), ContextTree.read),
+    kaldi_file("tree_tables.binary", ContextTree.read),
+    kaldi_file("tree_tables.text", ContextTree.read),
+    kaldi_file("topo.binary", Topology.read),
+    kaldi_file("topo.text", Topology.read),
+    Format("final.mat", lambda path: shutil.copy(FIXTURES / "exp/tri4_ali/final.mat", path), read_matrix),
+    Format("final.dubm", lambda path: write_ubm(path, random_model(1, 3, 2)), read_ubm),
+    Format("final.ie", lambda path: write_extractor(path, random_extractor()), read_extractor),
+    kaldi_file("vector.fst", read_fst),
+    kaldi_file("const.fst", read_fst),
+    kaldi_file("const_symbols.fst", read_fst),
+    kaldi_file("fsts.ark", read_fsts),
+    kaldi_file("fsts.txt", read_fsts),
+    Format("final.nnet", _feed_forward, load_model),
+    Format("layers.nnet", _layered, load_model),
+    Format("lstm.lm", lambda path: random_lm(["a", "b"]).save(path), load_lm),
+    Format("000001.rank-0.pt", _checkpoint, _read_checkpoint),
+    Format("checkpoint.json", _checkpoint, _read_checkpoint),
+    Format("arrays.npz", lambda path: save_arrays(path, a=np.arange(6.0).reshape(2, 3), b=np.array(["x", "yy"])), load_arrays),
+    Format("network.net", lambda path: path.write_text(NETWORK), read_network),
+    Format("units.model", _units, _read_units),
+]

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Fuzz the readers for as long as is wanted: tests/fuzz/run.py --minutes 10 [--seed 1] [--engine seeded|hypothesis|atheris] [FORMAT ...]
+
+seeded      what the tests do, with other seeds; files that are refused with a new sentence, or read, are damaged further
+hypothesis  single edits, made smaller until the smallest that is a finding remains
+atheris     guided by the branches that a file takes; one FORMAT; needs `pip install atheris`
+
+Prints how many files were read and refused, and every finding; exit status 1 where there is one. What was found lies in --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(path) for path in (HERE.parents[1], HERE.parent, *sorted(HERE.parent.iterdir())) if path.is_dir()]
+
+_BATCH, _MOST_KEPT = 200, 500
+
+
+def main() -> int:
+    """Fuzz the formats in turn; the exit status."""
+    options = parse()
+    if options.engine == "atheris":
+        return with_atheris(options)
+    from fuzz_formats import FORMATS
+
+    chosen = [FORMATS[name] for name in options.formats or FORMATS]
+    engine, end, counts, findings = {"seeded": seeded, "hypothesis": with_hypothesis}[options.engine], time.time() + 60 * options.minutes, Counter(), 0
+    warnings.simplefilter("ignore")
+    for number, format in enumerate(chosen):
+        until = time.time() + (end - time.time()) / (len(chosen) - number)
+        with tempfile.TemporaryDirectory() as directory:
+            counted, found = engine(format, Path(directory), options, until)
+        counts, findings = counts + counted, findings + len(found)
+        print(f"{format.name:<32} {' '.join(f'{what} {num}' for what, num in sorted(counted.items()))}", flush=True)
+        for place, (told, content) in enumerate(found.items()):
+            path = options.out / f"{format.name.replace('/', '_')}.{place}"
+            path.write_bytes(content)
+            print(f"  finding: {told}\n  file: {path}", flush=True)
+    print(f"{sum(counts.values())} files: {dict(counts)}, {findings} different findings")
+    return int(findings > 0)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--engine", choices=("seeded", "hypothesis", "atheris"), default="seeded")
+    parser.add_argument("--out", type=Path, default=Path("/tmp/fuzz"))
+    parser.add_argument("formats", nargs="*", metavar="FORMAT")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def kind_of(told: str, directory: Path) -> str:
+    """A finding or sentence without what changes from file to file."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|[0-9]+", "_", told.replace(str(directory), ""))[:160]
+
+
+def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dict[str, bytes]]:
+    """(outcomes counted, {finding: a file that shows it}); every kind of outcome is kept as something to go on from."""
+    from fuzz_child import examine
+    from fuzz_mutations import mutate
+
+    path, rng, counts, found = format.write(directory), random.Random(f"{format.name} {options.seed}"), Counter(), {}
+    format.read(path)
+    pool, seen = [path.read_bytes()], set()
+    while True:
+        files = [mutate(rng, rng.choice(pool)) for _ in range(_BATCH)]
+        outcome = examine(format.read, path, files, str(directory) if format.names else "")
+        counts += outcome.counts
+        found |= {kind_of(told, directory): files[number] for number, told in outcome.findings}
+        for told, content in zip(outcome.sentences, files):
+            if (kind := kind_of(told, directory)) not in seen and len(pool) < _MOST_KEPT:
+                seen.add(kind)
+                pool.append(content)
+        if time.time() > until:
+            return counts, found
+
+
+def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Counter, dict[str, bytes]]:
+    """The same by hypothesis, up to its first finding, made as small as it can be."""
+    from fuzz_child import examine
+    from hypothesis import HealthCheck, assume, given, seed, settings, strategies as st
+
+    path, counts, found = format.write(directory), Counter(), {}
+    format.read(path)
+    valid = path.read_bytes()
+    edits = st.tuples(st.integers(0, len(valid)), st.integers(0, 8), st.binary(max_size=12))
+
+    @seed(options.seed)
+    @settings(max_examples=100_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(edits)
+    def check(edit):
+        assume(time.time() < until)
+        at, num_removed, added = edit
+        content = valid[:at] + added + valid[at + num_removed :]
+        outcome = examine(format.read, path, [content], str(directory) if format.names else "")
+        counts.update(outcome.counts)
+        if outcome.findings:
+            found.clear()
+            found[kind_of(outcome.findings[0][1], directory)] = content
+            raise AssertionError
+
+    try:
+        check()
+    except Exception:
+        if not found and time.time() < until:
+            raise
+    return counts, found
+
+
+def with_atheris(options) -> int:
+    """libFuzzer over modules without compiled loops; it ends the process with status 77 at the first finding."""
+    import atheris
+
+    root = HERE.parents[1]
+    plain = [path for path in (root / "pyasr").rglob("*.py") if not re.search(r"numba|torch", path.read_text(encoding="utf-8"))]
+    with atheris.instrument_imports(include=[".".join(path.relative_to(root).with_suffix("").parts) for path in plain]):
+        from fuzz_formats import FORMATS
+    from fuzz_child import CPU_S, MEMORY_BYTES, judge
+
+    format = FORMATS[options.formats[0]]
+    directory = Path(tempfile.mkdtemp())
+    path = format.write(directory)
+    format.read(path)
+    corpus = directory / "corpus"
+    corpus.mkdir()
+    (corpus / "valid").write_bytes(path.read_bytes())
+
+    def one(content: bytes) -> None:
+        path.write_bytes(content)
+        told = judge(format.read, path, str(directory) if format.names else "")
+        if told not in ("read", "refused"):
+            raise RuntimeError(told)
+
+    size_mb = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
+    limits = [f"-max_total_time={int(60 * options.minutes)}", f"-timeout={CPU_S * 10}", f"-rss_limit_mb={size_mb + (MEMORY_BYTES >> 20) + 256}"]
+    atheris.Setup([sys.argv[0], str(corpus), f"-artifact_prefix={options.out}/", f"-seed={options.seed + 1}", *limits], one)
+    atheris.Fuzz()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
