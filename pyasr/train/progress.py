@@ -79,7 +79,7 @@ class Reporter:
     def __init__(self, directory: Path, strategy: Strategy, total_frames: int, frames_seen: int, totals: type = Totals):
         self.comm, self.strategy, self.total_frames, self.totals = strategy.comm, strategy, total_frames, totals
         self.path, self.clock = directory / METRICS_FILE, Clock(strategy.comm.time)
-        self._begin, self._frames_at_begin = self.comm.time(), frames_seen
+        self._begin, self._frames_at_begin, self._frames_told = self.comm.time(), frames_seen, frames_seen
         self._mixing_times, self._drift = strategy.times.copy(), 0.0
         if self.comm.rank == 0:
             _forget_after(frames_seen, self.path)
@@ -118,7 +118,8 @@ class Reporter:
         seconds, *parts = times.tolist()
         done = frames_seen - self._frames_at_begin
         left = (self.comm.time() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
-        speed = round(totals.sums[2] / seconds)
+        speed = round((frames_seen - self._frames_told) / seconds)
+        self._frames_told = frames_seen
         shares = {name: round(part / seconds, 4) for name, part in zip(("data", "waiting", "communication"), parts)}
         apart = f"drift {drift:.2g}  " if self.comm.size > 1 else ""
         log.info(

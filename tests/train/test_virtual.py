@@ -83,6 +83,14 @@ def test_what_learners_are_worth_before_the_consensus(tmp_path):
     assert 0 < apart_s <= seconds and objective < consensus < 0 and len(course.history) == 2
 
 
+def test_speed_counts_what_ranks_have_told_of_alone(tmp_path):
+    """Four learners of one minibatch of 16 a second; 1200 frames, the last of which may be a few too many."""
+    options = with_options(loop=dict(log_frames=50), mixing=dict(parallel="adpsgd"), schedule=dict(num_epochs=1))
+    virtual(tmp_path / "job", 4, ComputeTime(1.0), options=options)
+    (line,) = [line for line in metrics(tmp_path / "job") if "frames_per_s" in line]
+    assert line["frames_per_s"] == pytest.approx(64, rel=0.1)
+
+
 @pytest.mark.parametrize("scheme", ["ring", "dpsgd", "adpsgd"])
 def test_the_distance_from_the_consensus_is_that_from_the_mean_of_all(tmp_path, scheme):
     """At the end of an epoch; log lines are of other mixings too, where a ring's learners look at their neighbours alone."""
