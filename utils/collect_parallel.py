@@ -3,7 +3,7 @@
 
 Reads   EXP/*/{simulation.json,metrics.jsonl} of steps/simulate_parallel.py, and EXP/*/decode_test/scoring where there is one;
         EXP/real/SCHEME_RANKS/{final.nnet,metrics.jsonl} of steps/train_dnn.py
-Writes  PAGE, and beside it speed_up.svg, loss.svg, drift.svg, wer.svg
+Writes  PAGE, and beside it speed_up.svg, loss.svg, consensus.svg, wer.svg
 
     utils/collect_parallel.py exp/parallel exp/parallel/RESULTS.md
 """
@@ -15,7 +15,8 @@ from pyasr.base import log
 from pyasr.base.options import argument
 from pyasr.base.output import atomic_write
 from pyasr.base.step import run_step
-from pyasr.report.parallel import page, pictures
+from pyasr.report.parallel import page
+from pyasr.report.parallel_pictures import pictures
 from pyasr.report.parallel_runs import find_real_runs, find_runs
 
 
@@ -33,7 +34,7 @@ def main(options: CollectParallel) -> None:
     for name, content in files.items():
         with atomic_write(options.page.with_name(name)) as f:
             f.write(content)
-    log.info(f"{options.page}: {len(runs)} simulations")
+    log.info(f"{options.page}: {len(runs.all)} simulations")
 
 
 if __name__ == "__main__":

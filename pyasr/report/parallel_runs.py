@@ -1,8 +1,8 @@
 """Trainings that a page of parallel schemes tells of, as their directories have them.
 
 Simulations are directories of `steps/simulate_parallel.py`; what one is for is the first word of its name, as
-egs/*/s5/local/compare_parallel.sh gives them: `straggler_...`, `period_...`, `minibatch_...` and `natural_...`, `batch_...`; all others
-compare schemes by learners.
+egs/*/s5/local/compare_parallel.sh gives them: `seed_...`, `straggler_...`, `period_...`, `rarely_...`, `minibatch_...` and `natural_...`,
+`batch_...`; all others compare schemes by learners.
 """
 
 from __future__ import annotations
@@ -10,27 +10,33 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from statistics import mean
 
 from pyasr.base.errors import UserError
+from pyasr.base.output import read_done
+from pyasr.report.verdicts import LOSS_NOISE, chance
 from pyasr.score.decode_dir import read_summary
 
-_PURPOSES = ("straggler", "period", "minibatch", "natural", "batch")
+_PURPOSES = ("seed", "straggler", "period", "rarely", "minibatch", "natural", "batch")
 
 
 @dataclass(frozen=True)
 class Run:
     """One simulated training.
 
-    content    of simulation.json
-    intervals  lines of metrics.jsonl about parts of an epoch
-    wer        of the test set where it was decoded, else None
+    content     of simulation.json
+    lines       of metrics.jsonl
+    decode_dir  of the test set
+    test        summary.json of its scores; None where it was not scored
     """
 
     name: str
     content: dict
-    intervals: list[dict]
-    wer: float | None
+    lines: list[dict]
+    decode_dir: Path
+    test: dict | None
 
     @property
     def purpose(self) -> str:
@@ -39,9 +45,14 @@ class Run:
 
     @property
     def scheme(self) -> str:
-        """Its name, with the topology where there is a choice."""
+        """Its name, with the topology, or the choice of peers, where there is one."""
         mixing = self.content["training"]["mixing"]
-        return mixing["parallel"] + (f" {mixing['topology']}" if mixing["parallel"] == "dpsgd" else "")
+        topology = f" {mixing['topology']}" if mixing["parallel"] == "dpsgd" else ""
+        return mixing["parallel"] + topology + " random-peers" * mixing.get("random_peers", False)
+
+    @property
+    def seed(self) -> int:
+        return self.content["training"]["loop"]["train_seed"]
 
     @property
     def learners(self) -> int:
@@ -54,6 +65,11 @@ class Run:
     @property
     def minibatch(self) -> int:
         return self.content["training"]["learner"]["minibatch"]
+
+    @property
+    def wer(self) -> float | None:
+        """Of the test set, per cent; None where it was not decoded."""
+        return self.test and self.test["chosen"]["wer"]
 
     @property
     def batch(self) -> int:
@@ -107,28 +123,62 @@ class Run:
 
     @property
     def drift(self) -> float:
-        """Mean relative distance of learners from their mixture."""
-        found = [line["drift"] for line in self.intervals]
-        return sum(found) / len(found) if found else math.nan
+        """Mean relative distance of learners from their mixture, in the mixings that were logged; NaN where there was none."""
+        found = [line["drift"] for line in self.lines if "drift" in line]
+        return mean(found) if found else math.nan
+
+    @property
+    def consensus_distances(self) -> list[tuple[int, float]]:
+        """(frames seen, relative distance of learners from the model of all) at the ends of epochs."""
+        return [(line["frames"], line["consensus_distance"]) for line in self.lines if "consensus_distance" in line]
 
 
-def find_runs(directory: Path) -> list[Run]:
+class Runs:
+    """All trainings of a comparison."""
+
+    def __init__(self, runs: list[Run]):
+        self.all = runs
+
+    def of(self, purpose: str) -> list[Run]:
+        """Those of a purpose, fewest learners first."""
+        return sorted((run for run in self.all if run.purpose == purpose), key=lambda run: (run.learners, run.name))
+
+    @cached_property
+    def schemes(self) -> dict[tuple[str, int], Run]:
+        """Those that compare schemes, by scheme and learners."""
+        return {(run.scheme, run.learners): run for run in self.of("schemes")}
+
+    @cached_property
+    def measured_noise(self) -> float:
+        """`chance` of losses over seeds; NaN where trainings have one only."""
+        seeds = self.of("seed")
+        table: dict[int, dict] = {}
+        for run in [*seeds, *(self.schemes[run.scheme, run.learners] for run in seeds if (run.scheme, run.learners) in self.schemes)]:
+            table.setdefault(run.seed, {})[run.scheme, run.learners] = run.loss
+        return chance(table)
+
+    @property
+    def noise(self) -> float:
+        """By how much losses may differ by chance."""
+        return LOSS_NOISE if math.isnan(self.measured_noise) else self.measured_noise
+
+
+def find_runs(directory: Path) -> Runs:
     """All complete runs below `directory`. Raises UserError where there is none."""
     paths = [path for path in sorted(Path(directory).glob("*/simulation.json")) if path.parent.suffix not in (".tmp", ".old")]
     if not paths:
         raise UserError(f"{directory}: no simulation in it; run steps/simulate_parallel.py first")
-    return [_read(path) for path in paths]
+    return Runs([_read(path) for path in paths])
 
 
 def _read(path: Path) -> Run:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        intervals = [line for line in _lines(path.with_name("metrics.jsonl")) if "drift" in line]
+        lines = _lines(path.with_name("metrics.jsonl"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path.parent}: damaged ({error}); simulate it again with --force") from None
-    decoded = path.parent / "decode_test"
-    wer = read_summary(decoded)["chosen"]["wer"] if (decoded / "scoring").exists() else None
-    return Run(path.parent.name, content, intervals, wer)
+    decode_dir = path.parent / "decode_test"
+    return Run(path.parent.name, content, lines, decode_dir, read_summary(decode_dir) if (decode_dir / "scoring").exists() else None)
 
 
 def _lines(path: Path) -> list[dict]:
@@ -138,12 +188,21 @@ def _lines(path: Path) -> list[dict]:
 
 @dataclass(frozen=True)
 class RealRun:
-    """A training by MPI ranks; loss and accuracy (per cent) on held-out frames in the end."""
+    """A training by MPI ranks; loss and accuracy (per cent) on held-out frames in the end.
+
+    frames_per_s  of all ranks while they trained
+    waiting, communication  shares of the ranks' time
+    machine       processor and cores; empty where there is no record
+    """
 
     scheme: str
     ranks: int
     loss: float
     accuracy: float
+    frames_per_s: float
+    waiting: float
+    communication: float
+    machine: str
 
 
 def find_real_runs(directory: Path) -> list[RealRun]:
@@ -153,7 +212,21 @@ def find_real_runs(directory: Path) -> list[RealRun]:
 
 def _read_real(directory: Path) -> RealRun:
     scheme, _, ranks = directory.name.rpartition("_")
-    ends = [line for line in _lines(directory / "metrics.jsonl") if "heldout_objective" in line]
+    lines = _lines(directory / "metrics.jsonl")
+    ends = [line for line in lines if "heldout_objective" in line]
     if not (ranks.isdigit() and ends):
         raise UserError(f"{directory}: not a training by ranks, whose number ends its name; remove it")
-    return RealRun(scheme, int(ranks), -ends[-1]["heldout_objective"], 100 * ends[-1]["heldout_accuracy"])
+    machine = (read_done(directory) or {}).get("machine", "")
+    return RealRun(scheme, int(ranks), -ends[-1]["heldout_objective"], 100 * ends[-1]["heldout_accuracy"], *_speed(lines), machine)
+
+
+def _speed(lines: list[dict]) -> tuple[float, float, float]:
+    """(frames a second, share of waiting, of communication) of all intervals that were logged."""
+    intervals = [line for line in lines if line.get("frames_per_s")]
+    frames = [line["frames"] - before for line, before in zip(intervals, [0, *(line["frames"] for line in intervals)])]
+    seconds = [number / line["frames_per_s"] for line, number in zip(intervals, frames)]
+    whole = sum(seconds)
+    if not whole:
+        return math.nan, math.nan, math.nan
+    waiting, communication = (sum(line[name] * s for line, s in zip(intervals, seconds)) / whole for name in ("waiting", "communication"))
+    return sum(frames) / whole, waiting, communication

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -106,7 +107,14 @@ def utterance_errors(decode_dir: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def paired(first: System, second: System) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+class Scored(Protocol):
+    """What can be compared with another."""
+
+    decode_dir: Path
+    test: dict  # summary.json
+
+
+def paired(first: Scored, second: Scored) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """(errors of first, errors of second, words) over the same utterances; None where the two were scored on different ones."""
     a, b = utterance_errors(first.decode_dir), utterance_errors(second.decode_dir)
     if a.keys() != b.keys() or any(a[utt][1] != b[utt][1] for utt in a) or first.test["signature"] != second.test["signature"]:
