@@ -15,6 +15,7 @@ cd "$(dirname "$0")"
 quick=false               # a few seconds a network, on a tenth of the frames: shows that all works, and nothing else
 schemes=""                # schemes to compare; empty: all that there are
 learners="2 4 8 16"       # numbers of learners
+seeds="1 2 3"             # seeds to try beside the usual one
 num_utts=1260             # utterances to train on
 straggler_utts=630        # utterances where only time is measured
 sgd_rate=0.05             # learning rate of one learner with SGD and minibatches of 128
@@ -28,7 +29,7 @@ cd ..
 . ./cmd.sh
 
 dir=exp/parallel
-if $quick; then dir=exp/parallel_quick num_utts=120 straggler_utts=60 decode=false; fi
+if $quick; then dir=exp/parallel_quick num_utts=120 straggler_utts=60 seeds="" decode=false; fi
 if [ -z "$schemes" ]; then schemes=$(python3 -c 'from pyasr.parallel.strategies import strategy_names; print(*strategy_names())'); fi
 most=${learners##* }
 # Where only time is measured, a tiny network and minibatches so small that the slow learner has many of them in an epoch.
@@ -56,6 +57,12 @@ compare() {
   simulate "$name" "${data:-$dir/data}" --num-learners "$num" --parallel "${scheme%%:*}" $topology --learning-rate "$sgd_rate" "$@"
 }
 
+# train_on_ranks RANKS SCHEME: the same training by MPI ranks.
+train_on_ranks() {
+  steps/train_dnn.py --cmd "$train_cmd" --config conf/parallel_dnn.conf --num-ranks "$1" --parallel "$2" --learning-rate "$sgd_rate" \
+    "$dir/data" data/lang_prons exp/tri3_ali "$dir/real/$2_$1"
+}
+
 # known SCHEME...: those that there are; SCHEME:TOPOLOGY and SCHEME_LEARNERS as well.
 known() {
   local scheme
@@ -69,10 +76,16 @@ if stage 1 "Data"; then
   utils/subset_data_dir.py --random "$straggler_utts" data/train_fmllr "$dir/data_small"
 fi
 
+# Other seeds tell how much of a difference is chance.
 if stage 2 "The poster: all-reduce, butterfly, ring"; then
   compare allreduce_1 1 allreduce
   for num in ${learners/#2 /}; do    # two learners have one topology
     for scheme in $(known allreduce butterfly ring); do compare "${scheme}_$num" "$num" "$scheme"; done
+  done
+  for seed in $seeds; do
+    for scheme in $(known allreduce butterfly ring); do
+      compare "seed_${seed}_${scheme}_$most" "$most" "$scheme" --train-seed "$seed"
+    done
   done
 fi
 
@@ -88,12 +101,18 @@ if stage 4 "Minibatches between averages"; then
   for period in 1 10 20 100; do
     compare "period_$period" "$most" allreduce --period-frames $((128 * period))
   done
+  for scheme in $(known bmuf easgd slowmo diloco kaldi); do    # those that are made to mix rarely
+    compare "rarely_$scheme" "$most" "$scheme" --period-frames 12800
+  done
+  for scheme in $(known adpsgd); do compare "${scheme}_random_$most" "$most" "$scheme" --random-peers true; done
 fi
 
 if stage 5 "Minibatch of 256 and 1024 in eighths, plain and natural gradient"; then
   for num in 1 "$most"; do
     compare "minibatch_32_$num" "$num" allreduce --minibatch 32 --period-frames 320 --compute-s 0.04 --lr-convention sum \
       --learning-rate "$(python3 -c "print($sgd_rate / 128)")"
+  done
+  for num in 1 $learners; do
     compare "natural_$num" "$num" allreduce --natural-gradient online --learning-rate "$ng_rate"
   done
 fi
@@ -119,22 +138,25 @@ if stage 7 "Every scheme"; then
 fi
 
 if stage 8 "MPI ranks"; then
+  train_on_ranks 1 allreduce    # what the speed of others is relative to
   for num in $real_ranks; do
     for scheme in $(known allreduce gradient butterfly ring delayed d1d adpsgd asgd bmuf kaldi); do
-      if ! fits "$scheme" "$num"; then continue; fi
-      steps/train_dnn.py --cmd "$train_cmd" --config conf/parallel_dnn.conf --num-ranks "$num" --parallel "$scheme" \
-        --learning-rate "$sgd_rate" "$dir/data" data/lang_prons exp/tri3_ali "$dir/real/${scheme}_$num"
+      if fits "$scheme" "$num"; then train_on_ranks "$num" "$scheme"; fi
     done
   done
 fi
 
-# The poster's schemes by learners, all schemes at the most; with the LM weight that is best on dev for one learner.
+# All that stands beside published WERs: by learners, and all schemes at the most; with the LM weight that is best on dev for one learner.
 if $decode && stage 9 "Word error rates"; then
   steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$dir/allreduce_1" exp/tri3/graph data/dev_fmllr "$dir/allreduce_1/decode_dev"
   steps/score.py --nj "$nj" data/dev_fmllr data/lang_prons_test "$dir/allreduce_1/decode_dev"
-  names=$(for scheme in $schemes; do echo "${scheme}_$most"; done
-          for num in 1 $learners; do known "allreduce_$num" "butterfly_$num" "ring_$num"; done)
-  for name in $(sort -u <<< "$names"); do
+  names=$(for scheme in $schemes; do echo "${scheme}_$most" "rarely_$scheme"; done
+          for num in 1 $learners; do
+            known "allreduce_$num" "butterfly_$num" "ring_$num" "asgd_$num" "bmuf_$num" "easgd_$num"
+            echo "natural_$num" "minibatch_32_$num"
+          done
+          echo period_{1,10,20,100} "adpsgd_random_$most")
+  for name in $(tr ' ' '\n' <<< "$names" | sort -u); do
     out=$dir/$name
     if [ ! -e "$out/final.nnet" ]; then continue; fi
     steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph data/test_fmllr "$out/decode_test"
