@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Makes the environment and runs all tests: tests/run.sh [pytest's arguments]. With root it also installs sclite and shellcheck, which a
-# few tests compare with; without them these tests are skipped and say so.
+# few tests compare with, Slurm and Grid Engine; without them these tests are skipped and say so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ./path.sh
 python utils/build_environment.py requirements-test.txt
+python -c 'import importlib.util as i, sys; sys.exit(not i.find_spec("vosk"))' ||
+  python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --only-binary :all: vosk==0.3.45 ||
+  echo "warning: no vosk, the wheel with Kaldi's nnet3; its tests are skipped" >&2
 
 install_debian() {
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
@@ -16,5 +19,9 @@ install_debian() {
 
 command -v shellcheck >/dev/null || install_debian shellcheck || echo "warning: no shellcheck (apt-get install shellcheck); its tests are skipped" >&2
 [ -x /usr/lib/sctk/bin/sclite ] || command -v sclite >/dev/null || install_debian sctk || echo "warning: no sclite (apt-get install sctk); its tests are skipped" >&2
+command -v slurmctld >/dev/null ||
+  install_debian slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins || echo "warning: no Slurm; tests of slurm.pl are skipped" >&2
+command -v sge_qmaster >/dev/null || install_debian gridengine-master gridengine-exec gridengine-client ||
+  echo "warning: no Grid Engine; tests of queue.pl are skipped" >&2
 
 exec python -m pytest "$@"

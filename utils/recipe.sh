@@ -136,15 +136,23 @@ recipe_exit() {
   exit "$status"
 }
 
-# The runner for this machine, for cmd.sh: that of the cluster which is there, else run.pl.
+# The runner for this machine, for cmd.sh: that of the cluster which is there and answers, else run.pl.
 detect_runner() {
-  if command -v sbatch >/dev/null && [ -x "$recipe_root/utils/slurm.pl" ]; then
+  if recipe_cluster_answers Slurm sbatch sinfo -h; then
     echo slurm.pl
-  elif command -v qsub >/dev/null && [ -x "$recipe_root/utils/queue.pl" ]; then
+  elif recipe_cluster_answers "Grid Engine" qsub qconf -sql; then
     echo queue.pl
   else
     echo run.pl
   fi
+}
+
+# recipe_cluster_answers NAME PROGRAM QUESTION...: is PROGRAM, which submits jobs, here, and does the QUESTION find an answer?
+recipe_cluster_answers() {
+  command -v "$2" >/dev/null || return 1
+  timeout 20 "${@:3}" >/dev/null 2>&1 && return 0
+  echo "$recipe_name: $2 is here, but $1 does not answer" >&2
+  return 1
 }
 
 set -E

@@ -9,7 +9,8 @@
   --gpu N             GPUs of a job, by CUDA_VISIBLE_DEVICES; on a machine without any, no change [0]
   --done-marker FILE  file that the command must have written, besides ending with status 0
   --config FILE       defaults of options, and names of further ones, as in Kaldi's conf/queue.conf
-  --mem AMOUNT        such as 4G: for other runners, without effect here; so are the options that FILE declares, and -l -q -p -pe -sync
+  --dry-run           print the commands of the jobs and run none
+  --mem --time        and the options that FILE declares, and a scheduler's own, such as -l and -pe: for other runners, without effect here
 
 Reads: what the command reads. Writes: LOG and, beside it, a status file for each job.
 
@@ -21,11 +22,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from pyasr.base.utf8 import insist_on_utf8  # noqa: E402
-from pyasr.cluster.local import main  # noqa: E402
+from pyasr.cluster.front_end import local_main  # noqa: E402
 
-if len(sys.argv) == 1 or sys.argv[1] in ("--help", "-h"):
-    print(__doc__.strip())
-    sys.exit(0)
-insist_on_utf8()
-sys.exit(main(sys.argv[1:]))
+local_main(__doc__)

@@ -3,7 +3,8 @@
     run.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...
 
 `JOB` (or any other word) stands for the job's number in LOG and in the command. Options may stand before and after `JOB=1:N`.
-`--config FILE` gives defaults of options and declares further ones (`pyasr.cluster.runner_config`).
+`--config FILE` gives defaults of options and declares further ones (`pyasr.cluster.runner_config`); words such as `-q all.q`, with one
+dash, are a scheduler's own.
 """
 
 from __future__ import annotations
@@ -16,28 +17,48 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.cluster.runner_config import RunnerConfig, read_runner_config
 
-_OPTIONS = ("num_threads", "max_jobs_run", "num_ranks", "gpu", "mem", "done_marker", "config")
-_LEAST = {"num_threads": 1, "max_jobs_run": 1, "num_ranks": 1, "gpu": 0}
-_OF_OTHER_RUNNERS = {"l": 1, "q": 1, "p": 1, "sync": 1, "pe": 2, "time": 1, "partition": 1}  # how many values follow
-_AMOUNT = r"\d+(\.\d+)?([kmgtKMGT]i?[bB]?)?"
+_OPTIONS = ("num_threads", "max_jobs_run", "num_ranks", "gpu", "mem", "time", "partition", "done_marker", "max_requeue", "config",
+            "dry_run")  # fmt: skip
+_SWITCHES = ("dry_run",)
+_LEAST = {"num_threads": 1, "max_jobs_run": 1, "num_ranks": 1, "gpu": 0, "max_requeue": 0}
+_FORMS = {
+    "mem": (r"\d+(\.\d+)?([kmgtKMGT]i?[bB]?)?", "amount of memory such as 500M or 4G"),
+    "time": (r"(\d+-)?\d+(:\d+){0,2}", "time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
+}
+_OF_SCHEDULERS = {"V": 0, "pe": 2} | dict.fromkeys("A C P R hold_jid l p q r sync w x".split(), 1)  # how many values follow
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be run. `name` is the word that stands for the job's number, "" for a single job without one."""
+    """What is to be run.
+
+    name   word that stands for the job's number; "" for a single job without one
+    site   configuration of the runner and of --config, and what the command line gives of what it declares
+    given  (option, value) of these, with the defaults of `site`
+    raw    words for the scheduler's program
+    typed  the options as they were given
+    """
 
     num_threads: int = 1
     max_jobs_run: int = 0
     num_ranks: int = 0
     gpu: int = 0
     mem: str = ""
+    time: str = ""
+    partition: str = ""
     config: str = ""
     done_marker: str = ""
+    max_requeue: int = 3
+    dry_run: bool = False
     name: str = ""
     first: int = 1
     last: int = 1
     log: str = ""
     words: tuple[str, ...] = field(default=())
+    site: RunnerConfig = field(default=RunnerConfig())
+    given: tuple[tuple[str, str], ...] = field(default=())
+    raw: tuple[str, ...] = field(default=())
+    typed: tuple[str, ...] = field(default=())
 
     @property
     def jobs(self) -> range:
@@ -75,14 +96,17 @@ def protect(word: str) -> str:
     raise UserError(f"{word}: white space, ' and \" in one name are too much for a job's command line; rename it")
 
 
-def parse_request(argv: list[str]) -> Request:
-    """The request on a runner's command line. Raises UserError for what cannot be meant."""
-    given, request, rest = {}, Request(), list(argv)
+def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Path | None = None) -> Request:
+    """The request on a runner's command line. Raises UserError for what cannot be meant.
+
+    own    the runner's configuration
+    usual  file over it where --config names none, if there is one
+    """
+    given, raw, typed, request, rest = {}, [], [], Request(), list(argv)
     while rest:
         match = re.fullmatch(r"(\w+)=(\d+)(?::(\d+))?", rest[0])
         if rest[0].startswith("-"):
-            name, value = _take_option(rest)
-            given[name] = value
+            typed += _take_option(rest, given, raw)
         elif match and not request.name:
             request = _take_range(request, match)
             rest.pop(0)
@@ -90,7 +114,9 @@ def parse_request(argv: list[str]) -> Request:
             break
     if len(rest) < 2:
         raise UserError("a log file and a command are expected: run.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...")
-    request = replace(request, log=rest[0], words=tuple(rest[1:]), **_settings(given))
+    site = _site(given.get("config"), own, usual)
+    words = dict(log=rest[0], words=tuple(rest[1:]), raw=tuple(raw), typed=tuple(typed))
+    request = replace(request, site=site, **words, **_settings(given, site))
     if request.last > request.first and request.name not in request.log:
         raise UserError(f"{request.log}: all jobs would write this one log file; put {request.name} into its name")
     if request.num_ranks and request.last > request.first:
@@ -98,25 +124,36 @@ def parse_request(argv: list[str]) -> Request:
     return request
 
 
-def _take_option(rest: list[str]) -> tuple[str, str]:
-    """(name with underscores, value) of the option at the head of `rest`, which loses both."""
-    word, equals, value = rest.pop(0).partition("=")
+def _take_option(rest: list[str], given: dict[str, str], raw: list[str]) -> list[str]:
+    """Move the option at the head of `rest`, with its values, to `given`, under its name with underscores, or to `raw`; its words."""
+    typed = rest.pop(0)
+    word, equals, value = typed.partition("=")
     name = word.lstrip("-").replace("-", "_")
-    num_values = 0 if equals else _OF_OTHER_RUNNERS.get(name, 1)
+    is_raw = name in _OF_SCHEDULERS and not word.startswith("--")
+    num_values = 0 if equals or name in _SWITCHES else _OF_SCHEDULERS[name] if is_raw else 1
     if len(rest) < num_values:
         raise UserError(f"{word}: a value is missing after it")
     values = [rest.pop(0) for _ in range(num_values)]
-    return {"tc": "max_jobs_run"}.get(name, name), value if equals else " ".join(values)
+    if is_raw:
+        raw += [typed, *values] if name != "sync" else []  # we always wait
+    else:
+        given[{"tc": "max_jobs_run"}.get(name, name)] = value if equals else " ".join(values)
+    return [typed, *values]
 
 
-def _settings(given: dict[str, str]) -> dict[str, object]:
-    """Fields of the request: what the command line gives, then the defaults of --config; options for other runners are left out."""
-    config = read_runner_config(Path(given["config"])) if "config" in given else RunnerConfig()
+def _site(config: str | None, own: RunnerConfig, usual: Path | None) -> RunnerConfig:
+    file = Path(config) if config is not None else usual if usual and usual.exists() else None
+    return read_runner_config(file).over(own) if file else own
+
+
+def _settings(given: dict[str, str], site: RunnerConfig) -> dict[str, object]:
+    """Fields of the request: what the command line gives, then the defaults of its configuration."""
     for name, value in given.items():
-        if name not in _OPTIONS and name not in _OF_OTHER_RUNNERS and not config.accepts(name, value):
+        if name not in _OPTIONS and not site.accepts(name, value):
             raise UserError(f"--{_flag(name)}: no such option; known are {' '.join(f'--{_flag(known)}' for known in _OPTIONS)}")
-    known = {name: value for name, value in {**config.defaults, **given}.items() if name in _OPTIONS}
-    return {name: _checked(name, value) for name, value in known.items()}
+    values = {**site.defaults, **given}
+    of_site = tuple((name, value) for name, value in values.items() if name in site.options)
+    return {"given": of_site, **{name: _checked(name, value) for name, value in values.items() if name in _OPTIONS}}
 
 
 def _flag(name: str) -> str:
@@ -128,8 +165,10 @@ def _checked(name: str, value: str) -> object:
         if not re.fullmatch("[0-9]+", value) or int(value) < _LEAST[name]:
             raise UserError(f"--{_flag(name)}: '{value}' is not a whole number of at least {_LEAST[name]}")
         return int(value)
-    if name == "mem" and not re.fullmatch(_AMOUNT, value):
-        raise UserError(f"--mem: '{value}' is no amount of memory such as 500M or 4G")
+    if name in _SWITCHES:
+        return True
+    if name in _FORMS and not re.fullmatch(_FORMS[name][0], value):
+        raise UserError(f"--{_flag(name)}: '{value}' is no {_FORMS[name][1]}")
     return value
 
 

@@ -119,9 +119,10 @@ def _failure(log: Path, silence: Silence | None, words: LastWords | None, marker
     status = read_status(log)
     sentence = _what_failed([log], words and words.sentence)
     unsaid = words is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
-    if status is None or status.stopped or not (unsaid or words and words.lost):
+    if status is None or status.stopped or not (status.host_lost if status.reason else unsaid or words and words.lost):
         return UserError(sentence)
-    return RankLost(sentence, words.sentence if words else "a rank was lost, and nobody could say which")
+    nobody_knows = status.reason or "a rank was lost, and nobody could say which"
+    return RankLost(sentence, words.sentence if words else nobody_knows)
 
 
 def _save_spec(log: Path, spec) -> Path:
@@ -178,7 +179,7 @@ def _what_failed(logs: list[Path], said: str | None = None) -> str:
         return _without_status(logs[0])
     _, log, status = min(ended, key=lambda item: item[0])
     which = f"job {status.job} of {len(logs)} failed" if len(logs) > 1 else "its job failed"
-    return f"{which}: {said or own_sentence(log) or status.how()} (log: {log})"
+    return f"{which}: {status.reason or said or own_sentence(log) or status.how()} (log: {log})"
 
 
 def _without_status(log: Path) -> str:

@@ -2,6 +2,8 @@
 
 Each job is a process group with its own log (Kaldi's header and trailer) and status file. As many run at a time as there are cores for
 their threads, and GPUs. When one fails the others are stopped: the step as a whole has failed, and the sooner that is known the better.
+
+SIGUSR1 is a scheduler's warning that the end is near: jobs are asked to save what they have (`pyasr.base.stop_request`).
 """
 
 from __future__ import annotations
@@ -9,18 +11,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pyasr.base.errors import UserError
-from pyasr.base.output import disk_error
-from pyasr.cluster.command_line import Request, parse_request
+from pyasr.base.stop_request import VARIABLE
+from pyasr.cluster.command_line import Request
 from pyasr.cluster.gpus import GpuSlots
 from pyasr.cluster.mpi import launch_prefix
-from pyasr.cluster.processes import Guard, Stopped, ignore_stop, raise_on_stop, signal_group
-from pyasr.cluster.report import failure_report
+from pyasr.cluster.processes import Guard, ignore_stop, signal_group
 from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, status_path, write_status
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -41,18 +40,23 @@ class LocalRunner:
 
     def __init__(self, request: Request):
         self.request = request
-        self.prefix = launch_prefix(request.num_ranks) + " " if request.num_ranks else ""
+        self.prefix = launch_prefix(request.num_ranks, request.num_threads) + " " if request.num_ranks else ""
         self.environment = {**os.environ, **{name: str(request.num_threads) for name in _THREAD_VARIABLES}}
         self.gpus = GpuSlots(request.gpu)
         self.running: dict[int, _Running] = {}
         self.ended: list[JobStatus] = []
-        self.guard = Guard()
+
+    def plan(self) -> str:
+        """The commands of the jobs that `run` would run."""
+        return "\n".join(self.prefix + self.request.command_of(job) for job in self.request.jobs)
 
     def run(self) -> list[JobStatus]:
         """Run all jobs of the request, as many at a time as there are cores and GPUs for.
 
         After the first failure no further job is begun and those that run are ended.
         """
+        self.guard = Guard()
+        signal.signal(signal.SIGUSR1, self._ask_to_end)
         waiting = list(self.request.jobs)
         limit = self._max_jobs()
         try:
@@ -70,18 +74,30 @@ class LocalRunner:
         for_cores = max(1, num_cores() // (self.request.num_threads * max(self.request.num_ranks, 1)))
         return min(self.request.max_jobs_run or for_cores, self.gpus.max_jobs or len(self.request.jobs))
 
+    def _ask_to_end(self, number: int, frame) -> None:
+        for run in self.running.values():
+            stop_file(run.log).touch()
+
+    def _enter(self) -> None:
+        """Of a job's process, before its command: what warns of an end may be sent to all processes of a job, and is for us."""
+        self.guard.enter()
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+
     def _start(self, job: int) -> None:
         log, command = self.request.log_of(job), self.prefix + self.request.command_of(job)
         log.parent.mkdir(parents=True, exist_ok=True)
-        status_path(log).unlink(missing_ok=True)
+        for left in (status_path(log), stop_file(log)):
+            left.unlink(missing_ok=True)
         if self.request.done_marker:
             Path(self.request.done_marker).unlink(missing_ok=True)
         with _text(log, "w") as f:
             f.write(f"# {command}\n# Started at {time.ctime()}\n#\n")
         gpus = self.gpus.take()
+        environment = {**self.environment, **gpus, VARIABLE: str(stop_file(log).absolute())}
         with _text(log, "a") as f:
             process = subprocess.Popen(["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, stdout=f,
-                                       stderr=subprocess.STDOUT, env={**self.environment, **gpus}, preexec_fn=self.guard.enter)
+                                       stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)
         self.running[process.pid] = _Running(process, job, log, command, gpus, time.time())
 
     def _collect(self) -> JobStatus:
@@ -95,8 +111,9 @@ class LocalRunner:
         run = self.running.pop(pid)
         run.process.returncode = os.waitstatus_to_exitcode(wait_status)
         signal_group(pid, signal.SIGKILL)  # what the job left in the background
-        self.guard.leave(pid)
+        self.guard.drop(str(pid))
         self.gpus.give_back(run.gpus)
+        stop_file(run.log).unlink(missing_ok=True)
         status = self._proved(from_wait(run.job, wait_status, usage, run.begin, run.command, stopped), run.log)
         with _text(run.log, "a") as f:
             f.write(f"# Accounting: time={round(status.end - status.begin)} threads={self.request.num_threads}\n")
@@ -135,6 +152,11 @@ class LocalRunner:
                 self._finish(pid, wait_status, usage, stopped=True)
 
 
+def stop_file(log: Path) -> Path:
+    """`x.3.log` -> `x.3.stop`, which is there when the job has been asked to end."""
+    return log.with_name(log.name.removesuffix(".log") + ".stop")
+
+
 def _text(log: Path, mode: str):
     """A log, opened so that a command with bytes that are no UTF-8 is written as it was given."""
     return log.open(mode, encoding="utf-8", errors="surrogateescape")
@@ -143,27 +165,3 @@ def _text(log: Path, mode: str):
 def num_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def main(argv: list[str]) -> int:
-    """What utils/run.pl does; its exit status."""
-    raise_on_stop()
-    name = Path(sys.argv[0]).name
-    try:
-        request = parse_request(argv)
-        failed = [status for status in LocalRunner(request).run() if not status.ok and not status.stopped]
-    except UserError as error:
-        print(f"{name}: error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        told = disk_error(error, Path(error.filename or "."))
-        if not isinstance(told, UserError):
-            raise
-        print(f"{name}: error: {told}", file=sys.stderr)
-        return 1
-    except Stopped as stop:
-        print(f"{name}: stopped by signal {stop.args[0]}; its jobs were ended", file=sys.stderr)
-        return 128 + stop.args[0]
-    if failed:
-        print(failure_report(request, failed), file=sys.stderr)
-    return 1 if failed else 0

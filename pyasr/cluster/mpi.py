@@ -11,11 +11,15 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
-_OPENMPI_FLAGS = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "--mca", "osc", "^ucx"]
+_FLAGS = {
+    "openmpi": ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "--mca", "osc", "^ucx"],
+    "mpich": [],
+    "srun": ["--mpi=pmi2", "-K1"],  # without -K1 the others wait for a rank that was killed
+}
 
 
 def find_mpiexec() -> Path:
-    """The environment's own mpiexec, or the one that PYASR_MPIEXEC names (a cluster's MPI, with an mpi4py built against it).
+    """The environment's own mpiexec, or what PYASR_MPIEXEC names: a cluster's MPI, with an mpi4py built against it, or Slurm's srun.
 
     Never one that happens to be on PATH: it may belong to another MPI than mpi4py's, and every rank would believe to be alone.
     """
@@ -32,7 +36,9 @@ def find_mpiexec() -> Path:
 
 
 def flavour(mpiexec: Path) -> str:
-    """'openmpi' or 'mpich' (which stands for all that descend from it)."""
+    """'openmpi', 'srun', or 'mpich' (which stands for all that descend from it)."""
+    if mpiexec.name == "srun":
+        return "srun"
     try:
         said = subprocess.run([str(mpiexec), "--version"], capture_output=True, text=True, timeout=30).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -41,10 +47,25 @@ def flavour(mpiexec: Path) -> str:
     return "openmpi" if "Open MPI" in said or "OpenRTE" in said or "PRRTE" in said or "prterun" in said else "mpich"
 
 
-def launch_prefix(num_ranks: int) -> str:
-    """What stands before a command line to run it as `num_ranks` ranks."""
+def launch_prefix(num_ranks: int, num_threads: int = 1) -> str:
+    """What stands before a command line to run it as `num_ranks` ranks of `num_threads` threads: on this machine, or where the scheduler
+    has given this job room, which an mpiexec finds out by itself, but not always for Grid Engine."""
     mpiexec = find_mpiexec()
-    words = [str(mpiexec)]
-    if flavour(mpiexec) == "openmpi":
-        words += _OPENMPI_FLAGS + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+    kind = flavour(mpiexec)
+    words = [str(mpiexec), *_FLAGS[kind]]
+    if kind == "openmpi":
+        words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    given = os.environ.get("PE_HOSTFILE")
+    if given and (kind == "openmpi" or num_threads > 1):
+        words += ["--hostfile" if kind == "openmpi" else "-f", _hostfile(Path(given), kind, num_threads)]
     return shlex.join([*words, "-n", str(num_ranks)])
+
+
+def _hostfile(given: Path, kind: str, num_threads: int) -> str:
+    """A file of hosts for an mpiexec, from Grid Engine's lines `HOST SLOTS QUEUE PROCESSORS`; each rank takes `num_threads` slots."""
+    slots = [line.split()[:2] for line in given.read_text(encoding="utf-8").splitlines()]
+    form = "{} slots={}\n" if kind == "openmpi" else "{}:{}\n"
+    path = Path(os.environ.get("TMPDIR", "/tmp")) / f"hosts.{os.environ.get('JOB_ID', os.getpid())}"
+    room = {host: int(number) // num_threads for host, number in slots}
+    path.write_text("".join(form.format(host, number) for host, number in room.items() if number), encoding="utf-8")
+    return str(path)

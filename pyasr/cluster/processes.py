@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 _GRACE_S = 2.0
@@ -51,30 +52,34 @@ def _reap(groups: list[int]) -> None:
 
 
 class Guard:
-    """A small process that outlives its parent by a moment and ends the groups which the parent left.
+    """A small process that outlives its parent by a moment and ends what the parent left: process groups, unless `end` ends other things.
 
-    The parent tells it by a pipe which groups have begun and ended; the pipe closes when the parent dies, however it dies.
+    The parent tells it by a pipe what has begun and ended; the pipe closes when the parent dies, however it dies.
     """
 
-    def __init__(self):
+    def __init__(self, end: Callable[[list[str]], None] | None = None):
         reader, self._writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._writer)
-            _guard(reader)
+            _guard(reader, end or (lambda groups: end_groups(list(map(int, groups)))))
         os.close(reader)
+
+    def hold(self, name: str) -> None:
+        """What has this name, a word, has begun."""
+        os.write(self._writer, f"+{name}\n".encode())
+
+    def drop(self, name: str) -> None:
+        """It has ended, and its name may be used again by others."""
+        os.write(self._writer, f"-{name}\n".encode())
 
     def enter(self) -> None:
         """For a job's process between fork and exec: become the leader of a group that is guarded."""
         os.setpgid(0, 0)
-        os.write(self._writer, f"+{os.getpid()}\n".encode())
-
-    def leave(self, group: int) -> None:
-        """The group has ended and its number may be used again by others."""
-        os.write(self._writer, f"-{group}\n".encode())
+        self.hold(str(os.getpid()))
 
 
-def _guard(reader: int) -> None:
+def _guard(reader: int, end: Callable[[list[str]], None]) -> None:
     """The guard's own life; does not return."""
     try:
         os.setsid()
@@ -83,11 +88,11 @@ def _guard(reader: int) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(null, fd)
-        groups = set()
+        held = set()
         with os.fdopen(reader, encoding="utf-8") as lines:
             for line in lines:
-                (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
-        end_groups(sorted(groups))
+                (held.add if line[0] == "+" else held.discard)(line[1:].rstrip("\n"))
+        end(sorted(held))
     finally:
         os._exit(0)
 

@@ -72,24 +72,21 @@ def own_sentence(log: Path) -> str | None:
 
 def again(request: Request, job: int) -> str:
     """The command that repeats one job."""
-    options = [f"--num-ranks {request.num_ranks}"] if request.num_ranks else []
-    options += [f"--gpu {request.gpu}"] if request.gpu else []
-    options += [f"--done-marker {shlex.quote(request.done_marker)}"] if request.done_marker else []
-    options += [f"{request.name}={job}"] if request.name else []
-    return " ".join([sys.argv[0], *options, *map(shlex.quote, (request.log, *request.words))])
+    number = [f"{request.name}={job}"] if request.name else []
+    return shlex.join([sys.argv[0], *request.typed, *number, request.log, *request.words])
 
 
 def failure_report(request: Request, failed: list[JobStatus]) -> str:
     """The report on jobs that failed, in the order in which they ended."""
     first = failed[0]
     log = request.log_of(first.job)
-    tail = log_tail(log)
-    cause = hint("\n".join(tail), first)
+    tail = log_tail(log) if log.exists() else ["(it was not begun)"]
+    cause = None if first.reason else hint("\n".join(tail), first)
     runner = Path(sys.argv[0]).name
     lines = [f"{runner}: {len(failed)} / {len(request.jobs)} failed, log is in {request.log}"]
     step = os.environ.get("PYASR_STEP")
     lines += [f"  step   {step}"] if step else []
-    lines += [f"  job    {first.job} on {first.host}: {first.how()} after {first.end - first.begin:.1f} s"]
+    lines += [f"  job    {first.job} on {first.host}: {first.how()} (after {first.end - first.begin:.1f} s)"]
     lines += [f"  log    {log}, its last lines:"] + [f"    | {line}" for line in tail]
     lines += [f"  hint   {cause}"] if cause else []
     lines += [f"  again  {again(replace(request, log=str(log)), first.job)}"]

@@ -5,11 +5,14 @@
     option gpu=0                                 the same for one value
     default gpu=0                                the value of an option that is not given
     # a comment
+
+A file says what is particular to a site: what it does not declare is as in the runner's own configuration, which has the same format.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,17 +34,33 @@ class RunnerConfig:
         """Whether the file declares this value of this option."""
         return bool({value, ANY} & self.options.get(name, {}).keys())
 
+    def over(self, base: RunnerConfig) -> RunnerConfig:
+        """This configuration, and `base` where it says nothing."""
+        return RunnerConfig(self.command or base.command, {**base.options, **self.options}, {**base.defaults, **self.defaults})
+
+    def flags(self, name: str, value: str) -> list[str]:
+        """The words that an option adds to the command. Raises UserError where the value is none of those declared."""
+        if not self.accepts(name, value):
+            raise UserError(f"--{name.replace('_', '-')} {value}: the configuration has no line 'option {name}=*' for it; add one")
+        values = self.options[name]
+        return shlex.split(values.get(value, values.get(ANY, "")).replace("$0", value))
+
 
 def read_runner_config(path: Path) -> RunnerConfig:
     """The configuration in a file. Raises UserError with the line for what is in none of the forms."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise disk_error(error, path) from None
     except UnicodeDecodeError:
         raise UserError(f"--config {path}: not UTF-8 text; convert the file with iconv -t utf-8") from None
+    return parse_runner_config(text, str(path))
+
+
+def parse_runner_config(text: str, path: str) -> RunnerConfig:
+    """The configuration that `text` is, of a file of this name."""
     command, options, defaults = "", {}, {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), 1):
         line = re.sub(r"(^|\s)#.*", "", line).strip()
         if match := re.fullmatch(r"command\s+(.+)", line):
             command = match[1]

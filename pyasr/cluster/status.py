@@ -23,6 +23,8 @@ class JobStatus:
     stopped         ended by the runner because another job had failed
     begin, end      seconds since 1970
     peak_memory_mb  largest resident memory of one of its processes
+    reason          what a scheduler says of a job that could not put down its own status; "" where it could
+    host_lost       it ended with its host
     """
 
     job: int
@@ -34,6 +36,8 @@ class JobStatus:
     end: float
     peak_memory_mb: float
     command: str
+    reason: str = ""
+    host_lost: bool = False
 
     @property
     def ok(self) -> bool:
@@ -41,7 +45,10 @@ class JobStatus:
         return self.status == 0
 
     def how(self) -> str:
-        """`exit status 1` or `killed by signal 9`."""
+        """`exit status 1`, `killed by signal 9`, or the scheduler's reason."""
+        return self.reason or self._how_by_itself()
+
+    def _how_by_itself(self) -> str:
         return f"exit status {self.status}" if self.signal is None else f"killed by signal {self.signal}"
 
 

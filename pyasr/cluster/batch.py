@@ -1,0 +1,219 @@
+"""Jobs through a scheduler: what utils/slurm.pl and utils/queue.pl do.
+
+On its host a job is run by utils/run.pl, so logs and status files are the same everywhere. Whether it went well is what its status file
+says; the scheduler is asked for jobs that have none. As with run.pl, when one job fails the others are ended. A job that was asked to end,
+because its time was over or its place needed, and says that it can go on when it is run again, is submitted anew.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from pyasr.base.stop_request import TRY_AGAIN
+from pyasr.cluster.command_line import Request
+from pyasr.cluster.mpi import ROOT
+from pyasr.cluster.processes import Guard, ignore_stop
+from pyasr.cluster.scheduler import UNKNOWN, Fate, Scheduler, submit
+from pyasr.cluster.status import JobStatus, read_status, status_path, write_status
+
+_CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")  # and all that begin with PYASR_
+_LEAST_WAIT_S, _MOST_WAIT_S = 0.1, 5.0  # between two looks for status files
+_FIRST_QUESTION_S, _MOST_QUESTION_S = 2.0, 15.0  # between two questions to the scheduler
+_LATE_S = 10.0  # after which a status file written on another host must be seen here
+
+
+class BatchRunner:
+    """Runs the jobs of one request through a scheduler. `run()` gives their statuses in the order in which they ended."""
+
+    def __init__(self, request: Request, scheduler: Scheduler):
+        self.request, self.scheduler = request, scheduler
+        self.begin = time.time()
+        self.left: dict[int, str] = {}  # jobs that have not ended, and the scheduler's numbers for them
+        self.numbers: list[str] = []
+        self.over: dict[int, float] = {}  # when the scheduler said first that it has nothing more to do with them
+        self.ended: list[JobStatus] = []
+        self.num_requeued = 0
+        self.told: set[str] = set()
+
+    def plan(self) -> str:
+        """What `run` would submit."""
+        return f"{shlex.join(submission(self.request, self.scheduler, self.request.jobs))}\n\n{script(self.request, self.scheduler)}"
+
+    def run(self) -> list[JobStatus]:
+        """Submit, and wait for the jobs; after the first failure those that are left are cancelled."""
+        self.guard = Guard(self._cancel)
+        self._prepare()
+        self._submit(self.request.jobs)
+        try:
+            self._wait()
+        finally:
+            self._stop_left()
+        return self.ended
+
+    def _prepare(self) -> None:
+        """What an earlier run of the same jobs has left must not count; the directories and the script must be there."""
+        for job in self.request.jobs:
+            self.request.log_of(job).parent.mkdir(parents=True, exist_ok=True)
+            status_path(self.request.log_of(job)).unlink(missing_ok=True)
+            self.request.log_of(job).unlink(missing_ok=True)
+            output_of(self.request, job).unlink(missing_ok=True)
+        script_path(self.request).parent.mkdir(parents=True, exist_ok=True)
+        script_path(self.request).write_text(script(self.request, self.scheduler), encoding="utf-8", errors="surrogateescape")
+
+    def _submit(self, jobs: range) -> None:
+        number = self.scheduler.number(submit(submission(self.request, self.scheduler, jobs)))
+        self.guard.hold(number)
+        self.numbers.append(number)
+        self.left |= dict.fromkeys(jobs, number)
+
+    def _cancel(self, numbers: list[str]) -> None:
+        for number in numbers:
+            self.scheduler.cancel(number)
+
+    def _wait(self) -> None:
+        wait_s, question_s, asked = _LEAST_WAIT_S, _FIRST_QUESTION_S, time.monotonic()
+        while self.left:
+            if self._take_statuses():
+                wait_s = _LEAST_WAIT_S
+            if self.ended and not self.ended[-1].ok:
+                return
+            if time.monotonic() - asked > question_s:
+                self._ask()
+                asked, question_s = time.monotonic(), _FIRST_QUESTION_S if self.over else min(1.5 * question_s, _MOST_QUESTION_S)
+            time.sleep(wait_s)
+            wait_s = min(1.2 * wait_s, _MOST_WAIT_S)
+
+    def _take_statuses(self) -> bool:
+        """Take the statuses that are there; whether there were any. Those of jobs that were ended from outside count when the scheduler
+        has said that they are over: it may start them again."""
+        directories = {self.request.log_of(job).parent for job in self.left}
+        there = {directory / name for directory in directories for name in _listed(directory)}
+        found = [read_status(log) for job in self.left if status_path(log := self.request.log_of(job)) in there]
+        ended = sorted((status for status in found if status and not status.stopped), key=lambda status: status.end)
+        for status in ended:
+            self._take(status)
+        return bool(ended)
+
+    def _take(self, status: JobStatus) -> None:
+        if status.status == TRY_AGAIN and self.num_requeued < self.request.max_requeue:
+            self._requeue(status.job)
+        else:
+            self._end(status)
+
+    def _requeue(self, job: int) -> None:
+        """Submit a job again; what it has said so far is kept."""
+        self.num_requeued += 1
+        log = self.request.log_of(job)
+        kept = log.replace(log.with_name(f"{log.name.removesuffix('.log')}.requeued-{self.num_requeued}.log"))
+        status_path(log).unlink()
+        self.over.pop(job, None)
+        count = f"time {self.num_requeued} of at most {self.request.max_requeue}"
+        self._tell(f"{self._name(job)} was asked to end, has saved what it has, and is submitted again, {count} (log until then: {kept})")
+        self._submit(range(job, job + 1))
+
+    def _end(self, status: JobStatus) -> None:
+        self.left.pop(status.job)
+        self.over.pop(status.job, None)
+        self.ended.append(status)
+
+    def _ask(self) -> None:
+        """What the scheduler says of the jobs that are left."""
+        for number in sorted(set(self.left.values())):
+            jobs = {job if self.request.name else 0: job for job, submitted in self.left.items() if submitted == number}
+            fates = self.scheduler.fates(number, list(jobs))
+            if fates is None:
+                self._tell(f"{self.scheduler.name} does not answer; waiting goes on")
+                continue
+            for task, job in jobs.items():
+                self._judge(job, fates.get(task, UNKNOWN))
+
+    def _judge(self, job: int, fate: Fate) -> None:
+        if fate.active:
+            self.over.pop(job, None)
+            if fate.reason:
+                self._tell(f"{self._name(job)} {fate.reason}")
+            return
+        status = read_status(self.request.log_of(job))
+        if status and not status.stopped:
+            return self._take(status)
+        if status is None and time.monotonic() - self.over.setdefault(job, time.monotonic()) < _LATE_S:
+            return
+        self._end(self._lost(job, status, fate))
+
+    def _lost(self, job: int, status: JobStatus | None, fate: Fate) -> JobStatus:
+        """The status, put down here, of a job that could not do so itself, or was ended from outside."""
+        reason = fate.reason or f"it has ended, says {self.scheduler.name}, but it has left no status: it was killed, or could not begin"
+        log, host = self.request.log_of(job), fate.host or "a host unknown"
+        status = status or JobStatus(job, 1, None, False, host, self.begin, time.time(), 0.0, self.request.command_of(job))
+        status = replace(status, status=status.status or 1, stopped=False, reason=reason, host_lost=fate.host_lost)
+        if not log.exists() and output_of(self.request, job).exists():
+            shutil.copyfile(output_of(self.request, job), log)
+        write_status(log, status)
+        return status
+
+    def _name(self, job: int) -> str:
+        return f"job {job}" if self.request.name else "the job"
+
+    def _tell(self, sentence: str) -> None:
+        if sentence not in self.told:
+            print(f"{Path(sys.argv[0]).name}: {sentence}", file=sys.stderr, flush=True)
+            self.told.add(sentence)
+
+    def _stop_left(self) -> None:
+        """Cancel what is left, also of jobs that will never start; a second signal must not break this off."""
+        ignore_stop()
+        if len(self.ended) < len(self.request.jobs) or not self.ended[-1].ok:
+            self._cancel(self.numbers)
+        for number in self.numbers:
+            self.guard.drop(number)
+
+
+def _listed(directory: Path) -> list[str]:
+    """Names in a directory. To list it also makes network filesystems notice files that other hosts have written."""
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []  # harmless: it will be looked at again
+
+
+def directory_of(log: Path) -> Path:
+    """Where scripts go and what they say: `exp/x/log/a.JOB.log` -> `exp/x/q`, as with Kaldi."""
+    parent = Path(log).parent
+    return parent.with_name("q") if parent.name == "log" else parent / "q"
+
+
+def script_path(request: Request) -> Path:
+    """The script that the scheduler is given."""
+    log = Path(request.log)
+    name = log.name.replace(f".{request.name}", "") if request.name else log.name
+    return directory_of(log) / (name.removesuffix(".log") + ".sh")
+
+
+def output_of(request: Request, job: int | str) -> Path:
+    """Where the script's own words go: there are some when a job cannot begin."""
+    return script_path(request).with_suffix(f".{job}.out" if request.name else ".out")
+
+
+def submission(request: Request, scheduler: Scheduler, jobs: range) -> list[str]:
+    """The command that submits these jobs."""
+    return scheduler.submission(request, jobs, script_path(request), output_of(request, "JOB"))
+
+
+def script(request: Request, scheduler: Scheduler) -> str:
+    """A script for bash that has run.pl run the job on its host, in this directory and with what matters of this environment."""
+    carried = {name: value for name, value in sorted(os.environ.items()) if name in _CARRIED or name.startswith("PYASR_")}
+    options = ["--num-threads", str(request.num_threads)]
+    options += ["--num-ranks", str(request.num_ranks)] if request.num_ranks else []
+    options += ["--done-marker", request.done_marker] if request.done_marker else []
+    job = [f"{request.name}=${scheduler.task_variable}"] if request.name else []
+    words = [*map(shlex.quote, [sys.executable, str(ROOT / "utils" / "run.pl"), *options]), *job,
+             *map(shlex.quote, [request.log, *request.words])]  # fmt: skip
+    lines = ["#!/bin/bash", f"# Made by {Path(sys.argv[0]).name} (pyasr).", "trap '' USR1 USR2  # warnings before an end are for run.pl"]
+    lines += [f"cd {shlex.quote(os.getcwd())} || exit 1", *(f"export {name}={shlex.quote(value)}" for name, value in carried.items())]
+    return "\n".join([*lines, f"exec {' '.join(words)}", ""])

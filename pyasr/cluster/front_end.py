@@ -1,0 +1,79 @@
+"""What run.pl, slurm.pl and queue.pl do alike: a command line in, an exit status and at most one report out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import disk_error
+from pyasr.base.utf8 import insist_on_utf8
+from pyasr.cluster.batch import BatchRunner
+from pyasr.cluster.command_line import Request, parse_request
+from pyasr.cluster.local import LocalRunner
+from pyasr.cluster.processes import Stopped, raise_on_stop
+from pyasr.cluster.report import failure_report
+from pyasr.cluster.scheduler import Scheduler
+from pyasr.cluster.status import JobStatus
+
+
+class Runner(Protocol):
+    """Runs the jobs of one request."""
+
+    def plan(self) -> str:
+        """What `run` would do, exactly."""
+
+    def run(self) -> list[JobStatus]:
+        """The statuses of the jobs in the order in which they ended."""
+
+
+def local_main(doc: str) -> None:
+    """What utils/run.pl does."""
+    _main(doc, parse_request, LocalRunner)
+
+
+def batch_main(doc: str, scheduler: Scheduler) -> None:
+    """What the runner of a scheduler does."""
+    _main(doc, lambda argv: parse_request(argv, scheduler.own, scheduler.usual), lambda request: BatchRunner(request, scheduler))
+
+
+def _main(doc: str, parse: Callable[[list[str]], Request], runner: Callable[[Request], Runner]) -> None:
+    """Run this program's command line and exit; `doc` is its help."""
+    if len(sys.argv) == 1 or sys.argv[1] in ("--help", "-h"):
+        print(doc.strip())
+        sys.exit(0)
+    insist_on_utf8()
+    sys.exit(_run(parse, runner))
+
+
+def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runner]) -> int:
+    raise_on_stop()
+    try:
+        request = parse(sys.argv[1:])
+        if request.dry_run:
+            print(runner(request).plan())
+            return 0
+        return _tell(request, runner(request).run())
+    except UserError as error:
+        return _fail(f"error: {error}")
+    except OSError as error:
+        told = disk_error(error, Path(error.filename or "."))
+        if not isinstance(told, UserError):
+            raise
+        return _fail(f"error: {told}")
+    except Stopped as stop:
+        return _fail(f"stopped by signal {stop.args[0]}; its jobs were ended", 128 + stop.args[0])
+
+
+def _tell(request: Request, ended: list[JobStatus]) -> int:
+    failed = [status for status in ended if not status.ok and not status.stopped]
+    if failed:
+        print(failure_report(request, failed), file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _fail(sentence: str, status: int = 1) -> int:
+    print(f"{Path(sys.argv[0]).name}: {sentence}", file=sys.stderr)
+    return status

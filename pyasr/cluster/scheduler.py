@@ -1,0 +1,101 @@
+"""What a batch runner needs of a scheduler, whichever it is."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.cluster.command_line import Request
+from pyasr.cluster.runner_config import RunnerConfig
+
+_ANSWER_S = 60.0  # busy schedulers take their time
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What a scheduler says of a job.
+
+    active     it waits, runs, or will do so again
+    reason     why it waits, or how it came to an end, for the user; "": there is nothing to say
+    host       where it ran, if that is known
+    host_lost  it ended with its host
+    """
+
+    active: bool
+    reason: str = ""
+    host: str = ""
+    host_lost: bool = False
+
+
+UNKNOWN = Fate(False, "the scheduler does not know it any more, and it has left no status: it was deleted before it began, or the "
+                      "scheduler was started anew")  # fmt: skip
+
+
+class Scheduler:
+    """Base of all schedulers: how jobs are submitted, asked for and cancelled.
+
+    name           for messages
+    own            configuration that holds where a site's says nothing else
+    usual          the site's, where --config names none
+    task_variable  that tells a job which one of an array it is
+    """
+
+    name = ""
+    own = RunnerConfig()
+    usual = Path()
+    task_variable = ""
+
+    def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
+        """The command that submits `script` for jobs of the request; what the script itself says goes to `output`, with JOB in its name
+        where there are several."""
+        raise NotImplementedError
+
+    def number(self, said: str) -> str:
+        """The scheduler's number for what was submitted, from what the command said."""
+        raise NotImplementedError
+
+    def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
+        """What becomes of these tasks, and perhaps others, of what was submitted under this number; those that are not there are
+        `UNKNOWN`. None: no answer now. A job that is no part of an array is task 0."""
+        raise NotImplementedError
+
+    def cancel(self, number: str) -> None:
+        """End all jobs of this number."""
+        raise NotImplementedError
+
+    def site_words(self, request: Request, skip: tuple[str, ...] = ()) -> list[str]:
+        """The site's command with the words for all options but those to `skip`."""
+        given = [(name, value) for name, value in request.given if name not in skip]
+        words = [word for name, value in given for word in request.site.flags(name, value)]
+        return [*shlex.split(request.site.command), *words, *request.raw]
+
+
+def submit(words: list[str]) -> str:
+    """The output of a command that submits. Raises UserError with the scheduler's own words where it refuses."""
+    if shutil.which(words[0]) is None:
+        raise UserError(f"there is no program '{words[0]}' on PATH; log in to a host that submits jobs, or use run.pl")
+    done = call(words)
+    if done is None:
+        raise UserError(f"{words[0]} did not answer; see whether the scheduler is up")
+    if done.returncode:
+        said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        raise UserError(f"{words[0]} refused the job: {said[-1] if said else f'exit status {done.returncode}'}")
+    return done.stdout
+
+
+def call(words: list[str]) -> subprocess.CompletedProcess | None:
+    """Run one of a scheduler's programs; None where it does not answer."""
+    try:
+        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_ANSWER_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def numbers_of(tasks: str) -> list[int]:
+    """Tasks of an array, as schedulers write them: `1-3,7%2` -> [1, 2, 3, 7]; `2-4:1` -> [2, 3, 4]"""
+    ranges = [part.partition(":")[0].split("-") for part in tasks.partition("%")[0].split(",")]
+    return [number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1)]

@@ -1,0 +1,105 @@
+"""Slurm: sbatch, scontrol, scancel. No accounting database is needed; a job is asked for while slurmctld still knows it (MinJobAge).
+
+The environment goes along as a whole: for a part of it, such as the PATH alone, Slurm has the node log in as the user for the rest, which
+takes seconds, and where it takes too many the job waits for minutes.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pyasr.cluster.command_line import Request
+from pyasr.cluster.runner_config import parse_runner_config
+from pyasr.cluster.scheduler import Fate, Scheduler, call, numbers_of
+
+_CONFIG = """
+command sbatch --export=ALL
+option time=* --time=$0
+option mem=* --mem-per-cpu=$0
+option mem=0
+option num_threads=* --cpus-per-task=$0
+option num_ranks=* --ntasks=$0 --signal=B:USR1@120
+option gpu=* --gres=gpu:$0
+option gpu=0
+option partition=* --partition=$0
+option max_jobs_run=*
+default gpu=0
+"""
+_ACTIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING",
+           "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}  # fmt: skip
+_ENDS = {
+    "CANCELLED": "it was cancelled (scancel)",
+    "TIMEOUT": "it was over its time limit of {TimeLimit}; ask for more with --time, or split the work into more jobs",
+    "DEADLINE": "it could not end before its deadline",
+    "OUT_OF_MEMORY": "it took more memory than it had asked for; ask for more with --mem",
+    "NODE_FAIL": "its node {NodeList} was lost",
+    "BOOT_FAIL": "its node {NodeList} did not boot",
+    "PREEMPTED": "it had to make room for another job, and Slurm did not queue it again (see --requeue of sbatch)",
+}
+_HOST_LOST = ("NODE_FAIL", "BOOT_FAIL")
+_NEVER = {
+    "BadConstraints": "no node of its partition {Partition} is what it asks for",
+    "PartitionConfig": "it asks for more than its partition {Partition} has",
+    "PartitionNodeLimit": "it asks for more nodes than its partition {Partition} allows",
+    "PartitionTimeLimit": "its time limit {TimeLimit} is longer than its partition {Partition} allows",
+    "PartitionInactive": "its partition {Partition} is inactive",
+    "DependencyNeverSatisfied": "what it depends on has failed",
+    "InvalidAccount": "its account is not valid",
+    "InvalidQOS": "its quality of service is not valid",
+    "JobHeldAdmin": "it is held by an administrator, or could not be launched (see scontrol show job)",
+    "launch_failed_requeued_held": "it could not be launched on {NodeList}, and is held",
+}
+_USUAL_WAITS = {"None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime", "Cleaning"}
+
+
+class Slurm(Scheduler):
+    """Slurm 20 or newer."""
+
+    name = "Slurm"
+    own = parse_runner_config(_CONFIG, "slurm.pl's own configuration")
+    usual = Path("conf/slurm.conf")
+    task_variable = "SLURM_ARRAY_TASK_ID"
+
+    def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
+        """`sbatch ... --array=1-4%2 SCRIPT`"""
+        array = [f"--array={jobs[0]}-{jobs[-1]}" + (f"%{request.max_jobs_run}" if request.max_jobs_run else "")] if request.name else []
+        where = str(output).replace("%", "%%").replace("JOB", "%a")
+        what = ["--parsable", f"--job-name={script.stem}", "--open-mode=append", f"--output={where}", *array, str(script)]
+        return [*self.site_words(request), *what]
+
+    def number(self, said: str) -> str:
+        """`--parsable` says NUMBER or NUMBER;CLUSTER."""
+        return said.split()[-1].partition(";")[0]
+
+    def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
+        """From `scontrol show job`, where tasks of an array that wait may share a line."""
+        done = call(["scontrol", "show", "job", "-o", number])
+        if done is None or done.returncode and "Invalid job id" not in done.stderr + done.stdout:
+            return None
+        found = {}
+        for line in done.stdout.splitlines():
+            fields = dict(re.findall(r"(\w+)=(\S*)", line))
+            if "JobState" in fields:
+                found.update(dict.fromkeys(numbers_of(fields.get("ArrayTaskId", "0")), fate(fields)))
+        return found
+
+    def cancel(self, number: str) -> None:
+        """scancel"""
+        call(["scancel", number])
+
+
+def fate(fields: dict[str, str]) -> Fate:
+    """Of a job of which `scontrol show job` gives these fields."""
+    state, why, host = fields["JobState"], fields.get("Reason", "None"), fields.get("BatchHost", "")
+    if why in _NEVER and state in ("PENDING", "FAILED"):
+        return Fate(False, f"it will never start: {_filled(_NEVER[why], fields)} (Slurm says {why})")
+    if state in _ACTIVE:
+        return Fate(True, f"waits: {why}" if state == "PENDING" and why not in _USUAL_WAITS else "", host)
+    if state in _ENDS:
+        return Fate(False, f"{_filled(_ENDS[state], fields)} (Slurm says {state})", host, state in _HOST_LOST)
+    return Fate(False, "", host)
+
+
+def _filled(sentence: str, fields: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda match: fields.get(match[1], "?"), sentence)

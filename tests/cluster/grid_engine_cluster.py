@@ -1,0 +1,165 @@
+"""A real Grid Engine on this machine, in a directory of its own: no cell, ports or spool of an installed one are touched."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from slurm_cluster import end_process, free_ports, is_alive, kill
+
+_PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qstat", "qacct", "qconf")
+_DAEMONS = "/usr/lib/gridengine:/usr/sbin"
+_INSTALLED = Path("/var/lib/gridengine")  # Debian's
+_INIT = Path("/usr/share/gridengine/scripts/init_cluster")
+
+
+def why_not() -> str | None:
+    """What Grid Engine lacks here to be started; None when nothing."""
+    missing = [name for name in _PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:{_DAEMONS}") is None]
+    if missing:
+        packages = "gridengine-master gridengine-exec gridengine-client"
+        return f"needs Grid Engine: {', '.join(missing)} not found (DEBIAN_FRONTEND=noninteractive apt-get install {packages})"
+    if not _INIT.exists():
+        return f"needs Debian's Grid Engine, with {_INIT}"
+    return "needs root, to start Grid Engine's daemons" if os.geteuid() != 0 else None
+
+
+_NONE = {
+    "host": "load_scaling user_lists xuser_lists projects xprojects usage_scaling report_variables",
+    "pe": "user_lists xuser_lists start_proc_args stop_proc_args qsort_args",
+    "queue": "load_thresholds suspend_thresholds ckpt_list prolog epilog starter_method suspend_method resume_method terminate_method owner_list "
+             "user_lists xuser_lists subordinate_list complex_values projects xprojects calendar",
+}
+_QUEUE = """qname all.q
+hostlist @allhosts
+seq_no 0
+nsuspend 1
+suspend_interval 00:05:00
+priority 0
+min_cpu_interval 00:05:00
+processors UNDEFINED
+qtype BATCH INTERACTIVE
+pe_list smp mpi
+rerun FALSE
+slots {slots}
+tmpdir /tmp
+shell /bin/bash
+shell_start_mode posix_compliant
+notify 00:00:20
+initial_state default
+"""
+_LIMITS = [f"{kind}_{what} INFINITY\n" for what in ("rt", "cpu", "fsize", "data", "stack", "core", "rss", "vmem") for kind in "sh"]
+_PE = """pe_name {name}
+slots 999
+allocation_rule {rule}
+control_slaves TRUE
+job_is_first_task FALSE
+urgency_slots min
+accounting_summary FALSE
+"""
+
+
+def _none(kind: str) -> str:
+    return "".join(f"{name} NONE\n" for name in _NONE[kind].split())
+
+
+class GridEngineCluster:
+    """One host with `slots` slots in all.q, Kaldi's complexes, and parallel environments smp and mpi. Programs find it by `environment`."""
+
+    def __init__(self, directory: Path, slots: int = 8):
+        self.directory, self.host = Path(directory), socket.gethostname()
+        ports = free_ports(2)
+        self.environment = {**os.environ, "PATH": f"{_DAEMONS}:{os.environ['PATH']}", "SGE_ARCH": "lx-amd64", "SGE_ROOT": str(self.directory / "root"), "SGE_CELL": "default",
+                            "SGE_QMASTER_PORT": str(ports[0]), "SGE_EXECD_PORT": str(ports[1])}
+        self._make_cell()
+        try:
+            self._start(slots)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _make_cell(self) -> None:
+        """A cell whose spool is here and whose manager is root."""
+        root, common = self.directory / "root", self.directory / "root" / "default" / "common"
+        for path in (common, self.directory / "qmaster", self.directory / "spooldb", self.directory / "execd"):
+            path.mkdir(parents=True)
+        for name in ("util", "lib", "bin", "utilbin"):
+            (root / name).symlink_to(_INSTALLED / name)
+        lines = (_INSTALLED / "default/common/bootstrap").read_text().replace("/var/spool/gridengine", str(self.directory)).splitlines()
+        (common / "bootstrap").write_text("".join("admin_user none\n" if line.startswith("admin_user") else line + "\n" for line in lines))
+        (common / "host_aliases").write_text(f"{self.host} localhost localhost.localdomain ip6-localhost\n")  # 127.0.0.1 is called localhost
+        (common / "act_qmaster").write_text(self.host + "\n")
+        self.call("sh", str(_INIT), str(root), "default", str(self.directory / "spooldb"), "root")
+
+    def _start(self, slots: int) -> None:
+        self.call("sge_qmaster")
+        self._until(lambda: self._ask("qconf", "-sh").returncode == 0, "sge_qmaster does not answer")
+        self.call("qconf", "-as", self.host)
+        complexes = self.call("qconf", "-sc") + "ram_free ram_free MEMORY <= YES JOB 0 0\ngpu g INT <= YES YES 0 10000\n"
+        self._give("-Mc", complexes)
+        self._give("-Ae", f"hostname {self.host}\ncomplex_values gpu=2,ram_free=16G,mem_free=16G\n" + _none("host"))
+        for name, rule in (("smp", "$pe_slots"), ("mpi", "$round_robin")):
+            self._give("-Ap", _PE.format(name=name, rule=rule) + _none("pe"))
+        self._give("-Ahgrp", f"group_name @allhosts\nhostlist {self.host}\n")
+        self._give("-Aq", _QUEUE.format(slots=slots) + "".join(_LIMITS) + _none("queue"))
+        self._change("-ssconf", "-Msconf", schedule_interval="0:0:1", flush_submit_sec="1", flush_finish_sec="1", schedd_job_info="true")
+        self._change("-sconf", "-Mconf", execd_spool_dir=str(self.directory / "execd"), min_uid="0", min_gid="0", load_report_time="00:00:02",
+                     max_unheard="00:00:08", gid_range="20000-20100",
+                     reporting_params="accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00")
+        self.call("sge_execd")
+        self._until(lambda: self.host in self._ask("qstat", "-f").stdout and "-NA-" not in self._ask("qstat", "-f").stdout, "no host came up")
+
+    def _give(self, flag: str, text: str) -> None:
+        """Have qconf read `text`."""
+        file = self.directory / ("global" if flag == "-Mconf" else "given")  # the file's name says which host's configuration it is
+        file.write_text(text)
+        self.call("qconf", flag, str(file))
+
+    def _change(self, show: str, give: str, **values: str) -> None:
+        lines = [line.split(maxsplit=1) for line in self.call("qconf", show).splitlines() if line and line[0] != "#"]
+        self._give(give, "".join(f"{name} {values.get(name, rest)}\n" for name, rest in lines))
+
+    def _until(self, condition, otherwise: str) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, otherwise + ": " + self._ask("qstat", "-f").stderr
+            time.sleep(0.2)
+
+    def _ask(self, *words: str) -> subprocess.CompletedProcess:
+        return subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=60)
+
+    def call(self, *words: str) -> str:
+        """The output of one of Grid Engine's programs; what goes wrong is the test's end."""
+        done = self._ask(*words)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    def lose_host(self) -> None:
+        """As when its power fails: its daemon, and all that it has started, is there no more."""
+        daemon = self._pid("execd/*/execd.pid")
+        kill(daemon)
+        for shepherd in self._started():
+            kill(shepherd)
+
+    def _started(self) -> list[int]:
+        """Processes of jobs, those that watch over them first."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if f"SGE_ROOT={self.directory}".encode() in path.read_bytes() and b"JOB_ID=" in path.read_bytes():
+                    found.append(int(path.parent.name))
+            except OSError:
+                continue
+        return found
+
+    def _pid(self, pattern: str) -> int:
+        return int(next(iter(self.directory.glob(pattern)), Path("/dev/null")).read_text().strip() or 0)
+
+    def stop(self) -> None:
+        """End all daemons and jobs."""
+        self._ask("qdel", "-u", "root")
+        for pid in [self._pid("execd/*/execd.pid"), self._pid("qmaster/qmaster.pid")]:
+            if pid and is_alive(pid):
+                end_process(pid)

@@ -1,0 +1,163 @@
+"""slurm.pl on a real Slurm of four fake nodes: whatever becomes of a job is told in one sentence."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from runner_case import ROOT, WAIT_S, Case
+from test_run_pl import wait_until
+
+from pyasr.cluster.scheduler import numbers_of
+from pyasr.cluster.slurm import fate
+from pyasr.cluster.status import read_status
+
+
+def job(slurm, name, state="RUNNING"):
+    """Slurm's number for the job of this name, once it is in this state."""
+    ask = lambda: slurm.call("squeue", "-h", "-n", name, "-t", state, "-o", "%A").split()
+    wait_until(ask, WAIT_S)
+    return ask()[0]
+
+
+NO_REQUEUE = "command sbatch --export=ALL --no-requeue\noption nodes=* --nodes=$0\n"
+
+
+@pytest.fixture(scope="module")
+def cases(slurm, tmp_path_factory):
+    """All that can be waited for at once: {name: Case}."""
+    directory = tmp_path_factory.mktemp("cases")
+    (directory / "site.conf").write_text(NO_REQUEUE)
+    words = {
+        "success": ["--mem", "100M", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
+        "one_of_an_array": ["JOB=1:5", "log/a.JOB.log", "bash", "-c", "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300"],
+        "killed": ["x.log", "bash", "-c", "kill -9 $$"],
+        "lost": ["x.log", "bash", "-c", r"kill -9 \$PPID"],
+        "never": ["--config", "../site.conf", "--nodes", "9", "x.log", "true"],
+        "cancelled": ["cancelled.log", "sleep", "300"],
+        "over_time": ["--time", "10", "over_time.log", "sleep", "300"],
+        "node_lost": ["--config", "../site.conf", "--partition", "lonely", "node_lost.log", "sleep", "300"],
+    }
+    cases = {name: Case(slurm, "slurm.pl", directory / name, *command) for name, command in words.items()}
+    end_from_outside(slurm, cases)
+    yield cases
+    for case in cases.values():
+        case.process.kill()
+
+
+def end_from_outside(slurm, cases):
+    """Cancel a job, have the node of another fail, and ten minutes of a third end at once."""
+    slurm.call("scancel", job(slurm, "cancelled"))
+    soon = (datetime.now() + timedelta(seconds=2)).isoformat(timespec="seconds")
+    slurm.call("scontrol", "update", f"JobId={job(slurm, 'over_time')}", f"EndTime={soon}")
+    cases["node_lost"].begun()
+    slurm.lose_node("n4")
+
+
+def test_jobs_in_kaldis_way(cases):
+    case = cases["success"]
+    assert case.end() == (0, "")
+    assert [(case / f"out.{job}").read_text() for job in (1, 2, 3)] == ["Job 1\n", "Job 2\n", "Job 3\n"]
+    lines = (case / "log/a.2.log").read_text().splitlines()
+    assert lines[0] == '# echo "job 2" | tr j J > out.2' and lines[1].startswith("# Started at") and lines[-1].startswith("# Ended (code 0)")
+    assert read_status(case / "log/a.2.log").ok and (case / "q/a.sh").exists()
+
+
+def test_one_failing_job_of_an_array(slurm, cases):
+    """Told once, with what repeats it; the others are ended."""
+    case = cases["one_of_an_array"]
+    code, said = case.end()
+    assert code == 1 and "slurm.pl: 1 / 5 failed, log is in log/a.JOB.log" in said and "    | the cause" in said
+    assert re.search(r"  job    2 on \S+: exit status 3 \(after [\d.]+ s\)\n", said) and re.search(r"again  \S*slurm\.pl JOB=2 log/a\.2\.log bash -c", said)
+    assert read_status(case / "log/a.2.log").status == 3
+    wait_until(lambda: not slurm.call("squeue", "-h", "-n", "a"), WAIT_S)
+
+
+def test_killed_command(cases):
+    code, said = cases["killed"].end()
+    assert code == 1 and "killed by signal 9" in said and "want of memory" in said
+    assert read_status(cases["killed"] / "x.log").signal == 9
+
+
+def test_job_that_leaves_no_status(cases):
+    """What ran it was killed with it. The sentence is then its status, for the step that waits for it."""
+    code, said = cases["lost"].end()
+    assert code == 1 and "it has ended, says Slurm, but it has left no status: it was killed, or could not begin" in said
+    assert read_status(cases["lost"] / "x.log").reason in said
+
+
+def test_job_that_never_starts(slurm, cases):
+    code, said = cases["never"].end()
+    assert code == 1 and "it will never start: it asks for more than its partition main has (Slurm says PartitionConfig)" in said
+    assert not slurm.call("squeue", "-h", "-t", "PENDING", "-n", "x")
+
+
+def test_cancelled_job(cases):
+    code, said = cases["cancelled"].end()
+    assert code == 1 and "it was cancelled (scancel) (Slurm says CANCELLED)" in said
+
+
+def test_node_lost(cases):
+    code, said = cases["node_lost"].end()
+    assert code == 1 and "its node n4 was lost (Slurm says NODE_FAIL)" in said, said
+    assert read_status(cases["node_lost"] / "node_lost.log").host_lost
+
+
+def test_over_its_time_limit(cases):
+    code, said = cases["over_time"].end()
+    assert code == 1 and re.search(r"it was over its time limit of [\d:]+; ask for more with --time, .* \(Slurm says TIMEOUT\)", said), said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_killing_slurm_pl_leaves_no_job(number, slurm, tmp_path):
+    case = Case(slurm, "slurm.pl", tmp_path / f"orphan{number}", f"orphan{number}.log", "sleep", "300").begun()
+    case.process.send_signal(number)
+    assert case.end()[0] != 0
+    wait_until(lambda: not slurm.call("squeue", "-h", "-n", f"orphan{number}"), WAIT_S)
+
+
+@pytest.mark.parametrize("words, sentence", [
+    (["--partition", "nope", "x.log", "true"], "error: sbatch refused the job: sbatch: error: Batch job submission failed: Invalid partition name"),
+    (["--mem", "8T", "x.log", "true"], "error: sbatch refused the job: "),
+    (["--time", "soon", "x.log", "true"], "error: --time: 'soon' is no time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
+    (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
+])
+def test_what_cannot_be_submitted(words, sentence, slurm, tmp_path):
+    code, said = Case(slurm, "slurm.pl", tmp_path / "x", *words).end()
+    assert code == 1 and sentence in said and said.count("\n") == 1
+
+
+def test_slurm_that_is_not_there(tmp_path):
+    words = [sys.executable, ROOT / "utils/slurm.pl", "x.log", "true"]
+    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PATH": str(Path(sys.executable).parent)}, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 1 and done.stderr.startswith("slurm.pl: error: there is no program 'sbatch' on PATH")
+
+
+def test_dry_run(tmp_path):
+    """Kaldi's format of the configuration; what it does not say is as usual."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/slurm.conf").write_text("command sbatch --export=PATH -A asr\noption gpu=* -p gpu --gres=gpu:$0\noption mem=* --mem=$0\n")
+    words = ["--dry-run", "--gpu", "2", "--mem", "4G", "--num-threads", "3", "-C", "fast", "JOB=2:5", "--max-jobs-run", "2",
+             "exp/log/a.JOB.log", "wc", "a b", "|", "cat"]
+    done = subprocess.run(["slurm.pl", *words], cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_S)
+    command, _, script = done.stdout.partition("\n\n")
+    assert command == ("sbatch --export=PATH -A asr -p gpu --gres=gpu:2 --mem=4G --cpus-per-task=3 -C fast --parsable --job-name=a "
+                       "--open-mode=append --output=exp/q/a.%a.out --array=2-5%2 exp/q/a.sh")
+    assert f"cd {tmp_path} || exit 1\n" in script
+    assert script.endswith("utils/run.pl --num-threads 3 JOB=$SLURM_ARRAY_TASK_ID exp/log/a.JOB.log wc 'a b' '|' cat\n\n")
+    assert not (tmp_path / "exp").exists()
+    done = subprocess.run(["slurm.pl", "--gpu", "1", "--dry-run", "--num-ranks", "4", "x.log", "true"], cwd=tmp_path.parent, capture_output=True, text=True)
+    assert done.stdout.startswith("sbatch --export=ALL --gres=gpu:1 --ntasks=4 --signal=B:USR1@120 --parsable")
+
+
+def test_what_scontrol_says():
+    assert numbers_of("1-3,7%2") == [1, 2, 3, 7] and numbers_of("0") == [0] and numbers_of("2-4:1") == [2, 3, 4]
+    waits = fate({"JobState": "PENDING", "Reason": "ReqNodeNotAvail,_Reserved_for_maintenance"})
+    assert waits.active and waits.reason == "waits: ReqNodeNotAvail,_Reserved_for_maintenance"
+    assert fate({"JobState": "PENDING", "Reason": "Resources"}).reason == "" and fate({"JobState": "COMPLETING"}).active
+    assert fate({"JobState": "OUT_OF_MEMORY"}).reason.startswith("it took more memory than it had asked for")
+    assert not fate({"JobState": "FAILED", "Reason": "NonZeroExitCode"}).reason
