@@ -12,11 +12,13 @@ from torch import nn
 from pyasr.base.errors import UserError
 from pyasr.export.onnx_graph import Graph
 from pyasr.export.onnx_lstm import add_lstm
-from pyasr.export.onnx_ops import ALL, affine, array, reshape, shifted, side_by_side, size, slice_frames
-from pyasr.nn.dropout import ByteDropout
+from pyasr.export.onnx_ops import ALL, affine, reshape, shifted, side_by_side, size, slice_frames
+from pyasr.export.values import array
+from pyasr.nn.dropout import Dropout
 from pyasr.nn.layer_kinds import Stack
 from pyasr.nn.layers import FLOOR, GREATEST_LOG_RATIO, Normalize, PNorm, SumGroup
 from pyasr.nn.sequence_layers import Convolution, Crop, Delay, Recurrent, Splice, WindowRecurrent
+from pyasr.nn.tdnnf import FactorisedTdnn
 
 
 @singledispatch
@@ -53,7 +55,7 @@ def _(layer: nn.Tanh, graph: Graph, x: str) -> str:
 
 
 @add_layer.register
-def _(layer: ByteDropout, graph: Graph, x: str) -> str:
+def _(layer: Dropout, graph: Graph, x: str) -> str:
     return x
 
 
@@ -99,6 +101,16 @@ def _(layer: Delay, graph: Graph, x: str) -> str:
 @add_layer.register
 def _(layer: Crop, graph: Graph, x: str) -> str:
     return slice_frames(graph, x, layer.left, -layer.right or ALL)
+
+
+@add_layer.register
+def _(layer: FactorisedTdnn, graph: Graph, x: str) -> str:
+    x = slice_frames(graph, x, 0, step=layer.stride)
+    y = x
+    for part in (layer.before, layer.linear, layer.after, layer.affine, nn.ReLU(), layer.normalize):
+        y = add_layer(part, graph, y)
+    around = slice_frames(graph, x, layer.left, -layer.right or ALL)
+    return graph.op("Add", y, graph.op("Mul", around, graph.constant(layer.bypass_scale))) if layer.bypass_scale else y
 
 
 @add_layer.register

@@ -7,7 +7,8 @@ to (4) of one frame.
 from __future__ import annotations
 
 from pyasr.export.onnx_graph import Graph
-from pyasr.export.onnx_ops import affine, array, reshape, reversed_frames, size, sizes_of
+from pyasr.export.onnx_ops import affine, reshape, reversed_frames, size, sizes_of
+from pyasr.export.values import array
 from pyasr.nn.lstm import Lstm
 
 

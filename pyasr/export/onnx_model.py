@@ -19,15 +19,15 @@ import dataclasses
 import json
 from functools import singledispatch
 
-import torch
 from torch import nn
 
 from pyasr.base.errors import UserError
 from pyasr.export.onnx_chunks import Chunks
 from pyasr.export.onnx_graph import Graph, model_file
 from pyasr.export.onnx_layers import add_layer
-from pyasr.export.onnx_ops import array, repeat_ends, reshape, shifted, side_by_side
-from pyasr.feats.deltas import DELTA_WINDOW, delta_filters
+from pyasr.export.onnx_ops import repeat_ends, reshape, shifted, side_by_side
+from pyasr.export.values import array
+from pyasr.feats.deltas import DELTA_WINDOW, delta_matrix
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.feed_forward import FeedForward
@@ -89,13 +89,10 @@ def _with_deltas(graph: Graph, x: str, order: int, whole: bool) -> str:
     if not order:
         return x
     reach = order * DELTA_WINDOW
-    filters = torch.zeros(order + 1, 2 * reach + 1)
-    for row, taps in zip(filters, delta_filters(order)):
-        row[reach - len(taps) // 2 : reach + len(taps) // 2 + 1] = torch.from_numpy(taps)
     x = repeat_ends(graph, x, reach, reach) if whole else x
     axis = graph.constant([2])
     around = graph.op("Concat", *(graph.op("Unsqueeze", part, axis) for part in shifted(graph, x, list(range(-reach, reach + 1)))), axis=2)
-    return reshape(graph, graph.op("MatMul", graph.constant(array(filters)), around), 0, 0, -1)
+    return reshape(graph, graph.op("MatMul", graph.constant(delta_matrix(order)), around), 0, 0, -1)
 
 
 def _spliced(graph: Graph, x: str, options: InputOptions, whole: bool) -> str:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from pyasr.export.onnx_graph import Graph
+from pyasr.export.values import array
 
 ALL = int(np.iinfo(np.int64).max)  # the end of a slice that goes on to the last frame
-
-
-def array(parameter: Tensor) -> np.ndarray:
-    """The values of a parameter."""
-    return parameter.detach().numpy()
 
 
 def affine(graph: Graph, layer: nn.Linear, x: str) -> str:

@@ -23,6 +23,12 @@ def delta_filters(order: int, window: int = DELTA_WINDOW) -> list[np.ndarray]:
     return [taps.astype(np.float32) for taps in filters]
 
 
+def delta_matrix(order: int) -> np.ndarray:
+    """f_0 .. f_order as rows, float32 (order + 1, 2 reach + 1), over the `reach` = 2 order frames before and after one."""
+    reach = order * DELTA_WINDOW
+    return np.stack([np.pad(taps, reach - len(taps) // 2) for taps in delta_filters(order)])
+
+
 def add_deltas(features: np.ndarray, order: int = 2) -> np.ndarray:
     """(T, D) to (T, (order + 1) D): the features, their first derivatives, their second ..."""
     if order == 0 or len(features) == 0:

@@ -1,0 +1,47 @@
+"""A network in a model directory as Kaldi's decoding scripts of nnet1 and nnet3 expect it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+from pyasr.export.nnet1 import write_nnet1
+from pyasr.export.nnet3 import write_nnet3
+from pyasr.feats.inputs import InputOptions
+from pyasr.feats.kaldi_options import CMVN_FILE, DELTA_FILE, kaldi_option_lines
+from pyasr.hmm.model import MODEL, read_transitions, write_subsampling
+from pyasr.nn.acoustic import AcousticModel, load_scorer
+
+FORMS = ("nnet3", "nnet1")
+
+
+def write_kaldi_dir(model_dir: Path, out: Path, form: str) -> None:
+    """The network, transition model, tree and options for features. Raises UserError for a network that `form` has nothing for.
+
+    Features come to nnet3 before derivatives, which its network makes, and to nnet1 after them, as `delta_opts` says.
+    """
+    model, options = load_scorer(model_dir), InputOptions.load(model_dir)
+    transitions = read_transitions(model_dir / MODEL)
+    if transitions.num_pdfs != model.num_pdfs:
+        found = f"the network has {model.num_pdfs} outputs, the transition model {transitions.num_pdfs} pdfs"
+        raise UserError(f"{model_dir}: {found}; take final.nnet and {MODEL} from the same directory")
+    if form == "nnet3":
+        write_nnet3(model, options, transitions, out / MODEL)
+    else:
+        write_nnet1(model, options, out)
+        shutil.copy(model_dir / MODEL, out)
+    for name in ("tree", "phones.txt"):
+        shutil.copy(model_dir / name, out)
+    _write_options(model, options, out, form)
+
+
+def _write_options(model: AcousticModel, options: InputOptions, out: Path, form: str) -> None:
+    lines = kaldi_option_lines(options.cmvn, options.norm_vars, options.deltas, options.splice_left, options.splice_right)
+    names = [CMVN_FILE, DELTA_FILE] if form == "nnet1" and options.deltas else [CMVN_FILE]
+    for name in names:
+        with atomic_write(out / name) as f:
+            f.write(f"{lines[name]}\n")
+    if model.subsampling > 1:
+        write_subsampling(out, model.subsampling)

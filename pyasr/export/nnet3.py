@@ -1,0 +1,164 @@
+"""Feed-forward networks and TDNNs as Kaldi's nnet3 keeps them: `final.mdl`, a transition model and the network with its priors.
+
+All is text (`nnet3-am-copy` makes it binary): lines that say what sees what, components, contexts and priors.
+
+    <Nnet3>
+    input-node name=input dim=40
+    component-node name=affine1 component=affine1 input=Append(Offset(input, -1), input, Offset(input, 1))
+    output-node name=output input=logsoftmax1 objective=linear
+
+    <NumComponents> 2 <ComponentName> affine1 <AffineComponent> ... </Nnet3> <LeftContext> 1 <RightContext> 1 <Priors> [ ... ]
+
+Layers that leave out frames need nothing here: nnet3 computes what a decoder asks for by its --frame-subsampling-factor. The factor on
+scores of LF-MMI models is left out, as Kaldi's chain models have none: they are decoded with --acoustic-scale=1.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.export.parts import Affine, Bypass, Norms, Part, Scale, Shift, Splice, Unit, delta_parts, input_parts, network_parts
+from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.io.kaldi import KaldiWriter
+from pyasr.nn.acoustic import AcousticModel
+
+_UNITS = {"relu": "RectifiedLinear", "sigmoid": "Sigmoid", "tanh": "Tanh", "log-softmax": "LogSoftmax"}
+_LEARNING_RATE = 0.001  # where training by Kaldi would go on
+
+
+@dataclass(frozen=True)
+class Node:
+    """A component, and the descriptor of what it sees. The one of a bypass does nothing: its descriptor adds."""
+
+    name: str
+    descriptor: str
+    part: Part
+
+
+class Nodes:
+    """The nodes of a chain of parts: one for each but splicing, which descriptors do.
+
+    left, right  frames of context
+    """
+
+    def __init__(self, parts: list[Part]):
+        self.nodes: list[Node] = []
+        self._begins, self._ends = 0, 0
+        self._last, self._offsets = "input", [0]
+        self._add(parts)
+        self.left, self.right = max(0, -self._begins), max(0, self._ends)
+
+    def _add(self, parts: list[Part]) -> None:
+        for part in parts:
+            before = _descriptor(self._last, self._offsets)
+            if isinstance(part, Splice):
+                self._offsets = [frame + offset for offset in part.offsets for frame in self._offsets]
+                self._begins, self._ends = self._begins + min(part.offsets), self._ends + max(part.offsets)
+            elif isinstance(part, Bypass):
+                self._add(part.parts)
+                self._append(part, f"Sum(Scale({part.scale}, {before}), {self._last})")
+            else:
+                self._append(part, before)
+
+    def _append(self, part: Part, descriptor: str) -> None:
+        name = _name(part)
+        self._last, self._offsets = f"{name}{1 + sum(_name(node.part) == name for node in self.nodes)}", [0]
+        self.nodes.append(Node(self._last, descriptor, part))
+
+
+def _descriptor(name: str, offsets: list[int]) -> str:
+    """Frames of a node side by side."""
+    frames = [f"Offset({name}, {offset})" if offset else name for offset in offsets]
+    return frames[0] if len(frames) == 1 else f"Append({', '.join(frames)})"
+
+
+def write_nnet3(model: AcousticModel, options: InputOptions, transitions: TransitionModel, path: Path) -> None:
+    """The file `final.mdl`. Raises UserError for a network that cannot be told in nnet3's components here."""
+    dim = len(model.mean) // options.dim(1)
+    parts = [*delta_parts(options.deltas, dim), *input_parts(model, options), *network_parts(model.network),
+             Unit("log-softmax", model.num_pdfs)]  # fmt: skip
+    chain = Nodes(parts)
+    with KaldiWriter(path, binary=False) as writer:
+        transitions.write(writer)
+        writer.token("<Nnet3>")
+        _write_lines(writer, chain.nodes, dim)
+        _write_components(writer, chain.nodes)
+        writer.token("<LeftContext>")
+        writer.int32(chain.left)
+        writer.token("<RightContext>")
+        writer.int32(chain.right)
+        writer.token("<Priors>")
+        writer.vector(_priors(model))
+
+
+def _name(part: Part) -> str:
+    return part.kind.replace("-", "") if isinstance(part, Unit) else type(part).__name__.lower()
+
+
+def _write_lines(writer: KaldiWriter, nodes: list[Node], dim: int) -> None:
+    """The network's lines, and the empty one that ends them."""
+    between = [f"component-node name={node.name} component={node.name} input={node.descriptor}" for node in nodes]
+    for line in ["", f"input-node name=input dim={dim}", *between, f"output-node name=output input={nodes[-1].name} objective=linear", ""]:
+        for word in line.split():
+            writer.token(word)
+        writer.newline()
+
+
+def _write_components(writer: KaldiWriter, nodes: list[Node]) -> None:
+    writer.token("<NumComponents>")
+    writer.int32(len(nodes))
+    for node in nodes:
+        writer.newline()
+        writer.token("<ComponentName>")
+        writer.token(node.name)
+        _write_component(writer, node.part)
+    writer.newline()
+    writer.token("</Nnet3>")
+
+
+def _write_component(writer: KaldiWriter, part: Part) -> None:
+    match part:
+        case Shift(values):
+            _write_fields(writer, "FixedBias", {"Bias": values})
+        case Scale(values):
+            _write_fields(writer, "FixedScale", {"Scales": values})
+        case Affine(weight, bias, fixed):
+            rate = {} if fixed else {"LearningRate": _LEARNING_RATE}
+            _write_fields(writer, "FixedAffine" if fixed else "Affine", {**rate, "LinearParams": weight, "BiasParams": bias})
+        case Bypass():
+            _write_fields(writer, "NoOp", {"Dim": part.parts[-1].dim, **_no_statistics()})
+        case Norms(dim, size):
+            _write_fields(writer, "Pnorm", {"InputDim": dim * size, "OutputDim": dim})
+        case Unit("normalize", dim):
+            _write_fields(writer, "Normalize", {"Dim": dim, "TargetRms": 1.0, **_no_statistics()})
+        case Unit(kind, dim):
+            _write_fields(writer, _UNITS[kind], {"Dim": dim, **_no_statistics()})
+
+
+def _no_statistics() -> dict:
+    """What training would have counted of units, in the form that every nnet3 reads."""
+    return {"ValueAvg": np.zeros(0, np.float32), "DerivAvg": np.zeros(0, np.float32), "Count": 0.0}
+
+
+def _write_fields(writer: KaldiWriter, kind: str, fields: dict) -> None:
+    """A component with the values of its fields: int, float, vector, matrix."""
+    writer.token(f"<{kind}Component>")
+    for name, value in fields.items():
+        writer.token(f"<{name}>")
+        if isinstance(value, int):
+            writer.int32(value)
+        elif isinstance(value, float):
+            writer.float32(value)
+        else:
+            (writer.matrix if value.ndim == 2 else writer.vector)(value)
+    writer.token(f"</{kind}Component>")
+
+
+def _priors(model: AcousticModel) -> np.ndarray:
+    """By which posteriors are divided; none where that changes nothing."""
+    log_priors = model.log_priors.numpy()
+    return np.exp(log_priors) if log_priors.any() else np.zeros(0, np.float32)

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Write a network in the form of Kaldi's nnet3 or nnet1, as text, in a directory for Kaldi's decoding scripts.
+
+Reads  MODEL_DIR/{final.nnet,final.mdl,tree,phones.txt,input.json}
+Writes OUT/{final.mdl,tree,phones.txt,cmvn_opts}, of networks that answer on some frames also frame_subsampling_factor;
+       with --form nnet1 also {final.nnet,final.feature_transform,ali_train_pdf.counts}, of features with derivatives also delta_opts
+
+Feed-forward networks, and for nnet3 those over time, without recurrent and convolutional layers; steps/train_dnn.py makes them.
+
+Example:
+    utils/export_kaldi.py --form nnet3 exp/dnn exp/dnn_kaldi
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.options import argument, option
+from pyasr.base.step import output_of, run_step
+from pyasr.export.kaldi_dir import FORMS, write_kaldi_dir
+
+
+@dataclass(frozen=True)
+class ExportKaldi:
+    model_dir: Path = argument("directory of the network")
+    out: Path = argument("directory to make")
+    form: str = option("nnet3", "which of Kaldi's kinds of networks", choices=FORMS)
+
+
+def main(options: ExportKaldi) -> None:
+    inputs = [options.model_dir / name for name in ("final.nnet", "final.mdl", "tree", "phones.txt", "input.json")]
+    with output_of(options, options.out, inputs) as out:
+        write_kaldi_dir(options.model_dir, out, options.form)
+
+
+if __name__ == "__main__":
+    run_step(ExportKaldi, main, __doc__)
