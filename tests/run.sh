@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the environment and runs all tests: tests/run.sh [pytest's arguments]. With root it also installs sclite and shellcheck, which a
-# few tests compare with; without them these tests are skipped and say so.
+# few tests compare with, Slurm and Grid Engine; without them these tests are skipped and say so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ./path.sh
@@ -19,5 +19,9 @@ install_debian() {
 
 command -v shellcheck >/dev/null || install_debian shellcheck || echo "warning: no shellcheck (apt-get install shellcheck); its tests are skipped" >&2
 [ -x /usr/lib/sctk/bin/sclite ] || command -v sclite >/dev/null || install_debian sctk || echo "warning: no sclite (apt-get install sctk); its tests are skipped" >&2
+command -v slurmctld >/dev/null ||
+  install_debian slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins || echo "warning: no Slurm; tests of slurm.pl are skipped" >&2
+command -v sge_qmaster >/dev/null || install_debian gridengine-master gridengine-exec gridengine-client ||
+  echo "warning: no Grid Engine; tests of queue.pl are skipped" >&2
 
 exec python -m pytest "$@"
