@@ -46,11 +46,10 @@ def word_errors(runs: Mapping) -> Measured:
 
 
 def compared(what: str, theirs: Mapping, runs: Mapping, noise: float) -> list[str]:
-    """Of published WERs: a sentence on our WERs where all that can be compared have one, then one on held-out losses."""
-    found = {name: run for name, run in runs.items() if name in theirs}
-    decoded = all(run.wer is not None for run in found.values())
-    told = [agreement(f"{what}, WER", theirs, word_errors(found))] if decoded else []
-    return [*told, agreement(f"{what}, held-out loss", theirs, losses({name: run.loss for name, run in found.items()}, noise))]
+    """Of published WERs: a sentence on our WERs, of those that were decoded, then one on held-out losses."""
+    decoded = {name: run for name, run in runs.items() if run.wer is not None}
+    return [agreement(f"{what}, WER", theirs, word_errors(decoded)),
+            agreement(f"{what}, held-out loss", theirs, losses({name: run.loss for name, run in runs.items()}, noise))]  # fmt: skip
 
 
 def agreement(what: str, theirs: Mapping, ours: Measured) -> str:
@@ -81,6 +80,8 @@ def _text(name) -> str:
 
 def _spread(names: list, ours: Measured) -> str:
     values = [ours.values[name] for name in names]
+    if math.isinf(max(values)):
+        return "agree: all have diverged" if math.isinf(min(values)) else "disagree: some have diverged"
     equal = all(ours.same(a, b) for a, b in itertools.combinations(names, 2)) or max(values) <= (1 + PUBLISHED_NOISE) * min(values)
     return f"{'agree' if equal else 'disagree'}, within {max(values) / min(values) - 1:.1%}"
 

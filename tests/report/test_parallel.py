@@ -188,6 +188,7 @@ def test_order_of_errors():
     assert told({"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 3.0, "b": 2.0, "c": 3.01}) == "x: disagrees on a < b; does not show a < c; agrees on b < c."
     assert told({"a": 1.0, "b": 1.01}, {"a": 3.0, "b": 2.99}) == "x: published as equal within 1.5%; ours agree, within 0.3%."
     assert told({"a": 1.0, "b": 1.01}, {"a": 3.0, "b": 2.0}) == "x: published as equal within 1.5%; ours disagree, within 50.0%."
+    assert told({"a": 1.0, "b": 1.01}, {"a": math.inf, "b": 2.0}).endswith("ours disagree: some have diverged.")
 
 
 def test_who_learns_with_greater_batches():
