@@ -59,6 +59,7 @@ class TdnnOptions:
     activation: str = option("relu", "nonlinearity", choices=(*ACTIVATIONS, "none"))
     pnorm_group: int = option(10, "pnorm: elements of a group", minimum=1)
     normalize: bool = option(False, "scale the units to root mean square 1, frame by frame (pnorm: always)")
+    layer_norm: bool = option(False, "bring the units to mean 0 and variance 1 instead, frame by frame")
     dropout: float = option(0.0, "share of units left out in training", minimum=0.0, maximum=0.9)
     dropout_per_dim: bool = option(False, "give units factors in 1 - 2p .. 1 + 2p instead, p the share, for a whole chunk each")
     init: float = option(0.0, "standard deviation of initial weights; 0: by the nonlinearity", minimum=0.0)
@@ -69,7 +70,9 @@ class TdnnOptions:
         layers = [self._affine(splice.dim_out)]
         if self._shape is not None:
             layers.append(nonlinearity(self._shape))
-        if self.normalize or self.activation == "pnorm":
+        if self.layer_norm:
+            layers.append(nn.LayerNorm(self.dim, elementwise_affine=False))
+        elif self.normalize or self.activation == "pnorm":
             layers.append(Normalize())
         return Stack(splice, *layers, dropout=self._dropout(), dim_out=self.dim)
 
@@ -131,7 +134,7 @@ class LinearOptions(TdnnOptions):
 @kind("tdnnf")
 @dataclass(frozen=True)
 class TdnnfOptions:
-    """A linear map to a bottleneck, an affine one from there, ReLU, scaling to root mean square 1 frame by frame, a bypass."""
+    """A linear map to a bottleneck, an affine one from there, ReLU, a norm of the units frame by frame, a bypass."""
 
     dim: int = option(768, "units", minimum=1)
     bottleneck_dim: int = option(96, "elements of the bottleneck", minimum=1)
@@ -154,8 +157,8 @@ class TdnnfOptions:
 
     @torch.no_grad()
     def initialise(self, layer: FactorisedTdnn, is_first: bool, random: torch.Generator) -> None:
-        """Weights of variance 1 / inputs, as Kaldi's, the first matrix semi-orthogonal; no biases, which a norm of frames would not
-        make up for in units that never are above 0."""
+        """Weights of variance 1 / inputs, as Kaldi's, the first matrix semi-orthogonal; biases 0: where Kaldi's are random, its norm of
+        batches makes up for units that seldom are above 0, which one of frames does not."""
         draw_semi_orthogonal(layer.linear.weight, random)
         layer.affine.weight.normal_(0, layer.affine.in_features**-0.5, generator=random)
         layer.affine.bias.zero_()

@@ -7,18 +7,19 @@ Of Povey et al. (see `pyasr.nn.semi_orthogonal`), as Kaldi's tdnnf-layer. With s
 
 without splicing where s = 0. Output t belongs to input frame t, so the bypass has the input without the s frames of context on both sides.
 
-Kaldi's norm is that of batches. Here it is that of frames, to root mean square 1 (`pyasr.nn.layers.Normalize`), which has no statistics
-that would have to be averaged over ranks and models and kept in checkpoints, and which is the same in training and in decoding.
+Kaldi's norm is that of batches. Here it is that of layers (Ba, Kiros, Hinton, arXiv:1607.06450, without gains and biases), which brings the
+units of each frame to mean 0 and variance 1. It has no statistics that would have to be averaged over ranks and models and kept in
+checkpoints, and is the same in training and in decoding. Scaling alone is not enough: outputs of ReLUs are positive, so bypasses would
+add up what all frames have in common.
 """
 
 from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from pyasr.nn.dropout import SequenceDropout
-from pyasr.nn.layers import Normalize
 from pyasr.nn.linear import Linear
 from pyasr.nn.semi_orthogonal import keep_semi_orthogonal
 from pyasr.nn.sequence_layers import SequenceLayer, Splice
@@ -34,11 +35,12 @@ class FactorisedTdnn(SequenceLayer):
         self.before = Splice(dim_in, sorted({-time_stride, 0}))
         self.linear = keep_semi_orthogonal(Linear(self.before.dim_out, bottleneck_dim, bias=False))
         self.after = Splice(bottleneck_dim, sorted({0, time_stride}))
-        self.affine, self.normalize, self.dropout = Linear(self.after.dim_out, dim), Normalize(), SequenceDropout(dropout)
+        self.affine, self.norm = Linear(self.after.dim_out, dim), nn.LayerNorm(dim, elementwise_affine=False)
+        self.dropout = SequenceDropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """See the module."""
         x = x[:: self.stride]
         y = F.relu(self.affine(self.after(self.linear(self.before(x)))))
-        y = self.dropout(self.normalize(y.flatten(0, 1)).view_as(y))
+        y = self.dropout(self.norm(y))
         return torch.add(y, x[self.left : len(x) - self.right], alpha=self.bypass_scale) if self.bypass_scale else y
