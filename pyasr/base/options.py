@@ -238,13 +238,18 @@ def _item_type(hint) -> type:
 
 def _build(cls, flags, values, positionals):
     """Nested instances from flat values."""
+    return _construct(cls, _nested({flag.path: values.get(name, flag.default) for name, flag in flags.items()}) | positionals)
+
+
+def _nested(values: dict[tuple[str, ...], object]) -> dict:
+    """Values by their paths as a tree."""
     tree = {}
-    for name, flag in flags.items():
+    for path, value in values.items():
         node = tree
-        for part in flag.path[:-1]:
+        for part in path[:-1]:
             node = node.setdefault(part, {})
-        node[flag.path[-1]] = values.get(name, flag.default)
-    return _construct(cls, tree | positionals)
+        node[path[-1]] = value
+    return tree
 
 
 def _construct(cls, tree: dict):
@@ -280,6 +285,11 @@ def _as_typed(default) -> str:
 def to_json(instance) -> dict:
     """The options as plain JSON values, with the class they belong to under `"type"`."""
     return {"type": f"{type(instance).__module__}:{type(instance).__qualname__}", **_jsonable(dataclasses.asdict(instance))}
+
+
+def defaults(cls) -> dict:
+    """What `to_json` gives for the flags of `cls` that a user leaves alone."""
+    return _jsonable(_nested({flag.path: flag.default for flag in _flags(cls)}))
 
 
 def _jsonable(value):

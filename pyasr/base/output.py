@@ -70,7 +70,13 @@ def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
     return lines
 
 
-def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool, also: list[Path] = ()) -> None:
+def completed(options: dict, defaults: dict) -> dict:
+    """Options with those that are not there at their defaults: what an earlier version has written down, which did not know all of them."""
+    nested = {key: completed(options.get(key, {}), value) for key, value in defaults.items() if isinstance(value, dict)}
+    return {**defaults, **options, **nested}
+
+
+def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool, also: list[Path] = (), defaults: dict | None = None) -> None:
     """Raise UpToDate if `out` is complete and current, UserError if it was made with other options (unless `force`).
 
     Returns when the output has to be made: it is not there, an input has changed, or one of the files in `also` is gone. A directory
@@ -81,7 +87,7 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     done = read_done(out)
     if done is None or force:
         return
-    changed = differences(done["options"], options)
+    changed = differences(completed(done["options"], defaults or {}), options)
     if changed:
         raise UserError(f"{out} exists with other options ({'; '.join(changed)}); give --force to make it anew, or another output name")
     stale = [name for name, value in inputs.items() if done["inputs"].get(name) != value]
@@ -93,7 +99,7 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
 
 @contextlib.contextmanager
 def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = False, resume: bool = False, precious: str = "",
-                 may_change: tuple[str, ...] = (), also: list[Path] = ()):  # fmt: skip
+                 may_change: tuple[str, ...] = (), also: list[Path] = (), defaults: dict | None = None):  # fmt: skip
     """The scratch directory `OUT.tmp` in which a step makes its output; renamed to OUT with its done-file when the block ends well.
 
     options  the step's options as JSON values; compared with those of an existing output
@@ -102,6 +108,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     precious pattern of files in OUT.tmp that other options do not throw away without `force`
     may_change options that may differ from those of the interrupted run when it is gone on with
     also     further files that belong to the output but lie outside OUT
+    defaults values of options that an existing output was made without, by a version that did not have them
 
     Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, or an interrupted
     run with other options has left precious files.
@@ -119,7 +126,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
         with _claimed(scratch):
             _swap(scratch, out)
     prints = {str(path): fingerprint(path) for path in inputs}
-    check_current(out, options, prints, force, also)
+    check_current(out, options, prints, force, also, defaults)
     started = {"options": options, "inputs": prints}
     begin = time.time()
     try:

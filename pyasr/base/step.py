@@ -79,10 +79,13 @@ def _complain(name, error) -> int:
 
 def output_of(options, out: Path, inputs: list[Path], **keywords):
     """`stage_output` for a step: its options as JSON (without how the jobs are run), and --force as the user gave it."""
-    content = opt.to_json(options)
-    content.pop("type")
-    content.pop("jobs", None)
-    return stage_output(out, content, inputs, force=_state["force"], **keywords)
+    content, defaults = (_of_output(values) for values in (opt.to_json(options), opt.defaults(type(options))))
+    return stage_output(out, content, inputs, force=_state["force"], defaults=defaults, **keywords)
+
+
+def _of_output(values: dict) -> dict:
+    """Options that belong to what is made."""
+    return {name: value for name, value in values.items() if name not in ("type", "jobs")}
 
 
 def make_part(options, out: Path, inputs: list[Path], make: Callable[[Path], None]) -> None:

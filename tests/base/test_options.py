@@ -170,6 +170,12 @@ def test_json_round_trip_of_nested_values():
         assert opt._from_json(type(instance), content) == instance
 
 
+def test_defaults_are_what_is_left_alone():
+    """Those of groups as the step has them; arguments have none."""
+    content = opt.to_json(parse("d", "o")[0])
+    assert opt.defaults(Step) == {name: value for name, value in content.items() if name not in ("type", "data", "out")}
+
+
 @pytest.mark.parametrize("text, sentence", [
     ("", "not a file of saved options"),
     ('{"nj": 1}', "not a file of saved options"),

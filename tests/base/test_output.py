@@ -58,6 +58,15 @@ def test_other_options_are_refused_unless_forced(place):
     assert content_of(place) == "forced"
 
 
+def test_options_that_an_earlier_version_did_not_have_are_at_their_defaults(place):
+    make(place, options={"a": 1, "b": {"c": 2}})
+    defaults = {"a": 7, "b": {"c": 8, "d": 3}, "e": {"f": ""}}
+    with pytest.raises(UpToDate):
+        make(place, options={"a": 1, "b": {"c": 2, "d": 3}, "e": {"f": ""}}, defaults=defaults)
+    with pytest.raises(UserError, match=r"exists with other options \(b.d: 3 -> 4; e.f:  -> x\)"):
+        make(place, options={"a": 1, "b": {"c": 2, "d": 4}, "e": {"f": "x"}}, defaults=defaults)
+
+
 def test_lost_further_file_makes_it_anew(place):
     (place / "also").write_text("")
     make(place, also=[place / "also"])
