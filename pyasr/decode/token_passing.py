@@ -389,8 +389,9 @@ def begin_search(arcs, offsets, levels, num_levels, cyclic, start, beam, lattice
     tokens[0].state, tokens[0].cost, tokens[0].extra = start, np.float32(0), np.float32(0)
     token_of_state[start] = 0
     place[NUM_TOKENS], place[SETTLED] = 1, -1
-    tokens, links = _close_frame(arcs, offsets, levels, np.full(num_levels, -1, np.int32), cyclic, tokens, links, token_of_state, token_begin,
-                                 link_begin, place, beam, lattice_beam)
+    heads = np.full(num_levels, -1, np.int32)
+    tokens, links = _close_frame(arcs, offsets, levels, heads, cyclic, tokens, links, token_of_state, token_begin, link_begin, place, beam,
+                                 lattice_beam)
     return tokens, links, token_begin, link_begin, place
 
 

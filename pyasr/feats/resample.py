@@ -88,7 +88,7 @@ class Resampler:
 
 @njit(nogil=True, cache=True)
 def _interpolated(kept, weights, step_in, begin, end, first):
-    """Samples begin ... end - 1 of the new signal; sample n of the old one stands in the middle of the taps that begin at kept[n - first]."""
+    """Samples begin ... end - 1 of the new signal; sample n of the old one is in the middle of the taps that begin at kept[n - first]."""
     num_phases, num_taps = weights.shape
     out = np.empty(end - begin, np.float32)
     for i in range(begin, end):

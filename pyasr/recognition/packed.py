@@ -59,14 +59,14 @@ class PackedFile:
 class ModelInfo:
     """What model.json says.
 
-    kind              of KINDS
+    kind                    of KINDS
     lmwt, word_ins_penalty  the scales at which words are read from lattices, chosen where the system was scored
-    decode, lattices  beams and scales of the search, and what becomes of its lattices
-    first             how fMLLR transforms are estimated; None: features are used as they are
-    source            the decode directory that the model was packed from, for its user to know
+    decode, lattices        beams and scales of the search, and what becomes of its lattices
+    first                   how fMLLR transforms are estimated; None: features are used as they are
+    source                  the decode directory that the model was packed from, for its user to know
+    files                   all others of the directory
     """
 
-    format: int
     kind: str
     lmwt: int
     word_ins_penalty: float
@@ -75,6 +75,7 @@ class ModelInfo:
     first: FirstPasses | None
     source: str
     files: tuple[PackedFile, ...] = ()
+    format: int = _FORMAT
 
 
 def graph_file(kind: str) -> str:
@@ -85,11 +86,6 @@ def graph_file(kind: str) -> str:
 def write_info(model: Path, info: ModelInfo) -> None:
     """Write MODEL/model.json; `read_info` reads it."""
     save(model / INFO, info)
-
-
-def new_info(**fields) -> ModelInfo:
-    """Of a model that is packed now."""
-    return ModelInfo(_FORMAT, **fields)
 
 
 def read_info(model: Path) -> ModelInfo:

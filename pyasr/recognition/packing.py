@@ -31,7 +31,7 @@ from pyasr.io.kaldi import KaldiWriter
 from pyasr.lang.subwords import UNITS, UNITS_DIR
 from pyasr.recognition.adaptation import FirstPasses
 from pyasr.recognition.front_end import EVERYONE, FEATURES, load_features
-from pyasr.recognition.packed import CTC, FIRST_DIR, GMM, GRAPH_DIR, HCLG, NETWORK, PackedFile, graph_file, new_info, write_info
+from pyasr.recognition.packed import CTC, FIRST_DIR, GMM, GRAPH_DIR, HCLG, NETWORK, ModelInfo, PackedFile, graph_file, write_info
 
 _GRAPH_FILES = ("words.txt", "phones.txt", "phones/align_lexicon.int")
 _SILENCE = "phones/silence.int"
@@ -159,8 +159,8 @@ def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
     passes = None if first is None else _pack_first(first, system, out)
     save(out / FEATURES, feature_options_of(first or system))
     files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file() and not _is_hidden(path, out))
-    write_info(out, new_info(kind=system.kind, lmwt=point[0], word_ins_penalty=point[1], **system.search, first=passes,
-                             source=str(system.path), files=tuple(PackedFile.of(out, name) for name in files)))
+    write_info(out, ModelInfo(system.kind, *point, **system.search, first=passes, source=str(system.path),
+                              files=tuple(PackedFile.of(out, name) for name in files)))
 
 
 def _is_hidden(path: Path, out: Path) -> bool:

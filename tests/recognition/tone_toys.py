@@ -26,7 +26,7 @@ from pyasr.lang.subwords import BLANK, BOUNDARY, UNKNOWN
 from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.layered import LayeredNetwork
-from pyasr.recognition.packed import new_info, write_info
+from pyasr.recognition.packed import ModelInfo, write_info
 
 RATE, WORD_S, PAUSE_S = 8000, 0.25, 0.15
 PITCHES = {"do": 400, "re": 700, "mi": 1100, "fa": 1700}
@@ -131,8 +131,7 @@ def write_packed(folder: Path, kind: str, inputs: InputOptions, features=FBANK) 
     write_graph(packed / "graph")
     save(packed / "features.json", features)
     inputs.save(packed)
-    write_info(packed, new_info(kind=kind, lmwt=1, word_ins_penalty=0.0, decode=DecodeOptions(acoustic_scale=1.0), first=None, source="toy",
-                                lattices=DeterminizeOptions()))
+    write_info(packed, ModelInfo(kind, 1, 0.0, DecodeOptions(acoustic_scale=1.0), DeterminizeOptions(), first=None, source="toy"))
     return packed
 
 
