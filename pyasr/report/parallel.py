@@ -20,15 +20,17 @@ Written by `utils/collect_parallel.py`; not edited by hand. Real training of a s
 is real, what it takes is the declared network's and the declared minibatch's time. Loss is held-out cross-entropy, nats a frame, of the
 model at the end: the consensus of all learners. Speed-up is against one learner's computing.
 
-A sentence agrees with what was published, disagrees, or does not show it, where our difference may be chance: up to {loss:.1%} of a loss
-({why}); up to {wer:.0%} of a WER, or where the paired bootstrap
-interval (95 %) has 0 in it. Published errors within {published:.1%} count as equal.
+A sentence agrees with what was published, disagrees, or does not show it, where our difference may be chance:
+
+* of losses: up to {loss:.1%}, {why};
+* of WERs: up to {wer:.0%}, by what other seeds did in run_averaging.sh, or where the paired bootstrap interval (95 %) has 0 in it;
+* of published errors, which have no intervals: up to {published:.1%}.
 """
 _DISTANCES = """\
 The consensus is the mean of all learners, or what `bmuf`, `slowmo`, `diloco`, `easgd` and `asgd` have instead. A mixture is what a learner
 comes to in one mixing: with its few partners in rings and butterflies, so small numbers there do not mean that all are near each other."""
 _MEASURED = "by what other seeds did here"
-_ELSEWHERE = "by what other seeds did to larger networks, of run_averaging.sh; none were tried here"
+_ELSEWHERE = "by what other seeds did in run_averaging.sh, as none were tried here"
 
 
 def page(runs: Runs, real: Iterable[RealRun] = ()) -> str:

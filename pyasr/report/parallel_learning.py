@@ -9,8 +9,9 @@ from pyasr.report.results import markdown_table
 from pyasr.report.verdicts import agreement, compared, learns_longer, losses
 
 _RARELY = """\
-An epoch has {mixings:.1f} mixings then. DiLoCo's inner optimiser is plain SGD here; it is AdamW in arXiv:2311.08105, which mixes every 500
-minibatches or so, and does as well as synchronous training."""
+There are {mixings:.1f} mixings an epoch then, {total:.0f} in all; BMUF's momentum, 1 - 1/P, takes about P = {learners} of them to come to its
+speed. DiLoCo's inner optimiser is plain SGD here; it is AdamW in arXiv:2311.08105, which mixes every 500 minibatches or so, and does as
+well as synchronous training."""
 
 
 def poster(runs: Runs) -> str:
@@ -90,9 +91,10 @@ def rarely(runs: Runs) -> str:
     usual = next((run.period for run in often.values() if run), None)
     head = ["scheme", f"every {cell(usual)}, loss / accuracy %", f"every {some.period}, loss / accuracy %", f"every {cell(usual)}, WER %",
             f"every {some.period}, WER %", f"speed-up, every {some.period}"]  # fmt: skip
-    mixings = some.content["epoch_frames"] / some.learners / some.minibatch / some.period
-    return section(f"Schemes that are made to mix rarely, {some.learners} learners", markdown_table(head, rows),
-                   _RARELY.format(mixings=mixings), sentences=_rarely_sentences(runs, found, often))  # fmt: skip
+    mixings = some.content["epoch_frames"] / some.batch / some.period
+    told = _RARELY.format(mixings=mixings, total=mixings * (len(some.content["history"]) - 1), learners=some.learners)
+    return section(f"Schemes that are made to mix rarely, {some.learners} learners", markdown_table(head, rows), told,
+                   sentences=_rarely_sentences(runs, found, often))  # fmt: skip
 
 
 def _rarely_sentences(runs: Runs, found: dict[str, Run], often: dict[str, Run | None]) -> list[str]:

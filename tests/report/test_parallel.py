@@ -126,7 +126,7 @@ def test_schemes_that_mix_rarely(tmp_path):
     text = page(find_runs(tmp_path))
     table = rows(text, "## Schemes that are made to mix rarely")
     assert list(table) == ["scheme", "---------", "allreduce", "bmuf", "diloco"] and table["bmuf"][:2] == ["2.200 / 25.0", "2.400 / 25.0"]
-    assert "An epoch has 2.2 mixings then." in text
+    assert "There are 2.2 mixings an epoch then, 4 in all;" in text
     assert "bmuf, mixing, held-out loss: published as equal within 1.5%; ours disagree, within 9.1%." in text
     assert "diloco, mixing rarely, held-out loss: published as equal within 1.5%; ours agree, within 0.2%." in text
 
