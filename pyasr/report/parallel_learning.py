@@ -9,8 +9,8 @@ from pyasr.report.results import markdown_table
 from pyasr.report.verdicts import agreement, compared, learns_longer, losses
 
 _RARELY = """\
-There are {mixings:.1f} mixings an epoch then, {total:.0f} in all; BMUF's momentum, 1 - 1/P, takes about P = {learners} of them to come to its
-speed. DiLoCo's inner optimiser is plain SGD here; it is AdamW in arXiv:2311.08105, which mixes every 500 minibatches or so, and does as
+There are {mixings:.1f} mixings an epoch then, {total:.0f} in all; BMUF's momentum, 1 - 1/P, takes about P = {learners} of them to come to
+its speed. DiLoCo's inner optimiser is plain SGD here; it is AdamW in arXiv:2311.08105, which mixes every 500 minibatches or so, and does as
 well as synchronous training."""
 
 
