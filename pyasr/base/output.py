@@ -76,7 +76,8 @@ def completed(options: dict, defaults: dict) -> dict:
     return {**defaults, **options, **nested}
 
 
-def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool, also: list[Path] = (), defaults: dict | None = None) -> None:
+def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool, also: list[Path] = (),
+                  defaults: dict | None = None) -> None:  # fmt: skip
     """Raise UpToDate if `out` is complete and current, UserError if it was made with other options (unless `force`).
 
     Returns when the output has to be made: it is not there, an input has changed, or one of the files in `also` is gone. A directory
