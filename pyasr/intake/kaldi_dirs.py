@@ -1,0 +1,163 @@
+"""What is wrong with directories that Kaldi or pyasr made, each by itself and with one another, in one pass.
+
+    problems, kinds = check_directories([Path("data/train"), Path("data/lang"), Path("exp/tri4_ali")], CheckOptions())
+
+Kinds are told by the files that a directory has: data, lang, graph, model (final.mdl, also with alignments and transforms), lattices.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.data.validation import validate
+from pyasr.decode.lattice_io import read_either
+from pyasr.feats.inputs import open_features
+from pyasr.hmm.gmm_dir import check_phones
+from pyasr.hmm.model import MODEL, read_transitions
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.intake.model_dir import COPY, ModelDir
+from pyasr.intake.report import Report
+from pyasr.io.openfst import read_fst
+from pyasr.io.text import read_numbers
+from pyasr.lang.check_lang import find_problems
+from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.symbols import SymbolTable
+
+_SIGNS = {  # a name that a directory of the kind has, as a regular expression
+    "data": r"utt2spk|spk2utt|wav\.scp|feats\.scp",
+    "graph": r"HCLG\.fst",
+    "lang": r"L\.fst|L_disambig\.fst|topo",
+    "model": r"final\.(ali)?mdl|tree|ali\.\d+(\.gz)?",
+    "lattices": r"lat\.\d+(\.gz)?",
+}
+_REMAKE_GRAPH = "make the graph anew with utils/make_graph.py"
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """What data directories are asked for."""
+
+    need_text: bool = option(True, "data: transcripts have to be there")
+    need_feats: bool = option(False, "data: features have to be there")
+    audio: str = option("exists", "data: audio is not looked at, looked for, or read to its end", choices=("no", "exists", "read"))
+
+
+def kinds_of(path: Path) -> list[str]:
+    """The kinds of a directory. Raises UserError where it is none."""
+    if not path.is_dir():
+        raise UserError(f"{path}: no such directory; give directories that Kaldi or pyasr made")
+    names = [entry.name for entry in path.iterdir()]
+    kinds = [kind for kind, sign in _SIGNS.items() if any(re.fullmatch(sign, name) for name in names)]
+    if not kinds:
+        raise UserError(f"{path}: no directory of Kaldi's: it has none of utt2spk, L.fst, HCLG.fst, {MODEL}, tree, ali.1.gz, lat.1.gz; "
+                        "give data, lang, model, alignment, graph or decoding directories")
+    return kinds
+
+
+def check_directories(paths: list[Path], options: CheckOptions) -> tuple[list[str], dict[Path, list[str]]]:
+    """(all problems, the kinds of each directory). Raises UserError for a path that is no directory of Kaldi's."""
+    kinds = {path: kinds_of(path) for path in paths}
+    of_kind = {kind: [path for path in paths if kind in kinds[path]] for kind in _SIGNS}
+    report = Report()
+    models = [ModelDir(path, report) for path in of_kind["model"]]
+    for path in of_kind["lang"]:
+        report.problems += find_problems(path)
+    for path in of_kind["data"]:
+        report.problems += report.attempt("correct the file", _data_problems, path, options, of_kind["lang"]) or []
+    for model in models:
+        model.check()
+    for path in of_kind["graph"]:
+        _check_graph(path, report)
+    for path in of_kind["lattices"]:
+        _check_lattices(path, report)
+    _check_together(of_kind, models, report)
+    return report.problems, kinds
+
+
+def _data_problems(path: Path, options: CheckOptions, langs: list[Path]) -> list[str]:
+    lang = langs[0] if langs and (langs[0] / "words.txt").exists() else None
+    found = validate(path, need_text=options.need_text, need_feats=options.need_feats, audio=options.audio, lang=lang)
+    return [str(problem) for problem in found]
+
+
+def _check_graph(path: Path, report: Report) -> None:
+    """HCLG.fst: words of words.txt, and transition-ids of the model, which is in the directory above in Kaldi's experiments."""
+    graph = report.attempt(_REMAKE_GRAPH, read_fst, path / "HCLG.fst")
+    words = report.attempt(_REMAKE_GRAPH, SymbolTable.read, path / "words.txt")
+    model = path.parent / MODEL
+    transitions = report.attempt(COPY, read_transitions, model) if model.exists() else None
+    if graph is None:
+        return
+    if not np.isfinite(graph.finals).any():
+        report.add(path / "HCLG.fst", "no final state", _REMAKE_GRAPH)
+    if words is not None and graph.olabels.max(initial=0) > max(words.ids.values(), default=0):
+        report.add(path / "words.txt", f"has no word {graph.olabels.max()}, which is in HCLG.fst", "copy words.txt and HCLG.fst together")
+    if transitions is not None and graph.ilabels.max(initial=0) > transitions.num_tids:
+        told = f"transition-id {graph.ilabels.max()}, {model} has {transitions.num_tids}"
+        report.add(path / "HCLG.fst", told, _REMAKE_GRAPH)
+
+
+def _check_lattices(path: Path, report: Report) -> None:
+    for archive in sorted(entry for entry in path.iterdir() if re.fullmatch(_SIGNS["lattices"], entry.name)):
+        report.attempt("decode again", _read_all, archive)
+
+
+def _read_all(archive: Path) -> None:
+    for _ in read_either(archive):
+        pass
+
+
+def _check_together(of_kind: dict[str, list[Path]], models: list[ModelDir], report: Report) -> None:
+    """Models with language directories and with data: phones, utterances, frames, dimensions."""
+    for model in models:
+        for lang in of_kind["lang"]:
+            _check_lang_of(model, lang, report)
+        for data in of_kind["data"]:
+            if (data / "feats.scp").exists():
+                _check_dimension(model, data, report)
+            if model.num_frames:
+                _check_frames(model, data, len(of_kind["data"]) == 1, report)
+
+
+def _check_lang_of(model: ModelDir, lang: Path, report: Report) -> None:
+    fix = "give the lang directory of the training"
+    found = report.attempt(fix, LangDir, lang)
+    if found is None:
+        return
+    report.attempt(fix, check_phones, model.path, found)
+    if model.transitions:
+        report.attempt(fix, _check_topology, model.transitions, found)
+
+
+def _check_topology(transitions: TransitionModel, lang: LangDir) -> None:
+    transitions.topology.check_phones(lang.real_phones, lang.path / "phones.txt")
+
+
+def _check_dimension(model: ModelDir, data: Path, report: Report) -> None:
+    """Features become as many columns as the Gaussians have."""
+    fix = "give the features that the model was trained on"
+    reader = report.attempt(fix, open_features, data, model.path)
+    dim = report.attempt(fix, lambda: reader.dim) if reader else None
+    if dim is not None and model.gmm and dim != model.gmm.dim:
+        told = f"features become {dim} columns by the options of {model.path}, whose Gaussians have {model.gmm.dim} dimensions"
+        report.add(data / "feats.scp", told, fix)
+
+
+def _check_frames(model: ModelDir, data: Path, is_only: bool, report: Report) -> None:
+    """Alignments have as many frames as utt2num_frames says, and some utterances of the data, where it is the only one."""
+    path = data / "utt2num_frames"
+    frames = report.attempt(f"remove {path}; it is made again", read_numbers, path, int) if path.exists() else None
+    common = (frames or {}).keys() & model.num_frames.keys()
+    unequal = sorted(utt for utt in common if frames[utt] != model.num_frames[utt])
+    fix = f"align {data} again (steps/align_si.py or steps/align_fmllr.py)"
+    if unequal:
+        told = f"{len(unequal)} alignments have not the frames that {path} says, such as {unequal[0]}: {model.num_frames[unequal[0]]}"
+        report.add(model.path, f"{told} and {frames[unequal[0]]}", fix)
+    if frames and not common and is_only:
+        report.add(model.path, f"there is no alignment of any utterance of {data}", fix)

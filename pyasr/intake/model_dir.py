@@ -1,0 +1,164 @@
+"""What is wrong with the directory of a GMM system or of alignments that Kaldi or pyasr made (`exp/tri4`, `exp/tri4_ali`)."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.feats.inputs import InputOptions
+from pyasr.feats.transforms import MATRIX_FILE, read_matrix
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.model import ALIGNMENT_MODEL, MODEL, read_model, read_transitions, read_tree
+from pyasr.hmm.phone_segments import split_to_phones
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.intake.report import Report
+from pyasr.io.ark import read_ark
+from pyasr.io.int_vectors import read_int_vectors
+from pyasr.io.kaldi import KaldiReader
+from pyasr.lang.symbols import SymbolTable
+
+_NETWORKS = ("<Nnet3>", "<Nnet>")
+_MOST_JOBS = 100_000
+COPY = "copy it again from where it was made"
+
+
+class ModelDir:
+    """A directory with `final.mdl` and what belongs to it; what cannot be read is None and a problem of the report.
+
+    transitions, gmm  of final.mdl; gmm is None too where final.mdl holds a network
+    num_frames        {utterance: frames of its alignment}
+    """
+
+    def __init__(self, path: Path, report: Report):
+        self.path, self.report = Path(path), report
+        self.transitions: TransitionModel | None = None
+        self.gmm: AmDiagGmm | None = None
+        self.num_frames: dict[str, int] = {}
+
+    def check(self) -> None:
+        """All of the directory."""
+        self._model()
+        self._tree()
+        self._alignment_model()
+        self._occupancies()
+        self._phones()
+        self._input()
+        for path in self._archives("trans"):
+            self._transforms(path)
+        for path in self._archives("ali"):
+            self._alignments(path)
+
+    @cached_property
+    def names(self) -> set[str]:
+        """Entries of the directory."""
+        return {entry.name for entry in self.path.iterdir()}
+
+    def _model(self) -> None:
+        path = self.path / MODEL
+        if MODEL not in self.names:
+            self.report.add(path, "missing", "copy it from where the alignments or the tree were made")
+            return
+        self.transitions = self.report.attempt(COPY, read_transitions, path)
+        if self.transitions is not None and not _is_network(path):
+            _, self.gmm = self.report.attempt(COPY, read_model, path) or (None, None)
+
+    def _tree(self) -> None:
+        if "tree" not in self.names:
+            self.report.add(self.path / "tree", "missing", f"copy it from where {MODEL} was made")
+        else:
+            self.report.attempt(f"copy tree and {MODEL} together", read_tree, self.path / "tree", self.transitions)
+
+    def _alignment_model(self) -> None:
+        path = self.path / ALIGNMENT_MODEL
+        if ALIGNMENT_MODEL in self.names:
+            _, gmm = self.report.attempt(COPY, read_model, path) or (None, None)
+            if gmm and self.gmm and gmm.num_pdfs != self.gmm.num_pdfs:
+                told = f"{gmm.num_pdfs} pdfs, {MODEL} has {self.gmm.num_pdfs}"
+                self.report.add(path, told, f"copy {ALIGNMENT_MODEL} and {MODEL} together")
+
+    def _occupancies(self) -> None:
+        path = self.path / "final.occs"
+        counts = self.report.attempt("remove it; training makes another", _read_vector, path) if path.name in self.names else None
+        if counts is not None and self.transitions and len(counts) != self.transitions.num_pdfs:
+            told = f"{len(counts)} counts, {MODEL} has {self.transitions.num_pdfs} pdfs"
+            self.report.add(path, told, "remove it; it is of another model")
+
+    def _phones(self) -> None:
+        path = self.path / "phones.txt"
+        table = self.report.attempt(COPY, SymbolTable.read, path) if path.name in self.names else None
+        if table is not None and self.transitions:
+            unknown = sorted(set(self.transitions.topology.phones) - set(table.ids.values()))
+            if unknown:
+                told = f"phone {unknown[0]} of {MODEL} is not in it" + (f", nor are {len(unknown) - 1} more" if unknown[1:] else "")
+                self.report.add(path, told, "copy phones.txt of the lang directory of the training")
+
+    def _input(self) -> None:
+        """The options of features and the matrix, which make the model's input of them."""
+        options = self.report.attempt("correct the file", InputOptions.load, self.path)
+        matrix = self.report.attempt(COPY, read_matrix, self.path / MATRIX_FILE) if MATRIX_FILE in self.names else None
+        if options and matrix is not None:
+            width = options.dim(1)
+            if matrix.shape[1] % width and (matrix.shape[1] - 1) % width:
+                told = f"{matrix.shape[1]} columns, {width} frames are spliced"
+                self.report.add(self.path / MATRIX_FILE, told, "copy splice_opts and final.mat together")
+        if matrix is not None and self.gmm and len(matrix) != self.gmm.dim:
+            told = f"{len(matrix)} rows, the Gaussians have {self.gmm.dim} dimensions"
+            self.report.add(self.path / MATRIX_FILE, told, f"copy {MATRIX_FILE} and {MODEL} together")
+
+    def _archives(self, stem: str) -> list[Path]:
+        """The archives STEM.1 ... of all jobs, gzipped or not; those that should be there and are not are problems."""
+        found = {int(match[1]): self.path / name for name in self.names if (match := re.fullmatch(rf"{stem}\.(\d+)(\.gz)?", name))}
+        expected = range(1, 1 + self._num_jobs) if found else ()
+        for job in sorted(set(expected) - set(found)):
+            told = f"missing, num_jobs is {len(expected)}"
+            self.report.add(self.path / f"{stem}.{job}", told, "copy it too; without it the utterances in it are lost")
+        for job in sorted(set(found) - set(expected)):
+            told = f"beyond num_jobs, which is {len(expected)}"
+            self.report.add(found[job], told, f"remove it, or echo {max(found)} > {self.path}/num_jobs")
+        return [path for _, path in sorted(found.items())]
+
+    @cached_property
+    def _num_jobs(self) -> int:
+        """What the file of that name says, or the greatest number of an archive."""
+        path = self.path / "num_jobs"
+        text = path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else ""
+        if text.isdecimal() and int(text) < _MOST_JOBS:
+            return int(text)
+        present = max(int(match[1]) for name in self.names if (match := re.match(r"(?:ali|trans)\.(\d+)", name)))
+        self.report.add(path, f"'{text[:20]}' is no number of jobs" if text else "missing or empty", f"echo {present} > {path}")
+        return present
+
+    def _transforms(self, path: Path) -> None:
+        """Of speakers, after all else that is done to features."""
+        transforms = self.report.attempt(COPY, read_ark, path) if self.gmm else None
+        for speaker, matrix in (transforms or {}).items():
+            if matrix.shape not in ((self.gmm.dim, self.gmm.dim), (self.gmm.dim, self.gmm.dim + 1)):
+                told = f"speaker {speaker}: a matrix of {matrix.shape[0]} x {matrix.shape[1]}, the Gaussians have {self.gmm.dim} dimensions"
+                self.report.add(path, told, f"copy trans.* and {MODEL} together")
+                return
+
+    def _alignments(self, path: Path) -> None:
+        """Of transition-ids of the model, through whose HMMs they go, each utterance once."""
+        if path.suffix != ".gz":
+            self.report.add(path, "steps look for a name in .gz, whatever the form", f"mv {path} {path}.gz")
+        alignments = self.report.attempt(COPY, read_int_vectors, path) or {}
+        for utt in sorted(alignments.keys() & self.num_frames.keys())[:1]:
+            self.report.add(path, f"{utt} is in the archive of an earlier job too", "align again")
+        self.num_frames |= {utt: len(alignment) for utt, alignment in alignments.items()}
+        if self.transitions and alignments:
+            fix = f"copy ali.* and {MODEL} together; {path} is of another model"
+            self.report.attempt(fix, split_to_phones, self.transitions, alignments)
+
+
+def _is_network(path: Path) -> bool:
+    """Whether a model is a transition model with a network."""
+    reader = KaldiReader(path)
+    TransitionModel.read(reader)
+    return not reader.at_end() and reader.peek_token() in _NETWORKS
+
+
+def _read_vector(path: Path) -> np.ndarray:
+    return KaldiReader(path).vector()

@@ -1,0 +1,138 @@
+"""Directories of Kaldi's, broken one file after the other: each problem is told with its fix, in one pass, and sound ones have none."""
+
+import gzip
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from corpora import make_alignments, make_data, transition_model
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import InputOptions
+from pyasr.feats.transforms import write_matrix, write_transforms
+from pyasr.hmm.gmm import AmDiagGmm
+from pyasr.hmm.model import write_model
+from pyasr.intake.kaldi_dirs import CheckOptions, check_directories, kinds_of
+from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
+from pyasr.io.openfst import Fst, write_fst
+
+NUM_PDFS, DIM = 5, 6
+OPTIONS = CheckOptions(need_text=False, audio="no")
+
+
+def write_gmm(path, num_pdfs=NUM_PDFS, binary=True):
+    means = np.arange(num_pdfs * DIM, dtype=float).reshape(num_pdfs, DIM)
+    gmm = AmDiagGmm.from_moments(np.arange(num_pdfs + 1), np.ones(num_pdfs), means, np.ones_like(means))
+    write_model(path, transition_model(num_pdfs)[0], gmm, binary)
+
+
+@pytest.fixture
+def dirs(tmp_path):
+    """data, an alignment directory with transforms, and a graph in it."""
+    lengths = {"ann-1": 12, "ann-2": 15, "bob-1": 9}
+    targets = make_data(tmp_path / "data", lengths, NUM_PDFS)
+    (tmp_path / "data" / "spk2utt").write_text("ann ann-1 ann-2\nbob bob-1\n")
+    ali = tmp_path / "ali"
+    make_alignments(ali, targets)
+    write_gmm(ali / "final.mdl")
+    InputOptions(cmvn="none").save(ali)
+    write_transforms(ali / "trans.1", {"ann": np.eye(DIM, DIM + 1)})
+    write_transforms(ali / "trans.2", {"bob": np.eye(DIM, DIM + 1)})
+    (ali / "phones.txt").write_text("<eps> 0\n" + "".join(f"P{i} {i}\n" for i in range(1, NUM_PDFS + 1)))
+    graph = ali / "graph"
+    graph.mkdir()
+    write_fst(graph / "HCLG.fst", Fst.from_arcs(1, 0, [0], [1], [1], [0.0], [0], {0: 0.0}))
+    (graph / "words.txt").write_text("<eps> 0\nw 1\n")
+    return [tmp_path / "data", ali, graph]
+
+
+def problems(dirs):
+    return check_directories(dirs, OPTIONS)[0]
+
+
+def test_sound_directories_have_no_problems(dirs):
+    found, kinds = check_directories(dirs, OPTIONS)
+    assert found == [] and list(kinds.values()) == [["data"], ["model"], ["graph"]]
+
+
+def test_text_forms_and_plain_files_are_as_good(dirs):
+    """A text model, a text archive named .gz that is none, another that is text and gzipped."""
+    ali = dirs[1]
+    write_gmm(ali / "final.mdl", binary=False)
+    write_int_vectors(ali / "plain", read_int_vectors(ali / "ali.1.gz"), binary=False)
+    (ali / "plain").rename(ali / "ali.1.gz")
+    text = read_int_vectors(ali / "ali.2.gz")
+    (ali / "ali.2.gz").write_bytes(gzip.compress("".join(f"{utt} {' '.join(map(str, tids))}\n" for utt, tids in text.items()).encode()))
+    assert problems(dirs) == []
+
+
+def of_another_model(ali):
+    write_gmm(ali / "final.mdl", NUM_PDFS + 1)
+
+
+def shortened(ali):
+    vectors = read_int_vectors(ali / "ali.1.gz")
+    write_int_vectors(ali / "ali.1.gz", {utt: tids[:-1] for utt, tids in vectors.items()})
+
+
+BREAKS = {
+    "no model": (lambda ali: (ali / "final.mdl").unlink(), "final.mdl: missing"),
+    "truncated model": (lambda ali: (ali / "final.mdl").write_bytes((ali / "final.mdl").read_bytes()[:-9]), "final.mdl: at byte"),
+    "no tree": (lambda ali: (ali / "tree").unlink(), "tree: missing"),
+    "another model": (of_another_model, "the tree has 5 pdfs, the model 6"),
+    "no num_jobs": (lambda ali: (ali / "num_jobs").unlink(), "num_jobs: missing or empty; fix: echo 2 >"),
+    "odd num_jobs": (lambda ali: (ali / "num_jobs").write_text("two\n"), "'two' is no number of jobs"),
+    "missing archive": (lambda ali: (ali / "num_jobs").write_text("3\n"), "ali.3: missing, num_jobs is 3"),
+    "surplus archive": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.3.gz"), "ali.3.gz: beyond num_jobs, which is 2"),
+    "twice": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.2.gz"), "is in the archive of an earlier job too"),
+    "plain name": (lambda ali: (ali / "ali.2.gz").rename(ali / "ali.2"), "steps look for a name in .gz"),
+    "damaged archive": (lambda ali: (ali / "ali.1.gz").write_bytes(b"\x1f\x8bno"), "ali.1.gz: "),
+    "strange tids": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.full(12, 99, np.int32)}), "transition-id 99"),
+    "broken path": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.array([1] * 12, np.int32)}), "is of another model"),
+    "length": (shortened, "utt2num_frames says, such as ann-1: 11 and 12"),
+    "other utterances": (lambda ali: (ali.parent / "data/utt2num_frames").write_text("carl-1 7\n"), "there is no alignment of any utterance of"),
+    "occupancies": (lambda ali: (ali / "final.occs").write_text(" [ 1 2 ]\n"), "final.occs: 2 counts, final.mdl has 5 pdfs"),
+    "phones": (lambda ali: (ali / "phones.txt").write_text("<eps> 0\nP1 1\n"), "phone 2 of final.mdl is not in it, nor are 3 more"),
+    "matrix": (lambda ali: write_matrix(ali / "final.mat", np.zeros((4, DIM))), "final.mat: 4 rows, the Gaussians have 6 dimensions"),
+    "transform": (lambda ali: write_transforms(ali / "trans.2", {"bob": np.eye(3)}), "speaker bob: a matrix of 3 x 3"),
+    "options": (lambda ali: ((ali / "input.json").unlink(), (ali / "cmvn_opts").write_text("--frobnicate=1\n")), "'--frobnicate=1' is not understood"),
+    "dimension": (lambda ali: InputOptions(cmvn="none", deltas=1).save(ali), "features become 12 columns"),
+    "damaged graph": (lambda ali: (ali / "graph" / "HCLG.fst").write_bytes(b"nonsense"), "HCLG.fst"),
+    "graph of another": (lambda ali: write_fst(ali / "graph/HCLG.fst", Fst.from_arcs(1, 0, [0], [99], [1], [0.0], [0], {0: 0.0})), "transition-id 99"),
+    "words of another": (lambda ali: (ali / "graph" / "words.txt").write_text("<eps> 0\n"), "has no word 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_each_problem_is_told_with_its_fix(dirs, name):
+    change, told = BREAKS[name]
+    change(dirs[1])
+    found = problems(dirs)
+    assert any(told in problem for problem in found), found
+    assert all("; fix: " in problem and "\n" not in problem for problem in found)
+
+
+def test_all_at_once(dirs):
+    for name in ("no tree", "no num_jobs", "damaged archive", "transform", "words of another"):
+        BREAKS[name][0](dirs[1])
+    (dirs[0] / "spk2utt").unlink()
+    assert len(problems(dirs)) >= 6
+
+
+def test_no_directory_of_kaldis(tmp_path):
+    with pytest.raises(UserError, match="no such directory"):
+        kinds_of(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="no directory of Kaldi's: it has none of"):
+        kinds_of(tmp_path)
+
+
+def test_step(dirs, root):
+    def run():
+        words = ["utils/validate_kaldi.py", "--need-text", "false", "--audio", "no", *dirs]
+        return subprocess.run(words, cwd=root, capture_output=True, text=True)
+
+    assert run().returncode == 0
+    (dirs[1] / "tree").unlink()
+    done = run()
+    assert done.returncode == 1 and "tree: missing; fix: copy" in done.stdout and "1 problem(s)" in done.stderr

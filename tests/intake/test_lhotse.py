@@ -1,0 +1,125 @@
+"""Manifests of lhotse's: those that lhotse writes against its own export, and every mistake with its sentence."""
+
+import gzip
+import json
+import subprocess
+
+import numpy as np
+import pytest
+import soundfile
+
+from pyasr.data.validation import validate
+from pyasr.intake.lhotse import read_manifests, save_data_dir
+
+RECORDINGS = [
+    {"id": "mono", "sources": [{"type": "file", "channels": [0], "source": "a b.wav"}], "duration": 10.0, "sampling_rate": 8000, "num_samples": 80000},
+    {"id": "call", "sources": [{"type": "file", "channels": [0, 1], "source": "call's.wav"}], "duration": 20.0},
+    {"id": "pipe", "sources": [{"type": "command", "channels": [0], "source": "cat c.wav"}], "duration": 5.0},
+    {"id": "unused", "sources": [{"type": "file", "channels": [0], "source": "d.wav"}], "duration": 5.0},
+]
+SUPERVISIONS = [
+    {"id": "u1", "recording_id": "mono", "start": 0.5, "duration": 2.25, "channel": 0, "text": " hello  there ", "speaker": "ann", "gender": "female"},
+    {"id": "ann-u2", "recording_id": "mono", "start": 9.0, "duration": 1.02, "channel": 0, "text": "bye", "speaker": "ann", "gender": "f"},
+    {"id": "u3", "recording_id": "call", "start": 1.0, "duration": 1.0, "channel": [1], "text": "yes", "speaker": "bob", "gender": "M"},
+    {"id": "u4", "recording_id": "call", "start": 3.0, "duration": 1.0, "channel": [0, 1], "text": "both", "speaker": "crowd", "gender": "m"},
+    {"id": "u5", "recording_id": "pipe", "start": 0, "duration": 5, "channel": 0, "text": "piped", "speaker": "bob", "gender": "m"},
+    {"id": "u6", "recording_id": "pipe", "start": 1, "duration": 1, "channel": 0, "text": "", "speaker": "bob"},
+]  # fmt: skip
+
+
+def write_manifest(path, entries):
+    text = "\n".join(map(json.dumps, entries)) + "\n"
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def manifests(tmp_path, recordings=RECORDINGS, supervisions=SUPERVISIONS):
+    return write_manifest(tmp_path / "recordings.jsonl.gz", recordings), write_manifest(tmp_path / "supervisions.jsonl", supervisions)
+
+
+def table(path):
+    return path.read_text().splitlines()
+
+
+def test_data_directory(tmp_path):
+    out = tmp_path / "data"
+    out.mkdir()
+    found = read_manifests(*manifests(tmp_path))
+    assert not found.problems
+    save_data_dir(found, out)
+    assert table(out / "wav.scp") == [
+        "call_0 sox 'call'\"'\"'s.wav' -t wav - remix 1 |", "call_1 sox 'call'\"'\"'s.wav' -t wav - remix 2 |", "mono a b.wav", "pipe cat c.wav |",
+    ]  # fmt: skip
+    assert table(out / "segments") == [
+        "ann-u1 mono 0.5 2.75", "ann-u2 mono 9 10", "bob-u3 call_1 1 2", "bob-u5 pipe 0 5", "crowd-u4-0 call_0 3 4", "crowd-u4-1 call_1 3 4",
+    ]  # fmt: skip
+    assert table(out / "text")[:2] == ["ann-u1 hello there", "ann-u2 bye"]
+    assert table(out / "spk2gender") == ["ann f", "bob m", "crowd m"]
+    assert table(out / "reco2dur") == ["call_0 20", "call_1 20", "mono 10", "pipe 5"]
+    assert not validate(out, audio="no")
+
+
+@pytest.mark.parametrize("change, told", [
+    (lambda r, s: s[0].update(recording_id="nowhere"), "supervision u1: there is no recording nowhere"),
+    (lambda r, s: s[0].pop("start"), "supervision u1: its start is None"),
+    (lambda r, s: s[0].update(start="0.5"), "supervision u1: its start is 0.5"),
+    (lambda r, s: s[0].update(start=9.0), "supervision u1: it lasts from 9 to 11.25 s in a recording of 10 s"),
+    (lambda r, s: s[0].update(channel=1), "recording mono: it has no channel 1"),
+    (lambda r, s: s[0].update(speaker="two words"), "speaker 'two words' is not one word"),
+    (lambda r, s: s[1].update(id="u1"), "there are two utterances ann-u1"),
+    (lambda r, s: r[0]["sources"][0].update(type="url"), "its audio is of the type url"),
+    (lambda r, s: r[0].update(transforms=[{"name": "Speed", "kwargs": {"factor": 0.9}}]), "utils/perturb_data_dir.py"),
+    (lambda r, s: r[0].update(sources=[7]), "recording mono: its channels is None"),
+    (lambda r, s: r[0]["sources"][0].update(source="touch x |"), "would be taken for a command"),
+    (lambda r, s: s[0].update(text=["a"]), "supervision u1: its text is ['a']"),
+    (lambda r, s: s[0].update(duration=float("nan")), "supervision u1: it lasts from 0.5 to nan"),
+    (lambda r, s: r[0].update(sources=7), "recording mono: its sources is 7"),
+])  # fmt: skip
+def test_every_problem_is_told(tmp_path, change, told):
+    """Also the one that is there twice, in a pass."""
+    recordings, supervisions = json.loads(json.dumps([RECORDINGS, SUPERVISIONS]))
+    change(recordings, supervisions)
+    supervisions[2]["duration"] = -1
+    problems = read_manifests(*manifests(tmp_path, recordings, supervisions)).problems
+    assert any(told in problem for problem in problems) and "u3" in problems[-1]
+    assert all("; fix: " in problem and "\n" not in problem for problem in problems)
+
+
+def test_step(tmp_path, root):
+    def run(*words):
+        return subprocess.run(["utils/import_lhotse.py", *words], cwd=root, capture_output=True, text=True)
+
+    done = run(*manifests(tmp_path), tmp_path / "data")
+    assert done.returncode == 0 and "6 utterances, 1 without a text" in done.stdout + done.stderr, done.stderr
+    done = run(*manifests(tmp_path, supervisions=[{"id": "u1"}]), tmp_path / "other")
+    assert done.returncode == 1 and "its recording_id is None" in done.stdout and done.stderr.count("\n") == 1
+    (tmp_path / "supervisions.jsonl").write_text("{}\nnot json\n")
+    done = run(tmp_path / "recordings.jsonl.gz", tmp_path / "supervisions.jsonl", tmp_path / "other")
+    assert done.returncode == 1 and "supervisions.jsonl:2: 'not json' is no JSON object" in done.stderr and not (tmp_path / "other").exists()
+
+
+def test_what_lhotse_writes_is_read_as_lhotse_exports_it(tmp_path):
+    """Its own recordings with audio, a supervision each, and the samples of a segment."""
+    lhotse = pytest.importorskip("lhotse")
+    kaldi = pytest.importorskip("lhotse.kaldi")
+    recordings, supervisions = [], []
+    for number in range(3):
+        path = tmp_path / f"r{number}.wav"
+        samples = (1000 * np.random.default_rng(number).standard_normal(8000)).astype(np.int16)
+        soundfile.write(path, samples, 8000)
+        recordings.append(lhotse.Recording.from_file(path))
+        supervisions += [lhotse.SupervisionSegment(f"s{number}-{part}", f"r{number}", start, 0.3, text=f"word {part}", speaker=f"s{number}",
+                                                   gender="f", language="en") for part, start in enumerate((0.1, 0.6))]  # fmt: skip
+    sets = lhotse.RecordingSet.from_recordings(recordings), lhotse.SupervisionSet.from_segments(supervisions)
+    paths = tmp_path / "recordings.jsonl.gz", tmp_path / "supervisions.jsonl.gz"
+    for manifest, path in zip(sets, paths):
+        manifest.to_file(path)
+    kaldi.export_to_kaldi(*sets, tmp_path / "theirs")
+    (tmp_path / "ours").mkdir()
+    save_data_dir(read_manifests(*paths), tmp_path / "ours")
+    for name in ("text", "utt2spk", "wav.scp"):
+        assert sorted(table(tmp_path / "ours" / name)) == sorted(table(tmp_path / "theirs" / name)), name
+    ours, theirs = ({line.split()[0]: line.split()[1:] for line in table(tmp_path / who / "segments")} for who in ("ours", "theirs"))
+    assert ours.keys() == theirs.keys()
+    for utt, (recording, begin, end) in theirs.items():
+        assert ours[utt][0] == recording and np.allclose([float(t) for t in ours[utt][1:]], [float(begin), float(end)])

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""List everything that is wrong with directories of Kaldi's or pyasr's, each line with its fix; exit status 1 if anything is.
+
+Reads   DIRS: data, lang, model, alignment, graph and decoding directories, told by their files; each by itself, then those given together:
+        phones of models and lang directories, dimensions of features, frames of alignments
+Writes  nothing
+
+    utils/validate_kaldi.py data/train data/lang exp/tri4_ali
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, group
+from pyasr.base.step import run_step
+from pyasr.intake.kaldi_dirs import CheckOptions, check_directories
+
+
+@dataclass(frozen=True)
+class ValidateKaldi:
+    dirs: tuple = argument("directories", many=True)
+    check: CheckOptions = group(CheckOptions)
+
+
+def main(options: ValidateKaldi) -> None:
+    problems, kinds = check_directories([Path(path) for path in options.dirs], options.check)
+    for problem in problems:
+        print(problem)
+    for path, of_path in kinds.items():
+        log.info(f"{path}: {', '.join(of_path)}")
+    if problems:
+        raise UserError(f"{len(problems)} problem(s); each line above ends with what repairs it")
+    log.info("no problems")
+
+
+if __name__ == "__main__":
+    run_step(ValidateKaldi, main, __doc__)
