@@ -163,18 +163,28 @@ def make_grammar(lang: Path, arpa_path: Path, out: Path) -> Dropped:
     """Fill `out` with a copy of the lang dir and `G.fst` made from an ARPA file, as Kaldi's format_lm.sh does."""
     words = SymbolTable.read(lang / "words.txt")
     grammar, dropped = arpa_to_fst(read_arpa(arpa_path), words)
+    hint = _other_case(dropped.words, words)
     if (grammar.ilabels == words[BACKOFF]).all():
-        raise UserError(f"{arpa_path}: none of its words is in {lang}/words.txt; make both from the same text")
+        raise UserError(f"{arpa_path}: none of its words is in {lang}/words.txt; {hint or 'make both from the same text'}")
     copy_lang(lang, out)
     write_fst(out / "G.fst", grammar)
     if dropped.words:
         shown = " ".join(dropped.words[:10]) + " ..." * (len(dropped.words) > 10)
         told = f"{len(dropped.words)} words are not in {lang}/words.txt ({shown})"
-        log.warning(f"{arpa_path}: {told}; {dropped.num_oov_ngrams} n-grams dropped")
+        log.warning(f"{arpa_path}: {told}; {dropped.num_oov_ngrams} n-grams dropped{hint and '; ' + hint}")
     if dropped.num_orphans:
         log.warning(f"{arpa_path}: {dropped.num_orphans} n-grams dropped because their history is not listed")
     log.info(f"G.fst: {grammar.num_states} states, {grammar.num_arcs} arcs")
     return dropped
+
+
+def _other_case(missing: tuple[str, ...], words: SymbolTable) -> str:
+    """What to do where words are in the table in capitals, or without; '' where they are not."""
+    known = {symbol.casefold(): symbol for symbol in words.symbols}
+    pairs = [(word, known[word.casefold()]) for word in missing if word.casefold() in known]
+    if not pairs:
+        return ""
+    return f"{len(pairs)} of its words are there in another case, {pairs[0][0]} as {pairs[0][1]}: rewrite one of the two, as by tr A-Z a-z"
 
 
 def copy_lang(lang: Path, out: Path) -> None:

@@ -1,3 +1,4 @@
+import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,15 @@ def test_step_leaves_nothing_when_no_word_is_known(tmp_path):
     ended = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
     assert ended.returncode == 1 and "none of its words is in" in ended.stderr and len(ended.stderr.splitlines()) == 1
     assert not (tmp_path / "lang_test").exists()
+
+
+def test_model_in_capitals_is_told(tmp_path):
+    """Gzipped too, and with an unknown word that is known."""
+    lang = write_toy_lang(tmp_path / "lang", num_words=3)
+    write_arpa_text(tmp_path / "lm.arpa", random_ngrams(1, ["W0", "W2"]))
+    (tmp_path / "lm.arpa.gz").write_bytes(gzip.compress((tmp_path / "lm.arpa").read_bytes()))
+    with pytest.raises(UserError, match="none of its words is in .*; 2 of its words are there in another case, W0 as w0: rewrite"):
+        make_grammar(lang, tmp_path / "lm.arpa.gz", tmp_path / "lang_test")
 
 
 def test_table_without_backoff_symbol(tmp_path):
