@@ -27,7 +27,8 @@ class Chunks:
         in_chunk = graph.op("Unsqueeze", self._range(-network.left, self._number(network.chunk + network.right)), self._number(1))
         last = graph.op("Sub", self.num_frames, self._number(1))
         times = graph.op("Min", graph.op("Max", graph.op("Add", in_chunk, self.begins), self._number(0)), last)
-        return reshape(graph, graph.op("Gather", self.x, times, axis=0), network.left + network.chunk + network.right, -1, network.input_dim)
+        frames = graph.op("Gather", self.x, times, axis=0)  # (left + C + right, num_chunks, N, dim)
+        return reshape(graph, frames, network.left + network.chunk + network.right, -1, network.input_dim)
 
     def joined(self, z: str) -> str:
         """Outputs (ceil(T / S), N, num_pdfs) of the utterances from those of the chunks, (C / S, num_chunks N, num_pdfs)."""
