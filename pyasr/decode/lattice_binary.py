@@ -173,14 +173,19 @@ def decode(words: np.ndarray, start: int, num_states: int, sizes: tuple[int, int
            name: str) -> Lattice | CompactLattice:
     """The lattice of `words`, int32, that `measure` gave `sizes` for (arcs, transition-ids of arcs and of final states).
 
-    Raises ValueError for an arc to a state that is not there, or a cost that is no number; UserError, naming `name`, for a cycle.
+    Raises ValueError for a label below 0, an arc to a state that is not there, or a cost that is no number, UserError, naming `name`, for a
+    cycle.
     """
     if compact:
         arcs, finals, *strings = _unpack_compact(words, num_states, *sizes)
         source, word, graph, acoustic, target = arcs
+        labels = word, strings[1], strings[3]
     else:
         arcs, finals = _unpack_raw(words, num_states, sizes[0])
         source, tid, word, graph, acoustic, target = arcs
+        labels = tid, word
+    if any(column.min(initial=0) < 0 for column in labels):
+        raise ValueError("a label below 0")
     if len(target) and not 0 <= target.min() <= target.max() < num_states:
         raise ValueError(f"an arc to a state beyond its {num_states}")
     graph, acoustic, final_graph, final_acoustic = costs = [row.view(np.float32) for row in (graph, acoustic, *finals)]

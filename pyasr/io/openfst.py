@@ -262,10 +262,12 @@ def _read_const(cursor: FstCursor, start: int, num_states: int, num_arcs: int, a
 
 
 def _check_states(fst: Fst, path: Path) -> None:
-    """All state numbers in range and no weight that is not a number."""
+    """All state numbers in range, no label below 0, which compiled loops would look up, and no weight that is not a number."""
     wrong = fst.num_arcs and (fst.nextstates.min() < 0 or fst.nextstates.max() >= fst.num_states)
     if wrong or not -1 <= fst.start < fst.num_states:
         raise UserError(f"{path}: damaged FST: a state number beyond its {fst.num_states} states; make the file anew")
+    if min(fst.ilabels.min(initial=0), fst.olabels.min(initial=0)) < 0:
+        raise UserError(f"{path}: damaged FST: a label below 0; make the file anew")
     if np.isnan(fst.weights).any() or np.isnan(fst.finals).any():
         raise UserError(f"{path}: damaged FST: a weight is not a number; make the file anew")
 

@@ -22,6 +22,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
+from pyasr.io.content import read_file
 from pyasr.io.text import read_table
 from pyasr.lang.symbols import SymbolTable, write_lines
 
@@ -54,11 +55,13 @@ class Subwords:
     def read(cls, units_dir: Path) -> Subwords:
         """Raises UserError where there is no model, or none of sentencepiece's."""
         path = Path(units_dir) / MODEL
+        if not path.exists():
+            raise UserError(f"{path}: no such file; make it with utils/train_subwords.py")
         try:
-            return cls(path.read_bytes())
-        except OSError:
-            raise UserError(f"{path}: no such file; make it with utils/train_subwords.py") from None
-        except RuntimeError:
+            found = cls(read_file(path))
+            found.encode(found.units[-1])  # sentencepiece takes damaged models, and complains when they are used
+            return found
+        except (RuntimeError, ValueError):
             raise UserError(f"{path}: not a model of sentencepiece; make it anew with utils/train_subwords.py") from None
 
     @cached_property

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
+from pyasr.nn.described import restored
 from pyasr.nn.networks import Network, network_from
 from pyasr.tensor.file import load_object, save_tensors
 
@@ -96,11 +97,22 @@ def load_model(path: Path) -> AcousticModel:
 
     def make(content: dict) -> AcousticModel:
         _check_format(content["format"], path)
-        network = network_from(_description(content))
-        network.load_state_dict(content["parameters"])
-        return AcousticModel(network.eval(), content["mean"], content["inverse_std"], content["log_priors"], content.get("factor", 1.0))
+        network = restored(lambda: network_from(_description(content)), content["parameters"])
+        model = AcousticModel(network, content["mean"], content["inverse_std"], content["log_priors"], content.get("factor", 1.0))
+        _check_numbers(model)
+        return model
 
     return load_object(path, make, "model", "train the model", "steps/train_dnn.py")
+
+
+def _check_numbers(model: AcousticModel) -> None:
+    """Raise ValueError unless what stands beside the network fits it, and all are numbers."""
+    dims = model.network.input_dim, model.network.input_dim, model.network.num_pdfs
+    vectors = model.mean, model.inverse_std, model.log_priors
+    if [tuple(vector.shape) for vector in vectors] != [(dim,) for dim in dims]:
+        raise ValueError("vectors of another length than the network's input and output")
+    if not all(value.isfinite().all() for value in (*vectors, torch.tensor(model.factor), *model.network.parameters())):
+        raise ValueError("values that are not numbers")
 
 
 def _check_format(version: int, path: Path) -> None:

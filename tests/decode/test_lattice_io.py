@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -180,3 +181,23 @@ def test_nothing_is_left_when_writing_fails(tmp_path, lattices):
         writer.write("utt", lattices["utt-1"])
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line, told", [("0 4000000 1 2 1,1", "a lattice of 2 lines has no state 4000000"), ("0 1 99999999999 2 1,1", "is no line of a lattice"),
+                                        ("0 1 1 2 nan,1", "is no line of a lattice"), ("0 1 -3 2 1,1", "is no line of a lattice"),
+                                        ("0 1 2 1,1,3_-4", "is no line of a lattice")])  # fmt: skip
+def test_lines_that_no_lattice_has(line, told, tmp_path):
+    (tmp_path / "lat.txt").write_text(f"utt \n{line}\n1\n\n")
+    with pytest.raises(UserError, match=f"lat.txt.*{told}"):
+        list(read_lattices(tmp_path / "lat.txt"))
+
+
+@pytest.mark.parametrize("field, value, told", [("ilabels", -1, "a label below 0"), ("olabels", -7, "a label below 0"),
+                                                ("graph_costs", np.nan, "a cost that is not a number")])  # fmt: skip
+def test_binary_values_that_no_lattice_has(field, value, told, tmp_path, lattices):
+    lattice = lattices["utt-2"]
+    column = getattr(lattice, field).copy()
+    column[1] = value
+    write_lattices(tmp_path / "lat.ark", [("utt", replace(lattice, **{field: column}))])
+    with pytest.raises(UserError, match=f"lat.ark: damaged archive: the lattice of utt has {told}"):
+        list(read_lattices(tmp_path / "lat.ark"))

@@ -105,3 +105,11 @@ def test_damaged_files(tmp_path, data, complaint):
 def test_missing_file(tmp_path):
     with pytest.raises(UserError, match="none.fst: no such file"):
         read_fst(tmp_path / "none.fst")
+
+
+def test_labels_below_zero(tmp_path):
+    """Loops without bounds look labels up."""
+    for labels in (([-5], [1]), ([1], [-5])):
+        write_fst(tmp_path / "a.fst", Fst.from_arcs(2, 0, [0], *labels, [0.5], [1], {1: 0.0}))
+        with pytest.raises(UserError, match="a.fst: damaged FST: a label below 0"):
+            read_fst(tmp_path / "a.fst")
