@@ -25,7 +25,7 @@ from pyasr.recognition.transcript import Segment, Transcript
 
 
 class Recognizer:
-    """A packed model, loaded once, for any number of recordings.
+    """A packed model, loaded once, for any number of recordings. Not for use from several threads at once: it starts its own.
 
     num_threads  segments of a recording that are decoded at once
     cut          how long recordings are cut

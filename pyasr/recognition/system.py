@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.errors import UserError
 from pyasr.decode.align_lexicon import align_lexicon
 from pyasr.decode.align_words import align_words
-from pyasr.decode.compact import to_compact
+from pyasr.decode.compact import CompactLattice, to_compact
 from pyasr.decode.ctc_alignment import with_blanks
 from pyasr.decode.decode_dir import read_decoder
 from pyasr.decode.determinize import Determinizer
-from pyasr.decode.lattice import Lattice
+from pyasr.decode.lattice import Lattice, prune
 from pyasr.decode.mbr import MbrOptions, mbr_decode
 from pyasr.decode.word_graph import WordGraph
 from pyasr.feats.inputs import InputOptions
@@ -24,6 +25,8 @@ from pyasr.recognition.adaptation import Adaptation
 from pyasr.recognition.front_end import FEATURES, FrontEnd, inputs_of_speaker
 from pyasr.recognition.packed import CTC, FIRST_DIR, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
 from pyasr.recognition.transcript import Word
+
+_LEAST_BEAM = 0.1  # of lattices that are aligned with words
 
 
 class System:
@@ -92,8 +95,19 @@ class _WordFinder:
         compact = to_compact(found) if isinstance(found, Lattice) else found
         if compact.empty:
             return []
-        aligned = align_words(compact, self.trans, self.lexicon, "the recording")
-        graph = WordGraph.of(aligned, 1.0 / self.info.lmwt, self.info.word_ins_penalty)
+        graph = WordGraph.of(self._aligned(compact), 1.0 / self.info.lmwt, self.info.word_ins_penalty)
         best = mbr_decode(graph, decode=self.mbr.decode_mbr, posterior_scale=self.mbr.posterior_scale)
         return [Word(self.symbols.symbol(word), self.frame_s * begin, self.frame_s * end, confidence)
                 for word, (begin, end), confidence in zip(best.words, best.times, best.confidences)]
+
+    def _aligned(self, compact: CompactLattice) -> CompactLattice:
+        """The lattice, its arcs being words; so much of it as can be aligned, where nobody can decode again with a narrower beam."""
+        beam = self.info.decode.lattice_beam
+        while True:
+            try:
+                return align_words(compact, self.trans, self.lexicon, "the recording")
+            except UserError:
+                if beam < _LEAST_BEAM:
+                    raise
+                beam /= 4
+                compact = prune(compact, beam, 1.0 / self.info.lmwt)

@@ -15,6 +15,7 @@ from tone_toys import RATE, WORD_S, WORDS, begin_s, decode_and_score, speech, wr
 import pyasr
 from pyasr.base.errors import UserError
 from pyasr.io.text import read_table
+from pyasr.recognition import system
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recordings import Recording, find_audio, read_recordings
 
@@ -72,6 +73,22 @@ def test_long_recordings_are_cut_at_pauses_and_no_word_is_lost(exp):
     assert [end for _, end in edges[:-1]] == [begin for begin, _ in edges[1:]] and edges[-1][1] == pytest.approx(len(wave) / RATE)
     at = np.cumsum([0] + [2 * pause + WORD_S for pause in pauses])[:-1] + pauses
     assert [word.begin_s for word in found.words] == pytest.approx(at, abs=0.031)
+
+
+def test_a_lattice_that_cannot_be_aligned_is_narrowed_until_it_can(exp, recognizer, monkeypatch):
+    sizes, align, num_refused = [], system.align_words, 2
+
+    def refuse(lattice, *arguments):
+        sizes.append(lattice.num_arcs)
+        if len(sizes) <= num_refused:
+            raise UserError("too far from their phones")
+        return align(lattice, *arguments)
+
+    monkeypatch.setattr(system, "align_words", refuse)
+    assert recognizer.transcribe(exp / "u0.wav").text.split() == SAID["u0"] and sizes == sorted(sizes, reverse=True)
+    num_refused = 99
+    with pytest.raises(UserError, match="too far from their phones"):
+        recognizer.transcribe(exp / "u0.wav")
 
 
 def test_recordings_without_a_frame_or_a_word(recognizer):
