@@ -148,7 +148,7 @@ class Peer:
         rank, size = self.comm.rank, self.comm.size
         if self.random_peers:
             return 2 * int(generator(0, "receiver", rank, self.num_exchanges).integers((size + 1) // 2))
-        return rank - 1 if self.num_exchanges % 2 == 0 or rank + 1 == size and size % 2 == 1 else (rank + 1) % size
+        return (rank + (1 if self.num_exchanges % 2 else -1)) % size
 
 
 class PeerStrategy(AsynchronousStrategy):
