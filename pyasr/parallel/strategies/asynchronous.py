@@ -93,8 +93,8 @@ class AsynchronousStrategy(Strategy):
 
     def _meet(self, master: torch.Tensor) -> Mixing:
         self.waiting(self.finish, master)
-        self._hear_all()
-        frames = int(self.comm.reduce_scalar(self.own_frames))
+        self.waiting(self._hear_all)
+        frames = int(self.waiting(self.comm.reduce_scalar, self.own_frames))
         self.done += frames
         last = self.done >= self.goal or not frames  # nobody who has seen none will see one
         if last and self.before_consensus and self.comm.size > 1:

@@ -18,7 +18,9 @@ of the shard, after `--max-distance` of which it waits for the server.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, deque
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -33,7 +35,9 @@ _TRY, _WAIT, _DONE, _STOP = 0, 1, 2, 3
 
 
 class Server:
-    """The server's two threads: one answers requests, the other (the rank's own) synchronises with one shard after the other.
+    """The server's two threads: one hears requests, the other (the rank's own) synchronises with one shard after the other.
+
+    While it is `open`, the rank is to `synchronise` with `next_shard` until there is none.
 
     staleness  how many synchronisations there were with so many changes that the shard did not know
     """
@@ -49,43 +53,48 @@ class Server:
         self.velocity, self._move = torch.zeros_like(self.theta), torch.empty_like(self.theta)
         self._last_change[:] = self.num_changes
 
-    def serve(self, counts: np.ndarray) -> None:
-        """Serve until all shards have said that they are done; `counts` are kept up to date, and told them."""
+    @contextlib.contextmanager
+    def open(self, counts: np.ndarray) -> Iterator[None]:
+        """Hear requests; `counts` are kept up to date, and told the shards."""
         self._waiting, self._serving, self._num_done, self._counts = deque(), False, 0, counts
-        task = self.comm.background(self._answer_requests)
-        while (shard := self._next_shard(task)) is not None:
-            self._synchronise(shard)
+        self._task = self.comm.background(self._hear_requests)
+        yield
         self.comm.send(np.array([_STOP, 0]), self.comm.rank, _REQUEST_TAG)
-        task.join()
+        self._task.join()
 
-    def _answer_requests(self) -> None:
-        """Say yes to a shard that tries while the server is free, no to others; let those wait who wish to."""
+    def _hear_requests(self) -> None:
+        """Let a shard have its turn that tries while the server is free, say no to others; let those wait who wish to."""
         request = np.zeros(2, np.int64)
         while True:
             shard = self.comm.receive(request, _REQUEST_TAG)
             if request[0] == _STOP:
                 return
             with self.changed:
-                granted = request[0] == _WAIT or (request[0] == _TRY and not self._serving and not self._waiting)
-                if granted:
+                is_refused = request[0] == _TRY and (self._serving or len(self._waiting) > 0)
+                if request[0] in (_TRY, _WAIT) and not is_refused:
                     self._waiting.append(shard)
                 self._counts[shard] = request[1]
                 self._num_done += int(request[0] == _DONE)
                 self.changed.notify_all()
-            if request[0] == _TRY:
-                self.comm.send(np.array([granted], np.int64), shard, _ANSWER_TAG)
+            if is_refused:
+                self._answer(shard, False)
 
-    def _next_shard(self, task) -> int | None:
+    def _answer(self, shard: int, yes: bool) -> None:
+        self.comm.send(np.array([yes], np.int64), shard, _ANSWER_TAG)
+
+    def next_shard(self) -> int | None:
+        """Whose turn it is, as soon as anybody's is; None when all shards have said that they are done."""
         with self.changed:
             self._serving = False
             while not self._waiting and self._num_done < self.comm.size - 1:
-                task.check()
+                self._task.check()
                 self.changed.wait(1.0)
             self._serving = bool(self._waiting)
             return self._waiting.popleft() if self._waiting else None
 
-    def _synchronise(self, shard: int) -> None:
-        """Take a shard's move, give it theta."""
+    def synchronise(self, shard: int) -> None:
+        """Tell a shard that it is its turn, take its move, give it theta."""
+        self._answer(shard, True)
         self.wire.receive_move(self._move, _MOVE_TAG, shard)
         unknown = int(self.num_changes - self._last_change[shard])
         self.staleness[unknown] += 1
@@ -122,17 +131,19 @@ class AsynchronousSgd(AsynchronousStrategy):
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
         """A shard's step; the server serves until the epoch is over."""
         if self.server:
-            self.server.serve(self.counts)
+            self._serve()
             return False
         self.counts[self.comm.rank] += frames
         if not frames or self.comm.size == 1:
             return False
         self.distance += 1
         has_to_wait = self.options.server.max_distance and self.distance >= self.options.server.max_distance
-        if not self._ask(_WAIT if has_to_wait else _TRY):
-            return False
-        self._synchronise(master)
-        return True
+        return self._synchronise(master, _WAIT if has_to_wait else _TRY)
+
+    def _serve(self) -> None:
+        with self.server.open(self.counts):
+            while (shard := self.waiting(self.server.next_shard)) is not None:
+                self.mixing(self.server.synchronise, shard)
 
     def is_over(self, frames: int) -> bool:
         """The server's work is over when all shards are done."""
@@ -144,8 +155,7 @@ class AsynchronousSgd(AsynchronousStrategy):
             return
         if not self.server:
             if self.distance:
-                self._ask(_WAIT)
-                self._synchronise(master)
+                self._synchronise(master, _WAIT)
             self._send_request(_DONE)
 
     def consensus(self, master: torch.Tensor) -> None:
@@ -154,24 +164,29 @@ class AsynchronousSgd(AsynchronousStrategy):
             master.copy_(self.server.theta)
         in_host_memory(master, self.comm.bcast)
 
+    def _synchronise(self, master: torch.Tensor, kind: int) -> bool:
+        """Ask the server, and if or when it is this shard's turn, give it the move and take theta. Whether it was."""
+        is_granted = self.waiting(self._ask, kind)
+        if is_granted:
+            self.mixing(self._trade, master)
+        return is_granted
+
     def _ask(self, kind: int) -> bool:
-        """Whether the server is to synchronise with this shard now."""
+        """Whether the server is to synchronise with this shard now; it says no only to those who try."""
         self._send_request(kind)
-        if kind == _WAIT:
-            return True
         answer = np.zeros(1, np.int64)
-        self.waiting(self.wire.comm.receive, answer, _ANSWER_TAG, 0)
+        self.wire.comm.receive(answer, _ANSWER_TAG, 0)
         return bool(answer[0])
 
     def _send_request(self, kind: int) -> None:
         self.wire.comm.send(np.array([kind, self.own_frames], np.int64), 0, _REQUEST_TAG)
 
-    def _synchronise(self, master: torch.Tensor) -> None:
+    def _trade(self, master: torch.Tensor) -> None:
         """Send the move since the last time, go on from the server's parameters."""
         theta, told = torch.empty_like(master, device="cpu"), np.zeros_like(self.counts)
         self.wire.send_move((master - self.base).cpu(), 0, _MOVE_TAG)
-        self.waiting(self.wire.comm.receive, told, _ANSWER_TAG, 0)
-        self.mixing(self.wire.comm.receive, theta, _THETA_TAG, 0)
+        self.wire.comm.receive(told, _ANSWER_TAG, 0)
+        self.wire.comm.receive(theta, _THETA_TAG, 0)
         self.counts[:] = told
         master.copy_(theta)
         self.base.copy_(theta)
