@@ -22,6 +22,7 @@ sgd_rate=0.05             # learning rate of one learner with SGD and minibatche
 ng_rate=0.05              # and with natural gradient
 real_ranks="2 4"          # numbers of MPI ranks
 decode=true               # decode test
+decode_opts="--beam 10 --lattice-beam 6 --max-active 2000"    # narrow: of the first network, 60.95 % instead of 60.46 % in a third of the time
 nj=2                      # parallel jobs of decoding
 parse_recipe_options "$@"
 cd ..
@@ -148,7 +149,7 @@ fi
 
 # All that stands beside published WERs: by learners, and all schemes at the most; with the LM weight that is best on dev for one learner.
 if $decode && stage 9 "Word error rates"; then
-  steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$dir/allreduce_1" exp/tri3/graph data/dev_fmllr "$dir/allreduce_1/decode_dev"
+  steps/decode.py --nj "$nj" $decode_opts --cmd "$decode_cmd" --model-dir "$dir/allreduce_1" exp/tri3/graph data/dev_fmllr "$dir/allreduce_1/decode_dev"
   steps/score.py --nj "$nj" data/dev_fmllr data/lang_prons_test "$dir/allreduce_1/decode_dev"
   names=$(for scheme in $schemes; do echo "${scheme}_$most" "rarely_$scheme"; done
           for num in 1 $learners; do
@@ -159,7 +160,7 @@ if $decode && stage 9 "Word error rates"; then
   for name in $(tr ' ' '\n' <<< "$names" | sort -u); do
     out=$dir/$name
     if [ ! -e "$out/final.nnet" ]; then continue; fi
-    steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph data/test_fmllr "$out/decode_test"
+    steps/decode.py --nj "$nj" $decode_opts --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph data/test_fmllr "$out/decode_test"
     steps/score.py --nj "$nj" --params-from "$dir/allreduce_1/decode_dev" data/test_fmllr data/lang_prons_test "$out/decode_test"
   done
 fi
