@@ -12,7 +12,7 @@ class JobOptions:
     """Jobs of a step: how many, through which runner, with how many threads each. Never changes what the step computes."""
 
     nj: int = option(2, "number of parallel jobs", minimum=1)
-    cmd: str = option("run.pl", "how jobs are run: run.pl with any of its options, e.g. 'run.pl --max-jobs-run 2'")
+    cmd: str = option("run.pl", "how jobs are run: run.pl, slurm.pl or queue.pl with any of its options, e.g. 'slurm.pl --mem 4G'")
     num_threads: int = option(1, "threads of each job", minimum=1)
 
 

@@ -106,7 +106,7 @@ class GridEngineCluster:
         self._give("-Aq", _QUEUE.format(slots=slots) + "".join(_LIMITS) + _none("queue"))
         self._change("-ssconf", "-Msconf", schedule_interval="0:0:1", flush_submit_sec="1", flush_finish_sec="1", schedd_job_info="true")
         self._change("-sconf", "-Mconf", execd_spool_dir=str(self.directory / "execd"), min_uid="0", min_gid="0", load_report_time="00:00:02",
-                     max_unheard="00:00:08", gid_range="20000-20100",
+                     max_unheard="00:00:08", gid_range="20000-20100", login_shells="csh",  # else a profile is read, which may take its time
                      reporting_params="accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00")
         self.call("sge_execd")
         self._until(lambda: self.host in self._ask("qstat", "-f").stdout and "-NA-" not in self._ask("qstat", "-f").stdout, "no host came up")

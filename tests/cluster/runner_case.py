@@ -7,7 +7,7 @@ from pathlib import Path
 from test_run_pl import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 120  # for what takes seconds on an idle machine
+WAIT_S = 300  # for what takes seconds on an idle machine
 
 
 class Case:

@@ -1,0 +1,144 @@
+"""Grid Engine: qsub, qstat, qalter, qacct, qdel. Sun's and those that descend from it."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+from pyasr.cluster.command_line import Request
+from pyasr.cluster.runner_config import parse_runner_config
+from pyasr.cluster.scheduler import Fate, Scheduler, call, numbers_of
+
+_CONFIG = """
+command qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*
+option time=* -l h_rt=$0
+option mem=* -l mem_free=$0,ram_free=$0
+option mem=0
+option num_threads=* -pe smp $0
+option num_threads=1
+option num_ranks=* -pe mpi $0 -notify
+option max_jobs_run=* -tc $0
+option gpu=* -l gpu=$0
+option gpu=0
+option partition=* -q $0
+default gpu=0
+"""
+_WARNING_S = 120  # before ranks' time is over
+_OVER_A_LIMIT = "it was over its time or memory limit; ask for more with --time or --mem, or split the work into more jobs"
+_KILLED = "it was killed: by qdel, over a limit, or from outside"
+
+
+class GridEngine(Scheduler):
+    """Grid Engine 6.2 or newer."""
+
+    name = "Grid Engine"
+    own = parse_runner_config(_CONFIG, "queue.pl's own configuration")
+    usual = Path("conf/queue.conf")
+    task_variable = "SGE_TASK_ID"
+
+    def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
+        """`qsub ... -t 1-4 SCRIPT`. Every rank takes as many slots as it has threads. Times are in seconds; ranks are warned,
+        by SIGUSR1, before theirs is over."""
+        values = dict(request.given)
+        skip = () if request.name else ("max_jobs_run",)
+        if request.num_ranks:
+            values["num_ranks"], skip = str(request.num_ranks * request.num_threads), (*skip, "num_threads")
+        warning = []
+        if "time" in values:
+            values["time"] = str(limit_s := seconds(values["time"]))
+            warning = ["-l", f"s_rt={max(limit_s - _WARNING_S, limit_s // 2)}"] if request.num_ranks else []
+        array = ["-t", f"{jobs[0]}-{jobs[-1]}"] if request.name else []
+        name = re.sub(r"^(\d)|[^\w.-]", r"_\1", script.stem)
+        words = self.site_words(replace(request, given=tuple(values.items())), skip)
+        return [*words, *warning, "-N", name, "-o", str(output).replace("JOB", "$TASK_ID"), *array, str(script)]
+
+    def number(self, said: str) -> str:
+        """`Your job-array 12.1-3:1 ("x") has been submitted`"""
+        return re.findall(r"job(?:-array)? (\d+)", said)[-1]
+
+    def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
+        """From qstat; where tasks have gone from there, from qacct, which reads all that there ever was."""
+        done = call(["qstat", "-f", "-u", getpass.getuser(), "-xml"])
+        if done is None or done.returncode:
+            return None
+        there = dict(_there(ElementTree.fromstring(done.stdout), number))
+        never = _why_never(number) if any(state == "qw" for state, _, _ in there.values()) else ""
+        gone = {} if there.keys() >= set(tasks) else _accounted(number)
+        return {**gone, **{task: _fate(number, *found, never) for task, found in there.items()}}
+
+    def cancel(self, number: str) -> None:
+        """qdel"""
+        call(["qdel", number])
+
+
+def seconds(time: str) -> int:
+    """Slurm's and our forms of times: minutes, M:S, H:M:S, D-H:M:S."""
+    days, _, rest = time.rpartition("-")
+    parts = list(map(int, rest.split(":")))
+    parts = [0, *parts, 0] if len(parts) == 1 else [0, *parts] if len(parts) == 2 else parts
+    return int(days or 0) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
+
+
+def _there(listed: ElementTree.Element, number: str) -> Iterator[tuple[int, tuple[str, str, bool]]]:
+    """(task, (state, host, whether nothing is heard of that host)) of the tasks that `qstat -f -xml` lists of a job."""
+    places = [(queue, queue.findtext("name", "").partition("@")[2], "u" in queue.findtext("state", ""))
+              for queue in listed.iter("Queue-List")]  # fmt: skip
+    places += [(waiting, "", False) for waiting in listed.findall("job_info")]
+    for place, host, is_silent in places:
+        for job in place.iter("job_list"):
+            if job.findtext("JB_job_number") == number:
+                for task in numbers_of(job.findtext("tasks", "0")):
+                    yield task, (job.findtext("state", ""), host, is_silent)
+
+
+def _fate(number: str, state: str, host: str, is_silent: bool, never: str) -> Fate:
+    if "E" in state:
+        return Fate(False, f"it could not be started: {_error_of(number)} (Grid Engine says {state})", host)
+    if is_silent:
+        return Fate(False, f"its host {host} was lost (Grid Engine says au)", host, host_lost=True)
+    if never and state == "qw":
+        return Fate(False, f"it will never start: {never}")
+    return Fate(True, f"waits: {state}" if "h" in state else "", host)
+
+
+def _error_of(number: str) -> str:
+    """Why a job is in a state of error."""
+    done = call(["qstat", "-j", number])
+    found = re.search(r"(?m)^error reason\s+\d+:\s+(?:\S+ \S+ \[[\d:]+\]: )?(?:error: )?(.*)", done.stdout if done else "")
+    return found[1] if found else "see qstat -j"
+
+
+def _why_never(number: str) -> str:
+    """What no host has that the job asks for; "" where an empty cluster would run it."""
+    done = call(["qalter", "-w", "v", number])
+    said = done.stdout.splitlines() if done else []
+    if "verification: no suitable queues" not in said:
+        return ""
+    return "; ".join(re.sub(r"^Job \d+ ", "", line) for line in said[:2] if line.startswith("Job ")) or "no queue is suitable"
+
+
+def _accounted(number: str) -> dict[int, Fate]:
+    """What qacct says of the tasks of a job that have ended."""
+    done = call(["qacct", "-j", number])
+    if done is None or done.returncode:
+        return {}
+    found = {}
+    for record in done.stdout.split("=" * 20):
+        fields = dict(re.findall(r"(?m)^(\w+)\s+(.*?)\s*$", record))
+        if fields.get("jobnumber") == number:
+            found[int(fields["taskid"]) if fields.get("taskid", "").isdigit() else 0] = _ended(fields)
+    return found
+
+
+def _ended(fields: dict[str, str]) -> Fate:
+    """Of a job of which qacct gives these fields."""
+    code, _, text = fields.get("failed", "0").partition(":")
+    code, host = code.strip(), fields.get("hostname", "")
+    if code in ("0", ""):
+        return Fate(False, "", host)
+    known = {"37": _OVER_A_LIMIT, "100": _KILLED}.get(code, "it could not be run")
+    return Fate(False, f"{known} (Grid Engine says failed {code}: {text.strip()})", host)

@@ -1,0 +1,120 @@
+"""queue.pl on a real Grid Engine of one host: whatever becomes of a job is told in one sentence."""
+
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from runner_case import ROOT, WAIT_S, Case
+from test_run_pl import wait_until
+
+from pyasr.cluster.grid_engine import seconds
+from pyasr.cluster.status import read_status
+
+
+def is_there(grid, name):
+    """Whether Grid Engine has a job of this name."""
+    return f"<JB_name>{name}<" in grid.call("qstat", "-xml")
+
+
+@pytest.fixture(scope="module")
+def cases(grid, tmp_path_factory):
+    """All that can be waited for at once: {name: Case}."""
+    directory = tmp_path_factory.mktemp("cases")
+    words = {
+        "cancelled": ["cancelled.log", "sleep", "300"],
+        "one_of_an_array": ["JOB=1:5", "log/a.JOB.log", "bash", "-c", "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300"],
+        "success": ["--mem", "100M", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
+        "killed": ["x.log", "bash", "-c", "kill -9 $$"],
+        "lost": ["x.log", "bash", "-c", r"kill -9 \$PPID"],
+        "never": ["--gpu", "9", "never.log", "true"],
+        "over_time": ["-l", "h_rt=3", "over_time.log", "sleep", "300"],
+    }
+    cases = {name: Case(grid, "queue.pl", directory / name, *command) for name, command in words.items()}
+    cases["cancelled"].begun()
+    grid.call("qdel", "cancelled")
+    yield cases
+    for case in cases.values():
+        case.process.kill()
+
+
+def test_jobs_in_kaldis_way(cases):
+    case = cases["success"]
+    assert case.end() == (0, "")
+    assert [(case / f"out.{job}").read_text() for job in (1, 2, 3)] == ["Job 1\n", "Job 2\n", "Job 3\n"]
+    lines = (case / "log/a.2.log").read_text().splitlines()
+    assert lines[0] == '# echo "job 2" | tr j J > out.2' and lines[-1].startswith("# Ended (code 0)")
+    assert read_status(case / "log/a.2.log").ok and (case / "q/a.sh").exists()
+
+
+def test_one_failing_job_of_an_array(grid, cases):
+    """Told once, with what repeats it; the others are ended."""
+    case = cases["one_of_an_array"]
+    code, said = case.end()
+    assert code == 1 and "queue.pl: 1 / 5 failed, log is in log/a.JOB.log" in said and "    | the cause" in said
+    assert re.search(r"  job    2 on \S+: exit status 3 \(after [\d.]+ s\)\n", said) and "queue.pl JOB=2 log/a.2.log bash -c" in said
+    wait_until(lambda: not is_there(grid, "a"), WAIT_S)
+
+
+@pytest.mark.parametrize("name, sentence", [
+    ("killed", "killed by signal 9"),
+    ("lost", "it was killed: by qdel, over a limit, or from outside (Grid Engine says failed 100: assumedly after job)"),
+    ("cancelled", "it was killed: by qdel, over a limit, or from outside (Grid Engine says failed 100: assumedly after job)"),
+    ("over_time", "it was over its time or memory limit; ask for more with --time or --mem, or split the work into more jobs (Grid Engine says "),
+    ("never", "it will never start: (-l arch=*64*,gpu=9) cannot run at host "),
+])
+def test_jobs_that_fail(name, sentence, grid, cases):
+    code, said = cases[name].end()
+    assert code == 1 and sentence in said, said
+    wait_until(lambda: not is_there(grid, name), WAIT_S)
+
+
+def test_directory_that_is_not_on_the_host(grid, tmp_path):
+    """The job comes into a state of error, in which it would wait for ever."""
+    code, said = Case(grid, "queue.pl", tmp_path / "x", "--config", "../site.conf", "x.log", "true").end()
+    assert code == 1 and "site.conf: no such file or directory" in said
+    (tmp_path / "site.conf").write_text("command qsub -v PATH -wd /nowhere -S /bin/bash -j y\n")
+    code, said = Case(grid, "queue.pl", tmp_path / "error", "--config", "../site.conf", "error.log", "true").end()
+    assert code == 1 and "it could not be started: can't chdir to /nowhere: No such file or directory (Grid Engine says Eqw)" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_killing_queue_pl_leaves_no_job(number, grid, tmp_path):
+    case = Case(grid, "queue.pl", tmp_path / f"orphan{number}", f"orphan{number}.log", "sleep", "300").begun()
+    case.process.send_signal(number)
+    assert case.end()[0] != 0
+    wait_until(lambda: not is_there(grid, f"orphan{number}"), WAIT_S)
+
+
+@pytest.mark.parametrize("words, sentence", [
+    (["--partition", "nope.q", "x.log", "true"], "error: qsub refused the job: "),
+    (["--time", "soon", "x.log", "true"], "error: --time: 'soon' is no time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
+    (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
+])
+def test_what_cannot_be_submitted(words, sentence, grid, tmp_path):
+    code, said = Case(grid, "queue.pl", tmp_path / "x", *words).end()
+    assert code == 1 and sentence in said and said.count("\n") == 1
+
+
+def test_lost_host(grid, tmp_path):
+    """Last, because there is no other host."""
+    case = Case(grid, "queue.pl", tmp_path / "unlucky", "unlucky.log", "sleep", "300").begun()
+    grid.lose_host()
+    code, said = case.end()
+    assert code == 1 and f"its host {grid.host} was lost (Grid Engine says au)" in said
+    assert read_status(case / "unlucky.log").host_lost
+
+
+def test_dry_run(tmp_path):
+    """Kaldi's own configuration, without the names of queues; every rank takes as many slots as it has threads."""
+    def submission(*words):
+        done = subprocess.run([sys.executable, ROOT / "utils/queue.pl", "--dry-run", *words], cwd=tmp_path, capture_output=True, text=True)
+        return done.stdout.partition("\n\n")[0]
+
+    usual = "qsub -v PATH -cwd -S /bin/bash -j y -l 'arch=*64*'"
+    assert submission("--gpu", "1", "--mem", "4G", "--num-threads", "3", "-q", "x.q", "JOB=2:5", "-tc", "2", "exp/log/1.JOB.log", "true") == (
+        f"{usual} -l gpu=1 -l mem_free=4G,ram_free=4G -pe smp 3 -tc 2 -q x.q -N _1 -o 'exp/q/1.$TASK_ID.out' -t 2-5 exp/q/1.sh")
+    assert submission("--num-ranks", "4", "--num-threads", "2", "--time", "90", "x.log", "true") == (
+        f"{usual} -pe mpi 8 -notify -l h_rt=5400 -l s_rt=5280 -N x -o q/x.out q/x.sh")
+    assert [seconds(time) for time in ("2", "1:30", "2:00:00", "1-00:00:01")] == [120, 90, 7200, 86401]
