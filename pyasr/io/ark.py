@@ -187,7 +187,9 @@ def _read_text_matrix(file) -> np.ndarray:
         content += block
         end = content.find(b"]", len(content) - len(block))
     body = bytes(content[content.index(b"[") + 1 : end])
-    file.seek(begin + end + 1 + (content[end + 1 : end + 2] == b"\n"))
+    file.seek(begin + end + 1)
+    if file.read(1) != b"\n":
+        file.seek(begin + end + 1)
     rows = [np.array(line.split(), dtype=np.float64) for line in body.split(b"\n") if line.strip()]
     if b"\n" not in body and rows:
         return rows[0]
@@ -198,7 +200,7 @@ def _cut(matrix: np.ndarray, span: str | None, rx: str) -> np.ndarray:
     """The inclusive range `first:last` of rows, or `rows,columns`."""
     if span is None:
         return matrix
-    for axis, part in enumerate(span.split(",")):
+    for axis, part in enumerate(span.split(",", matrix.ndim - 1)):
         if part.strip() in ("", ":"):
             continue
         first, _, last = part.partition(":")
@@ -207,7 +209,7 @@ def _cut(matrix: np.ndarray, span: str | None, rx: str) -> np.ndarray:
         except ValueError:
             raise UserError(f"'{rx}': the range [{span}] is not [first:last]") from None
         if end > matrix.shape[axis] or begin >= end:
-            raise UserError(f"{rx}: the range [{span}] lies outside the matrix of {matrix.shape[0]} rows and {matrix.shape[1]} columns")
+            raise UserError(f"{rx}: the range [{span}] lies outside the {' x '.join(map(str, matrix.shape))} numbers there")
         matrix = matrix[begin:end] if axis == 0 else matrix[:, begin:end]
     return matrix
 

@@ -1,5 +1,7 @@
 """CMVN, deltas and splicing against their definitions, written out as loops."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -91,6 +93,34 @@ def test_input_options_travel_with_the_model(tmp_path):
     assert InputOptions.load(tmp_path) == options
     with pytest.raises(UserError, match="input.json: no such file"):
         InputOptions.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize("name, value, told", [
+    ("deltas", 9, "--deltas: 9 is above the greatest allowed value 4"), ("splice_left", -1, "--splice-left: -1 is below the least"),
+    ("splice_right", 10**9, "--splice-right: 1000000000 is above"), ("norm_vars", "yes", "--norm-vars: 'yes' is no bool"),
+    ("deltas", 1.5, "--deltas: '1.5' is no int"), ("cmvn", "nobody", "--cmvn: 'nobody' is not one of"), ("sliding", 3, "--sliding: options were expected"),
+    ("deltas", None, "--deltas: 'None' is no int"), ("type", "os:system", "options of os"), ("type", "pyasr.base.job:main", "does not fit"),
+    ("type", "pyasr.feats.options:MfccOptions", "MfccOptions is something else than was expected"), ("other", 1, "has no other")])
+def test_input_options_of_a_model_from_elsewhere(name, value, told, tmp_path):
+    """They are checked as a command line is, and name no other class."""
+    InputOptions().save(tmp_path)
+    path = tmp_path / "input.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    with pytest.raises(UserError, match=f"input.json.*{told}"):
+        InputOptions.load(tmp_path)
+
+
+def test_nesting_without_end(tmp_path):
+    (tmp_path / "input.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match="input.json: not a file of saved options"):
+        InputOptions.load(tmp_path)
+
+
+def test_features_that_are_no_numbers(data):
+    with ArkWriter(data / "bad.ark", data / "feats.scp") as writer:
+        writer.write("utt", np.array([[1, np.nan]], np.float32))
+    with pytest.raises(UserError, match="feats.scp: features of utt that are not numbers; run steps/make_mfcc.py"):
+        FeatureReader(data, InputOptions(cmvn="none")).raw("utt")
 
 
 def test_missing_tables_are_named(data):

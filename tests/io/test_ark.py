@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.io.ark import ArkWriter, iterate, load_all, load_matrix, read_scp
+from pyasr.io.ark import ArkWriter, iterate, load_all, load_matrix, read_ark, read_scp
 
 
 @pytest.fixture
@@ -64,8 +64,21 @@ def test_ranges_are_inclusive(tmp_path, matrices):
     rx = read_scp(write(tmp_path, matrices))["utt9"]
     np.testing.assert_array_equal(load_matrix(rx + "[2:4]"), matrices["utt9"][2:5])
     np.testing.assert_array_equal(load_matrix(rx + "[2:4,0:2]"), matrices["utt9"][2:5, :3])
-    with pytest.raises(UserError, match="outside the matrix of 10 rows"):
+    with pytest.raises(UserError, match=r"the range \[5:10\] lies outside the 10 x 13 numbers there"):
         load_matrix(rx + "[5:10]")
+    for span in ("[1:2,0:1,0:1]", "[1:2:3]", "[:5,1 2]"):
+        with pytest.raises(UserError, match="the range .* is not"):
+            load_matrix(rx + span)
+
+
+def test_text_that_ends_with_a_block_of_reading(tmp_path):
+    """The line break after the bracket is the first byte of the next one."""
+    numbers = "1 " * ((1 << 15) - 3)
+    entry = f"a  [ {numbers}]\n"
+    (tmp_path / "a.ark").write_text(entry[: 2] + " " * (65536 + 2 - len(entry) + 1) + entry[2:] + "b  [ 1 2 ]\n")
+    assert (tmp_path / "a.ark").read_bytes()[2 + 65536 - 1 :][:2] == b"]\n"
+    found = read_ark(tmp_path / "a.ark")
+    assert list(found) == ["a", "b"] and found["a"].shape == ((1 << 15) - 3,)
 
 
 def test_table_names_where_the_archive_will_be(tmp_path, matrices):

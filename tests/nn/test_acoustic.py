@@ -151,3 +151,19 @@ def test_dropout_leaves_out_the_given_share_and_keeps_the_mean():
     assert torch.allclose(y.unique(), torch.tensor([0, 4 / 3]))
     assert abs(float((y == 0).float().mean()) - 0.25) < 0.01 and abs(float(y.mean()) - 1) < 0.01
     assert torch.equal(layer.eval()(x), x)
+
+
+@pytest.mark.parametrize("change", [
+    lambda content: content["network"]["options"].update(hidden_dim=1 << 20),
+    lambda content: content["network"].update(num_pdfs=1 << 40),
+    lambda content: content.update(log_priors=torch.zeros(3)),
+    lambda content: content["mean"].fill_(float("nan")),
+    lambda content: content["parameters"].popitem()[1],
+    lambda content: next(iter(content["parameters"].values())).fill_(float("inf")),
+], ids=["hidden units", "outputs", "priors", "mean", "a parameter less", "infinite"])
+def test_descriptions_of_another_network_than_the_file_holds(change, tmp_path):
+    """Those of one that no memory could hold among them."""
+    model().save(tmp_path / MODEL_FILE)
+    rewrite(tmp_path / MODEL_FILE, change)
+    with pytest.raises(UserError, match="final.nnet: not a whole model file"):
+        load_scorer(tmp_path)
