@@ -6,9 +6,18 @@ import numpy as np
 import torch
 
 from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies.options import ServerOptions
 
 SHARDS = [10, 10, 3, 0, 7, 0, 1, 2]  # utterances of 12 frames
 SCHEMES = ["allreduce", "gradient", "fixed-ring", "base2", "d1d", "dpsgd", "easgd"]
+ASYNCHRONOUS = [
+    MixingOptions(parallel="adpsgd", payload="bfloat16"),
+    MixingOptions(parallel="adpsgd", random_peers=True),
+    MixingOptions(parallel="hadpsgd", ranks_per_node=2, payload="bfloat16"),
+    MixingOptions(parallel="asgd"),
+    MixingOptions(parallel="asgd", server=ServerOptions(max_distance=2), payload="bfloat16"),
+]
+MOVE = 0.1
 
 
 def check_uneven(comm) -> None:
@@ -24,14 +33,36 @@ def check_uneven(comm) -> None:
         assert [bool(value) for value in master] == [rank < comm.size and shard > 0 for rank, shard in enumerate(SHARDS)], name
 
 
-def _epoch(strategy, master: torch.Tensor, num_frames: int, rank: int) -> tuple[int, int]:
-    """(frames told, mixings) of an epoch in which each minibatch of up to 16 frames moves the rank's own parameter."""
-    strategy.begin_epoch(num_frames, 16)
+def check_uneven_asynchronous(comm) -> None:
+    """Ranks that run out of data wait for those that have some; all frames are told, and every minibatch goes into the one model: in 16
+    bits too, to their rounding where moves are added up, and exactly where both ends of an exchange change by as much."""
+    for options in ASYNCHRONOUS:
+        if options.parallel == "asgd" and comm.size == 2:
+            continue
+        strategy, master = make_strategy(comm, options), torch.zeros(8)
+        strategy.restart(master)
+        learns = [comm.size == 1 or options.parallel != "asgd" or rank > 0 for rank in range(comm.size)]
+        frames = [12 * shard * learning for shard, learning in zip(SHARDS, learns)]
+        told = [_epoch(strategy, master, frames[comm.rank], comm.rank, sum(frames))[0] for _ in range(2)]
+        assert told == [sum(frames)] * 2, (options, told, frames)
+        assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), options
+        if options.parallel == "hadpsgd":  # a minibatch counts by its share of the node's
+            assert [value > 0 for value in master] == [bool(own) for own in frames] + [False] * (8 - comm.size), (options, master)
+        else:
+            expected = [2 * MOVE * -(-own // 16) / strategy.num_averaged for own in frames]
+            rtol = 2.0**-8 if options.parallel == "asgd" and options.payload == "bfloat16" else 1e-4
+            np.testing.assert_allclose(master.numpy()[: comm.size], expected, rtol=rtol, err_msg=str(options))
+
+
+def _epoch(strategy, master: torch.Tensor, num_frames: int, rank: int, all_frames: int = 0) -> tuple[int, int]:
+    """(frames told, mixings) of an epoch in which each minibatch of up to 16 frames moves the rank's own parameter. Strategies
+    that let a rank draw from all data are told of `all_frames`."""
+    strategy.begin_epoch(all_frames or num_frames, 16)
     told, mixings, mixing = 0, 0, None
     while mixing is None or not mixing.last:
         frames = min(16, num_frames)
         num_frames -= frames
-        master[rank] += 0.1 * (frames > 0)
+        master[rank] += MOVE * (frames > 0)
         mixing = strategy.step(master, frames)
         if mixing is not None:
             told, mixings = told + mixing.frames, mixings + 1
