@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from toy_jobs import metrics, store, trained, training, with_options
+from toy_jobs import metrics, poisoned, store, trained, training, with_options
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import SoloComm
@@ -63,19 +63,6 @@ def test_a_resumed_job_forgets_what_it_told_after_the_checkpoint(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("".join(lines) + '{"epoch": 1, "fra')
     with Reporter(tmp_path, make_strategy(SoloComm(), MixingOptions()), 1000, 200):
         assert [line["frames"] for line in metrics(tmp_path)] == [100, 200]
-
-
-def poisoned(job, steps):
-    """Let the inputs of some minibatches hold a number that is none."""
-    step, count = job.learner.step, iter(range(1, 10**6))
-
-    def poison(x, pdfs, rate):
-        if next(count) in steps:
-            x = x.clone()
-            x[0, 0] = float("nan")
-        return step(x, pdfs, rate)
-
-    job.learner.step = poison
 
 
 def test_minibatches_left_out_are_told(tmp_path, told):

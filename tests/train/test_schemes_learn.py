@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from toy_jobs import Crash, crash_after, store, training, with_options
+from toy_jobs import Crash, crash_after, poisoned, store, training, with_options
 
 from pyasr.parallel.strategies import make_strategy, strategy_names
 from pyasr.parallel.threads import run_threads
@@ -11,14 +11,18 @@ SIZES = [10, 10, 3, 0]
 RATES = {"bmuf": 0.03, "bmuf-classical": 0.03, "slowmo": 0.05, "diloco": 0.05, "asgd": 0.05}  # of schemes that move further than the mean
 
 
+def frames_of(comm, options, sizes):
+    """This rank's part of shards of so many utterances: a shard, all of them, or none."""
+    share = make_strategy(comm, options.mixing).share
+    return store(0) if share is None else store(sum(sizes)) if share[1] == 1 else store(sizes[comm.rank], comm.rank)
+
+
 @pytest.mark.parametrize("name", strategy_names())
 def test_every_scheme_learns_on_uneven_shards(tmp_path, name):
     options = with_options(mixing=dict(parallel=name), schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)))
 
     def rank(comm):
-        share = make_strategy(comm, options.mixing).share
-        frames = store(0) if share is None else store(sum(SIZES)) if share[1] == 1 else store(SIZES[comm.rank], comm.rank)
-        job = training(comm, tmp_path / "job", frames, options)
+        job = training(comm, tmp_path / "job", frames_of(comm, options, SIZES), options)
         job.run()
         return job.learner.flat.master.clone(), job.evaluate(), job.position.frames_seen
 
@@ -26,6 +30,29 @@ def test_every_scheme_learns_on_uneven_shards(tmp_path, name):
     for master, totals, frames_seen in results:
         assert torch.equal(master, results[0][0]) and frames_seen == results[0][2] >= 4 * 50 * sum(SIZES)
         assert totals.accuracy > 0.8
+
+
+@pytest.mark.parametrize("name", ["allreduce", "gradient", "random-ring", "d1d", "dpsgd", "easgd", "adpsgd", "hadpsgd", "asgd"])
+def test_a_rank_that_skips_half(tmp_path, name):
+    """Every second minibatch of one rank is left out, because its gradient is not finite: nobody hangs, all frames are told of, no other
+    rank leaves out any, and the model is as good. Of gradients that are added up it spoils all."""
+    mixing = dict(parallel=name, period_frames=32, ranks_per_node=2)
+    options = with_options(mixing=mixing, schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)))
+
+    def rank(comm):
+        job = training(comm, tmp_path / "job", frames_of(comm, options, [6, 6, 6]), options)
+        if comm.rank == 1:
+            poisoned(job, range(2, 10**6, 2))
+        job.run()
+        return job.learner.flat.master.clone(), job.evaluate().accuracy, job.position, job.learner.num_steps
+
+    results = run_threads(3, rank)
+    half = results[1][3] // 2
+    for number, (master, accuracy, position, _) in enumerate(results):
+        assert torch.equal(master, results[0][0]) and accuracy > 0.8
+        assert position.skipped == (half if number == 1 or name == "gradient" else 0) and half > 0
+        assert position.frames_seen == results[0][2].frames_seen >= 4 * 50 * 18
+        assert position.frames_seen == 4 * 50 * 18 or name in ("adpsgd", "hadpsgd", "asgd")
 
 
 @pytest.mark.parametrize("name", ["allreduce", "random-ring", "base2", "delayed", "dpsgd", "bmuf", "slowmo", "diloco", "easgd"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 
@@ -96,6 +97,19 @@ def trained(comm, directory: Path, frames, options: DnnTraining = OPTIONS) -> to
 
 def metrics(directory: Path) -> list[dict]:
     return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def poisoned(job: Training, steps) -> None:
+    """Let the inputs of the minibatches numbered in `steps`, from 1, hold a number that is none."""
+    step, count = job.learner.step, itertools.count(1)
+
+    def poison(x, *arguments):
+        if next(count) in steps:
+            x = x.clone()
+            x[0, 0] = float("nan")
+        return step(x, *arguments)
+
+    job.learner.step = poison
 
 
 class Crash(Exception):
