@@ -20,8 +20,7 @@ from pyasr.base.options import argument, option
 from pyasr.base.output import atomic_write
 from pyasr.base.step import run_step
 from pyasr.export.onnx_model import UNITS, acoustic_onnx
-from pyasr.feats.inputs import InputOptions
-from pyasr.nn.acoustic import load_scorer
+from pyasr.export.source import read_source
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def feature_options(data: Path) -> str:
 
 def main(options: ExportOnnx) -> None:
     told = feature_options(options.data) if options.data else ""
-    content = acoustic_onnx(load_scorer(options.model_dir), InputOptions.load(options.model_dir), options.unit, told)
+    content = acoustic_onnx(*read_source(options.model_dir), options.unit, told)
     with atomic_write(options.out, "wb") as f:
         f.write(content)
     log.info(f"{options.out}: {len(content) / 2**20:.1f} MB")

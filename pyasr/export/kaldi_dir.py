@@ -9,10 +9,11 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.export.nnet1 import write_nnet1
 from pyasr.export.nnet3 import write_nnet3
+from pyasr.export.source import read_source
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.kaldi_options import CMVN_FILE, DELTA_FILE, kaldi_option_lines
 from pyasr.hmm.model import MODEL, read_transitions, write_subsampling
-from pyasr.nn.acoustic import AcousticModel, load_scorer
+from pyasr.nn.acoustic import AcousticModel
 
 FORMS = ("nnet3", "nnet1")
 
@@ -22,7 +23,7 @@ def write_kaldi_dir(model_dir: Path, out: Path, form: str) -> None:
 
     Features come to nnet3 before derivatives, which its network makes, and to nnet1 after them, as `delta_opts` says.
     """
-    model, options = load_scorer(model_dir), InputOptions.load(model_dir)
+    model, options = read_source(model_dir)
     transitions = read_transitions(model_dir / MODEL)
     if transitions.num_pdfs != model.num_pdfs:
         found = f"the network has {model.num_pdfs} outputs, the transition model {transitions.num_pdfs} pdfs"

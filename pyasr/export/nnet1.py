@@ -16,6 +16,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.export.parts import Affine, Norms, Part, Scale, Shift, Splice, Unit, input_parts, network_parts
+from pyasr.export.source import feature_dim
 from pyasr.feats.inputs import InputOptions
 from pyasr.io.kaldi import KaldiWriter
 from pyasr.nn.acoustic import AcousticModel
@@ -29,7 +30,7 @@ def write_nnet1(model: AcousticModel, options: InputOptions, out: Path) -> None:
     """The three files of a model in `out`. Raises UserError for a network that nnet1 has no components for."""
     parts = [*network_parts(model.network), Unit("log-softmax", model.num_pdfs)]
     _check(parts)
-    _write_chain(out / TRANSFORM_FILE, input_parts(model, options), len(model.mean) // options.dim(1) * (options.deltas + 1))
+    _write_chain(out / TRANSFORM_FILE, input_parts(model, options), feature_dim(model, options) * (options.deltas + 1))
     _write_chain(out / NETWORK_FILE, parts, parts[0].weight.shape[1])
     with KaldiWriter(out / COUNTS_FILE, binary=False) as writer:
         writer.vector(np.exp(model.log_priors.double().numpy()) * _NUM_FRAMES)

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.export.parts import Affine, Bypass, Norms, Part, Scale, Shift, Splice, Unit, delta_parts, input_parts, network_parts
+from pyasr.export.source import feature_dim
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.kaldi import KaldiWriter
@@ -78,7 +79,7 @@ def _descriptor(name: str, offsets: list[int]) -> str:
 
 def write_nnet3(model: AcousticModel, options: InputOptions, transitions: TransitionModel, path: Path) -> None:
     """The file `final.mdl`. Raises UserError for a network that cannot be told in nnet3's components here."""
-    dim = len(model.mean) // options.dim(1)
+    dim = feature_dim(model, options)
     parts = [*delta_parts(options.deltas, dim), *input_parts(model, options), *network_parts(model.network),
              Unit("log-softmax", model.num_pdfs)]  # fmt: skip
     chain = Nodes(parts)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+import numpy as np
 from torch import nn
 
 from pyasr.base.errors import UserError
@@ -71,6 +72,12 @@ def _(layer: Normalize, graph: Graph, x: str) -> str:
 
 
 @add_layer.register
+def _(layer: nn.LayerNorm, graph: Graph, x: str) -> str:
+    gains = graph.constant(np.ones(layer.normalized_shape))
+    return graph.op("LayerNormalization", x, gains, axis=2, epsilon=layer.eps)
+
+
+@add_layer.register
 def _(layer: SumGroup, graph: Graph, z: str) -> str:
     """ScatterND adds along the first axis, so outputs come first here: (outputs, T, N)."""
     extras = array(layer.extras)
@@ -107,7 +114,7 @@ def _(layer: Crop, graph: Graph, x: str) -> str:
 def _(layer: FactorisedTdnn, graph: Graph, x: str) -> str:
     x = slice_frames(graph, x, 0, step=layer.stride)
     y = x
-    for part in (layer.before, layer.linear, layer.after, layer.affine, nn.ReLU(), layer.normalize):
+    for part in (layer.before, layer.linear, layer.after, layer.affine, nn.ReLU(), layer.norm):
         y = add_layer(part, graph, y)
     around = slice_frames(graph, x, layer.left, -layer.right or ALL)
     return graph.op("Add", y, graph.op("Mul", around, graph.constant(layer.bypass_scale))) if layer.bypass_scale else y

@@ -26,6 +26,7 @@ from pyasr.export.onnx_chunks import Chunks
 from pyasr.export.onnx_graph import Graph, model_file
 from pyasr.export.onnx_layers import add_layer
 from pyasr.export.onnx_ops import repeat_ends, reshape, shifted, side_by_side
+from pyasr.export.source import feature_dim
 from pyasr.export.values import array
 from pyasr.feats.deltas import DELTA_WINDOW, delta_matrix
 from pyasr.feats.inputs import InputOptions
@@ -57,15 +58,6 @@ def acoustic_onnx(model: AcousticModel, options: InputOptions, unit: str, featur
         scores = graph.op("Mul", scores, graph.constant(model.factor))
     graph.output(graph.op("Transpose", scores, perm=[1, 0, 2]), SCORES, ("batch", "outputs", model.num_pdfs))
     return model_file(graph, _DOC, _metadata(model, options, unit, feature_options))
-
-
-def feature_dim(model: AcousticModel, options: InputOptions) -> int:
-    """Columns of the features before derivatives and splicing. Raises UserError where the model's input cannot be made of them."""
-    dim, rest = divmod(len(model.mean), options.dim(1))
-    if rest:
-        found = f"the network takes {len(model.mean)} columns, which are not {options.dim(1)} times those of features"
-        raise UserError(f"{found} (deltas and splicing of input.json); take final.nnet and input.json of the same directory")
-    return dim
 
 
 def context(model: AcousticModel, options: InputOptions) -> tuple[int, int]:

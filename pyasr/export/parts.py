@@ -172,8 +172,16 @@ def _(layer: SpliceLayer, stride: int) -> list[Part]:
 def _(layer: FactorisedTdnn, stride: int) -> list[Part]:
     chain = (layer.before, layer.linear, layer.after, layer.affine)
     parts = [part for one in chain for part in _layer_parts(one, stride * layer.stride)]
-    parts += [Unit("relu", layer.dim_out), Unit("normalize", layer.dim_out)]
+    parts += [Unit("relu", layer.dim_out), *_layer_parts(layer.norm, stride)]
     return [Bypass(layer.bypass_scale, parts)] if layer.bypass_scale else parts
+
+
+@_layer_parts.register
+def _(layer: nn.LayerNorm, stride: int) -> list[Part]:
+    """The mean is taken off, then frames are scaled; without what `layer.eps` adds to their variance."""
+    (dim,) = layer.normalized_shape
+    centring = np.eye(dim, dtype=np.float32) - np.float32(1 / dim)
+    return [Affine(centring, np.zeros(dim, np.float32), fixed=True), Unit("normalize", dim)]
 
 
 @_layer_parts.register

@@ -87,7 +87,8 @@ def test_layers_over_time_as_nnet3(tmp_path, kind):
     out = exported(tmp_path, model, InputOptions(), "nnet3")
     theirs = nnet3_of(out / "final.mdl")
     times = range(0, 10, model.subsampling)
-    np.testing.assert_allclose(theirs.outputs(features, times), model.log_likelihoods(features), atol=1e-4)
+    tolerance = 5e-3 if kind == "tdnnf" else 1e-4  # pyasr adds 1e-5 to the variance of frames
+    np.testing.assert_allclose(theirs.outputs(features, times), model.log_likelihoods(features), atol=tolerance)
     theirs.outputs(features, [0])
     assert (theirs.left, theirs.right) == (-min(theirs.seen), max(theirs.seen))
     assert (out / "frame_subsampling_factor").exists() == (model.subsampling > 1)
@@ -136,6 +137,13 @@ def test_options_for_scripts(tmp_path):
 def test_refused(tmp_path, network, form, message):
     with pytest.raises(UserError, match=message):
         exported(tmp_path, model_of(network, 12), InputOptions(), form)
+
+
+def test_matrix_before_the_network_is_refused(tmp_path):
+    model_dir = write_model_dir(tmp_path / "model", model_of(dnn("relu"), 12), InputOptions())
+    (model_dir / "final.mat").touch()
+    with pytest.raises(UserError, match="final.mat: a matrix before the network cannot be exported"):
+        write_kaldi_dir(model_dir, tmp_path, "nnet3")
 
 
 def test_step(tmp_path, root):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from export_toys import FIXED, model_of, with_random_parameters
 
+from pyasr.base import protobuf
 from pyasr.base.errors import UserError
 from pyasr.export.onnx_model import acoustic_onnx
 from pyasr.feats.inputs import InputOptions
@@ -110,6 +111,12 @@ def test_metadata():
     assert expected.items() <= told.custom_metadata_map.items()
     assert told.custom_metadata_map["cmvn"] == "sliding" and told.custom_metadata_map["cmn_window"] == "600"
     assert json.loads(told.custom_metadata_map["feature_options"]) == {"num_ceps": 6}
+
+
+def test_fields_of_protocol_buffers():
+    content = protobuf.content(1, "name") + protobuf.integer(3, -300) + protobuf.integer(8, 1 << 40) + protobuf.integer(8, 0) + protobuf.single(2, 0.5)
+    found = onnx.AttributeProto.FromString(content)
+    assert (found.name, found.i, list(found.ints), found.f) == ("name", -300, [1 << 40, 0], 0.5)
 
 
 def test_refused():
