@@ -25,8 +25,8 @@ class DropoutSchedule:
         between = [word if "@" in word else f"{word}@0.5" for word in words[1:-1]]
         self._shares, self._places = zip(*map(_numbers, (f"{words[0]}@0", *between, f"{words[-1]}@1")))
         if len(words) < 2 or not all(0 <= share <= GREATEST_SPREAD for share in self._shares):
-            expected = f"give shares from 0 to {GREATEST_SPREAD} with commas between them, such as 0,0@0.20,0.5@0.50,0"
-            raise UserError(f"--dropout-schedule: '{text}' says no shares of dropout; {expected}")
+            example = "0,0@0.20,0.5@0.50,0"
+            raise UserError(f"--dropout-schedule: '{text}': give two or more shares from 0 to {GREATEST_SPREAD}, such as {example}")
         if not all(before <= after for before, after in zip(self._places, self._places[1:])):
             raise UserError(f"--dropout-schedule: '{text}' goes back in time; after each @ give a number from 0 to 1, in ascending order")
 

@@ -29,7 +29,7 @@ def test_shares_in_the_course_of_a_training(text, points):
 
 @pytest.mark.parametrize("text", ["0.3", "a,b", "0,0.6,0", "0,-0.1@0.5,0", "0,,0", "0@0.1,0", "0,0.1@x,0", "0,nan,0", ",", "0;0.5"])
 def test_what_says_no_shares(text):
-    with pytest.raises(UserError, match="--dropout-schedule: '.*' says no shares of dropout; give shares from 0 to 0.5"):
+    with pytest.raises(UserError, match="--dropout-schedule: '.*': give two or more shares from 0 to 0.5"):
         LearnerOptions(dropout_schedule=text).check()
 
 
