@@ -2,7 +2,7 @@
 """List everything that is wrong with directories of Kaldi's or pyasr's, each line with its fix; exit status 1 if anything is.
 
 Reads   DIRS: data, lang, model, alignment, graph and decoding directories, told by their files; each by itself, then those given together:
-        phones of models and lang directories, dimensions of features, frames of alignments
+        phones of models and lang directories, frames of alignments, with --same-features also dimensions
 Writes  nothing
 
     utils/validate_kaldi.py data/train data/lang exp/tri4_ali

@@ -41,10 +41,11 @@ _REMAKE_GRAPH = "make the graph anew with utils/make_graph.py"
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """What data directories are asked for."""
+    """What directories are asked for."""
 
     need_text: bool = option(True, "data: transcripts have to be there")
     need_feats: bool = option(False, "data: features have to be there")
+    same_features: bool = option(False, "data with models: features have to be those that the models take, as for decoding")
     audio: str = option("exists", "data: audio is not looked at, looked for, or read to its end", choices=("no", "exists", "read"))
 
 
@@ -76,7 +77,7 @@ def check_directories(paths: list[Path], options: CheckOptions) -> tuple[list[st
         _check_graph(path, report)
     for path in of_kind["lattices"]:
         _check_lattices(path, report)
-    _check_together(of_kind, models, report)
+    _check_together(of_kind, models, options.same_features, report)
     return report.problems, kinds
 
 
@@ -113,13 +114,13 @@ def _read_all(archive: Path) -> None:
         pass
 
 
-def _check_together(of_kind: dict[str, list[Path]], models: list[ModelDir], report: Report) -> None:
+def _check_together(of_kind: dict[str, list[Path]], models: list[ModelDir], same_features: bool, report: Report) -> None:
     """Models with language directories and with data: phones, utterances, frames, dimensions."""
     for model in models:
         for lang in of_kind["lang"]:
             _check_lang_of(model, lang, report)
         for data in of_kind["data"]:
-            if (data / "feats.scp").exists():
+            if same_features and (data / "feats.scp").exists() and model.sees_features:
                 _check_dimension(model, data, report)
             if model.num_frames:
                 _check_frames(model, data, len(of_kind["data"]) == 1, report)
@@ -144,7 +145,7 @@ def _check_dimension(model: ModelDir, data: Path, report: Report) -> None:
     fix = "give the features that the model was trained on"
     reader = report.attempt(fix, open_features, data, model.path)
     dim = report.attempt(fix, lambda: reader.dim) if reader else None
-    if dim is not None and model.gmm and dim != model.gmm.dim:
+    if dim is not None and dim != model.gmm.dim:
         told = f"features become {dim} columns by the options of {model.path}, whose Gaussians have {model.gmm.dim} dimensions"
         report.add(data / "feats.scp", told, fix)
 

@@ -56,6 +56,11 @@ class ModelDir:
         """Entries of the directory."""
         return {entry.name for entry in self.path.iterdir()}
 
+    @property
+    def sees_features(self) -> bool:
+        """Whether it is the Gaussians that features go into, and not a network, whose directories have Gaussians of another system."""
+        return self.gmm is not None and "final.occs" in self.names and "final.nnet" not in self.names
+
     def _model(self) -> None:
         path = self.path / MODEL
         if MODEL not in self.names:

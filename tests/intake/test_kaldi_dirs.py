@@ -18,7 +18,7 @@ from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.io.openfst import Fst, write_fst
 
 NUM_PDFS, DIM = 5, 6
-OPTIONS = CheckOptions(need_text=False, audio="no")
+OPTIONS = CheckOptions(need_text=False, audio="no", same_features=True)
 
 
 def write_gmm(path, num_pdfs=NUM_PDFS, binary=True):
@@ -37,6 +37,7 @@ def dirs(tmp_path):
     make_alignments(ali, targets)
     write_gmm(ali / "final.mdl")
     InputOptions(cmvn="none").save(ali)
+    (ali / "final.occs").write_text(" [ 9 8 7 6 5 ]\n")
     write_transforms(ali / "trans.1", {"ann": np.eye(DIM, DIM + 1)})
     write_transforms(ali / "trans.2", {"bob": np.eye(DIM, DIM + 1)})
     (ali / "phones.txt").write_text("<eps> 0\n" + "".join(f"P{i} {i}\n" for i in range(1, NUM_PDFS + 1)))
@@ -54,6 +55,19 @@ def problems(dirs):
 def test_sound_directories_have_no_problems(dirs):
     found, kinds = check_directories(dirs, OPTIONS)
     assert found == [] and list(kinds.values()) == [["data"], ["model"], ["graph"]]
+
+
+def test_gaussians_beside_a_network_are_not_asked_for_dimensions(dirs):
+    InputOptions(cmvn="none", splice_left=5).save(dirs[1])
+    (dirs[1] / "final.occs").unlink()
+    assert problems(dirs) == []
+
+
+def test_other_features_than_the_models_are_no_problem_unless_asked(dirs):
+    """Networks are trained on other features by the alignments of a GMM system."""
+    InputOptions(cmvn="none", splice_left=5).save(dirs[1])
+    assert check_directories(dirs, CheckOptions(need_text=False, audio="no"))[0] == []
+    assert len(problems(dirs)) == 1
 
 
 def test_text_forms_and_plain_files_are_as_good(dirs):
