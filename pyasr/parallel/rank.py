@@ -20,6 +20,7 @@ from pyasr.base.heartbeat import hearts_of
 from pyasr.base.job import as_user_error, resolve
 from pyasr.base.last_words import LastWords, leave
 from pyasr.base.output import atomic_write
+from pyasr.base.stop_request import TRY_AGAIN, StopRequested
 from pyasr.parallel.comm import Comm, MpiComm
 from pyasr.parallel.witness import Witness
 
@@ -80,6 +81,11 @@ def main(argv: list[str]) -> None:
     log.setup(name.partition(":")[2] + (f"[{comm.rank}]" if comm.size > 1 else ""))
     try:
         run(name, spec, comm)
+    except StopRequested as stopped:
+        _leave_as_asked(comm, str(stopped))
+        witness.dismiss()
+        comm.barrier()
+        comm.abort(TRY_AGAIN)
     except BaseException as error:  # whatever it is, the other ranks must not be left waiting
         told = as_user_error(error)
         if told is None:
@@ -89,6 +95,13 @@ def main(argv: list[str]) -> None:
         witness.dismiss()
         comm.abort(1)
     witness.dismiss()
+
+
+def _leave_as_asked(comm: MpiComm, how_far: str) -> None:
+    """Say that the job was not broken off."""
+    if comm.rank == 0:
+        _say(f"error: asked to end from outside; {how_far}, where the same command goes on")
+        time.sleep(_LAST_WORDS_S)
 
 
 def _sentence(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import SeedOptions
+from pyasr.base.stop_request import StopRequested, is_stop_requested
 from pyasr.parallel.strategies import Mixing, Strategy
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
@@ -25,6 +26,7 @@ from pyasr.train.schedules import Schedule
 from pyasr.train.stream import Frames
 
 _NOTHING = None, torch.empty(0)  # instead of a minibatch
+_LOOKS = 10  # for a request to end, between two log lines
 _COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
 
 
@@ -146,9 +148,19 @@ class Training:
             saves |= self._report(epoch)
         if self.growth and self.growth.due(self.position.frames_seen):
             self._grow(mixing.equal)
-        if saves and not mixing.last:
+        if mixing.last:
+            return
+        stops = self._is_to_stop(mixing.saves, before)
+        if saves or stops:
             self.position.interval_sums = self.sums.tolist()
             self._save(mixing.equal)
+        if stops:
+            raise StopRequested(f"saved at {self.position.frames_seen} frames")
+
+    def _is_to_stop(self, have_met: bool, before: int) -> bool:
+        """Whether the job was asked to end: rank 0 looks now and then, and tells all."""
+        looks = have_met or self._passes(before, max(1, self.options.log_frames // _LOOKS))
+        return looks and self.comm.bcast_object(is_stop_requested())
 
     def _stand_still(self) -> None:
         """The learner's velocity belongs to parameters that are no more."""
@@ -173,9 +185,9 @@ class Training:
         return interval > 0 and self.position.frames_seen // interval > before // interval
 
     def _is_late(self) -> bool:
-        """Whether this rank's clock calls for a checkpoint."""
+        """Whether this rank's clock calls for a checkpoint, or its runner for the end."""
         interval_s = 60 * self.options.checkpoint_minutes
-        return 0 < interval_s < time.monotonic() - self._saved_at
+        return 0 < interval_s < time.monotonic() - self._saved_at or is_stop_requested()
 
     def _report(self, epoch: int) -> bool:
         """Log the sums, unless no rank has seen a frame since the last time, and start anew. Returns whether to save, by rank 0's clock."""

@@ -157,6 +157,10 @@ class VirtualTraining(Training):
     def _is_late(self) -> bool:
         return False
 
+    def _is_to_stop(self, have_met: bool, before: int) -> bool:
+        """Nobody asks: it would take virtual time."""
+        return False
+
 
 def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     """Train as `train_rank` does, on virtual learners: OUT/final.nnet and OUT/metrics.jsonl, in virtual time.

@@ -1,0 +1,115 @@
+"""A training of several ranks on real schedulers: over two nodes, and through the loss of its place to the same model."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from corpora import make_alignments, make_data
+from runner_case import ROOT, WAIT_S
+from slurm_cluster import parent_of
+from test_run_pl import wait_until
+
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.nn.acoustic import load_scorer
+
+FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 24, "--minibatch", 48, "--learning-rate", 0.03, "--period-frames", 96,
+         "--momentum", 0.5, "--precision", "float32", "--heldout-share", 0.1, "--splice-left", 1, "--splice-right", 1, "--num-epochs", 40,
+         "--checkpoint-minutes", 0, "--log-frames", 500, "--num-ranks", 4]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus")
+    make_alignments(path / "ali", make_data(path / "data", {f"{speaker}-{i}": 60 + 7 * i for speaker in "abcdefgh" for i in range(5)}, 6))
+    (path / "lang").mkdir()
+    (path / "lang" / "phones.txt").write_text("<eps> 0\n")
+    return path
+
+
+@contextlib.contextmanager
+def training(corpus, out, cmd, environment):
+    """The process of a step, which is not left behind."""
+    words = [sys.executable, ROOT / "steps/train_dnn.py", *FLAGS, "--cmd", cmd, corpus / "data", corpus / "lang", corpus / "ali", out]
+    environment = {**environment, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(list(map(str, words)), env=environment, cwd=corpus, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus):
+    """The scores of a model that was trained on this machine."""
+    with training(corpus, corpus / "local", "run.pl", os.environ) as process:
+        said, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, said + errors
+    return scores(corpus, corpus / "local")
+
+
+def scores(corpus, out):
+    scorer, reader = load_scorer(out), FeatureReader(corpus / "data", InputOptions.load(out))
+    return np.concatenate([scorer.log_likelihoods(reader[key]) for key in reader.keys])
+
+
+def log_of(out, name="train.log"):
+    """A log of a training that goes on, or of one that has ended."""
+    path = next((path for path in (out.with_name(out.name + ".tmp") / "log" / name, out / "log" / name) if path.exists()), None)
+    return path.read_text() if path else ""
+
+
+def has_learned(process, out):
+    """Wait for its second epoch."""
+    wait_until(lambda: "epoch 2 ended" in log_of(out) or process.poll() is not None, WAIT_S)
+    assert process.poll() is None, process.communicate()
+
+
+def was_requeued(process, out):
+    """The frames at which the training was asked to end, and went on."""
+    said, errors = process.communicate(timeout=2 * WAIT_S)
+    assert process.returncode == 0, said + errors
+    told = "the job was asked to end, has saved what it has, and is submitted again, time 1 of at most 3 (log until then: "
+    assert told in errors and errors.count("submitted again") == 1, errors
+    [frames] = re.findall(r"error: asked to end from outside; saved at (\d+) frames", log_of(out, "train.requeued-1.log"))
+    assert f"resuming at {frames} frames" in log_of(out)
+    return int(frames)
+
+
+def test_slurm(slurm, corpus, undisturbed):
+    """Four ranks on two nodes have to make room for a job of a partition that takes precedence."""
+    (corpus / "slurm.conf").write_text("option num_ranks=* --ntasks=$0 --ntasks-per-node=2 --signal=B:USR1@120\n")
+    out = corpus / "slurm"
+    with training(corpus, out, "slurm.pl --config slurm.conf", slurm.environment) as process:
+        has_learned(process, out)
+        assert [len([pid for pid in slurm.processes(f"n{i}") if is_rank(pid)]) for i in (1, 2)] == [2, 2]
+        slurm.call("sbatch", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=true")
+        assert was_requeued(process, out) > 0
+    assert np.array_equal(scores(corpus, out), undisturbed)
+
+
+def is_rank(pid):
+    """Whether this is the process of a rank: neither what has started it nor its witness, which it has started."""
+    return b"pyasr.parallel.rank" in command_of(pid) and b"hydra_pmi_proxy" in command_of(parent_of(pid))
+
+
+def command_of(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_grid_engine(grid, corpus, undisturbed):
+    """Four ranks are to be suspended."""
+    out = corpus / "grid"
+    with training(corpus, out, "queue.pl", grid.environment) as process:
+        has_learned(process, out)
+        grid.call("qmod", "-sj", "train")
+        assert was_requeued(process, out) > 0
+    assert np.array_equal(scores(corpus, out), undisturbed)
