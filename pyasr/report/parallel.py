@@ -18,7 +18,8 @@ _HEAD = """# Parallel training on virtual learners
 
 Written by `utils/collect_parallel.py`; not edited by hand. Real training of a small network by learners in simulated time: what is learnt
 is real, what it takes is the declared network's and the declared minibatch's time. Loss is held-out cross-entropy, nats a frame, of the
-model at the end: the consensus of all learners. Speed-up is against one learner's computing.
+model at the end: the consensus of all learners. Speed-up is against one learner's computing; those of `gradient` and `post-local` are lower
+bounds, since no message of theirs is hidden behind the backward pass, as it is over MPI.
 
 A sentence agrees with what was published, disagrees, or does not show it, where our difference may be chance:
 
