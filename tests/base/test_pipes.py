@@ -25,7 +25,8 @@ def test_commands_are_shown_once_for_each_kind(shown):
 
 @pytest.mark.parametrize("command", [
     "rm -rf /a/1.sph |", "sph2pipe /a/1.sph; rm x |", "sph2pipe $(rm x) |", 'sph2pipe "`rm x`.sph" |', "A=1.sph rm /a/1.sph |",
-    "sph2pipe /a/1.sph > ~/.bashrc |", "sh -c 'rm x' |", "sph2pipe /a/*.sph |", "sph2pipe /a/1.sph & rm 1.sph |", "sph2pipe /a/1.sph\nrm x |"])  # fmt: skip
+    "sph2pipe /a/1.sph > ~/.bashrc |", "sh -c 'rm x' |", "sph2pipe /a/*.sph |", "sph2pipe /a/1.sph & rm 1.sph |",
+    "sph2pipe /a/1.sph\nrm x |"])  # fmt: skip
 def test_what_does_something_else_is_another_kind(command):
     assert pipes.kind_of(command) != pipes.kind_of("sph2pipe /a/2.sph |")
 

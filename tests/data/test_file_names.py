@@ -18,8 +18,8 @@ from pyasr.io.ark import ArkWriter, load_all
 from pyasr.io.text import read_table, write_table
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ["with blank", "two  blanks", "it's", 'say "it"', "$(touch spoilt)", "`touch spoilt`", "a;touch spoilt", "a&b", "back\\slash", "-rf", "a:7",
-         "tab\there", "[1:2]", "ümläut", "\u65e5\u672c", "a#b", "*", "~", "%s{}"]  # fmt: skip
+NAMES = ["with blank", "two  blanks", "it's", 'say "it"', "$(touch spoilt)", "`touch spoilt`", "a;touch spoilt", "a&b", "back\\slash", "-rf",
+         "a:7", "tab\there", "[1:2]", "ümläut", "\u65e5\u672c", "a#b", "*", "~", "%s{}"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -66,7 +66,8 @@ def make_mfcc(data: Path, *words: str, **variables: str) -> subprocess.Completed
 
 def test_commands_of_a_step_are_shown_or_refused_whatever_the_names(tmp_path):
     data = make_data_dir(tmp_path / "it's $(touch spoilt) &a;b")
-    write_table(data / "wav.scp", {name: f"cat \"{path.replace('$', chr(92) + '$')}\" |" for name, path in read_table(data / "wav.scp").items()})
+    quoted = {name: path.replace("$", "\\$") for name, path in read_table(data / "wav.scp").items()}
+    write_table(data / "wav.scp", {name: f'cat "{path}" |' for name, path in quoted.items()})
     before = sorted(path.name for path in data.iterdir())
     for refused in (make_mfcc(data, "--no-pipes"), make_mfcc(data, **{NO_PIPES: "1"})):
         assert refused.returncode == 1 and refused.stderr.count("\n") == 1 and "12 of 12 entries are commands" in refused.stderr

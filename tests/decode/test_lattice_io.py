@@ -183,7 +183,8 @@ def test_nothing_is_left_when_writing_fails(tmp_path, lattices):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("line, told", [("0 4000000 1 2 1,1", "a lattice of 2 lines has no state 4000000"), ("0 1 99999999999 2 1,1", "is no line of a lattice"),
+@pytest.mark.parametrize("line, told", [("0 4000000 1 2 1,1", "a lattice of 2 lines has no state 4000000"),
+                                        ("0 1 99999999999 2 1,1", "is no line of a lattice"),
                                         ("0 1 1 2 nan,1", "is no line of a lattice"), ("0 1 -3 2 1,1", "is no line of a lattice"),
                                         ("0 1 2 1,1,3_-4", "is no line of a lattice")])  # fmt: skip
 def test_lines_that_no_lattice_has(line, told, tmp_path):

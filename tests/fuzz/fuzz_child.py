@@ -22,7 +22,8 @@ from pyasr.base.errors import UserError
 
 MEMORY_BYTES = 256 << 20  # beyond what the process has when it begins; the damaged files are below 100 KB
 CPU_S = 10
-_SIGNALS = {signal.SIGPROF: f"more than {CPU_S} CPU seconds", signal.SIGSEGV: "a crash", signal.SIGABRT: "an abort", signal.SIGFPE: "a crash"}
+_SIGNALS = {signal.SIGPROF: f"more than {CPU_S} CPU seconds", signal.SIGSEGV: "a crash", signal.SIGABRT: "an abort",
+            signal.SIGFPE: "a crash"}
 
 
 @dataclass

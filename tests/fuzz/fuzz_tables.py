@@ -39,13 +39,14 @@ from pyasr.lang.lexicon import read_cmudict, read_lexicon  # noqa: E402
 from pyasr.lang.silence_probs import read_silence_probs  # noqa: E402
 from pyasr.lang.symbols import SymbolTable  # noqa: E402
 
-_LANG_PROPERTIES = ("phones", "words", "real_phones", "disambig_phones", "backoff_phone", "optional_silence", "oov", "sets", "extra_questions",
-                    "roots", "word_boundary", "align_lexicon", "lexicon", "pronunciation_ids")  # fmt: skip
+_LANG_PROPERTIES = ("phones", "words", "real_phones", "disambig_phones", "backoff_phone", "optional_silence", "oov", "sets",
+                    "extra_questions", "roots", "word_boundary", "align_lexicon", "lexicon", "pronunciation_ids")  # fmt: skip
 _LANG_FILES = ("phones.txt", "words.txt", "oov.txt", "phones/roots.int", "phones/word_boundary.int", "phones/align_lexicon.int",
                "phones/align_lexicon.txt", "phones/sets.int", "phones/silence.int", "phones/optional_silence.int")  # fmt: skip
 _LEXICON = "<unk> SPN\na AH\na EY\nman M AE N\nplan P L AE N\n"
 _LEXICONP = "<unk> 1.0 SPN\na 1.0 AH\na 0.5 EY\nman 1 M AE N\n"
 _SILPROB = "<s> 0.3\n</s>_s 1.2\n</s>_n 0.9\noverall 0.2\n"
+_LATTICE_FORMS = {"lat": (True, False), "lat_compact": (True, True), "lat_text": (False, False), "lat_compact_text": (False, True)}
 _DICT = {"lexicon.txt": _LEXICON, "silence_phones.txt": "SIL\nSPN\n", "nonsilence_phones.txt": "AH\nEY\nM\nAE\nN\nP\nL\n",
          "optional_silence.txt": "SIL\n", "extra_questions.txt": "SIL SPN\nAH EY AE\n"}  # fmt: skip
 
@@ -136,8 +137,8 @@ ARCHIVES = [
     kaldi_file("ints.txt", read_int_vectors),
     kaldi_file("post.ark", read_posteriors),
     kaldi_file("post.txt", read_posteriors),
-    *(Format(f"{name}.ark", lambda path, form=form: _lattices(path, *form), consume(read_lattices, read_compact_lattices)) for name, form in (
-        ("lat", (True, False)), ("lat_compact", (True, True)), ("lat_text", (False, False)), ("lat_compact_text", (False, True)))),
+    *(Format(f"{name}.ark", lambda path, form=form: _lattices(path, *form), consume(read_lattices, read_compact_lattices))
+      for name, form in _LATTICE_FORMS.items()),
     Format("lat.gz", lambda path: _lattices(path, True, True), consume(read_lattices)),
 ]
 AUDIO = [

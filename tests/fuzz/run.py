@@ -33,8 +33,12 @@ def main() -> int:
         return with_atheris(options)
     from fuzz_formats import FORMATS
 
+    unknown = set(options.formats) - set(FORMATS)
+    if unknown:
+        sys.exit(f"{', '.join(sorted(unknown))}: no such format; there are {' '.join(FORMATS)}")
     chosen = [FORMATS[name] for name in options.formats or FORMATS]
-    engine, end, counts, findings = {"seeded": seeded, "hypothesis": with_hypothesis}[options.engine], time.time() + 60 * options.minutes, Counter(), 0
+    engine = {"seeded": seeded, "hypothesis": with_hypothesis}[options.engine]
+    end, counts, findings = time.time() + 60 * options.minutes, Counter(), 0
     warnings.simplefilter("ignore")
     for number, format in enumerate(chosen):
         until = time.time() + (end - time.time()) / (len(chosen) - number)
@@ -91,7 +95,7 @@ def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dic
 def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Counter, dict[str, bytes]]:
     """The same by hypothesis, up to its first finding, made as small as it can be."""
     from fuzz_child import examine
-    from hypothesis import HealthCheck, assume, given, seed, settings, strategies as st
+    from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
     path, counts, found = format.write(directory), Counter(), {}
     format.read(path)
@@ -99,10 +103,12 @@ def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Cou
     edits = st.tuples(st.integers(0, len(valid)), st.integers(0, 8), st.binary(max_size=12))
 
     @seed(options.seed)
-    @settings(max_examples=100_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=100_000, deadline=None, database=None, phases=(Phase.generate, Phase.shrink),
+              suppress_health_check=list(HealthCheck))
     @given(edits)
     def check(edit):
-        assume(time.time() < until)
+        if time.time() > until:
+            raise TimeoutError
         at, num_removed, added = edit
         content = valid[:at] + added + valid[at + num_removed :]
         outcome = examine(format.read, path, [content], str(directory) if format.names else "")
@@ -115,8 +121,7 @@ def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Cou
     try:
         check()
     except Exception:
-        if not found and time.time() < until:
-            raise
+        pass  # harmless: the time is over, or the finding is in `found`
     return counts, found
 
 
@@ -145,7 +150,8 @@ def with_atheris(options) -> int:
             raise RuntimeError(told)
 
     size_mb = int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
-    limits = [f"-max_total_time={int(60 * options.minutes)}", f"-timeout={CPU_S * 10}", f"-rss_limit_mb={size_mb + (MEMORY_BYTES >> 20) + 256}"]
+    limits = [f"-max_total_time={int(60 * options.minutes)}", f"-timeout={CPU_S * 10}",
+              f"-rss_limit_mb={size_mb + (MEMORY_BYTES >> 20) + 256}"]  # fmt: skip
     atheris.Setup([sys.argv[0], str(corpus), f"-artifact_prefix={options.out}/", f"-seed={options.seed + 1}", *limits], one)
     atheris.Fuzz()
     return 0

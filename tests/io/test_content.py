@@ -76,8 +76,9 @@ def npy(shape: str, content: bytes) -> bytes:
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + content
 
 
-@pytest.mark.parametrize("content, compression", [(npy("(1000000000000,)", bytes(80)), zipfile.ZIP_STORED), (npy("(-4,)", bytes(80)), zipfile.ZIP_STORED),
-                                                  (npy("(10,)", bytes(80)), zipfile.ZIP_DEFLATED), (b"", zipfile.ZIP_STORED)])  # fmt: skip
+@pytest.mark.parametrize("content, compression", [
+    (npy("(1000000000000,)", bytes(80)), zipfile.ZIP_STORED), (npy("(-4,)", bytes(80)), zipfile.ZIP_STORED),
+    (npy("(10,)", bytes(80)), zipfile.ZIP_DEFLATED), (b"", zipfile.ZIP_STORED)])  # fmt: skip
 def test_arrays_of_absurd_sizes(content, compression, tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w", compression) as archive:
         archive.writestr("a.npy", content)
