@@ -54,7 +54,7 @@ class Server:
         self._last_change[:] = self.num_changes
 
     @contextlib.contextmanager
-    def open(self, counts: np.ndarray) -> Iterator[None]:
+    def at_work(self, counts: np.ndarray) -> Iterator[None]:
         """Hear requests; `counts` are kept up to date, and told the shards."""
         self._waiting, self._serving, self._num_done, self._counts = deque(), False, 0, counts
         self._task = self.comm.background(self._hear_requests)
@@ -141,7 +141,7 @@ class AsynchronousSgd(AsynchronousStrategy):
         return self._synchronise(master, _WAIT if has_to_wait else _TRY)
 
     def _serve(self) -> None:
-        with self.server.open(self.counts):
+        with self.server.at_work(self.counts):
             while (shard := self.waiting(self.server.next_shard)) is not None:
                 self.mixing(self.server.synchronise, shard)
 
