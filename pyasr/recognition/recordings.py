@@ -90,7 +90,7 @@ def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, 
     if raw_rate:
         return "stdin", raw_rate, _blocks_of(lambda num: file.read(2 * num), raw_rate, 1)
     try:
-        audio = wave.open(file)
+        audio = wave.open(file, "rb")
     except (wave.Error, EOFError) as error:
         found = f"not a WAV stream ({error or 'it is empty'})"
         raise UserError(f"stdin: {found}; give --raw-rate for raw samples, or leave --stream out") from None
