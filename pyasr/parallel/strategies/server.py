@@ -37,7 +37,7 @@ _TRY, _WAIT, _DONE, _STOP = 0, 1, 2, 3
 class Server:
     """The server's two threads: one hears requests, the other (the rank's own) synchronises with one shard after the other.
 
-    While it is `open`, the rank is to `synchronise` with `next_shard` until there is none.
+    While it is `at_work`, the rank is to `synchronise` with `next_shard` until there is none.
 
     staleness  how many synchronisations there were with so many changes that the shard did not know
     """
