@@ -81,13 +81,16 @@ class BatchRunner:
         while self.left:
             if self._take_statuses():
                 wait_s = _LEAST_WAIT_S
-            if self.ended and not self.ended[-1].ok:
+            if self._has_failed():
                 return
             if time.monotonic() - asked > question_s:
                 self._ask()
                 asked, question_s = time.monotonic(), _FIRST_QUESTION_S if self.over else min(1.5 * question_s, _MOST_QUESTION_S)
             time.sleep(wait_s)
             wait_s = min(1.2 * wait_s, _MOST_WAIT_S)
+
+    def _has_failed(self) -> bool:
+        return any(not status.ok for status in self.ended)
 
     def _take_statuses(self) -> bool:
         """Take the statuses that are there; whether there were any. Those of jobs that were ended from outside count when the scheduler
@@ -168,7 +171,7 @@ class BatchRunner:
     def _stop_left(self) -> None:
         """Cancel what is left, also of jobs that will never start; a second signal must not break this off."""
         ignore_stop()
-        if len(self.ended) < len(self.request.jobs) or not self.ended[-1].ok:
+        if self.left or self._has_failed():
             self._cancel(self.numbers)
         for number in self.numbers:
             self.guard.drop(number)
