@@ -108,8 +108,16 @@ class GridEngineCluster:
         self._change("-sconf", "-Mconf", execd_spool_dir=str(self.directory / "execd"), min_uid="0", min_gid="0", load_report_time="00:00:02",
                      max_unheard="00:00:08", gid_range="20000-20100", login_shells="csh",  # else a profile is read, which may take its time
                      reporting_params="accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00")
+        self.start_host()
+
+    def start_host(self) -> None:
+        """Its daemon; wait until its queue takes jobs."""
         self.call("sge_execd")
-        self._until(lambda: self.host in self._ask("qstat", "-f").stdout and "-NA-" not in self._ask("qstat", "-f").stdout, "no host came up")
+        self._until(self._takes_jobs, "no host came up")
+
+    def _takes_jobs(self) -> bool:
+        queues = self._ask("qstat", "-f").stdout
+        return self.host in queues and "-NA-" not in queues
 
     def _give(self, flag: str, text: str) -> None:
         """Have qconf read `text`."""
