@@ -111,8 +111,10 @@ def _read_text(reader: KaldiReader) -> Topology:
     entries, phone_to_entry = [], {}
     while reader.expect("<TopologyEntry>", "</Topology>") == "<TopologyEntry>":
         for phone in _read_phones(reader):
-            if phone in phone_to_entry or not 1 <= phone <= _LAST_PHONE:
-                raise reader.error(f"phone {phone} {'has two topologies' if phone in phone_to_entry else f'is not one from 1 to {_LAST_PHONE}'}")
+            if phone in phone_to_entry:
+                raise reader.error(f"phone {phone} has two topologies")
+            if not 1 <= phone <= _LAST_PHONE:
+                raise reader.error(f"phone {phone} is not one from 1 to {_LAST_PHONE}")
             phone_to_entry[phone] = len(entries)
         entries.append(_read_entry(reader))
     if not entries:
