@@ -66,10 +66,11 @@ def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
 
 def _samples(audio: soundfile.SoundFile, num_bytes: int, where: str) -> np.ndarray:
     """All that is there, block by block, since a header may promise any number; (num_samples, num_channels)."""
-    blocks = [np.zeros((0, audio.channels), np.float32)]
+    blocks, num_unpacked = [np.zeros((0, audio.channels), np.float32)], 0
     while len(block := audio.read(max(_BLOCK_VALUES // audio.channels, 1), "float32", always_2d=True)):
         blocks.append(block)
-        check_unpacked(sum(block.nbytes for block in blocks), num_bytes, where)
+        num_unpacked += block.nbytes
+        check_unpacked(num_unpacked, num_bytes, where)
     return np.concatenate(blocks)
 
 

@@ -177,7 +177,7 @@ class Learner:
         factors = unit * change_factors(lengths, self.limits, max_change, self.momentum)
         factors = torch.where(finite, factors, 0.0)
         self.flat.add(delta, [place for component, factor in zip(self.components, factors) for place in component.scaled(factor)])
-        if self.num_steps % PERIOD == 0:
+        if self.semi_orthogonal and self.num_steps % PERIOD == 0:
             self._keep_semi_orthogonal()
 
     def _keep_semi_orthogonal(self) -> None:
