@@ -10,6 +10,7 @@ from pyasr.report import parallel_time as times
 from pyasr.report.parallel_pictures import pictures
 from pyasr.report.parallel_runs import RealRun, Run, Runs
 from pyasr.report.parallel_tables import cell, loss, pivot, section, wer
+from pyasr.report.provenance import commands, made_with, records
 from pyasr.report.verdicts import PUBLISHED_NOISE, WER_NOISE
 
 _SECTIONS = (learning.poster, times.speed_ups, times.straggler, learning.period, learning.rarely, learning.block_schemes,
@@ -36,11 +37,14 @@ _ELSEWHERE = "by what other seeds did in run_averaging.sh, as none were tried he
 
 def page(runs: Runs, real: Iterable[RealRun] = ()) -> str:
     """The whole page; its pictures are `pictures`."""
+    real = list(real)
     why = _ELSEWHERE if math.isnan(runs.measured_noise) else _MEASURED
     head = _HEAD.format(loss=runs.noise, why=why, wer=WER_NOISE, published=PUBLISHED_NOISE)
-    made = [_schemes(runs), times.mpi_ranks(runs, list(real)), *(make(runs) for make in _SECTIONS)]
+    made = [_schemes(runs), times.mpi_ranks(runs, real), *(make(runs) for make in _SECTIONS)]
     links = "\n".join(f"![{name}]({name}.svg)" for name in pictures(runs))
-    return "\n".join([head, *filter(None, made), "## Pictures\n", links, ""])
+    found = records(directory for run in [*runs.all, *real] for directory in run.directories)
+    end = ["## Pictures\n", links, "\n## Made with\n", made_with(found), "\n## Commands\n", commands(found)]
+    return "\n".join([head, *filter(None, made), *end])
 
 
 def _schemes(runs: Runs) -> str:

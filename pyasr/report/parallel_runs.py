@@ -28,15 +28,28 @@ class Run:
 
     content     of simulation.json
     lines       of metrics.jsonl
-    decode_dir  of the test set
+    directory   of the model
     test        summary.json of its scores; None where it was not scored
     """
 
-    name: str
     content: dict
     lines: list[dict]
-    decode_dir: Path
+    directory: Path
     test: dict | None
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def decode_dir(self) -> Path:
+        """Of the test set."""
+        return self.directory / "decode_test"
+
+    @property
+    def directories(self) -> list[Path]:
+        """Whose records tell how it was made."""
+        return [self.directory, self.decode_dir, self.decode_dir / "scoring"]
 
     @property
     def purpose(self) -> str:
@@ -178,7 +191,7 @@ def _read(path: Path) -> Run:
     except (OSError, ValueError) as error:
         raise UserError(f"{path.parent}: damaged ({error}); simulate it again with --force") from None
     decode_dir = path.parent / "decode_test"
-    return Run(path.parent.name, content, lines, decode_dir, read_summary(decode_dir) if (decode_dir / "scoring").exists() else None)
+    return Run(content, lines, path.parent, read_summary(decode_dir) if (decode_dir / "scoring").exists() else None)
 
 
 def _lines(path: Path) -> list[dict]:
@@ -195,6 +208,7 @@ class RealRun:
     machine       processor and cores; empty where there is no record
     """
 
+    directory: Path
     scheme: str
     ranks: int
     loss: float
@@ -203,6 +217,11 @@ class RealRun:
     waiting: float
     communication: float
     machine: str
+
+    @property
+    def directories(self) -> list[Path]:
+        """Whose record tells how it was made."""
+        return [self.directory]
 
 
 def find_real_runs(directory: Path) -> list[RealRun]:
@@ -217,7 +236,8 @@ def _read_real(directory: Path) -> RealRun:
     if not (ranks.isdigit() and ends):
         raise UserError(f"{directory}: not a training by ranks, whose number ends its name; remove it")
     machine = (read_done(directory) or {}).get("machine", "")
-    return RealRun(scheme, int(ranks), -ends[-1]["heldout_objective"], 100 * ends[-1]["heldout_accuracy"], *_speed(lines), machine)
+    loss, accuracy = -ends[-1]["heldout_objective"], 100 * ends[-1]["heldout_accuracy"]
+    return RealRun(directory, scheme, int(ranks), loss, accuracy, *_speed(lines), machine)
 
 
 def _speed(lines: list[dict]) -> tuple[float, float, float]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from statistics import mean, stdev
 
-from pyasr.report.systems import System, paired, records
+from pyasr.report.provenance import commands, made_with, records
+from pyasr.report.systems import System, paired
 from pyasr.score.bootstrap import difference_interval
 
 _HEAD = "# Results\n\nWritten by `utils/collect_results.py` from the records of the run; not edited by hand.\n"
@@ -18,8 +19,8 @@ def results_page(systems: list[System]) -> str:
         parts += [results_table(single), _notes(single), "\n## Cost\n", cost_table(single)]
     if families:
         parts += ["\n## Several seeds\n", families_table(families), _families_notes(families)]
-    parts += ["\n## Made with\n", _made_with(systems),
-              "\n## Commands\n", "```\n" + "\n".join(dict.fromkeys(record["command"] for record in records(systems))) + "\n```\n"]
+    found = records(directory for system in systems for directory in system.directories)
+    parts += ["\n## Made with\n", made_with(found), _seeds(systems), "\n## Commands\n", commands(found)]
     return "\n".join(parts)
 
 
@@ -124,15 +125,10 @@ def cost_table(systems: list[System]) -> str:
     return markdown_table(["system", "training, s", "real-time factor of the search (CPU)", "of all of decoding (CPU)"], rows)
 
 
-def _made_with(systems: list[System]) -> str:
-    found = records(systems)
-    facts = {"commit": [record["commit"] for record in found], "machine": [record["machine"] for record in found],
-             "versions": [" ".join(f"{name} {version}" for name, version in record["versions"].items()) for record in found],
-             "date (UTC)": [" to ".join(dict.fromkeys((found[0]["ended"], found[-1]["ended"])))] if found else ["unknown"]}
-    lines = [f"* {name}: {', '.join(dict.fromkeys(values)) or 'unknown'}" for name, values in facts.items()]
+def _seeds(systems: list[System]) -> str:
     seeds = ", ".join(f"{system.name} {system.seed}" for system in systems if system.seed is not None)
     scoring = ", ".join(sorted({str(system.test["seed"]) for system in systems}))
-    return "\n".join([*lines, f"* seeds: {seeds + '; ' if seeds else ''}intervals {scoring}"])
+    return f"* seeds: {seeds + '; ' if seeds else ''}intervals {scoring}"
 
 
 def markdown_table(head: list[str], rows: list[list[str]]) -> str:

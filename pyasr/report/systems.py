@@ -1,4 +1,4 @@
-"""What an experiment directory says of its systems: scores, costs, and the records of how everything was made."""
+"""What an experiment directory says of its systems: scores and costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import DONE, read_done
+from pyasr.base.output import read_done
 from pyasr.score.decode_dir import SUMMARY, read_summary
 
 _FRAMES_PER_SECOND = 100.0  # where totals do not say how long the data are: they were written before models left out frames
@@ -36,6 +36,11 @@ class System:
         options = (read_done(self.model_dir) or {}).get("options", {})
         seeds = (_option(options, name) for name in ("seed", "train_seed"))
         return next((seed for seed in seeds if seed is not None), None)
+
+    @property
+    def directories(self) -> list[Path]:
+        """Whose records tell how it was made."""
+        return [self.model_dir, self.decode_dir, self.decode_dir / "scoring"]
 
     @property
     def family(self) -> str | None:
@@ -121,22 +126,3 @@ def paired(first: Scored, second: Scored) -> tuple[np.ndarray, np.ndarray, np.nd
         return None
     rows = np.array([(*a[utt], b[utt][0]) for utt in sorted(a)])
     return rows[:, 0], rows[:, 2], rows[:, 1]
-
-
-def _made_by(path: Path) -> list[Path]:
-    """Where the record of the step that made `path` may lie: itself, its directory, or a data directory's features and CMVN."""
-    return [path, path.parent, *([path.parent / "feats", path.parent / "cmvn"] if path.suffix == ".scp" else [])]
-
-
-def records(systems: list[System]) -> list[dict]:
-    """The done-files of everything that the systems were made from, earliest first."""
-    found: dict[Path, dict] = {}
-    waiting = [directory for system in systems for directory in (system.model_dir, system.decode_dir, system.decode_dir / "scoring")]
-    while waiting:
-        directory = waiting.pop()
-        done = read_done(directory)
-        if done is None or directory.resolve() in found:
-            continue
-        found[directory.resolve()] = done
-        waiting += [near for path in done.get("inputs", {}) for near in _made_by(Path(path)) if (near / DONE).exists()]
-    return sorted((done for done in found.values() if "command" in done), key=lambda done: (done["ended"], done["command"]))

@@ -44,6 +44,7 @@ def test_from_data_to_the_page(recipe):
     assert collected.returncode == 0, collected.stderr
     page = (recipe / "exp" / "parallel" / "RESULTS.md").read_text()
     assert "| allreduce | arXiv:1507.01239 | 2 " in page and (recipe / "exp" / "parallel" / "consensus.svg").exists()
+    assert "\nsteps/simulate_parallel.py " in page.partition("## Commands")[2] and "* machine: " in page.partition("## Made with")[2]
 
 
 def test_an_option_that_there_is_not(recipe):
