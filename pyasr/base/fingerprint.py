@@ -1,6 +1,9 @@
 """Fingerprints: what identifies the content of files and directories, whatever made them and whenever.
 
 Two things with the same content have the same fingerprint: times, machines and commands play no part.
+
+A done-file keeps size, time and digest of each file of its output, so that one that was damaged or changed since is found at the cost of
+looking at sizes and times; only a file with another time than it had is read.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from pyasr.base.errors import UserError
+
 DONE = ".done.json"
 _BLOCK_BYTES, _MAX_BLOCKS = 1 << 20, 256
 _MISSING = "missing"
@@ -19,11 +24,12 @@ _MISSING = "missing"
 def fingerprint(path: Path) -> str:
     """Of a file; of a table (.scp) together with the stage outputs that it points into; of a directory; 'missing' if there is nothing.
 
-    A stage output is known by the content it had when it was completed, any other directory is read.
+    A stage output is known by the content it had when it was completed, any other directory is read. Raises UserError where one of its
+    files is no longer as it was then.
     """
     path = Path(path)
     if path.is_dir():
-        return (read_done(path) or {}).get("content") or directory_fingerprint(path)
+        return _stage_output_fingerprint(path) or directory_fingerprint(path)
     if not path.exists():
         return _MISSING
     digest = _file_digest(path)
@@ -32,14 +38,51 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def _stage_output_fingerprint(directory: Path) -> str | None:
+    """None where it is no complete output."""
+    done = read_done(directory) or {}
+    if changed := changed_files(directory, done):
+        found = f"{directory}: {changed[0]} is not as it was made: damaged, changed or lost"
+        own = f"remove {directory / DONE} if the change is your own"
+        raise UserError(f"{found}; make {directory} again by '{done.get('command', 'the same command')}', or {own}")
+    return done.get("content")
+
+
 def directory_fingerprint(directory: Path) -> str:
     """Of the names and contents of all files in a directory, but for hidden ones and its log/."""
-    digest = hashlib.sha256()
+    return content_of(file_states(directory))
+
+
+def file_states(directory: Path) -> dict[str, list]:
+    """File -> [bytes, time of the last change in ns, digest], of all files in a directory, but for hidden ones and its log/."""
     names = sorted(str(path.relative_to(directory)) for path in Path(directory).rglob("*") if path.is_file())
-    for name in names:
-        if not name.startswith(("log/", ".")):
-            digest.update(f"{name}\0{_file_digest(Path(directory) / name).hexdigest()}\n".encode())
+    return {name: _file_state(Path(directory) / name) for name in names if not name.startswith(("log/", "."))}
+
+
+def content_of(states: dict[str, list]) -> str:
+    """The fingerprint of a directory with these files."""
+    digest = hashlib.sha256()
+    for name, (_, _, file_digest) in states.items():
+        digest.update(f"{name}\0{file_digest}\n".encode())
     return digest.hexdigest()[:16]
+
+
+def changed_files(directory: Path, done: dict) -> list[str]:
+    """Files of a stage output that are not as its done-file has them; none where that was written by a version that kept no list."""
+    return [name for name, state in done.get("files", {}).items() if not _is_still(Path(directory) / name, state)]
+
+
+def _file_state(path: Path) -> list:
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns, _file_digest(path).hexdigest()]
+
+
+def _is_still(path: Path, state: list) -> bool:
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return found.st_size == state[0] and (found.st_mtime_ns == state[1] or _file_digest(path).hexdigest() == state[2])
 
 
 def read_done(directory: Path) -> dict | None:
@@ -48,8 +91,8 @@ def read_done(directory: Path) -> dict | None:
         done = json.loads((Path(directory) / DONE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None  # harmless: an output without a readable done-file is simply not complete
-    complete = isinstance(done, dict) and isinstance(done.get("options"), dict) and isinstance(done.get("inputs"), dict)
-    return done if complete else None
+    complete = isinstance(done, dict) and all(isinstance(done.get(name, {}), dict) for name in ("options", "inputs", "files"))
+    return done if complete and {"options", "inputs"} <= done.keys() else None
 
 
 def _file_digest(path: Path):

@@ -2,6 +2,8 @@
 
 A step's output directory OUT is written as OUT.tmp and renamed when the step has ended well, with `.done.json` inside: the options,
 the fingerprints of the inputs it was made from and of what it holds, and what made it.
+
+An output of which a file was damaged, changed or lost since is made anew; its changed files are kept in `.OUT.changed`, beside it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import filecmp
 import json
 import os
 import re
@@ -17,10 +20,11 @@ import time
 from pathlib import Path
 
 from pyasr.base.errors import UpToDate, UserError
-from pyasr.base.fingerprint import DONE, directory_fingerprint, fingerprint, read_done
+from pyasr.base.fingerprint import DONE, changed_files, content_of, file_states, fingerprint, read_done
 from pyasr.base.run_record import run_record
 
 STARTED = ".started.json"
+_MOST_NAMED = 5
 _NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which keeps the system's reason to itself
 
 
@@ -80,8 +84,8 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
                   defaults: dict | None = None) -> None:  # fmt: skip
     """Raise UpToDate if `out` is complete and current, UserError if it was made with other options (unless `force`).
 
-    Returns when the output has to be made: it is not there, an input has changed, or one of the files in `also` is gone. A directory
-    that no step has made is never replaced, not even with `force`: it may be anything.
+    Returns when the output has to be made: it is not there, an input has changed, or one of its files or of those in `also` is not as it
+    was made. A directory that no step has made is never replaced, not even with `force`: it may be anything.
     """
     if out.exists() and not (out / DONE).exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and was not made by a step; move it away, or give another output name")
@@ -92,10 +96,27 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     if changed:
         raise UserError(f"{out} exists with other options ({'; '.join(changed)}); give --force to make it anew, or another output name")
     stale = [name for name, value in inputs.items() if done["inputs"].get(name) != value]
-    missing = [str(path) for path in also if not Path(path).exists()]
-    if not stale and not missing:
+    damaged = changed_files(out, done)
+    lost = [str(path) for path in also if not _is_copy(Path(path), out / Path(path).name)]
+    if not stale and not damaged and not lost:
         raise UpToDate(f"{out} is up to date")
-    print(f"{out} is out of date: {', '.join(stale + missing)} changed; making it anew", flush=True)
+    _keep_aside(out, damaged)
+    what = [*stale, *(str(out / name) for name in damaged), *lost]
+    print(f"{out} is out of date: {', '.join(what[:_MOST_NAMED])} changed; making it anew", flush=True)
+
+
+def _is_copy(path: Path, original: Path) -> bool:
+    """Whether it is there, and what it was copied from has the same content."""
+    return path.exists() and (not original.exists() or filecmp.cmp(path, original, shallow=False))
+
+
+def _keep_aside(out: Path, names: list[str]) -> None:
+    """Copy changed files to `.OUT.changed`: they may have been changed on purpose."""
+    for name in names:
+        kept = out.with_name(f".{out.name}.changed") / name
+        if (out / name).exists():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(out / name, kept)
 
 
 @contextlib.contextmanager
@@ -108,11 +129,11 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     resume   keep what an interrupted run with the same options and inputs left in OUT.tmp (checkpoints)
     precious pattern of files in OUT.tmp that other options do not throw away without `force`
     may_change options that may differ from those of the interrupted run when it is gone on with
-    also     further files that belong to the output but lie outside OUT
+    also     further files that belong to the output but lie outside OUT: copies of its files of these names, where it has such
     defaults values of options that an existing output was made without, by a version that did not have them
 
-    Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, or an interrupted
-    run with other options has left precious files.
+    Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, an interrupted
+    run with other options has left precious files, or an input has changed while it was read.
     """
     out = Path(out)
     if out.name in ("", ".."):
@@ -133,13 +154,59 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     try:
         with _claimed(scratch):
             _prepare_scratch(scratch, started, resume and not force, "" if force else precious, may_change)
-            yield scratch
-            with atomic_write(scratch / DONE) as f:
-                made = {"content": directory_fingerprint(scratch), "seconds": round(time.time() - begin, 3)}
-                json.dump({**started, **made, **run_record()}, f, indent=1)
+            with _unchanged(prints, scratch):
+                yield scratch
+            files = file_states(scratch)
+            made = {"content": content_of(files), "files": files, "seconds": round(time.time() - begin, 3)}
+            _write_done(scratch, {**started, **made, **run_record()})
+            _take_over(also)
             _swap(scratch, out)
     except OSError as error:
         raise disk_error(error, out) from error
+
+
+@contextlib.contextmanager
+def _unchanged(prints: dict[str, str], scratch: Path):
+    """Insist that inputs keep these fingerprints. What was made from others is not gone on with, however the block ends."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(UserError, OSError):  # harmless: the first error is the one to tell
+            _check_unchanged(prints, scratch)
+        raise
+    _check_unchanged(prints, scratch)
+
+
+def _check_unchanged(prints: dict[str, str], scratch: Path) -> None:
+    try:
+        changed = [name for name, value in prints.items() if Path(name) not in scratch.parents and fingerprint(name) != value]
+        if changed:
+            raise UserError(f"{', '.join(changed[:_MOST_NAMED])} changed while it was read; run the same command again")
+    except UserError:
+        (scratch / STARTED).unlink(missing_ok=True)
+        raise
+
+
+def adopt(directory: Path) -> None:
+    """Have the done-file of a directory, if there is one, say that its files are as they are now: they were changed on purpose."""
+    done = read_done(directory)
+    if done and changed_files(directory, done):
+        states = file_states(directory)
+        files = {name: states[name] for name in done["files"] if name in states}
+        _write_done(directory, {**done, "files": files, "content": content_of(files)})
+
+
+def _take_over(also: list[Path]) -> None:
+    """These files are no longer those of the outputs in which they lie."""
+    for path in map(Path, also):
+        done = read_done(path.parent)
+        if done and done.get("files", {}).pop(path.name, None):
+            _write_done(path.parent, done)
+
+
+def _write_done(directory: Path, done: dict) -> None:
+    with atomic_write(directory / DONE) as f:
+        json.dump(done, f, indent=1)
 
 
 @contextlib.contextmanager

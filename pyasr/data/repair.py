@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.output import adopt
 from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, UTTERANCE_TABLES, DataDir, completed, default_value
 from pyasr.data.validation import RULES, Table, archive_of, audio_complaint
 from pyasr.io.text import invert, write_table
@@ -35,6 +36,7 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
         tables = _prefixed(tables, said)
     tables["spk2utt"] = invert(tables["utt2spk"])
     _write_changed(path, tables, said)
+    adopt(path)
     return said
 
 

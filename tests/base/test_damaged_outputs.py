@@ -1,0 +1,154 @@
+"""Outputs whose files were damaged, changed or lost after they were made: nothing is made from them, and the same command makes them anew."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pyasr.base.errors import UpToDate, UserError
+from pyasr.base.fingerprint import DONE, fingerprint, read_done
+from pyasr.base.output import adopt, stage_output
+
+
+def make(out: Path, inputs=(), content="made", **keywords):
+    with stage_output(out, {}, list(inputs), **keywords) as scratch:
+        (scratch / "part").mkdir()
+        (scratch / "part" / "result").write_text(content)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 2)
+
+
+def overwrite(path: Path) -> None:
+    path.write_text("MADE")
+
+
+DAMAGES = [cut, overwrite, Path.unlink]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_same_command_makes_it_anew_and_keeps_what_was_changed(damage, tmp_path, capsys):
+    make(tmp_path / "out")
+    result = tmp_path / "out" / "part" / "result"
+    damage(result)
+    left = result.read_text() if result.exists() else None
+    make(tmp_path / "out")
+    assert result.read_text() == "made" and f"out of date: {result} changed; making it anew" in capsys.readouterr().out
+    kept = tmp_path / ".out.changed" / "part" / "result"
+    assert (kept.read_text() if kept.exists() else None) == left
+
+
+def test_another_time_alone_is_no_change(tmp_path):
+    make(tmp_path / "out")
+    before = fingerprint(tmp_path / "out")
+    os.utime(tmp_path / "out" / "part" / "result", (1, 1))
+    with pytest.raises(UpToDate):
+        make(tmp_path / "out")
+    assert fingerprint(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_nothing_is_made_from_it(damage, tmp_path):
+    """Neither from the directory nor by a table that points into it."""
+    make(tmp_path / "out")
+    (tmp_path / "feats.scp").write_text(f"utt1 {tmp_path}/out/part:5\nutt2 {tmp_path}/out/x:5\n")
+    damage(tmp_path / "out" / "part" / "result")
+    for source in ("out", "feats.scp"):
+        with pytest.raises(UserError, match=r"out: part/result is not as it was made: .*make .*out again by '.*', or remove .*out/.done.json"):
+            make(tmp_path / "next", [tmp_path / source])
+    assert not list(tmp_path.glob("next*"))
+    make(tmp_path / "out")
+    make(tmp_path / "next", [tmp_path / "out"])
+
+
+def test_a_change_of_ones_own_is_kept_where_the_done_file_is_removed(tmp_path):
+    make(tmp_path / "out")
+    overwrite(tmp_path / "out" / "part" / "result")
+    (tmp_path / "out" / DONE).unlink()
+    make(tmp_path / "next", [tmp_path / "out"])
+    with pytest.raises(UserError, match="was not made by a step"):
+        make(tmp_path / "out")
+
+
+@pytest.mark.parametrize("own_error", [None, ZeroDivisionError])
+def test_an_input_that_changes_while_it_is_read(own_error, tmp_path):
+    """The output is not made, and a checkpoint from before is not gone on with; nor is it where the step fails by itself."""
+    make(tmp_path / "source")
+    with pytest.raises(own_error or UserError, match=None if own_error else "source: part/result is not as it was made"):
+        with stage_output(tmp_path / "out", {}, [tmp_path / "source"], resume=True) as scratch:
+            (scratch / "checkpoint").write_text("")
+            cut(tmp_path / "source" / "part" / "result")
+            if own_error:
+                raise own_error
+    assert not (tmp_path / "out").exists()
+    make(tmp_path / "source")
+    with stage_output(tmp_path / "out", {}, [tmp_path / "source"], resume=True) as scratch:
+        assert not (scratch / "checkpoint").exists()
+
+
+def test_a_file_that_changes_while_it_is_read(tmp_path):
+    (tmp_path / "in").write_text("one")
+    with pytest.raises(UserError, match="in changed while it was read; run the same command again"):
+        with stage_output(tmp_path / "out", {}, [tmp_path / "in"]):
+            (tmp_path / "in").write_text("two")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_copy_beside_the_output(damage, tmp_path):
+    """As DATA/feats.scp of DATA/feats."""
+    out, copy = tmp_path / "feats", tmp_path / "feats.scp"
+
+    def publish():
+        with stage_output(out, {}, [], also=[copy]) as scratch:
+            (scratch / "feats.scp").write_text("made")
+        copy.write_text("made")
+
+    publish()
+    with pytest.raises(UpToDate):
+        publish()
+    damage(copy)
+    publish()
+    assert copy.read_text() == "made"
+
+
+def test_a_copy_may_lie_in_an_output_that_had_one_of_its_name(tmp_path):
+    """As cmvn.scp in a copy of a data directory."""
+    data, table = tmp_path / "data", tmp_path / "data" / "table"
+
+    def copy_data():
+        with stage_output(data, {}, []) as scratch:
+            (scratch / "table").write_text("old")
+            (scratch / "other").write_text("other")
+
+    copy_data()
+    with stage_output(data / "cmvn", {}, [], also=[table]) as scratch:
+        (scratch / "table").write_text("new")
+    table.write_text("new")
+    with pytest.raises(UpToDate):
+        copy_data()
+    cut(data / "other")
+    copy_data()
+
+
+def test_a_program_that_changes_an_output_on_purpose_says_so(tmp_path):
+    make(tmp_path / "out")
+    before = fingerprint(tmp_path / "out")
+    overwrite(tmp_path / "out" / "part" / "result")
+    (tmp_path / "out" / "added").write_text("later")
+    adopt(tmp_path / "out")
+    with pytest.raises(UpToDate):
+        make(tmp_path / "out")
+    assert fingerprint(tmp_path / "out") != before and list(read_done(tmp_path / "out")["files"]) == ["part/result"]
+    adopt(tmp_path)  # which no step has made: nothing happens
+
+
+def test_an_output_of_a_version_that_kept_no_list(tmp_path):
+    make(tmp_path / "out")
+    done = read_done(tmp_path / "out")
+    del done["files"]
+    (tmp_path / "out" / DONE).write_text(json.dumps(done))
+    overwrite(tmp_path / "out" / "part" / "result")
+    with pytest.raises(UpToDate):
+        make(tmp_path / "out")
