@@ -7,7 +7,7 @@
 #   local/compare_parallel.sh --quick
 #   local/compare_parallel.sh --schemes "allreduce bmuf" --learners "4 16" --stage 7 --stop-stage 7
 #
-# Writes exp/parallel/RESULTS.md and its pictures.
+# Writes exp/parallel/RESULTS.md and its pictures; those of the whole corpus are in parallel/.
 
 cd "$(dirname "$0")"
 . ../utils/recipe.sh
