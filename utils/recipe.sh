@@ -62,6 +62,7 @@ parse_recipe_options() {
 # stage N TITLE: is stage N to be run? Prints its header if so.
 stage() {
   recipe_stage="$1 ($2)"
+  export PYASR_STAGE=$recipe_stage # for failure reports
   [ "$1" -ge "$stage" ] && [ "$1" -le "$stop_stage" ] || return 1
   printf '\n== stage %s: %s (%s)\n' "$1" "$2" "$(date +%H:%M:%S)"
 }
@@ -82,25 +83,28 @@ spawn() {
   recipe_num_spawned=$((recipe_num_spawned + 1))
 }
 
-# join: wait for all that was spawned; fails when one of it has failed, and says which.
+# join: wait for all that was spawned; fails when one of it has failed, and says which; the report of the first is shown in full.
 join() {
   local i failed=0 number=$recipe_num_spawned
   recipe_num_spawned=0
   for ((i = 0; i < number; i++)); do
     if wait "${recipe_pids[i]}"; then
       tail -n 1 "$recipe_log_dir/spawn.${recipe_spawned[i]}.log"
-    else
+    elif [ $failed = 0 ]; then
       failed=1
       recipe_show_failed "${recipe_spawned[i]}"
+    else
+      echo "$recipe_name: '${recipe_spawned[i]}' failed as well: see $recipe_log_dir/spawn.${recipe_spawned[i]}.log" >&2
     fi
   done
   return $failed
 }
 
+# What a spawned command has said of its failure: its runner's report and what follows, or the last lines.
 recipe_show_failed() {
   local log=$recipe_log_dir/spawn.$1.log
-  echo "$recipe_name: error: '$1' failed; the last lines of $log:" >&2
-  tail -n 15 "$log" | sed 's/^/    | /' >&2
+  echo "$recipe_name: '$1' failed; the last lines of $log:" >&2
+  { sed -n '/^[a-z]*\.pl: [0-9]* \/ [0-9]* failed/,$p' "$log" | grep . || tail -n 15 "$log"; } | tail -n 40 | sed 's/^/    | /' >&2
 }
 
 # On ERR: names stage, file, line and command. A subshell's failure is told once, by the recipe's own shell.
@@ -113,7 +117,16 @@ recipe_failed() {
     'return $failed') command='join' ;;
   esac
   case $parts in *\ *) command="... | $command" ;; esac
-  recipe_tell "'$command' failed with status $status (${file#./} line $line)"
+  recipe_tell "'$command' failed with status $status$(recipe_cause "$status") (${file#./} line $line)"
+}
+
+# What is known of a status of a command that could say nothing itself.
+recipe_cause() {
+  case $1 in
+    137) echo ", killed from outside, most often for want of memory (see dmesg)" ;;
+    127) echo ", there is no such program on PATH (was path.sh sourced?)" ;;
+    126) echo ", it may not be run (see its mode with ls -l)" ;;
+  esac
 }
 
 recipe_tell() {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyasr.cluster.batch import BatchRunner
 from pyasr.cluster.command_line import Request, parse_request
 from pyasr.cluster.local import LocalRunner
 from pyasr.cluster.processes import Stopped, raise_on_stop
-from pyasr.cluster.report import failure_report
+from pyasr.cluster.report import LATER, failure_report, tell
 from pyasr.cluster.scheduler import Scheduler
 from pyasr.cluster.status import JobStatus
 
@@ -50,12 +51,13 @@ def _main(doc: str, parse: Callable[[list[str]], Request], runner: Callable[[Req
 
 def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runner]) -> int:
     raise_on_stop()
+    later = os.environ.pop(LATER, None)  # jobs must not see it: they may start runners of their own
     try:
         request = parse(sys.argv[1:])
         if request.dry_run:
             print(runner(request).plan())
             return 0
-        return _tell(request, runner(request).run())
+        return _tell(request, runner(request).run(), later)
     except UserError as error:
         return _fail(f"error: {error}")
     except OSError as error:
@@ -67,10 +69,10 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
         return _fail(f"stopped by signal {stop.args[0]}; its jobs were ended", 128 + stop.args[0])
 
 
-def _tell(request: Request, ended: list[JobStatus]) -> int:
+def _tell(request: Request, ended: list[JobStatus], later: str | None) -> int:
     failed = [status for status in ended if not status.ok and not status.stopped]
     if failed:
-        print(failure_report(request, failed), file=sys.stderr)
+        tell(failure_report(request, failed), later)
     return 1 if failed else 0
 
 

@@ -30,7 +30,7 @@ from pyasr.cluster.command_line import protect
 from pyasr.cluster.listener import Listener
 from pyasr.cluster.mpi import ROOT, find_mpiexec
 from pyasr.cluster.processes import die_with_parent
-from pyasr.cluster.report import own_sentence
+from pyasr.cluster.report import LATER, own_sentence, show_kept
 from pyasr.cluster.status import NOT_PROVED, read_status, status_path
 
 __all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
@@ -88,8 +88,9 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
     for restart in count(1):
         try:
             return _run_ranks_once(jobs, Path(log), function, spec, num_ranks, recovery.options.rank_timeout)
-        except RankLost as lost:
-            if restart > most:
+        except UserError as lost:
+            if not isinstance(lost, RankLost) or restart > most:
+                show_kept(_report_file(log))
                 raise
             num_ranks = recovery.usable(max(num_ranks - lost.num_ranks, 1)) or num_ranks
             kept = Path(log).replace(Path(log).with_suffix(f".{restart}.log"))
@@ -100,16 +101,22 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
 def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, timeout_s: float) -> None:
     saved = _save_spec(log, spec)
     marker, said, listener = saved.with_suffix(".done"), saved.with_suffix(".error"), Listener(saved, num_ranks, timeout_s)
-    for left in (said, status_path(log)):
+    for left in (said, status_path(log), _report_file(log)):
         left.unlink(missing_ok=True)
     words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), str(timeout_s)]
     try:
-        if _run(jobs, ["--num-ranks", str(num_ranks), "--done-marker", str(marker)], log, words, listener.ending):
+        options_of_ranks = ["--num-ranks", str(num_ranks), "--done-marker", str(marker)]
+        if _run(jobs, options_of_ranks, log, words, listener.ending, {LATER: str(_report_file(log))}):
             return marker.unlink(missing_ok=True)
         time.sleep(_LAST_WORDS_S)
     finally:
         listener.forget()
     raise _failure(log, listener.silence, first(said), marker)
+
+
+def _report_file(log: Path) -> Path:
+    """Where a runner leaves its report on ranks, which is shown when they do not start again."""
+    return Path(log).with_suffix(".report")
 
 
 def _failure(log: Path, silence: Silence | None, words: LastWords | None, marker: Path) -> UserError:
@@ -154,10 +161,10 @@ def _runner(cmd: str) -> list[str]:
     return [found, *rest]
 
 
-def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], meanwhile=contextlib.nullcontext) -> bool:
-    """Let the runner do it, in the context `meanwhile(its process)`; whether all went well."""
+def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], meanwhile=contextlib.nullcontext, more=None) -> bool:
+    """Let the runner do it, with `more` in its environment and in the context `meanwhile(its process)`; whether all went well."""
     command = [*_runner(jobs.cmd), "--num-threads", str(jobs.num_threads), *arguments, str(log), *map(protect, words)]
-    environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name}
+    environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name, **(more or {})}
     with subprocess.Popen(command, env=environment, preexec_fn=die_with_parent) as process, meanwhile(process):
         try:
             status = process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -12,6 +13,8 @@ from pathlib import Path
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.status import JobStatus
 
+STAGE = "PYASR_STAGE"  # variable that holds the recipe's stage (utils/recipe.sh)
+LATER = "PYASR_REPORT"  # variable that names the file for a report that may turn out not to be needed
 _TAIL_LINES = 15
 _TAIL_BYTES = 16384
 
@@ -29,8 +32,12 @@ HINTS = [
     (r"Too many open files", "too few open files are allowed: try 'ulimit -n 4096' before the recipe"),
     (r"mpiexec is missing|mpiexec: (command )?not found", "MPI is not installed: utils/check_install.py says how"),
     (r"nvidia-smi|CUDA error|no CUDA-capable device", "the GPU could not be used: see whether nvidia-smi lists it, or run on the CPU"),
+    (r"(?i)licen[cs]e[^.\n]{0,40}(missing|not found|expired|invalid|refused|denied)|\bno (valid )?licen[cs]e|licen[cs]e (server|check)",
+     "a program found no valid licence: install its licence, or see that its licence server answers (its documentation says how)"),
     (r"Killed \(signal 9\)|exited on signal 9",
      "a rank was killed from outside, most often for want of memory: run fewer ranks, see also 'dmesg'"),
+    (r"application called MPI_Abort|MPI_ABORT was invoked",
+     "one rank has ended all of them by MPI_Abort: its reason is above this message in the log"),
     (r"BAD TERMINATION|exited on signal",
      "a rank broke down in a library or was ended from outside: the cause is above this message in the log"),
     (r"FileNotFoundError|[Nn]o such file or directory", "an input is missing: see whether the stage before has made it"),
@@ -76,16 +83,32 @@ def again(request: Request, job: int) -> str:
     return shlex.join([sys.argv[0], *request.typed, *number, request.log, *request.words])
 
 
+def tell(report: str, later: str | None) -> None:
+    """Show it, or keep it in the file `later` for a step that may yet do without it."""
+    if later:
+        with contextlib.suppress(OSError):  # a full disk: it is shown
+            Path(later).write_text(report, encoding="utf-8")
+            return
+    print(report, file=sys.stderr)
+
+
+def show_kept(report: Path) -> None:
+    """Show the report that a runner has kept, if it has."""
+    if report.exists():
+        print(report.read_text(encoding="utf-8"), file=sys.stderr, flush=True)
+        report.unlink()
+
+
 def failure_report(request: Request, failed: list[JobStatus]) -> str:
     """The report on jobs that failed, in the order in which they ended."""
     first = failed[0]
     log = request.log_of(first.job)
-    tail = log_tail(log) if log.exists() else ["(it was not begun)"]
+    tail = (log_tail(log) or ["(it has printed nothing)"]) if log.exists() else ["(it was not begun)"]
     cause = None if first.reason else hint("\n".join(tail), first)
     runner = Path(sys.argv[0]).name
     lines = [f"{runner}: {len(failed)} / {len(request.jobs)} failed, log is in {request.log}"]
-    step = os.environ.get("PYASR_STEP")
-    lines += [f"  step   {step}"] if step else []
+    around = {"stage": os.environ.get(STAGE), "step": os.environ.get("PYASR_STEP")}
+    lines += [f"  {name:6} {value}" for name, value in around.items() if value]
     lines += [f"  job    {first.job} on {first.host}: {first.how()} (after {first.end - first.begin:.1f} s)"]
     lines += [f"  log    {log}, its last lines:"] + [f"    | {line}" for line in tail]
     lines += [f"  hint   {cause}"] if cause else []

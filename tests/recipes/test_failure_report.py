@@ -1,0 +1,136 @@
+"""What a user sees of a failing recipe, the causes being real: one report with stage, step, job, host, log, hint, and a command that repeats the job."""
+
+import re
+import shlex
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+RECIPE = """#!/usr/bin/env bash
+# A recipe with one step.
+
+cd "$(dirname "$0")"
+. utils/recipe.sh
+what=good        # function
+spawned=false    # in the background
+parse_recipe_options "$@"
+PATH=$recipe_root/.venv/bin:$PATH
+if stage 1 "Fine things"; then true; fi
+if stage 2 "Train"; then
+  if [ "$spawned" = true ]; then
+    spawn first python step.py "$what"
+    join
+  else
+    python step.py "$what"
+  fi
+fi
+"""
+STEP = """
+import sys
+from pathlib import Path
+from pyasr.cluster.jobs import JobOptions, Recovery, run_jobs, run_ranks
+from pyasr.base.job_options import RankJobOptions
+from pyasr.base.step import run_step
+from dataclasses import dataclass
+from pyasr.base.options import argument
+
+@dataclass(frozen=True)
+class Step:
+    what: str = argument("function")
+
+def main(options):
+    if options.what.startswith("rank"):
+        recovery = Recovery(RankJobOptions(max_restarts=1))
+        run_ranks(JobOptions(), Path("exp/x/log/train.log"), f"causes:{options.what}", JobOptions(), 2, recovery)
+    else:
+        run_jobs(JobOptions(nj=3), Path("exp/x/log/work.JOB.log"), f"causes:{options.what}", JobOptions())
+
+run_step(Step, main, "")
+"""
+CAUSES = """
+import os, resource, signal, subprocess, sys
+from pathlib import Path
+
+def second_job(work):
+    return lambda spec, job: work() if job == 2 else None
+
+def allocate():
+    import numpy
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    numpy.ones(1 << 29)
+
+memory = second_job(allocate)
+disk = second_job(lambda: open("/dev/full", "w").write("x" * 100000))
+missing = second_job(lambda: open("data/train/text"))
+licence = second_job(lambda: subprocess.run(["sh", "-c", "echo ngram-count: license file not found >&2; exit 3"], check=True))
+killed = second_job(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+def rank_aborts(spec, comm):
+    if comm.rank == 0:
+        from mpi4py import MPI
+        print("beyond repair", flush=True)
+        MPI.COMM_WORLD.Abort(3)
+    comm.barrier()
+
+def rank_lost_once(spec, comm):
+    if comm.rank == 1 and not Path("lost").exists():
+        Path("lost").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.barrier()
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path, root) -> Path:
+    (tmp_path / "utils").symlink_to(root / "utils")
+    for name, text in (("run.sh", RECIPE), ("step.py", STEP), ("causes.py", CAUSES)):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "run.sh").chmod(0o755)
+    return tmp_path
+
+
+def run(recipe: Path, monkeypatch, *words: str):
+    monkeypatch.setenv("PYTHONPATH", f"{recipe}:{recipe.joinpath('utils').resolve().parent}")
+    return subprocess.run(["./run.sh", *words], cwd=recipe, capture_output=True, text=True, timeout=300)
+
+
+CASES = [("memory", "memory ran out: run fewer jobs"), ("disk", "the disk is full"), ("missing", "an input is missing"),
+         ("licence", "no valid licence"), ("killed", "something outside killed it, most often for want of memory"),
+         ("rank_aborts", "one rank has ended all of them by MPI_Abort")]  # fmt: skip
+
+
+@pytest.mark.parametrize("what, hint", CASES)
+def test_one_report_says_all(what, hint, recipe, monkeypatch):
+    done = run(recipe, monkeypatch, "--what", what)
+    assert done.returncode == 1
+    report = check_report(done.stderr, hint, job=1 if what.startswith("rank") else 2)
+    assert "beyond repair" in report or not what.startswith("rank")
+    again = shlex.split(re.search(r"(?m)^  again  (.*)", report)[1])
+    assert subprocess.run(again, cwd=recipe, capture_output=True, timeout=100).returncode == 1
+    assert "\nrun.sh: error: stage 2 (Train): 'python step.py \"$what\"' failed with status 1 (run.sh line 16)\n" in done.stderr
+    assert done.stderr.count("error: stage") == 1 and done.stderr.rstrip().endswith("what is complete will not be made anew")
+
+
+def test_a_spawned_step_is_reported_as_fully(recipe, monkeypatch):
+    done = run(recipe, monkeypatch, "--what", "missing", "--spawned", "true")
+    assert done.returncode == 1
+    check_report(done.stderr.replace("\n    | ", "\n"), "an input is missing", job=2)
+    assert "run.sh: error: stage 2 (Train): 'join' failed" in done.stderr
+
+
+def check_report(said: str, hint: str, job: int) -> str:
+    """The report, of which there is one."""
+    assert said.count("failed, log is in") == 1, said
+    report = said[said.index("run.pl: ") : said.index("step.py: error:")]
+    assert "\n  stage  2 (Train)\n  step   step.py\n" in report
+    assert f"\n  job    {job} on {socket.gethostname()}: " in report and re.search(rf"(?m)^  hint   .*{hint}", report), report
+    assert re.search(r"(?m)^  log    exp/x/log/\S+, its last lines:\n    \| ", report)
+    return report
+
+
+def test_a_rank_that_is_lost_and_replaced_is_no_failure(recipe, monkeypatch):
+    done = run(recipe, monkeypatch, "--what", "rank_lost_once")
+    assert done.returncode == 0 and "1 rank goes on" in done.stdout + done.stderr
+    assert "failed, log is in" not in done.stderr and not list(recipe.glob("exp/x/log/*.report"))
