@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
@@ -17,7 +17,7 @@ from statistics import mean
 from pyasr.base.errors import UserError
 from pyasr.base.output import read_done
 from pyasr.report.verdicts import LOSS_NOISE, chance
-from pyasr.score.decode_dir import read_summary
+from pyasr.score.decode_dir import read_summary, scoring_dir
 
 _PURPOSES = ("seed", "straggler", "period", "rarely", "minibatch", "natural", "batch")
 
@@ -42,14 +42,14 @@ class Run:
         return self.directory.name
 
     @property
-    def decode_dir(self) -> Path:
-        """Of the test set."""
-        return self.directory / "decode_test"
+    def scored(self) -> Path:
+        """Directory of the test set's scores."""
+        return scoring_dir(self.directory / "decode_test")
 
     @property
     def directories(self) -> list[Path]:
         """Whose records tell how it was made."""
-        return [self.directory, self.decode_dir, self.decode_dir / "scoring"]
+        return [self.directory, self.scored.parent, self.scored]
 
     @property
     def purpose(self) -> str:
@@ -190,8 +190,8 @@ def _read(path: Path) -> Run:
         lines = _lines(path.with_name("metrics.jsonl"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path.parent}: damaged ({error}); simulate it again with --force") from None
-    decode_dir = path.parent / "decode_test"
-    return Run(content, lines, path.parent, read_summary(decode_dir) if (decode_dir / "scoring").exists() else None)
+    run = Run(content, lines, path.parent, None)
+    return replace(run, test=read_summary(run.scored.parent)) if run.scored.exists() else run
 
 
 def _lines(path: Path) -> list[dict]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import read_done
-from pyasr.score.decode_dir import SUMMARY, read_summary
+from pyasr.score.decode_dir import SUMMARY, read_summary, scoring_dir
 
 _FRAMES_PER_SECOND = 100.0  # where totals do not say how long the data are: they were written before models left out frames
 
@@ -24,6 +24,7 @@ class System:
     name: str
     model_dir: Path
     decode_dir: Path
+    scored: Path             # directory of the test set's scores: of best paths, or by minimum Bayes risk
     test: dict               # summary.json of the test set
     dev: dict | None         # of the set that chose LM weight and penalty; None where the test set did itself
     training_s: float | None
@@ -40,7 +41,7 @@ class System:
     @property
     def directories(self) -> list[Path]:
         """Whose records tell how it was made."""
-        return [self.model_dir, self.decode_dir, self.decode_dir / "scoring"]
+        return [self.model_dir, self.decode_dir, self.scored]
 
     @property
     def family(self) -> str | None:
@@ -51,30 +52,39 @@ class System:
 
 def find_systems(exp: Path) -> list[System]:
     """The systems below `exp` in the order in which their models were made. Raises UserError where nothing has been scored."""
-    summaries = {path.parent.parent: read_summary(path.parent.parent) for path in sorted(Path(exp).rglob(f"scoring/{SUMMARY}"))
-                 if not any(part.endswith((".tmp", ".old")) for part in path.parts)}
+    summaries = {(decode_dir, mbr): read_summary(decode_dir, mbr) for mbr in (False, True) for decode_dir in _scored_dirs(exp, mbr)}
     if not summaries:
         raise UserError(f"{exp}: nothing below has been scored; run steps/score.py first")
-    sources = {_beside(decode_dir, summary["params_from"]) for decode_dir, summary in summaries.items() if summary["params_from"]}
-    systems = [_system(exp, decode_dir, summaries) for decode_dir in summaries if decode_dir not in sources]
+    sources = {(_beside(decode_dir, summary["params_from"]), mbr) for (decode_dir, mbr), summary in summaries.items()
+               if summary["params_from"]}  # fmt: skip
+    systems = [_system(exp, scored, summaries) for scored in summaries if scored not in sources]
     names = [system.name for system in systems]
     twice = {name for name in names if names.count(name) > 1}
     systems = [system if system.name not in twice else _renamed(system) for system in systems]
     return sorted(systems, key=lambda system: (_ended(system.model_dir), _ended(system.decode_dir), system.name))
 
 
+def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
+    """Decode directories that have such scores."""
+    found = [path.parents[1] for path in sorted(Path(exp).rglob(f"{scoring_dir('', mbr)}/{SUMMARY}"))]
+    return [path for path in found if not any(part.endswith((".tmp", ".old")) for part in path.parts)]
+
+
 def _renamed(system: System) -> System:
-    return System(**{**vars(system), "name": f"{system.name} {system.decode_dir.name}"})
+    mbr = " mbr" * (system.scored == scoring_dir(system.decode_dir, mbr=True))
+    return replace(system, name=f"{system.name} {system.decode_dir.name}{mbr}")
 
 
-def _system(exp: Path, decode_dir: Path, summaries: dict[Path, dict]) -> System:
-    test, model_dir = summaries[decode_dir], decode_dir.parent
-    dev = summaries.get(_beside(decode_dir, test["params_from"])) if test["params_from"] else None
+def _system(exp: Path, scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict]) -> System:
+    test, (decode_dir, mbr) = summaries[scored], scored
+    model_dir = decode_dir.parent
+    dev = summaries.get((_beside(decode_dir, test["params_from"]), mbr)) if test["params_from"] else None
     totals = _totals(decode_dir)
     audio_s = totals.get("audio_s", totals.get("num_frames", 0) / _FRAMES_PER_SECOND)
     rtf = {name: totals[name] / audio_s if audio_s and name in totals else None for name in ("search_s", "cpu_s")}
     name = str(model_dir.relative_to(exp)) if model_dir != Path(exp) else decode_dir.name
-    return System(name, model_dir, decode_dir, test, dev, (read_done(model_dir) or {}).get("seconds"), rtf["search_s"], rtf["cpu_s"])
+    training_s = (read_done(model_dir) or {}).get("seconds")
+    return System(name, model_dir, decode_dir, scoring_dir(decode_dir, mbr), test, dev, training_s, rtf["search_s"], rtf["cpu_s"])
 
 
 def _beside(decode_dir: Path, source: str) -> Path:
@@ -101,10 +111,10 @@ def _option(options: dict, name: str):
     return next((value for value in found if value is not None), None)
 
 
-def utterance_errors(decode_dir: Path) -> dict[str, tuple[int, int]]:
-    """{utterance: (errors, words of the reference)} of a scored decode directory."""
+def utterance_errors(scored: Path) -> dict[str, tuple[int, int]]:
+    """{utterance: (errors, words of the reference)} of a directory of scores."""
     found = {}
-    for line in (Path(decode_dir) / "scoring" / "per_utt").read_text(encoding="utf-8").splitlines():
+    for line in (Path(scored) / "per_utt").read_text(encoding="utf-8").splitlines():
         utt, kind, *rest = line.split()
         if kind == "#csid":
             correct, sub, ins, dele = map(int, rest)
@@ -115,13 +125,13 @@ def utterance_errors(decode_dir: Path) -> dict[str, tuple[int, int]]:
 class Scored(Protocol):
     """What can be compared with another."""
 
-    decode_dir: Path
-    test: dict  # summary.json
+    scored: Path  # directory of its scores
+    test: dict    # summary.json
 
 
 def paired(first: Scored, second: Scored) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """(errors of first, errors of second, words) over the same utterances; None where the two were scored on different ones."""
-    a, b = utterance_errors(first.decode_dir), utterance_errors(second.decode_dir)
+    a, b = utterance_errors(first.scored), utterance_errors(second.scored)
     if a.keys() != b.keys() or any(a[utt][1] != b[utt][1] for utt in a) or first.test["signature"] != second.test["signature"]:
         return None
     rows = np.array([(*a[utt], b[utt][0]) for utt in sorted(a)])

@@ -1,6 +1,7 @@
 """The page of results: what stands in it is what was scored, and the same run gives the same table."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import stage_output
 from pyasr.data.datadir import DataDir, write_data_dir
 from pyasr.report.results import results_page, results_table, tables
-from pyasr.report.systems import find_systems
+from pyasr.report.systems import find_systems, paired
 from pyasr.score.decode_dir import Chosen, read_params, write_scoring
 from pyasr.score.filters import TextFilter
 
@@ -73,6 +74,15 @@ def test_numbers_are_those_of_the_scoring(tmp_path):
 def test_nothing_scored(tmp_path):
     with pytest.raises(UserError, match="nothing below has been scored"):
         find_systems(tmp_path)
+
+
+def test_minimum_bayes_risk_is_a_row_of_its_own(tmp_path):
+    exp = make_experiment(tmp_path, {"mono": 0.5})
+    for name in ("dev", "test"):
+        shutil.copytree(exp / "mono" / f"decode_{name}" / "scoring", exp / "mono" / f"decode_{name}" / "scoring_mbr")
+    systems = find_systems(exp)
+    assert [system.name for system in systems] == ["mono decode_test", "mono decode_test mbr"]
+    assert all(system.dev for system in systems) and paired(*systems) is not None
 
 
 def test_several_seeds_become_one_row(tmp_path):
