@@ -17,19 +17,21 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.pipes import admit_table
+from pyasr.data import distortion
 from pyasr.io.text import invert, read_numbers, read_table, read_utt2spk, write_table
 
 UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2num_frames", "utt2lang", "utt2uniq", "utt2warp", "vad.scp")
 SPEAKER_TABLES = ("spk2utt", "cmvn.scp", "spk2gender", "spk2warp")
-SPEED, VOLUME = "reco2speed", "reco2volume"
-RECORDING_TABLES = ("wav.scp", "reco2dur", "reco2file_and_channel", SPEED, VOLUME)
+SPEED, VOLUME, DISTORTION = "reco2speed", "reco2volume", "reco2distortion"
+AUDIO_CHANGES = (SPEED, VOLUME, DISTORTION)
+RECORDING_TABLES = ("wav.scp", "reco2dur", "reco2file_and_channel", *AUDIO_CHANGES)
 TABLES = UTTERANCE_TABLES + SPEAKER_TABLES + RECORDING_TABLES
 _UNBALANCED = 1.05
 
 
 def default_value(table: str, key: str) -> str | None:
     """What a missing line of a table stands for; None where nothing can be assumed."""
-    return {SPEED: "1", VOLUME: "1", "utt2uniq": key}.get(table)
+    return {SPEED: "1", VOLUME: "1", DISTORTION: distortion.NONE, "utt2uniq": key}.get(table)
 
 
 def completed(name: str, table: dict[str, str], keys: Iterable[str]) -> dict[str, str]:
@@ -94,8 +96,10 @@ class DataDir:
         return table
 
     def check_commands(self) -> None:
-        """Raise UserError where wav.scp names commands that are refused; to be called before any work."""
+        """Raise UserError where wav.scp or reco2distortion names commands that are refused; to be called before any work."""
         self.wav_scp
+        sources = dict.fromkeys(source for found in self.reco2distortion.values() for source in found.sources)
+        admit_table({source: source for source in sources}, self.path / DISTORTION)
 
     @cached_property
     def reco2speed(self) -> dict[str, str]:
@@ -106,6 +110,11 @@ class DataDir:
     def reco2volume(self) -> dict[str, str]:
         """{recording: factor on its samples}, empty where there is no such table."""
         return self.optional_table(VOLUME)
+
+    @cached_property
+    def reco2distortion(self) -> dict[str, distortion.Distortion]:
+        """{recording: room and noises}, empty where there is no such table."""
+        return distortion.parse_table(self.optional_table(DISTORTION), self.path / DISTORTION)
 
     @cached_property
     def feats_scp(self) -> dict[str, str]:
@@ -126,6 +135,11 @@ class DataDir:
     def utt2dur(self) -> dict[str, float]:
         """Seconds."""
         return read_numbers(self.path / "utt2dur")
+
+    @cached_property
+    def reco2dur(self) -> dict[str, float]:
+        """Seconds of recordings."""
+        return read_numbers(self.path / "reco2dur")
 
     @cached_property
     def segments(self) -> dict[str, Segment]:

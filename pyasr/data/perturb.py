@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.data.datadir import RECORDING_TABLES, SPEED, VOLUME, DataDir, completed
-from pyasr.data.subsets import FEATURE_TABLES, Renaming, read_all, renamed
+from pyasr.data.datadir import DISTORTION, SPEED, VOLUME, DataDir, completed
+from pyasr.data.subsets import FEATURE_TABLES, Renaming, own_copy, read_all
 
 _OF_ONE_SPEED = ("utt2warp", "spk2warp")
 _DURATIONS = ("utt2dur", "reco2dur")
@@ -58,6 +58,8 @@ def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]
     tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, *_OF_ONE_SPEED, "spk2utt")}
     tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
     speeds = options.factors()
+    if speeds and any(found.sources for found in data.reco2distortion.values()):
+        raise UserError(f"{data.path}/{DISTORTION}: noise and rooms are added to speech at its speed; perturb speeds before them")
     if speeds:
         tables[SPEED] = completed(SPEED, data.reco2speed, tables.get("wav.scp", {}))
     for at_speed in [_at_speed(tables, speed) for speed in speeds]:
@@ -70,10 +72,9 @@ def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]
 def _at_speed(tables: dict[str, dict[str, str]], speed: str) -> dict[str, dict[str, str]]:
     """The tables of the copy at one speed."""
     prefix = f"sp{speed}-"
-    copy = renamed(tables, Renaming(utt_prefix=prefix, spk_prefix=prefix))
+    copy = own_copy(tables, Renaming(utt_prefix=prefix, spk_prefix=prefix))
     if "segments" in copy:
-        copy |= {name: {prefix + key: value for key, value in copy[name].items()} for name in RECORDING_TABLES if name in copy}
-        copy["segments"] = {utt: f"{prefix}{_segment_at(segment, float(speed))}" for utt, segment in copy["segments"].items()}
+        copy["segments"] = {utt: _segment_at(segment, float(speed)) for utt, segment in copy["segments"].items()}
     for name in _DURATIONS:
         if name in copy:
             copy[name] = {key: f"{float(value) / float(speed):.4f}" for key, value in copy[name].items()}

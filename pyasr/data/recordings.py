@@ -1,4 +1,4 @@
-"""The recordings of a data directory, at the speed and volume that it says."""
+"""The recordings of a data directory at the speed, with the distortion and at the volume that it says."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.data.audio import read_audio, resample
 from pyasr.data.datadir import SPEED, VOLUME, DataDir
+from pyasr.data.mixing import distorted
 
 
 def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:
@@ -19,9 +20,20 @@ def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:
     samples, rate = read_audio(data.wav_scp[name], name)
     if name in data.reco2speed:
         samples = change_speed(samples, rate, _factor(data, SPEED, name, data.reco2speed[name]))
+    if name in data.reco2distortion:
+        samples = distorted(samples, rate, data.reco2distortion[name])
     if name in data.reco2volume:
         samples = samples * np.float32(_factor(data, VOLUME, name, data.reco2volume[name]))
     return samples, rate
+
+
+def duration_s(data: DataDir, name: str) -> float:
+    """Seconds of a recording: what `reco2dur` says, or `utt2dur` where recordings are utterances; otherwise its audio is read."""
+    known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
+    if name in known:
+        return known[name]
+    samples, rate = read_recording(data, name)
+    return len(samples) / rate
 
 
 def change_speed(samples: np.ndarray, rate: int, factor: float) -> np.ndarray:

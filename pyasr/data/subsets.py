@@ -176,3 +176,13 @@ def renamed(tables: dict[str, dict[str, str]], renaming: Renaming) -> dict[str, 
         rename = renaming.utterance if name in by_utterance else renaming.speaker if name in SPEAKER_TABLES else str
         result[name] = {rename(key): value for key, value in table.items()}
     return result | {"utt2spk": {key: renaming.speaker(value) for key, value in result["utt2spk"].items()}}
+
+
+def own_copy(tables: dict[str, dict[str, str]], renaming: Renaming) -> dict[str, dict[str, str]]:
+    """`renamed`, with recordings renamed as utterances are: tables that can be joined with those they were made of."""
+    copy = renamed(tables, renaming)
+    if "segments" in copy:
+        copy |= {name: {renaming.utterance(key): value for key, value in copy[name].items()} for name in RECORDING_TABLES if name in copy}
+        places = {utt: segment.split(maxsplit=1) for utt, segment in copy["segments"].items()}
+        copy["segments"] = {utt: f"{renaming.utterance(recording)} {times}" for utt, (recording, times) in places.items()}
+    return copy

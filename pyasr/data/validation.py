@@ -17,8 +17,9 @@ from functools import cached_property
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.data import distortion
 from pyasr.data.audio import read_audio
-from pyasr.data.datadir import SPEED, VOLUME, DataDir
+from pyasr.data.datadir import DISTORTION, SPEED, VOLUME, DataDir
 from pyasr.io.text import read_lines, read_table
 
 FIX = "utils/fix_data_dir.py"
@@ -91,6 +92,7 @@ RULES = {
     "reco2dur": Rule("RECORDING SECONDS", (2, 2), _number_complaint(float, "number of seconds"), of="recording"),
     SPEED: Rule("RECORDING FACTOR", (2, 2), _number_complaint(float, "number"), of="recording"),
     VOLUME: Rule("RECORDING FACTOR", (2, 2), _number_complaint(float, "number"), of="recording"),
+    DISTORTION: Rule("RECORDING JSON", (2, None), distortion.complaint, of="recording"),
     "reco2file_and_channel": Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
 }
 _COLUMN_WORDS = {1: "one column", 2: "two columns", 3: "three columns", 4: "four columns", 5: "five columns"}
@@ -186,7 +188,7 @@ class _Validator:
         for number in table.not_utf8:
             yield Problem(table.path, number, table.lines[number - 1], "not UTF-8 (the fix reads the line as Latin-1)", self.fix)
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
-            if most is None and value:
+            if most is None and value and rule.check is None:
                 continue
             num = (1 + value.count(" ") + value.count("\t") if value else 0) + bool(key)
             num = num if num == most else len(value.split()) + bool(key)

@@ -19,7 +19,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, load, option, save
 from pyasr.base.step import output_of
-from pyasr.data.datadir import SPEED, VOLUME, DataDir, Segment, split
+from pyasr.data.datadir import AUDIO_CHANGES, DataDir, Segment, split
 from pyasr.data.recordings import read_recording
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import OPTIONS_FILE
@@ -70,7 +70,7 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     tables = DataDir(data)
     utterance_warps(tables)  # a mistake in them is told before any work
     tables.check_commands()
-    optional = [data / name for name in ("segments", SPEED, VOLUME, SPEAKER_WARPS, UTTERANCE_WARPS)]
+    optional = [data / name for name in ("segments", *AUDIO_CHANGES, SPEAKER_WARPS, UTTERANCE_WARPS)]
     inputs = [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
     with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:
         save(out / OPTIONS_FILE, features)

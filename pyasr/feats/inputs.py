@@ -110,10 +110,18 @@ class FeatureReader:
         path = self.data / "utt2uniq"
         return read_table(path) if path.exists() else {}
 
+    @cached_property
+    def _first_copies(self) -> dict[str, str]:
+        """{utterance as it was: its first copy}"""
+        return {self._originals[copy]: copy for copy in sorted(self._originals, reverse=True)}
+
     def original(self, utt: str) -> tuple[str, str]:
-        """(utterance, speaker) of which `utt` is a copy at another speed or volume, as utt2uniq says; its own where it is none."""
+        """(utterance, speaker) of which `utt` is a copy at another speed, in noise or in a room, as utt2uniq says; its own where it is none.
+
+        Where the utterance as it was is not there, the speaker of its first copy stands for that of all copies.
+        """
         name = self._originals.get(utt, utt)
-        return name, self._utt2spk.get(name) or self.speaker(utt)
+        return name, self._utt2spk.get(name) or self.speaker(self._first_copies.get(name, utt))
 
     def num_frames(self, utt: str) -> int:
         """Frames of `utt`, from utt2num_frames where that exists."""

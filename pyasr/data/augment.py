@@ -1,0 +1,185 @@
+"""Copies of utterances in rooms and in noise, as Kaldi's reverberate_data_dir.py and augment_data_dir.py make them.
+
+T. Ko, V. Peddinti, D. Povey, M. Seltzer, S. Khudanpur, "A study on data augmentation of reverberant speech for robust speech recognition",
+ICASSP 2017; D. Snyder et al., "X-vectors: robust DNN embeddings for speaker recognition", ICASSP 2018 (noises, babble and their SNRs). No
+audio is written: the table `reco2distortion` says what becomes of a recording when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.base.seeds import generator
+from pyasr.data import distortion
+from pyasr.data.datadir import DISTORTION, DataDir, completed
+from pyasr.data.distortion import Distortion, Noise
+from pyasr.data.mixing import source_duration_s
+from pyasr.data.recordings import duration_s
+from pyasr.data.sound_lists import BACKGROUND, FOREGROUND, Sound, SoundList
+from pyasr.data.subsets import FEATURE_TABLES, Renaming, own_copy, read_all
+
+_LEAST_NOISE_S = 0.01  # a list of empty noises would never fill a recording
+
+
+@dataclass(frozen=True)
+class AugmentOptions:
+    """What copies are made in."""
+
+    rir_list: Path | None = option(None, "list of impulse responses, as utils/simulate_rirs.py and Kaldi write it")
+    speech_rvb_probability: float = option(1.0, "share of recordings that get an impulse response", minimum=0.0, maximum=1.0)
+    fg_noise: Path | None = option(None, "list or data directory of noises that sound one after the other")
+    fg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios of these in dB, one of which is drawn")
+    fg_interval: float = option(0.0, "seconds between the end of one and the beginning of the next", minimum=0.0)
+    bg_noise: Path | None = option(None, "list or data directory of noises that sound all the time")
+    bg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios of these in dB")
+    num_bg_noises: str = option("1", "how many of these at once, one of which numbers is drawn")
+    num_babble: str = option("", "how many other speakers of the data talk at once, such as 3:4:5:6:7; none unless given")
+    babble_snrs: str = option("20:17:15:13", "signal-to-noise ratios of each of them in dB")
+    num_replications: int = option(1, "copies of each utterance", minimum=1)
+    include_original_data: bool = option(False, "keep the utterances as they are besides")
+    prefix: str = option("rev", "what names of utterances and speakers begin with, before the number of the copy and a hyphen")
+    utt_suffix: str = option("", "what names of utterances end with, after a hyphen, in place of a prefix; speakers keep theirs")
+    augment_seed: int = option(0, "seed of all that is drawn")
+
+    def renaming(self, copy: int) -> Renaming:
+        """Names of the 1-based copy."""
+        if self.utt_suffix:
+            return Renaming(utt_suffix=f"-{self.utt_suffix}{copy if self.num_replications > 1 else ''}")
+        prefix = f"{self.prefix}{copy}-"
+        return Renaming(utt_prefix=prefix, spk_prefix=prefix)
+
+
+def augmented(data: DataDir, options: AugmentOptions) -> dict[str, dict[str, str]]:
+    """The tables of the copies, without those of features. `utt2uniq` leads to the utterance as it was.
+
+    Raises UserError where nothing is to be changed, for lists that cannot be used, and for data that are distorted already.
+    """
+    if any(found.sources for found in data.reco2distortion.values()):
+        raise UserError(f"{data.path}/{DISTORTION}: these are copies with noise or rooms; copy the data that they were made of")
+    tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, "spk2utt")}
+    if "wav.scp" not in tables:
+        raise UserError(f"{data.path}/wav.scp: missing; noise and rooms need audio")
+    tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
+    tables[DISTORTION] = dict.fromkeys(tables["wav.scp"], distortion.NONE)
+    drawing = _Drawing(data, options)
+    copies = [_copy(tables, options.renaming(copy), lambda name: str(drawing.distortion(name, copy)))
+              for copy in range(1, options.num_replications + 1)]
+    copies += [tables] * options.include_original_data
+    return {name: {key: value for part in copies for key, value in part[name].items()} for name in tables}
+
+
+def _copy(tables: dict[str, dict[str, str]], renaming: Renaming, draw: Callable[[str], str]) -> dict[str, dict[str, str]]:
+    return own_copy(tables | {DISTORTION: {name: draw(name) for name in tables[DISTORTION]}}, renaming)
+
+
+class _Drawing:
+    """Draws a distortion for each recording, from a stream named by the seed, the recording and the number of the copy."""
+
+    def __init__(self, data: DataDir, options: AugmentOptions):
+        self.data, self.options = data, options
+        self.rirs = SoundList(options.rir_list) if options.rir_list else None
+        self.foreground = SoundList(options.fg_noise, FOREGROUND) if options.fg_noise else None
+        self.background = SoundList(options.bg_noise, BACKGROUND) if options.bg_noise else None
+        self.babble = Babble(data) if options.num_babble else None
+        if not (self.rirs or self.foreground or self.background or self.babble):
+            raise UserError("nothing to add: give --rir-list, --fg-noise, --bg-noise or --num-babble")
+        self.fg_snrs, self.bg_snrs, self.babble_snrs = (_numbers(options, name) for name in ("fg_snrs", "bg_snrs", "babble_snrs"))
+        self.num_background, self.num_babble = (_counts(options, name) for name in ("num_bg_noises", "num_babble"))
+
+    def distortion(self, recording: str, copy: int) -> Distortion:
+        """The one of the 1-based copy."""
+        rng = generator(self.options.augment_seed, "distortion", recording, copy)
+        reverberates = self.rirs and rng.random() < self.options.speech_rvb_probability
+        rir = self.rirs.draw(rng) if reverberates else None
+        noises = self._background_noises(rng) + self._babble_noises(recording, rng) + self._foreground_noises(recording, rir, rng)
+        return Distortion(rir and rir.audio, tuple(noises))
+
+    def _background_noises(self, rng: np.random.Generator) -> list[Noise]:
+        if self.background is None:
+            return []
+        return [Noise(self.background.draw(rng).audio, float(rng.choice(self.bg_snrs)), start=_rounded(rng.random()))
+                for _ in range(rng.choice(self.num_background))]
+
+    def _babble_noises(self, recording: str, rng: np.random.Generator) -> list[Noise]:
+        if self.babble is None:
+            return []
+        return [Noise(audio, float(rng.choice(self.babble_snrs)), start=_rounded(rng.random()), begin_s=begin_s, end_s=end_s)
+                for audio, begin_s, end_s in self.babble.draw(recording, rng.choice(self.num_babble), rng)]
+
+    def _foreground_noises(self, recording: str, rir: Sound | None, rng: np.random.Generator) -> list[Noise]:
+        """One after the other over the whole recording, each from a place of its own in the room."""
+        if self.foreground is None:
+            return []
+        noises, at_s, end_s = [], rng.random() * self.options.fg_interval, duration_s(self.data, recording)
+        while at_s < end_s:
+            audio = self.foreground.draw(rng).audio
+            place = self.rirs.draw_in_room(rir, rng) if rir else None
+            noises.append(Noise(audio, float(rng.choice(self.fg_snrs)), _rounded(at_s), rir=place and place.audio))
+            at_s += max(source_duration_s(audio), _LEAST_NOISE_S) + self.options.fg_interval
+        return noises
+
+
+class Babble:
+    """Utterances of other speakers, as they were recorded: copies at other speeds are left out."""
+
+    def __init__(self, data: DataDir):
+        self.data = data
+        self._original = completed("utt2uniq", data.optional_table("utt2uniq"), data.utterances)
+        whole = [utt for utt in data.utterances if self._original[utt] == utt and float(data.reco2speed.get(data.recording(utt), 1)) == 1]
+        self._of_speaker: dict[str, list[str]] = {}
+        for utt in whole:
+            self._of_speaker.setdefault(data.utt2spk[utt], []).append(utt)
+        if len(self._of_speaker) < 2:
+            raise UserError(f"{data.path}: babble takes two speakers or more, with utterances at their own speed; leave --num-babble away")
+
+    @cached_property
+    def _speakers(self) -> dict[str, set[str]]:
+        """{recording: those who speak in it}"""
+        found: dict[str, set[str]] = {}
+        for utt in self.data.utterances:
+            found.setdefault(self.data.recording(utt), set()).add(self.data.utt2spk.get(self._original[utt], self.data.utt2spk[utt]))
+        return found
+
+    def draw(self, recording: str, num: int, rng: np.random.Generator) -> list[tuple[str, float, float | None]]:
+        """(audio, begin, end in seconds) of an utterance each of `num` speakers who do not speak in the recording, or of all of them."""
+        others = [speaker for speaker in self._of_speaker if speaker not in self._speakers.get(recording, ())]
+        chosen = rng.choice(len(others), min(num, len(others)), replace=False)
+        return [self._place(str(rng.choice(self._of_speaker[others[i]]))) for i in chosen]
+
+    def _place(self, utt: str) -> tuple[str, float, float | None]:
+        segment, audio = self.data.segments.get(utt), self.data.wav_scp[self.data.recording(utt)]
+        return (audio, 0.0, None) if segment is None else (audio, segment.begin_s, segment.end_s if segment.end_s > 0 else None)
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 4)
+
+
+def _numbers(options: AugmentOptions, name: str) -> list[float]:
+    """The numbers of an option such as '20:15:10'. Raises UserError for others than from -100 to 100."""
+    text = getattr(options, name)
+    try:
+        found = [float(word) for word in text.split(":")] if text else []
+    except ValueError:
+        found = [np.inf]
+    if not all(abs(number) <= 100 for number in found):
+        raise UserError(f"{_flag(name)} '{text}': expected numbers from -100 to 100 with colons between them, such as 20:15:10")
+    return found
+
+
+def _counts(options: AugmentOptions, name: str) -> list[int]:
+    found = _numbers(options, name)
+    if any(number < 1 or number != int(number) for number in found):
+        raise UserError(f"{_flag(name)} '{getattr(options, name)}': expected whole numbers from 1 with colons between them, such as 3:4:5")
+    return list(map(int, found))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,99 @@
+"""Lists of noises and of impulse responses.
+
+A line is `PATH`, `KEY PATH` as in wav.scp, or Kaldi's, with what is known of the sound before the path:
+
+    --rir-id 7 --room-id room3 --rt-60 0.41 rirs/room3-1.wav
+    --noise-id 12 --noise-type point-source --bg-fg-type foreground noises/cough.wav
+
+In place of a path there may be a command that ends in a bar. A data directory stands for its wav.scp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+from pyasr.base.pipes import admit_table
+from pyasr.io.text import read_lines
+
+_KNOWN = ("rir-id", "room-id", "receiver-position-id", "source-position-id", "rt-60", "drr", "cte", "probability",
+          "noise-id", "noise-type", "bg-fg-type", "room-linkage")  # fmt: skip
+FOREGROUND, BACKGROUND = "foreground", "background"
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A noise or an impulse response: where it is, the room it is of, whether it lies behind speech or stands out; '' where unknown."""
+
+    audio: str
+    room: str = ""
+    ground: str = ""
+    weight: float = 1.0
+
+
+class SoundList:
+    """The sounds of a list, to be drawn by their weights.
+
+    ground  FOREGROUND or BACKGROUND leaves out those of which the list says that they are of the other kind
+
+    Raises UserError for a line that is none, for commands where they are refused, and where no sound is left.
+    """
+
+    def __init__(self, path: Path, ground: str = ""):
+        self.path = list_file(path)
+        lines = [(number, line.strip()) for number, line in enumerate(read_lines(self.path), 1) if line.strip()]
+        sounds = [_sound(line, f"{self.path}:{number}") for number, line in lines]
+        self.sounds = [sound for sound in sounds if not ground or sound.ground in ("", ground)]
+        if not self.sounds:
+            raise UserError(f"{self.path}: no {ground or 'sound'} in this list; write a path a line")
+        admit_table({sound.audio: sound.audio for sound in self.sounds}, self.path)
+
+    def draw(self, rng: np.random.Generator) -> Sound:
+        """One of the sounds."""
+        return _draw(self.sounds, rng)
+
+    def draw_in_room(self, other: Sound, rng: np.random.Generator) -> Sound | None:
+        """Another sound of the room of `other`; None where none is known."""
+        near = [sound for sound in self.sounds if other.room and sound.room == other.room and sound != other]
+        return _draw(near, rng) if near else None
+
+
+def list_file(path: Path) -> Path:
+    """The list itself, of a list or a data directory."""
+    return Path(path) / "wav.scp" if Path(path).is_dir() else Path(path)
+
+
+def _draw(sounds: list[Sound], rng: np.random.Generator) -> Sound:
+    weights = np.array([sound.weight for sound in sounds])
+    return sounds[rng.choice(len(sounds), p=weights / weights.sum())]
+
+
+def _sound(line: str, where: str) -> Sound:
+    """Raises UserError, headed by `where`, for options that Kaldi's lists do not have, and for a line without a path."""
+    known: dict[str, str] = {}
+    while line.startswith("--"):
+        name, _, rest = line[2:].partition(" ")
+        name, equals, value = name.partition("=")
+        if not equals:
+            value, _, rest = rest.strip().partition(" ")
+        if name not in _KNOWN:
+            raise UserError(f"{where}: --{name} is none of --{', --'.join(_KNOWN)}; correct the line")
+        known[name], line = value, rest.strip()
+    words = line.split(maxsplit=1)
+    audio = line if known or len(words) < 2 else words[1]
+    if not audio.strip('"'):
+        raise UserError(f"{where}: no path; write 'PATH', 'KEY PATH', or Kaldi's '--room-id ROOM PATH'")
+    return Sound(audio.strip('"'), known.get("room-id", ""), known.get("bg-fg-type", ""), _weight(known.get("probability", "1"), where))
+
+
+def _weight(text: str, where: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = 0.0
+    if not 0 < weight < 1e6:
+        raise UserError(f"{where}: --probability {text} is no positive number; correct the line")
+    return weight

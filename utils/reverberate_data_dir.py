@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Make a data directory of copies in rooms and in noise, to train on.
+
+Reads   DATA, lists of impulse responses and noises, and their audio
+Writes  OUT
+
+    utils/reverberate_data_dir.py --rir-list rirs/rir_list --num-replications 2 data/train data/train_rvb
+    utils/reverberate_data_dir.py --prefix noise --fg-noise noises/noise_list --fg-snrs 15:10:5:0 data/train data/train_noise
+    utils/reverberate_data_dir.py --prefix babble --num-babble 3:4:5:6:7 data/train data/train_babble
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.data import subsets
+from pyasr.data.augment import AugmentOptions, augmented
+from pyasr.data.datadir import DataDir
+from pyasr.data.sound_lists import list_file
+
+
+@dataclass(frozen=True)
+class ReverberateDataDir:
+    data: Path = argument("data directory")
+    out: Path = argument("data directory to be made")
+    augment: AugmentOptions = group(AugmentOptions)
+
+
+def main(options: ReverberateDataDir) -> None:
+    data, augment = DataDir(options.data), options.augment
+    lists = [list_file(path) for path in (augment.rir_list, augment.fg_noise, augment.bg_noise) if path]
+    with output_of(options, options.out, [*subsets.table_files(data, with_features=False), *lists]) as out:
+        subsets.write_all(out, augmented(data, augment))
+    log.info(f"{options.out}: {len(DataDir(options.out).utterances)} utterances of {len(data.utterances)}")
+
+
+if __name__ == "__main__":
+    run_step(ReverberateDataDir, main, __doc__)
