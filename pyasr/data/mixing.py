@@ -7,8 +7,8 @@ With speech x of N samples, impulse response h whose direct path is h[d], and no
     out  = c z                                         c such that out has the power of x, less where it would not fit 16 bits
 
 The direct path has no delay and the length stays, so that an alignment of x is one of `out`. Kaldi's wav-reverberate does the same with
---shift-output and --normalize-output; it takes the strongest sample of h for the direct path, which a reflection can be, and the first 50 ms
-of h alone for the power of speech that noises are measured by.
+--shift-output and --normalize-output; it takes the strongest sample of h for the direct path, which a reflection can be, and the first
+50 ms of h for the power of speech that noises are measured by.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Impulse responses of rooms drawn at random, with sizes, walls and distances as of Ko et al. (ICASSP 2017), whose lists Kaldi's recipes load.
+"""Impulse responses of rooms drawn at random, sized as by Ko et al. (ICASSP 2017), whose lists Kaldi's recipes load.
 
 Width and length of a room lie between the bounds of its kind, its height between 2 and 5 m, and its walls absorb 0.2 to 0.8 of the energy.
 A microphone stands anywhere in it, speakers and noises within 5 m of it.
