@@ -1,6 +1,6 @@
 """What a recording is mixed with when it is read: the table `reco2distortion`, one JSON object a recording.
 
-    {"rir": "room3-1.wav", "noises": [{"audio": "fan.flac", "snr_db": 10, "start": 0.3}, {"audio": "cough.wav", "snr_db": 5, "at_s": 1.2}]}
+    {"rir": "room3-1.wav", "noises": [{"audio": "fan.wav", "snr_db": 10, "start": 0.3}, {"audio": "cough.wav", "snr_db": 5, "at_s": 1}]}
 
 `{}` stands for the recording as it is. `pyasr.data.augment` draws distortions, `pyasr.data.mixing` applies them.
 """

@@ -116,7 +116,7 @@ class FeatureReader:
         return {self._originals[copy]: copy for copy in sorted(self._originals, reverse=True)}
 
     def original(self, utt: str) -> tuple[str, str]:
-        """(utterance, speaker) of which `utt` is a copy at another speed, in noise or in a room, as utt2uniq says; its own where it is none.
+        """(utterance, speaker) of which `utt` is a copy at another speed, in noise or in a room, as utt2uniq says; else its own.
 
         Where the utterance as it was is not there, the speaker of its first copy stands for that of all copies.
         """

@@ -1,0 +1,57 @@
+"""Alignments of copies of utterances in noise and in rooms: those of the utterances that they are copies of (Kaldi's copy_ali_dir.sh).
+
+A copy is called `rev1-sp0.9-UTT`, where `sp0.9-UTT` is a copy of UTT at another speed. Its alignment is that of the utterance whose name is
+left without `rev1-`, if that is aligned, otherwise that of UTT, to which `utt2uniq` leads.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyasr.base.left_out import LeftOutOptions, check_left_out
+from pyasr.data.datadir import DataDir
+from pyasr.io.int_vectors import num_archives, read_int_vectors, write_int_vectors
+
+_OF_UTTERANCES = ("ali.*", "trans.*", "failed_utterances")
+
+
+def names_of_original(utt: str, original: str) -> Iterator[str]:
+    """What an utterance may have been called before it was copied: its name without more and more of its prefixes, then `original`."""
+    name = utt
+    while name.endswith(original) and name != original:
+        yield name
+        name = name.partition("-")[2]
+    yield original
+
+
+def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOptions) -> int:
+    """Write the alignments of the utterances of `data`, and the model and the options of `ali_dir`, into `out`; how many there are.
+
+    Raises UserError where too many utterances have none of their length.
+    """
+    archives = [read_int_vectors(ali_dir / f"ali.{job}.gz") for job in range(1, num_archives(ali_dir) + 1)]
+    aligned = {utt: job for job, archive in enumerate(archives) for utt in archive}
+    originals, num_frames = data.optional_table("utt2uniq"), data.utt2num_frames
+    copied: list[dict] = [{} for _ in archives]
+    left_out = {}
+    for utt in data.utterances:
+        sources = [name for name in names_of_original(utt, originals.get(utt, utt)) if name in aligned]
+        fitting = [name for name in sources if len(archives[aligned[name]][name]) == num_frames.get(utt)]
+        if fitting:
+            copied[aligned[fitting[0]]][utt] = archives[aligned[fitting[0]]][fitting[0]]
+        else:
+            left_out[utt] = "its original has another number of frames" if sources else "its original is not aligned"
+    check_left_out(left_out, len(data.utterances), missing, str(ali_dir), f"align what {data.path} was copied of, at all its speeds")
+    for job, alignments in enumerate(copied, 1):
+        write_int_vectors(out / f"ali.{job}.gz", alignments)
+    _copy_other_files(ali_dir, out)
+    return len(data.utterances) - len(left_out)
+
+
+def _copy_other_files(ali_dir: Path, out: Path) -> None:
+    """The model and what belongs to it; transforms are of other speakers."""
+    for path in sorted(ali_dir.iterdir()):
+        if path.is_file() and not path.name.startswith(".") and not any(path.match(pattern) for pattern in _OF_UTTERANCES):
+            shutil.copyfile(path, out / path.name)

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Give copies of utterances in noise and in rooms the alignments of the clean ones, as Kaldi's copy_ali_dir.sh does.
+
+Reads   DATA/{utt2spk,utt2uniq,utt2num_frames}, ALI_DIR
+Writes  OUT/{ali.JOB.gz,num_jobs}, and the model and its options
+
+    steps/copy_ali_dir.py data/train_all exp/tri3_ali exp/tri3_ali_all
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.left_out import LeftOutOptions
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.data.datadir import DataDir
+from pyasr.hmm.copy_ali import copy_alignments
+from pyasr.hmm.model import MODEL
+from pyasr.io.int_vectors import num_archives
+
+
+@dataclass(frozen=True)
+class CopyAliDir:
+    data: Path = argument("data directory of the copies, with features; the utterances they are copies of may be in it too")
+    ali_dir: Path = argument("directory of the alignments of the utterances as they were")
+    out: Path = argument("directory of the alignments of DATA")
+    missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
+
+
+def main(options: CopyAliDir) -> None:
+    data, ali_dir = DataDir(options.data), options.ali_dir
+    tables = [data.path / name for name in ("utt2spk", "utt2uniq", "utt2num_frames") if name != "utt2uniq" or data.has(name)]
+    archives = [ali_dir / f"ali.{job}.gz" for job in range(1, num_archives(ali_dir) + 1)]
+    with output_of(options, options.out, [*tables, ali_dir / MODEL, *archives]) as out:
+        num = copy_alignments(data, ali_dir, out, options.missing)
+    log.info(f"{options.out}: {num} alignments")
+
+
+if __name__ == "__main__":
+    run_step(CopyAliDir, main, __doc__)
