@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 
 from pyasr.base.errors import UserError
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+_OF_GRID_ENGINE = "SGE_HGR_gpu"  # what a complex `gpu` of type RSMAP has given a job: "0 1", "cuda0 cuda1"
+
+
+def granted_by_grid_engine() -> dict[str, str]:
+    """CUDA_VISIBLE_DEVICES as an environment, where a Grid Engine has given out GPUs by number and leaves the variable to the job."""
+    numbers = re.findall(r"\d+(?=\s|$)", os.environ.get(_OF_GRID_ENGINE, ""))
+    return {VARIABLE: ",".join(numbers)} if numbers and VARIABLE not in os.environ else {}
 
 
 def visible_gpus() -> list[str]:
     """Names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES takes them; none where there is no driver."""
-    allowed = os.environ.get(VARIABLE)
+    allowed = {**os.environ, **granted_by_grid_engine()}.get(VARIABLE)
     if allowed is not None:
         return [name.strip() for name in allowed.split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
     try:

@@ -87,7 +87,7 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
     most = recovery.options.max_restarts
     for restart in count(1):
         try:
-            return _run_ranks_once(jobs, Path(log), function, spec, num_ranks, recovery.options.rank_timeout)
+            return _run_ranks_once(jobs, Path(log), function, spec, num_ranks, recovery.options)
         except UserError as lost:
             if not isinstance(lost, RankLost) or restart > most:
                 show_kept(_report_file(log))
@@ -98,12 +98,13 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
             warning(f"{lost.what}; {go_on} {recovery.place()}, restart {restart} of at most {most} (log until then: {kept})")
 
 
-def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, timeout_s: float) -> None:
+def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions) -> None:
     saved = _save_spec(log, spec)
-    marker, said, listener = saved.with_suffix(".done"), saved.with_suffix(".error"), Listener(saved, num_ranks, timeout_s)
+    marker, said, listener = saved.with_suffix(".done"), saved.with_suffix(".error"), Listener(saved, num_ranks, how.rank_timeout)
     for left in (said, status_path(log), _report_file(log)):
         left.unlink(missing_ok=True)
-    words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), str(timeout_s)]
+    share = "true" if how.share_devices else "false"
+    words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), str(how.rank_timeout), share]
     try:
         options_of_ranks = ["--num-ranks", str(num_ranks), "--done-marker", str(marker)]
         if _run(jobs, options_of_ranks, log, words, listener.ending, {LATER: str(_report_file(log))}):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyasr.base.stop_request import VARIABLE
 from pyasr.cluster.command_line import Request
-from pyasr.cluster.gpus import GpuSlots
+from pyasr.cluster.gpus import GpuSlots, granted_by_grid_engine
 from pyasr.cluster.mpi import launch_prefix
 from pyasr.cluster.processes import Guard, ignore_stop, signal_group
 from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, status_path, write_status
@@ -41,7 +41,7 @@ class LocalRunner:
     def __init__(self, request: Request):
         self.request = request
         self.prefix = launch_prefix(request.num_ranks, request.num_threads) + " " if request.num_ranks else ""
-        self.environment = {**os.environ, **{name: str(request.num_threads) for name in _THREAD_VARIABLES}}
+        self.environment = {**os.environ, **granted_by_grid_engine(), **{name: str(request.num_threads) for name in _THREAD_VARIABLES}}
         self.gpus = GpuSlots(request.gpu)
         self.running: dict[int, _Running] = {}
         self.ended: list[JobStatus] = []

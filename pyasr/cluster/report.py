@@ -36,13 +36,13 @@ HINTS = [
      "a program found no valid licence: install its licence, or see that its licence server answers (its documentation says how)"),
     (r"Killed \(signal 9\)|exited on signal 9",
      "a rank was killed from outside, most often for want of memory: run fewer ranks, see also 'dmesg'"),
+    (r"FileNotFoundError|[Nn]o such file or directory", "an input is missing: see whether the stage before has made it"),
+    (r"command not found", "a program is not on PATH: was path.sh sourced?"),
+    (r"[Pp]ermission denied", "a file may not be read, written or run: see its owner and mode with ls -l"),
     (r"application called MPI_Abort|MPI_ABORT was invoked",
      "one rank has ended all of them by MPI_Abort: its reason is above this message in the log"),
     (r"BAD TERMINATION|exited on signal",
      "a rank broke down in a library or was ended from outside: the cause is above this message in the log"),
-    (r"FileNotFoundError|[Nn]o such file or directory", "an input is missing: see whether the stage before has made it"),
-    (r"command not found", "a program is not on PATH: was path.sh sourced?"),
-    (r"[Pp]ermission denied", "a file may not be read, written or run: see its owner and mode with ls -l"),
 ]
 _KILLED = ("something outside killed it, most often for want of memory (its peak was {mb:.0f} MB): "
            "run fewer jobs at a time, see also 'dmesg'")

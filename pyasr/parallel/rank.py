@@ -1,15 +1,15 @@
-"""Entry point of one rank of `run_ranks`: `python -m mpi4py -m pyasr.parallel.rank MODULE:FUNCTION SPEC.json TIMEOUT_S`.
+"""Entry point of one rank of `run_ranks`: `python -m mpi4py -m pyasr.parallel.rank MODULE:FUNCTION SPEC.json TIMEOUT_S SHARE`.
 
 Every rank calls FUNCTION(spec, comm). When all have returned, rank 0 writes SPEC.done: the job's proof of success, because mpiexec
 may exit with status 0 although a node was lost. An exception on one rank prints one sentence with its rank and host and ends all
 ranks at once; left alone, the others would wait in their next collective for ever. So does a rank that is stopped for TIMEOUT_S seconds.
+SHARE, true or false, says whether ranks may share a GPU.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 import time
 import traceback
@@ -21,7 +21,8 @@ from pyasr.base.job import as_user_error, resolve
 from pyasr.base.last_words import LastWords, leave
 from pyasr.base.output import atomic_write
 from pyasr.base.stop_request import TRY_AGAIN, StopRequested
-from pyasr.parallel.comm import Comm, MpiComm
+from pyasr.parallel.comm import MpiComm
+from pyasr.parallel.devices import take_gpu
 from pyasr.parallel.witness import Witness
 
 _LAST_WORDS_S = 0.2  # for mpiexec to take the rank's output
@@ -44,24 +45,12 @@ def set_threads() -> None:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 
-def rank_on_host(comm: Comm) -> int:
-    """The number of this rank among those of its host. Every rank must call this."""
-    return comm.allgather(socket.gethostname())[: comm.rank].count(socket.gethostname())
-
-
-def take_gpu(number: int) -> None:
-    """Make the GPU of this number torch's own; where ranks are more than GPUs, they share them in turn."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.set_device(number % torch.cuda.device_count())
-
-
-def run(name: str, spec: Path, comm: MpiComm) -> None:
+def run(name: str, spec: Path, comm: MpiComm, share_devices: bool) -> None:
     """Call the function on this rank, then say on rank 0 that all are done."""
-    function = resolve(name)
+    function, work = resolve(name), options.load(spec)
     set_threads()
-    take_gpu(rank_on_host(comm))
-    function(options.load(spec), comm)
+    take_gpu(comm, work, share_devices)
+    function(work, comm)
     comm.barrier()
     if comm.rank == 0:
         with atomic_write(done_marker(spec)) as f:
@@ -69,7 +58,7 @@ def run(name: str, spec: Path, comm: MpiComm) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S]; an exception ends all ranks, see above."""
+    """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE]; an exception ends all ranks, see above."""
     name, spec = argv[0], Path(argv[1])
     witness = Witness(error_file(spec), float(argv[2]), hearts_of(spec))
     try:
@@ -80,7 +69,7 @@ def main(argv: list[str]) -> None:
     witness.introduce(comm.name)
     log.setup(name.partition(":")[2] + (f"[{comm.rank}]" if comm.size > 1 else ""))
     try:
-        run(name, spec, comm)
+        run(name, spec, comm, argv[3:] == ["true"])
     except StopRequested as stopped:
         _leave_as_asked(comm, str(stopped))
         witness.dismiss()

@@ -213,9 +213,9 @@ def test_every_hint_has_a_log_that_it_fits():
         5: "ModuleNotFoundError: No module named 'numba'", 6: "OSError: [Errno 24] Too many open files", 7: "bash: mpiexec: command not found",
         8: "RuntimeError: CUDA error: no CUDA-capable device is detected",
         9: "SRILM: license file not found", 10: "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)",
-        11: "application called MPI_Abort(MPI_COMM_WORLD, 1) - process 0", 12: "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
-        13: "FileNotFoundError: [Errno 2] No such file or directory: 'data/train/text'", 14: "bash: line 1: sox: command not found",
-        15: "PermissionError: [Errno 13] Permission denied: 'exp'",
+        11: "FileNotFoundError: [Errno 2] No such file or directory: 'data/train/text'", 12: "bash: line 1: sox: command not found",
+        13: "PermissionError: [Errno 13] Permission denied: 'exp'",
+        14: "application called MPI_Abort(MPI_COMM_WORLD, 1) - process 0", 15: "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
     }
     status = JobStatus(1, 1, None, False, "host", 0.0, 1.0, 10.0, "x")
     assert len(logs) == len(HINTS)

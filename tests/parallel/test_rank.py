@@ -15,7 +15,6 @@ from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.base.log import setup
 from pyasr.cluster.jobs import RankLost, Recovery, run_ranks
-from pyasr.parallel.rank import rank_on_host, take_gpu
 from pyasr.parallel.threads import run_threads
 
 
@@ -89,20 +88,6 @@ def test_mpiexec_missing(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"mpiexec is missing in /nowhere/bin; install an MPI with '.*pip install mpi4py==\S+ mpich==\S+'"):
         run("sleeps", tmp_path)
     assert not (tmp_path / "log").exists()
-
-
-def test_ranks_of_a_host_take_its_gpus_in_turn(monkeypatch):
-    """Four ranks on two hosts, of which one has two GPUs."""
-    hosts = ["a", "b", "a", "a"]
-    monkeypatch.setattr("socket.gethostname", lambda: hosts[int(threading.current_thread().name.removeprefix("rank-"))])
-    assert run_threads(4, rank_on_host) == [0, 0, 1, 2]
-    taken = []
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.setattr("torch.cuda.set_device", taken.append)
-    for number in range(3):
-        take_gpu(number)
-    assert taken == [0, 1, 0]
 
 
 def attempts(directory):

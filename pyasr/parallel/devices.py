@@ -1,0 +1,109 @@
+"""Which GPU a rank computes on.
+
+Each rank of a host takes one of its own, in the order of the ranks, out of those that CUDA lets it see. CUDA_VISIBLE_DEVICES, which Slurm
+and run.pl set, is thereby respected, be it the same for all ranks or another for each: GPUs are told apart by their UUIDs. Nothing relies
+on the driver's exclusive mode. Several ranks share a GPU only where that is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyasr.base.errors import UserError
+from pyasr.parallel.comm import Comm
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One that this process may use.
+
+    uuid  what it is called in all processes of its host
+    name  its kind
+    """
+
+    uuid: str
+    name: str
+
+
+def visible_gpus() -> list[Gpu]:
+    """Those that torch can use here, in CUDA's order; none where torch is not needed or finds none."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return []
+    properties = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    return [Gpu(str(found.uuid), found.name) for found in properties]
+
+
+def take_number(number: int) -> None:
+    """Make the GPU of this number the one that torch means by `cuda`."""
+    sys.modules["torch"].cuda.set_device(number)
+
+
+def choose(visible: Sequence[Sequence[str]]) -> list[int]:
+    """For each rank of a host that sees these GPUs, the number of the one that it takes: the first of those that the fewest have taken.
+
+    >>> choose([["a", "b"], ["a", "b"], ["a", "b"]])
+    [0, 1, 0]
+    """
+    taken: Counter[str] = Counter()
+    chosen = []
+    for uuids in visible:
+        chosen.append(min(range(len(uuids)), key=lambda number: taken[uuids[number]]))
+        taken[uuids[chosen[-1]]] += 1
+    return chosen
+
+
+def take_gpu(comm: Comm, spec, share: bool, find: Callable[[], list[Gpu]] = visible_gpus,
+             take: Callable[[int], None] = take_number) -> None:  # fmt: skip
+    """Let every rank take its GPU, if the work computes on such; the log tells who has which. Every rank must call this.
+
+    spec   the work; its option `--device`, wherever it stands in it, says whether GPUs are wanted
+    share  whether ranks may share one
+
+    Raises UserError, on every rank, where there are fewer GPUs than ranks, or hosts with and without.
+    """
+    if asked_device(spec) in (None, "cpu"):
+        return
+    gpus, host = find(), comm.split_by_host()
+    seen = host.allgather([gpu.uuid for gpu in gpus])
+    _insist_on_gpus_everywhere(comm, bool(gpus))
+    if not gpus:
+        return comm.say("all ranks compute on the CPU")
+    chosen = choose(seen)
+    _insist_on_enough(comm, len({uuids[number] for uuids, number in zip(seen, chosen)}), host.size, share)
+    number = chosen[host.rank]
+    take(number)
+    for line in comm.allgather(f"{comm.name} computes on GPU {number}, {gpus[number].name} ({gpus[number].uuid})"):
+        comm.say(line)
+
+
+def asked_device(spec) -> str | None:
+    """The value of `--device` in a work's options, at any depth; None where there is no such option."""
+    for field in dataclasses.fields(spec) if dataclasses.is_dataclass(spec) else ():
+        value = getattr(spec, field.name)
+        found = value if field.name == "device" else asked_device(value)
+        if found is not None:
+            return found
+    return None
+
+
+def _insist_on_gpus_everywhere(comm: Comm, here: bool) -> None:
+    """A model whose ranks compute on different kinds of devices would depend on who did what."""
+    found = comm.allgather((socket.gethostname(), here))
+    without = sorted({name for name, has in found if not has})
+    if without and any(has for _, has in found):
+        raise UserError(f"{', '.join(without)}: no GPU for a rank, others have one; ask for GPUs on every host, or give --device cpu")
+
+
+def _insist_on_enough(comm: Comm, num_taken: int, num_ranks: int, share: bool) -> None:
+    crowded = [found for found in comm.allgather((socket.gethostname(), num_taken, num_ranks)) if found[1] < found[2]]
+    if crowded and not share:
+        name, gpus, ranks = crowded[0]
+        there = f"{name}: {ranks} ranks, but {gpus} GPU{'s' if gpus > 1 else ''} for them"
+        raise UserError(f"{there}; run as many ranks as GPUs (--num-ranks), ask for more (--cmd 'run.pl --gpu {ranks}'), "
+                        "let ranks share with --share-devices true, or give --device cpu")  # fmt: skip

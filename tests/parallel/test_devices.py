@@ -1,0 +1,131 @@
+"""Which rank has which GPU: the choice by itself, ranks in threads on hosts that are made up, ranks under MPI, and a GPU where there is one."""
+
+import os
+import threading
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from pyasr.base.errors import UserError
+from pyasr.base.job_options import JobOptions, RankJobOptions
+from pyasr.base.options import group
+from pyasr.cluster.gpus import VARIABLE, granted_by_grid_engine, visible_gpus as gpus_for_jobs
+from pyasr.cluster.jobs import Recovery, run_ranks
+from pyasr.nn.device import DeviceOptions
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.devices import Gpu, asked_device, choose, take_gpu
+from pyasr.parallel.threads import ThreadComm, run_threads
+
+
+@dataclass(frozen=True)
+class Work:
+    compute: DeviceOptions = group(DeviceOptions)
+    jobs: JobOptions = group(JobOptions)
+
+
+@pytest.mark.parametrize("visible, chosen", [
+    ([["a", "b", "c"]] * 3, [0, 1, 2]),
+    ([["a", "b"]] * 4, [0, 1, 0, 1]),
+    ([["a"], ["b"], ["c"]], [0, 0, 0]),
+    ([["a", "b"], ["b", "a"]], [0, 0]),
+    ([["b", "a"], ["b", "c"], ["a", "c"]], [0, 1, 0]),
+    ([["a"], ["a", "b"]], [0, 1]),
+])
+def test_the_choice(visible, chosen):
+    """One list for all, as of run.pl; one for each, as of Slurm's --gpus-per-task; mixtures."""
+    assert choose(visible) == chosen
+
+
+def test_the_option_is_found_wherever_it_stands():
+    assert asked_device(Work(DeviceOptions("cuda"), JobOptions())) == "cuda" and asked_device(JobOptions()) is None
+
+
+def on_hosts(hosts: list[str], gpus: dict[str, list[str]], monkeypatch, share=False, device="auto"):
+    """(GPU taken by each rank, what the log says) of ranks in threads on these hosts."""
+    monkeypatch.setattr("socket.gethostname", lambda: hosts[int(threading.current_thread().name.removeprefix("rank-"))])
+    monkeypatch.setattr(ThreadComm, "split_by_host", lambda comm: comm.split(sorted(set(hosts)).index(hosts[comm.rank])))
+    said = []
+    monkeypatch.setattr(ThreadComm, "say", lambda comm, line: said.append(line) if comm.rank == 0 else None)
+
+    def rank(comm):
+        taken = []
+        seen = [Gpu(uuid, "H200") for uuid in gpus[hosts[comm.rank]]]
+        take_gpu(comm, Work(DeviceOptions(device), JobOptions()), share, lambda: seen, taken.append)
+        return taken
+
+    return run_threads(len(hosts), rank), said
+
+
+def test_ranks_of_a_host_take_its_gpus_in_turn(monkeypatch):
+    taken, said = on_hosts(["a", "b", "a", "a"], {"a": ["x", "y", "z"], "b": ["x"]}, monkeypatch)
+    assert taken == [[0], [0], [1], [2]]
+    assert said[2] == "rank 2 of 4 on a computes on GPU 1, H200 (y)" and len(said) == 4
+
+
+def test_sharing_is_refused_unless_asked_for(monkeypatch):
+    hosts, gpus = ["a", "b", "b", "b"], {"a": ["x"], "b": ["y", "z"]}
+    with pytest.raises(UserError, match=r"^b: 3 ranks, but 2 GPUs for them; .*--num-ranks.*--gpu 3.*--share-devices true, or give --device cpu$"):
+        on_hosts(hosts, gpus, monkeypatch)
+    assert on_hosts(hosts, gpus, monkeypatch, share=True)[0] == [[0], [0], [1], [0]]
+
+
+def test_hosts_with_and_without(monkeypatch):
+    with pytest.raises(UserError, match="^b: no GPU for a rank, others have one; ask for GPUs on every host, or give --device cpu$"):
+        on_hosts(["a", "b"], {"a": ["x"], "b": []}, monkeypatch)
+
+
+def test_no_gpu_is_taken_where_none_is_wanted_or_there(monkeypatch):
+    assert on_hosts(["a", "a"], {"a": ["x"]}, monkeypatch, device="cpu") == ([[], []], [])
+    assert on_hosts(["a", "a"], {"a": []}, monkeypatch) == ([[], []], ["all ranks compute on the CPU"])
+    take_gpu(SoloComm(), JobOptions(), False, lambda: pytest.fail("nothing computes on a GPU here"))
+
+
+RANKS = """
+import os, sys
+from pyasr.parallel.devices import Gpu, take_gpu
+taken = []
+sys.modules["__main__"].take_gpu = lambda comm, spec, share: take_gpu(comm, spec, share, lambda: [Gpu("x", "H200"), Gpu("y", "H200")], taken.append)
+def has_taken(spec, comm): open(f"{os.environ['TAKEN']}.{comm.rank}", "w").write(str(taken))
+"""
+
+
+@pytest.fixture
+def under_mpi(tmp_path, monkeypatch):
+    """Function (ranks, share) that runs them, on a host with two GPUs that are made up."""
+    (tmp_path / "ranks_with_gpus.py").write_text(RANKS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    monkeypatch.setenv("TAKEN", str(tmp_path / "taken"))
+
+    def run(num_ranks, share):
+        recovery = Recovery(RankJobOptions(share_devices=share))
+        run_ranks(JobOptions(), tmp_path / "log" / "x.log", "ranks_with_gpus:has_taken", DeviceOptions(), num_ranks, recovery)
+        return [(tmp_path / f"taken.{rank}").read_text() for rank in range(num_ranks)]
+
+    return run
+
+
+def test_under_mpi(under_mpi):
+    assert under_mpi(3, share=True) == ["[0]", "[1]", "[0]"]
+    with pytest.raises(UserError, match=r"3 ranks, but 2 GPUs for them"):
+        under_mpi(3, share=False)
+
+
+@pytest.mark.parametrize("given, variable, expected", [
+    ("0 2", None, {VARIABLE: "0,2"}), ("cuda1 cuda3", None, {VARIABLE: "1,3"}), ("0", "5", {}), ("", None, {}), (None, None, {}),
+])
+def test_what_grid_engine_gives(given, variable, expected, monkeypatch):
+    for name, value in (("SGE_HGR_gpu", given), (VARIABLE, variable)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert granted_by_grid_engine() == expected
+    if expected:
+        assert gpus_for_jobs() == expected[VARIABLE].split(",")
+
+
+def test_a_real_gpu():
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU here")
+    take_gpu(SoloComm(), Work(), share=False)
+    assert torch.ones(1, device="cuda").device.index == 0
