@@ -46,6 +46,7 @@ from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join
 
 DENOMINATOR_FILE, PHONES_FILE, PHONE_LM_FILE = "denominator.npz", "phones.npz", "phone_lm.fst"
+_TREE_FILES = (MODEL, "tree", "phones.txt", SUBSAMPLING)
 _NO_ROOM = "it has more phones than outputs, or too many at once"
 
 
@@ -126,8 +127,6 @@ def staged_lfmmi(step: LfMmiStep) -> Iterator[LfMmiSpec]:
     with training_output(step, _inputs(step)) as out:
         check_phones(step.ali_dir, LangDir(step.tree_dir))
         check_factor(step, input)
-        for name in (MODEL, "tree", "phones.txt", SUBSAMPLING):
-            shutil.copy(step.tree_dir / name, out)
         input.save(out)
         prepare(step, out)
         yield LfMmiSpec(step.data, out, input, step.training)
@@ -154,16 +153,18 @@ def check_factor(step: LfMmiStep, input: InputOptions) -> None:
 
 def _inputs(step: LfMmiStep) -> list[Path]:
     """Files whose change makes the model out of date."""
-    tree = [step.tree_dir / name for name in (MODEL, "tree", "phones.txt", SUBSAMPLING)]
+    tree = [step.tree_dir / name for name in _TREE_FILES]
     alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *sorted(step.ali_dir.glob("ali.*.gz"))]
     return [step.data / "feats.scp", step.training.over_time.network, *tree, *alignments]
 
 
 def prepare(step: LfMmiStep, out: Path) -> None:
-    """Write to OUT the phones of the utterances that can be trained on, their phone language model, denominator, and targets.
+    """Write to OUT the tree's files, the phones of utterances that can be trained on, their phone language model, denominator, and targets.
 
     Raises UserError where alignments, features and model do not match, or too many utterances have no room for their phones.
     """
+    for name in _TREE_FILES:
+        shutil.copy(step.tree_dir / name, out)
     reader, training = FeatureReader(step.data, InputOptions(cmvn="none")), step.training
     trans = read_transitions(out / MODEL)
     tree, factor = read_tree(out / "tree", trans), read_subsampling(out)

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""The share of the LF-MMI objective in a training step, and the time of its denominator against the same sums in plain torch, in one run.
+
+Real speech, alignments and tree of a recipe (run.sh, steps/build_chain_tree.py); one core, CPU seconds. A step is all that a minibatch
+takes: network forwards and backwards, natural gradient, objective, update. The objective is numerator and denominator, with posteriors.
+Numerators are made when a chunk is learned for the first time and kept: the first pass is told beside later ones. The peer computes the
+denominator's sums as products of torch's sparse matrices, all sequences at once, which is what runs on a GPU.
+
+Example, in egs/amazon_queen/s5 with exp/chain_tree made:
+    OMP_NUM_THREADS=1 ../../../benchmarks/train_lfmmi.py --network conf/network/tdnnf_chain.net data/train_fmllr exp/tri3_ali exp/chain_tree
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+
+from pyasr.base.options import argument, option
+from pyasr.base.step import run_step
+from pyasr.feats.inputs import InputOptions
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.parallel.comm import SoloComm
+from pyasr.sequence import leaky_hmm
+from pyasr.sequence.denominator_graph import DenominatorGraph
+from pyasr.train import lfmmi, lfmmi_learner
+from pyasr.train.corpus import open_corpus
+from pyasr.train.targets import TARGETS_FILE, Targets
+
+_RATE = 0.25
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    data: Path = argument("data directory of features that are normalised, such as data/train_fmllr")
+    ali_dir: Path = argument("alignments")
+    tree_dir: Path = argument("directory of steps/build_chain_tree.py")
+    network: Path = option(Path("conf/network/tdnnf_chain.net"), "file of layers")
+    minibatch: int = option(1600, "outputs of a minibatch", minimum=1)
+    num_minibatches: int = option(20, "minibatches of a pass that are timed, after three that are not", minimum=1)
+
+
+class Clock:
+    """CPU seconds in functions, by name."""
+
+    def __init__(self):
+        self.spent: dict[str, float] = {}
+
+    def timed(self, name: str, function: Callable) -> Callable:
+        def call(*args, **kwargs):
+            begin = time.process_time()
+            result = function(*args, **kwargs)
+            self.spent[name] = self.spent.get(name, 0.0) + time.process_time() - begin
+            return result
+        return call
+
+
+def staged(options: Benchmark, out: Path) -> lfmmi.LfMmiSpec:
+    """The work of a rank with natural gradient, all its inputs in `out`."""
+    training = lfmmi.LfMmiTraining()
+    natural = NaturalGradientOptions(natural_gradient="online")
+    preconditioned = replace(training.learner, minibatch=options.minibatch, natural_gradient=natural)
+    over_time = replace(training.over_time, network=options.network)
+    training = replace(training, over_time=over_time, learner=preconditioned)
+    step = lfmmi.LfMmiStep(options.data, options.ali_dir, options.tree_dir, out, InputOptions(cmvn="none"), training=training)
+    lfmmi.prepare(step, out)
+    return lfmmi.LfMmiSpec(options.data, out, step.input, training)
+
+
+def timed_passes(spec: lfmmi.LfMmiSpec, options: Benchmark) -> list[dict[str, float]]:
+    """CPU seconds of a minibatch by part, of a first pass and of a second over the same minibatches."""
+    training, targets, comm = spec.training, Targets.load(spec.out / TARGETS_FILE), SoloComm()
+    corpus = open_corpus(spec.data, spec.input, targets, training.store, training.learner, comm, (0, 10), 1, 2, training.perturb,
+                         over_time=training.over_time)  # fmt: skip
+    objective = lfmmi.make_objective(spec, corpus.packing.subsampling)
+    learner = lfmmi.make_learner(training, corpus, targets.num_pdfs, comm, objective, None)
+    batches = [batch for batch, _ in zip(corpus.training.minibatches(options.minibatch, 1), range(options.num_minibatches + 3))]
+    for x, t in batches[:3]:
+        learner.step(x, t, _RATE / options.minibatch)
+    passes = []
+    for _ in range(2):
+        clock = Clock()
+        step = clock.timed("step", learner.step)
+        with patch.object(lfmmi_learner, "lf_mmi_with_posteriors", clock.timed("objective", lfmmi_learner.lf_mmi_with_posteriors)), \
+             patch.object(objective.numerators, "of", clock.timed("making numerators", objective.numerators.of)), \
+             patch.object(leaky_hmm, "forward_backward", clock.timed("denominator", leaky_hmm.forward_backward)):
+            for x, t in batches[3:]:
+                step(x, t, _RATE / options.minibatch)
+        passes.append({name: seconds / len(batches[3:]) for name, seconds in clock.spent.items()})
+    return passes
+
+
+def time_of_peer(spec: lfmmi.LfMmiSpec, options: Benchmark) -> tuple[float, float]:
+    """CPU seconds of a minibatch's denominator: ours, in plain torch; on random outputs."""
+    graph = DenominatorGraph.load(spec.out / lfmmi.DENOMINATOR_FILE)
+    frames = spec.training.over_time.chunk // 3
+    logits = torch.randn(options.minibatch // frames, frames, int(graph.entry_pdfs.max()) + 1, generator=torch.Generator().manual_seed(0))
+    clock = Clock()
+    for name, function in (("ours", leaky_hmm.forward_backward), ("torch", leaky_hmm._by_sparse_matrices)):
+        found = [function(logits, graph, 1e-5)]  # compiles
+        clock.timed(name, function)(logits, graph, 1e-5)
+        torch.testing.assert_close(found[0][0], leaky_hmm.forward_backward(logits, graph, 1e-5)[0], rtol=1e-4, atol=1e-2)
+    return clock.spent["ours"], clock.spent["torch"]
+
+
+def main(options: Benchmark) -> None:
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; {options.network}, minibatches of {options.minibatch} outputs")
+    with tempfile.TemporaryDirectory() as folder:
+        spec = staged(options, Path(folder))
+        for name, spent in zip(("first pass", "later passes"), timed_passes(spec, options)):
+            whole = spent["step"]
+            parts = ", ".join(f"{part} {1000 * spent[part]:.0f} ms ({spent[part] / whole:.0%})" for part in spent if part != "step")
+            print(f"{name}: {options.minibatch / whole:.0f} outputs/CPU s, a step {1000 * whole:.0f} ms; of it {parts}")
+        ours, torchs = time_of_peer(spec, options)
+    print(f"denominator of a minibatch: ours {1000 * ours:.0f} ms, plain torch's {1000 * torchs:.0f} ms, {torchs / ours:.1f} times as long")
+
+
+if __name__ == "__main__":
+    run_step(Benchmark, main, __doc__)
