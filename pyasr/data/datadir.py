@@ -159,22 +159,33 @@ class DataDir:
     @cached_property
     def durations(self) -> dict[str, float]:
         """A measure of every utterance's length: seconds, or frames, or 1 where nothing is known."""
+        counted = [path for path in (self.path / "feats/utt2num_frames", self.path / "utt2num_frames") if path.exists()]  # and its copy
+        if self.has("utt2dur") or not counted:
+            return self.audio_durations
+        return self._for_all(read_numbers(counted[0], int))
+
+    @cached_property
+    def audio_durations(self) -> dict[str, float]:
+        """The same whatever features there are."""
         if self.has("utt2dur"):
-            known = self.utt2dur
-        elif self.has("utt2num_frames"):
-            known = self.utt2num_frames
-        else:
-            known = {utt: part.end_s - part.begin_s for utt, part in self.segments.items() if part.end_s > part.begin_s}
+            return self._for_all(self.utt2dur)
+        return self._for_all({utt: part.end_s - part.begin_s for utt, part in self.segments.items() if part.end_s > part.begin_s})
+
+    def _for_all(self, known: dict[str, float]) -> dict[str, float]:
+        """With the mean for those utterances that are not known."""
         missing = float(np.mean(list(known.values()))) if known else 1.0
         return {utt: float(known.get(utt, missing)) for utt in self.utterances}
 
     def recording(self, utterance: str) -> str:
-        """The key of wav.scp that an utterance is in."""
+        """The key of wav.scp that an utterance is in. Raises UserError where `segments` is there, but not the utterance in it."""
+        if self.segments and utterance not in self.segments:
+            raise UserError(f"{self.path}/segments: no line for {utterance}; run utils/fix_data_dir.py {self.path}")
         return self.segments[utterance].recording if self.segments else utterance
 
 
-def split(path: Path, num: int) -> list[list[str]]:
-    """The utterances of a data directory in `num` lists of nearly equal duration, each in C order; the same at every call.
+def split(path: Path, num: int, by_features: bool = True) -> list[list[str]]:
+    """The utterances of a data directory in `num` lists of nearly equal duration, each in C order; the same at every call, and without
+    `by_features` whatever features there are.
 
     Speakers stay whole unless that would make a list more than 5 % longer than the mean; then the longest are cut into shorter
     pieces, as few as needed. Raises UserError where there are fewer utterances than lists.
@@ -182,22 +193,23 @@ def split(path: Path, num: int) -> list[list[str]]:
     data = DataDir(path)
     if num > len(data.utterances):
         raise UserError(f"{path}: {len(data.utterances)} utterance(s) cannot be split over {num} jobs; lower --nj")
-    total = sum(data.durations.values())
+    durations = data.durations if by_features else data.audio_durations
+    total = sum(durations.values())
     limit = total / num
     while True:
-        pieces = _pieces(data, limit)
-        lists, longest = distribute(pieces, num, data.durations)
+        pieces = _pieces(data, durations, limit)
+        lists, longest = distribute(pieces, num, durations)
         whole = all(len(piece) == 1 for piece in pieces)
         if all(lists) and (longest <= _UNBALANCED * total / num or whole):
             return [sorted(utterances) for utterances in lists]
         limit /= 2
 
 
-def _pieces(data: DataDir, limit: float) -> list[list[str]]:
+def _pieces(data: DataDir, durations: dict[str, float], limit: float) -> list[list[str]]:
     """Speakers, those longer than `limit` cut into runs of utterances of about equal duration up to it."""
     pieces = []
     for utterances in data.spk2utt.values():
-        ends = np.cumsum([data.durations[utt] for utt in utterances])
+        ends = np.cumsum([durations[utt] for utt in utterances])
         num = int(np.ceil(ends[-1] / limit - 1e-9)) if limit > 0 else len(utterances)
         part = np.minimum((ends - ends[0] / 2) / max(ends[-1], 1e-9) * num, num - 1).astype(int) if num > 1 else np.zeros(len(ends), int)
         if num >= len(utterances):

@@ -84,7 +84,7 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
 def extract_shard(spec: ExtractSpec, job: int) -> None:
     """Features of shard `job` (1-based), by the options in `spec.out`: writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB, short.JOB.txt."""
     extractor = Extractor(load(spec.out / OPTIONS_FILE))
-    utterances = split(spec.data, spec.num_jobs)[job - 1]
+    utterances = split(spec.data, spec.num_jobs, by_features=False)[job - 1]
     num_frames, short = {}, []
     progress = log.Progress("features", len(utterances), "utterances")
     ark = f"raw.{job}.ark"

@@ -11,6 +11,7 @@ from trees import make_data_dir
 from pyasr.base.errors import UserError
 from pyasr.data import subsets
 from pyasr.data.datadir import DataDir, Segment, split, write_data_dir
+from pyasr.io.text import write_table
 from pyasr.data.validation import validate
 
 UTILS = Path(__file__).parents[2] / "utils"
@@ -92,3 +93,20 @@ def test_two_ways_of_choosing_are_refused(tmp_path):
     run = subprocess.run([sys.executable, UTILS / "subset_data_dir.py", "--first", "2", "--shortest", "3", data, tmp_path / "out"],
                          capture_output=True, text=True)
     assert run.returncode == 1 and "2 ways of choosing" in run.stderr
+
+
+def test_features_that_are_lost_or_left_over_do_not_change_the_split(tmp_path):
+    """Where utt2num_frames is a copy of that of DATA/feats, this one counts; an extraction of features goes by neither."""
+    speakers = {f"s{s}-{u}": f"s{s}" for s in range(4) for u in range(6)}
+    write_data_dir(tmp_path, {"utt2spk": speakers})
+    by_audio = split(tmp_path, 3)
+    frames = {utt: 10 + 97 * i % 300 for i, utt in enumerate(speakers)}
+    (tmp_path / "feats").mkdir()
+    for place in (tmp_path, tmp_path / "feats"):
+        write_table(place / "utt2num_frames", {utt: str(num) for utt, num in frames.items()})
+    by_features = split(tmp_path, 3)
+    assert by_features != by_audio == split(tmp_path, 3, by_features=False)
+    (tmp_path / "utt2num_frames").write_text("")
+    assert split(tmp_path, 3) == by_features
+    (tmp_path / "utt2num_frames").unlink()
+    assert split(tmp_path, 3) == by_features
