@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.output import atomic_write
+from pyasr.data.ctm import CtmLine, Recordings, sorted_lines, utterance_lines
 from pyasr.data.datadir import DataDir
 from pyasr.decode.align_words import align_words
-from pyasr.decode.ctm import CtmLine, Recordings, sorted_lines, utterance_lines
 from pyasr.decode.decoded import Decoded
 from pyasr.decode.mbr import MbrOptions, mbr_decode
 from pyasr.decode.sweep_dir import spelled
@@ -38,7 +38,7 @@ def ctm_shard(spec: CtmSpec, job: int) -> None:
             found = mbr_decode(WordGraph.of(aligned, scale, spec.penalty), decode=spec.mbr.decode_mbr,
                                posterior_scale=spec.mbr.posterior_scale)
             text = spelled(found.words, lang.words, lang.path / "words.txt", archive)
-            lines = utterance_lines(found, text, recordings.locate(utterance), spec.frame_shift_s)
+            lines = utterance_lines(text, found.times, found.confidences, recordings.locate(utterance), spec.frame_shift_s)
             f.writelines(f"{line}\n" for line in lines)
 
 

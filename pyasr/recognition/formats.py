@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.decode.ctm import CtmLine
+from pyasr.data.ctm import CtmLine
 from pyasr.recognition.transcript import Transcript, Word
 
 _LINE_LETTERS, _CUE_LINES = 42, 2  # what is read at a glance, as broadcasters have it

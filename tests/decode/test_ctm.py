@@ -12,9 +12,9 @@ from spoken_toys import SCALE, System, make_system
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
+from pyasr.data.ctm import CtmLine, sorted_lines
 from pyasr.data.datadir import write_data_dir
 from pyasr.decode.compact import CompactLattice, empty_compact, state_times
-from pyasr.decode.ctm import CtmLine, sorted_lines
 from pyasr.decode.determinize import determinize
 from pyasr.decode.lattice import best_path, prune
 from pyasr.decode.lattice_io import read_compact_lattices, write_lattices

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from pyasr.base.errors import UserError
+from pyasr.data.ctm import CtmLine
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.ctc_dir import list_lattice
 from pyasr.decode.ctc_hypotheses import CtcHypothesis
-from pyasr.decode.ctm import CtmLine
 from pyasr.decode.lattice import sweep
 from pyasr.decode.lattice_io import read_either
 from pyasr.decode.nbest import n_best

@@ -9,12 +9,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from steps_here import run_here
 
 from pyasr.base.errors import UserError
+from pyasr.data.ctm import read_ctm
 from pyasr.hmm.model import read_transitions
 from pyasr.hmm.prons import PronsSpec, WordFinder, count_prons, write_prons
 from pyasr.io.int_vectors import read_int_vectors, read_job_archives
-from pyasr.io.text import read_table
+from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.pron_counts import BIGRAM_COUNTS, SILENCE_COUNTS, read_pron_counts
 
@@ -151,3 +153,33 @@ def test_damaged_counts(tmp_path, name, line, message):
         (tmp_path / file).write_text(content + (line + "\n" if file == name else ""))
     with pytest.raises(UserError, match=message):
         read_pron_counts(tmp_path)
+
+
+def test_a_ctm_of_transcripts(plain, tmp_path):
+    """Words and their times in recordings: utterances begin 100 s apart on side B of a tape."""
+    data = shutil.copytree(KALDI / "data", tmp_path / "data")
+    begins = {utt: 100.0 * i for i, utt in enumerate(sorted(plain))}
+    write_table(data / "segments", {utt: f"rec {begin} {begin + 99}" for utt, begin in begins.items()})
+    write_table(data / "reco2file_and_channel", {"rec": "tape B"})
+    run_here("get_train_ctm.py", data, KALDI / "lang", SYSTEM, tmp_path / "ctm")
+    text, expected = read_table(data / "text"), []
+    for utt, tokens in plain.items():
+        words, frame = iter(text[utt].split()), 0
+        for (word, *_), frames in tokens:
+            if word != "<eps>":
+                expected.append(("tape", "B", begins[utt] + frame / 100, frames / 100, next(words)))
+            frame += frames
+    found = read_ctm(tmp_path / "ctm/ctm")
+    assert [line.word for line in found] == [line[-1] for line in sorted(expected)] and {line.confidence for line in found} == {1.0}
+    for line, (file, channel, begin_s, duration_s, _) in zip(found, sorted(expected), strict=True):
+        assert (line.file, line.channel) == (file, channel)
+        assert line.begin_s == pytest.approx(begin_s, abs=1e-6) and line.duration_s == pytest.approx(duration_s, abs=1e-6)
+
+
+def test_a_ctm_of_other_transcripts(tmp_path):
+    data = shutil.copytree(KALDI / "data", tmp_path / "data")
+    text = read_table(data / "text")
+    write_table(data / "text", dict(zip(text, [*text.values()][::-1])))
+    with pytest.raises(UserError, match="its alignment does not hold the words of its transcript.*give the data and language directory"):
+        run_here("get_train_ctm.py", data, KALDI / "lang", SYSTEM, tmp_path / "ctm")
+    assert not (tmp_path / "ctm").exists()

@@ -10,7 +10,7 @@ from chain_corpus import write_alignments, write_chain_corpus, write_features
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
-from pyasr.decode.ctm import CtmLine
+from pyasr.data.ctm import CtmLine
 from pyasr.hmm.model import read_subsampling, read_transitions, read_tree
 from pyasr.io.ark import ArkReader, ArkWriter, read_scp
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.data.datadir import DataDir
-from pyasr.decode.mbr import MbrResult
+from pyasr.io.text import read_lines
+
+_MOST_SECONDS = 1e7
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,32 @@ class CtmLine:
     def __str__(self) -> str:
         return f"{self.file} {self.channel} {self.begin_s:.2f} {self.duration_s:.2f} {self.word} {self.confidence:.4f}"
 
+    @property
+    def end_s(self) -> float:
+        """Seconds from the recording's begin."""
+        return self.begin_s + self.duration_s
+
     @classmethod
     def parse(cls, line: str) -> CtmLine:
-        file, channel, begin_s, duration_s, word, confidence = line.split(" ")
-        return cls(file, channel, float(begin_s), float(duration_s), word, float(confidence))
+        """A line with or without a confidence. Raises ValueError for anything else."""
+        file, channel, begin_s, duration_s, word, *confidence = line.split()
+        found = cls(file, channel, float(begin_s), float(duration_s), word, *map(float, confidence or ["1"]))
+        if not (0 <= found.begin_s < _MOST_SECONDS and 0 <= found.duration_s < _MOST_SECONDS):
+            raise ValueError("times are out of bounds")
+        return found
+
+
+def read_ctm(path: Path) -> list[CtmLine]:
+    """The words of a ctm, comments (`;;`) left out. Raises UserError with file and line for what is no word of a ctm."""
+    found = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip() or line.startswith(";;"):
+            continue
+        try:
+            found.append(CtmLine.parse(line))
+        except (ValueError, TypeError):
+            raise UserError(f"{path}:{number}: '{line}' is not 'FILE CHANNEL BEGIN DURATION WORD [CONFIDENCE]'; correct it") from None
+    return found
 
 
 class Recordings:
@@ -60,11 +85,12 @@ def _file_and_channel(data: DataDir, key: str, value: str) -> tuple[str, str]:
     return fields[0], fields[1]
 
 
-def utterance_lines(result: MbrResult, words: list[str], place: tuple[str, str, float], frame_shift_s: float) -> list[CtmLine]:
-    """The words of an utterance, spelled in `words`, that lies at `place` (file, channel, begin in seconds)."""
+def utterance_lines(words: Iterable[str], times: Iterable[tuple[float, float]], confidences: Iterable[float], place: tuple[str, str, float],
+                    frame_shift_s: float) -> list[CtmLine]:  # fmt: skip
+    """The words of an utterance that lies at `place` (file, channel, begin in seconds); `times` are the frames of their beginnings and ends."""
     file, channel, start_s = place
-    times = [(round(start_s + frame_shift_s * begin, 2), round(start_s + frame_shift_s * end, 2)) for begin, end in result.times]
-    return [CtmLine(file, channel, begin_s, end_s - begin_s, *word) for (begin_s, end_s), *word in zip(times, words, result.confidences)]
+    seconds = [(round(start_s + frame_shift_s * begin, 2), round(start_s + frame_shift_s * end, 2)) for begin, end in times]
+    return [CtmLine(file, channel, begin_s, end_s - begin_s, *word) for (begin_s, end_s), *word in zip(seconds, words, confidences)]
 
 
 def sorted_lines(lines: Iterable[CtmLine]) -> list[CtmLine]:

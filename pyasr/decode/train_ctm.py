@@ -1,0 +1,57 @@
+"""When the words of transcripts were said, by alignments: a ctm as Kaldi's get_train_ctm.sh makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.left_out import LeftOutOptions, check_left_out
+from pyasr.base.output import atomic_write
+from pyasr.data.ctm import CtmLine, Recordings, utterance_lines
+from pyasr.data.datadir import DataDir
+from pyasr.hmm.gmm_dir import check_phones
+from pyasr.hmm.model import MODEL, read_transitions
+from pyasr.hmm.prons import WordFinder, word_segments
+from pyasr.io.int_vectors import read_int_vectors
+from pyasr.io.text import read_table, write_table
+from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.vocabulary import map_text
+
+
+@dataclass(frozen=True)
+class TrainCtmSpec:
+    """The work of all jobs, one for each archive of alignments."""
+
+    data: Path
+    lang: Path
+    ali_dir: Path
+    out: Path
+    frame_shift_s: float
+
+
+def write_train_ctm(spec: TrainCtmSpec, job: int) -> None:
+    """Write ctm.JOB with the words of ali.JOB.gz, as the transcript spells them, and left_out.JOB with the utterances that have none."""
+    lang, recordings, lines, left_out = LangDir(spec.lang), Recordings(DataDir(spec.data)), list[CtmLine](), {}
+    check_phones(spec.ali_dir, lang)
+    trans, texts = read_transitions(spec.ali_dir / MODEL), read_table(spec.data / "text")
+    alignments = read_int_vectors(spec.ali_dir / f"ali.{job}.gz")
+    known = {utt: alignment for utt, alignment in alignments.items() if utt in texts}
+    words = map_text({utt: texts[utt] for utt in known}, lang.words, lang.oov).ids
+    for utt, segments in word_segments(trans, WordFinder(lang), known, words):
+        if segments is None:
+            left_out[utt] = "its alignment does not hold the words of its transcript"
+            continue
+        times = [(segment.begin, segment.end) for segment in segments if segment.word]
+        lines += utterance_lines(texts[utt].split(), times, [1.0] * len(times), recordings.locate(utt), spec.frame_shift_s)
+    with atomic_write(spec.out / f"ctm.{job}") as f:
+        f.writelines(f"{line}\n" for line in lines)
+    write_table(spec.out / f"left_out.{job}", left_out)
+
+
+def check_words(spec: TrainCtmSpec, num_jobs: int, options: LeftOutOptions) -> None:
+    """Name the utterances without words. Raises UserError where they are too many: alignments of other data, or of another lexicon."""
+    utterances, left_out = DataDir(spec.data).utterances, {}
+    for job in range(1, num_jobs + 1):
+        left_out |= read_table(spec.out / f"left_out.{job}")
+        (spec.out / f"left_out.{job}").unlink()
+    check_left_out(left_out, len(utterances), options, str(spec.ali_dir), "give the data and language directory of the alignment")

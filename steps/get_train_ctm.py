@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Write when each word of the transcripts was said, by alignments, in NIST's ctm format.
+
+Reads   DATA/{utt2spk,text,segments,reco2file_and_channel}, LANG, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,frame_subsampling_factor}
+Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD 1.0000, seconds from the recording's begin
+
+    steps/get_train_ctm.py data/train data/lang exp/tri3_ali exp/tri3_ali/ctm
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.job_options import JobOptions
+from pyasr.base.left_out import LeftOutOptions
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.cluster.jobs import run_jobs
+from pyasr.data.datadir import DataDir
+from pyasr.decode.ctm_dir import join_ctm
+from pyasr.decode.train_ctm import TrainCtmSpec, check_words
+from pyasr.hmm.model import MODEL, answer_shift_s
+from pyasr.io.int_vectors import num_archives
+
+
+@dataclass(frozen=True)
+class GetTrainCtm:
+    data: Path = argument("data directory of the alignments")
+    lang: Path = argument("language directory of the alignments")
+    ali_dir: Path = argument("directory of the alignments, with their model")
+    out: Path = argument("directory of the ctm")
+    missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
+    jobs: JobOptions = group(JobOptions)
+
+
+def main(options: GetTrainCtm) -> None:
+    ali, num_jobs, data = options.ali_dir, num_archives(options.ali_dir), DataDir(options.data)
+    times = [data.path / name for name in ("segments", "reco2file_and_channel") if data.has(name)]
+    archives = [ali / f"ali.{job}.gz" for job in range(1, num_jobs + 1)]
+    lang = [options.lang / name for name in ("phones.txt", "words.txt")]
+    with output_of(options, options.out, [data.path / "text", *times, *lang, ali / MODEL, *archives]) as out:
+        spec = TrainCtmSpec(data.path, options.lang, ali, out, answer_shift_s(ali))
+        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.train_ctm:write_train_ctm", spec, num_jobs=num_jobs)
+        check_words(spec, num_jobs, options.missing)
+        log.info(f"{join_ctm(out, num_jobs)} words")
+
+
+if __name__ == "__main__":
+    run_step(GetTrainCtm, main, __doc__)
