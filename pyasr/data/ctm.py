@@ -87,7 +87,7 @@ def _file_and_channel(data: DataDir, key: str, value: str) -> tuple[str, str]:
 
 def utterance_lines(words: Iterable[str], times: Iterable[tuple[float, float]], confidences: Iterable[float], place: tuple[str, str, float],
                     frame_shift_s: float) -> list[CtmLine]:  # fmt: skip
-    """The words of an utterance that lies at `place` (file, channel, begin in seconds); `times` are the frames of their beginnings and ends."""
+    """The words of an utterance that lies at `place` (file, channel, begin in seconds); `times` are their begins and ends in frames."""
     file, channel, start_s = place
     seconds = [(round(start_s + frame_shift_s * begin, 2), round(start_s + frame_shift_s * end, 2)) for begin, end in times]
     return [CtmLine(file, channel, begin_s, end_s - begin_s, *word) for (begin_s, end_s), *word in zip(seconds, words, confidences)]
