@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Find the speech in long recordings by its energy, and make a data directory of the segments, which have no transcripts.
+
+Reads   DATA/{wav.scp,utt2spk,segments}
+Writes  OUT
+
+    utils/segment_data_dir.py --max-segment-s 15 data/talks data/talks_segmented
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.data import subsets
+from pyasr.data.datadir import DataDir
+from pyasr.data.subsegments import subsegmented
+from pyasr.data.vad import VadOptions, segments_of
+
+
+@dataclass(frozen=True)
+class SegmentDataDir:
+    data: Path = argument("data directory; its utterances are searched, whole recordings or segments of them")
+    out: Path = argument("data directory to be made")
+    vad: VadOptions = group(VadOptions)
+
+
+def main(options: SegmentDataDir) -> None:
+    data = DataDir(options.data)
+    data.check_commands()
+    with output_of(options, options.out, subsets.table_files(data, with_features=False)) as out:
+        parts = segments_of(data, options.vad)
+        subsets.write_all(out, subsegmented(data, parts, with_text=False))
+    silent = [utt for utt, found in parts.items() if not found]
+    if silent:
+        log.warning(f"no speech found in {len(silent)} of {len(parts)} utterances: {' '.join(silent[:3])}{' ...' if silent[3:] else ''}")
+    found_s = sum(part.end_s - part.begin_s for found in parts.values() for part in found)
+    log.info(f"{options.out}: {sum(map(len, parts.values()))} segments, {found_s:.0f} s, of {len(parts)} utterances")
+
+
+if __name__ == "__main__":
+    run_step(SegmentDataDir, main, __doc__)
