@@ -1,0 +1,121 @@
+r"""Long utterances cut at silences, each piece with its words, by when words were said.
+
+The transcript is aligned with the words of a ctm. Between two neighbouring words of the transcript an utterance may be cut where the ctm
+has the same two words side by side, with a silence of `min_silence_s` or more between them: what was recognised wrongly stays within one
+piece. A piece keeps up to `padding_s` of the silence at a cut; pieces never overlap.
+
+Of all ways to cut an utterance that is longer than `max_segment_s`, the one is taken that
+
+    1. leaves the least time beyond max_segment_s in pieces (where there are silences enough: none),
+    2. has the fewest pieces,
+    3. cuts at the longest silences, taken together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.data.ctm import CtmLine, Recordings
+from pyasr.data.datadir import DataDir
+from pyasr.data.subsegments import Part, extent_s
+from pyasr.score.align import align
+
+_NOTHING = 1e-6
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """How long pieces may be, and where utterances are cut."""
+
+    max_segment_s: float = option(15.0, "utterances above so many seconds are split, into pieces of no more", minimum=0.5)
+    min_silence_s: float = option(0.2, "seconds of the shortest silence that is cut at", minimum=0.0)
+    padding_s: float = option(0.2, "seconds of silence kept at either side of a cut", minimum=0.0)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A place between words: pieces before it end at `end_s` and have words up to `word`, pieces behind it begin at `begin_s`."""
+
+    word: int
+    end_s: float
+    begin_s: float
+    silence_s: float
+
+
+def timed_words(text: list[str], lines: list[CtmLine]) -> list[tuple[int, CtmLine] | None]:
+    """For each word of a transcript its place in `lines` and the line, None for a word that the ctm does not have there."""
+    place, found = 0, []
+    for word, recognised in align(text, [line.word for line in lines]):
+        if word is not None:
+            found.append((place, lines[place]) if word == recognised else None)
+        place += recognised is not None
+    return found
+
+
+def possible_cuts(words: list[tuple[int, CtmLine] | None], extent: tuple[float, float], options: SplitOptions) -> list[Cut]:
+    """The places where an utterance may be cut, in seconds of its recording; its two ends are the first and the last."""
+    cuts = [Cut(0, extent[0], extent[0], 0.0)]
+    for number, (left, right) in enumerate(zip(words, words[1:]), 1):
+        if left is None or right is None or right[0] != left[0] + 1:
+            continue
+        end_s, begin_s = left[1].end_s, right[1].begin_s
+        if begin_s - end_s >= options.min_silence_s - _NOTHING:
+            middle = (end_s + begin_s) / 2
+            cuts.append(Cut(number, min(end_s + options.padding_s, middle), max(begin_s - options.padding_s, middle), begin_s - end_s))
+    return [*cuts, Cut(len(words), extent[1], extent[1], 0.0)]
+
+
+def best_cuts(cuts: list[Cut], max_s: float) -> list[Cut]:
+    """Those of `cuts` that the utterance is cut at, its ends among them."""
+    best: list[tuple[tuple[float, int, float], int]] = [((0.0, 0, 0.0), -1)]
+    for last in range(1, len(cuts)):
+        ways = []
+        for first in range(last - 1, -1, -1):
+            excess = max(cuts[last].end_s - cuts[first].begin_s - max_s, 0.0)
+            (beyond, pieces, silence), _ = best[first]
+            ways.append(((beyond + excess, pieces + 1, silence - cuts[last].silence_s), first))
+            if excess > 0:  # a piece that begins earlier could itself be cut here, which leaves less beyond
+                break
+        best.append(min(ways))
+    chosen = [len(cuts) - 1]
+    while chosen[-1] > 0:
+        chosen.append(best[chosen[-1]][1])
+    return [cuts[i] for i in reversed(chosen)]
+
+
+def split_utterances(data: DataDir, lines: list[CtmLine], options: SplitOptions) -> dict[str, list[Part]]:
+    """The pieces of every utterance of `data`, by the words of a ctm; pieces that stay too long are logged.
+
+    Raises UserError for a ctm of other recordings.
+    """
+    recordings, spoken = Recordings(data), _by_channel(lines)
+    if spoken.keys().isdisjoint(recordings.locate(utt)[:2] for utt in data.utterances):
+        raise UserError(f"{data.path}: the ctm has no word of any of its recordings; give the ctm of this data directory")
+    parts, too_long = {}, []
+    for utt in data.utterances:
+        begin_s, end_s = extent = extent_s(data, utt)
+        text = data.text.get(utt, "").split()
+        if end_s - begin_s <= options.max_segment_s:
+            parts[utt] = [Part(0.0, end_s - begin_s, tuple(text))]
+            continue
+        within = [line for line in spoken.get(recordings.locate(utt)[:2], []) if begin_s <= line.begin_s + line.duration_s / 2 < end_s]
+        cuts = best_cuts(possible_cuts(timed_words(text, within), extent, options), options.max_segment_s)
+        parts[utt] = [Part(left.begin_s - begin_s, right.end_s - begin_s, tuple(text[left.word : right.word]))
+                      for left, right in zip(cuts, cuts[1:])]
+        too_long += [utt] * any(part.end_s - part.begin_s > options.max_segment_s + _NOTHING for part in parts[utt])
+    if too_long:
+        named = " ".join(too_long[:3]) + (" ..." if too_long[3:] else "")
+        log.warning(f"{len(too_long)} utterances keep a piece above --max-segment-s, no silence lies between words of the ctm: {named}")
+    return parts
+
+
+def _by_channel(lines: list[CtmLine]) -> Mapping[tuple[str, str], list[CtmLine]]:
+    """{(file, channel): its words by time}"""
+    found: dict[tuple[str, str], list[CtmLine]] = {}
+    for line in sorted(lines, key=lambda line: line.begin_s):
+        found.setdefault((line.file, line.channel), []).append(line)
+    return found

@@ -1,0 +1,122 @@
+"""Long utterances split by the times of their words: no word lost, doubled or moved in time, and the best of all ways to cut."""
+
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trees import write_tone
+
+from pyasr.data.ctm import CtmLine, read_ctm
+from pyasr.data.datadir import DataDir, write_data_dir
+from pyasr.data.validation import validate
+from pyasr.score.split_utterances import Cut, SplitOptions, best_cuts, possible_cuts, timed_words
+
+UTILS = Path(__file__).parents[2] / "utils"
+
+
+def make_talk(path, seed, num_words=60, with_segments=True):
+    """A recording of two long utterances and a short one, and the ctm of all that is said; {utterance: [(word, begin, end)]}."""
+    rng, spoken, time_s = np.random.default_rng(seed), {}, 1.0
+    for utt, num in (("ann-1", num_words), ("ann-2", 3), ("bob-1", num_words)):
+        spoken[utt] = []
+        for _ in range(num):
+            length_s = round(rng.uniform(0.1, 0.5), 2)
+            spoken[utt].append((f"w{rng.integers(5)}", round(time_s, 2), round(time_s + length_s, 2)))
+            time_s += length_s + rng.choice([0, 0, 0.1, 0.3, 0.8])
+        time_s += 1.0
+    path.mkdir()
+    write_tone(path / "talk.wav", time_s, 1000)
+    edges = {utt: (words[0][1] - 0.5, words[-1][2] + 0.5) for utt, words in spoken.items()}
+    write_data_dir(path, {"wav.scp": {"talk": path / "talk.wav"}, "utt2spk": {utt: utt[:3] for utt in spoken},
+                          "utt2lang": dict.fromkeys(spoken, "en"), "text": {utt: " ".join(w for w, _, _ in words) for utt, words in spoken.items()},
+                          "segments": {utt: f"talk {begin:.2f} {end:.2f}" for utt, (begin, end) in edges.items()}})
+    lines = [CtmLine("talk", "1", begin, end - begin, word, 1.0) for words in spoken.values() for word, begin, end in words]
+    (path.parent / "ctm").write_text("".join(f"{line}\n" for line in lines))
+    return spoken
+
+
+def split(*arguments):
+    return subprocess.run([sys.executable, UTILS / "split_long_utterances.py", *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_no_word_is_lost_doubled_or_moved(tmp_path):
+    spoken = make_talk(tmp_path / "data", 0)
+    done = split("--max-segment-s", 4, tmp_path / "data", tmp_path / "ctm", tmp_path / "out")
+    assert done.returncode == 0 and "keep a piece" not in done.stderr + done.stdout, done.stderr
+    out, data = DataDir(tmp_path / "out"), DataDir(tmp_path / "data")
+    assert validate(out.path) == [] and out.has("utt2lang") and out.utt2spk["ann-2"] == "ann" and out.text["ann-2"] == data.text["ann-2"]
+    for utt, words in spoken.items():
+        pieces = [piece for piece in out.utterances if piece == utt or piece.startswith(f"{utt}-0")]
+        assert " ".join(out.text[piece] for piece in pieces) == data.text[utt]
+        place, last_end_s = 0, data.segments[utt].begin_s
+        for piece in pieces:
+            part, num = out.segments[piece], len(out.text[piece].split())
+            assert last_end_s - 1e-9 <= part.begin_s <= words[place][1] and words[place + num - 1][2] <= part.end_s
+            assert part.end_s - part.begin_s <= (4 if len(pieces) > 1 else 99) + 1e-6
+            assert out.utt2dur[piece] == pytest.approx(part.end_s - part.begin_s, abs=2e-3)
+            place, last_end_s = place + num, part.end_s
+        assert out.segments[pieces[0]].begin_s == data.segments[utt].begin_s and last_end_s == data.segments[utt].end_s
+
+
+def test_wrongly_recognised_words_stay_within_a_piece(tmp_path):
+    """Substitutions, insertions and deletions: cuts only where both words beside the silence are as in the transcript."""
+    text = list("abcdefghij")
+    heard = [("a", 0), ("b", 2), ("X", 4), ("d", 6), ("e", 8), ("NEW", 9), ("f", 10), ("h", 14), ("i", 16), ("j", 18)]
+    lines = [CtmLine("r", "1", float(begin), 0.5, word, 1.0) for word, begin in heard]
+    timed = timed_words(text, lines)
+    assert [text[i] for i, found in enumerate(timed) if found is None] == ["c", "g"]
+    cuts = possible_cuts(timed, (0.0, 20.0), SplitOptions())
+    assert [cut.word for cut in cuts] == [0, 1, 4, 8, 9, 10]
+    assert cuts[1] == Cut(1, 0.7, 1.8, 1.5)
+
+
+def test_silences_shorter_than_the_padding_are_halved():
+    lines = [CtmLine("r", "1", begin, 0.5, word, 1.0) for word, begin in (("a", 0.0), ("b", 0.8))]
+    (cut,) = possible_cuts(timed_words(["a", "b"], lines), (0.0, 2.0), SplitOptions())[1:-1]
+    assert cut.end_s == cut.begin_s == pytest.approx(0.65)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_of_all_ways(seed):
+    rng = np.random.default_rng(seed)
+    times = np.sort(rng.uniform(0, 20, 9))
+    inner = [Cut(i, time, time + 0.01, float(rng.integers(1, 4))) for i, time in enumerate(times, 1)]
+    cuts, max_s = [Cut(0, 0.0, 0.0, 0.0), *inner, Cut(10, 20.0, 20.0, 0.0)], rng.choice([3.0, 6.0, 30.0])
+
+    def cost(chosen):
+        lengths = [right.end_s - left.begin_s for left, right in zip(chosen, chosen[1:])]
+        return round(sum(max(length - max_s, 0) for length in lengths), 6), len(lengths), -sum(cut.silence_s for cut in chosen)
+
+    ways = [[cuts[0], *some, cuts[-1]] for num in range(10) for some in combinations(inner, num)]
+    assert cost(best_cuts(cuts, max_s)) == min(map(cost, ways))
+
+
+def test_a_recording_that_is_an_utterance_and_an_unsplittable_one(tmp_path):
+    make_talk(tmp_path / "data", 1)
+    (tmp_path / "data/segments").unlink()
+    write_data_dir(tmp_path / "data", {"utt2spk": {"talk": "ann"}, "text": {"talk": "w1 w2"}, "utt2lang": {"talk": "en"}})
+    (tmp_path / "ctm").write_text("talk 1 0.5 0.5 w1 1.0\n;; comment\ntalk 1 1.0 0.5 w2\n")
+    done = split("--max-segment-s", 5, tmp_path / "data", tmp_path / "ctm", tmp_path / "out")
+    assert done.returncode == 0 and "1 utterances keep a piece above --max-segment-s" in done.stdout + done.stderr
+    out = DataDir(tmp_path / "out")
+    assert validate(out.path) == [] and out.utterances == ["talk"] and out.segments["talk"].end_s > 30
+
+
+@pytest.mark.parametrize("ctm, sentence", [
+    ("talk 1 0.5 x w1 1.0\n", "ctm:1: 'talk 1 0.5 x w1 1.0' is not 'FILE CHANNEL BEGIN DURATION WORD [CONFIDENCE]'; correct it"),
+    ("talk 1 0.5 -1 w1 1.0\n", "is not 'FILE CHANNEL"), ("talk 1 0.5\n", "is not 'FILE CHANNEL"), ("talk 1 nan 1 w\n", "is not 'FILE CHANNEL"),
+    ("talk 1 0 1 w 1 2\n", "is not 'FILE CHANNEL"), ("tape 1 0.5 0.5 w1\n", "the ctm has no word of any of its recordings"),
+    (None, "ctm: no such file or directory")])
+def test_what_is_refused(tmp_path, ctm, sentence):
+    make_talk(tmp_path / "data", 1, 5)
+    (tmp_path / "ctm").unlink() if ctm is None else (tmp_path / "ctm").write_text(ctm)
+    done = split(tmp_path / "data", tmp_path / "ctm", tmp_path / "out")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and sentence in done.stderr and not (tmp_path / "out").exists()
+
+
+def test_lines_as_they_were(tmp_path):
+    make_talk(tmp_path / "data", 2, 5)
+    assert "".join(f"{line}\n" for line in read_ctm(tmp_path / "ctm")) == (tmp_path / "ctm").read_text()

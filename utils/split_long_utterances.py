@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Split long utterances at silences into pieces of a bounded length, with their words, by a ctm that says when words were said.
+
+Reads   DATA/{utt2spk,text,wav.scp,segments,reco2file_and_channel}, CTM
+Writes  OUT, without features
+
+    steps/get_train_ctm.py data/train data/lang exp/tri3_ali exp/tri3_ali/ctm
+    utils/split_long_utterances.py --max-segment-s 10 data/train exp/tri3_ali/ctm/ctm data/train_split
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, group
+from pyasr.base.step import output_of, run_step
+from pyasr.data import subsets
+from pyasr.data.ctm import read_ctm
+from pyasr.data.datadir import DataDir
+from pyasr.data.subsegments import subsegmented
+from pyasr.score.split_utterances import SplitOptions, split_utterances
+
+
+@dataclass(frozen=True)
+class SplitLongUtterances:
+    data: Path = argument("data directory with transcripts")
+    ctm: Path = argument("words with times in the recordings, of an alignment or recognised")
+    out: Path = argument("data directory to be made")
+    split: SplitOptions = group(SplitOptions)
+
+
+def main(options: SplitLongUtterances) -> None:
+    data = DataDir(options.data)
+    data.check_commands()
+    with output_of(options, options.out, [*subsets.table_files(data, with_features=False), options.ctm]) as out:
+        parts = split_utterances(data, read_ctm(options.ctm), options.split)
+        subsets.write_all(out, subsegmented(data, parts, with_text=True))
+    num_split = sum(len(found) > 1 for found in parts.values())
+    log.info(f"{options.out}: {sum(map(len, parts.values()))} utterances of {len(parts)}, of which {num_split} were split")
+
+
+if __name__ == "__main__":
+    run_step(SplitLongUtterances, main, __doc__)
