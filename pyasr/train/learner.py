@@ -131,6 +131,14 @@ class Learner:
         self._update(rate, num_frames, change_scale * self.max_change)
         return torch.where(counts[0].isfinite(), counts, 0.0)
 
+    def try_out(self, x: torch.Tensor, pdfs: torch.Tensor) -> None:
+        """Compute the gradient of a minibatch as `step` does, but by this rank alone, and leave it in the flat buffer."""
+        if self.gradient_sum:
+            self.completion.restart()
+            self.gradient_sum.leave_out()
+        self.network.train()
+        self.loss(x, pdfs)[0].backward()
+
     def reach(self, done: float) -> None:
         """The next minibatch comes when `done` of the training, 0 to 1, has been."""
         if self._dropout_schedule:

@@ -20,6 +20,7 @@ from pyasr.parallel.strategies import Mixing, Strategy
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
+from pyasr.train.memory import telling_what_to_lower, try_out
 from pyasr.train.progress import Reporter, Totals
 from pyasr.train.resumption import Position, resume_job, save_job
 from pyasr.train.schedules import Schedule
@@ -73,12 +74,29 @@ class Training:
         """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""
         if not self._resume():
             self._start()
+        self.check_memory()
         self._saved_at = time.monotonic()
         self.total_frames = self.schedule.epoch_frames * self.schedule.options.num_epochs
-        with Reporter(self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals) as self.reporter:
+        reporter = Reporter(self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals)
+        with telling_what_to_lower(self), reporter as self.reporter:
             while not self.schedule.finished:
                 self._epoch(self.schedule.state.epoch + 1)
                 self._end_epoch()
+
+    def check_memory(self) -> None:
+        """Raise UserError where memory does not hold the largest minibatch. Every rank must call this."""
+        try_out(self)
+
+    def largest_minibatch(self) -> tuple | None:
+        """What would take most memory of all that this rank learns from; None where it has nothing."""
+        if not self.training.num_frames:
+            return None
+        return next(self.training.sample_store(self.minibatch).in_turn(self.minibatch), None)
+
+    def what_to_lower(self) -> str:
+        """Advice for those whose memory is too small."""
+        chunk = ", --chunk" if self.training.item_frames > 1 else ""
+        return f"lower --minibatch (now {self.minibatch}){chunk} or --max-store-mb, or run fewer ranks on a host"
 
     def _epoch(self, epoch: int) -> None:
         """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""

@@ -1,20 +1,95 @@
-"""Whether memory is enough for whole utterances, of whose frames a criterion of sequences keeps all that their derivatives are made of.
+"""Whether memory is enough, found out before anything is learned, and told in one sentence that says what to lower.
 
-What is kept is measured on an utterance of middle length, and taken to grow with the frames; the derivatives themselves take as much again.
+Before its first minibatch a rank computes the gradient of its largest one and forgets it. A GPU then says by itself that its memory is
+too small. A processor's system may kill the process instead, so what the derivatives need is estimated first: what a part of the minibatch
+keeps for them, which grows with its frames; the derivatives themselves take as much again.
+
+Criteria of sequences keep all of an utterance; what that takes is measured on one of middle length.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import Comm
+from pyasr.train.checkpoints import random_state, set_random_state
 from pyasr.train.learner import Learner
 
+if TYPE_CHECKING:
+    from pyasr.train.loop import Training
+
 _MB = 1_000_000
+_NAMES_IN_GROUPS = [("memory.max", "memory.current", "inactive_file"),
+                    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")]  # fmt: skip
+_PART = 8  # of a minibatch is measured
+_SAYS_SO = ("DefaultCPUAllocator", "can't allocate memory", "Cannot allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+
+
+def try_out(job: Training) -> None:
+    """Compute the gradient of this rank's largest minibatch and forget it. Every rank must call this. Raises UserError where memory is
+    not enough for that."""
+    sharing = _num_sharing(job.comm, job.learner.flat.master.device)
+    with telling_what_to_lower(job), unchanged(job.learner):
+        minibatch = job.largest_minibatch()
+        if minibatch is not None:
+            _check_part(job, *minibatch, sharing)
+            job.learner.try_out(*minibatch)
+
+
+@contextlib.contextmanager
+def unchanged(learner: Learner):
+    """Have the learner and the random state be afterwards, bit by bit, what they are now, gradients having been computed meanwhile."""
+    device = learner.flat.master.device
+    remembered, random = copy.deepcopy(learner.state_dict()), random_state(device)
+    try:
+        yield
+    finally:
+        learner.flat.grad.zero_()
+        learner.load_state_dict(remembered)
+        set_random_state(random, device)
+
+
+@contextlib.contextmanager
+def telling_what_to_lower(job: Training):
+    """Have a failure to get memory become a UserError."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_for_want_of_memory(error):
+            raise
+        raise _too_little(job, str(error).strip().splitlines()[0] if str(error) else "it could not be had") from None
+
+
+def is_for_want_of_memory(error: Exception) -> bool:
+    """Whether this is what Python, numpy or torch raise where no memory is to be had, of the host or of a GPU."""
+    return isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or any(words in str(error) for words in _SAYS_SO)
+
+
+def _check_part(job: Training, x, targets, sharing: int) -> None:
+    """Raise UserError where the minibatch would take more of the host's memory than is free for each of those that share it, by what a part
+    of it keeps."""
+    device, learner = job.learner.flat.master.device, job.learner
+    free = free_bytes(device) if device.type == "cpu" and isinstance(learner, Learner) else None
+    if free is None or not isinstance(x, torch.Tensor) or not isinstance(targets, torch.Tensor) or len(x) < _PART:
+        return
+    part = len(x) // _PART
+    learner.network.train()
+    needed = 2 * len(x) // part * kept_bytes(lambda: learner.loss(x[:part], targets[:part]), learner.network)
+    if needed > free / sharing:
+        raise _too_little(job, f"it takes about {needed / _MB:.0f} MB, {free / sharing / _MB:.0f} MB are free for each rank")
+
+
+def _too_little(job: Training, found: str) -> UserError:
+    return UserError(f"memory is not enough to learn from a minibatch of {job.minibatch} frames: {found}; {job.what_to_lower()}")
 
 
 def check_utterances_fit(learner: Learner, training, comm: Comm) -> None:
@@ -23,8 +98,7 @@ def check_utterances_fit(learner: Learner, training, comm: Comm) -> None:
     training  this rank's utterances: `PaddedUtterances` or `Utterances`
     """
     device = learner.flat.master.device
-    sharing = comm.split_by_host().size if device.type == "cpu" else 1
-    free = free_bytes(device)
+    sharing, free = _num_sharing(comm, device), free_bytes(device)
     if not len(training.keys) or free is None:
         return
     order = np.argsort(training.lengths, kind="stable")
@@ -36,6 +110,11 @@ def check_utterances_fit(learner: Learner, training, comm: Comm) -> None:
         found = f"{training.keys[longest]} has {training.lengths[longest]} frames, too many to be learned as a whole"
         memory = f"it takes about {needed / _MB:.0f} MB of memory, {free / sharing / _MB:.0f} MB are free for each rank"
         raise UserError(f"{training.reader.data}: {found}: {memory}; cut it into shorter utterances, or leave it out")
+
+
+def _num_sharing(comm: Comm, device: torch.device) -> int:
+    """Ranks that take their memory from where this one does."""
+    return comm.split_by_host().size if device.type == "cpu" else 1
 
 
 def kept_bytes(compute: Callable[[], object], network: torch.nn.Module) -> int:
@@ -55,8 +134,34 @@ def free_bytes(device: torch.device) -> int | None:
     """Of the device's memory, or of this host's; None where that is not known."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
+    found = [size for size in (_free_on_host(), _free_in_group()) if size is not None and size != math.inf]
+    return min(found, default=None)
+
+
+def _free_on_host() -> int | None:
     try:
         with open("/proc/meminfo", encoding="utf-8") as f:
             return next(1024 * int(line.split()[1]) for line in f if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
         return None  # harmless: no Linux, so nothing is checked
+
+
+def _free_in_group(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float | None:
+    """What the limits of this process's control groups leave, as Slurm sets them for a job; None where there are no such groups."""
+    try:
+        lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
+        tops = {"": root, "memory": root / "memory"}  # of versions 2 and 1
+        own_groups = [(tops[kind], tops[kind] / place.lstrip("/")) for _, kind, place in lines if kind in tops]
+        groups = [group for top, last in own_groups for group in (last, *last.parents) if top in (group, *group.parents)]
+        return min(map(_left_in, groups), default=None)
+    except (OSError, ValueError, KeyError):
+        return None  # harmless: what cannot be read is no limit that we know
+
+
+def _left_in(group: Path) -> float:
+    """Bytes that a group may still take; caches of files can be given up."""
+    for limit, taken, cached in _NAMES_IN_GROUPS:
+        if (group / limit).exists() and (most := (group / limit).read_text(encoding="utf-8").strip()) != "max":
+            numbers = dict(line.split() for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines())
+            return int(most) - int((group / taken).read_text(encoding="utf-8")) + int(numbers[cached])
+    return math.inf

@@ -87,6 +87,10 @@ class PaddedUtterances:
         for members in self._cut(np.argsort(self.lengths, kind="stable")):
             yield self.minibatch_of(members)
 
+    def largest(self) -> tuple[torch.Tensor, CtcMinibatch]:
+        """The minibatch of the longest utterances."""
+        return self.minibatch_of(self._cut(np.argsort(self.lengths, kind="stable"))[-1])
+
     def _groups(self, random: np.random.Generator) -> list[np.ndarray]:
         """Random minibatches: utterances are put in order of length within random pools."""
         order, groups = random.permutation(len(self.keys)), []

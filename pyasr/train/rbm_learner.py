@@ -124,6 +124,11 @@ class RbmLearner:
         self._update(rate, finite, shrink)
         return torch.where(finite, _sums(error, shrink != 1, len(x)), 0.0)
 
+    @torch.no_grad()
+    def try_out(self, x: torch.Tensor, _targets) -> None:
+        """As of all learners."""
+        descend(self.rbm, self.rbm.reconstruct(self.below(x), self.generator), self.l2)
+
     def reach(self, done: float) -> None:
         """As of all learners: one of machines learns alike from beginning to end."""
 

@@ -39,6 +39,14 @@ class UtteranceTraining(ObjectiveTraining):
         check_utterances_fit(self.learner, self.training, self.comm)
         super().run()
 
+    def largest_minibatch(self) -> tuple | None:
+        """The one that the longest utterance is in."""
+        return self.training.largest() if len(self.training.keys) else None
+
+    def what_to_lower(self) -> str:
+        """As of all trainings; features are read as they are needed."""
+        return f"lower --minibatch (now {self.learner.options.minibatch}), cut long utterances, or run fewer ranks on a host"
+
     def halves(self, x: torch.Tensor, supervision) -> list[tuple]:
         """The minibatch as it is: it may have no two utterances."""
         return [(x, supervision)]

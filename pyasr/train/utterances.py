@@ -57,6 +57,10 @@ class Utterances:
         """The same in the order of `keys`."""
         yield from self._minibatches(np.arange(len(self.keys)))
 
+    def largest(self) -> tuple[torch.Tensor, LatticeSupervision]:
+        """The minibatch of the longest utterances."""
+        return next(self._minibatches(np.argsort(-self.lengths, kind="stable")))
+
     def _minibatches(self, order: np.ndarray) -> LatticeMinibatches:
         members, num_frames = [], 0
         for i in order:

@@ -126,6 +126,9 @@ class VirtualTraining(Training):
         self._begin = self.comm.time()
         super().run()
 
+    def check_memory(self) -> None:
+        """Learners are many, and compute one after the other."""
+
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         with self._random.in_use():
             sums = super()._learn(x, pdfs)

@@ -44,6 +44,10 @@ class GradientSum:
             self.frames, self._weight = float(weights @ shares), float(weights[self._wire.comm.rank])
             self._left = list(self._parts)
 
+    def leave_out(self) -> None:
+        """The next gradient is not to be added."""
+        self.frames, self._left = None, []
+
     def ready(self, begin: int) -> None:
         """The gradient is complete from element `begin` on. The last part is left to `finish`, which has nothing beside it."""
         while len(self._left) > 1 and self._left[0].start >= begin:

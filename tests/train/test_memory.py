@@ -1,0 +1,135 @@
+"""Too little memory is told before anything is learned, in a sentence that says what to lower; the attempt leaves no trace."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from toy_jobs import shard, store, streamed, training, with_options
+
+from pyasr.base.errors import UserError
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
+from pyasr.train import loop, memory
+
+PROGRAM = """
+import resource, sys
+sys.path[:0] = [{tests!r}, {tests!r} + "/train"]
+from pathlib import Path
+from toy_jobs import store, training, with_options
+from pyasr.parallel.comm import SoloComm
+options = with_options(dnn=dict(hidden_layers=4, hidden_dim=2048), learner=dict(minibatch=8000))
+job = training(SoloComm(), Path({directory!r}), store(200), options)
+{limit}
+job.run()
+"""
+SENTENCE = (r"UserError: memory is not enough to learn from a minibatch of 8000 frames: {}; "
+            r"lower --minibatch \(now 8000\) or --max-store-mb, or run fewer ranks on a host")  # fmt: skip
+VARIANTS = {
+    "natural gradient, dropout, momentum": dict(dnn=dict(dropout=0.3), learner=dict(momentum=0.5)),
+    "gradients are added over ranks": dict(mixing=dict(parallel="gradient")),
+}
+
+
+@pytest.mark.parametrize("groups", VARIANTS.values(), ids=list(VARIANTS))
+@pytest.mark.parametrize("kind", ["in memory", "streamed"])
+def test_the_attempt_leaves_no_trace(kind, groups, tmp_path, monkeypatch):
+    """The same bits as without it."""
+    num_ranks = 2 if "mixing" in groups else 1  # ranks in threads have one random state
+    frames = [store(8, rank) if kind == "in memory" else streamed(shard(tmp_path / f"data{rank}", 8), 2, rank) for rank in range(num_ranks)]
+
+    def rank(comm):
+        job = training(comm, tmp_path / name / str(comm.rank), frames[comm.rank], with_options(**groups))
+        torch.manual_seed(3)
+        job.run()
+        return job.learner.flat.master.clone(), torch.get_rng_state() if num_ranks == 1 else torch.empty(0)
+
+    found = []
+    for name, attempt in (("with", memory.try_out), ("without", lambda job: None)):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(loop, "try_out", attempt)
+        found.append(run_threads(num_ranks, rank))
+    for with_it, without in zip(*found):
+        assert all(torch.equal(a, b) for a, b in zip(with_it, without))
+
+
+def test_the_attempt_is_one_on_the_largest_minibatch(tmp_path, monkeypatch):
+    job, tried = training(SoloComm(), tmp_path, store(8)), []
+    monkeypatch.setattr(job.learner, "try_out", lambda x, pdfs: tried.append((tuple(x.shape), pdfs.numel(), job.learner.num_steps)))
+    job.run()
+    assert tried == [((16, x_dim(job)), 16, 0)]
+
+
+def x_dim(job) -> int:
+    return job.training.store.in_turn(1).__next__()[0].shape[1]
+
+
+def run_with(limit: str, directory: Path, **keywords):
+    tests = str(Path(__file__).parents[1])
+    return subprocess.run([sys.executable, "-c", PROGRAM.format(tests=tests, directory=str(directory), limit=limit)],
+                          capture_output=True, text=True, timeout=300, **keywords)  # fmt: skip
+
+
+def test_an_allocation_that_fails(tmp_path):
+    """Address space is limited, of which the system's figure of free memory knows nothing."""
+    limit = """
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 300_000_000
+resource.setrlimit(resource.RLIMIT_AS, (size, size))"""
+    done = run_with(limit, tmp_path / "out")
+    assert re.search(SENTENCE.format(r".*allocate.*"), done.stderr), done.stderr
+    assert not list(tmp_path.glob("out/checkpoint*"))
+
+
+def test_a_job_with_less_memory_than_its_host(tmp_path):
+    """A control group as Slurm makes one for a job: its processes would be killed without a word."""
+    group = Path("/sys/fs/cgroup/memory" if Path("/sys/fs/cgroup/memory").exists() else "/sys/fs/cgroup") / f"pyasr_test_{os.getpid()}"
+    try:
+        group.mkdir()
+        limit = group / "memory.limit_in_bytes"
+        (limit if limit.exists() else group / "memory.max").write_text(str(700 << 20))
+    except OSError as error:
+        pytest.skip(f"no control group of memory can be made here: {error}")
+    try:
+        done = run_with("", tmp_path / "out", preexec_fn=lambda: (group / "cgroup.procs").write_text("0"))
+        assert re.search(SENTENCE.format(r"it takes about \d{3,4} MB, \d{2,3} MB are free for each rank"), done.stderr), done.stderr
+    finally:
+        group.rmdir()
+
+
+@pytest.mark.parametrize("files", [
+    {"memory.max": "1000", "memory.current": "700", "memory.stat": "anon 500\ninactive_file 150\n"},
+    {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "700", "memory.stat": "cache 9\ntotal_inactive_file 150\n"},
+])
+def test_limits_of_control_groups(files, tmp_path):
+    """The least of what a group and those around it leave."""
+    version = "" if "memory.max" in files else "memory"
+    (tmp_path / "own").write_text(f"3:cpuset:/\n{'4:memory' if version else '0:'}:/job_7/step_0\n")
+    step = tmp_path / "root" / version / "job_7" / "step_0"
+    step.mkdir(parents=True)
+    assert memory._free_in_group(tmp_path / "root", tmp_path / "own") == float("inf")
+    for name, text in files.items():
+        (step.parent / name).write_text(text)
+    (step / "memory.max").write_text("max\n")
+    assert memory._free_in_group(tmp_path / "root", tmp_path / "own") == 450
+    assert memory._free_in_group(tmp_path / "root", tmp_path / "nothing") is None
+
+
+def test_later_failures_are_told_as_well(tmp_path):
+    """Only those for want of memory."""
+    for error, told in ((torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"), UserError),
+                        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), UserError),
+                        (RuntimeError("shapes do not fit"), RuntimeError)):  # fmt: skip
+        job = training(SoloComm(), tmp_path / type(error).__name__, store(8))
+        job.learner.step = raising(error)
+        with pytest.raises(told, match="lower --minibatch" if told is UserError else "shapes do not fit"):
+            job.run()
+
+
+def raising(error: Exception):
+    def step(*_):
+        raise error
+
+    return step
