@@ -179,7 +179,8 @@ def _unchanged(prints: dict[str, str], scratch: Path):
 
 def _check_unchanged(prints: dict[str, str], scratch: Path) -> None:
     try:
-        changed = [name for name, value in prints.items() if Path(name) not in scratch.parents and fingerprint(name) != value]
+        around = scratch.resolve().parents  # what is made in an input changes it
+        changed = [name for name, value in prints.items() if Path(name).resolve() not in around and fingerprint(name) != value]
         if changed:
             raise UserError(f"{', '.join(changed[:_MOST_NAMED])} changed while it was read; run the same command again")
     except UserError:

@@ -88,6 +88,15 @@ def test_an_input_that_changes_while_it_is_read(own_error, tmp_path):
         assert not (scratch / "checkpoint").exists()
 
 
+def test_an_output_may_lie_in_a_directory_that_it_is_made_from(tmp_path, monkeypatch):
+    """As a graph in that of a model which another toolkit has made; by whatever path."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "final.mdl").write_text("")
+    monkeypatch.chdir(tmp_path)
+    with stage_output(Path("model/graph"), {}, [tmp_path / "model"]) as scratch:
+        (scratch / "HCLG.fst").write_text("")
+
+
 def test_a_file_that_changes_while_it_is_read(tmp_path):
     (tmp_path / "in").write_text("one")
     with pytest.raises(UserError, match="in changed while it was read; run the same command again"):
