@@ -14,6 +14,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import read_done
 from pyasr.score.decode_dir import SUMMARY, read_summary, scoring_dir
 
+_SIMULATION = "simulation.json"  # of steps/simulate_parallel.py
 _FRAMES_PER_SECOND = 100.0  # where totals do not say how long the data are: they were written before models left out frames
 
 
@@ -65,9 +66,10 @@ def find_systems(exp: Path) -> list[System]:
 
 
 def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
-    """Decode directories that have such scores."""
+    """Decode directories that have such scores; but for those of simulated trainings, which have a page of their own."""
     found = [path.parents[1] for path in sorted(Path(exp).rglob(f"{scoring_dir('', mbr)}/{SUMMARY}"))]
-    return [path for path in found if not any(part.endswith((".tmp", ".old")) for part in path.parts)]
+    complete = [path for path in found if not any(part.endswith((".tmp", ".old")) for part in path.parts)]
+    return [path for path in complete if not (path.parent / _SIMULATION).exists()]
 
 
 def _renamed(system: System) -> System:

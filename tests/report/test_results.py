@@ -76,6 +76,12 @@ def test_nothing_scored(tmp_path):
         find_systems(tmp_path)
 
 
+def test_simulations_are_left_to_their_own_page(tmp_path):
+    exp = make_experiment(tmp_path, {"mono": 0.5, "parallel/ring_4": 0.4})
+    (exp / "parallel" / "ring_4" / "simulation.json").write_text("{}")
+    assert [system.name for system in find_systems(exp)] == ["mono"]
+
+
 def test_minimum_bayes_risk_is_a_row_of_its_own(tmp_path):
     exp = make_experiment(tmp_path, {"mono": 0.5})
     for name in ("dev", "test"):
