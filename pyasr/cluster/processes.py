@@ -128,14 +128,17 @@ def supervise(command: list[str]) -> int:
     """
     raise_on_stop()
     guard = Guard()
+    name = os.path.basename(next((word for word in command if word.endswith(".sh")), command[0]))
     process = subprocess.Popen(command, preexec_fn=guard.enter)
     try:
         status = process.wait()
         _wait_until_empty(process.pid, _LAST_WORDS_S)
+        if status < 0:
+            killed = f"its shell was killed by signal {-status} from outside"
+            print(f"{name}: error: {killed}; run the same command again to go on", file=sys.stderr)
     except Stopped as stop:
         status = -stop.args[0]
-        name = next((word for word in command if word.endswith(".sh")), command[0])
-        print(f"{os.path.basename(name)}: stopped by signal {-status}; run the same command again to go on", file=sys.stderr)
+        print(f"{name}: stopped by signal {-status}; run the same command again to go on", file=sys.stderr)
     ignore_stop()
     end_groups([process.pid])
     return status if status >= 0 else 128 - status

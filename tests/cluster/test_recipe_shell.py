@@ -147,6 +147,29 @@ def test_killing_the_recipe_leaves_no_process(number, recipe):
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
 
 
+def test_a_shell_that_is_killed_is_told_of(recipe):
+    """It cannot do so itself."""
+    process = subprocess.Popen([str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: num_sleeping(f"30{process.pid}") == 2)
+    os.kill(children(process.pid, b"bash")[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert said == "run.sh: error: its shell was killed by signal 9 from outside; run the same command again to go on\n"
+    wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
+
+
+def children(parent: int, program: bytes) -> list[int]:
+    """Processes of this parent that run this program."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            is_child = path.joinpath("stat").read_text().rpartition(")")[2].split()[1] == str(parent)
+            found += [int(path.name)] if is_child and path.joinpath("cmdline").read_bytes().startswith(program + b"\0") else []
+        except OSError:
+            pass
+    return found
+
+
 def num_sleeping(seconds: str) -> int:
     """Processes `sleep SECONDS`."""
     found = 0
