@@ -1,0 +1,94 @@
+"""The table of trials, and the figures of a page that are made from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import atomic_write
+
+_BEGIN, _END = "<!-- figures, written by benchmarks/faults.py -->", "<!-- end of figures -->"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fault and what came of it.
+
+    stage, after_s   the moment: the stage of the recipe, CPU seconds after its beginning
+    words            what run.sh was given
+    what             what was done
+    status, ended_s  the disturbed run's exit status, and how many seconds after the fault it ended
+    told             its last sentence
+    problems         what was not as it should be; empty where all was well
+    seconds          of both runs
+    commit           of the toolkit
+    """
+
+    seed: int
+    kind: str
+    stage: int
+    after_s: float
+    words: str
+    what: str
+    status: int
+    ended_s: float
+    told: str
+    problems: list[str]
+    seconds: float
+    commit: str
+
+
+def problems_of_report(said: str, status: int) -> list[str]:
+    """What is wrong with how a disturbed run told of its end: no report, several, or a traceback."""
+    found = ["a traceback was shown"] if "Traceback (most recent call last)" in said else []
+    reports = len(re.findall(r"(?m)^run\.sh: (error: |stopped by )", said))
+    killed_outright = status == -9
+    wanted = 0 if status == 0 or killed_outright else 1
+    return found + ([f"{reports} reports of failure with exit status {status}"] if reports != wanted else [])
+
+
+def read_table(path: Path) -> dict[int, Trial]:
+    """Seed -> trial; none where there is no table yet."""
+    if not Path(path).exists():
+        return {}
+    try:
+        return {row["seed"]: Trial(**row) for row in json.loads(Path(path).read_text(encoding="utf-8"))}
+    except (ValueError, TypeError, KeyError):
+        raise UserError(f"{path}: no table of trials; give another name") from None
+
+
+def write_table(path: Path, trials: dict[int, Trial]) -> None:
+    """A line for each trial, by seeds."""
+    with atomic_write(path) as f:
+        f.write("[\n" + ",\n".join(json.dumps(asdict(trials[seed])) for seed in sorted(trials)) + "\n]\n")
+
+
+def write_page(path: Path, trials: dict[int, Trial]) -> None:
+    """Put the figures between their two lines of the page."""
+    before, begin, rest = Path(path).read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise UserError(f"{path}: the figures have no place; put '{_BEGIN}' and '{_END}' where they are to be, on lines of their own")
+    with atomic_write(path) as f:
+        f.write("\n".join([before + begin, *figures(trials), end + after]))
+
+
+def figures(trials: dict[int, Trial]) -> list[str]:
+    """The lines of the table: a row for each kind of fault, and one for all."""
+    rows = ["| fault | trials | run failed and said why | run went on | all well after the same command |", "|---|---|---|---|---|"]
+    kinds = sorted({trial.kind for trial in trials.values()})
+    rows += [_row(kind, [trial for trial in trials.values() if trial.kind == kind]) for kind in kinds]
+    return ["", *rows, _row("all", list(trials.values())), ""]
+
+
+def _row(name: str, trials: list[Trial]) -> str:
+    failed, well = _count(trial.status != 0 for trial in trials), _count(not trial.problems for trial in trials)
+    return f"| {name} | {len(trials)} | {failed} | {len(trials) - failed} | {well} |"
+
+
+def _count(those: Iterable[bool]) -> int:
+    return sum(map(int, those))
