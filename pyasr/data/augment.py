@@ -21,7 +21,7 @@ from pyasr.data import distortion
 from pyasr.data.datadir import DISTORTION, DataDir, completed
 from pyasr.data.distortion import Distortion, Noise
 from pyasr.data.mixing import source_duration_s
-from pyasr.data.recordings import duration_s
+from pyasr.data.recordings import duration_s, speed
 from pyasr.data.sound_lists import BACKGROUND, FOREGROUND, Sound, SoundList
 from pyasr.data.subsets import FEATURE_TABLES, Renaming, own_copy, read_all
 
@@ -91,7 +91,8 @@ class _Drawing:
         if not (self.rirs or self.foreground or self.background or self.babble):
             raise UserError("nothing to add: give --rir-list, --fg-noise, --bg-noise or --num-babble")
         self.fg_snrs, self.bg_snrs, self.babble_snrs = (_numbers(options, name) for name in ("fg_snrs", "bg_snrs", "babble_snrs"))
-        self.num_background, self.num_babble = (_counts(options, name) for name in ("num_bg_noises", "num_babble"))
+        self.num_background = _counts(options, "num_bg_noises")
+        self.num_babble = _counts(options, "num_babble") if options.num_babble else []
 
     def distortion(self, recording: str, copy: int) -> Distortion:
         """The one of the 1-based copy."""
@@ -132,7 +133,7 @@ class Babble:
     def __init__(self, data: DataDir):
         self.data = data
         self._original = completed("utt2uniq", data.optional_table("utt2uniq"), data.utterances)
-        whole = [utt for utt in data.utterances if self._original[utt] == utt and float(data.reco2speed.get(data.recording(utt), 1)) == 1]
+        whole = [utt for utt in data.utterances if self._original[utt] == utt and speed(data, data.recording(utt)) == 1]
         self._of_speaker: dict[str, list[str]] = {}
         for utt in whole:
             self._of_speaker.setdefault(data.utt2spk[utt], []).append(utt)
@@ -166,7 +167,7 @@ def _numbers(options: AugmentOptions, name: str) -> list[float]:
     """The numbers of an option such as '20:15:10'. Raises UserError for others than from -100 to 100."""
     text = getattr(options, name)
     try:
-        found = [float(word) for word in text.split(":")] if text else []
+        found = [float(word) for word in text.split(":")]
     except ValueError:
         found = [np.inf]
     if not all(abs(number) <= 100 for number in found):

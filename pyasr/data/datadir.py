@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.pipes import admit_table
+from pyasr.base.pipes import admit_table, is_command
 from pyasr.data import distortion
 from pyasr.io.text import invert, read_numbers, read_table, read_utt2spk, write_table
 
@@ -98,8 +98,8 @@ class DataDir:
     def check_commands(self) -> None:
         """Raise UserError where wav.scp or reco2distortion names commands that are refused; to be called before any work."""
         self.wav_scp
-        sources = dict.fromkeys(source for found in self.reco2distortion.values() for source in found.sources)
-        admit_table({source: source for source in sources}, self.path / DISTORTION)
+        commands = {name: next(filter(is_command, found.sources), "") for name, found in self.reco2distortion.items()}
+        admit_table(commands, self.path / DISTORTION)
 
     @cached_property
     def reco2speed(self) -> dict[str, str]:

@@ -18,13 +18,17 @@ def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:
     if name not in data.wav_scp:
         raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")
     samples, rate = read_audio(data.wav_scp[name], name)
-    if name in data.reco2speed:
-        samples = change_speed(samples, rate, _factor(data, SPEED, name, data.reco2speed[name]))
+    samples = change_speed(samples, rate, speed(data, name))
     if name in data.reco2distortion:
         samples = distorted(samples, rate, data.reco2distortion[name])
     if name in data.reco2volume:
         samples = samples * np.float32(_factor(data, VOLUME, name, data.reco2volume[name]))
     return samples, rate
+
+
+def speed(data: DataDir, name: str) -> float:
+    """How many times as fast the recording `name` is to be played. Raises UserError where its speed is no positive number."""
+    return _factor(data, SPEED, name, data.reco2speed.get(name, "1"))
 
 
 def duration_s(data: DataDir, name: str) -> float:

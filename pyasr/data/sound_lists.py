@@ -50,25 +50,30 @@ class SoundList:
         if not self.sounds:
             raise UserError(f"{self.path}: no {ground or 'sound'} in this list; write a path a line")
         admit_table({sound.audio: sound.audio for sound in self.sounds}, self.path)
+        self._weights = _shares(self.sounds)
+        self._of_room: dict[str, list[Sound]] = {}
+        for sound in self.sounds:
+            self._of_room.setdefault(sound.room, []).append(sound)
 
     def draw(self, rng: np.random.Generator) -> Sound:
         """One of the sounds."""
-        return _draw(self.sounds, rng)
+        return self.sounds[rng.choice(len(self.sounds), p=self._weights)]
 
     def draw_in_room(self, other: Sound, rng: np.random.Generator) -> Sound | None:
         """Another sound of the room of `other`; None where none is known."""
-        near = [sound for sound in self.sounds if other.room and sound.room == other.room and sound != other]
-        return _draw(near, rng) if near else None
+        near = [sound for sound in self._of_room[other.room] if sound != other] if other.room else []
+        return near[rng.choice(len(near), p=_shares(near))] if near else None
+
+
+def _shares(sounds: list[Sound]) -> np.ndarray:
+    """Weights that add up to 1."""
+    weights = np.array([sound.weight for sound in sounds])
+    return weights / weights.sum()
 
 
 def list_file(path: Path) -> Path:
     """The list itself, of a list or a data directory."""
     return Path(path) / "wav.scp" if Path(path).is_dir() else Path(path)
-
-
-def _draw(sounds: list[Sound], rng: np.random.Generator) -> Sound:
-    weights = np.array([sound.weight for sound in sounds])
-    return sounds[rng.choice(len(sounds), p=weights / weights.sum())]
 
 
 def _sound(line: str, where: str) -> Sound:

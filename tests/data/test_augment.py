@@ -149,7 +149,7 @@ def test_commands_are_refused_before_any_work(sounds, monkeypatch):
     out = write(sounds / "out", augmented(data, AugmentOptions(bg_noise=sounds / "list")))
     assert np.any(read_recording(out, "rev1-ann-000")[0])
     monkeypatch.setenv(pipes.NO_PIPES, "1")
-    with pytest.raises(UserError, match="out/reco2distortion: 1 of 1 entries are commands"):
+    with pytest.raises(UserError, match="out/reco2distortion: 12 of 12 entries are commands, such as 'rev1-ann-000 cat"):
         DataDir(out.path).check_commands()
     with pytest.raises(UserError, match="list: 1 of 1 entries are commands"):
         augmented(data, AugmentOptions(bg_noise=sounds / "list"))
@@ -169,6 +169,7 @@ WRONG = {
     ("--rir-list", "{}/pathless"): "pathless:1: no path; write",
     ("--fg-noise", "{}/background"): "background: no foreground in this list",
     ("--bg-noise", "{}/hum.lst", "--bg-snrs", "10:x"): "--bg-snrs '10:x': expected numbers from -100 to 100",
+    ("--bg-noise", "{}/hum.lst", "--num-bg-noises", ""): "--num-bg-noises '': expected numbers from",
     ("--num-babble", "0"): "--num-babble '0': expected whole numbers from 1",
     ("--num-babble", "1:1.5"): "--num-babble '1:1.5': expected whole numbers from 1",
     ("--fg-noise", "{}/gone"): "gone.wav: no such file or directory; put the file right",

@@ -20,7 +20,10 @@ from queen import QueenFile, read_texts  # noqa: E402
 from pyasr.base import options  # noqa: E402
 from pyasr.cluster.runner_config import read_runner_config  # noqa: E402
 from pyasr.data.audio import read_audio  # noqa: E402
+from pyasr.data.ctm import read_ctm  # noqa: E402
 from pyasr.data.datadir import DataDir  # noqa: E402
+from pyasr.data.distortion import parse_table  # noqa: E402
+from pyasr.data.sound_lists import SoundList  # noqa: E402
 from pyasr.data.validation import validate  # noqa: E402
 from pyasr.decode.compact import to_compact  # noqa: E402
 from pyasr.decode.lattice_io import read_compact_lattices, read_lattices, write_lattices  # noqa: E402
@@ -31,7 +34,7 @@ from pyasr.feats.options import MfccOptions  # noqa: E402
 from pyasr.io.ark import ArkWriter, load_all, read_ark, read_scp  # noqa: E402
 from pyasr.io.int_vectors import num_archives, read_int_vectors  # noqa: E402
 from pyasr.io.posteriors import read_posteriors  # noqa: E402
-from pyasr.io.text import read_numbers, read_utt2spk  # noqa: E402
+from pyasr.io.text import read_numbers, read_table, read_utt2spk  # noqa: E402
 from pyasr.lang.arpa import read_arpa  # noqa: E402
 from pyasr.lang.dict_dir import read_dict_dir  # noqa: E402
 from pyasr.lang.lang_dir import LangDir  # noqa: E402
@@ -45,6 +48,7 @@ _LANG_FILES = ("phones.txt", "words.txt", "oov.txt", "phones/roots.int", "phones
                "phones/align_lexicon.txt", "phones/sets.int", "phones/silence.int", "phones/optional_silence.int")  # fmt: skip
 _LEXICON = "<unk> SPN\na AH\na EY\nman M AE N\nplan P L AE N\n"
 _LEXICONP = "<unk> 1.0 SPN\na 1.0 AH\na 0.5 EY\nman 1 M AE N\n"
+_DISTORTIONS = 'u1 {}\nu2 {"rir": "r.wav", "noises": [{"audio": "a.wav", "snr_db": 10.0, "at_s": 0.5, "rir": "s.wav"}]}\n'
 _SILPROB = "<s> 0.3\n</s>_s 1.2\n</s>_n 0.9\noverall 0.2\n"
 _LATTICE_FORMS = {"lat": (True, False), "lat_compact": (True, True), "lat_text": (False, False), "lat_compact_text": (False, True)}
 _DICT = {"lexicon.txt": _LEXICON, "silence_phones.txt": "SIL\nSPN\n", "nonsilence_phones.txt": "AH\nEY\nM\nAE\nN\nP\nL\n",
@@ -164,6 +168,9 @@ TEXTS = [
     *(Format(f"validated/{name}", _data_dir, _validate, refuses=False) for name in ("utt2spk", "segments")),
     Format("utt2num_frames", _text("u1 20\nu2 1\nu3 77\n"), lambda path: read_numbers(path, int)),
     Format("utt2spk", _text("u1 s1\nu2 s1\nu3 s2\n"), read_utt2spk),
+    Format("reco2distortion", _text(_DISTORTIONS), lambda path: parse_table(read_table(path), path)),
+    Format("rir_list", _text("--rir-id 1 --room-id r1 --rt-60 0.3 a.wav\nkey b.wav\n--probability=0.5 c.wav\n"), SoundList),
+    Format("ctm", _text("tape A 0.50 0.25 word 0.9000\n;; a comment\ntape A 0.75 0.25 word\n"), read_ctm),
     Format("table.scp", _text("u1 /a/b.ark:20\nu2 sph2pipe x.sph |\n"), read_scp),
     Format("model/input.json", _input_options, _load_input),
     Format("model/cmvn_opts", _text("--norm-means=true --norm-vars=false\n"), lambda path: kaldi_input(path.parent)),
