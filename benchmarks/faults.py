@@ -2,8 +2,7 @@
 """Inject faults at random moments into the toy recipe, run the same command again, and see whether anything was lost.
 
 A trial draws from its seed one of five kinds of faults (`benchmarks/fault_kinds.py`), and a moment of the recipe. The recipe is run from
-the stage in which that lies (where a file is damaged, from that or an earlier one), disturbed, and run again by the same command. All is
-well when
+the stage in which that lies (where a file is damaged, from the first), disturbed, and run again by the same command. All is well when
 
 * the disturbed run ended, with an exit status other than 0 and one report of what failed; or did not need what was disturbed;
 * the second run ends well, and all files but logs are those of an undisturbed run, bit by bit, with its word error rates at the end;
@@ -101,7 +100,7 @@ class Trials:
         chance, kinds, begin = random.Random(seed), possible_kinds(), time.monotonic()
         kind = kinds[seed % len(kinds)]
         stage, after_s = moment(chance, self.seconds)
-        first = chance.randint(1, stage) if kind == "damaged file" else stage
+        first = 1 if kind == "damaged file" else stage  # any stage may have made the file
         last = len(self.seconds) if self.to_end else stage
         words = ["--stage", str(first), "--stop-stage", str(last)]
         self.ground.lay_out(self.snapshots / str(stage - 1))
