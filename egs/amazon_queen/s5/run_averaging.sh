@@ -38,7 +38,7 @@ network() {
 
 if stage 1 "DBNs, on 2 ranks"; then
   for seed in $(seq "$num_seeds"); do
-    steps/pretrain_dbn.py --cmd "$train_cmd" --config conf/averaging_dbn.conf --train-seed "$seed" data/train_fmllr "$dir/dbn/seed$seed"
+    steps/pretrain_dbn.py --cmd "$train_cmd" --share-devices true --config conf/averaging_dbn.conf --train-seed "$seed" data/train_fmllr "$dir/dbn/seed$seed"
   done
 fi
 
@@ -48,8 +48,8 @@ if stage 2 "Networks"; then
       for init in random dbn; do
         init_opts="" rate=$ng_rate
         if [ $init = dbn ]; then init_opts="--dbn $dir/dbn/seed$seed" rate=$dbn_ng_rate; fi
-        network "${init}_sgd_$num_ranks" "$seed" --num-ranks "$num_ranks" $init_opts --learning-rate "$sgd_rate"
-        network "${init}_ng_$num_ranks" "$seed" --num-ranks "$num_ranks" $init_opts --learning-rate "$rate" \
+        network "${init}_sgd_$num_ranks" "$seed" --num-ranks "$num_ranks" --share-devices true $init_opts --learning-rate "$sgd_rate"
+        network "${init}_ng_$num_ranks" "$seed" --num-ranks "$num_ranks" --share-devices true $init_opts --learning-rate "$rate" \
           --natural-gradient online
       done
     done
