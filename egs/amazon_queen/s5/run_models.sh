@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# Networks over time and training on whole sequences, each with several seeds: sMBR on the DNN of run.sh, TDNN, IBM's BLSTM, Kaldi's LSTMP,
+# Chan's TC-DNN-BLSTM-DNN, CNN, TDNN with LF-MMI, CTC on subwords, a small DNN taught by the BLSTM, an LSTM language model on the best
+# lattices. Begins with what run.sh made: features and alignments of the system with SAT, its graph, lang directories.
+#
+#   ./run_models.sh
+#   ./run_models.sh --models "dnn lfmmi" --num-seeds 1
+#   ./run_models.sh --quick true       # on what run.sh --quick made, an epoch each: shows that all works, and nothing else
+
+cd "$(dirname "$0")"
+. utils/recipe.sh
+
+models="dnn dnn_sp smbr tdnn blstm lstmp tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train
+num_seeds=3     # networks of each kind, with seeds 1, 2, ...
+quick=false     # see above
+nj=2            # parallel jobs
+num_ranks=2     # MPI ranks of a training
+parse_recipe_options "$@"
+. ./path.sh
+. ./cmd.sh
+
+data=data exp=exp short="" narrow=""
+if $quick; then
+  data=data_quick exp=exp_quick num_seeds=1
+  short="--num-epochs 1" narrow="--beam 9 --lattice-beam 5 --max-active 1000"
+fi
+dir=$exp/models
+jobs="--nj $nj"
+
+# wanted MODEL...: whether one of them is among --models.
+wanted() {
+  local model
+  for model in "$@"; do
+    case " $models " in *" $model "*) return 0 ;; esac
+  done
+  return 1
+}
+
+# train STEP MODEL SEED OPTIONS AND INPUTS...: make $dir/MODEL/seedSEED.
+train() {
+  local step=$1 out=$dir/$2/seed$3 seed=$3
+  shift 3
+  steps/$step.py --cmd "$train_cmd" --num-ranks "$num_ranks" --share-devices true --train-seed "$seed" $short "$@" "$out"
+}
+
+# decode MODEL SEED GRAPH FEATURES OPTIONS...: lattices of dev and test, scored.
+decode() {
+  local out=$dir/$1/seed$2 graph=$3 features=$4 set
+  shift 4
+  for set in dev test; do
+    steps/decode.py $jobs --cmd "$decode_cmd" $narrow "$@" --model-dir "$out" "$graph" "$data/$set$features" "$out/decode_$set"
+  done
+  score "$out" lang_prons_test "$features"
+}
+
+# score DIR LANG FEATURES [SUFFIX OPTIONS...]: the LM weight is chosen on dev and applied to test.
+score() {
+  local out=$1 lang=$data/$2 features=$3 suffix=${4-}
+  shift $(($# < 4 ? $# : 4))
+  steps/score.py $jobs "$@" "$data/dev$features" "$lang" "$out/decode_dev$suffix"
+  steps/score.py $jobs "$@" --params-from "$out/decode_dev$suffix" "$data/test$features" "$lang" "$out/decode_test$suffix"
+}
+
+# by_frames MODEL FEATURES CONFIG OPTIONS...: networks that learn the alignment's states frame by frame, with all seeds.
+by_frames() {
+  local model=$1 features=$2 config=$3 seed
+  shift 3
+  for seed in $(seq "$num_seeds"); do
+    train train_dnn "$model" "$seed" --config "conf/$config.conf" "$@" "$data/train$features" "$data/lang_prons" "$exp/tri3_ali"
+    decode "$model" "$seed" "$exp/tri3/graph" "$features"
+  done
+}
+
+if wanted dnn_sp lfmmi && stage 1 "Speech at three speeds, aligned, adapted to speakers"; then
+  utils/perturb_data_dir.py "$data/train" "$data/train_sp"
+  steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/train_sp"
+  steps/compute_cmvn.py "$data/train_sp"
+  steps/align_fmllr.py $jobs --boost-silence 1.25 --cmd "$train_cmd" "$data/train_sp" "$data/lang_prons" "$exp/tri3" "$exp/tri3_ali_sp"
+  steps/make_fmllr_feats.py $jobs --cmd "$train_cmd" --transform-dir "$exp/tri3_ali_sp" "$data/train_sp" "$exp/tri3" "$data/train_sp_fmllr"
+fi
+
+if wanted blstm student && stage 2 "Streams side by side: fMLLR, log mel energies with derivatives, i-vectors"; then
+  steps/train_ivector_extractor.py $jobs --cmd "$train_cmd" --config conf/ivector.conf --model-dir "$exp/tri2" "$data/train" "$dir/ivector"
+  for set in train dev test; do
+    short_speakers=""; if [ $set = train ]; then short_speakers="--utts-per-spk-max 2"; fi
+    steps/extract_ivectors.py $jobs --cmd "$train_cmd" $short_speakers "$data/$set" "$dir/ivector" "$dir/ivectors_$set"
+    steps/paste_feats.py $jobs --cmd "$train_cmd" --cmvn "none speaker" --deltas "0 2" --vectors "$dir/ivectors_$set/ivector_online.scp" \
+      "$data/${set}_streams" "$data/${set}_fmllr" "$data/${set}_fbank"
+  done
+fi
+
+if wanted dnn smbr && stage 3 "DNN"; then by_frames dnn _fmllr dnn; fi
+
+if wanted dnn_sp && stage 4 "DNN on speech at three speeds"; then
+  for seed in $(seq "$num_seeds"); do
+    train train_dnn dnn_sp "$seed" --config conf/dnn.conf --num-epochs 4 $short "$data/train_sp_fmllr" "$data/lang_prons" "$exp/tri3_ali_sp"
+    decode dnn_sp "$seed" "$exp/tri3/graph" _fmllr
+  done
+fi
+
+if wanted smbr && stage 5 "sMBR on lattices of a unigram model"; then
+  utils/train_lm.py --order 1 "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/unigram"
+  utils/make_grammar.py "$data/lang_prons" "$data/local/lm/unigram/lm.arpa.gz" "$data/lang_prons_unigram"
+  utils/make_graph.py "$data/lang_prons_unigram" "$exp/tri3" "$exp/tri3/graph_unigram"
+  for seed in $(seq "$num_seeds"); do
+    dnn=$dir/dnn/seed$seed
+    steps/align_dnn.py $jobs --cmd "$train_cmd" "$data/train_fmllr" "$data/lang_prons" "$dnn" "${dnn}_ali"
+    steps/decode.py $jobs --cmd "$decode_cmd" --lattice-beam 7 $narrow --model-dir "$dnn" \
+      "$exp/tri3/graph_unigram" "$data/train_fmllr" "${dnn}_denlats"
+    train train_smbr smbr "$seed" "$data/train_fmllr" "$data/lang_prons" "${dnn}_ali" "${dnn}_denlats" "$dnn"
+    decode smbr "$seed" "$exp/tri3/graph" _fmllr
+  done
+fi
+
+if wanted tdnn && stage 6 "TDNN"; then by_frames tdnn _fmllr tdnn; fi
+if wanted blstm student && stage 7 "BLSTM on streams, as IBM's"; then by_frames blstm _streams blstm; fi
+if wanted lstmp && stage 8 "LSTMP, as Kaldi's"; then by_frames lstmp _fmllr lstmp; fi
+if wanted tc_dnn_blstm_dnn && stage 9 "TC-DNN-BLSTM-DNN, as Chan's"; then by_frames tc_dnn_blstm_dnn _fmllr tc_dnn_blstm_dnn; fi
+if wanted cnn && stage 10 "CNN on log mel energies"; then by_frames cnn _fbank cnn; fi
+
+if wanted lfmmi lm && stage 11 "TDNN with LF-MMI"; then
+  steps/build_chain_tree.py $jobs --cmd "$train_cmd" --num-leaves 1200 "$data/train" "$data/lang_prons" "$exp/tri3_ali" "$dir/chain_tree"
+  for seed in $(seq "$num_seeds"); do
+    train train_lfmmi lfmmi "$seed" --config conf/chain.conf "$data/train_sp_fmllr" "$exp/tri3_ali_sp" "$dir/chain_tree"
+    utils/make_graph.py --self-loop-scale 1.0 "$data/lang_prons_test" "$dir/chain_tree" "$dir/chain_tree/graph"
+    decode lfmmi "$seed" "$dir/chain_tree/graph" _fmllr --acoustic-scale 0.1
+  done
+fi
+
+if wanted ctc && stage 12 "CTC on subwords"; then
+  utils/train_subwords.py --num-units 300 "$data/train" "$dir/units"
+  utils/prepare_ctc_lang.py "$dir/units" "$data/local/dict/lexicon.txt" "$data/lang_ctc"
+  utils/make_grammar.py "$data/lang_ctc" "$data/local/lm/trigram/lm.arpa.gz" "$data/lang_ctc_test"
+  utils/make_ctc_graph.py "$data/lang_ctc_test" "$dir/ctc_graph"
+  for seed in $(seq "$num_seeds"); do
+    out=$dir/ctc/seed$seed
+    train train_ctc ctc "$seed" --config conf/ctc.conf "$data/train_fmllr" "$dir/units" conf/network/ctc.net
+    for set in dev test; do
+      for search in greedy prefix wfst; do
+        how="$narrow --search $search"
+        case $search in prefix) how="$how --lm $data/local/lm/trigram/lm.arpa.gz" ;; wfst) how="$how --graph-dir $dir/ctc_graph" ;; esac
+        steps/decode_ctc.py $jobs --cmd "$decode_cmd" $how "$data/${set}_fmllr" "$out" "$out/decode_${set}_$search"
+      done
+    done
+    for search in greedy prefix wfst; do score "$out" lang_ctc_test _fmllr "_$search"; done
+  done
+fi
+
+if wanted student && stage 13 "Small DNNs, taught by the BLSTM and by the alignment"; then
+  by_frames small _fmllr dnn --hidden-layers 2 --hidden-dim 256
+  by_frames student _fmllr dnn --hidden-layers 2 --hidden-dim 256 --teacher "$dir/blstm/seed1" --teacher-data "$data/train_streams"
+fi
+
+if wanted lm && stage 14 "Lattices of LF-MMI with an LSTM language model, and minimum Bayes risk"; then
+  utils/train_lstm_lm.py --ngram "$data/local/lm/trigram" "$data/train/text" "$data/dev/text" "$data/local/dict/lexicon.txt" \
+    "$dir/lstm_lm"
+  for seed in $(seq "$num_seeds"); do
+    out=$dir/lfmmi/seed$seed
+    for set in dev test; do
+      steps/lm_rescore_lstm.py $jobs "$data/lang_prons_test" "$dir/lstm_lm" "$data/${set}_fmllr" "$out/decode_$set" "$out/decode_${set}_lstm"
+    done
+    score "$out" lang_prons_test _fmllr _lstm
+    score "$out" lang_prons_test _fmllr _lstm --decode-mbr true
+  done
+fi
+
+if stage 15 "Results"; then
+  utils/collect_results.py "$dir" "$dir/RESULTS.md"
+fi
