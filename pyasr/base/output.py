@@ -25,6 +25,7 @@ from pyasr.base.run_record import run_record
 
 STARTED = ".started.json"
 _MOST_NAMED = 5
+_HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of atomic_write
 _NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which keeps the system's reason to itself
 
 
@@ -243,6 +244,7 @@ def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, ma
     before = _read_started(marker)
     if keep and before and _without(before, may_change) == _without(started, may_change):
         print(f"{scratch}: resuming an interrupted run", flush=True)
+        _remove_half_written(scratch)
         return
     changed = differences(before["options"], started["options"]) if before else []
     if changed and precious and any(scratch.glob(precious)):
@@ -256,6 +258,12 @@ def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, ma
     (scratch / "log").mkdir()
     with atomic_write(marker) as f:
         json.dump(started, f)
+
+
+def _remove_half_written(scratch: Path) -> None:
+    """Remove what processes that were killed have left of `atomic_write`."""
+    for path in [path for path in scratch.rglob(".*.tmp") if _HALF_WRITTEN.fullmatch(path.name)]:
+        path.unlink(missing_ok=True)
 
 
 def _swap(scratch: Path, out: Path) -> None:

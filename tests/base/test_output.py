@@ -370,3 +370,14 @@ def test_unreadable_done_file_means_not_complete(text, place):
     (place / "out" / DONE).write_text(text)
     make(place, "anew")
     assert content_of(place) == "anew" and json.loads((place / "out" / DONE).read_text())["options"] == {"a": 1}
+
+
+def test_what_a_killed_process_has_half_written_does_not_stay(tmp_path):
+    with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "out", {}, [], resume=True) as out:
+        (out / "part").mkdir()
+        (out / "part" / ".lat.1.gz.14861.tmp").write_text("half")
+        (out / "part" / "state.tmp").write_text("a file of the step's own")
+        raise KeyboardInterrupt
+    with stage_output(tmp_path / "out", {}, [], resume=True):
+        pass
+    assert [path.name for path in (tmp_path / "out" / "part").iterdir()] == ["state.tmp"]
