@@ -19,9 +19,9 @@ ONLINE = NaturalGradientOptions("online", ng_rank_in=4, ng_rank_out=4)
 
 
 def options(name="allreduce", **schedule):
+    """Without dropout: its generator is the process's, and so of all ranks in threads."""
     return with_options(mixing=dict(parallel=name, period_frames=32), schedule=dict(learning_rate=0.03, num_epochs=3, **schedule),
-                        learner=dict(momentum=0.5, natural_gradient=ONLINE), dnn=dict(dropout=0.1),
-                        loop=dict(checkpoint_frames=100, log_frames=150))  # fmt: skip
+                        learner=dict(momentum=0.5, natural_gradient=ONLINE), loop=dict(checkpoint_frames=100, log_frames=150))  # fmt: skip
 
 
 class Counted(Training):
