@@ -29,3 +29,13 @@ settings.load_profile("busy machine")
 def root() -> Path:
     """The repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def toy_run(tmp_path_factory) -> tuple[Path, dict[str, str]]:
+    """A finished run of the toy recipe on this machine: (its directory, its WER lines)."""
+    import toy_recipe  # found by the paths above
+
+    directory = tmp_path_factory.mktemp("toy")
+    toy_recipe.run(directory)
+    return directory, toy_recipe.wers(directory)

@@ -9,30 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parent.parent
-RECIPE = ROOT / "egs" / "toy" / "s5"
-
-
-def start(directory: Path) -> subprocess.Popen:
-    """The toy recipe, running in a process group of its own."""
-    log = (directory / "recipe.log").open("a")
-    command = ["./run.sh", "--dir", str(directory), "--num-train", "80"]
-    return subprocess.Popen(command, cwd=RECIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-
-
-def run(directory: Path, timeout_s: float = 300) -> str:
-    """Run the recipe to its end; what this run printed."""
-    log = directory / "recipe.log"
-    before = log.stat().st_size if log.exists() else 0
-    assert start(directory).wait(timeout_s) == 0, log.read_text()[-4000:]
-    return log.read_text()[before:]
-
-
-def wers(directory: Path) -> dict[str, str]:
-    """System -> the WER lines of test, in full."""
-    return {path.parent.parent.name: path.read_text().replace(str(directory), "DIR") for path in sorted(directory.glob("exp/*/decode_test/best_wer"))}
+from toy_recipe import run, start, wers
 
 
 def strays(directory: Path) -> list[str]:
@@ -47,30 +24,22 @@ def wait_until(condition, timeout_s: float) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """A finished run and its WERs."""
-    directory = tmp_path_factory.mktemp("toy")
-    run(directory)
-    return directory, wers(directory)
-
-
-def test_the_recipe_ends_with_good_word_error_rates(undisturbed):
-    _, found = undisturbed
+def test_the_recipe_ends_with_good_word_error_rates(toy_run):
+    _, found = toy_run
     assert set(found) == {"mono", "tri3", "dnn"}
     for system, line in found.items():
         wer = float(re.search(r"WER ([\d.]+)", line).group(1))
         assert wer < 40, f"{system}: {line}"
 
 
-def test_a_word_that_is_not_ascii_is_recognised(undisturbed):
-    directory, _ = undisturbed
+def test_a_word_that_is_not_ascii_is_recognised(toy_run):
+    directory, _ = toy_run
     lines = (directory / "exp/tri3/decode_test/scoring/per_utt").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if " hyp " in line and "noël" in line]
 
 
-def test_the_second_run_finds_everything_up_to_date(undisturbed):
-    directory, found = undisturbed
+def test_the_second_run_finds_everything_up_to_date(toy_run):
+    directory, found = toy_run
     made = {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
     output = run(directory, 90)
     lines = [line for line in output.splitlines() if re.match(r"[\d:]{8} \w+\.py: ", line) and "validate_data_dir.py" not in line]
@@ -79,8 +48,8 @@ def test_the_second_run_finds_everything_up_to_date(undisturbed):
     assert made == {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
 
 
-def test_killed_at_random_moments_it_resumes_to_the_same_word_error_rates(undisturbed, tmp_path):
-    _, expected = undisturbed
+def test_killed_at_random_moments_it_resumes_to_the_same_word_error_rates(toy_run, tmp_path):
+    _, expected = toy_run
     shutil.rmtree(tmp_path)
     tmp_path.mkdir()
     chance = random.Random(20)

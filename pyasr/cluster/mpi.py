@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,12 +22,12 @@ _FLAGS = {
 def find_mpiexec() -> Path:
     """The environment's own mpiexec, or what PYASR_MPIEXEC names: a cluster's MPI, with an mpi4py built against it, or Slurm's srun.
 
-    Never one that happens to be on PATH: it may belong to another MPI than mpi4py's, and every rank would believe to be alone.
+    Never one that merely happens to be on PATH: it may belong to another MPI than mpi4py's, and every rank would believe to be alone.
     """
     named = os.environ.get("PYASR_MPIEXEC")
     if named:
-        if os.access(named, os.X_OK):
-            return Path(named)
+        if found := shutil.which(named):
+            return Path(found)
         raise UserError(f"PYASR_MPIEXEC={named}: no such program; name an mpiexec by its absolute path, or unset the variable")
     places = [Path(sys.executable).parent, ROOT / ".venv" / "bin"]
     for place in places:

@@ -93,9 +93,23 @@ def test_slurm(slurm, corpus, undisturbed):
     assert np.array_equal(scores(corpus, out), undisturbed)
 
 
-def is_rank(pid):
+def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
+    """On two nodes, without an mpiexec."""
+    (corpus / "srun.conf").write_text("option num_ranks=* --ntasks=$0 --ntasks-per-node=2\n")
+    out = corpus / "srun"
+    with training(corpus, out, "slurm.pl --config srun.conf", {**slurm.environment, "PYASR_MPIEXEC": "srun"}) as process:
+        has_learned(process, out)
+        ranks = [[pid for pid in slurm.processes(f"n{i}") if is_rank(pid, "slurmstepd")] for i in (1, 2)]
+        said, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, said + errors
+    assert [len(pids) for pids in ranks] == [2, 2]
+    assert np.array_equal(scores(corpus, out), undisturbed)
+
+
+def is_rank(pid, starter="hydra_pmi_proxy"):
     """Whether this is the process of a rank: neither what has started it nor its witness, which it has started."""
-    return b"pyasr.parallel.rank" in command_of(pid) and b"hydra_pmi_proxy" in command_of(parent_of(pid))
+    words = command_of(pid).split(b"\0")
+    return words[1:5] == [b"-m", b"mpi4py", b"-m", b"pyasr.parallel.rank"] and starter.encode() in command_of(parent_of(pid))
 
 
 def command_of(pid):

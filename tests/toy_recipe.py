@@ -1,0 +1,26 @@
+"""The toy recipe as tests run it."""
+
+import subprocess
+from pathlib import Path
+
+RECIPE = Path(__file__).parents[1] / "egs" / "toy" / "s5"
+
+
+def start(directory: Path, environment: dict | None = None) -> subprocess.Popen:
+    """The recipe, running in a process group of its own."""
+    with (directory / "recipe.log").open("a") as log:
+        command = ["./run.sh", "--dir", str(directory), "--num-train", "80"]
+        return subprocess.Popen(command, cwd=RECIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=environment)
+
+
+def run(directory: Path, timeout_s: float = 300) -> str:
+    """Run the recipe to its end; what this run printed."""
+    log = directory / "recipe.log"
+    before = log.stat().st_size if log.exists() else 0
+    assert start(directory).wait(timeout_s) == 0, log.read_text()[-4000:]
+    return log.read_text()[before:]
+
+
+def wers(directory: Path) -> dict[str, str]:
+    """System -> the WER lines of test, in full."""
+    return {path.parent.parent.name: path.read_text().replace(str(directory), "DIR") for path in sorted(directory.glob("exp/*/decode_test/best_wer"))}
