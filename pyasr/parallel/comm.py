@@ -31,7 +31,8 @@ _ADDED_IN = {
 EXCHANGE_TAG = 0
 _POLL_S = 0.0005  # between two series of looks for a message
 _PIECE = 4 << 20  # bytes of a message sent as one: of large ones over TCP, MPICH sends the two directions one after the other
-_LARGE_WITHIN_HOST = 40_000_000  # bytes of a sum from which on our ring is the faster, also where ranks share memory
+_LARGE_BETWEEN_HOSTS = 1_000_000  # bytes of a sum from which on our ring is no slower than MPICH's own sum
+_LARGE_WITHIN_HOST = 40_000_000  # the same where ranks share memory
 _LARGE = 1 << 18  # bytes of a message for which a rank does not spin: ranks may be more than cores
 _LOOKS = 20  # of a series: over TCP, a look moves a few KB of a message on its way, and one in 0.5 ms would not fill 1 Gbit/s
 
@@ -273,10 +274,6 @@ class SoloComm(BaseComm):
 
     rank, size = 0, 1
 
-    def _is_large(self, num_bytes: int) -> bool:
-        """Whether a ring is faster than MPICH's own sum of so many bytes (benchmarks/ring_allreduce.py; docs/topologies.md)."""
-        return num_bytes >= _PIECE and num_bytes >= (_PIECE if self.spans_hosts else _LARGE_WITHIN_HOST)
-
     def _reduce(self, buffer: np.ndarray, op: str) -> None:
         pass
 
@@ -340,7 +337,7 @@ class MpiComm(BaseComm):
 
     def _is_large(self, num_bytes: int) -> bool:
         """Whether a ring is faster than MPICH's own sum of so many bytes (benchmarks/ring_allreduce.py; docs/topologies.md)."""
-        return num_bytes >= _PIECE and num_bytes >= (_PIECE if self.spans_hosts else _LARGE_WITHIN_HOST)
+        return num_bytes >= _LARGE_WITHIN_HOST or (num_bytes >= _LARGE_BETWEEN_HOSTS and self.spans_hosts)
 
     def _reduce(self, buffer: np.ndarray, op: str) -> None:
         if self.uses_ring and op == "sum" and buffer.dtype == np.float32 and self._is_large(buffer.nbytes):
