@@ -40,8 +40,8 @@ jobs="--nj $nj"
 # score SYSTEM FEATURES [SUFFIX]: the LM weight is chosen on dev and applied to test.
 score() {
   local dev=$exp/$1/decode_dev${3-} test=$exp/$1/decode_test${3-}
-  steps/score.py $jobs --max-lmwt 30 "$data/dev$2" "$data/lang_test" "$dev"
-  steps/score.py $jobs --max-lmwt 30 --params-from "$dev" "$data/test$2" "$data/lang_test" "$test"
+  steps/score.py $jobs --cmd "$decode_cmd" --max-lmwt 30 "$data/dev$2" "$data/lang_test" "$dev"
+  steps/score.py $jobs --cmd "$decode_cmd" --max-lmwt 30 --params-from "$dev" "$data/test$2" "$data/lang_test" "$test"
 }
 
 # decode STEP SYSTEM GRAPH FEATURES OPTIONS...: lattices of dev and test, scored.
@@ -121,7 +121,7 @@ if stage 7 "DNN: $num_ranks MPI ranks with parameter averaging"; then
   steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" --share-devices true $dnn_opts "$data/train_fmllr" "$data/lang_prons" \
     "$exp/tri3_ali" "$exp/dnn"
   decode decode dnn "$exp/tri3/graph" _fmllr
-  steps/get_ctm.py $jobs "$data/test_fmllr" "$data/lang_prons" "$exp/dnn/decode_test" "$exp/dnn/ctm_test"
+  steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test_fmllr" "$data/lang_prons" "$exp/dnn/decode_test" "$exp/dnn/ctm_test"
 fi
 
 if stage 8 "Results"; then

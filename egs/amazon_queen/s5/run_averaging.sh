@@ -32,8 +32,8 @@ network() {
   for set in dev test; do
     steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph data/${set}_fmllr "$out/decode_$set"
   done
-  steps/score.py --nj "$nj" data/dev_fmllr data/lang_test "$out/decode_dev"
-  steps/score.py --nj "$nj" --params-from "$out/decode_dev" data/test_fmllr data/lang_test "$out/decode_test"
+  steps/score.py --nj "$nj" --cmd "$decode_cmd" data/dev_fmllr data/lang_test "$out/decode_dev"
+  steps/score.py --nj "$nj" --cmd "$decode_cmd" --params-from "$out/decode_dev" data/test_fmllr data/lang_test "$out/decode_test"
 }
 
 if stage 1 "DBNs, on 2 ranks"; then

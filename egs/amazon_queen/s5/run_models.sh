@@ -57,8 +57,9 @@ decode() {
 score() {
   local out=$1 lang=$data/$2 features=$3 suffix=${4-}
   shift $(($# < 4 ? $# : 4))
-  steps/score.py $jobs "$@" "$data/dev$features" "$lang" "$out/decode_dev$suffix"
-  steps/score.py $jobs "$@" --params-from "$out/decode_dev$suffix" "$data/test$features" "$lang" "$out/decode_test$suffix"
+  steps/score.py $jobs --cmd "$decode_cmd" "$@" "$data/dev$features" "$lang" "$out/decode_dev$suffix"
+  steps/score.py $jobs --cmd "$decode_cmd" "$@" --params-from "$out/decode_dev$suffix" \
+    "$data/test$features" "$lang" "$out/decode_test$suffix"
 }
 
 # by_frames MODEL FEATURES CONFIG OPTIONS...: networks that learn the alignment's states frame by frame, with all seeds.
@@ -157,7 +158,8 @@ if wanted lm && stage 14 "Lattices of LF-MMI with an LSTM language model, and mi
   for seed in $(seq "$num_seeds"); do
     out=$dir/lfmmi/seed$seed
     for set in dev test; do
-      steps/lm_rescore_lstm.py $jobs "$data/lang_prons_test" "$dir/lstm_lm" "$data/${set}_fmllr" "$out/decode_$set" "$out/decode_${set}_lstm"
+      steps/lm_rescore_lstm.py $jobs --cmd "$decode_cmd" "$data/lang_prons_test" "$dir/lstm_lm" "$data/${set}_fmllr" \
+        "$out/decode_$set" "$out/decode_${set}_lstm"
     done
     score "$out" lang_prons_test _fmllr _lstm
     score "$out" lang_prons_test _fmllr _lstm --decode-mbr true

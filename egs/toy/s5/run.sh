@@ -69,8 +69,8 @@ fi
 
 if stage 7 "Word error rates"; then
   for system in mono tri3 dnn; do
-    steps/score.py --nj 1 "$d/dev" "$d/lang_test" "$e/$system/decode_dev"
-    steps/score.py --nj 1 --params-from "$e/$system/decode_dev" "$d/test" "$d/lang_test" "$e/$system/decode_test"
+    steps/score.py --nj 1 --cmd "$decode_cmd" "$d/dev" "$d/lang_test" "$e/$system/decode_dev"
+    steps/score.py --nj 1 --cmd "$decode_cmd" --params-from "$e/$system/decode_dev" "$d/test" "$d/lang_test" "$e/$system/decode_test"
   done
   utils/collect_results.py "$e" "$e/RESULTS.md"
 fi

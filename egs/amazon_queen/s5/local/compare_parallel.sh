@@ -150,7 +150,7 @@ fi
 # All that stands beside published WERs: by learners, and all schemes at the most; with the LM weight that is best on dev for one learner.
 if $decode && stage 9 "Word error rates"; then
   steps/decode.py --nj "$nj" $decode_opts --cmd "$decode_cmd" --model-dir "$dir/allreduce_1" exp/tri3/graph data/dev_fmllr "$dir/allreduce_1/decode_dev"
-  steps/score.py --nj "$nj" data/dev_fmllr data/lang_prons_test "$dir/allreduce_1/decode_dev"
+  steps/score.py --nj "$nj" --cmd "$decode_cmd" data/dev_fmllr data/lang_prons_test "$dir/allreduce_1/decode_dev"
   names=$(for scheme in $schemes; do echo "${scheme}_$most" "rarely_$scheme"; done
           for num in 1 $learners; do
             known "allreduce_$num" "butterfly_$num" "ring_$num" "asgd_$num" "bmuf_$num" "easgd_$num"
@@ -161,7 +161,7 @@ if $decode && stage 9 "Word error rates"; then
     out=$dir/$name
     if [ ! -e "$out/final.nnet" ]; then continue; fi
     steps/decode.py --nj "$nj" $decode_opts --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph data/test_fmllr "$out/decode_test"
-    steps/score.py --nj "$nj" --params-from "$dir/allreduce_1/decode_dev" data/test_fmllr data/lang_prons_test "$out/decode_test"
+    steps/score.py --nj "$nj" --cmd "$decode_cmd" --params-from "$dir/allreduce_1/decode_dev" data/test_fmllr data/lang_prons_test "$out/decode_test"
   done
 fi
 
