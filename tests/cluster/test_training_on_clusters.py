@@ -87,7 +87,7 @@ def test_slurm(slurm, corpus, undisturbed):
     out = corpus / "slurm"
     with training(corpus, out, "slurm.pl --config slurm.conf", slurm.environment) as process:
         has_learned(process, out)
-        assert [len([pid for pid in slurm.processes(f"n{i}") if is_rank(pid)]) for i in (1, 2)] == [2, 2]
+        assert ranks_by_node(slurm, "hydra_pmi_proxy") == [0, 2, 2]
         slurm.call("sbatch", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=true")
         assert was_requeued(process, out) > 0
     assert np.array_equal(scores(corpus, out), undisturbed)
@@ -99,14 +99,19 @@ def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
     out = corpus / "srun"
     with training(corpus, out, "slurm.pl --config srun.conf", {**slurm.environment, "PYASR_MPIEXEC": "srun"}) as process:
         has_learned(process, out)
-        ranks = [[pid for pid in slurm.processes(f"n{i}") if is_rank(pid, "slurmstepd")] for i in (1, 2)]
+        ranks = ranks_by_node(slurm, "slurmstepd")
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
-    assert [len(pids) for pids in ranks] == [2, 2]
+    assert ranks == [0, 2, 2]
     assert np.array_equal(scores(corpus, out), undisturbed)
 
 
-def is_rank(pid, starter="hydra_pmi_proxy"):
+def ranks_by_node(slurm, starter):
+    """How many there are on each node of the partition, ascending."""
+    return sorted(sum(is_rank(pid, starter) for pid in slurm.processes(f"n{i}")) for i in (1, 2, 3))
+
+
+def is_rank(pid, starter):
     """Whether this is the process of a rank: neither what has started it nor its witness, which it has started."""
     words = command_of(pid).split(b"\0")
     return words[1:5] == [b"-m", b"mpi4py", b"-m", b"pyasr.parallel.rank"] and starter.encode() in command_of(parent_of(pid))
