@@ -93,19 +93,6 @@ def test_slurm(slurm, corpus, undisturbed):
     assert np.array_equal(scores(corpus, out), undisturbed)
 
 
-def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
-    """On two nodes, without an mpiexec."""
-    (corpus / "srun.conf").write_text("option num_ranks=* --ntasks=$0 --ntasks-per-node=2\n")
-    out = corpus / "srun"
-    with training(corpus, out, "slurm.pl --config srun.conf", {**slurm.environment, "PYASR_MPIEXEC": "srun"}) as process:
-        has_learned(process, out)
-        ranks = ranks_by_node(slurm, "slurmstepd")
-        said, errors = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 0, said + errors
-    assert ranks == [0, 2, 2]
-    assert np.array_equal(scores(corpus, out), undisturbed)
-
-
 def ranks_by_node(slurm, starter):
     """How many there are on each node of the partition, ascending."""
     return sorted(sum(is_rank(pid, starter) for pid in slurm.processes(f"n{i}")) for i in (1, 2, 3))
