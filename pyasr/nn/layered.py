@@ -100,15 +100,24 @@ class LayeredNetwork(Described):
             self.subsampling *= layers[-1].stride
         self.layers, self.output = nn.ModuleList(layers), Linear(dim, num_pdfs)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, left + T + right, input_dim) to logits (N, T', num_pdfs)."""
-        return self.output(self.hidden(x)).transpose(0, 1)
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """(N, left + T + right, input_dim) to logits (N, T', num_pdfs).
 
-    def hidden(self, x: Tensor) -> Tensor:
+        lengths  int64 (N): frames of each sequence, without context, T or fewer; None: T. The first ceil(length / subsampling) outputs are
+                 then those of the sequence alone, with its context, whatever lies behind
+        """
+        return self.output(self.hidden(x, lengths)).transpose(0, 1)
+
+    def hidden(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """What the output layer sees, (T', N, dim)."""
         x = x.transpose(0, 1)
+        if lengths is None:
+            for layer in self.layers:
+                x = layer(x)
+            return x
+        lengths = self.left + whole_outputs(lengths, self.subsampling) + self.right
         for layer in self.layers:
-            x = layer(x)
+            x, lengths = layer.of_lengths(x, lengths), layer.num_outputs(lengths)
         return x
 
     def go_on(self, x: Tensor, states: list[LstmState | None] | None) -> tuple[Tensor, list[LstmState | None]]:
@@ -142,7 +151,7 @@ class LayeredNetwork(Described):
         """
         if not len(x):
             return x.new_zeros(0, self.num_pdfs)
-        chunk = self.chunk or -(-len(x) // self.subsampling) * self.subsampling
+        chunk = self.chunk or whole_outputs(len(x), self.subsampling)
         begins = chunk_begins(len(x), chunk, self.subsampling)
         last = int(begins[-1])
         padded = torch.cat([x[:1].expand(self.left, -1), x, x[-1:].expand(last + chunk - len(x) + self.right, -1)])
@@ -173,6 +182,11 @@ class LayeredNetwork(Described):
     def from_description(description: dict) -> LayeredNetwork:
         """A network with arbitrary parameters of the shape that `describe` gave."""
         return LayeredNetwork(description["lines"], description["input_dim"], description["num_pdfs"], description["chunk"])
+
+
+def whole_outputs(num_frames, subsampling: int):
+    """So many frames, a number or an array, rounded up to whole outputs."""
+    return -(-num_frames // subsampling) * subsampling
 
 
 def chunk_begins(num_frames: int, chunk: int, subsampling: int) -> Tensor:

@@ -68,10 +68,14 @@ class Lstm(nn.Module):
         self.projection = Linear(cell_dim, self.output_dim, bias=False) if recurrent_dim else None
         self.peepholes = nn.Parameter(torch.zeros(3, cell_dim)) if peepholes else None  # p_i, p_f, p_o
 
-    def forward(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> tuple[Tensor, LstmState]:
-        """The outputs, and the state after `end` frames, or all, in the direction of time; without a state before it begins with zeros."""
-        y, after = self.remember(self.input(x.flip(0) if self.backward else x), state, end)
-        return y.flip(0) if self.backward else y, after
+    def forward(self, x: Tensor, state: LstmState | None = None, end: int | None = None, lengths: Tensor | None = None) \
+            -> tuple[Tensor, LstmState]:  # fmt: skip
+        """The outputs, and the state after `end` frames, or all, in the direction of time; without a state before it begins with zeros.
+
+        lengths  int64 (N): frames of each sequence; what lies behind them is no part of it. None: T
+        """
+        y, after = self.remember(self.input(reverse(x, lengths) if self.backward else x), state, end)
+        return reverse(y, lengths) if self.backward else y, after
 
     def remember(self, a: Tensor, state: LstmState | None = None, end: int | None = None) -> tuple[Tensor, LstmState]:
         """The same from W_x x_t + b of all frames (T, N, 4 H); first is the frame that is first in the direction of time."""
@@ -88,6 +92,16 @@ class Lstm(nn.Module):
     def _initial_state(self, a: Tensor, num_sequences: int) -> LstmState:
         wide, shape = torch.promote_types(a.dtype, torch.float32), (self.delay, num_sequences)
         return LstmState(a.new_zeros(*shape, self.recurrent_dim), a.new_zeros(*shape, self.cell_dim, dtype=wide))
+
+
+def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """Sequences (T, N, D) from their last frame to their first; of one that is shorter than T, what lies behind it stays there."""
+    if lengths is None:
+        return x.flip(0)
+    num_frames, num_sequences, _ = x.shape
+    frames, sequences = torch.arange(num_frames, device=x.device)[:, None], torch.arange(num_sequences, device=x.device)
+    source = torch.where(frames < lengths, lengths - 1 - frames, frames)
+    return x.flatten(0, 1).index_select(0, (source * num_sequences + sequences).flatten()).view_as(x)
 
 
 def _last(before: Tensor, frames: Tensor, end: int) -> Tensor:

@@ -5,6 +5,7 @@ A layer needs `left` frames before and `right` frames after those it gives outpu
     T' = (T - left - right - 1) // stride + 1
 
 where output j belongs to input frame left + j stride. Frames are those of the layer's own input, whatever the layers below left out.
+Sequences that are shorter than T frames have anything behind them, and their outputs too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ class SequenceLayer(nn.Module):
     left = right = 0
     stride = 1
     dim_out: int
+
+    def of_lengths(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """The outputs of sequences of so many frames, int64 (N); for most layers what lies behind a sequence is all the same."""
+        return self(x)
+
+    def num_outputs(self, lengths: Tensor) -> Tensor:
+        """T' of sequences of so many frames."""
+        return (lengths - self.left - self.right - 1) // self.stride + 1
 
     def go_on(self, x: Tensor, state: LstmState | None, num_frames: int) -> tuple[Tensor, LstmState | None]:
         """The outputs where the sequences have gone before, up to `state`, and the state after `num_frames` frames, from where the next
@@ -109,7 +118,11 @@ class Recurrent(SequenceLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        outputs = [lstm(x)[0] for lstm in self.directions]
+        return self.of_lengths(x, None)
+
+    def of_lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        """As of all layers; None: all have T frames."""
+        outputs = [lstm(x, lengths=lengths)[0] for lstm in self.directions]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
 
     @property

@@ -128,7 +128,7 @@ class CtcLearner(Learner):
 
     def loss(self, x: torch.Tensor, supervision: CtcMinibatch) -> tuple[torch.Tensor, torch.Tensor]:
         """(the summed loss with a gradient; float64 (loss, 0, units)) of a minibatch."""
-        loss, counts = ctc_loss(self.network(x), supervision)
+        loss, counts = ctc_loss(self.network(x, torch.from_numpy(supervision.lengths).to(x.device)), supervision)
         return loss, torch.tensor([float(loss.detach()), 0.0, counts.num_labels], dtype=torch.float64, device=loss.device)
 
 

@@ -1,7 +1,7 @@
 """Minibatches of whole utterances side by side, for networks that learn labels without times.
 
-Utterances of about the same length are put together, each with its last frame repeated up to the longest one's length, so that what a
-recurrent layer reads backwards begins with some of these.
+Utterances of about the same length are put together, each with its last frame repeated up to the longest one's length; the network is told
+the lengths, so that it answers each as it answers the utterance alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from pyasr.base.seeds import generator
 from pyasr.feats.cmvn import cmvn_stats
 from pyasr.feats.inputs import FeatureReader
-from pyasr.nn.layered import LayeredNetwork
+from pyasr.nn.layered import LayeredNetwork, whole_outputs
 from pyasr.sequence.ctc import CtcSupervision
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.targets import Targets
@@ -26,13 +26,13 @@ _POOL = 20  # minibatches whose utterances are put in order of length together
 
 @dataclass(frozen=True)
 class CtcMinibatch(CtcSupervision):
-    """What the utterances of a minibatch should be, and the frames of its input."""
+    """What the utterances of a minibatch should be, and the frames of their features, int64 (N)."""
 
-    input_frames: int = 0
+    lengths: np.ndarray | None = None
 
     def numel(self) -> int:
-        """The frames, as of the tensors of targets that other criteria take."""
-        return self.input_frames
+        """All frames, as of the tensors of targets that other criteria take."""
+        return int(self.lengths.sum())
 
 
 class PaddedUtterances:
@@ -112,8 +112,9 @@ class PaddedUtterances:
     def minibatch_of(self, members: np.ndarray) -> tuple[torch.Tensor, CtcMinibatch]:
         """Utterances `members` (indices into `keys`) side by side."""
         keys, lengths = [self.keys[i] for i in members], self.lengths[members]
-        rows = [np.clip(np.arange(-self.left, lengths.max() + self.right), 0, length - 1) for length in lengths]
+        frames = np.arange(-self.left, whole_outputs(lengths.max(), self.subsampling) + self.right)
+        rows = [np.clip(frames, 0, length - 1) for length in lengths]
         x = np.stack([((self.features(i) - self.mean) * self.inverse_std)[row] for i, row in zip(members, rows)], 1)
         labels = [np.array(self.targets.pdfs_of(key)) for key in keys]
-        supervision = replace(CtcMinibatch.of(labels, -(-lengths // self.subsampling), keys), input_frames=int(lengths.sum()))
+        supervision = replace(CtcMinibatch.of(labels, -(-lengths // self.subsampling), keys), lengths=lengths)
         return torch.from_numpy(x).to(self.device, self.dtype).transpose(0, 1), supervision

@@ -74,6 +74,23 @@ def test_an_output_depends_on_its_context_and_nothing_else(name):
         assert not torch.equal(network(changed)[0], whole[0])
 
 
+@pytest.mark.parametrize("lines", [*(lines for lines, *_ in NETWORKS.values()),
+                                   ["blstm cells=5", "tdnn splice=-2..1 dim=8 stride=3", "blstm cells=4 recurrent=2 nonrecurrent=1", "tdnn splice=-1,2 dim=8 stride=2"]])
+def test_sequences_side_by_side_are_answered_as_each_alone(lines):
+    """Whatever lies behind the shorter ones, in both directions of time, also where layers leave out frames."""
+    network, random = LayeredNetwork(lines, DIM, PDFS), torch.Generator().manual_seed(4)
+    network.initialise(random)
+    torch.nn.init.normal_(network.output.weight, generator=random)
+    network.double().eval()
+    lengths = torch.tensor([13, 1, 20, 18, 6])
+    x = torch.randn(len(lengths), network.left + 24 + network.right, DIM, dtype=torch.float64, generator=random)
+    found = network(x, lengths)
+    for row, answers, length in zip(x, found, lengths):
+        whole = -(-int(length) // network.subsampling) * network.subsampling
+        alone = network(row[None, : network.left + whole + network.right])
+        torch.testing.assert_close(answers[: alone.shape[1]], alone[0], rtol=0, atol=1e-12)
+
+
 def test_answers_come_late_and_memory_is_cropped():
     network, x = network_of("lstmp"), frames(20)
     changed = x.clone()

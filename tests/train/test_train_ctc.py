@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from corpora import write_table
 from steps_here import run_here
 
@@ -13,6 +14,7 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.ark import ArkWriter
 from pyasr.lang.subwords import Subwords
 from pyasr.nn.acoustic import load_model
+from pyasr.nn.layered import LayeredNetwork
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.padded_utterances import PaddedUtterances
 from pyasr.train.targets import Targets
@@ -75,20 +77,22 @@ def test_a_network_learns_to_spell(corpus, tmp_path, scheme):
 
 
 def test_utterances_in_a_minibatch_do_not_change_one_another(corpus):
-    """Every one begins with its first frame, has its last one repeated, and comes once in an epoch, of nearly equal lengths."""
+    """Every one is answered as by the model that decodes it alone, and comes once in an epoch, of nearly equal lengths."""
     reader = FeatureReader(corpus / "data", InputOptions(cmvn="none"))
     targets = Targets(reader.keys, np.arange(len(reader.keys) + 1), np.arange(len(reader.keys), dtype=np.int32) + 1, np.zeros(len(reader.keys), bool), 100)
-    utterances = PaddedUtterances(reader, targets, reader.keys, ComputeOptions(minibatch=200, device="cpu", precision="float32"), 5, 0)
-    network = type("Network", (), {"left": 2, "right": 3, "subsampling": 2})
+    utterances = PaddedUtterances(reader, targets, reader.keys, ComputeOptions(minibatch=200, device="cpu", precision="float64"), 5, 0)
+    network = LayeredNetwork(["blstm cells=8", *NETWORK.splitlines()], DIM, 10).double()
+    network.initialise(torch.Generator().manual_seed(1))
+    torch.nn.init.normal_(network.output.weight)
     utterances.normalise_by(np.zeros(DIM, np.float32), np.ones(DIM, np.float32), network)
     seen = []
     for x, supervision in utterances.minibatches(0, 1):
         assert supervision.numel() <= 200 or len(supervision.names) == 1
-        for row, name, frames in zip(x, supervision.names, supervision.num_frames):
-            features, longest = reader[name], x.shape[1] - 5
-            expected = features[np.clip(np.arange(-2, longest + 3), 0, len(features) - 1)]
-            np.testing.assert_array_equal(row.numpy(), expected)
+        answers = torch.log_softmax(network(x, torch.from_numpy(supervision.lengths)), 2)
+        for row, name, frames in zip(answers, supervision.names, supervision.num_frames):
+            features = torch.from_numpy(reader[name]).double()
             assert frames == -(-len(features) // 2)
+            torch.testing.assert_close(row[:frames], network.log_posteriors(features), rtol=0, atol=1e-12)
             seen.append(name)
     assert sorted(seen) == reader.keys
     whole = list(utterances.minibatches(0, 2))
