@@ -1,14 +1,17 @@
 """utils/recipe.sh: no failure goes unseen, no process is left, options are checked."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+COMMAND = re.compile(r"(?<=\s)(steps|local|utils)/[\w$]+\.py(?=\s)")
 RECIPE = """#!/usr/bin/env bash
 # A recipe that fails on demand.
 
@@ -58,9 +61,9 @@ def recipe(tmp_path, root) -> Path:
     return path
 
 
-def run(recipe, *words, cwd=None, timeout=15):
+def run(recipe, *words, cwd=None, timeout=15, program=None):
     """The recipe run from `cwd`; options must never make it hang."""
-    return subprocess.run([str(recipe), *words], cwd=cwd or recipe.parent, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run([*filter(None, [program]), str(recipe), *words], cwd=cwd or recipe.parent, capture_output=True, text=True, timeout=timeout)
 
 
 def test_a_good_recipe_ends_well(recipe):
@@ -189,24 +192,25 @@ def wait_until(condition, timeout_s=10):
 
 
 def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path):
-    """A recipe whose steps are all `false` stops at its first one, with the stage's name."""
-    for recipe in sorted((root / "egs").glob("*/s5/run.sh")):
-        copy = tmp_path / recipe.parent.parent.name / "s5"
-        copy.mkdir(parents=True)
-        (copy / "utils").symlink_to(root / "utils")
-        for name in ("run.sh", "cmd.sh"):
-            shutil.copy(recipe.with_name(name), copy)
-        (copy / "path.sh").write_text("")
-        text = (copy / "run.sh").read_text()
-        commands = {word for word in text.split() if word.startswith(("steps/", "local/")) or (word.startswith("utils/") and word.endswith(".py"))}
-        for word in sorted(commands, key=len, reverse=True):
-            text = text.replace(word + " ", "false ").replace(word + "\n", "false\n")
-        (copy / "run.sh").write_text(text)
-        stages = [line.split()[2] for line in text.splitlines() if line.startswith("if stage ")]
-        assert stages, recipe
-        for number in stages:
-            done = run(copy / "run.sh", "--stage", number)
-            assert done.returncode == 1 and f"error: stage {number} (" in done.stderr, (recipe, number, done.stderr)
+    """Whichever of a recipe's commands fails, the recipe stops there, with the stage's name."""
+    cases = []
+    for recipe in sorted((root / "egs").glob("*/s5/run*.sh")):
+        directory = tmp_path / recipe.parent.parent.name
+        directory.mkdir(exist_ok=True)
+        shutil.copy(recipe.with_name("cmd.sh"), directory)
+        (directory / "path.sh").write_text("")
+        if not (directory / "utils").exists():
+            (directory / "utils").symlink_to(root / "utils")
+        text = recipe.read_text()
+        places = [found.span() for found in COMMAND.finditer(text)]
+        assert places, recipe
+        for number, (begin, end) in enumerate(places):
+            case = directory / f"{recipe.stem}{number}.sh"
+            case.write_text(COMMAND.sub("true", text[:begin]) + "false" + COMMAND.sub("true", text[end:]))
+            cases.append((case, f"{recipe}: {text[begin:end]}"))
+    with ThreadPoolExecutor(2) as pool:
+        for (_, command), done in zip(cases, pool.map(lambda case: run(case[0], program="bash", timeout=60), cases)):
+            assert done.returncode == 1 and "error: stage " in done.stderr and re.search("'false[ ']", done.stderr), (command, done)
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck (apt-get install shellcheck)")
@@ -215,7 +219,8 @@ def test_shellcheck(root):
     scripts = [root / "path.sh", root / "tests" / "run.sh", root / ".ci" / "run", *sorted((root / "utils").glob("*.sh"))]
     done = [subprocess.run(["shellcheck", "-x", "-s", "bash", *map(str, scripts)], cwd=root, capture_output=True, text=True)]
     for recipe in sorted((root / "egs").glob("*/s5")):
-        done.append(subprocess.run(["shellcheck", "-x", "-s", "bash", "-e", "SC2086", "run.sh"], cwd=recipe, capture_output=True, text=True))
+        scripts = sorted(str(path.relative_to(recipe)) for path in [*recipe.glob("run*.sh"), *recipe.glob("local/*.sh")])
+        done.append(subprocess.run(["shellcheck", "-x", "-P", "SCRIPTDIR:.", "-s", "bash", "-e", "SC2086", *scripts], cwd=recipe, capture_output=True, text=True))
     assert all(one.returncode == 0 for one in done), "\n".join(one.stdout for one in done)
 
 
