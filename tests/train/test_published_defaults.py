@@ -14,7 +14,8 @@ from pyasr.train.growth import GrowthOptions
 from pyasr.train.input_transform import InputTransformOptions
 from pyasr.train.prepare import DnnStep
 from pyasr.train.rbm_learner import MomentumOptions
-from pyasr.train.schedules import ScheduleOptions
+from pyasr.train.schedules import ScheduleOptions, make_schedule
+from pyasr.train.smbr import SmbrTraining
 
 CONF = Path(__file__).resolve().parents[2] / "egs" / "amazon_queen" / "s5" / "conf"
 
@@ -39,6 +40,7 @@ CD1 = "Kaldi's nnetbin/rbm-train-cd1-frmshuff.cc and nnet/nnet-rbm.h"
 NATURAL = "Kaldi's nnet3/natural-gradient-online.cc; arXiv:1410.7455"
 FAST = "Kaldi's steps/nnet2/train_pnorm_fast.sh"
 TANH = "Kaldi's steps/nnet2/train_tanh.sh"
+SMBR = "Kaldi's steps/nnet/train_mpe.sh in egs/swbd/s5c/local/nnet/run_dnn.sh"
 NNET1 = "Kaldi's steps/nnet/train.sh and train_scheduler.sh"
 
 OPTIONS = [
@@ -53,6 +55,7 @@ OPTIONS = [
     (FAST, flat(GrowthOptions()), dict(mix_up_power=0.25, mix_up_min_count=10.0, mix_up_stddev=0.01)),
     (NNET1, flat(ScheduleOptions()), dict(start_halving_gain=0.01, end_halving_gain=0.001, halving_factor=0.5)),
     ("arXiv:1507.01239", flat(ScheduleOptions()), dict(final_factor=0.01, lr_scaling="linear")),
+    (SMBR, flat(SmbrTraining()), dict(learning_rate=1e-5, num_epochs=4, final_factor=1.0, lr_convention="sum")),
 ]  # fmt: skip
 RECIPES = [
     (PRETRAIN, "dbn.conf", DbnStep, dict(hidden_layers=6, rbm_iter=1, rbm_lr_low=0.01, rbm_lr=0.4, minibatch=100)),
@@ -68,6 +71,15 @@ RECIPES = [
      dict(activation="tanh", input_transform="lda", natural_gradient="simple", ng_alpha=4.0, max_change_per_sample=10 / 128,
           last_layers_rate=0.5, lr_convention="sum", final_factor=0.1)),
     ("Kaldi's nnet3/nnet-training.h", "dnn.conf", DnnStep, dict(max_change=2.0)),
+    ("arXiv:1904.04956; torch's rate 0.1 with momentum 0.9, 2560 segments of 16 ranks", "published/ibm.conf", DnnStep,
+     dict(chunk=21, minibatch=2560 // 16 * 21, momentum=0.9, learning_rate=1.0, lr_scaling="none", schedule="warm-up",
+          warm_up_epochs=10.0, warm_up_factor=10.0, num_epochs=16, natural_gradient="none", max_change=0.0)),
+    ("Kaldi's egs/swbd lstm and nnet3/train_rnn.py", "published/lstmp.conf", DnnStep,
+     dict(chunk=20, minibatch=100 * 20, momentum=0.5, natural_gradient="online", learning_rate=3e-4, final_factor=0.1, num_epochs=8,
+          lr_convention="sum", schedule="exponential-frames", parallel="kaldi", initial_ranks=3, max_change=2.0, combine_models=20)),
+    ("arXiv:1504.01482", "published/tc_dnn_blstm_dnn.conf", DnnStep,
+     dict(chunk=1, minibatch=128, learning_rate=0.1, schedule="exponential", lr_scaling="none", momentum=0.0, parallel="asgd",
+          gradient_decay=1.0, server_momentum=0.0, natural_gradient="none")),
 ]  # fmt: skip
 
 
@@ -80,6 +92,17 @@ def test_defaults(source, found, published):
 def test_recipes(source, conf, cls, published):
     found = step(cls, conf)
     assert {name: found[name] for name in published} == published, source
+
+
+def test_a_rate_that_is_halved_with_every_epoch():
+    """arXiv:1504.01482: from 0.1 to no less than 1e-5."""
+    words = ["--config", str(CONF / "published/tc_dnn_blstm_dnn.conf"), "data", "lang", "ali", "out"]
+    schedule = make_schedule(parse(DnnStep, words)[0].training.schedule, 1000)
+    rates = []
+    while not schedule.finished:
+        rates.append(schedule.rate(0))
+        schedule.end_epoch(1.0, 0.0)
+    assert rates == pytest.approx([0.1 / 2**epoch for epoch in range(14)], rel=1e-5) and rates[-1] > 1e-5
 
 
 @pytest.mark.parametrize("source, module, name, published", [

@@ -1,0 +1,73 @@
+"""Every file of options and every network of the Amazon Queen recipe: steps take them, and published networks are those that were published."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pyasr.base.options import _positionals, parse
+from pyasr.nn.layered import LayeredNetwork, read_network
+
+ROOT = Path(__file__).parents[2]
+RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
+CONFS = sorted(path.relative_to(RECIPE) for path in (RECIPE / "conf").rglob("*.conf"))
+NETWORKS = sorted((RECIPE / "conf" / "network").glob("*.net"))
+STEPS = {"averaging_dbn": "pretrain_dbn", "chain": "train_lfmmi", "ctc": "train_ctc", "dbn": "pretrain_dbn", "decode_fmllr": "decode_fmllr",
+         "fbank": "make_fbank", "ivector": "train_ivector_extractor", "mfcc": "make_mfcc", "mfcc_hires": "make_mfcc", "pitch": "make_mfcc",
+         "plp": "make_plp"}  # fmt: skip
+INPUT_DIMS = {"blstm": 200, "cnn": 120, "cnn_512": 120, "ibm": 260}  # of others, 40
+OUTPUTS = {"ibm": 32_000, "tc_dnn_blstm_dnn": 3431}  # of others, 2000
+LSTMP = 4 * 1024 * (512 + 256 + 1) + 3 * 1024 + 1024 * (256 + 256)  # gates, peepholes, projections
+PARAMETERS = {
+    "ibm": 2 * 4 * 512 * (260 + 512 + 1 + 5 * (1024 + 512 + 1)) + 256 * 1025 + 32_000 * 257,  # "more than 43 M", arXiv:1904.04956
+    "lstmp": 512 * (5 * 40 + 1) + 3 * LSTMP + 2000 * 513,
+    "tc_dnn_blstm_dnn": 2048 * (41 + 2049) + 2 * 4 * 128 * (2048 + 128) + 2048 * (257 + 2049) + 3431 * 2049,
+}
+
+
+def options_of(step: str):
+    """The class of a step's options."""
+    spec = importlib.util.spec_from_file_location(step, ROOT / "steps" / f"{step}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    (cls,) = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == step]
+    return cls
+
+
+@pytest.mark.parametrize("conf", CONFS, ids=str)
+def test_steps_take_their_configurations(conf, monkeypatch):
+    monkeypatch.chdir(RECIPE)
+    cls = options_of(STEPS.get(conf.stem, "train_dnn"))
+    options, _ = parse(cls, ["--config", str(conf), *("x" for _ in _positionals(cls))])
+    training = getattr(options, "training", None)
+    if training is not None and hasattr(training, "schedule"):
+        training.schedule.check()
+        training.learner.check()
+
+
+@pytest.mark.parametrize("path", NETWORKS, ids=lambda path: path.stem)
+def test_networks(path):
+    """They can be built on the recipe's features; published ones have as many parameters as were published, or as their sizes make."""
+    with torch.device("meta"):
+        network = LayeredNetwork(read_network(path), INPUT_DIMS.get(path.stem, 40), OUTPUTS.get(path.stem, 2000))
+    if path.stem in PARAMETERS:
+        assert sum(parameter.numel() for parameter in network.parameters()) == PARAMETERS[path.stem]
+
+
+def test_all_layers_of_chans_network_learn():
+    """Drawn as published, with a variance: once the output layer is no longer 0, each matrix has a gradient worth the name."""
+    network = LayeredNetwork(read_network(RECIPE / "conf" / "network" / "tc_dnn_blstm_dnn.net"), 40, 100)
+    random = torch.Generator().manual_seed(1)
+    network.initialise(random)
+    x, pdfs = torch.randn(8, 21, 40, generator=random), torch.randint(100, (8,), generator=random)
+    for _ in range(2):
+        network.zero_grad()
+        torch.nn.functional.cross_entropy(network(x)[:, 0], pdfs).backward()
+        gradients = {name: parameter.grad.norm().item() for name, parameter in network.named_parameters() if parameter.dim() > 1}
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter -= 0.1 * parameter.grad
+    assert min(gradients.values()) > 1e-6, gradients
