@@ -144,6 +144,7 @@ if wanted ctc && stage 12 "CTC on subwords"; then
       done
     done
     for search in greedy prefix wfst; do score "$out" lang_ctc_test _fmllr "_$search"; done
+    steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test_fmllr" "$data/lang_ctc_test" "$out/decode_test_wfst" "$out/ctm_test"
   done
 fi
 
@@ -152,17 +153,22 @@ if wanted student && stage 13 "Small DNNs, taught by the BLSTM and by the alignm
   by_frames student _fmllr dnn --hidden-layers 2 --hidden-dim 256 --teacher "$dir/blstm/seed1" --teacher-data "$data/train_streams"
 fi
 
-if wanted lm && stage 14 "Lattices of LF-MMI with an LSTM language model, and minimum Bayes risk"; then
+if wanted lm && stage 14 "Lattices of LF-MMI with a 4-gram and an LSTM language model, minimum Bayes risk, times of words"; then
+  utils/train_lm.py --order 4 "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/fourgram"
   utils/train_lstm_lm.py --ngram "$data/local/lm/trigram" "$data/train/text" "$data/dev/text" "$data/local/dict/lexicon.txt" \
     "$dir/lstm_lm"
   for seed in $(seq "$num_seeds"); do
     out=$dir/lfmmi/seed$seed
     for set in dev test; do
+      steps/lm_rescore.py $jobs --cmd "$decode_cmd" "$data/lang_prons_test" "$data/local/lm/fourgram" "$data/${set}_fmllr" \
+        "$out/decode_$set" "$out/decode_${set}_fourgram"
       steps/lm_rescore_lstm.py $jobs --cmd "$decode_cmd" "$data/lang_prons_test" "$dir/lstm_lm" "$data/${set}_fmllr" \
         "$out/decode_$set" "$out/decode_${set}_lstm"
     done
+    score "$out" lang_prons_test _fmllr _fourgram
     score "$out" lang_prons_test _fmllr _lstm
     score "$out" lang_prons_test _fmllr _lstm --decode-mbr true
+    steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test_fmllr" "$data/lang_prons_test" "$out/decode_test_lstm" "$out/ctm_test"
   done
 fi
 
