@@ -25,6 +25,13 @@ settings.register_profile("busy machine", deadline=None, suppress_health_check=[
 settings.load_profile("busy machine")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes run the tests, one has a file to itself, and one all that wait for schedulers, of which there is one each."""
+    for item in items:
+        clusters = item.path.parent.name == "cluster" or "toy_run" in item.fixturenames
+        item.add_marker(pytest.mark.xdist_group("clusters" if clusters else str(item.path)))
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""

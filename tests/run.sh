@@ -24,4 +24,4 @@ command -v slurmctld >/dev/null ||
 command -v sge_qmaster >/dev/null || install_debian gridengine-master gridengine-exec gridengine-client ||
   echo "warning: no Grid Engine; tests of queue.pl are skipped" >&2
 
-exec python -m pytest "$@"
+exec python -m pytest -n 2 --dist loadgroup "$@"

@@ -98,7 +98,7 @@ def test_an_asynchronous_epoch_goes_on(corpus, tmp_path, scheme, victim, left):
     """Of three ranks one is killed within the first epoch, of asgd the server: their job ends within 10 s. Two go on within the epoch, from
     the last meeting of all; where two would be a server and one shard, one does."""
     out = tmp_path / "dnn"
-    process = start(corpus, out, "--num-ranks", 3, "--parallel", scheme, "--minibatch", 8, "--hidden-dim", 256, "--num-epochs", 2,
+    process = start(corpus, out, "--num-ranks", 3, "--parallel", scheme, "--minibatch", 4, "--hidden-dim", 512, "--num-epochs", 2,
                     "--checkpoint-frames", 400, "--lr-scaling", "none")  # fmt: skip
     ranks, _ = wait_for_ranks(process, out, 3)
     os.kill(ranks[victim], signal.SIGKILL)
