@@ -1,12 +1,14 @@
-"""fMLLR of a recording, as `pyasr.decode.decode_fmllr` does it for a speaker of a data directory, in memory.
+"""fMLLR of a speaker's utterances, as `pyasr.decode.decode_fmllr` does it for a speaker of a data directory, in memory.
 
     1. decode without transform, by the alignment model; statistics from the posteriors: a first transform
     2. decode with it; statistics from the new lattices: a second transform, on top of the first
+
+Utterances may come one after the other: those that have been decoded count with the posteriors that were found then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from pyasr.feats.transforms import apply_transform, compose
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import MODEL, first_pass_model, read_model
+from pyasr.hmm.pdf_posteriors import PdfPosteriors
 from pyasr.hmm.speaker_transforms import estimate_each, speaker_stats
 from pyasr.lang.lang_dir import LangDir
 
@@ -39,8 +42,24 @@ class FirstPasses:
     fmllr: FmllrOptions
 
 
+@dataclass(frozen=True)
+class Adapted:
+    """What the passes gave.
+
+    features    with the second transform, of the utterances that were decoded
+    lattices    of these: the first transform's, with the acoustic costs of the second
+    transform   both as one, float32 (D, D + 1)
+    posteriors  of all utterances, of the first pass and the second
+    """
+
+    features: list[np.ndarray]
+    lattices: list[Lattice]
+    transform: np.ndarray
+    posteriors: list[tuple[PdfPosteriors, PdfPosteriors]]
+
+
 class Adaptation:
-    """A GMM system that finds the transform of a recording's features."""
+    """A GMM system that finds the transform of a speaker's features."""
 
     def __init__(self, gmm_dir: Path, graph: Path, options: FirstPasses):
         self.options = options
@@ -51,17 +70,21 @@ class Adaptation:
         silence = LangDir(graph).silence_phones, options.adapt.silence_weight, options.decode.acoustic_scale
         self._before, self._after = LatticePosteriors(trans, *silence), LatticePosteriors(self.trans, *silence)
 
-    def __call__(self, features: list[np.ndarray], num_threads: int = 1) -> tuple[list[np.ndarray], list[Lattice]]:
-        """(the features with the second transform, lattices that the first one gave with the acoustic costs of the second)."""
-        adapt = self.options.adapt
+    def __call__(self, features: list[np.ndarray], num_threads: int = 1,
+                 known: Sequence[tuple[PdfPosteriors, PdfPosteriors]] = ()) -> Adapted:  # fmt: skip
+        """Decode the utterances of a speaker and adapt to all of them; the first ones, whose posteriors are `known`, are not decoded."""
+        adapt, num_known = self.options.adapt, len(known)
         beams = replace(self.options.decode, beam=adapt.first_beam, max_active=adapt.first_max_active)
-        lattices = self._decode(self.decoder.with_options(beams), self.aligner, features, num_threads, self._compact)
-        first = self._estimate(features, lattices, self._before, self.aligner)
+        lattices = self._decode(self.decoder.with_options(beams), self.aligner, features[num_known:], num_threads, self._compact)
+        firsts = [*(posteriors for posteriors, _ in known), *map(self._before, lattices)]
+        first = self._estimate(features, firsts, self.aligner)
         once = [apply_transform(matrix, first) for matrix in features]
-        lattices = self._decode(self.decoder, self.gmm, once, num_threads)
-        second = compose(self._estimate(once, lattices, self._after), first, first.shape[1] - 1).astype(np.float32)
-        twice = [apply_transform(matrix, second) for matrix in features]
-        return twice, [self._rescored(lattice, matrix) for lattice, matrix in zip(lattices, twice)]
+        lattices = self._decode(self.decoder, self.gmm, once[num_known:], num_threads)
+        seconds = [*(posteriors for _, posteriors in known), *map(self._after, lattices)]
+        second = compose(self._estimate(once, seconds), first, first.shape[1] - 1).astype(np.float32)
+        twice = [apply_transform(matrix, second) for matrix in features[num_known:]]
+        rescored = [self._rescored(lattice, matrix) for lattice, matrix in zip(lattices, twice)]
+        return Adapted(twice, rescored, second, list(zip(firsts, seconds)))
 
     def _decode(self, decoder: Decoder, gmm: AmDiagGmm, features: Iterable[np.ndarray], num_threads: int,
                 finish: Callable = lambda lattice: lattice) -> list[Lattice]:  # fmt: skip
@@ -73,9 +96,9 @@ class Adaptation:
         found = self._determinizer(lattice)
         return found if isinstance(found, Lattice) else to_lattice(found)
 
-    def _estimate(self, features: list[np.ndarray], lattices: list[Lattice], posteriors: LatticePosteriors, aligner=None) -> np.ndarray:
+    def _estimate(self, features: list[np.ndarray], posteriors: list[PdfPosteriors], aligner: AmDiagGmm | None = None) -> np.ndarray:
         """The transform on top of those that `features` have; the identity for want of data."""
-        utterances = ((_SPEAKER, matrix, posteriors(lattice)) for matrix, lattice in zip(features, lattices))
+        utterances = ((_SPEAKER, matrix, pdfs) for matrix, pdfs in zip(features, posteriors))
         transforms, _ = estimate_each(speaker_stats(utterances, self.gmm, aligner), self.options.fmllr)
         return transforms[_SPEAKER]
 

@@ -39,7 +39,14 @@ class FrontEnd:
 
     def __call__(self, waves: list[np.ndarray]) -> list[np.ndarray]:
         """The input of each segment of a recording, float32 (frames, dim); a segment that is too short has no rows."""
-        features = [self.extractor([wave], [DITHER_KEY])[0] for wave in waves]
+        return self.inputs_of_speaker([self.extract(wave) for wave in waves])
+
+    def extract(self, wave: np.ndarray) -> np.ndarray:
+        """Features of a segment, float32 (frames, dim)."""
+        return self.extractor([wave], [DITHER_KEY])[0]
+
+    def inputs_of_speaker(self, features: list[np.ndarray]) -> list[np.ndarray]:
+        """The input from the features of all utterances of a speaker."""
         return [self.transformed(extended) for extended in inputs_of_speaker(features, self.inputs)]
 
     def before(self) -> KnownBefore | None:

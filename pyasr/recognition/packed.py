@@ -6,7 +6,8 @@ MODEL/global_cmvn    of a model whose features are normalised by speaker or utte
 MODEL/{final.nnet,final.mdl,final.mat,input.json}  the acoustic model, and how features become its input; of a network, final.mdl holds the
                      transition model alone, and of a CTC network units/units.txt stands in its place
 MODEL/graph/         HCLG.fst or TLG.fst, words.txt, phones.txt, phones/{align_lexicon,silence}.int
-MODEL/first/         of a system on fMLLR features: the GMM system that estimates them, with a graph of its own where it has another one
+MODEL/first/         of a system on fMLLR features: the GMM system that estimates them, with a graph of its own where it has another; then
+                     global_cmvn is here
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
     first = system_of_features(system)
     _copy_graph(system.graph, out / GRAPH_DIR, graph_file(system.kind))
     if first is not system:
-        _copy_model(system, out)
+        _copy_model(system, out, of_features=first is None)
     passes = None if first is None else _pack_first(first, system, out)
     save(out / FEATURES, feature_options_of(first or system))
     files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file() and not _is_hidden(path, out))
@@ -176,7 +176,7 @@ def _pack_first(first: DecodedSystem, system: DecodedSystem, out: Path) -> First
     for name in (MODEL, ALIGNMENT_MODEL, MATRIX_FILE):
         if (first.model / name).exists():
             shutil.copyfile(first.model / name, folder / name)
-    InputOptions.load(first.model).save(folder)
+    _save_inputs(first, folder, of_features=True)
     if not shared:
         _copy_graph(first.graph, folder / GRAPH_DIR, HCLG)
     adapt, fmllr = AdaptOptions(**first.options["adapt"]), FmllrOptions(**first.options["fmllr"])
@@ -191,16 +191,21 @@ def _copy_graph(graph: Path, out: Path, fst: str) -> None:
         shutil.copyfile(graph / name, out / name)
 
 
-def begins_with_everyone(system: DecodedSystem) -> bool:
-    """Whether a stream's normalisation begins with statistics of everyone: that of speakers or utterances, of untransformed features."""
-    return InputOptions.load(system.model).cmvn in ("speaker", "utterance") and system_of_features(system) is None
+def _save_inputs(system: DecodedSystem, out: Path, of_features: bool) -> None:
+    """How features become the input of a model; where they are normalised by what a speaker or an utterance says, also the statistics of
+    everyone, with which a stream begins.
 
-
-def _copy_model(system: DecodedSystem, out: Path) -> None:
-    """The acoustic model and how features become its input."""
-    InputOptions.load(system.model).save(out)
-    if begins_with_everyone(system):
+    of_features  whether it sees them as they are made, not after another system's transforms
+    """
+    inputs = InputOptions.load(system.model)
+    inputs.save(out)
+    if of_features and inputs.cmvn in ("speaker", "utterance"):
         write_matrix(out / EVERYONE, sum(cmvn_stats(matrix) for _, matrix in iterate(system.data / "feats.scp")))
+
+
+def _copy_model(system: DecodedSystem, out: Path, of_features: bool) -> None:
+    """The acoustic model and how features become its input; `of_features` as of `_save_inputs`."""
+    _save_inputs(system, out, of_features)
     if (system.model / MATRIX_FILE).exists():
         shutil.copyfile(system.model / MATRIX_FILE, out / MATRIX_FILE)
     if system.kind == GMM:

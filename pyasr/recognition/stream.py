@@ -10,6 +10,9 @@
 Features, network and search go on from block to block and give what they give of a whole utterance. An utterance ends by the rules of
 `pyasr.decode.endpoint`; the next one begins within the silence behind its last word, and hears again what came after. Audio is taken in
 steps of 0.1 s of an utterance, so that the result does not depend on how it is divided into blocks.
+
+A system on fMLLR features decodes an utterance that has ended once more, adapted to it and to what the speaker said before; until then its
+features have the transform of the utterances before.
 """
 
 from __future__ import annotations
@@ -18,24 +21,26 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.decode.endpoint import EndpointOptions, trailing_silence
+from pyasr.feats.inputs import InputOptions
 from pyasr.feats.online import KnownBefore, OnlineExtractor, OnlineInput, check_extracts_online
 from pyasr.feats.resample import Resampler
+from pyasr.feats.transforms import apply_transform
+from pyasr.recognition.adapted_speaker import AdaptedSpeaker
 from pyasr.recognition.front_end import DITHER_KEY
 from pyasr.recognition.recordings import at_int16_scale
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import Segment, Transcript, Word
 
+_AS_THEY_ARE = InputOptions(cmvn="none")
 _STEP_S, _SILENCE_KEPT_S = 0.1, 0.3
 
 
 def check_streams(system: System) -> None:
     """Raise UserError for a model that needs whole recordings."""
     try:
-        if system.adaptation:
-            raise UserError("it adapts to a recording by fMLLR, for which it takes the whole; train on features without, such as those of "
-                            "conf/mfcc_hires.conf")
         check_extracts_online(system.front_end.extractor.options)
         OnlineInput(system.front_end.inputs, system.front_end.before())
+        OnlineInput(system.inputs or _AS_THEY_ARE)
         system.acoustics.check_online()
     except UserError as error:
         raise UserError(f"{system.path}: cannot be used on audio as it arrives: {error}") from None
@@ -55,9 +60,13 @@ class Stream:
         self._rate = round(system.front_end.rate_hz)
         self._resampler = Resampler(rate, self._rate)
         self._step, self._begin = round(_STEP_S * self._rate), 0
-        self._utterance, self._waiting = _Utterance(system, system.front_end.before()), np.zeros(0, np.float32)
+        self._speaker = AdaptedSpeaker(system) if system.adaptation else None
+        self._utterance, self._waiting = self._begin_utterance(system.front_end.before()), np.zeros(0, np.float32)
         self.segments: list[Segment] = []
         self._found: Transcript | None = None
+
+    def _begin_utterance(self, before: KnownBefore | None) -> _Utterance:
+        return _Utterance(self._system, before, self._speaker)
 
     def accept(self, samples: np.ndarray | bytes) -> list[Segment]:
         """Take samples of any number: int16 (or their bytes), or floats between -1 and 1. Returns segments that have ended with them."""
@@ -91,8 +100,8 @@ class Stream:
             return self._found
         self._take(self._resampler(np.zeros(0, np.float32), last=True))
         self._utterance.accept(self._waiting, last=True)
-        self._add(self._utterance.num_samples, self._utterance.words())
-        self._utterance, self._waiting = _Utterance(self._system, self._system.front_end.before()), self._waiting[:0]
+        self._add(self._utterance.num_samples, self._utterance.words(self._utterance.num_samples))
+        self._utterance, self._waiting = self._begin_utterance(self._system.front_end.before()), self._waiting[:0]
         self._found = Transcript(self._file, "1", tuple(self.segments))
         return self._found
 
@@ -100,8 +109,8 @@ class Stream:
         """End the utterance in the silence behind its words, and begin another one with what came after."""
         ended, length = self._utterance, self._utterance.end()
         self._waiting = np.concatenate([ended.samples()[length:], self._waiting])
-        self._add(length, ended.words())
-        self._utterance = _Utterance(self._system, ended.known_after())
+        self._add(length, ended.words(length))
+        self._utterance = self._begin_utterance(ended.known_after())
 
     def _add(self, num_samples: int, words: list[Word]) -> None:
         if not num_samples and self.segments:
@@ -114,10 +123,11 @@ class Stream:
 class _Utterance:
     """Features, scores and search of one utterance, under way."""
 
-    def __init__(self, system: System, before: KnownBefore | None):
+    def __init__(self, system: System, before: KnownBefore | None, speaker: AdaptedSpeaker | None):
         front_end = system.front_end
-        self._system, self._parts, self.num_samples = system, [], 0
+        self._system, self._speaker, self._parts, self.num_samples = system, speaker, [], 0
         self._before, self._input = before, OnlineInput(front_end.inputs, before)
+        self._transform, self._adapted_input = speaker and speaker.transform, OnlineInput(system.inputs or _AS_THEY_ARE)
         self._extract = OnlineExtractor(front_end.extractor.options, DITHER_KEY)
         self._scores, self._search = system.acoustics.online_scores(), system.decoder.start()
 
@@ -125,9 +135,17 @@ class _Utterance:
         self._parts.append(samples)
         self.num_samples += len(samples)
         rows = self._input(self._extract(samples, last), last)
-        scores = self._scores(self._system.front_end.transformed(rows) if len(rows) else rows, last)
+        rows = self._adapted_input(self._adapted(rows), last)
+        scores = self._scores(rows, last)
         if len(scores):
             self._search.advance(scores, "the stream")
+
+    def _adapted(self, rows: np.ndarray) -> np.ndarray:
+        """After the system's matrix and the speaker's transform, where there are such."""
+        if not len(rows):
+            return rows
+        rows = self._system.front_end.transformed(rows)
+        return rows if self._transform is None else apply_transform(rows, self._transform)
 
     def known_after(self) -> KnownBefore | None:
         """What the normalisation of the next utterance begins with."""
@@ -162,6 +180,8 @@ class _Utterance:
         until_s = self._system.frame_s * self._search.num_frames - kept_s
         return min(round(until_s * self._system.front_end.rate_hz), self.num_samples)
 
-    def words(self) -> list[Word]:
-        """Of the frames that were scored; none where there are none."""
-        return self._system.words(self._search.finish()) if self._search.num_frames else []
+    def words(self, num_samples: int) -> list[Word]:
+        """Of so many samples, those that were scored, at the utterance's end; none where there are none."""
+        if not self._search.num_frames:
+            return []
+        return self._speaker.words(self.samples()[:num_samples]) if self._speaker else self._system.words(self._search.finish())

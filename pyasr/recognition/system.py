@@ -21,7 +21,7 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.lang.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dir import LangDir
 from pyasr.recognition.acoustics import ACOUSTICS, Gaussians, Network
-from pyasr.recognition.adaptation import Adaptation
+from pyasr.recognition.adaptation import Adaptation, Adapted
 from pyasr.recognition.front_end import FEATURES, FrontEnd, inputs_of_speaker
 from pyasr.recognition.packed import CTC, FIRST_DIR, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
 from pyasr.recognition.transcript import Word
@@ -72,10 +72,16 @@ class System:
 
     def _decode(self, features: list[np.ndarray], num_threads: int) -> list[list[Word]]:
         if self.adaptation:
-            features, lattices = self.adaptation(features, num_threads)
-            if self.inputs is None:
-                return [self.words(lattice) for lattice in lattices]
-            features = inputs_of_speaker(features, self.inputs)
+            return self.words_of_adapted(self.adaptation(features, num_threads), num_threads)
+        return self._search(features, num_threads)
+
+    def words_of_adapted(self, adapted: Adapted, num_threads: int = 1) -> list[list[Word]]:
+        """The words of utterances that `adaptation` has decoded."""
+        if self.inputs is None:
+            return [self.words(lattice) for lattice in adapted.lattices]
+        return self._search(inputs_of_speaker(adapted.features, self.inputs), num_threads)
+
+    def _search(self, features: list[np.ndarray], num_threads: int) -> list[list[Word]]:
         scored = (("the recording", lambda matrix=matrix: self.acoustics.scores(matrix)) for matrix in features)
         return [words for _, words in self.decoder.decode_many(scored, num_threads, self.words)]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from steps_here import run_here
 from tone_toys import (
     FBANK, WORD_S, WORDS, begin_s, decode_and_score, linear_network, moments, save_network, silence, speech, write_ctc, write_data, write_system,
@@ -16,6 +18,7 @@ from tone_toys import (
 from pyasr import Recognizer
 from pyasr.base.errors import UserError
 from pyasr.io.text import read_table
+from pyasr.recognition.adapted_speaker import AdaptedSpeaker
 
 SAID = {f"u{i}": [str(word) for word in np.random.default_rng(20 + i).choice(WORDS, 20)] for i in range(2)}
 
@@ -59,6 +62,7 @@ def test_systems_on_fmllr_features_adapt_to_a_recording_as_the_recipe_does(exp):
     run_here("score.py", "--nj", 1, exp / "data", sat / "graph", sat / "decode")
     recognizer, expected = packed(sat / "decode")
     assert {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID} == expected
+    assert_streams_as_it_transcribes(recognizer, exp)
     dnn = exp / "dnn"
     dnn.mkdir()
     run_here("make_fmllr_feats.py", "--nj", 1, "--transform-dir", sat / "decode", exp / "data", sat, exp / "data_fmllr")
@@ -68,5 +72,36 @@ def test_systems_on_fmllr_features_adapt_to_a_recording_as_the_recipe_does(exp):
     recognizer, expected = packed(decode_and_score(dnn, exp / "data_fmllr"))
     assert {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID} == expected == {u: " ".join(w) for u, w in SAID.items()}
     assert recognizer.system.info.first.graph == "graph" and not (exp / "dnn/packed_decode/first/graph").exists()
-    with pytest.raises(UserError, match="adapts to a recording by fMLLR"):
-        recognizer.stream()
+    assert_streams_as_it_transcribes(recognizer, exp)
+
+
+def assert_streams_as_it_transcribes(recognizer: Recognizer, exp: Path) -> None:
+    """An utterance that has ended has the words of a recording; those that follow profit of it from their begin."""
+    samples = speech(SAID["u0"], 0)
+    assert (samples.astype(np.int16) == soundfile.read(exp / "u0.wav", dtype="int16")[0]).all()
+    stream = recognizer.stream(endpoint=None)
+    for block in np.array_split(samples.astype(np.int16), 7):
+        stream.accept(block)
+    assert stream.finish() == dataclasses.replace(recognizer.transcribe(exp / "u0.wav"), file="stream")
+    stream, rng = recognizer.stream(), np.random.default_rng(0)
+    ended = stream.accept((0.2 * np.concatenate([speech(SAID["u1"], 1), silence(3.0, rng)])).astype(np.int16))
+    assert ended[0].text.split() == SAID["u1"] and not stream.partial
+    unadapted = recognizer.stream(endpoint=None)
+    for one in (stream, unadapted):
+        one.accept((0.05 * speech(["mi", "do", "fa"])).astype(np.int16))
+    assert stream.partial == "mi do fa" != unadapted.partial
+
+
+def test_a_speaker_of_a_stream_is_adapted_to_by_all_utterances(exp):
+    """The first two come one by one, the third then has the transform that all three give at once; a minute back nothing counts."""
+    system = packed(exp / "model" / "decode")[0].system
+    waves = [0.5 * speech(SAID["u0"][i : i + 6], i) for i in (0, 6, 12)]
+    speaker = AdaptedSpeaker(system)
+    words = [speaker.words(wave) for wave in waves]
+    together = system.adaptation(system.front_end(waves))
+    assert [[word.word for word in found] for found in words[1:]] == [SAID["u0"][6:12], SAID["u0"][12:18]]
+    assert np.abs(speaker.transform - together.transform).max() < 0.05 * np.abs(together.transform).max()
+    assert speaker.words(np.zeros(10)) == []
+    for _ in range(25):
+        speaker.words(waves[0])
+    assert 55 < sum(map(len, speaker._features)) * system.front_end.frame_shift_s < 65
