@@ -20,10 +20,15 @@ natural gradient preconditions them as those of any affine layer (`pyasr.nn.prec
 
 A delay of d makes d sequences of every one, each with a d-th of the frames (zeros are appended where that is no whole number); they go
 through the loop side by side.
+
+On a GPU cuDNN computes, derivatives included, the layers that it knows (`Lstm.is_cudnns`): those with d = 1 and y_t = r_t, without p and C,
+whose gradients nothing preconditions.
 """
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,9 +38,13 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from pyasr.nn.linear import Linear
-from pyasr.nn.preconditioned_layers import weight_gradient
+from pyasr.nn.preconditioned_layers import PreconditionedLinear, weight_gradient
 from pyasr.tensor import lstm_kernels
 from pyasr.tensor.products import add_mm, mm
+
+_CUDNN_OF_BFLOAT16 = 91300  # the first whose LSTM takes it (github.com/pytorch/pytorch/pull/164411)
+# Parameters lie as pyasr.parallel.flat has them, so cuDNN copies a layer's for every minibatch: little beside their products.
+warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk of memory")
 
 
 class LstmState(NamedTuple):
@@ -74,8 +83,19 @@ class Lstm(nn.Module):
 
         lengths  int64 (N): frames of each sequence; what lies behind them is no part of it. None: T
         """
-        y, after = self.remember(self.input(reverse(x, lengths) if self.backward else x), state, end)
+        x = reverse(x, lengths) if self.backward else x
+        y, after = by_torch([self], x, state) if self.is_cudnns(x, state, end) else self.remember(self.input(x), state, end)
         return reverse(y, lengths) if self.backward else y, after
+
+    def is_cudnns(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> bool:
+        """Whether cuDNN serves these arguments of `forward`. Of states it has that after all frames alone, its cells in the type of x."""
+        is_projected_as_torchs = self.projection is None or self.output_dim == self.recurrent_dim < self.cell_dim
+        if self.peepholes is not None or self.cell_clip or self.delay > 1 or not is_projected_as_torchs:
+            return False
+        if any(isinstance(layer, PreconditionedLinear) for layer in (self.input, self.recurrent, self.projection)):
+            return False
+        is_carried = state is not None or end is not None
+        return cudnn_takes(x) and (not is_carried or end in (None, len(x)) and x.dtype in (torch.float32, torch.float64))
 
     def remember(self, a: Tensor, state: LstmState | None = None, end: int | None = None) -> tuple[Tensor, LstmState]:
         """The same from W_x x_t + b of all frames (T, N, 4 H); first is the frame that is first in the direction of time."""
@@ -92,6 +112,32 @@ class Lstm(nn.Module):
     def _initial_state(self, a: Tensor, num_sequences: int) -> LstmState:
         wide, shape = torch.promote_types(a.dtype, torch.float32), (self.delay, num_sequences)
         return LstmState(a.new_zeros(*shape, self.recurrent_dim), a.new_zeros(*shape, self.cell_dim, dtype=wide))
+
+
+def cudnn_takes(x: Tensor) -> bool:
+    """Whether cuDNN computes LSTM layers of x: it is on a GPU, and cuDNN knows its type."""
+    return torch.cudnn_is_acceptable(x) and (x.dtype != torch.bfloat16 or torch.backends.cudnn.version() >= _CUDNN_OF_BFLOAT16)
+
+
+def by_torch(directions: Sequence[Lstm], x: Tensor, state: LstmState | None = None) -> tuple[Tensor, LstmState]:
+    """The outputs of layers as `Lstm.is_cudnns` says, and the state after all frames (of each direction), by torch's own LSTM.
+
+    directions  one layer, whose first frame is the first of x whichever its direction, or two of one shape: forwards, backwards, whose
+                outputs lie side by side
+    """
+    first, num_directions = directions[0], len(directions)
+    before = state or [x.new_zeros(num_directions, x.shape[1], dim) for dim in (first.recurrent_dim, first.cell_dim)]
+    before = [part.to(x.dtype).contiguous() for part in before]
+    weights = [weight for lstm in directions for weight in _torchs_weights(lstm)]
+    has_biases, is_learning = first.input.bias is not None, torch.is_grad_enabled()
+    y, r, c = torch.lstm(x, before, weights, has_biases, 1, 0.0, is_learning, num_directions == 2, False)
+    return y, LstmState(r, c.to(torch.promote_types(c.dtype, torch.float32)))
+
+
+def _torchs_weights(lstm: Lstm) -> list[Tensor]:
+    """As torch has them; the second of its biases is 0."""
+    biases = [] if lstm.input.bias is None else [lstm.input.bias, torch.zeros_like(lstm.input.bias)]
+    return [lstm.input.weight, lstm.recurrent.weight, *biases, *([] if lstm.projection is None else [lstm.projection.weight])]
 
 
 def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:

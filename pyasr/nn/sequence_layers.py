@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pyasr.nn.lstm import Lstm, LstmState
+from pyasr.nn.lstm import Lstm, LstmState, by_torch
 
 
 class SequenceLayer(nn.Module):
@@ -122,8 +122,14 @@ class Recurrent(SequenceLayer):
 
     def of_lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """As of all layers; None: all have T frames."""
+        if lengths is None and self._is_cudnns(x):
+            return by_torch(self.directions, x)[0]
         outputs = [lstm(x, lengths=lengths)[0] for lstm in self.directions]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
+
+    def _is_cudnns(self, x: Tensor) -> bool:
+        """Whether cuDNN computes both directions at once."""
+        return [lstm.backward for lstm in self.directions] == [False, True] and all(lstm.is_cudnns(x) for lstm in self.directions)
 
     @property
     def reads_backwards(self) -> bool:

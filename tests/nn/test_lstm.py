@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from pyasr.nn import lstm
 from pyasr.nn.lstm import Lstm, LstmState
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
+from pyasr.nn.sequence_layers import Recurrent, WindowRecurrent
 from pyasr.parallel.flat import FlatParameters
 
 T, N, D, H = 12, 3, 5, 4
@@ -165,3 +167,136 @@ def test_bfloat16_stays_near():
     assert found.dtype == torch.bfloat16 and state.c.dtype == torch.float32 and (found.double() - wanted).norm() < 0.02 * wanted.norm()
     for narrow, wide in zip(gradients(layer, x, found), exact):
         assert narrow.dtype == torch.bfloat16 and (narrow.double() - wide).norm() < 0.03 * wide.norm()
+
+
+TORCHS = [dict(), dict(bias=False), dict(recurrent_dim=3), dict(recurrent_dim=3, backward=True)]
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Of torch's LSTM: how many directions each had."""
+    made, torchs = [], torch.lstm
+    monkeypatch.setattr(torch, "lstm", lambda *arguments: made.append(1 + arguments[7]) or torchs(*arguments))
+    return made
+
+
+@pytest.fixture
+def on_cudnn(monkeypatch, calls):
+    """As on a GPU, where `by_torch` calls the same function of torch."""
+    monkeypatch.setattr(lstm, "cudnn_takes", lambda x: True)
+    return calls
+
+
+def begun(layer: Lstm, seed=4) -> LstmState:
+    random = torch.Generator().manual_seed(seed)
+    return LstmState(*(torch.randn(layer.delay, N, dim, dtype=torch.float64, generator=random).requires_grad_()
+                       for dim in (layer.recurrent_dim, layer.cell_dim)))  # fmt: skip
+
+
+def all_of(layer: torch.nn.Module, function, x, state=None) -> list[torch.Tensor]:
+    """The outputs, the state after them, and gradients by inputs, state and parameters, which depend on all elements of both."""
+    layer.zero_grad()
+    y, after = function(x, state)
+    results, leaves, random = [y, *after], [x, *(state or ())], torch.Generator().manual_seed(3)
+    loss = sum((part * torch.randn(part.shape, dtype=torch.float64, generator=random).to(part)).sum() for part in results)
+    by_leaves = torch.autograd.grad(loss, leaves, retain_graph=True)
+    loss.backward(inputs=list(layer.parameters()))
+    return [*results, *by_leaves, *(parameter.grad.clone() for parameter in layer.parameters())]
+
+
+@pytest.mark.parametrize("lengths", [None, [T, 5, 1]])
+@pytest.mark.parametrize("is_begun", [False, True])
+@pytest.mark.parametrize("shape", TORCHS)
+def test_where_cudnn_serves_all_is_as_in_the_loop(shape, is_begun, lengths, on_cudnn, monkeypatch):
+    layer, x = layer_of(**shape), inputs()
+    state, lengths = begun(layer) if is_begun else None, lengths and torch.tensor(lengths)
+    found = all_of(layer, lambda x, state: layer(x, state, lengths=lengths), x, state)
+    monkeypatch.undo()
+    expected = all_of(layer, lambda x, state: layer(x, state, lengths=lengths), x, state)
+    assert on_cudnn == [1]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("recurrent_dim", [0, 3])
+def test_cudnn_is_given_both_directions_at_once(recurrent_dim, on_cudnn, monkeypatch):
+    layer, x = Recurrent([layer_of(seed, recurrent_dim=recurrent_dim, backward=seed == 2) for seed in (1, 2)]), inputs()
+    found = all_of(layer, lambda x, _: (layer(x), []), x)
+    layer.of_lengths(x, torch.tensor([T, 5, 1]))
+    monkeypatch.undo()
+    for one, other in zip(found, all_of(layer, lambda x, _: (layer(x), []), x), strict=True):
+        torch.testing.assert_close(one, other)
+    assert on_cudnn == [2, 1, 1]
+
+
+KEPT = [dict(peepholes=True), dict(cell_clip=0.3), dict(delay=2), dict(recurrent_dim=2, nonrecurrent_dim=1), dict(recurrent_dim=H)]
+
+
+@pytest.mark.parametrize("shape", KEPT)
+def test_what_cudnn_does_not_know_stays_in_the_loop(shape, on_cudnn):
+    layer, x = layer_of(**shape), inputs()
+    torch.testing.assert_close(layer(x)[0], by_equations(layer, x))
+    assert not on_cudnn
+
+
+def test_natural_gradient_stays_in_the_loop(on_cudnn):
+    layer = layer_of()
+    precondition(layer, NaturalGradientOptions(natural_gradient="online", ng_rank_in=1, ng_rank_out=2))
+    layer(inputs())
+    assert not on_cudnn
+
+
+def test_the_state_after_fewer_frames_stays_in_the_loop(on_cudnn):
+    layer, x = layer_of(), inputs()
+    _, wanted = layer(x[:5])
+    assert on_cudnn == [1]
+    torch.testing.assert_close(layer(x, None, 5)[1], wanted)
+    assert on_cudnn == [1]
+    layer(x, wanted, T)
+    assert on_cudnn == [1, 1]
+
+
+def test_cells_that_are_carried_in_bfloat16_stay_in_the_loop(on_cudnn):
+    """cuDNN would round them."""
+    layer, x = layer_of().bfloat16(), inputs().detach().bfloat16()
+    y, state = layer(x)
+    assert on_cudnn == [1] and y.dtype == torch.bfloat16 and state.c.dtype == torch.float32
+    layer(x, state)
+    layer(x, end=T)
+    assert on_cudnn == [1]
+
+
+@pytest.mark.parametrize("version, taken", [(91200, False), (91300, True)])
+def test_cudnn_takes_bfloat16_from_a_version_on(version, taken, monkeypatch):
+    monkeypatch.setattr(torch, "cudnn_is_acceptable", lambda x: True)
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: version)
+    assert lstm.cudnn_takes(torch.zeros(1)) and lstm.cudnn_takes(torch.zeros(1).bfloat16()) == taken
+
+
+def test_windows_stay_in_the_loop(on_cudnn):
+    WindowRecurrent([layer_of(), layer_of(backward=True)], 2, 2)(inputs())
+    assert not on_cudnn
+
+
+def test_a_cpu_has_the_loop(calls):
+    layer = layer_of()
+    layer(inputs())
+    layer.float()(inputs().float())
+    Recurrent([layer_of(), layer_of(backward=True)])(inputs())
+    assert not calls
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 0.03)])
+@pytest.mark.parametrize("recurrent_dim", [0, 64])
+def test_cudnn_computes_on_a_gpu_what_the_loop_does(recurrent_dim, dtype, tolerance, calls, monkeypatch):
+    torch.manual_seed(1)
+    layer = Recurrent([Lstm(40, 128, recurrent_dim, backward=backward) for backward in (False, True)]).double()
+    x = torch.randn(21, 16, 40, dtype=torch.float64).requires_grad_()
+    expected = all_of(layer, lambda x, _: (layer(x), []), x)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    layer, x = layer.to("cuda", dtype), x.detach().to("cuda", dtype).requires_grad_()
+    found = all_of(layer, lambda x, _: (layer(x), []), x)
+    assert calls == [2]
+    for one, other in zip(found, expected, strict=True):
+        assert one.is_cuda and one.dtype == dtype and (one.double().cpu() - other).norm() < tolerance * other.norm()
