@@ -85,14 +85,18 @@ class Ours:
     """Our frame store and learner."""
 
     def __init__(self, task: Task, num_frames: int, device: str, precision: str, natural_gradient: str):
-        options = LearnerOptions(device=device, precision="bfloat16" if precision == "bfloat16" else "float32",
-                                 natural_gradient=NaturalGradientOptions(natural_gradient=natural_gradient))  # fmt: skip
+        options = learner_options(device, precision, natural_gradient)
         self.learner = Learner(task.network(), options)
         self.store = task.store(num_frames)
         self.store.move(options.torch_device(), options.torch_dtype())
 
     def step(self, index: torch.Tensor) -> torch.Tensor:
         return self.learner.step(*self.store.gather(index), RATE)[0]
+
+
+def learner_options(device: str, precision: str, natural_gradient: str) -> LearnerOptions:
+    return LearnerOptions(device=device, precision="bfloat16" if precision == "bfloat16" else "float32",
+                          natural_gradient=NaturalGradientOptions(natural_gradient=natural_gradient))  # fmt: skip
 
 
 class Plain:
@@ -173,10 +177,10 @@ def compare(timings: dict[str, Timing], options: Benchmark) -> None:
             timing.turn(options.num_minibatches)
 
 
-def show(timings: dict[str, Timing], task: Task, peaks: dict[str, float], unit: str) -> None:
+def show(timings: dict[str, Timing], operations: float, peaks: dict[str, float], unit: str) -> None:
     print(f"{'':34s}{'frames/' + unit:>14s}{'of peak':>9s}{'objective':>11s}")
     for name, timing in timings.items():
-        share = timing.best * task.operations / peaks[name.split()[-1]]
+        share = timing.best * operations / peaks[name.split()[-1]]
         print(f"{name:34s}{timing.best:14.0f}{share:9.0%}{timing.objective:11.4f}")
 
 
@@ -195,35 +199,46 @@ def on_cpu(options: Benchmark) -> None:
     compare(timings, options)
     for precision, operations in peaks.items():
         print(f"product of 2048 x 2048 in {precision}: {operations / 1e9:.0f} Gflop/s")
-    show(timings, CPU_TASK, peaks, "CPU s")
+    show(timings, CPU_TASK.operations, peaks, "CPU s")
     for precision in precisions:
         plain, sgd, online = (timings[name].best for name in timings if name.endswith(precision))
         print(f"{precision}: natural gradient {online / sgd:.2f} of ours without it, {online / plain:.2f} of plain torch")
 
 
 def on_gpu(options: Benchmark) -> None:
-    if not torch.cuda.is_available():
-        print("GPU: skipped, torch finds none")
-        return
-    peaks = {precision: gpu_peak(precision) for precision in DTYPES}
+    peaks = gpu_peaks()
     for minibatch in (256, 1024, 4096):
-        for precision in DTYPES:
-            torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        for precision in peaks:
+            allow_tf32(precision)
             torch.cuda.reset_peak_memory_stats()
             timings = {}
             for kind in ("none", "online"):
                 system = Ours(GPU_TASK, options.num_frames, "cuda", precision, kind)
                 timings[f"{kind}, minibatch {minibatch} {precision}"] = Timing(system, options.num_frames, minibatch, "cuda")
             compare(timings, options)
-            show(timings, GPU_TASK, peaks, "s")
+            show(timings, GPU_TASK.operations, peaks, "s")
             sgd, online = (timing.best for timing in timings.values())
             memory = torch.cuda.max_memory_allocated() / 2**30
             print(f"natural gradient costs {sgd / online - 1:.1%}; 300 h in {EPOCH_FRAMES / online:.0f} s; {memory:.1f} GiB with both")
 
 
+def gpu_peaks() -> dict[str, float]:
+    """`peak` of a GPU in each precision; none, which is said, where there is no GPU."""
+    if not torch.cuda.is_available():
+        print("GPU: skipped, torch finds none")
+        return {}
+    print(f"GPU: {torch.cuda.get_device_name()}")
+    return {precision: gpu_peak(precision) for precision in DTYPES}
+
+
 def gpu_peak(precision: str) -> float:
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    allow_tf32(precision)
     return peak("cuda", precision)
+
+
+def allow_tf32(precision: str) -> None:
+    """Let products of float32 on a GPU be of tf32, cuDNN's too, where that is the precision."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
 def main(options: Benchmark) -> None:

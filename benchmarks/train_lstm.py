@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Frames that our trainer learns from in a second with bidirectional LSTM layers, and a plain torch loop's with nn.LSTM, in one run.
 
-One core; 2 layers of 256 cells in each direction on 260 columns, a linear bottleneck of 256, 2000 pdfs: IBM's network (arXiv:1904.04956),
-smaller. Minibatches of 32 chunks of 21 frames. The plain loop is nn.LSTM(bidirectional=True), F.cross_entropy and torch.optim.SGD, in
-float32 or under bfloat16 autocast. All start from the same parameters and learn the same chunks at the same rate; frames per CPU second,
-the best of `--num-rounds` in which the systems take turns; the objective is that of the last 50 minibatches.
+CPU: one core; 2 layers of 256 cells in each direction on 260 columns, a linear bottleneck of 256, 2000 pdfs: IBM's network
+(arXiv:1904.04956), smaller. Minibatches of 32 chunks of 21 frames. The plain loop is nn.LSTM(bidirectional=True), F.cross_entropy and
+torch.optim.SGD, in float32 or under bfloat16 autocast. All start from the same parameters and learn the same chunks at the same rate;
+frames per CPU second, the best of `--num-rounds` in which the systems take turns; the objective is that of the last 50 minibatches.
+
+GPU: IBM's network (6 layers of 512 cells in each direction, 260 columns, 32,000 pdfs), minibatches of 128 and 256 chunks of 21 frames, in
+device memory. "Of peak" compares with a large product in the same precision, measured in the same run.
 
 Example:
     OMP_NUM_THREADS=1 benchmarks/train_lstm.py --num-rounds 3
@@ -13,23 +16,25 @@ Example:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
-from train_dnn import RATE, Timing, compare
+from train_dnn import RATE, Timing, allow_tf32, compare, gpu_peaks, learner_options, show, torchs_own
 
 from pyasr.base.options import option
 from pyasr.base.step import run_step
-from pyasr.nn.layered import LayeredNetwork
+from pyasr.nn.layered import LayeredNetwork, read_network
 from pyasr.nn.lstm import Lstm
-from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.nn.sequence_layers import Recurrent
 from pyasr.train.chunks import ChunkStore, Packing
 from pyasr.train.compute import multiplies_bfloat16
-from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.learner import Learner
 
-LINES, DIM, NUM_PDFS, CHUNK, CHUNKS = ["blstm cells=256 repeat=2", "linear dim=256"], 260, 2000, 21, 32
+DIM, CHUNK, CHUNKS = 260, 21, 32
+IBMS = Path(__file__).resolve().parents[1] / "egs/amazon_queen/s5/conf/network/ibm.net"
 
 
 @dataclass(frozen=True)
@@ -39,29 +44,45 @@ class Benchmark:
     num_chunks: int = option(1000, "chunks in the store", minimum=64)
 
 
-def network() -> LayeredNetwork:
-    made = LayeredNetwork(LINES, DIM, NUM_PDFS, CHUNK)
-    made.initialise(torch.Generator().manual_seed(1))
-    return made
+@dataclass(frozen=True)
+class Task:
+    """What is learned: a network of LSTM layers and a bottleneck, and utterances of a chunk each, labelled by a random map of neighbouring
+    frames."""
+
+    lines: list[str]
+    num_pdfs: int
+
+    @property
+    def operations(self) -> float:
+        """Of one frame: products with each matrix, forwards and for both derivatives; inputs need none."""
+        network = self.network()
+        inputs = sum(lstm.input.weight.numel() for lstm in network.layers[0].directions)
+        return 6.0 * sum(weight.numel() for weight in network.parameters() if weight.dim() > 1) - 2.0 * inputs
+
+    def network(self) -> LayeredNetwork:
+        made = LayeredNetwork(self.lines, DIM, self.num_pdfs, CHUNK)
+        made.initialise(torch.Generator().manual_seed(1))
+        return made
+
+    def store(self, num_chunks: int) -> ChunkStore:
+        rng = np.random.default_rng(0)
+        features = rng.standard_normal((num_chunks, CHUNK, DIM)).astype(np.float32)
+        teacher = rng.standard_normal((DIM, self.num_pdfs)).astype(np.float32)
+        targets = [(np.tanh(x + np.roll(x, 1, 0)) @ teacher).argmax(1) for x in features]
+        return ChunkStore(iter(features), targets, Packing(chunk=CHUNK), DIM)
 
 
-def store(num_chunks: int) -> ChunkStore:
-    """Utterances of a chunk each, labelled by a random map of neighbouring frames."""
-    rng = np.random.default_rng(0)
-    features = rng.standard_normal((num_chunks, CHUNK, DIM)).astype(np.float32)
-    teacher = rng.standard_normal((DIM, NUM_PDFS)).astype(np.float32)
-    targets = (np.tanh(features + np.roll(features, 1, 1)) @ teacher).argmax(2)
-    return ChunkStore(iter(features), list(targets), Packing(chunk=CHUNK), DIM)
+CPU_TASK, GPU_TASK = Task(["blstm cells=256 repeat=2", "linear dim=256"], 2000), Task(read_network(IBMS), 32_000)
 
 
 class Ours:
     """Our store of chunks and learner."""
 
-    def __init__(self, num_chunks: int, precision: str, natural_gradient: str):
-        preconditioning = NaturalGradientOptions(natural_gradient=natural_gradient)
-        self.learner = Learner(network(), LearnerOptions(device="cpu", precision=precision, natural_gradient=preconditioning))
-        self.store = store(num_chunks)
-        self.store.move(torch.device("cpu"), self.learner.options.torch_dtype())
+    def __init__(self, task: Task, num_chunks: int, device: str, precision: str, natural_gradient: str):
+        options = learner_options(device, precision, natural_gradient)
+        self.learner = Learner(task.network(), options)
+        self.store = task.store(num_chunks)
+        self.store.move(options.torch_device(), options.torch_dtype())
 
     def step(self, index: torch.Tensor) -> torch.Tensor:
         return self.learner.step(*self.store.gather(index[::CHUNK] % self.store.num_items), RATE)[0]
@@ -70,14 +91,10 @@ class Ours:
 class PlainNetwork(nn.Module):
     """What one would write with torch alone."""
 
-    def __init__(self):
+    def __init__(self, network: LayeredNetwork):
         super().__init__()
-        recurrent, bottleneck = network().layers[:2], network().layers[2]
-        self.layers = nn.ModuleList(bidirectional(layer.directions) for layer in recurrent)
-        self.bottleneck, self.output = nn.Linear(512, 256), nn.Linear(256, NUM_PDFS)
-        self.bottleneck.load_state_dict(bottleneck.others[0].state_dict())
-        nn.init.zeros_(self.output.weight)
-        nn.init.zeros_(self.output.bias)
+        self.layers = nn.ModuleList(bidirectional(layer.directions) for layer in network.layers if isinstance(layer, Recurrent))
+        self.bottleneck, self.output = torchs_own(network.layers[-1].others[0]), torchs_own(network.output)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers:
@@ -98,15 +115,16 @@ def bidirectional(directions: list[Lstm]) -> nn.LSTM:
 class Plain:
     """A plain training loop; chunks lie in memory time first."""
 
-    def __init__(self, num_chunks: int, precision: str):
-        self.network, self.autocast = PlainNetwork(), precision == "bfloat16"
+    def __init__(self, task: Task, num_chunks: int, device: str, precision: str):
+        self.device, self.autocast = device, precision == "bfloat16"
+        self.network = PlainNetwork(task.network()).to(device)
         self.optimiser = torch.optim.SGD(self.network.parameters(), RATE)
-        self.x, self.targets = store(num_chunks).gather(torch.arange(num_chunks))
+        self.x, self.targets = (tensor.to(device) for tensor in task.store(num_chunks).gather(torch.arange(num_chunks)))
 
     def step(self, index: torch.Tensor) -> torch.Tensor:
         chunks = index[::CHUNK] % len(self.x)
         x, targets = self.x[chunks].transpose(0, 1).contiguous(), self.targets[chunks].T.flatten()
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.autocast):
             loss = F.cross_entropy(self.network(x).flatten(0, 1).float(), targets, reduction="sum")
         self.optimiser.zero_grad()
         loss.backward()
@@ -114,19 +132,40 @@ class Plain:
         return loss.detach()
 
 
-def main(options: Benchmark) -> None:
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+def timings_of(task: Task, options: Benchmark, device: str, precision: str, chunks: int) -> dict[str, Timing]:
+    """Of all systems, by name, the plain loop first, with minibatches of so many chunks."""
+    num = options.num_chunks
+    systems = {"plain torch": Plain(task, num, device, precision), "ours, SGD": Ours(task, num, device, precision, "none"),
+               "ours, natural gradient": Ours(task, num, device, precision, "online")}  # fmt: skip
+    return {name: Timing(system, num * CHUNK, chunks * CHUNK, device) for name, system in systems.items()}
+
+
+def on_cpu(options: Benchmark) -> None:
     precisions = ["float32", "bfloat16"] if multiplies_bfloat16(torch.device("cpu")) else ["float32"]
-    timings = {}
-    for precision in precisions:
-        systems = {"plain torch": Plain(options.num_chunks, precision), "ours, SGD": Ours(options.num_chunks, precision, "none"),
-                   "ours, natural gradient": Ours(options.num_chunks, precision, "online")}  # fmt: skip
-        for name, system in systems.items():
-            timings[f"{name}, {precision}"] = Timing(system, options.num_chunks * CHUNK, CHUNKS * CHUNK, "cpu")
+    timings = {f"{name}, {precision}": timing for precision in precisions
+               for name, timing in timings_of(CPU_TASK, options, "cpu", precision, CHUNKS).items()}  # fmt: skip
     compare(timings, options)
     for name, timing in timings.items():
         peer = timings[f"plain torch, {name.split()[-1]}"]
         print(f"{name:34s}{timing.best:8.0f} frames/CPU s{timing.best / peer.best:6.2f} of plain torch, objective {timing.objective:.4f}")
+
+
+def on_gpu(options: Benchmark) -> None:
+    peaks = gpu_peaks()
+    for chunks in (128, 256):
+        for precision in peaks:
+            allow_tf32(precision)
+            timings = timings_of(GPU_TASK, options, "cuda", precision, chunks)
+            compare(timings, options)
+            show({f"{name}, {precision}": timing for name, timing in timings.items()}, GPU_TASK.operations, peaks, "s")
+            plain, sgd, online = (timing.best for timing in timings.values())
+            print(f"{chunks} segments, {precision}: ours {sgd / plain:.2f} of plain torch, with natural gradient {online / plain:.2f}")
+
+
+def main(options: Benchmark) -> None:
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    on_cpu(options)
+    on_gpu(options)
 
 
 if __name__ == "__main__":
