@@ -103,8 +103,8 @@ def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks:
     marker, said, listener = saved.with_suffix(".done"), saved.with_suffix(".error"), Listener(saved, num_ranks, how.rank_timeout)
     for left in (said, status_path(log), _report_file(log)):
         left.unlink(missing_ok=True)
-    share = "true" if how.share_devices else "false"
-    words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), str(how.rank_timeout), share]
+    settings = [str(how.rank_timeout), "true" if how.share_devices else "false", str(num_ranks)]
+    words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), *settings]
     try:
         options_of_ranks = ["--num-ranks", str(num_ranks), "--done-marker", str(marker)]
         if _run(jobs, options_of_ranks, log, words, listener.ending, {LATER: str(_report_file(log))}):

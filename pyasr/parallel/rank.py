@@ -1,9 +1,9 @@
-"""Entry point of one rank of `run_ranks`: `python -m mpi4py -m pyasr.parallel.rank MODULE:FUNCTION SPEC.json TIMEOUT_S SHARE`.
+"""Entry point of one rank of `run_ranks`: `python -m mpi4py -m pyasr.parallel.rank MODULE:FUNCTION SPEC.json TIMEOUT_S SHARE NUM_RANKS`.
 
 Every rank calls FUNCTION(spec, comm). When all have returned, rank 0 writes SPEC.done: the job's proof of success, because mpiexec
 may exit with status 0 although a node was lost. An exception on one rank prints one sentence with its rank and host and ends all
 ranks at once; left alone, the others would wait in their next collective for ever. So does a rank that is stopped for TIMEOUT_S seconds.
-SHARE, true or false, says whether ranks may share a GPU.
+SHARE, true or false, says whether ranks may share a GPU. NUM_RANKS is how many were to be started.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import traceback
 from pathlib import Path
 
 from pyasr.base import log, options
+from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import hearts_of
 from pyasr.base.job import as_user_error, resolve
 from pyasr.base.last_words import LastWords, leave
@@ -45,8 +46,11 @@ def set_threads() -> None:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 
-def run(name: str, spec: Path, comm: MpiComm, share_devices: bool) -> None:
-    """Call the function on this rank, then say on rank 0 that all are done."""
+def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: int) -> None:
+    """Call the function on this rank, one of `num_ranks`, then say on rank 0 that all are done."""
+    if comm.size != num_ranks:
+        raise UserError(f"{num_ranks} ranks were started, and this is one of {comm.size}: what started them does not belong to mpi4py's "
+                        "MPI; name that MPI's mpiexec by PYASR_MPIEXEC, or build mpi4py anew (docs/install.md)")  # fmt: skip
     function, work = resolve(name), options.load(spec)
     set_threads()
     take_gpu(comm, work, share_devices)
@@ -58,7 +62,7 @@ def run(name: str, spec: Path, comm: MpiComm, share_devices: bool) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE]; an exception ends all ranks, see above."""
+    """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE, NUM_RANKS]; an exception ends all ranks, see above."""
     name, spec = argv[0], Path(argv[1])
     witness = Witness(error_file(spec), float(argv[2]), hearts_of(spec))
     try:
@@ -69,7 +73,7 @@ def main(argv: list[str]) -> None:
     witness.introduce(comm.name)
     log.setup(name.partition(":")[2] + (f"[{comm.rank}]" if comm.size > 1 else ""))
     try:
-        run(name, spec, comm, argv[3:] == ["true"])
+        run(name, spec, comm, argv[3] == "true", int(argv[4]))
     except StopRequested as stopped:
         _leave_as_asked(comm, str(stopped))
         witness.dismiss()

@@ -90,6 +90,16 @@ def test_mpiexec_missing(tmp_path, monkeypatch):
     assert not (tmp_path / "log").exists()
 
 
+def test_ranks_that_know_nothing_of_each_other(tmp_path, monkeypatch):
+    """As when mpiexec belongs to another MPI than mpi4py's: each would do all the work, and they would write the same files."""
+    mpiexec = tmp_path / "mpiexec"
+    mpiexec.write_text('#!/bin/bash\nfor _ in $(seq "$2"); do "${@:3}" & done\nwait\n')  # mpiexec -n 2 COMMAND
+    mpiexec.chmod(0o755)
+    monkeypatch.setenv("PYASR_MPIEXEC", str(mpiexec))
+    with pytest.raises(UserError, match="2 ranks were started, and this is one of 1: what started them does not belong to mpi4py's MPI"):
+        run("rank_one_raises", tmp_path, 2)
+
+
 def attempts(directory):
     """Numbers of ranks that each attempt had."""
     return [int(line) for line in (directory / "attempts").read_text().split()]
