@@ -83,7 +83,7 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
     with as many where no other is; a function that keeps checkpoints then goes on from the last one. An error that a rank has raised
     would come again, and ends the job.
     """
-    find_mpiexec()
+    find_mpiexec(within_slurm=Path((shlex.split(jobs.cmd) or [""])[0]).name == "slurm.pl")
     most = recovery.options.max_restarts
     for restart in count(1):
         try:

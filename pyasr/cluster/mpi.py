@@ -19,10 +19,12 @@ _FLAGS = {
 }
 
 
-def find_mpiexec() -> Path:
-    """The environment's own mpiexec, or what PYASR_MPIEXEC names: a cluster's MPI, with an mpi4py built against it, or Slurm's srun.
+def find_mpiexec(within_slurm: bool = False) -> Path:
+    """The environment's own mpiexec, or what PYASR_MPIEXEC names: a cluster's MPI, with an mpi4py built against it, or Slurm's srun;
+    where there is neither, srun within a job of Slurm, and for ranks that will run there (`within_slurm`).
 
-    Never one that merely happens to be on PATH: it may belong to another MPI than mpi4py's, and every rank would believe to be alone.
+    Never an mpiexec that merely happens to be on PATH: it may belong to another MPI than mpi4py's, and every rank would believe to be
+    alone.
     """
     named = os.environ.get("PYASR_MPIEXEC")
     if named:
@@ -33,6 +35,9 @@ def find_mpiexec() -> Path:
     for place in places:
         if os.access(place / "mpiexec", os.X_OK):
             return place / "mpiexec"
+    srun = shutil.which("srun") if within_slurm or "SLURM_JOB_ID" in os.environ else None
+    if srun:
+        return Path(srun)
     raise UserError(f"mpiexec is missing in {places[0]}; install an MPI with '{sys.executable} -m pip install mpi4py==4.1.2 mpich==5.0.2'")
 
 
@@ -54,6 +59,7 @@ def launch_prefix(num_ranks: int, num_threads: int = 1) -> str:
     mpiexec = find_mpiexec()
     kind = flavour(mpiexec)
     words = [str(mpiexec), *_FLAGS[kind]]
+    words += ["-c", str(num_threads)] if kind == "srun" else []  # since Slurm 22.05 it does not take this from sbatch
     if kind == "openmpi":
         words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
     given = os.environ.get("PE_HOSTFILE")

@@ -100,9 +100,13 @@ class SlurmCluster:
         self.call("slurmctld")
         for i in range(1, self.num + 1):
             self.call("slurmd", "-N", f"n{i}")
-        deadline = time.monotonic() + 20
-        while self.call("sinfo", "-h", "-N", "-t", "idle", "-p", "urgent,lonely", "-o", "%N").count("n") < self.num:
-            assert time.monotonic() < deadline, "Slurm's nodes did not come up: " + self.call("sinfo")
+        self.wait_until_idle("urgent,lonely", self.num)
+
+    def wait_until_idle(self, partitions: str, num: int, timeout_s: float = 20) -> None:
+        """Wait until so many nodes of these partitions are up and have no jobs, nor remains of any."""
+        deadline = time.monotonic() + timeout_s
+        while self.call("sinfo", "-h", "-N", "-t", "idle", "-p", partitions, "-o", "%N").count("n") < num:
+            assert time.monotonic() < deadline, "Slurm's nodes did not become idle: " + self.call("sinfo")
             time.sleep(0.1)
 
     def lose_node(self, name: str) -> None:

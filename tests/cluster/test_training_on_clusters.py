@@ -93,15 +93,29 @@ def test_slurm(slurm, corpus, undisturbed):
     assert np.array_equal(scores(corpus, out), undisturbed)
 
 
-def ranks_by_node(slurm):
+def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
+    """Four on two nodes, without an mpiexec."""
+    slurm.wait_until_idle("urgent", 2, WAIT_S)
+    (corpus / "srun.conf").write_text("option num_ranks=* --nodes=2 --ntasks=$0 --ntasks-per-node=2\n")
+    out = corpus / "srun"
+    with training(corpus, out, "slurm.pl --config srun.conf", {**slurm.environment, "PYASR_MPIEXEC": "srun"}) as process:
+        has_learned(process, out)
+        ranks = ranks_by_node(slurm, "slurmstepd")
+        said, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, said + errors
+    assert ranks == [0, 2, 2]
+    assert np.array_equal(scores(corpus, out), undisturbed)
+
+
+def ranks_by_node(slurm, starter="hydra_pmi_proxy"):
     """How many there are on each node of the partition, ascending."""
-    return sorted(sum(is_rank(pid) for pid in slurm.processes(f"n{i}")) for i in (1, 2, 3))
+    return sorted(sum(is_rank(pid, starter) for pid in slurm.processes(f"n{i}")) for i in (1, 2, 3))
 
 
-def is_rank(pid):
+def is_rank(pid, starter):
     """Whether this is the process of a rank: neither what has started it nor its witness, which it has started."""
     words = command_of(pid).split(b"\0")
-    return words[1:5] == [b"-m", b"mpi4py", b"-m", b"pyasr.parallel.rank"] and b"hydra_pmi_proxy" in command_of(parent_of(pid))
+    return words[1:5] == [b"-m", b"mpi4py", b"-m", b"pyasr.parallel.rank"] and starter.encode() in command_of(parent_of(pid))
 
 
 def command_of(pid):
