@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -62,17 +63,33 @@ def launch_prefix(num_ranks: int, num_threads: int = 1) -> str:
     words += ["-c", str(num_threads)] if kind == "srun" else []  # since Slurm 22.05 it does not take this from sbatch
     if kind == "openmpi":
         words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    given = os.environ.get("PE_HOSTFILE")
-    if given and (kind == "openmpi" or num_threads > 1):
-        words += ["--hostfile" if kind == "openmpi" else "-f", _hostfile(Path(given), kind, num_threads)]
+    given = os.environ.get("PE_HOSTFILE") if kind != "srun" else None
+    room = _room(Path(given), num_ranks, num_threads) if given else {}
+    if room and (kind == "openmpi" or num_threads > 1):
+        words += ["--hostfile" if kind == "openmpi" else "-f", _hostfile(room, kind)]
     return shlex.join([*words, "-n", str(num_ranks)])
 
 
-def _hostfile(given: Path, kind: str, num_threads: int) -> str:
-    """A file of hosts for an mpiexec, from Grid Engine's lines `HOST SLOTS QUEUE PROCESSORS`; each rank takes `num_threads` slots."""
-    slots = [line.split()[:2] for line in given.read_text(encoding="utf-8").splitlines()]
+def _room(given: Path, num_ranks: int, num_threads: int) -> dict[str, int]:
+    """{host: how many ranks it can take}, by Grid Engine's lines `HOST SLOTS QUEUE PROCESSORS`, of which a host has one for each of its
+    queues; each rank takes `num_threads` slots of one host. Raises UserError where there is room for fewer than `num_ranks`."""
+    slots = Counter()
+    for line in given.read_text(encoding="utf-8").splitlines():
+        host, number = line.split()[:2]
+        slots[host] += int(number)
+    room = {host: number // num_threads for host, number in slots.items()}
+    if sum(room.values()) >= num_ranks:
+        return {host: number for host, number in room.items() if number}
+    has, ranks = f"Grid Engine's {slots.total()} slots on {len(slots)} host(s)", f"{num_ranks} ranks of {num_threads} thread(s)"
+    if slots.total() < num_ranks * num_threads:
+        raise UserError(f"{has} are too few for {ranks}; ask for more slots, or run fewer ranks")
+    raise UserError(f"{has} have room for {sum(room.values())} of {ranks}; name a parallel environment whose allocation_rule is "
+                    f"{num_threads}, or a multiple of it, by 'option num_ranks=* -pe NAME $0 -notify' in conf/queue.conf")  # fmt: skip
+
+
+def _hostfile(room: dict[str, int], kind: str) -> str:
+    """A file for an mpiexec: how many ranks each host is to get."""
     form = "{} slots={}\n" if kind == "openmpi" else "{}:{}\n"
     path = Path(os.environ.get("TMPDIR", "/tmp")) / f"hosts.{os.environ.get('JOB_ID', os.getpid())}"
-    room = {host: int(number) // num_threads for host, number in slots}
-    path.write_text("".join(form.format(host, number) for host, number in room.items() if number), encoding="utf-8")
+    path.write_text("".join(form.format(host, number) for host, number in room.items()), encoding="utf-8")
     return str(path)
