@@ -8,7 +8,7 @@
   --num-threads N     threads of a job [1]
   --num-ranks N       one MPI job of N ranks, on as many hosts as Grid Engine gives it
   --gpu N             GPUs of a job, on each of its hosts [0]
-  --partition NAME    queue in which it runs; -q NAME and -l -pe -P -p -hold_jid go to qsub as they are
+  --partition NAME    queue in which it runs; -q NAME, -pe smp 4 and others with one dash go to qsub
   --max-jobs-run N    jobs that run at a time [as many as Grid Engine allows]
   --max-requeue N     times that a job which was asked to end, and has saved what it has, is submitted again [3]
   --done-marker FILE  file that the command must have written, besides ending with status 0

@@ -10,7 +10,7 @@
   --done-marker FILE  file that the command must have written, besides ending with status 0
   --config FILE       defaults of options, and names of further ones, as in Kaldi's conf/queue.conf
   --dry-run           print the commands of the jobs and run none
-  --mem --time        and the options that FILE declares, and a scheduler's own, such as -l and -pe: for other runners, without effect here
+  --mem --time        and the options that FILE declares, and words with one dash: for other runners, without effect here
 
 Reads: what the command reads. Writes: LOG and, beside it, a status file for each job.
 

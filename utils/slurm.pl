@@ -8,7 +8,7 @@
   --num-threads N     threads of a job [1]
   --num-ranks N       one MPI job of N ranks, on as many nodes as Slurm gives it
   --gpu N             GPUs of a job, on each of its nodes [0]
-  --partition NAME    where it runs; -p NAME and -A -C -q -w -x go to sbatch as they are
+  --partition NAME    where it runs; -p NAME, -N 2 and others with one dash, and one value, go to sbatch
   --max-jobs-run N    jobs that run at a time [as many as Slurm allows]
   --max-requeue N     times that a job which was asked to end, and has saved what it has, is submitted again [3]
   --done-marker FILE  file that the command must have written, besides ending with status 0

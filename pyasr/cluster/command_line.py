@@ -3,14 +3,16 @@
     run.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...
 
 `JOB` (or any other word) stands for the job's number in LOG and in the command. Options may stand before and after `JOB=1:N`.
-`--config FILE` gives defaults of options and declares further ones (`pyasr.cluster.runner_config`); words such as `-q all.q`, with one
-dash, are a scheduler's own.
+`--config FILE` gives defaults of options and declares further ones (`pyasr.cluster.runner_config`). Words with one dash are a
+scheduler's own, with one value, `-q all.q`; but `-V` and `-cwd` have none, and `-pe smp 4` has two, the second of which is the number of
+threads as well.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,7 +27,8 @@ _FORMS = {
     "mem": (r"\d+(\.\d+)?([kmgtKMGT]i?[bB]?)?", "amount of memory such as 500M or 4G"),
     "time": (r"(\d+-)?\d+(:\d+){0,2}", "time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
 }
-_OF_SCHEDULERS = {"V": 0, "pe": 2} | dict.fromkeys("A C P R hold_jid l p q r sync w x".split(), 1)  # how many values follow
+_RANGE = r"(\w+)=(\d+)(?::(\d+))?"
+_NUM_VALUES = {"V": 0, "cwd": 0, "pe": 2}  # of words with one dash; of others 1
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
     """
     given, raw, typed, request, rest = {}, [], [], Request(), list(argv)
     while rest:
-        match = re.fullmatch(r"(\w+)=(\d+)(?::(\d+))?", rest[0])
+        match = re.fullmatch(_RANGE, rest[0])
         if rest[0].startswith("-"):
             typed += _take_option(rest, given, raw)
         elif match and not request.name:
@@ -113,10 +116,13 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
         else:
             break
     if len(rest) < 2:
-        raise UserError("a log file and a command are expected: run.pl [options] [JOB=1:N] LOG COMMAND ARGUMENTS...")
+        runner = Path(sys.argv[0]).name
+        raise UserError(f"a log file and a command are expected: {runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS...")
     site = _site(given.get("config"), own, usual)
-    words = dict(log=rest[0], words=tuple(rest[1:]), raw=tuple(raw), typed=tuple(typed))
+    words = dict(log=rest[0], words=tuple(rest[1:]), raw=tuple(word for words in raw for word in words), typed=tuple(typed))
     request = replace(request, site=site, **words, **_settings(given, site))
+    if own.command and not request.num_ranks:
+        request = _with_threads_of_slots(request, raw)
     if request.last > request.first and request.name not in request.log:
         raise UserError(f"{request.log}: all jobs would write this one log file; put {request.name} into its name")
     if request.num_ranks and request.last > request.first:
@@ -124,21 +130,32 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
     return request
 
 
-def _take_option(rest: list[str], given: dict[str, str], raw: list[str]) -> list[str]:
+def _take_option(rest: list[str], given: dict[str, str], raw: list[list[str]]) -> list[str]:
     """Move the option at the head of `rest`, with its values, to `given`, under its name with underscores, or to `raw`; its words."""
     typed = rest.pop(0)
     word, equals, value = typed.partition("=")
     name = word.lstrip("-").replace("-", "_")
-    is_raw = name in _OF_SCHEDULERS and not word.startswith("--")
-    num_values = 0 if equals or name in _SWITCHES else _OF_SCHEDULERS[name] if is_raw else 1
-    if len(rest) < num_values:
-        raise UserError(f"{word}: a value is missing after it")
-    values = [rest.pop(0) for _ in range(num_values)]
+    is_raw = not word.startswith("--") and name != "tc"
+    if is_raw and name in _OPTIONS:
+        raise UserError(f"{word}: with two dashes, --{_flag(name)}; words with one are a scheduler's own")
+    num_values = 0 if equals or name in _SWITCHES else _NUM_VALUES.get(name, 1) if is_raw else 1
+    values = _take_values(rest, num_values, word)
     if is_raw:
-        raw += [typed, *values] if name != "sync" else []  # we always wait
+        raw += [[typed, *values]] if name != "sync" else []  # we always wait
     else:
         given[{"tc": "max_jobs_run"}.get(name, name)] = value if equals else " ".join(values)
     return [typed, *values]
+
+
+def _take_values(rest: list[str], number: int, option: str) -> list[str]:
+    """Take the values of an option from the head of `rest`."""
+    values, rest[:] = rest[:number], rest[number:]
+    if len(values) < number:
+        raise UserError(f"{option}: a value is missing after it")
+    for value in values:
+        if value.startswith("--") or (match := re.fullmatch(_RANGE, value)) and match[3]:
+            raise UserError(f"{option}: a value is expected after it, not '{value}'")
+    return values
 
 
 def _site(config: str | None, own: RunnerConfig, usual: Path | None) -> RunnerConfig:
@@ -154,6 +171,15 @@ def _settings(given: dict[str, str], site: RunnerConfig) -> dict[str, object]:
     values = {**site.defaults, **given}
     of_site = tuple((name, value) for name, value in values.items() if name in site.options)
     return {"given": of_site, **{name: _checked(name, value) for name, value in values.items() if name in _OPTIONS}}
+
+
+def _with_threads_of_slots(request: Request, raw: list[list[str]]) -> Request:
+    """The request with as many threads as the last `-pe NAME SLOTS` asks slots for, if there is one; the scheduler is not asked twice."""
+    slots = [words[-1] for words in raw if words[0] == "-pe" and words[-1].isdecimal()]
+    if not slots:
+        return request
+    given = tuple((name, value) for name, value in request.given if name != "num_threads")
+    return replace(request, num_threads=_checked("num_threads", slots[-1]), given=given)
 
 
 def _flag(name: str) -> str:

@@ -26,6 +26,7 @@ def cases(grid, tmp_path_factory):
         "cancelled": ["cancelled.log", "sleep", "300"],
         "one_of_an_array": ["JOB=1:5", "log/a.JOB.log", "bash", "-c", "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300"],
         "success": ["--mem", "100M", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
+        "own_words": ["-pe", "smp", "3", "-v", "COLOUR=red", "-j", "y", "-cwd", "x.log", "echo", r"$NSLOTS $OMP_NUM_THREADS $COLOUR"],
         "killed": ["x.log", "bash", "-c", "kill -9 $$"],
         "lost": ["x.log", "bash", "-c", r"kill -9 \$PPID"],
         "never": ["--gpu", "9", "never.log", "true"],
@@ -46,6 +47,12 @@ def test_jobs_in_kaldis_way(cases):
     lines = (case / "log/a.2.log").read_text().splitlines()
     assert lines[0] == '# echo "job 2" | tr j J > out.2' and lines[-1].startswith("# Ended (code 0)")
     assert read_status(case / "log/a.2.log").ok and (case / "q/a.sh").exists()
+
+
+def test_words_of_qsub_as_with_kaldi(cases):
+    """Slots in a parallel environment are threads."""
+    assert cases["own_words"].end() == (0, "")
+    assert "\n3 3 red\n" in (cases["own_words"] / "x.log").read_text()
 
 
 def test_one_failing_job_of_an_array(grid, cases):
@@ -118,4 +125,8 @@ def test_dry_run(tmp_path):
         f"{usual} -l gpu=1 -l mem_free=4G,ram_free=4G -pe smp 3 -tc 2 -q x.q -N _1 -o 'exp/q/1.$TASK_ID.out' -t 2-5 exp/q/1.sh")
     assert submission("--num-ranks", "4", "--num-threads", "2", "--time", "90", "x.log", "true") == (
         f"{usual} -pe mpi 8 -notify -l h_rt=5400 -l s_rt=5280 -N x -o q/x.out q/x.sh")
+    assert submission("-pe", "smp", "4", "--num-threads", "2", "-M", "me@x", "x.log", "true") == (
+        f"{usual} -pe smp 4 -M me@x -N x -o q/x.out q/x.sh")
+    assert submission("-pe", "mpi", "8", "--num-ranks", "4", "--num-threads", "2", "x.log", "true") == (
+        f"{usual} -pe mpi 8 -notify -pe mpi 8 -N x -o q/x.out q/x.sh")
     assert [seconds(time) for time in ("2", "1:30", "2:00:00", "1-00:00:01")] == [120, 90, 7200, 86401]

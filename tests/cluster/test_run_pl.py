@@ -93,6 +93,10 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
     (["--gpu", "-1", "x.log", "true"], "--gpu: '-1' is not a whole number of at least 0"),
     (["--config", "none.conf", "x.log", "true"], "none.conf: no such file or directory"),
     (["-pe", "smp"], "-pe: a value is missing"),
+    (["-notify", "--mem", "2G", "x.log", "true"], "-notify: a value is expected after it, not '--mem'"),
+    (["-notify", "JOB=1:2", "x.JOB.log", "true"], "-notify: a value is expected after it, not 'JOB=1:2'"),
+    (["-mem", "2G", "x.log", "true"], "-mem: with two dashes, --mem; words with one are a scheduler's own"),
+    (["--N", "2", "x.log", "true"], "--N: no such option"),
     (["JOB=3:1", "x.JOB.log", "true"], "the range is empty"),
     (["JOB=1:2", "x.log", "true"], "put JOB into its name"),
     (["--num-ranks", "2", "JOB=1:2", "x.JOB.log", "true"], "leave out the range"),
@@ -101,6 +105,13 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
 def test_bad_command_lines(words, sentence, tmp_path):
     done = run_pl(*words, cwd=tmp_path)
     assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("runner", ["run.pl", "queue.pl", "slurm.pl"])
+def test_every_runner_says_how_it_is_called(runner, tmp_path):
+    done = subprocess.run([runner, "x.log"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    usage = f"{runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS..."
+    assert (done.returncode, done.stderr) == (1, f"{runner}: error: a log file and a command are expected: {usage}\n")
 
 
 QUEUE_CONF = """# as in Kaldi's recipes
@@ -198,6 +209,16 @@ def test_what_a_job_left_in_the_background_is_ended(tmp_path):
 def test_protected_words_reach_the_job_as_they_are(word, tmp_path):
     line = "printf %s " + shell_word(protect(word))
     assert subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path).stdout == word
+
+
+def test_words_with_one_dash_are_for_schedulers(tmp_path):
+    """run.pl takes no notice of them, whatever they are."""
+    words = ["-N", "2", "-t", "60", "-V", "-cwd", "-v", "A=b", "-p", "-100", "-j", "y", "-sync", "y", "-q=all.q", "-pe", "smp", "3"]
+    for place in (words + ["JOB=1:2"], ["JOB=1:2"] + words):
+        assert run_pl(*place, "x.JOB.log", "echo", "threads=$OMP_NUM_THREADS", cwd=tmp_path).returncode == 0
+        assert "threads=1\n" in (tmp_path / "x.2.log").read_text()
+    request = parse_request([*words, "x.log", "true"])
+    assert " ".join(request.raw) == "-N 2 -t 60 -V -cwd -v A=b -p -100 -j y -q=all.q -pe smp 3"
 
 
 def test_options_may_stand_before_and_after_the_range():

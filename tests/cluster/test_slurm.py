@@ -35,6 +35,7 @@ def cases(slurm, tmp_path_factory):
     words = {
         "success": ["--mem", "100M", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
         "one_of_an_array": ["JOB=1:5", "log/a.JOB.log", "bash", "-c", "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300"],
+        "own_words": ["-N", "2", "-t", "60", "x.log", "echo", "nodes=$SLURM_JOB_NUM_NODES"],
         "killed": ["x.log", "bash", "-c", "kill -9 $$"],
         "lost": ["x.log", "bash", "-c", r"kill -9 \$PPID"],
         "never": ["--config", "../site.conf", "--nodes", "9", "x.log", "true"],
@@ -65,6 +66,11 @@ def test_jobs_in_kaldis_way(cases):
     lines = (case / "log/a.2.log").read_text().splitlines()
     assert lines[0] == '# echo "job 2" | tr j J > out.2' and lines[1].startswith("# Started at") and lines[-1].startswith("# Ended (code 0)")
     assert read_status(case / "log/a.2.log").ok and (case / "q/a.sh").exists()
+
+
+def test_words_of_sbatch_as_with_kaldi(cases):
+    assert cases["own_words"].end() == (0, "")
+    assert "\nnodes=2\n" in (cases["own_words"] / "x.log").read_text()
 
 
 def test_one_failing_job_of_an_array(slurm, cases):
