@@ -12,6 +12,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +39,7 @@ class BatchRunner:
         self.numbers: list[str] = []
         self.over: dict[int, float] = {}  # when the scheduler said first that it has nothing more to do with them
         self.ended: list[JobStatus] = []
-        self.num_requeued = 0
+        self.num_requeued: Counter[int] = Counter()  # of each job
         self.told: set[str] = set()
 
     def plan(self) -> str:
@@ -104,19 +105,19 @@ class BatchRunner:
         return bool(ended)
 
     def _take(self, status: JobStatus) -> None:
-        if status.status == TRY_AGAIN and self.num_requeued < self.request.max_requeue:
+        if status.status == TRY_AGAIN and self.num_requeued[status.job] < self.request.max_requeue:
             self._requeue(status.job)
         else:
             self._end(status)
 
     def _requeue(self, job: int) -> None:
         """Submit a job again; what it has said so far is kept."""
-        self.num_requeued += 1
+        self.num_requeued[job] += 1
         log = self.request.log_of(job)
-        kept = log.replace(log.with_name(f"{log.name.removesuffix('.log')}.requeued-{self.num_requeued}.log"))
+        kept = log.replace(log.with_name(f"{log.name.removesuffix('.log')}.requeued-{self.num_requeued[job]}.log"))
         status_path(log).unlink()
         self.over.pop(job, None)
-        count = f"time {self.num_requeued} of at most {self.request.max_requeue}"
+        count = f"time {self.num_requeued[job]} of at most {self.request.max_requeue}"
         self._tell(f"{self._name(job)} was asked to end, has saved what it has, and is submitted again, {count} (log until then: {kept})")
         self._submit(range(job, job + 1))
 
