@@ -58,6 +58,8 @@ def disk_error(error: OSError, path: Path) -> Exception:
         return UserError(f"{path}: cannot be read or written ({error.strerror}); check its owner and permissions")
     if error.errno == errno.ENOENT:
         return UserError(f"{path}: no such file or directory")
+    if error.errno == errno.EEXIST and not Path(path).is_dir():
+        return UserError(f"{path}: a file, where a directory is to be made; check the path, or move the file elsewhere")
     if error.errno in (errno.EISDIR, errno.ENOTDIR):
         return UserError(f"{path}: {error.strerror}; check the path")
     return error

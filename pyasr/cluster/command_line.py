@@ -118,6 +118,8 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
     if len(rest) < 2:
         runner = Path(sys.argv[0]).name
         raise UserError(f"a log file and a command are expected: {runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS...")
+    if Path(rest[0]).is_dir():
+        raise UserError(f"'{rest[0]}': a directory, where the name of a log file is expected, such as {Path(rest[0]) / 'x.log'}")
     site = _site(given.get("config"), own, usual)
     words = dict(log=rest[0], words=tuple(rest[1:]), raw=tuple(word for words in raw for word in words), typed=tuple(typed))
     request = replace(request, site=site, **words, **_settings(given, site))

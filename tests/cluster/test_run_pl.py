@@ -101,8 +101,15 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
     (["JOB=1:2", "x.log", "true"], "put JOB into its name"),
     (["--num-ranks", "2", "JOB=1:2", "x.JOB.log", "true"], "leave out the range"),
     (["/proc/none/x.log", "true"], "no such file or directory"),
+    ([".", "true"], "'.': a directory, where the name of a log file is expected, such as x.log"),
+    (["", "true"], "'': a directory, where the name of a log file is expected, such as x.log"),
+    (["..", "true"], "'..': a directory, where the name of a log file is expected, such as ../x.log"),
+    (["/", "true"], "'/': a directory, where the name of a log file is expected, such as /x.log"),
+    (["file/x.log", "true"], "error: file: a file, where a directory is to be made; check the path, or move the file elsewhere"),
+    (["file/log/x.log", "true"], "file/log: Not a directory; check the path"),
 ])
 def test_bad_command_lines(words, sentence, tmp_path):
+    (tmp_path / "file").write_text("")
     done = run_pl(*words, cwd=tmp_path)
     assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
 
