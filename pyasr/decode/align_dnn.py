@@ -9,6 +9,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.memory import computed
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import split
 from pyasr.decode.decode_dir import NETWORK
@@ -68,7 +69,7 @@ class _Aligner:
         """{utterance: transition-ids} of those that can be aligned; the report tells of all."""
         found, progress = {}, log.Progress("align", len(graphs), "utterances", 30.0)
         for number, (utt, graph) in enumerate(graphs.items(), 1):
-            loglikes = self.model.log_likelihoods(reader[utt])
+            loglikes = computed(utt, self.model.log_likelihoods, reader[utt])
             if not np.isfinite(loglikes).all():
                 report.failed[utt] = "its features or log-likelihoods are not finite"
                 continue

@@ -17,6 +17,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.memory import computed
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import split
 from pyasr.decode.compact import CompactLattice
@@ -101,7 +102,7 @@ class LogPosteriors:
         """(utterance, function that gives `factor` times its log posteriors): read here, computed where it is called."""
         for utt in keys:
             read = self._read(utt)
-            yield utt, lambda utt=utt, read=read: np.float32(factor) * checked(self._score(read), self._num_units, utt)
+            yield utt, lambda utt=utt, read=read: np.float32(factor) * checked(computed(utt, self._score, read), self._num_units, utt)
 
 
 def network_log_posteriors(model_dir: Path) -> Callable[[np.ndarray], np.ndarray]:

@@ -20,6 +20,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
+from pyasr.base.memory import computed
 from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write
 from pyasr.decode.compact import CompactLattice
@@ -203,7 +204,7 @@ def scored(reader: FeatureReader, scorer, keys: list[str]):
     """(utterance, function that computes its log-likelihoods): features are read here, in one thread, likelihoods where it is called."""
     for utt in keys:
         features = reader[utt]
-        yield utt, lambda features=features: np.asarray(scorer.log_likelihoods(features), np.float32)
+        yield utt, lambda utt=utt, features=features: np.asarray(computed(utt, scorer.log_likelihoods, features), np.float32)
 
 
 class ShardWriter:

@@ -8,12 +8,13 @@ Utterances may come one after the other: those that have been decoded count with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.memory import computed
 from pyasr.decode.compact import to_lattice
 from pyasr.decode.decode_dir import read_decoder
 from pyasr.decode.decode_fmllr import AdaptOptions, LatticePosteriors, with_acoustics
@@ -58,6 +59,12 @@ class Adapted:
     posteriors: list[tuple[PdfPosteriors, PdfPosteriors]]
 
 
+def scores_of_segments(names: list[str], features: list[np.ndarray], scores: Callable[[np.ndarray], np.ndarray]) -> Iterator[tuple]:
+    """(name, function that computes the scores) of each segment; it raises UserError by that name where memory is not enough."""
+    for name, matrix in zip(names, features):
+        yield name, lambda name=name, matrix=matrix: computed(name, scores, matrix, "cut it into shorter segments (--max-segment-s)")
+
+
 class Adaptation:
     """A GMM system that finds the transform of a speaker's features."""
 
@@ -70,25 +77,26 @@ class Adaptation:
         silence = LangDir(graph).silence_phones, options.adapt.silence_weight, options.decode.acoustic_scale
         self._before, self._after = LatticePosteriors(trans, *silence), LatticePosteriors(self.trans, *silence)
 
-    def __call__(self, features: list[np.ndarray], num_threads: int = 1,
+    def __call__(self, features: list[np.ndarray], names: list[str], num_threads: int = 1,
                  known: Sequence[tuple[PdfPosteriors, PdfPosteriors]] = ()) -> Adapted:  # fmt: skip
-        """Decode the utterances of a speaker and adapt to all of them; the first ones, whose posteriors are `known`, are not decoded."""
+        """Decode the utterances of a speaker and adapt to all of them; the first ones, whose posteriors are `known`, are not
+        decoded, the others have `names` for messages."""
         adapt, num_known = self.options.adapt, len(known)
         beams = replace(self.options.decode, beam=adapt.first_beam, max_active=adapt.first_max_active)
-        lattices = self._decode(self.decoder.with_options(beams), self.aligner, features[num_known:], num_threads, self._compact)
+        lattices = self._decode(self.decoder.with_options(beams), self.aligner, features[num_known:], names, num_threads, self._compact)
         firsts = [*(posteriors for posteriors, _ in known), *map(self._before, lattices)]
         first = self._estimate(features, firsts, self.aligner)
         once = [apply_transform(matrix, first) for matrix in features]
-        lattices = self._decode(self.decoder, self.gmm, once[num_known:], num_threads)
+        lattices = self._decode(self.decoder, self.gmm, once[num_known:], names, num_threads)
         seconds = [*(posteriors for _, posteriors in known), *map(self._after, lattices)]
         second = compose(self._estimate(once, seconds), first, first.shape[1] - 1).astype(np.float32)
         twice = [apply_transform(matrix, second) for matrix in features[num_known:]]
         rescored = [self._rescored(lattice, matrix) for lattice, matrix in zip(lattices, twice)]
         return Adapted(twice, rescored, second, list(zip(firsts, seconds)))
 
-    def _decode(self, decoder: Decoder, gmm: AmDiagGmm, features: Iterable[np.ndarray], num_threads: int,
+    def _decode(self, decoder: Decoder, gmm: AmDiagGmm, features: list[np.ndarray], names: list[str], num_threads: int,
                 finish: Callable = lambda lattice: lattice) -> list[Lattice]:  # fmt: skip
-        scored = (("the recording", lambda matrix=matrix: gmm.log_likelihoods(matrix)) for matrix in features)
+        scored = scores_of_segments(names, features, gmm.log_likelihoods)
         return [lattice for _, lattice in decoder.decode_many(scored, num_threads, finish)]
 
     def _compact(self, lattice: Lattice) -> Lattice:

@@ -8,6 +8,7 @@ from pyasr.recognition.system import System
 from pyasr.recognition.transcript import Word
 
 _REMEMBERED_S = 60.0
+_NAMES = ["the stream"]  # of the utterance that is decoded, for messages
 
 
 class AdaptedSpeaker:
@@ -26,10 +27,11 @@ class AdaptedSpeaker:
         if not len(features):
             return []
         self._features.append(features)
-        adapted = self._system.adaptation(self._system.front_end.inputs_of_speaker(self._features), known=self._posteriors)
+        inputs = self._system.front_end.inputs_of_speaker(self._features)
+        adapted = self._system.adaptation(inputs, _NAMES, known=self._posteriors)
         self.transform, self._posteriors = adapted.transform, adapted.posteriors
         self._forget()
-        return self._system.words_of_adapted(adapted)[0]
+        return self._system.words_of_adapted(adapted, _NAMES)[0]
 
     def _forget(self) -> None:
         """Drop utterances that lie a minute back."""

@@ -66,9 +66,15 @@ class Recognizer:
         """What is said in recordings of one and the same speaker: normalisation and fMLLR are of all of them."""
         waves = [self._at_own_rate(recording) for recording in recordings]
         spans = [cut_at_pauses(wave, self.rate, self.cut) for wave in waves]
-        words = iter(self.system.decode([wave[begin:end] for wave, parts in zip(waves, spans) for begin, end in parts], self.num_threads))
+        segments = [wave[begin:end] for wave, parts in zip(waves, spans) for begin, end in parts]
+        names = [self._name(recording, span) for recording, parts in zip(recordings, spans) for span in parts]
+        words = iter(self.system.decode(segments, names, self.num_threads))
         return [Transcript(recording.file, recording.channel, tuple(self.segment(*span, next(words)) for span in parts))
                 for recording, parts in zip(recordings, spans)]
+
+    def _name(self, recording: Recording, span: tuple[int, int]) -> str:
+        begin_s, end_s = (sample / self.rate for sample in span)
+        return f"{recording.file} from {begin_s:.2f} to {end_s:.2f} s"
 
     def _at_own_rate(self, recording: Recording) -> np.ndarray:
         try:

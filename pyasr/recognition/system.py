@@ -21,7 +21,7 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.lang.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dir import LangDir
 from pyasr.recognition.acoustics import ACOUSTICS, Gaussians, Network
-from pyasr.recognition.adaptation import Adaptation, Adapted
+from pyasr.recognition.adaptation import Adaptation, Adapted, scores_of_segments
 from pyasr.recognition.front_end import FEATURES, FrontEnd, inputs_of_speaker
 from pyasr.recognition.packed import CTC, FIRST_DIR, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
 from pyasr.recognition.transcript import Word
@@ -61,28 +61,32 @@ class System:
         if self.adaptation:
             self.adaptation.decoder = self.adaptation.decoder.with_options(replace(self.adaptation.decoder.options, beam=beam))
 
-    def decode(self, waves: list[np.ndarray], num_threads: int = 1) -> list[list[Word]]:
-        """The words of each segment of a recording, seconds from the segment's begin; of one that is too short for a frame, none."""
+    def decode(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[list[Word]]:
+        """The words of each segment of a recording, seconds from the segment's begin; of one that is too short for a frame, none.
+
+        Raises UserError by the segment's name, of `names`, where memory is not enough for its scores, or they are of no use.
+        """
         features = self.front_end(waves)
         spoken = [i for i, matrix in enumerate(features) if len(matrix)]
         found: list[list[Word]] = [[] for _ in waves]
-        for i, words in zip(spoken, self._decode([features[i] for i in spoken], num_threads) if spoken else []):
+        parts = [features[i] for i in spoken], [names[i] for i in spoken]
+        for i, words in zip(spoken, self._decode(*parts, num_threads) if spoken else []):
             found[i] = words
         return found
 
-    def _decode(self, features: list[np.ndarray], num_threads: int) -> list[list[Word]]:
+    def _decode(self, features: list[np.ndarray], names: list[str], num_threads: int) -> list[list[Word]]:
         if self.adaptation:
-            return self.words_of_adapted(self.adaptation(features, num_threads), num_threads)
-        return self._search(features, num_threads)
+            return self.words_of_adapted(self.adaptation(features, names, num_threads), names, num_threads)
+        return self._search(features, names, num_threads)
 
-    def words_of_adapted(self, adapted: Adapted, num_threads: int = 1) -> list[list[Word]]:
+    def words_of_adapted(self, adapted: Adapted, names: list[str], num_threads: int = 1) -> list[list[Word]]:
         """The words of utterances that `adaptation` has decoded."""
         if self.inputs is None:
             return [self.words(lattice) for lattice in adapted.lattices]
-        return self._search(inputs_of_speaker(adapted.features, self.inputs), num_threads)
+        return self._search(inputs_of_speaker(adapted.features, self.inputs), names, num_threads)
 
-    def _search(self, features: list[np.ndarray], num_threads: int) -> list[list[Word]]:
-        scored = (("the recording", lambda matrix=matrix: self.acoustics.scores(matrix)) for matrix in features)
+    def _search(self, features: list[np.ndarray], names: list[str], num_threads: int) -> list[list[Word]]:
+        scored = scores_of_segments(names, features, self.acoustics.scores)
         return [words for _, words in self.decoder.decode_many(scored, num_threads, self.words)]
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
+from pyasr.base.memory import ADVICE, is_for_want_of_memory, what_it_says
 from pyasr.parallel.comm import Comm
 from pyasr.train.checkpoints import random_state, set_random_state
 from pyasr.train.learner import Learner
@@ -31,7 +32,6 @@ _MB = 1_000_000
 _NAMES_IN_GROUPS = [("memory.max", "memory.current", "inactive_file"),
                     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")]  # fmt: skip
 _PART = 8  # of a minibatch is measured
-_SAYS_SO = ("DefaultCPUAllocator", "can't allocate memory", "Cannot allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 def try_out(job: Training) -> None:
@@ -66,12 +66,7 @@ def telling_what_to_lower(job: Training):
     except (MemoryError, RuntimeError) as error:
         if not is_for_want_of_memory(error):
             raise
-        raise _too_little(job, str(error).strip().splitlines()[0] if str(error) else "it could not be had") from None
-
-
-def is_for_want_of_memory(error: Exception) -> bool:
-    """Whether this is what Python, numpy or torch raise where no memory is to be had, of the host or of a GPU."""
-    return isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or any(words in str(error) for words in _SAYS_SO)
+        raise _too_little(job, what_it_says(error)) from None
 
 
 def _check_part(job: Training, x, targets, sharing: int) -> None:
@@ -109,7 +104,7 @@ def check_utterances_fit(learner: Learner, training, comm: Comm) -> None:
     if needed > free / sharing:
         found = f"{training.keys[longest]} has {training.lengths[longest]} frames, too many to be learned as a whole"
         memory = f"it takes about {needed / _MB:.0f} MB of memory, {free / sharing / _MB:.0f} MB are free for each rank"
-        raise UserError(f"{training.reader.data}: {found}: {memory}; cut it into shorter utterances, or leave it out")
+        raise UserError(f"{training.reader.data}: {found}: {memory}; {ADVICE}")
 
 
 def _num_sharing(comm: Comm, device: torch.device) -> int:

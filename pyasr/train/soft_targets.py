@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
+from pyasr.base.memory import computed
 from pyasr.base.options import option
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.acoustic import MODEL_FILE, load_model
@@ -157,7 +158,7 @@ class Teacher:
     def _posteriors(self, key: str, length: int) -> torch.Tensor:
         if key not in self._known:
             raise UserError(f"{self.reader.data}: the teacher has no features of {key}; make them, or leave the utterance out")
-        posteriors = self.model.log_posteriors(self.reader[key])
+        posteriors = computed(key, self.model.log_posteriors, self.reader[key])
         if len(posteriors) != length:
             raise UserError(f"{self.reader.data}: the teacher has {len(posteriors)} frames of {key}, there are {length} targets; give the "
                             f"features that it was trained on, of the same frames")  # fmt: skip

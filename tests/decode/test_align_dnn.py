@@ -9,7 +9,7 @@ from gmm_corpus import DIM, write_corpus
 
 from pyasr.base.errors import UserError
 from pyasr.decode.align_dnn import align_shard
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.inputs import InputOptions, open_features
 from pyasr.hmm import align as gmm_align
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_dir import silence_pdfs
@@ -81,6 +81,17 @@ def test_silence_can_be_boosted(system, tmp_path):
         tids = np.concatenate(list(aligned(replace(spec, boost_silence=boost), align_shard, tmp_path / name)[0].values()))
         shares.append(np.isin(trans.tid2pdf[tids], silence).mean())
     assert shares[1] > shares[0]
+
+
+def test_an_utterance_too_long_for_memory_is_named(system, tmp_path, monkeypatch):
+    spec, *_ = system
+    reader = open_features(spec.data, spec.model_dir)
+    lengths = {utt: len(reader[utt]) for utt in reader.keys}
+    longest, compute = max(lengths, key=lengths.get), FeedForward.log_posteriors
+    most = sorted(lengths.values())[-2]
+    monkeypatch.setattr(FeedForward, "log_posteriors", lambda self, x: compute(self, x) if len(x) <= most else torch.empty(10**15))
+    with pytest.raises(UserError, match=f"^{longest}: memory is not enough for its {lengths[longest]} frames: .*; cut it into shorter utterances"):
+        aligned(spec, align_shard, tmp_path / "out")
 
 
 def test_a_network_of_another_model(system, tmp_path):

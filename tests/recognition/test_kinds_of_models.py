@@ -17,6 +17,7 @@ from tone_toys import (
 
 from pyasr import Recognizer
 from pyasr.base.errors import UserError
+from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.io.text import read_table
 from pyasr.recognition.adapted_speaker import AdaptedSpeaker
 
@@ -55,7 +56,7 @@ def test_ctc(exp):
         run_here("pack_model.py", ctc / "greedy", ctc / "none", folder="utils")
 
 
-def test_systems_on_fmllr_features_adapt_to_a_recording_as_the_recipe_does(exp):
+def test_systems_on_fmllr_features_adapt_to_a_recording_as_the_recipe_does(exp, monkeypatch):
     sat = write_system(exp)
     shutil.copyfile(sat / "final.mdl", sat / "final.alimdl")
     run_here("decode_fmllr.py", "--nj", 1, "--fmllr-min-count", 100, sat / "graph", exp / "data", sat / "decode")
@@ -73,6 +74,9 @@ def test_systems_on_fmllr_features_adapt_to_a_recording_as_the_recipe_does(exp):
     assert {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID} == expected == {u: " ".join(w) for u, w in SAID.items()}
     assert recognizer.system.info.first.graph == "graph" and not (exp / "dnn/packed_decode/first/graph").exists()
     assert_streams_as_it_transcribes(recognizer, exp)
+    monkeypatch.setattr(AmDiagGmm, "log_likelihoods", lambda self, features: np.empty(10**15))
+    with pytest.raises(UserError, match=r"^u0.wav from 0.00 to 8.15 s: memory is not enough"):
+        recognizer.transcribe(exp / "u0.wav")
 
 
 def assert_streams_as_it_transcribes(recognizer: Recognizer, exp: Path) -> None:
@@ -98,7 +102,7 @@ def test_a_speaker_of_a_stream_is_adapted_to_by_all_utterances(exp):
     waves = [0.5 * speech(SAID["u0"][i : i + 6], i) for i in (0, 6, 12)]
     speaker = AdaptedSpeaker(system)
     words = [speaker.words(wave) for wave in waves]
-    together = system.adaptation(system.front_end(waves))
+    together = system.adaptation(system.front_end(waves), ["a", "b", "c"])
     assert [[word.word for word in found] for found in words[1:]] == [SAID["u0"][6:12], SAID["u0"][12:18]]
     assert np.abs(speaker.transform - together.transform).max() < 0.05 * np.abs(together.transform).max()
     assert speaker.words(np.zeros(10)) == []

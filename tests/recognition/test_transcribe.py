@@ -91,6 +91,13 @@ def test_a_lattice_that_cannot_be_aligned_is_narrowed_until_it_can(exp, recogniz
         recognizer.transcribe(exp / "u0.wav")
 
 
+def test_a_segment_too_long_for_memory_is_named(exp, recognizer, monkeypatch):
+    monkeypatch.setattr(recognizer.system.acoustics, "scores", lambda features: np.empty(10**15))
+    told = r"^u1.wav from 0.00 to 2.15 s: memory is not enough for its 2\d\d frames: .*; cut it into shorter segments \(--max-segment-s\)$"
+    with pytest.raises(UserError, match=told):
+        recognizer.transcribe(exp / "u1.wav")
+
+
 def test_recordings_without_a_frame_or_a_word(recognizer):
     assert recognizer.transcribe(np.zeros(0, np.int16)).text == recognizer.transcribe(np.zeros(10, np.int16)).text == ""
     assert recognizer.transcribe(30 * np.random.default_rng(0).standard_normal(RATE) / 32768).text == ""

@@ -98,6 +98,15 @@ def test_what_a_teacher_has_said_is_told(corpus, caplog):
     assert f"the objective of a student that says the same is {-expected[3] / expected[0]:.4f}" in caplog.text
 
 
+def test_an_utterance_too_long_for_a_teachers_memory_is_named(corpus, monkeypatch):
+    path, right, _ = corpus
+    teacher, keys = Teacher(TeacherOptions(path / "teacher"), path / "data", NUM_PDFS), right.keys[:3]
+    compute = teacher.model.network.log_posteriors
+    monkeypatch.setattr(teacher.model.network, "log_posteriors", lambda x: compute(x) if len(x) < 42 else torch.empty(10**15))
+    with pytest.raises(UserError, match="^a-02: memory is not enough for its 42 frames: .*; cut it into shorter utterances, or leave it out$"):
+        teacher.table(keys, [right.pdfs_of(key) for key in keys])
+
+
 def test_teachers_that_cannot_teach(corpus, tmp_path):
     path, right, _ = corpus
     with pytest.raises(UserError, match="a network of 5 pdfs, the alignments have 6"):

@@ -1,0 +1,35 @@
+"""Want of memory: how it is told apart from other failures, and one sentence for an utterance that is too long for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from pyasr.base.errors import UserError
+
+_SAYS_SO = ("DefaultCPUAllocator", "can't allocate memory", "Cannot allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+ADVICE = "cut it into shorter utterances, or leave it out"
+
+Result = TypeVar("Result")
+
+
+def is_for_want_of_memory(error: Exception) -> bool:
+    """Whether this is what Python, numpy, numba or torch raise where no memory is to be had, of the host or of a GPU."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in _SAYS_SO)
+
+
+def what_it_says(error: Exception) -> str:
+    """The first line of such an error."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else "it could not be had"
+
+
+def computed(name: str, function: Callable[[np.ndarray], Result], features: np.ndarray, advice: str = ADVICE) -> Result:
+    """`function` of an utterance's features (T, dim). Raises UserError, by the utterance's name, where memory is not enough."""
+    try:
+        return function(features)
+    except (MemoryError, RuntimeError) as error:
+        if not is_for_want_of_memory(error):
+            raise
+        raise UserError(f"{name}: memory is not enough for its {len(features)} frames: {what_it_says(error)}; {advice}") from None
