@@ -70,15 +70,14 @@ def test_the_leaky_hmm_is_the_explicit_formula(path, dtype, precision):
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("num_frames", [1, 2, 150, 3000])
+@pytest.mark.parametrize("num_frames", [1, 2, 3, 40, 10_000])
 def test_float32_lasts_for_any_length(path, num_frames):
     """Outputs of hundreds, up and down, cannot leave the range of float32."""
-    graph = two_state_graph() if num_frames == 3000 else GRAPH
-    logits = random_logits(2, num_frames, graph.num_pdfs, scale=20.0, dtype=torch.float32)
+    logits = random_logits(2, num_frames, GRAPH.num_pdfs, scale=20.0, dtype=torch.float32)
     logits[1] += 500
-    log_likes, posteriors = path(logits, graph, 1e-5)
+    log_likes, posteriors = path(logits, GRAPH, 1e-5)
     assert posteriors.sum(dim=2).numpy() == pytest.approx(1, abs=1e-3)
-    expected, shares = dense_denominator(graph, logits[1].double().numpy(), 1e-5)
+    expected, shares = dense_denominator(GRAPH, logits[1].double().numpy(), 1e-5)
     assert float(log_likes[1]) == pytest.approx(expected, rel=1e-5)
     assert posteriors[1].double().numpy() == pytest.approx(shares, abs=1e-2)
 

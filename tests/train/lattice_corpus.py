@@ -24,9 +24,9 @@ SILENCES = (5, 6)  # phones; phone p has pdf p - 1
 LENGTHS = {f"{speaker}-{i:02d}": 24 + 5 * i for speaker in "abcd" for i in range(4)}
 
 
-def write_lattice_corpus(path: Path) -> Path:
+def write_lattice_corpus(path: Path, lengths: dict[str, int] = LENGTHS) -> Path:
     """PATH/{data,lang,ali,dnn,denlats}."""
-    targets = make_data(path / "data", LENGTHS, NUM_PDFS)
+    targets = make_data(path / "data", lengths, NUM_PDFS)
     make_alignments(path / "ali", targets)
     (path / "lang" / "phones").mkdir(parents=True)
     (path / "lang" / "phones.txt").write_text("<eps> 0\n" + "".join(f"p{phone} {phone}\n" for phone in range(1, NUM_PDFS + 1)))

@@ -18,30 +18,32 @@ from pyasr.train.targets import Targets
 
 NUM_UNITS = 4
 LINES = ["tdnn splice=-1..1 stride=3 dim=6", "lstm cells=4"]
+BACKWARDS_TOO = ["tdnn splice=-1..1 dim=6", "blstm cells=4 recurrent=2", "blstm cells=3"]
 
 
-def utterances_of(data, minibatch=400) -> PaddedUtterances:
+def utterances_of(data, minibatch=400, lines=LINES) -> PaddedUtterances:
     """Those of a data directory, each with the label 1."""
     reader = FeatureReader(data, InputOptions(cmvn="none"))
     num = len(reader.keys)
     targets = Targets(reader.keys, np.arange(num + 1), np.ones(num, np.int32), np.zeros(num, bool), NUM_UNITS)
     options = LearnerOptions(minibatch=minibatch, device="cpu", precision="float32")
     utterances = PaddedUtterances(reader, targets, reader.keys, options, 7, 0)
-    utterances.normalise_by(np.zeros(DIM, np.float32), np.ones(DIM, np.float32), LayeredNetwork(LINES, DIM, NUM_UNITS))
+    utterances.normalise_by(np.zeros(DIM, np.float32), np.ones(DIM, np.float32), LayeredNetwork(lines, DIM, NUM_UNITS))
     return utterances
 
 
-def learner_of() -> CtcLearner:
-    network = LayeredNetwork(LINES, DIM, NUM_UNITS)
+def learner_of(lines=LINES) -> CtcLearner:
+    network = LayeredNetwork(lines, DIM, NUM_UNITS)
     network.initialise(torch.Generator().manual_seed(1))
     return CtcLearner(network, LearnerOptions(device="cpu", precision="float32"))
 
 
-def test_lengths_from_1_frame_to_10000(tmp_path):
+@pytest.mark.parametrize("lines", [LINES, BACKWARDS_TOO], ids=["LSTM", "BLSTM"])
+def test_lengths_from_1_frame_to_10000(tmp_path, lines):
     """Every minibatch has a finite loss that changes the parameters, and each utterance comes once."""
     lengths = {"a-0": 1, "a-1": 2, "a-2": 10_000, "a-3": 3, "a-4": 40}
     make_data(tmp_path / "data", lengths, NUM_UNITS)
-    utterances, learner, seen = utterances_of(tmp_path / "data"), learner_of(), []
+    utterances, learner, seen = utterances_of(tmp_path / "data", lines=lines), learner_of(lines), []
     for x, supervision in utterances.minibatches(0, 1):
         before = learner.flat.master.clone()
         sums = learner.step(x, supervision, 1e-3)
