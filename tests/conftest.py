@@ -18,7 +18,7 @@ os.environ["LC_ALL"] = "C"
 os.environ["PYTHONUTF8"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT / "utils"), str(ROOT / "steps"), os.environ["PATH"]])
-for name in ("PYASR_SUPERVISED", "PYASR_STEP", "PYASR_MPIEXEC"):
+for name in ("PYASR_SUPERVISED", "PYASR_STEP", "PYASR_MPIEXEC", "PYASR_GPUS_HELD"):
     os.environ.pop(name, None)
 
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a slow example is no fault
@@ -30,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         clusters = item.path.parent.name == "cluster" or "toy_run" in item.fixturenames
         item.add_marker(pytest.mark.xdist_group("clusters" if clusters else str(item.path)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_locks(tmp_path_factory):
+    """Locks of GPUs apart from those of other work on this machine."""
+    os.environ["PYASR_LOCKS"] = str(tmp_path_factory.mktemp("locks"))
 
 
 @pytest.fixture(scope="session")

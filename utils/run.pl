@@ -6,7 +6,8 @@
   --max-jobs-run N    jobs that run at a time [as many as there are cores for their threads, and GPUs]
   --num-threads N     threads of a job: OMP_NUM_THREADS and its relatives [1]
   --num-ranks N       one MPI job of N ranks
-  --gpu N             GPUs of a job, by CUDA_VISIBLE_DEVICES; on a machine without any, no change [0]
+  --gpu N             GPUs of a job, by CUDA_VISIBLE_DEVICES, kept from other jobs by locks; on a machine without any, no change [0]
+  --share-devices B   true: with other runners, where none is free; false: refuse then [false]
   --done-marker FILE  file that the command must have written, besides ending with status 0
   --config FILE       defaults of options, and names of further ones, as in Kaldi's conf/queue.conf
   --dry-run           print the commands of the jobs and run none

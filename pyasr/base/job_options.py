@@ -23,4 +23,4 @@ class RankJobOptions(JobOptions):
     max_restarts: int = option(2, "times that a job which has lost a rank goes on from its last checkpoint with fewer ranks", minimum=0)
     rank_timeout: float = option(600.0, "seconds for which a rank may be stopped (SIGSTOP), or its host silent, and not be lost; 0: any",
                                  minimum=0.0)  # fmt: skip
-    share_devices: bool = option(False, "let several ranks of a host compute on one GPU, where there are fewer GPUs than ranks")
+    share_devices: bool = option(False, "let several ranks of a host, and other jobs, compute on one GPU, where there are too few")

@@ -19,10 +19,11 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.cluster.runner_config import RunnerConfig, read_runner_config
 
-_OPTIONS = ("num_threads", "max_jobs_run", "num_ranks", "gpu", "mem", "time", "partition", "done_marker", "max_requeue", "config",
-            "dry_run")  # fmt: skip
+_OPTIONS = ("num_threads", "max_jobs_run", "num_ranks", "gpu", "share_devices", "mem", "time", "partition", "done_marker", "max_requeue",
+            "config", "dry_run")  # fmt: skip
 _SWITCHES = ("dry_run",)
 _LEAST = {"num_threads": 1, "max_jobs_run": 1, "num_ranks": 1, "gpu": 0, "max_requeue": 0}
+_TRUTHS = {"true": True, "false": False}
 _FORMS = {
     "mem": (r"\d+(\.\d+)?([kmgtKMGT]i?[bB]?)?", "amount of memory such as 500M or 4G"),
     "time": (r"(\d+-)?\d+(:\d+){0,2}", "time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
@@ -46,6 +47,7 @@ class Request:
     max_jobs_run: int = 0
     num_ranks: int = 0
     gpu: int = 0
+    share_devices: bool = False
     mem: str = ""
     time: str = ""
     partition: str = ""
@@ -195,6 +197,10 @@ def _checked(name: str, value: str) -> object:
         return int(value)
     if name in _SWITCHES:
         return True
+    if name == "share_devices":
+        if value not in _TRUTHS:
+            raise UserError(f"--{_flag(name)}: '{value}' is neither true nor false")
+        return _TRUTHS[value]
     if name in _FORMS and not re.fullmatch(_FORMS[name][0], value):
         raise UserError(f"--{_flag(name)}: '{value}' is no {_FORMS[name][1]}")
     return value

@@ -107,6 +107,7 @@ def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks:
     words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), *settings]
     try:
         options_of_ranks = ["--num-ranks", str(num_ranks), "--done-marker", str(marker)]
+        options_of_ranks += ["--share-devices", "true"] if how.share_devices else []
         if _run(jobs, options_of_ranks, log, words, listener.ending, {LATER: str(_report_file(log))}):
             return marker.unlink(missing_ok=True)
         time.sleep(_LAST_WORDS_S)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyasr.base.stop_request import VARIABLE
 from pyasr.cluster.command_line import Request
-from pyasr.cluster.gpus import GpuSlots, granted_by_grid_engine
+from pyasr.cluster.gpus import GpuSlots, HeldGpu, environment_of, granted_by_grid_engine
 from pyasr.cluster.mpi import launch_prefix
 from pyasr.cluster.processes import Guard, ignore_stop, signal_group
 from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, status_path, write_status
@@ -31,7 +31,7 @@ class _Running:
     job: int
     log: Path
     command: str
-    gpus: dict[str, str]  # its part of the environment
+    gpus: list[HeldGpu]
     begin: float
 
 
@@ -43,6 +43,7 @@ class LocalRunner:
         self.prefix = launch_prefix(request.num_ranks, request.num_threads) + " " if request.num_ranks else ""
         self.environment = {**os.environ, **granted_by_grid_engine(), **{name: str(request.num_threads) for name in _THREAD_VARIABLES}}
         self.gpus = GpuSlots(request.gpu)
+        self.waiting = list(request.jobs)
         self.running: dict[int, _Running] = {}
         self.ended: list[JobStatus] = []
 
@@ -55,14 +56,13 @@ class LocalRunner:
 
         After the first failure no further job is begun and those that run are ended.
         """
-        self.guard = Guard()
+        limit = self.gpus.hold(self._max_jobs(), self.request.log, self.request.share_devices)
+        self.guard = Guard()  # from here on, since it also keeps GPUs from others until it has ended what a killed runner has left
         signal.signal(signal.SIGUSR1, self._ask_to_end)
-        waiting = list(self.request.jobs)
-        limit = self._max_jobs()
         try:
-            while waiting or self.running:
-                while waiting and len(self.running) < limit:
-                    self._start(waiting.pop(0))
+            while self.waiting or self.running:
+                while self.waiting and len(self.running) < limit:
+                    self._start(self.waiting.pop(0))
                 if not self._collect().ok:
                     break
         finally:
@@ -70,9 +70,9 @@ class LocalRunner:
         return self.ended
 
     def _max_jobs(self) -> int:
-        """As many as there are cores for their threads, unless the user gives a number; and GPUs for them."""
+        """As many as there are cores for their threads, unless the user gives a number."""
         for_cores = max(1, num_cores() // (self.request.num_threads * max(self.request.num_ranks, 1)))
-        return min(self.request.max_jobs_run or for_cores, self.gpus.max_jobs or len(self.request.jobs))
+        return min(self.request.max_jobs_run or for_cores, len(self.request.jobs))
 
     def _ask_to_end(self, number: int, frame) -> None:
         for run in self.running.values():
@@ -94,7 +94,7 @@ class LocalRunner:
         with _text(log, "w") as f:
             f.write(f"# {command}\n# Started at {time.ctime()}\n#\n")
         gpus = self.gpus.take()
-        environment = {**self.environment, **gpus, VARIABLE: str(stop_file(log).absolute())}
+        environment = {**self.environment, **environment_of(gpus), VARIABLE: str(stop_file(log).absolute())}
         with _text(log, "a") as f:
             process = subprocess.Popen(["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, stdout=f,
                                        stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)
@@ -112,7 +112,7 @@ class LocalRunner:
         run.process.returncode = os.waitstatus_to_exitcode(wait_status)
         signal_group(pid, signal.SIGKILL)  # what the job left in the background
         self.guard.drop(str(pid))
-        self.gpus.give_back(run.gpus)
+        (self.gpus.give_back if self.waiting else self.gpus.let_go)(run.gpus)
         stop_file(run.log).unlink(missing_ok=True)
         status = self._proved(from_wait(run.job, wait_status, usage, run.begin, run.command, stopped), run.log)
         with _text(run.log, "a") as f:

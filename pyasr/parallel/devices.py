@@ -2,7 +2,8 @@
 
 Each rank of a host takes one of its own, in the order of the ranks, out of those that CUDA lets it see. CUDA_VISIBLE_DEVICES, which Slurm
 and run.pl set, is thereby respected, be it the same for all ranks or another for each: GPUs are told apart by their UUIDs. Nothing relies
-on the driver's exclusive mode. Several ranks share a GPU only where that is asked for.
+on the driver's exclusive mode: other jobs of the user are kept off by locks (`pyasr.base.device_lock`), which the first rank of each host
+holds. Several ranks, or several jobs, share a GPU only where that is asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from pyasr.base.device_lock import PATIENCE_S, DeviceLock, claim
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import Comm
 
@@ -58,28 +61,45 @@ def choose(visible: Sequence[Sequence[str]]) -> list[int]:
     return chosen
 
 
-def take_gpu(comm: Comm, spec, share: bool, find: Callable[[], list[Gpu]] = visible_gpus,
-             take: Callable[[int], None] = take_number) -> None:  # fmt: skip
+def take_gpu(comm: Comm, spec, share: bool, log: Path, find: Callable[[], list[Gpu]] = visible_gpus,
+             take: Callable[[int], None] = take_number, patience_s: float = PATIENCE_S) -> list[DeviceLock]:  # fmt: skip
     """Let every rank take its GPU, if the work computes on such; the log tells who has which. Every rank must call this.
 
-    spec   the work; its option `--device`, wherever it stands in it, says whether GPUs are wanted
-    share  whether ranks may share one
+    spec        the work; its option `--device`, wherever it stands in it, says whether GPUs are wanted
+    share       whether ranks, or jobs, may share one
+    log         of the job, for messages of other jobs
+    patience_s  for how long others may still have too many
 
-    Raises UserError, on every rank, where there are fewer GPUs than ranks, or hosts with and without.
+    Returns the locks that this rank holds, for all of its host or none, until it releases them or ends. Raises UserError, on every rank,
+    where there are fewer GPUs than ranks, or other jobs have them, and for hosts with and without.
     """
     if asked_device(spec) in (None, "cpu"):
-        return
+        return []
     gpus, host = find(), comm.split_by_host()
-    seen = host.allgather([gpu.uuid for gpu in gpus])
+    seen = host.allgather(gpus)
     _insist_on_gpus_everywhere(comm, bool(gpus))
     if not gpus:
-        return comm.say("all ranks compute on the CPU")
-    chosen = choose(seen)
-    _insist_on_enough(comm, len({uuids[number] for uuids, number in zip(seen, chosen)}), host.size, share)
-    number = chosen[host.rank]
+        comm.say("all ranks compute on the CPU")
+        return []
+    chosen = choose([[gpu.uuid for gpu in of_rank] for of_rank in seen])
+    _insist_on_enough(comm, len({of_rank[number].uuid for of_rank, number in zip(seen, chosen)}), host.size, share)
+    locks, refusal = _lock(seen, share, log, patience_s) if host.rank == 0 else ([], "")
+    _insist_on_free(comm, locks, refusal)
+    taken = host.bcast_object([lock.device for lock in locks])[host.rank]
+    number = [gpu.uuid for gpu in gpus].index(taken)
     take(number)
-    for line in comm.allgather(f"{comm.name} computes on GPU {number}, {gpus[number].name} ({gpus[number].uuid})"):
+    for line in comm.allgather(f"{comm.name} computes on GPU {number}, {gpus[number].name} ({taken})"):
         comm.say(line)
+    return locks
+
+
+def _lock(seen: list[list[Gpu]], share: bool, log: Path, patience_s: float) -> tuple[list[DeviceLock], str]:
+    """Locks on GPUs for ranks that see these, in their order; or why there are none."""
+    names = {gpu.uuid: f"GPU {number}, {gpu.name}" for of_rank in seen for number, gpu in enumerate(of_rank)}
+    try:
+        return claim([[gpu.uuid for gpu in of_rank] for of_rank in seen], names, log, share, patience_s=patience_s), ""
+    except UserError as refusal:
+        return [], str(refusal)
 
 
 def asked_device(spec) -> str | None:
@@ -107,3 +127,12 @@ def _insist_on_enough(comm: Comm, num_taken: int, num_ranks: int, share: bool) -
         there = f"{name}: {ranks} ranks, but {gpus} GPU{'s' if gpus > 1 else ''} for them"
         raise UserError(f"{there}; run as many ranks as GPUs (--num-ranks), ask for more (--cmd 'run.pl --gpu {ranks}'), "
                         "let ranks share with --share-devices true, or give --device cpu")  # fmt: skip
+
+
+def _insist_on_free(comm: Comm, locks: list[DeviceLock], refusal: str) -> None:
+    """Where one host has too few that are free, those that others have locked are given back."""
+    refused = [found for found in comm.allgather(refusal) if found]
+    if refused:
+        for lock in locks:
+            lock.release()
+        raise UserError(f"{refused[0]}, or give --device cpu")

@@ -34,6 +34,11 @@ def done_marker(spec: Path) -> Path:
     return Path(spec).with_suffix(".done")
 
 
+def log_of(spec: Path) -> Path:
+    """`log/train.spec.json` -> `log/train.log`, the job's log."""
+    return Path(spec).with_name(Path(spec).name.removesuffix(".spec.json") + ".log")
+
+
 def error_file(spec: Path) -> Path:
     """Where a failing rank leaves its sentence: an abort may overtake what is still on its way from the rank to the log."""
     return Path(spec).with_suffix(".error")
@@ -53,7 +58,7 @@ def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: in
                         "MPI; name that MPI's mpiexec by PYASR_MPIEXEC, or build mpi4py anew (docs/install.md)")  # fmt: skip
     function, work = resolve(name), options.load(spec)
     set_threads()
-    take_gpu(comm, work, share_devices)
+    take_gpu(comm, work, share_devices, log_of(spec))
     function(work, comm)
     comm.barrier()
     if comm.rank == 0:

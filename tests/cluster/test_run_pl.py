@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pyasr.base.device_lock import claim
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
 from pyasr.cluster.command_line import parse_request, protect, shell_word
@@ -90,6 +91,7 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
     (["--num-threads", "0", "x.log", "true"], "'0' is not a whole number of at least 1"),
     (["--maximum", "3", "x.log", "true"], "--maximum: no such option"),
     (["--mem", "lots", "x.log", "true"], "--mem: 'lots' is no amount of memory such as 500M or 4G"),
+    (["--share-devices", "yes", "x.log", "true"], "--share-devices: 'yes' is neither true nor false"),
     (["--gpu", "-1", "x.log", "true"], "--gpu: '-1' is not a whole number of at least 0"),
     (["--config", "none.conf", "x.log", "true"], "none.conf: no such file or directory"),
     (["-pe", "smp"], "-pe: a value is missing"),
@@ -165,6 +167,66 @@ def test_every_job_has_gpus_of_its_own(tmp_path, monkeypatch):
     assert "has=4,7\n" in (tmp_path / "x.log").read_text()
     done = run_pl("--gpu", "3", "x.log", "true", cwd=tmp_path)
     assert done.returncode == 1 and "--gpu 3: this machine has 2 GPU(s) for us; ask for fewer" in done.stderr
+
+
+@pytest.fixture
+def holding(tmp_path, monkeypatch):
+    """Function (name, options) that begins a run.pl with GPUs, whose job tells which it has and then waits for a file `end`."""
+    monkeypatch.setenv("PYASR_LOCKS", str(tmp_path / "locks"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    begun = []
+
+    def begin(name, *words):
+        command = ["run.pl", *words, f"{name}.log", "bash", "-c", r"echo has=\$CUDA_VISIBLE_DEVICES; until [ -e end ]; do sleep 0.05; done"]
+        begun.append(subprocess.Popen(command, cwd=tmp_path))
+        wait_until(lambda: b"\nhas=" in read(tmp_path / f"{name}.log") or begun[-1].poll() is not None)
+        return begun[-1]
+
+    yield begin
+    (tmp_path / "end").touch()
+    for runner in begun:
+        runner.wait(60)
+
+
+def has(log):
+    return re.search(r"(?m)^has=(.*)", log.read_text())[1]
+
+
+def test_two_runners_on_one_machine(holding, tmp_path):
+    """The second takes another GPU, the third is refused, and one that is to share is not; what an ended runner had is free."""
+    first, _ = holding("a", "--gpu", "1"), holding("b", "--gpu", "1")
+    assert (has(tmp_path / "a.log"), has(tmp_path / "b.log")) == ("4", "7")
+    done = run_pl("--gpu", "1", "c.log", "true", cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and not (tmp_path / "c.log").exists()
+    assert re.match(rf"run.pl: error: GPU 4 \(4\) is used by process {first.pid} on \S+ since .* \(log: {tmp_path}/a.log\), GPU 7 as well; wait", done.stderr)
+    assert run_pl("--gpu", "1", "--share-devices", "true", "d.log", "true", cwd=tmp_path).returncode == 0
+    first.send_signal(signal.SIGTERM)
+    first.wait(10)
+    assert run_pl("--gpu", "1", "e.log", "echo", "has=$CUDA_VISIBLE_DEVICES", cwd=tmp_path).returncode == 0
+    assert has(tmp_path / "e.log") == "4"
+
+
+def test_gpus_of_a_killed_runner_are_free_when_its_jobs_have_ended(holding, tmp_path):
+    """Its guard holds them until then: here until it kills a job that does not end when it is asked to."""
+    script = r"trap : TERM; echo \$$ > pid; until [ -e end ]; do sleep 0.05; done"
+    runner = subprocess.Popen(["run.pl", "--gpu", "2", "a.log", "bash", "-c", script], cwd=tmp_path)
+    wait_until(lambda: read(tmp_path / "pid").endswith(b"\n"))
+    runner.kill()
+    runner.wait(10)
+    (lock,) = claim([["4"]], {}, Path("x.log"), patience_s=60)
+    lock.release()
+    assert read(Path("/proc") / (tmp_path / "pid").read_text().strip() / "cmdline") == b""
+
+
+def test_a_runner_gives_back_gpus_that_no_job_waits_for(holding, tmp_path):
+    """Of its two jobs one has ended."""
+    script = r"until [ JOB = 1 -o -e end ]; do sleep 0.05; done"
+    runner = subprocess.Popen(["run.pl", "--gpu", "1", "--max-jobs-run", "2", "JOB=1:2", "x.JOB.log", "bash", "-c", script], cwd=tmp_path)
+    wait_until(lambda: read_status(tmp_path / "x.1.log"))
+    holding("a", "--gpu", "1")
+    assert has(tmp_path / "a.log") == "4"
+    (tmp_path / "end").touch()
+    assert runner.wait(60) == 0
 
 
 @pytest.mark.parametrize("listed, seen", [("GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n", "0"), (None, "unset")])

@@ -3,10 +3,12 @@
 import os
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
 
+from pyasr.base.device_lock import claim
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.base.options import group
@@ -51,14 +53,17 @@ def on_hosts(hosts: list[str], gpus: dict[str, list[str]], monkeypatch, share=Fa
     def rank(comm):
         taken = []
         seen = [Gpu(uuid, "H200") for uuid in gpus[hosts[comm.rank]]]
-        take_gpu(comm, Work(DeviceOptions(device), JobOptions()), share, lambda: seen, taken.append)
+        locks = take_gpu(comm, Work(DeviceOptions(device), JobOptions()), share, Path("x.log"), lambda: seen, taken.append, patience_s=0)
+        comm.barrier()
+        for lock in locks:
+            lock.release()
         return taken
 
     return run_threads(len(hosts), rank), said
 
 
 def test_ranks_of_a_host_take_its_gpus_in_turn(monkeypatch):
-    taken, said = on_hosts(["a", "b", "a", "a"], {"a": ["x", "y", "z"], "b": ["x"]}, monkeypatch)
+    taken, said = on_hosts(["a", "b", "a", "a"], {"a": ["x", "y", "z"], "b": ["w"]}, monkeypatch)
     assert taken == [[0], [0], [1], [2]]
     assert said[2] == "rank 2 of 4 on a computes on GPU 1, H200 (y)" and len(said) == 4
 
@@ -78,28 +83,41 @@ def test_hosts_with_and_without(monkeypatch):
 def test_no_gpu_is_taken_where_none_is_wanted_or_there(monkeypatch):
     assert on_hosts(["a", "a"], {"a": ["x"]}, monkeypatch, device="cpu") == ([[], []], [])
     assert on_hosts(["a", "a"], {"a": []}, monkeypatch) == ([[], []], ["all ranks compute on the CPU"])
-    take_gpu(SoloComm(), JobOptions(), False, lambda: pytest.fail("nothing computes on a GPU here"))
+    take_gpu(SoloComm(), JobOptions(), False, Path("x.log"), lambda: pytest.fail("nothing computes on a GPU here"))
+
+
+def test_ranks_leave_gpus_of_other_jobs_alone(monkeypatch):
+    """Of four, another job has the second; where that is too many, ranks of all hosts are refused and nothing stays locked."""
+    hosts, gpus = ["a", "a", "b"], {"a": ["x", "y", "z"], "b": ["w"]}
+    (other,) = claim([["y"]], {}, Path("log/other.log"))
+    assert on_hosts(hosts, gpus, monkeypatch)[0] == [[0], [2], [0]]
+    with pytest.raises(UserError, match=r"^GPU 1, H200 \(y\) is used by process \d+ on .*/log/other.log\); wait .*, or give --device cpu$"):
+        on_hosts(["a", "a", "a", "b"], gpus, monkeypatch)
+    assert on_hosts(["a", "a", "a", "b"], gpus, monkeypatch, share=True)[0] == [[0], [2], [1], [0]]
+    other.release()
+    assert on_hosts(["a", "a", "a", "b"], gpus, monkeypatch)[0] == [[0], [1], [2], [0]]
 
 
 RANKS = """
 import os, sys
 from pyasr.parallel.devices import Gpu, take_gpu
 taken = []
-sys.modules["__main__"].take_gpu = lambda comm, spec, share: take_gpu(comm, spec, share, lambda: [Gpu("x", "H200"), Gpu("y", "H200")], taken.append)
+found = [Gpu("x", "H200"), Gpu("y", "H200")]
+sys.modules["__main__"].take_gpu = lambda comm, spec, share, log: take_gpu(comm, spec, share, log, lambda: found, taken.append, patience_s=0)
 def has_taken(spec, comm): open(f"{os.environ['TAKEN']}.{comm.rank}", "w").write(str(taken))
 """
 
 
 @pytest.fixture
 def under_mpi(tmp_path, monkeypatch):
-    """Function (ranks, share) that runs them, on a host with two GPUs that are made up."""
+    """Function (ranks, share, cmd) that runs them, on a host with two GPUs that are made up."""
     (tmp_path / "ranks_with_gpus.py").write_text(RANKS)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
     monkeypatch.setenv("TAKEN", str(tmp_path / "taken"))
 
-    def run(num_ranks, share):
+    def run(num_ranks, share, cmd="run.pl"):
         recovery = Recovery(RankJobOptions(share_devices=share))
-        run_ranks(JobOptions(), tmp_path / "log" / "x.log", "ranks_with_gpus:has_taken", DeviceOptions(), num_ranks, recovery)
+        run_ranks(JobOptions(cmd=cmd), tmp_path / "log" / "x.log", "ranks_with_gpus:has_taken", DeviceOptions(), num_ranks, recovery)
         return [(tmp_path / f"taken.{rank}").read_text() for rank in range(num_ranks)]
 
     return run
@@ -109,6 +127,23 @@ def test_under_mpi(under_mpi):
     assert under_mpi(3, share=True) == ["[0]", "[1]", "[0]"]
     with pytest.raises(UserError, match=r"3 ranks, but 2 GPUs for them"):
         under_mpi(3, share=False)
+
+
+def test_under_mpi_beside_another_job(under_mpi):
+    (other,) = claim([["x"]], {}, Path("other.log"))
+    assert under_mpi(1, share=False) == ["[1]"]
+    with pytest.raises(UserError, match=r"GPU 0, H200 \(x\) is used by process \d+ on .*/other.log\); wait .* \(rank \d of 2"):
+        under_mpi(2, share=False)
+    assert under_mpi(2, share=True) == ["[1]", "[0]"]
+    other.release()
+    assert under_mpi(2, share=False) == ["[0]", "[1]"]
+
+
+@pytest.mark.parametrize("num_ranks, share, taken", [(2, False, ["[0]", "[1]"]), (3, True, ["[0]", "[1]", "[0]"])])
+def test_the_runner_has_locked_them_for_its_ranks(num_ranks, share, taken, under_mpi, monkeypatch):
+    """GPUs that run.pl --gpu holds are not refused to the job that it holds them for."""
+    monkeypatch.setenv(VARIABLE, "x,y")
+    assert under_mpi(num_ranks, share, "run.pl --gpu 2") == taken
 
 
 @pytest.mark.parametrize("given, variable, expected", [
@@ -121,11 +156,12 @@ def test_what_grid_engine_gives(given, variable, expected, monkeypatch):
             monkeypatch.setenv(name, value)
     assert granted_by_grid_engine() == expected
     if expected:
-        assert gpus_for_jobs() == expected[VARIABLE].split(",")
+        assert list(gpus_for_jobs().values()) == expected[VARIABLE].split(",")
 
 
 def test_a_real_gpu():
     if not torch.cuda.is_available():
         pytest.skip("torch finds no GPU here")
-    take_gpu(SoloComm(), Work(), share=False)
+    for lock in take_gpu(SoloComm(), Work(), share=False, log=Path("x.log")):
+        lock.release()
     assert torch.ones(1, device="cuda").device.index == 0
