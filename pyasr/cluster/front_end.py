@@ -13,6 +13,7 @@ from pyasr.base.output import disk_error
 from pyasr.base.utf8 import insist_on_utf8
 from pyasr.cluster.batch import BatchRunner
 from pyasr.cluster.command_line import Request, parse_request
+from pyasr.cluster.group_progress import telling
 from pyasr.cluster.local import LocalRunner
 from pyasr.cluster.processes import Stopped, raise_on_stop
 from pyasr.cluster.report import LATER, failure_report, tell
@@ -21,7 +22,9 @@ from pyasr.cluster.status import JobStatus
 
 
 class Runner(Protocol):
-    """Runs the jobs of one request."""
+    """Runs the jobs of one request; `ended`: the statuses that it has so far."""
+
+    ended: list[JobStatus]
 
     def plan(self) -> str:
         """What `run` would do, exactly."""
@@ -57,7 +60,10 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
         if request.dry_run:
             print(runner(request).plan())
             return 0
-        return _tell(request, runner(request).run(), later)
+        jobs = runner(request)
+        with telling(request, lambda: len(jobs.ended)):
+            ended = jobs.run()
+        return _tell(request, ended, later)
     except UserError as error:
         return _fail(f"error: {error}")
     except OSError as error:
