@@ -13,6 +13,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,8 +132,10 @@ def _insist_on_enough(comm: Comm, num_taken: int, num_ranks: int, share: bool) -
 
 def _insist_on_free(comm: Comm, locks: list[DeviceLock], refusal: str) -> None:
     """Where one host has too few that are free, those that others have locked are given back."""
-    refused = [found for found in comm.allgather(refusal) if found]
-    if refused:
+    with ExitStack() as giving_back:
         for lock in locks:
-            lock.release()
-        raise UserError(f"{refused[0]}, or give --device cpu")
+            giving_back.callback(lock.release)
+        refused = [found for found in comm.allgather(refusal) if found]
+        if refused:
+            raise UserError(f"{refused[0]}, or give --device cpu")
+        giving_back.pop_all()
