@@ -9,12 +9,12 @@ looking at sizes and times; only a file with another time than it had is read.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import read_object
 
 DONE = ".done.json"
 _BLOCK_BYTES, _MAX_BLOCKS = 1 << 20, 256
@@ -88,10 +88,10 @@ def _is_still(path: Path, state: list) -> bool:
 def read_done(directory: Path) -> dict | None:
     """The content of a complete output's done-file, or None."""
     try:
-        done = json.loads((Path(directory) / DONE).read_text(encoding="utf-8"))
+        done = read_object(Path(directory) / DONE)
     except (OSError, ValueError):
         return None  # harmless: an output without a readable done-file is simply not complete
-    complete = isinstance(done, dict) and all(isinstance(done.get(name, {}), dict) for name in ("options", "inputs", "files"))
+    complete = all(isinstance(done.get(name, {}), dict) for name in ("options", "inputs", "files"))
     return done if complete and {"options", "inputs"} <= done.keys() else None
 
 

@@ -23,6 +23,7 @@ import typing
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import read_object
 from pyasr.base.output import atomic_write, disk_error
 
 _MISSING = dataclasses.MISSING
@@ -313,11 +314,11 @@ def load(path: Path, kinds: tuple[type, ...] = ()):
     kinds  for a file that may come from elsewhere: the classes it may be of; then the values are checked as those of a command line are
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = read_object(path)
         module, _, name = content.pop("type").partition(":")
     except OSError as error:
         raise disk_error(error, path) from None
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, AttributeError) as error:
         raise UserError(f"{path}: not a file of saved options ({error}); make it anew with the step that wrote it") from None
     if not re.fullmatch(r"pyasr(\.\w+)+", module):
         raise UserError(f"{path}: options of {module}, which is no part of pyasr")
@@ -334,23 +335,35 @@ def load(path: Path, kinds: tuple[type, ...] = ()):
 
 
 def check(instance, where: str) -> None:
-    """Raise UserError, headed by `where`, for an option whose value is of another type, no choice, or out of bounds."""
+    """Raise UserError, headed by `where`, for a field whose value is of another type, and an option that is no choice, or out of bounds."""
     hints = typing.get_type_hints(type(instance))
     for field in dataclasses.fields(instance):
-        value, of_field = getattr(instance, field.name), f"{where}: --{field.name.replace('_', '-')}"
-        if field.metadata.get("kind") == "group":
-            if not isinstance(value, field.metadata["cls"]):
-                raise UserError(f"{of_field}: options were expected, found '{str(value)[:40]}'")
-            check(value, where)
-        elif field.metadata.get("kind") == "option":
-            _check_type(value, *_plain_type(hints[field.name]), of_field)
+        is_flag = field.metadata.get("kind") == "option"
+        value, of_field = getattr(instance, field.name), f"{where}: {'--' + field.name.replace('_', '-') if is_flag else field.name}"
+        _check_value(value, *_plain_type(hints[field.name]), where, of_field)
+        if is_flag:
             _check_bounds(value, field.metadata, of_field, str(value))
 
 
-def _check_type(value, kind: type, is_optional: bool, where: str) -> None:
-    """Raise UserError, headed by `where`, unless a value that was read from JSON is of a field's type."""
-    fits = value is None and is_optional or type(value) in _JSON_TYPES.get(kind, (kind,))
-    if not fits or isinstance(value, float) and not math.isfinite(value):
+def _check_value(value, kind: type, is_optional: bool, where: str, of_field: str) -> None:
+    """Raise UserError unless a value that was read from JSON is of a field's type, with all that it holds."""
+    if value is None and is_optional:
+        return
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, kind):
+            raise UserError(f"{of_field}: options were expected, found '{str(value)[:40]}'")
+        check(value, where)
+    elif typing.get_origin(kind) is tuple:
+        for item in value:
+            _check_value(item, typing.get_args(kind)[0], False, where, of_field)
+    else:
+        _check_type(value, kind, of_field)
+
+
+def _check_type(value, kind: type, where: str) -> None:
+    """Raise UserError, headed by `where`, unless a value is of this type, and a number finite and below 2^63."""
+    fits = type(value) in _JSON_TYPES.get(kind, (kind,))
+    if not fits or isinstance(value, (int, float)) and not abs(value) < 1 << 63:
         raise UserError(f"{where}: '{str(value)[:40]}' is no {kind.__name__}")
 
 

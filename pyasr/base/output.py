@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.fingerprint import DONE, changed_files, content_of, file_states, fingerprint, read_done
+from pyasr.base.foreign_json import read_object
 from pyasr.base.run_record import run_record
 
 STARTED = ".started.json"
@@ -230,7 +231,7 @@ def _claimed(scratch: Path):
 def _read_started(marker: Path) -> dict | None:
     """What an interrupted run has put down of its options and inputs."""
     try:
-        return json.loads(marker.read_text(encoding="utf-8"))
+        return read_object(marker)
     except (OSError, ValueError):
         return None  # harmless: it is made anew
 

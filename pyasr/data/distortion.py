@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import parse_object
 
 NONE = "{}"
 _MOST_SNR_DB, _MOST_SECONDS = 200.0, 1e7
@@ -67,10 +68,10 @@ class Distortion:
     def parse(cls, text: str) -> Distortion:
         """The inverse of `str`. Raises ValueError for what is no distortion."""
         try:
-            fields = json.loads(text)
+            fields = parse_object(text)
             noises = [Noise(**noise) for noise in fields.pop("noises", ())]
             return cls(noises=tuple(noises), **fields)
-        except (TypeError, AttributeError, RecursionError, OverflowError) as error:
+        except (TypeError, OverflowError) as error:
             raise ValueError(str(error)) from None
 
     def __str__(self) -> str:

@@ -11,16 +11,17 @@ utterance for each of its channels. Recordings without a supervision are left ou
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import parse_object
 from pyasr.data.datadir import write_data_dir
 from pyasr.intake.report import Report
 from pyasr.io.content import read_content
 
+_MOST_S = 1e9  # that a manifest's times may be
 _SLACK_S = 0.05  # by which a supervision may end after its recording: times are rounded
 _GENDERS = {"f": "f", "female": "f", "m": "m", "male": "m"}
 
@@ -57,7 +58,7 @@ def read_manifest(path: Path) -> list[dict]:
         raise UserError(f"{path}: not UTF-8 text; give a manifest of lhotse's, .jsonl or .jsonl.gz") from None
     for number, line in enumerate(lines, 1):
         try:
-            found = json.loads(line) if line.strip() else {}
+            found = parse_object(line) if line.strip() else {}
         except ValueError:
             found = None
         if not isinstance(found, dict):
@@ -107,8 +108,8 @@ class _Reader:
         if name in self.names:
             raise UserError(f"{where}: there are two utterances {name}")
         self.names.add(name)
-        begin, end = _value(entry, "start", (int, float), where), _value(entry, "duration", (int, float), where)
-        end, most = begin + end, self.found.seconds[recording]
+        begin, most = _seconds(entry, "start", where), self.found.seconds[recording]
+        end = begin + _seconds(entry, "duration", where)
         if not 0 <= begin < end <= most + _SLACK_S:
             raise UserError(f"{where}: it lasts from {begin:g} to {end:g} s in a recording of {most:g} s")
         gender = _GENDERS.get(str(entry.get("gender")).lower(), "")
@@ -128,7 +129,7 @@ class _Reader:
                             "and perturb the data directory with utils/perturb_data_dir.py")
         full_name = _word(name, f"{where}: id") + (f"_{channel}" if sum(map(len, channels)) > 1 else "")
         self.found.audio[full_name] = _audio(source, channel, where)
-        self.found.seconds[full_name] = _value(entry, "duration", (int, float), where)
+        self.found.seconds[full_name] = _seconds(entry, "duration", where)
         return full_name
 
 
@@ -150,6 +151,13 @@ def _value(entry: dict, name: str, kinds, where: str):
     if not isinstance(found, kinds):
         raise UserError(f"{where}: its {name} is {str(found)[:20]}")
     return found
+
+
+def _seconds(entry: dict, name: str, where: str) -> float:
+    found = _value(entry, name, (int, float), where)
+    if abs(found) > _MOST_S:
+        raise UserError(f"{where}: its {name} is {str(found)[:20]}")
+    return float(found)
 
 
 def _word(text: str, where: str) -> str:

@@ -13,11 +13,11 @@ MODEL/first/         of a system on fMLLR features: the GMM system that estimate
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import read_object
 from pyasr.base.options import load, save
 from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.search import DecodeOptions
@@ -98,8 +98,9 @@ def read_info(model: Path) -> ModelInfo:
     if path.stat().st_size > _MOST_INFO_BYTES:
         raise UserError(f"{path}: {path.stat().st_size} bytes are too many for a description; pack the model again")
     _check_format(path)
-    info = load(path)
-    if not isinstance(info, ModelInfo) or info.kind not in KINDS:
+    info = load(path, (ModelInfo,))
+    graphs = (GRAPH_DIR, f"{FIRST_DIR}/{GRAPH_DIR}")
+    if info.kind not in KINDS or info.lmwt < 1 or info.first and info.first.graph not in graphs:
         raise UserError(f"{path}: not the description of a model; pack the model again with utils/pack_model.py")
     for file in info.files:
         file.check(model)
@@ -108,8 +109,8 @@ def read_info(model: Path) -> ModelInfo:
 
 def _check_format(path: Path) -> None:
     try:
-        version = json.loads(path.read_text(encoding="utf-8"))["format"]
-    except (ValueError, KeyError, TypeError):
+        version = read_object(path)["format"]
+    except (ValueError, KeyError):
         raise UserError(f"{path}: damaged; copy the directory of the model again") from None
     if version != _FORMAT:
         raise UserError(f"{path}: a model of format {version}, this pyasr reads {_FORMAT}; use the pyasr that packed it")

@@ -7,7 +7,6 @@ egs/*/s5/local/compare_parallel.sh gives them: `seed_...`, `straggler_...`, `per
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import parse_object, read_object
 from pyasr.base.output import read_done
 from pyasr.report.verdicts import LOSS_NOISE, chance
 from pyasr.score.decode_dir import read_summary, scoring_dir
@@ -186,7 +186,7 @@ def find_runs(directory: Path) -> Runs:
 
 def _read(path: Path) -> Run:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_object(path)
         lines = _lines(path.with_name("metrics.jsonl"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path.parent}: damaged ({error}); simulate it again with --force") from None
@@ -196,7 +196,7 @@ def _read(path: Path) -> Run:
 
 def _lines(path: Path) -> list[dict]:
     """Lines of a metrics.jsonl; there is none where a training has diverged before the first."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return [parse_object(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import read_object
 from pyasr.base.output import read_done
 from pyasr.score.decode_dir import SUMMARY, read_summary, scoring_dir
 
@@ -96,7 +96,7 @@ def _beside(decode_dir: Path, source: str) -> Path:
 
 def _totals(decode_dir: Path) -> dict:
     try:
-        return json.loads((decode_dir / "totals.json").read_text(encoding="utf-8"))
+        return read_object(decode_dir / "totals.json")
     except (OSError, ValueError):
         return {}  # harmless: lattices that another toolkit made have no record of what they took
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import read_object
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir
@@ -90,7 +91,7 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
     """The content of summary.json of the last scoring. Raises UserError where it is missing or damaged."""
     path = scoring_dir(decode_dir, mbr) / SUMMARY
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except OSError:
         raise UserError(f"{path}: no such file; score that directory first with steps/score.py{' --decode-mbr true' * mbr}") from None
     except ValueError:

@@ -11,8 +11,16 @@ from fuzz_format import FIXTURES, Format, kaldi_file
 from gmm_toys import random_model, random_transitions, triphone_tree
 from ivector_toys import random_extractor
 from lstm_lm_by_hand import random_lm
+from tone_toys import NUM_PDFS, transitions, write_graph
 
+from pyasr.base.options import save
+from pyasr.decode.decode_fmllr import AdaptOptions
+from pyasr.decode.determinize import DeterminizeOptions
+from pyasr.decode.search import DecodeOptions
+from pyasr.feats.inputs import InputOptions
+from pyasr.feats.options import MfccOptions
 from pyasr.feats.transforms import read_matrix
+from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import read_model, read_transitions, write_model
 from pyasr.hmm.topology import Topology
@@ -29,6 +37,9 @@ from pyasr.nn.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.layered import LayeredNetwork, read_network
 from pyasr.nn.lstm_lm import load_lm
 from pyasr.parallel.comm import SoloComm
+from pyasr.recognition.adaptation import FirstPasses
+from pyasr.recognition.packed import ModelInfo, PackedFile, write_info
+from pyasr.recognition.system import System
 from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
 
 NETWORK = "# a network\ntdnn splice=-1..1 dim=4\nlstm cells=4 recurrent=2 delay=1 repeat=2\naffine dim=3\ndelay frames=2\n"
@@ -68,6 +79,22 @@ def _read_checkpoint(path: Path):
     return load_checkpoint(path.parent, SoloComm())
 
 
+def _packed(path: Path) -> None:
+    """A packed model of Gaussians whose features come from fMLLR, so that model.json holds all that it can."""
+    write_graph(path.parent / "graph")
+    (path.parent / "first").mkdir()
+    write_model(path.parent / "first/final.mdl", transitions(), random_model(NUM_PDFS, 1, 3))
+    InputOptions(cmvn="none").save(path.parent / "first")
+    save(path.parent / "features.json", MfccOptions(num_ceps=3))
+    first = FirstPasses("graph", DecodeOptions(), DeterminizeOptions(), AdaptOptions(), FmllrOptions())
+    files = (PackedFile.of(path.parent, "graph/words.txt"),)
+    write_info(path.parent, ModelInfo("gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), first, "exp/tri4/decode", files))
+
+
+def _read_packed(path: Path):
+    return System(path.parent).decoder.decode(-30 * np.random.default_rng(0).random((10, NUM_PDFS)))
+
+
 def _experiment(name: str):
     """Maker of a copy of a file of Kaldi's toy experiment."""
     return lambda path: shutil.copy(FIXTURES / "exp/tri1" / name, path)
@@ -99,4 +126,5 @@ MODEL_FORMATS = [
     Format("arrays.npz", lambda path: save_arrays(path, a=np.arange(6.0).reshape(2, 3), b=np.array(["x", "yy"])), load_arrays),
     Format("network.net", lambda path: path.write_text(NETWORK), read_network),
     Format("units.model", _units, _read_units),
+    Format("packed/model.json", _packed, _read_packed),
 ]

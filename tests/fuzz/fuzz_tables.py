@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from pyasr.decode.search import DecodeOptions, Decoder  # noqa: E402
 from pyasr.feats.inputs import InputOptions  # noqa: E402
 from pyasr.feats.kaldi_options import kaldi_input  # noqa: E402
 from pyasr.feats.options import MfccOptions  # noqa: E402
+from pyasr.intake.lhotse import read_manifests, save_data_dir  # noqa: E402
 from pyasr.io.ark import ArkWriter, load_all, read_ark, read_scp  # noqa: E402
 from pyasr.io.int_vectors import num_archives, read_int_vectors  # noqa: E402
 from pyasr.io.posteriors import read_posteriors  # noqa: E402
@@ -104,6 +106,21 @@ def _validate(path: Path) -> list[str]:
     return list(map(str, validate(path.parent)))
 
 
+def _manifests(path: Path) -> None:
+    recording = {"id": "r1", "sources": [{"type": "file", "channels": [0, 1], "source": "r1.wav"}], "duration": 10.0}
+    supervision = {"id": "u1", "recording_id": "r1", "start": 0.5, "duration": 2.25, "channel": [0], "text": "a", "speaker": "s1",
+                   "gender": "f"}  # fmt: skip
+    _text(json.dumps(recording) + "\n")(path.with_name("recordings.jsonl"))
+    _text("".join(json.dumps(supervision | {"id": name}) + "\n" for name in ("u1", "u2")))(path.with_name("supervisions.jsonl"))
+
+
+def _read_manifests(path: Path) -> list[str]:
+    found, out = read_manifests(path.with_name("recordings.jsonl"), path.with_name("supervisions.jsonl")), path.parent / "data"
+    out.mkdir(exist_ok=True)
+    save_data_dir(found, out)
+    return found.problems
+
+
 def _dict_dir(path: Path) -> None:
     for name, content in _DICT.items():
         _text(content)(path.parent / name)
@@ -166,6 +183,7 @@ TEXTS = [
     Format("lm.arpa", lambda path: write_arpa_text(path, random_ngrams(0, ["a", "b", "c"], (0, 8, 8))), read_arpa),
     *(Format(f"data/{name}", _data_dir, consume(_read_data_dir)) for name in ("utt2spk", "text", "segments", "wav.scp", "utt2dur")),
     *(Format(f"validated/{name}", _data_dir, _validate, refuses=False) for name in ("utt2spk", "segments")),
+    *(Format(f"lhotse/{name}.jsonl", _manifests, _read_manifests) for name in ("recordings", "supervisions")),
     Format("utt2num_frames", _text("u1 20\nu2 1\nu3 77\n"), lambda path: read_numbers(path, int)),
     Format("utt2spk", _text("u1 s1\nu2 s1\nu3 s2\n"), read_utt2spk),
     Format("reco2distortion", _text(_DISTORTIONS), lambda path: parse_table(read_table(path), path)),

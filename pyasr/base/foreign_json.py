@@ -1,0 +1,37 @@
+"""JSON that somebody else may have written, or damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+_MOST_LEVELS = 100  # of objects and lists within each other: what walks through them calls itself for each
+_TOO_DEEP = f"nested deeper than {_MOST_LEVELS} levels"
+
+
+def parse_object(text: str) -> dict:
+    """The JSON object that `text` is. Raises ValueError for what is none, and for one that is nested deeper than 100 levels."""
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    if not _is_shallow(found):
+        raise ValueError(_TOO_DEEP)
+    return found
+
+
+def read_object(path: Path) -> dict:
+    """The JSON object that a file holds. Raises ValueError as `parse_object` does, and for bytes that are not UTF-8; OSError."""
+    return parse_object(Path(path).read_text(encoding="utf-8"))
+
+
+def _is_shallow(found: dict) -> bool:
+    level = [found]
+    for _ in range(_MOST_LEVELS):
+        items = (item for one in level for item in (one.values() if isinstance(one, dict) else one))
+        level = [item for item in items if isinstance(item, (dict, list))]
+        if not level:
+            return True
+    return False
