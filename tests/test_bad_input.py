@@ -94,6 +94,17 @@ def test_empty_transcript(audio, tmp_path):
     assert f"{audio}/text:3: 'ann-002': empty transcript; fix: utils/fix_data_dir.py {audio}" in said
 
 
+@pytest.mark.parametrize("program", ["validate_data_dir.py", "validate_kaldi.py", "fix_data_dir.py"])
+def test_control_characters(program, audio):
+    """ESC [2J clears a terminal, CR goes back to the begin of the line."""
+    change_line(audio / "utt2spk", 3, lambda line: f"{line} \x1b[2J\rsound")
+    change_line(audio / "utt2dur", 3, lambda line: f"{line.split()[0]} \x1b[2J\r7")
+    done = subprocess.run([sys.executable, ROOT / "utils" / program, audio], capture_output=True)
+    said = (done.stdout + done.stderr).decode()
+    assert r"\x1b[2J" in said and r"\r" in said and all(line.isprintable() for line in said.split("\n")), said
+    assert done.returncode == (program != "fix_data_dir.py")
+
+
 def test_nothing_but_empty_transcripts(trained, corpus, tmp_path):
     write_table(corpus / "text", dict.fromkeys(read_table(corpus / "text"), ""))
     assert_refused(tmp_path, "no utterance of shard", "train_mono.py", *TRAINING, corpus, trained / "lang", tmp_path / "mono")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
+from pyasr.base.errors import UserError, printable
 from pyasr.base.options import argument, option
 from pyasr.base.step import output_of, run_step
 from pyasr.data.datadir import DataDir
@@ -33,7 +33,7 @@ def main(options: ImportLhotse) -> None:
     with output_of(options, options.out, [options.recordings, options.supervisions]) as out:
         found = read_manifests(options.recordings, options.supervisions, options.prefix_speakers)
         for problem in found.problems:
-            print(problem)
+            print(printable(problem))
         if found.problems or not found.utterances:
             told = f"{len(found.problems)} problem(s) and {len(found.utterances)} utterances"
             raise UserError(f"{options.supervisions}: {told}; nothing is made")

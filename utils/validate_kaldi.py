@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
+from pyasr.base.errors import UserError, printable
 from pyasr.base.options import argument, group
 from pyasr.base.step import run_step
 from pyasr.intake.kaldi_dirs import CheckOptions, check_directories
@@ -27,7 +27,7 @@ class ValidateKaldi:
 def main(options: ValidateKaldi) -> None:
     problems, kinds = check_directories([Path(path) for path in options.dirs], options.check)
     for problem in problems:
-        print(problem)
+        print(printable(problem))
     for path, of_path in kinds.items():
         log.info(f"{path}: {', '.join(of_path)}")
     if problems:

@@ -8,10 +8,11 @@ class UserError(Exception):
     """
 
     def __init__(self, sentence: object = ""):
-        super().__init__(_printable(str(sentence)))
+        super().__init__(printable(str(sentence)))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """One line that gives a terminal no orders: characters that do not print are shown as \\x1b."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

@@ -1,4 +1,4 @@
-"""Log lines of steps and jobs: time, program, sentence."""
+"""Log lines of steps and jobs: time, program, sentence. What a sentence quotes of a file cannot break the line (`errors.printable`)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import logging
 import sys
 import time
 
+from pyasr.base.errors import printable
+
 _logger = logging.getLogger("pyasr")
 
 
 def setup(name: str) -> None:
     """Send log lines to standard output, each headed by the time and `name`."""
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter(f"%(asctime)s {name}: %(message)s", datefmt="%H:%M:%S"))
+    handler.setFormatter(_OneLine(f"%(asctime)s {name}: %(message)s", datefmt="%H:%M:%S"))
     _logger.handlers[:] = [handler]
     _logger.setLevel(logging.INFO)
+
+
+class _OneLine(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
 
 
 info = _logger.info

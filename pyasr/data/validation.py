@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pyasr.base.errors import UserError
+from pyasr.base.errors import UserError, printable
 from pyasr.data import distortion
 from pyasr.data.audio import read_audio
 from pyasr.data.datadir import DISTORTION, SPEED, VOLUME, DataDir
@@ -38,7 +38,7 @@ class Problem:
     def __str__(self) -> str:
         where = f"{self.path}:{self.line}" if self.line else str(self.path)
         said = f" '{self.text}':" if self.text else ""
-        return f"{where}:{said} {self.message}; fix: {self.fix}"
+        return printable(f"{where}:{said} {self.message}; fix: {self.fix}")
 
 
 @dataclass(frozen=True)
