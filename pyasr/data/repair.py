@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import adopt
-from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, UTTERANCE_TABLES, DataDir, completed, default_value
-from pyasr.data.validation import RULES, Table, archive_of, audio_complaint
+from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
+from pyasr.data.validation import RULES, Table, archive_of, look_at_audio, overshoot_complaint, recording_seconds
 from pyasr.io.text import invert, write_table
 
 BACKUP = ".backup"
@@ -30,7 +30,7 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
     tables = {name: _sound_lines(name, Table(path / name), said) for name in RULES if (path / name).exists()}
     if "utt2spk" not in tables:
         raise UserError(f"{path}/utt2spk: missing; write it, one 'UTTERANCE SPEAKER' a line")
-    _drop_missing_audio(tables, audio, said)
+    _drop_beyond_recordings(tables, _drop_missing_audio(tables, audio, said), said)
     _agree(tables, path, said)
     if prefix_speakers:
         tables = _prefixed(tables, said)
@@ -58,13 +58,16 @@ def _sound_lines(name: str, table: Table, said: list[str]) -> dict[str, str]:
     return found
 
 
-def _drop_missing_audio(tables: dict[str, dict], audio: str, said: list[str]) -> None:
-    wav = tables.get("wav.scp", {})
+def _drop_missing_audio(tables: dict[str, dict], audio: str, said: list[str]) -> dict[str, float]:
+    """{recording: seconds} of the audio that was read."""
+    wav, heard = tables.get("wav.scp", {}), {}
     for key in list(wav):
-        complaint = audio_complaint(key, wav[key], audio)
+        complaint, seconds = look_at_audio(wav[key], audio)
         if complaint:
             said.append(f"removed recording {key}: {complaint}")
             del wav[key]
+        elif seconds is not None:
+            heard[key] = seconds
     for key, rx in list(tables.get("feats.scp", {}).items()):
         if archive_of(rx) and not Path(archive_of(rx)).exists():
             said.append(f"removed features of {key}: no archive {archive_of(rx)}")
@@ -72,6 +75,16 @@ def _drop_missing_audio(tables: dict[str, dict], audio: str, said: list[str]) ->
     if "feats.scp" in tables and not tables["feats.scp"] and wav:
         said.append("removed feats.scp: none of its archives are there")
         del tables["feats.scp"]
+    return heard
+
+
+def _drop_beyond_recordings(tables: dict[str, dict], heard: dict[str, float], said: list[str]) -> None:
+    """Remove segments that do not lie within their recordings, where it is known how long these are."""
+    seconds = recording_seconds(tables.get("reco2dur", {}), tables.get(SPEED, {}), heard)
+    for utt, value in list(tables.get("segments", {}).items()):
+        if complaint := overshoot_complaint(value, seconds):
+            said.append(f"removed segment {utt}: it {complaint}")
+            del tables["segments"][utt]
 
 
 def _agree(tables: dict[str, dict], path: Path, said: list[str]) -> None:

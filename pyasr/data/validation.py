@@ -4,14 +4,15 @@
         print(problem)
 
 The rules are those that Kaldi's programs rely on: tables sorted in C order without duplicates, equal sets of utterances, spk2utt the
-inverse of utt2spk, utterances that sort as their speakers do, audio that is there.
+inverse of utt2spk, utterances that sort as their speakers do, audio that is there, segments that lie within their recordings.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ from pyasr.data.datadir import DISTORTION, SPEED, VOLUME, DataDir
 from pyasr.io.text import read_lines, read_table
 
 FIX = "utils/fix_data_dir.py"
+_MOST_OVERSHOOT_S = 0.5  # of a segment's end beyond its recording's, as in Kaldi's extract-segments
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ def _segment_complaint(value: str) -> str:
     try:
         begin, end = map(float, value.split()[1:3])
     except ValueError:
+        return "times are not numbers"
+    if not math.isfinite(begin + end):
         return "times are not numbers"
     return "" if 0 <= begin < end or (end == -1 and begin >= 0) else "the end is not after the beginning"
 
@@ -153,6 +157,7 @@ class _Validator:
         self.need = ["utt2spk", "spk2utt"] + ["text"] * need_text + ["feats.scp"] * need_feats
         self.fix = f"{FIX} {path}"
         self.tables = {name: Table(path / name) for name in RULES if (path / name).exists()}
+        self.heard: dict[str, float] = {}  # {recording: seconds} of audio that was read
 
     def problems(self) -> Iterator[Problem]:
         """All problems: missing files, then table by table, then what tables say of each other, then files that they name."""
@@ -166,6 +171,8 @@ class _Validator:
             yield from self._speaker_order()
         if self.audio != "no" and "wav.scp" in self.tables:
             yield from self._audio(self.tables["wav.scp"])
+        if "segments" in self.tables:
+            yield from self._segment_ends(self.tables["segments"])
         if "feats.scp" in self.tables:
             yield from self._archives(self.tables["feats.scp"])
 
@@ -294,10 +301,26 @@ class _Validator:
 
     def _audio(self, table: Table) -> Iterator[Problem]:
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
-            complaint = audio_complaint(key, value, self.audio) if value else ""
+            complaint, seconds = look_at_audio(value, self.audio) if value else ("", None)
             if complaint:
-                how = f"{FIX} --audio read {self.path}" if self.audio == "read" else self.fix
-                yield Problem(table.path, i + 1, table.lines[i], complaint, how)
+                yield Problem(table.path, i + 1, table.lines[i], complaint, self._fix_by_audio)
+            elif seconds is not None:
+                self.heard[key] = seconds
+
+    @property
+    def _fix_by_audio(self) -> str:
+        """The command that looks at audio as the validator did."""
+        return f"{FIX} --audio read {self.path}" if self.audio == "read" else self.fix
+
+    def _values(self, name: str) -> dict[str, str]:
+        return dict(zip(self.tables[name].keys, self.tables[name].values)) if name in self.tables else {}
+
+    def _segment_ends(self, table: Table) -> Iterator[Problem]:
+        """Segments have to lie within their recordings, where it is known how long these are."""
+        seconds = recording_seconds(self._values("reco2dur"), self._values(SPEED), self.heard)
+        for i, value in enumerate(table.values if seconds else ()):
+            if complaint := overshoot_complaint(value, seconds):
+                yield Problem(table.path, i + 1, table.lines[i], complaint, self._fix_by_audio)
 
     def _archives(self, table: Table) -> Iterator[Problem]:
         there = {}
@@ -327,14 +350,31 @@ def archive_of(rx: str) -> str:
     return path if colon and offset.isdigit() else rx.partition("[")[0]
 
 
-def audio_complaint(key: str, rx: str, how: str) -> str:
-    """What is wrong with the audio of `rx`, looked at as `how` ('no', 'exists', 'read') says; '' if nothing is."""
+def look_at_audio(rx: str, how: str) -> tuple[str, float | None]:
+    """(what is wrong with the audio of `rx`, '' if nothing is; its seconds, where it was read), as `how` says: 'no', 'exists', 'read'."""
     if how == "no" or (how == "exists" and (rx.endswith("|") or os.path.exists(rx) or os.path.exists(archive_of(rx)))):
-        return ""
+        return "", None
     if how == "exists":
-        return "no such audio file"
+        return "no such audio file", None
     try:
-        read_audio(rx)
+        samples, rate = read_audio(rx)
     except UserError as error:
-        return str(error).removeprefix(f"{rx}: ").partition(";")[0]
-    return ""
+        return str(error).removeprefix(f"{rx}: ").partition(";")[0], None
+    return "", len(samples) / rate
+
+
+def recording_seconds(reco2dur: Mapping[str, str], reco2speed: Mapping[str, str], heard: Mapping[str, float]) -> dict[str, float]:
+    """{recording: seconds at the speed at which it is played}: by the audio that was `heard`, otherwise by a sound line of reco2dur."""
+    return {**{name: float(text) for name, text in reco2dur.items() if not RULES["reco2dur"].check(text)},
+            **{name: seconds / float(reco2speed[name]) if not RULES[SPEED].check(reco2speed.get(name, "")) else seconds
+               for name, seconds in heard.items()}}
+
+
+def overshoot_complaint(value: str, seconds: Mapping[str, float]) -> str:
+    """What is wrong with the times of a sound line of segments in a recording of so many seconds; '' if nothing is, or nothing is known."""
+    if _segment_complaint(value) or (recording := value.split(None, 1)[0]) not in seconds:
+        return ""
+    (begin, end), most = map(float, value.split()[1:3]), seconds[recording]
+    if begin >= most:
+        return f"begins after the end of the recording, which has {most:g} s"
+    return f"ends {end - most:.2f} s after the end of the recording, which has {most:g} s" if end > most + _MOST_OVERSHOOT_S else ""

@@ -97,6 +97,41 @@ def test_segments(tmp_path):
     assert validate(data) == [] and len(keys(data)) == 10
 
 
+# line of segments: what is said of it; recordings have 1 s
+BAD_TIMES = {"ann-001 ann 0.2 1e400": "times are not numbers", "ann-001 ann inf inf": "times are not numbers",
+             "ann-001 ann nan 0.4": "times are not numbers", "ann-001 ann 1.0 1.2": "begins after the end of the recording, which has 1 s",
+             "ann-001 ann 0.2 1.6": "ends 0.60 s after the end of the recording, which has 1 s"}
+
+
+@pytest.mark.parametrize("known_by", ["reco2dur", "audio"])
+def test_times_of_segments(known_by, tmp_path):
+    """All in one pass; the fix that each names leaves nothing that the next step would refuse."""
+    data = make_data_dir(tmp_path / "data", with_segments=True)
+    how = "read" if known_by == "audio" else "exists"
+    if known_by == "reco2dur":
+        (data / "reco2dur").write_text("ann 1.0\nbob 1.0\ncy 1.0\n")
+    segments = (data / "segments").read_text().splitlines()
+    kept = [*segments[:3], "ann-003 ann 0.6 1.4", "bob-000 bob 0.0 -1", *segments[5:]]
+    bad = {f"bob-00{i}": line.replace("ann-001 ann", f"bob-00{i} bob") for i, line in enumerate(list(BAD_TIMES)[:3], 1)}
+    bad |= {f"cy-00{i}": line.replace("ann-001 ann", f"cy-00{i} cy") for i, line in enumerate(list(BAD_TIMES)[3:], 2)}
+    (data / "segments").write_text("".join(f"{bad.get(line.split()[0], line)}\n" for line in kept))
+    problems = validate(data, audio=how)
+    assert [(p.text, p.message) for p in problems] == list(zip(bad.values(), BAD_TIMES.values()))
+    told = subprocess.run([sys.executable, UTILS / "validate_kaldi.py", "--audio", how, data], capture_output=True, text=True)
+    assert told.returncode == 1 and all(f"{p}\n" in told.stdout for p in problems)
+    run_fix(problems[-1].fix)
+    assert validate(data, audio="read") == [] and sorted(bad.keys() | set(keys(data))) == [line.split()[0] for line in kept]
+    assert not bad.keys() & set(keys(data)) and "ann-003 ann 0.6 1.4\nbob-000 bob 0.0 -1\n" in (data / "segments").read_text()
+
+
+def test_a_recording_at_another_speed_is_as_long_as_it_sounds(tmp_path):
+    data = make_data_dir(tmp_path / "data", with_segments=True)
+    (data / "reco2speed").write_text("ann 0.5\nbob 1\ncy 2\n")
+    edit(data / "segments", 2, lambda s: "ann-001 ann 1.8 1.9")
+    problems = validate(data, audio="read")
+    assert [(p.text, p.message) for p in problems] == [("cy-003 cy 0.6 0.8", "begins after the end of the recording, which has 0.5 s")]
+
+
 def test_truncated_audio_is_found_when_read(tmp_path):
     data = make_data_dir(tmp_path / "data")
     wave = data / "audio/cy-002.wav"
