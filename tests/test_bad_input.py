@@ -204,6 +204,11 @@ def test_full_disk(program, kilobytes, trained, small_disk):
     assert done.returncode == 0, done.stderr
 
 
+def test_more_parts_than_utterances(audio, tmp_path):
+    sentence = f"NUM: 13 parts cannot be made of the 12 utterances of {audio}; give fewer"
+    assert_refused(tmp_path, sentence, "split_data_dir.py", audio, 13)
+
+
 @pytest.mark.parametrize("program", ["decode.py", "train_mono.py", "score.py"])
 def test_bad_command_lines(program, tmp_path):
     for words, sentence in ((["--nj", "abc", "a"], "--nj: 'abc' is not a whole number"), (["a", "--nj"], "--nj: a value is missing after it")):

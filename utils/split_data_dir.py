@@ -28,6 +28,8 @@ def main(options: SplitDataDir) -> None:
     if options.num < 1:
         raise UserError(f"NUM: {options.num} parts cannot be made; give at least 1")
     data, where = DataDir(options.data), options.data / f"split{options.num}"
+    if options.num > len(data.utterances):
+        raise UserError(f"NUM: {options.num} parts cannot be made of the {len(data.utterances)} utterances of {options.data}; give fewer")
     with output_of(options, where, subsets.table_files(data)) as out:
         for number, utterances in enumerate(split(options.data, options.num), 1):
             (out / str(number)).mkdir()
