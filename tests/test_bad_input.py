@@ -209,6 +209,13 @@ def test_more_parts_than_utterances(audio, tmp_path):
     assert_refused(tmp_path, sentence, "split_data_dir.py", audio, 13)
 
 
+def test_a_file_in_place_of_a_directory(audio, tmp_path):
+    taken = tmp_path / "taken"
+    taken.touch()
+    sentence = f"--out-dir {taken}: there is a file of this name; give a directory"
+    assert_refused(tmp_path, sentence, "transcribe.py", "--out-dir", taken, tmp_path / "model", audio / "audio/ann-000.wav")
+
+
 @pytest.mark.parametrize("program", ["decode.py", "train_mono.py", "score.py"])
 def test_bad_command_lines(program, tmp_path):
     for words, sentence in ((["--nj", "abc", "a"], "--nj: 'abc' is not a whole number"), (["a", "--nj"], "--nj: a value is missing after it")):

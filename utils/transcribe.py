@@ -6,7 +6,8 @@ threads decode segments of a recording side by side. With --stream audio is take
 utterance has ended.
 
 Reads   MODEL (made by utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE and what else libsndfile reads; - is standard input
-Writes  transcripts to standard output, in the order of the recordings, or with --out-dir a file for each
+Writes  transcripts to standard output, in the order of the recordings, or with --out-dir a file for each, in the subfolder in which its
+        recording was found
 
 Examples:
     utils/transcribe.py model talk.wav
@@ -16,6 +17,7 @@ Examples:
 
 import logging
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from pyasr.base.output import atomic_write
 from pyasr.base.step import run_step
 from pyasr.decode.endpoint import EndpointOptions
 from pyasr.decode.mbr import MbrOptions
-from pyasr.recognition.formats import FORMATS, name_of
+from pyasr.recognition.formats import FORMATS, as_word, name_of
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recognizer import Recognizer
 from pyasr.recognition.recordings import CHANNELS, MIX, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings
@@ -68,24 +70,27 @@ def stream(options: Transcribe, recognizer: Recognizer, path: Path):
     yield Transcript(name, "1", found.segments[-1:] if at_once else found.segments)
 
 
-def transcripts(options: Transcribe, recognizer: Recognizer, paths: list[Path]):
+def transcripts(options: Transcribe, recognizer: Recognizer, audio: list[tuple[Path, Path]]):
+    """(the folder in which a recording was found, its transcript)"""
     if options.one_speaker:
-        yield from recognizer.transcribe_speaker([recording for path in paths for recording in recordings(options, path)])
+        found = [(folder, recording) for path, folder in audio for recording in recordings(options, path)]
+        yield from zip((folder for folder, _ in found), recognizer.transcribe_speaker([recording for _, recording in found]))
         return
-    for path in paths:
+    for path, folder in audio:
         if options.stream:
-            yield from stream(options, recognizer, path)
+            yield from ((folder, transcript) for transcript in stream(options, recognizer, path))
             continue
         for recording in recordings(options, path):
-            yield recognizer.transcribe_recording(recording)
+            yield folder, recognizer.transcribe_recording(recording)
 
 
-def write(options: Transcribe, transcript, is_one_of_several: bool) -> None:
+def write(options: Transcribe, folder: Path, transcript, is_one_of_several: bool) -> None:
     lines, name = FORMATS[options.format].lines(transcript), name_of(transcript)
     if options.channels != MIX:
         name += f"-{transcript.channel}"
     if options.out_dir:
-        with atomic_write(options.out_dir / (name + FORMATS[options.format].suffix)) as f:
+        (options.out_dir / folder).mkdir(parents=True, exist_ok=True)
+        with atomic_write(options.out_dir / folder / (name + FORMATS[options.format].suffix)) as f:
             f.writelines(f"{line}\n" for line in lines)
         return
     head = f"{name} " if options.format == "text" and is_one_of_several else ""
@@ -93,28 +98,29 @@ def write(options: Transcribe, transcript, is_one_of_several: bool) -> None:
         print(head + line, flush=True)
 
 
-def check(options: Transcribe, paths: list[Path]) -> None:
+def check(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
+    paths = [path for path, _ in audio]
     if options.raw_rate and Path("-") not in paths:
         raise UserError("--raw-rate is for standard input; give - in place of a file")
     if paths.count(Path("-")) > 1:
         raise UserError("- is named twice, but standard input can be read once")
     if options.stream and (options.channels != MIX or options.one_speaker):
         raise UserError("--stream takes one recording after the other, its channels averaged; leave --channels and --one-speaker out")
-    stems = [path.stem for path in paths]
-    twice = next((stem for stem in stems if stems.count(stem) > 1), None)
+    if options.out_dir and options.out_dir.exists() and not options.out_dir.is_dir():
+        raise UserError(f"--out-dir {options.out_dir}: there is a file of this name; give a directory")
+    names = Counter(folder / as_word("stdin" if str(path) == "-" else path.stem) for path, folder in audio)
+    twice = next((name for name, num in names.items() if num > 1), None)
     if options.out_dir and twice:
         raise UserError(f"two recordings are called {twice}, so --out-dir would hold one of them only; transcribe them in two runs")
 
 
 def main(options: Transcribe) -> None:
     logging.getLogger("pyasr").setLevel(logging.WARNING)  # standard output is for transcripts
-    paths = find_audio(options.audio)
-    check(options, paths)
+    audio = find_audio(options.audio)
+    check(options, audio)
     recognizer = Recognizer(options.model, num_threads=options.num_threads, cut=options.cut, mbr=options.mbr, beam=options.beam)
-    if options.out_dir:
-        options.out_dir.mkdir(parents=True, exist_ok=True)
-    for transcript in transcripts(options, recognizer, paths):
-        write(options, transcript, len(paths) > 1)
+    for folder, transcript in transcripts(options, recognizer, audio):
+        write(options, folder, transcript, len(audio) > 1)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,12 @@ class Format:
 
 def name_of(transcript: Transcript) -> str:
     """The recording's name without suffix, as one word."""
-    return "_".join(Path(transcript.file).stem.split()) or "recording"
+    return as_word(Path(transcript.file).stem)
+
+
+def as_word(stem: str) -> str:
+    """The name of a recording as one word."""
+    return "_".join(stem.split()) or "recording"
 
 
 def text_lines(transcript: Transcript) -> Iterator[str]:

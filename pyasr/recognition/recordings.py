@@ -29,22 +29,24 @@ class Recording:
     rate: int
 
 
-def find_audio(paths: tuple[Path, ...]) -> list[Path]:
+def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
     """The files, and those with audio's suffixes anywhere below the directories, in the order given and by name. `-` stays.
+
+    With each its folder below the directory that was named, `.` for a file that was named itself.
 
     Raises UserError for a path that is not there and for a directory without audio.
     """
-    found: list[Path] = []
+    found: list[tuple[Path, Path]] = []
     for path in paths:
         if str(path) == "-" or path.is_file():
-            found.append(path)
+            found.append((path, Path()))
             continue
         if not path.is_dir():
             raise UserError(f"{path}: no such file or directory")
         inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
         if not inside:
             raise UserError(f"{path}: no audio in this directory (files that end in {', '.join(SUFFIXES)}); name the files")
-        found += inside
+        found += [(file, file.parent.relative_to(path)) for file in inside]
     return found
 
 
@@ -91,9 +93,10 @@ def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, 
         return "stdin", raw_rate, _blocks_of(lambda num: file.read(2 * num), raw_rate, 1)
     try:
         audio = wave.open(file, "rb")
-    except (wave.Error, EOFError) as error:
-        found = f"not a WAV stream ({error or 'it is empty'})"
-        raise UserError(f"stdin: {found}; give --raw-rate for raw samples, or leave --stream out") from None
+    except EOFError:
+        raise UserError("stdin: standard input is empty, or ends within the header of a WAV stream; pipe audio into it") from None
+    except wave.Error as error:
+        raise UserError(f"stdin: not a WAV stream ({error}); give --raw-rate for raw samples, or leave --stream out") from None
     if audio.getsampwidth() != 2:
         raise UserError(f"stdin: samples of {8 * audio.getsampwidth()} bits; a stream has 16 bits, as by 'sox FILE -b 16 -t wav -'")
     return "stdin", audio.getframerate(), _blocks_of(audio.readframes, audio.getframerate(), audio.getnchannels())

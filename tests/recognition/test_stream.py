@@ -220,7 +220,7 @@ def test_pipes():
         name, rate, blocks = live_blocks(file, None if header else RATE)
         found = np.concatenate(list(blocks))
         assert (name, rate) == ("stdin", RATE) and np.array_equal((32768 * found).astype(np.int16), samples)
-    for content, sentence in ((b"", "not a WAV stream"), (b"no audio at all", "not a WAV stream")):
+    for content, sentence in ((b"", "stdin: standard input is empty"), (b"no audio at all", "not a WAV stream")):
         with pytest.raises(UserError, match=sentence):
             live_blocks(io.BytesIO(content))
 

@@ -114,6 +114,24 @@ def test_the_program(exp, tmp_path, capsys):
     assert whole["duration"] == pytest.approx(begin_s(len(SAID["u2"])), abs=1e-3)
 
 
+@pytest.mark.parametrize("one_speaker", ["false", "true"])
+def test_recordings_of_one_name_in_several_folders(one_speaker, exp, tmp_path):
+    """Their folders are made below --out-dir; two of one name in one folder are refused."""
+    for folder, utt in (("", "u0"), ("a", "u1"), ("a/b", "u2")):
+        (tmp_path / "talks" / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(exp / f"{utt}.wav", tmp_path / "talks" / folder / "t.wav")
+    command = ("transcribe.py", "--one-speaker", one_speaker, "--out-dir", tmp_path / "out", exp / "packed", tmp_path / "talks")
+    run_here(*command, folder="utils")
+    texts = {str(path.relative_to(tmp_path / "out")): path.read_text().split() for path in (tmp_path / "out").rglob("*.txt")}
+    assert texts == {"t.txt": SAID["u0"], "a/t.txt": SAID["u1"], "a/b/t.txt": SAID["u2"]}
+    with pytest.raises(UserError, match="two recordings are called t, "):
+        run_here(*command, tmp_path / "talks/a/t.wav", folder="utils")
+    shutil.copy(exp / "u0.wav", tmp_path / "talks/a/two words.wav")
+    shutil.copy(exp / "u0.wav", tmp_path / "talks/a/two_words.wav")
+    with pytest.raises(UserError, match="two recordings are called a/two_words, "):
+        run_here(*command, folder="utils")
+
+
 def test_one_speaker_in_several_recordings(exp, recognizer):
     recordings = [read_recordings(exp / f"{utt}.wav")[0] for utt in SAID]
     assert [found.text.split() for found in recognizer.transcribe_speaker(recordings)] == list(SAID.values())
