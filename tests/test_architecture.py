@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-MAX_FUNCTION_LINES, MAX_FILE_LINES, MAX_COLUMNS = 60, 500, 140
+MAX_FUNCTION_LINES, MAX_FILE_LINES, MAX_COLUMNS, MAX_SHARED_LINES = 60, 500, 140, 25
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -168,3 +168,27 @@ def test_no_scaffolding_in_sources():
     for path in python_files("pyasr", "steps", "utils", "egs", "benchmarks"):
         found = re.search(r"\b(TODO|FIXME|XXX|HACK)\b|^\s*(print\(.DEBUG|breakpoint\(|import pdb)", path.read_text(), re.M)
         assert not found, f"{path}: {found[0]}"
+
+
+def shared_block(files: dict[str, str]) -> tuple[str, str, str] | None:
+    """(file, file, first line) of a run of more than MAX_SHARED_LINES consecutive non-blank lines that two texts have in common."""
+    first: dict[tuple[str, ...], str] = {}
+    for name, text in files.items():
+        lines = [line for line in text.splitlines() if line.strip()]
+        for i in range(len(lines) - MAX_SHARED_LINES):
+            block = tuple(lines[i : i + MAX_SHARED_LINES + 1])
+            if (other := first.setdefault(block, name)) != name:
+                return other, name, block[0]
+    return None
+
+
+def test_recipes_share_steps_not_copies():
+    block = [f"line {i}" for i in range(MAX_SHARED_LINES + 1)]
+    texts = {"a": "\n\n".join(["x", *block]), "b": "\n".join([*block, "y"])}
+    assert shared_block(texts) == ("a", "b", "line 0") and shared_block(texts | {"b": "\n".join(block[1:])}) is None
+    listed = subprocess.run(["git", "ls-files", "egs"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no clone of the repository: files of recipes cannot be told from what they made")
+    paths = [ROOT / name for name in listed.stdout.splitlines()]
+    files = {str(path): path.read_text() for path in paths if path.is_file() and not path.is_symlink()}
+    assert len(files) > 10 and shared_block(files) is None
