@@ -9,6 +9,10 @@ python -c 'import importlib.util as i, sys; sys.exit(not i.find_spec("vosk"))' |
   python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --only-binary :all: vosk==0.3.45 ||
   echo "warning: no vosk, the wheel with Kaldi's nnet3; its tests are skipped" >&2
 
+python -c 'import importlib.util as i, sys; sys.exit(not i.find_spec("atheris"))' ||
+  python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --only-binary :all: atheris==3.0.0 ||
+  echo "warning: no atheris for this Python; tests/fuzz/run.py has its other engines" >&2
+
 install_debian() {
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     return 1

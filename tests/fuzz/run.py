@@ -3,7 +3,7 @@
 
 seeded      what the tests do, with other seeds; files that are refused with a new sentence, or read, are damaged further
 hypothesis  single edits, made smaller until the smallest that is a finding remains
-atheris     guided by the branches that a file takes; one FORMAT; needs `pip install atheris`
+atheris     guided by the branches that a file takes; one FORMAT; tests/run.sh installs it where there is a wheel for this Python
 
 Prints how many files were read and refused, and every finding; exit status 1 where there is one. What was found lies in --out.
 """
@@ -59,6 +59,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--engine", choices=("seeded", "hypothesis", "atheris"), default="seeded")
+    parser.add_argument("--max-examples", type=int, default=100_000, help="of hypothesis, for a format")
     parser.add_argument("--out", type=Path, default=Path("/tmp/fuzz"))
     parser.add_argument("formats", nargs="*", metavar="FORMAT")
     options = parser.parse_args()
@@ -93,7 +94,7 @@ def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dic
 
 
 def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Counter, dict[str, bytes]]:
-    """The same by hypothesis, up to its first finding, made as small as it can be."""
+    """The same by hypothesis, for `options.max_examples` files or up to its first finding, made as small as it can be."""
     from fuzz_child import examine
     from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
@@ -103,7 +104,7 @@ def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Cou
     edits = st.tuples(st.integers(0, len(valid)), st.integers(0, 8), st.binary(max_size=12))
 
     @seed(options.seed)
-    @settings(max_examples=100_000, deadline=None, database=None, phases=(Phase.generate, Phase.shrink),
+    @settings(max_examples=options.max_examples, deadline=None, database=None, phases=(Phase.generate, Phase.shrink),
               suppress_health_check=list(HealthCheck))
     @given(edits)
     def check(edit):
@@ -127,7 +128,12 @@ def with_hypothesis(format, directory: Path, options, until: float) -> tuple[Cou
 
 def with_atheris(options) -> int:
     """libFuzzer over modules without compiled loops; it ends the process with status 77 at the first finding."""
-    import atheris
+    try:
+        import atheris
+    except ModuleNotFoundError:
+        sys.exit("atheris is not installed; give --engine seeded or hypothesis, or install it: python -m pip install atheris==3.0.0")
+    if len(options.formats) != 1:
+        sys.exit("atheris fuzzes one format at a time; name one FORMAT")
 
     root = HERE.parents[1]
     plain = [path for path in (root / "pyasr").rglob("*.py") if not re.search(r"numba|torch", path.read_text(encoding="utf-8"))]
