@@ -57,6 +57,16 @@ class DenominatorGraph:
         return len(self.entry_targets)
 
     @cached_property
+    def pdfs(self) -> np.ndarray:
+        """The pdfs that are in any arc, int64, ascending."""
+        return np.unique(self.entry_pdfs).astype(np.int64)
+
+    @cached_property
+    def kept(self) -> dict:
+        """What others have made of the graph and want to find again as long as there is this graph, by keys of their own."""
+        return {}
+
+    @cached_property
     def arc_offsets(self) -> np.ndarray:
         """int64 (num_entries + 1): the arcs into entry e are `arc_offsets[e]:arc_offsets[e + 1]`."""
         return np.searchsorted(self.arc_entries, np.arange(self.num_entries + 1))

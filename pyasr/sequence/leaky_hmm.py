@@ -14,7 +14,7 @@ Scaled by c_t at each frame, all stays within float32's range; x_t is divided by
 eps pi as it stands since u_t / c_t sums to one. Every state's leak at the end of (3) is the factor 1 + eps: all states are final.
 
 On CPUs the loops run over blocks of sequences side by side, in the unit-stride dimension. On GPUs sums over arcs are products with sparse
-matrices.
+matrices, which are made once for a graph.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class _Scores:
     log_scale: Tensor
 
 
-def _scores(logits: Tensor, graph: DenominatorGraph) -> _Scores:
-    in_graph = torch.from_numpy(np.unique(graph.entry_pdfs).astype(np.int64)).to(logits.device)
+def _scores(logits: Tensor, in_graph: Tensor) -> _Scores:
     largest = logits.index_select(2, in_graph).amax(dim=2, keepdim=True)
     x = (logits - largest).clamp(max=0.0).exp()
     return _Scores(x.permute(1, 2, 0).contiguous(), largest.squeeze(2).double().sum(dim=1))
@@ -63,7 +62,7 @@ def _over_blocks(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[
 
 
 def _one_block(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
-    scores = _scores(logits, graph)
+    scores = _scores(logits, torch.from_numpy(graph.pdfs))
     x = scores.x.numpy()
     kind, leak = x.dtype, x.dtype.type(leak)
     into = (graph.arc_offsets, graph.arc_sources, graph.arc_probs.astype(kind), graph.entry_targets, graph.entry_pdfs)
@@ -145,31 +144,57 @@ def _backward(x, flows, scales, arc_offsets, arc_entries, arc_probs, entry_targe
 
 
 def _by_sparse_matrices(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
-    """The same in plain torch, all sequences at once, on any device."""
-    scores = _scores(logits, graph)
-    into, out_of = (matrix.to(logits) for matrix in _matrices(graph))
-    targets, pdfs = (torch.from_numpy(array).to(logits.device, torch.int64) for array in (graph.entry_targets, graph.entry_pdfs))
-    initial = torch.from_numpy(graph.initial_probs).to(logits)[:, None]
+    """The same in plain torch, all sequences at once, on any device, which is not waited for."""
+    on = _OnDevice.of(graph, logits)
+    scores = _scores(logits, on.in_graph)
     num_frames, _, size = scores.x.shape
-    alpha, flows, totals, scales = (initial + leak * initial).repeat(1, size), [], [], []
+    alpha, flows, totals, scales = (on.initial + leak * on.initial).repeat(1, size), [], [], []
     for x in scores.x:
-        flows.append(into @ alpha)
-        new = alpha.new_zeros(alpha.shape).index_add_(0, targets, x[pdfs] * flows[-1])
+        flows.append(on.into @ alpha)
+        new = alpha.new_zeros(alpha.shape).index_add_(0, on.targets, x[on.pdfs] * flows[-1])
         totals.append(new.sum(dim=0))
         scales.append(torch.where(totals[-1] > 0, 1 / totals[-1], 0))
-        alpha = new * scales[-1] + leak * initial
+        alpha = new * scales[-1] + leak * on.initial
     beta, posteriors = torch.ones_like(alpha), torch.zeros_like(scores.x)
     for t in range(num_frames - 1, -1, -1):
-        back = scores.x[t][pdfs] * beta[targets] * scales[t]
-        posteriors[t].index_add_(0, pdfs, flows[t] * back)
-        beta = out_of @ back
-        beta = beta + leak * (initial * beta).sum(dim=0)
+        back = scores.x[t][on.pdfs] * beta[on.targets] * scales[t]
+        posteriors[t].index_add_(0, on.pdfs, flows[t] * back)
+        beta = on.out_of @ back
+        beta = beta + leak * (on.initial * beta).sum(dim=0)
     return _log_likes(torch.stack(totals), scores, leak), posteriors.permute(2, 0, 1)
 
 
-def _matrices(graph: DenominatorGraph) -> tuple[Tensor, Tensor]:
-    """Arcs as sparse matrices: (num_entries, num_states), which sums what flows into entries, and its transpose."""
-    indices = torch.from_numpy(np.stack([graph.arc_entries, graph.arc_sources]).astype(np.int64))
-    size = graph.num_entries, graph.num_states
-    into = torch.sparse_coo_tensor(indices, torch.from_numpy(graph.arc_probs), size, check_invariants=False)
-    return into.coalesce(), into.t().coalesce()
+@dataclass(frozen=True)
+class _OnDevice:
+    """A graph as tensors of one device and type.
+
+    into           (num_entries, num_states), sparse: sums what flows into entries
+    out_of         its transpose
+    targets, pdfs  int64 (num_entries), of entries
+    in_graph       int64: the pdfs that are in any arc
+    initial        (num_states, 1)
+    """
+
+    into: Tensor
+    out_of: Tensor
+    targets: Tensor
+    pdfs: Tensor
+    in_graph: Tensor
+    initial: Tensor
+
+    @classmethod
+    def of(cls, graph: DenominatorGraph, like: Tensor) -> _OnDevice:
+        """Of the device and type of a tensor; made once, and kept with the graph."""
+        kept, place = graph.kept, (cls, like.device, like.dtype)
+        if place not in kept:
+            kept[place] = cls._made(graph, like)
+        return kept[place]
+
+    @classmethod
+    def _made(cls, graph: DenominatorGraph, like: Tensor) -> _OnDevice:
+        arcs = torch.from_numpy(np.stack([graph.arc_entries, graph.arc_sources]).astype(np.int64))
+        size = graph.num_entries, graph.num_states
+        into = torch.sparse_coo_tensor(arcs, torch.from_numpy(graph.arc_probs), size, check_invariants=False)
+        matrices = [matrix.coalesce().to(like) for matrix in (into, into.t())]
+        indices = [torch.from_numpy(array).to(like.device, torch.int64) for array in (graph.entry_targets, graph.entry_pdfs, graph.pdfs)]
+        return cls(*matrices, *indices, torch.from_numpy(graph.initial_probs).to(like)[:, None])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from lfmmi_toys import all_strings, chain_model, dense, enumerated, random_sequences, string_weight, two_state_graph
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.chain import AlignedPhones
@@ -80,6 +81,35 @@ def test_float32_lasts_for_any_length(path, num_frames):
     expected, shares = dense_denominator(GRAPH, logits[1].double().numpy(), 1e-5)
     assert float(log_likes[1]) == pytest.approx(expected, rel=1e-5)
     assert posteriors[1].double().numpy() == pytest.approx(shares, abs=1e-2)
+
+
+class Operations(TorchDispatchMode):
+    """Names of what torch is asked to do."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.add(function.overloadpacket.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+def test_what_depends_on_the_graph_alone_is_made_once():
+    """For each type; another graph has its own. From the second call on, no number goes to or from a device and none is waited for."""
+    graph, logits = two_state_graph(), random_logits(2, 5, 4)
+    operations = Operations()
+    with operations:
+        first = leaky_hmm._by_sparse_matrices(logits, graph, 0.1)
+    made = {"sparse_coo_tensor", "_sparse_coo_tensor_with_dims_and_tensors", "_coalesce"}
+    assert operations.names & made
+    narrow = leaky_hmm._by_sparse_matrices(logits.float(), graph, 0.1)
+    assert len(graph.kept) == 2 and narrow[1].dtype == torch.float32 and not two_state_graph().kept
+    operations = Operations()
+    with operations:
+        again = leaky_hmm._by_sparse_matrices(logits, graph, 0.1)
+    assert "mm" in operations.names and not operations.names & (made | {"_to_copy", "_local_scalar_dense", "nonzero"})
+    assert all(torch.equal(*pair) for pair in zip(first, again)) and len(graph.kept) == 2
 
 
 def test_long_sequences_go_in_smaller_blocks(monkeypatch):
