@@ -10,8 +10,12 @@ which any state may be left for any other between two frames (D. Povey et al., I
     b'_{t-1}(s) = sum over arcs s -> e of w g_t(e),    b_{t-1}(s) = b'_{t-1}(s) + eps sum_j pi(j) b'_{t-1}(j)                        (5)
     posterior of p at t = sum over entries e with pdf p of f_t(e) g_t(e)                                                             (6)
 
-Scaled by c_t at each frame, all stays within float32's range; x_t is divided by its largest value over the graph's pdfs before. (3) adds
-eps pi as it stands since u_t / c_t sums to one. Every state's leak at the end of (3) is the factor 1 + eps: all states are final.
+x_t is divided by its largest value over the graph's pdfs before. (3) adds eps pi as it stands since u_t / c_t sums to one. Every state's
+leak at the end of (3) is the factor 1 + eps: all states are final.
+
+Scaled by c_t at each frame, the sums are as good as sums of logarithms, in float32 too, because of the leak: a'_t(j) >= eps pi(j), and
+sum_j a'_t(j) b'_t(j) is 1, so neither leaves the type's range, and what is too small for it is nothing beside eps pi(j). Without a leak
+a state may be lost that would have been the best one later. Where posteriors of a frame do not sum to one, something was lost.
 
 On CPUs the loops run over blocks of sequences side by side, in the unit-stride dimension. On GPUs sums over arcs are products with sparse
 matrices, which are made once for a graph.
@@ -29,6 +33,7 @@ from torch import Tensor
 from pyasr.sequence.denominator_graph import DenominatorGraph
 
 _BLOCK = 16  # sequences side by side: some vector registers' worth, and the states of a block stay in cache
+_MOST_OFF = 0.01  # of the sum of a frame's posteriors from one; rounding makes 2e-4 in 10,000 frames of float32
 _FLOW_BYTES = 1 << 29  # f_t(e) of a block is kept for all frames; long sequences go in smaller blocks
 
 
@@ -49,7 +54,9 @@ def _scores(logits: Tensor, in_graph: Tensor) -> _Scores:
 def forward_backward(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
     """(log-likelihoods float64 (N), posteriors (N, T, num_pdfs)) of `logits` (N, T, num_pdfs), float32 or float64.
 
-    A sequence whose likelihood is 0 or not a number gets a log-likelihood that is not finite, and no posteriors that mean anything.
+    A sequence whose likelihood is 0 or not a number, or whose posteriors do not sum to one at some frame, gets a log-likelihood that is not
+    finite, and no posteriors that mean anything. Where `leak` is 0, losses can go unseen that outputs bring about which lie further apart
+    than the logarithm of the type's range (87 for float32).
     """
     over = _over_blocks if logits.device.type == "cpu" else _by_sparse_matrices
     return over(logits, graph, leak)
@@ -70,11 +77,14 @@ def _one_block(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Te
     initial = graph.initial_probs.astype(kind)
     flows, totals, scales = _forward(x, *into, initial, leak)
     posteriors = _backward(x, flows, scales, offsets, entries, probs.astype(kind), graph.entry_targets, graph.entry_pdfs, initial, leak)
-    return _log_likes(torch.from_numpy(totals), scores, leak), torch.from_numpy(posteriors).permute(2, 0, 1)
+    return _results(torch.from_numpy(totals), torch.from_numpy(posteriors), scores, leak)
 
 
-def _log_likes(totals: Tensor, scores: _Scores, leak: float) -> Tensor:
-    return totals.double().log().sum(dim=0) + scores.log_scale + np.log1p(float(leak))
+def _results(totals: Tensor, posteriors: Tensor, scores: _Scores, leak: float) -> tuple[Tensor, Tensor]:
+    """What `forward_backward` gives, from c (T, N) and posteriors (T, num_pdfs, N)."""
+    log_likes = totals.double().log().sum(dim=0) + scores.log_scale + np.log1p(float(leak))
+    off = (posteriors.sum(dim=1) - 1).abs().amax(dim=0)
+    return torch.where(off < _MOST_OFF, log_likes, torch.nan), posteriors.permute(2, 0, 1)
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
@@ -161,7 +171,7 @@ def _by_sparse_matrices(logits: Tensor, graph: DenominatorGraph, leak: float) ->
         posteriors[t].index_add_(0, on.pdfs, flows[t] * back)
         beta = on.out_of @ back
         beta = beta + leak * (on.initial * beta).sum(dim=0)
-    return _log_likes(torch.stack(totals), scores, leak), posteriors.permute(2, 0, 1)
+    return _results(torch.stack(totals), posteriors, scores, leak)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 
 import numpy as np
+import torch
 
 from pyasr.hmm.topology import HmmState, Topology, left_to_right
 from pyasr.hmm.transitions import TransitionModel
@@ -129,6 +130,24 @@ def all_strings(graph: DenominatorGraph, num_frames: int, leak: float = 0.0) -> 
     return {pdfs: string_weight(graph, pdfs, leak) for pdfs in itertools.product(range(graph.num_pdfs), repeat=num_frames)}
 
 
+def log_space_denominator(graph: DenominatorGraph, logits: torch.Tensor, leak: float) -> tuple[float, torch.Tensor]:
+    """(log-likelihood, posteriors (T, num_pdfs)) of one sequence by sums of logarithms in float64 over a table of all arcs; nothing is
+    scaled, and the leak is the matrix I + eps 1 pi' between frames."""
+    table, log_pi = torch.from_numpy(dense(graph)).log(), torch.from_numpy(graph.initial_probs).log()
+    log_leak = torch.tensor(leak, dtype=torch.float64).log()
+    alphas, arcs = [log_pi], [table + y[:, None] for y in logits.double()]
+    for number in range(len(arcs) + 1):
+        alphas[-1] = torch.logaddexp(alphas[-1], alphas[-1].logsumexp(0) + log_leak + log_pi)
+        if number < len(arcs):
+            alphas.append((alphas[-1][:, None, None] + arcs[number]).logsumexp((0, 1)))
+    beta, posteriors, total = torch.zeros(len(log_pi), dtype=torch.float64), torch.zeros(logits.shape, dtype=torch.float64), alphas[-1].logsumexp(0)
+    for t in reversed(range(len(arcs))):
+        onward = arcs[t] + torch.logaddexp(beta, log_leak + (log_pi + beta).logsumexp(0))
+        posteriors[t] = ((alphas[t][:, None, None] + onward).logsumexp((0, 2)) - total).exp()
+        beta = onward.logsumexp((1, 2))
+    return float(total), posteriors
+
+
 def allowed_strings(aligned: AlignedPhones, options: SupervisionOptions, trans, tree) -> set:
     """The strings of pdfs of a whole utterance whose phones keep to their time, by looking at each of all ways."""
     factor, found = options.frame_subsampling_factor, set()
@@ -144,6 +163,14 @@ def two_state_graph() -> DenominatorGraph:
     """Four pdfs, of which the last is in no arc."""
     columns = ([0, 0, 1, 1, 0], [0, 0, 1, 2, 1], [0.3, 0.2, 0.6, 0.4, 0.5])
     return DenominatorGraph(4, np.array([0, 1, 1], np.int32), np.array([0, 1, 2], np.int32), *_by_entry(*columns), np.array([0.7, 0.3]))
+
+
+def two_loops() -> DenominatorGraph:
+    """Two states, each of which can only be stayed in, with the pdfs 0 and 2."""
+    graph = two_state_graph()
+    loops = graph.arc_entries == graph.arc_sources * 2
+    arcs = (array[loops] for array in (graph.arc_sources, graph.arc_entries, graph.arc_probs))
+    return DenominatorGraph(4, graph.entry_targets, graph.entry_pdfs, *arcs, graph.initial_probs)
 
 
 def _by_entry(sources, entries, probs):

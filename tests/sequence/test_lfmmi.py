@@ -3,13 +3,24 @@
 import numpy as np
 import pytest
 import torch
-from lfmmi_toys import all_strings, chain_model, dense, enumerated, random_sequences, string_weight, two_state_graph
+from lfmmi_toys import (
+    all_strings,
+    chain_model,
+    dense,
+    enumerated,
+    log_space_denominator,
+    random_sequences,
+    string_weight,
+    two_loops,
+    two_state_graph,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.chain import AlignedPhones
-from pyasr.sequence.denominator_graph import make_denominator_graph
+from pyasr.sequence.denominator_graph import DenominatorGraph, make_denominator_graph
 from pyasr.sequence.lfmmi import LfMmiOptions, lf_mmi, lf_mmi_with_posteriors
+from pyasr.sequence.pdf_expansion import PdfArcs
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import Supervision, SupervisionMaker
 
@@ -83,6 +94,32 @@ def test_float32_lasts_for_any_length(path, num_frames):
     assert posteriors[1].double().numpy() == pytest.approx(shares, abs=1e-2)
 
 
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("leak", [1e-6, 1e-5, 0.1])
+def test_scaled_sums_lose_nothing_of_those_in_log_space(path, leak):
+    """Over 500 frames whose outputs lie up to 200 apart, and where the state that is best in the end was long worse by thousands."""
+    turning = torch.zeros(1, 500, 4)
+    turning[0, :200, 2], turning[0, 200:, 0] = -120, -60
+    for graph, logits in ((GRAPH, random_logits(2, 500, GRAPH.num_pdfs, scale=30.0, dtype=torch.float32)), (two_loops(), turning)):
+        expected = [log_space_denominator(graph, y, leak) for y in logits]
+        for dtype, precision, of_posteriors in ((torch.float64, 1e-12, 1e-9), (torch.float32, 1e-7, 1e-4)):
+            for log_like, posteriors, (total, shares) in zip(*path(logits.to(dtype), graph, leak), expected):
+                assert float(log_like) == pytest.approx(total, rel=precision)
+                torch.testing.assert_close(posteriors.double(), shares, rtol=0, atol=of_posteriors)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_most_of_what_is_lost_without_a_leak_is_seen(path):
+    """Likelihoods are there, but those of the first frame and of the last differ."""
+    logits = random_logits(16, 500, GRAPH.num_pdfs, scale=30.0, dtype=torch.float32)
+    log_likes, posteriors = path(logits, GRAPH, 0.0)
+    kept = torch.isfinite(log_likes)
+    assert 0 < kept.sum() < 16 and ((posteriors.sum(dim=2) - 1).abs().amax(dim=1) < 0.01).equal(kept)
+    assert torch.isfinite(posteriors[~kept]).all(dim=2).all(dim=1).any()
+    wide = path(logits.double(), GRAPH, 0.0)[0]
+    assert torch.isfinite(wide).all() and (wide - log_likes).abs()[kept].max() < 1
+
+
 class Operations(TorchDispatchMode):
     """Names of what torch is asked to do."""
 
@@ -110,6 +147,17 @@ def test_what_depends_on_the_graph_alone_is_made_once():
         again = leaky_hmm._by_sparse_matrices(logits, graph, 0.1)
     assert "mm" in operations.names and not operations.names & (made | {"_to_copy", "_local_scalar_dense", "nonzero"})
     assert all(torch.equal(*pair) for pair in zip(first, again)) and len(graph.kept) == 2
+
+
+def test_sparse_matrices_say_what_the_kernel_says():
+    """On a graph of thousands of arcs, of which some pdfs are in none."""
+    rng = np.random.default_rng(4)
+    sources, targets, pdfs = rng.integers(200, size=4000), rng.integers(200, size=4000), rng.integers(50, size=4000)
+    graph = DenominatorGraph.from_arcs(PdfArcs(sources, targets, pdfs, rng.dirichlet(np.ones(4000)) * 200, np.full(200, 0.1)), 60)
+    for dtype, precision in ((torch.float64, 1e-11), (torch.float32, 1e-4)):
+        logits = random_logits(20, 40, 60, scale=5.0, dtype=dtype)
+        for one, other in zip(*(path(logits, graph, 0.1) for path in PATHS)):
+            torch.testing.assert_close(one, other, rtol=precision, atol=precision)
 
 
 def test_long_sequences_go_in_smaller_blocks(monkeypatch):
@@ -189,11 +237,7 @@ def test_likelihoods_that_underflow_are_not_finite(path):
     """Without a leak, a sequence can leave every path behind in float32."""
     logits = torch.zeros(2, 3, 4)
     logits[1, 1, :3], logits[1, 2, :3] = torch.tensor([[0.0, -500, -500], [-500, -500, 0]])
-    graph = two_state_graph()
-    only_loops = graph.arc_entries == graph.arc_sources * 2
-    stuck = type(graph)(4, *(getattr(graph, name) for name in ("entry_targets", "entry_pdfs")),
-                        *(array[only_loops] for array in (graph.arc_sources, graph.arc_entries, graph.arc_probs)), graph.initial_probs)
-    log_likes, posteriors = path(logits, stuck, 0.0)
+    log_likes, posteriors = path(logits, two_loops(), 0.0)
     assert torch.isfinite(log_likes).tolist() == [True, False]
     assert posteriors[0].sum(dim=1).numpy() == pytest.approx(1, abs=1e-5)
 
