@@ -103,8 +103,9 @@ class ChunkObjective:
     options: LfMmiOptions
     phases: Phases = Phases()
 
-    def loss(self, network: nn.Module, x: Tensor, targets: Tensor, turn: int | None = None) -> tuple[Tensor, Tensor]:
-        """(-F - X, with the derivatives above; float64 (F without the penalty on outputs, X, both negated; outputs)), summed.
+    def loss(self, network: nn.Module, x: Tensor, targets: Tensor, turn: int | None = None) -> tuple[Tensor, Tensor, int]:
+        """(-F - X, with the derivatives above; float64 (F without the penalty on outputs, X, both negated; outputs), summed; chunks left
+        out of all that because their likelihoods are not finite).
 
         turn  the number of the minibatch in training, see `Phases`
         """
@@ -117,7 +118,7 @@ class ChunkObjective:
             cross_entropy = -(posteriors * torch.log_softmax(_only(second, known).to(posteriors), 2)).sum()
             loss = loss + cross_entropy
         sums = [-counts.log_prob, float(cross_entropy.detach()), counts.num_frames]
-        return loss, torch.tensor(sums, dtype=torch.float64, device=loss.device)
+        return loss, torch.tensor(sums, dtype=torch.float64, device=loss.device), counts.num_left_out
 
     def log_probability(self, network: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
         """F with the penalty, scaled as if only targets were counted: what models are combined by."""
@@ -132,16 +133,18 @@ def _only(logits: Tensor, known: Tensor) -> Tensor:
 
 
 class LfMmiLearner(Learner):
-    """A learner of chunks."""
+    """A learner of chunks. num_left_out: of all so far those, learned or not, whose likelihoods were not finite."""
 
     def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int, objective: ChunkObjective,
                  gradient_sum: GradientSum | None = None):  # fmt: skip
         super().__init__(network, options, num_ranks, gradient_sum)
-        self.objective = objective
+        self.objective, self.num_left_out = objective, 0
 
     def loss(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """As of `ChunkObjective`."""
-        return self.objective.loss(self.network, x, targets, self.num_steps if self.network.training else None)
+        loss, sums, num_left_out = self.objective.loss(self.network, x, targets, self.num_steps if self.network.training else None)
+        self.num_left_out += num_left_out
+        return loss, sums
 
 
 class LfMmiTotals(ObjectiveTotals):
@@ -165,6 +168,13 @@ class LfMmiTotals(ObjectiveTotals):
 
 
 class LfMmiJob(ObjectiveTraining):
-    """A training by LF-MMI."""
+    """A training by LF-MMI, whose chunks may be left out one by one."""
 
     totals = LfMmiTotals
+
+    def _learn(self, x: Tensor, targets: Tensor) -> Tensor:
+        before = self.learner.num_left_out
+        sums = super()._learn(x, targets)
+        found = f"their likelihoods were not finite, last at step {self.learner.num_steps} of rank {self.comm.rank}"
+        self.count_skipped(self.learner.num_left_out - before, "chunks", found)
+        return sums

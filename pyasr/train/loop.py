@@ -38,7 +38,7 @@ class LoopOptions(SeedOptions):
     log_frames: int = option(200_000, "frames between two log lines", minimum=1)
     checkpoint_minutes: float = option(10.0, "time between checkpoints within an epoch, made with log lines; 0: no such ones", minimum=0.0)
     checkpoint_frames: int = option(0, "frames between two checkpoints within an epoch; 0: no such ones", minimum=0)
-    max_skipped: int = option(100, "minibatches of a rank that may be left out because their gradient is not finite", minimum=0)
+    max_skipped: int = option(100, "minibatches, or sequences of them, that a rank may leave out because their gradient is not finite", minimum=0)
 
 
 class Diverged(UserError):
@@ -235,11 +235,15 @@ class Training:
         number, layers, last = self.learner.skips.take()
         if not number:
             return
-        self.position.skipped += number
         where = f"the gradient of {', '.join(layers)} was not finite, last at step {last} of rank {self.comm.rank}"
         log.warning(f"minibatches left out: {number}; {where}")
-        if self.position.skipped > self.options.max_skipped:
-            found = f"{self.position.skipped} minibatches were left out, more than --max-skipped {self.options.max_skipped}"
+        self.count_skipped(number, "minibatches", where)
+
+    def count_skipped(self, number: int, what: str, where: str) -> None:
+        """Put down that this rank has left out so many minibatches, or parts of them. Raises Diverged where these are too many."""
+        self.position.skipped += number
+        if number and self.position.skipped > self.options.max_skipped:
+            found = f"{self.position.skipped} {what} were left out, more than --max-skipped {self.options.max_skipped}"
             raise Diverged(f"{found}: {where}; give a lower {self.rate_flag}, and --force")
 
     def evaluate(self) -> Totals:

@@ -82,7 +82,7 @@ def test_numerators_are_those_of_the_chunks_frames():
 def test_derivatives_are_finite_differences():
     """Of F + X for the second layer, F + c X below both, and F for the first, with the numerators' posteriors taken as they are."""
     made, (x, targets), whole = network(), inputs(), objective(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
-    loss, sums = whole.loss(made, x, targets)
+    loss, sums, _ = whole.loss(made, x, targets)
     loss.backward()
     supervisions, known = whole.numerators.of(targets), (targets != NO_TARGET)[:, :, None]
     base = made(x)

@@ -1,5 +1,6 @@
 """steps/build_chain_tree.py and train_lfmmi.py on a small language, ranks in threads, and what decodes by their model."""
 
+import itertools
 import json
 import shutil
 
@@ -18,6 +19,7 @@ from pyasr.io.text import read_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import load_scorer
 from pyasr.nn.layered import LayeredNetwork
+from pyasr.sequence import leaky_hmm
 from pyasr.sequence.chain import AlignedPhones
 from pyasr.train.lfmmi_learner import LfMmiLearner
 
@@ -123,6 +125,32 @@ def test_an_interrupted_training_goes_on(corpus, tmp_path, monkeypatch):
         train(corpus, tmp_path / "cut", *flags, num_ranks=1)
     assert not (tmp_path / "cut").exists() and (tmp_path / "cut.tmp" / "checkpoint" / "checkpoint.json").exists()
     assert torch.equal(parameters(train(corpus, tmp_path / "cut", *flags, num_ranks=1)), parameters(whole))
+
+
+def test_chunks_without_a_likelihood_are_counted(corpus, tmp_path, capsys, monkeypatch):
+    """One in every second minibatch; a checkpoint remembers how many there were, too many end the training."""
+    learn, answer, steps, poisoned = LfMmiLearner.step, leaky_hmm.forward_backward, itertools.count(), []
+
+    def step(self, *arguments):
+        poisoned[:] = [0] * (next(steps) % 2)
+        return learn(self, *arguments)
+
+    def forward_backward(*arguments):
+        log_likes, posteriors = answer(*arguments)
+        log_likes[poisoned[:1]] = float("nan")
+        poisoned.clear()
+        return log_likes, posteriors
+
+    monkeypatch.setattr(LfMmiLearner, "step", step)
+    monkeypatch.setattr(leaky_hmm, "forward_backward", forward_backward)
+    flags = ["--max-skipped", 12, "--num-epochs", 2, "--checkpoint-frames", 240]
+    with pytest.raises(UserError, match="13 chunks were left out, more than --max-skipped 12: .* not finite, last at step 26 of rank 0"):
+        train(corpus, tmp_path / "out", *flags, num_ranks=1)
+    assert capsys.readouterr().out.count("LF-MMI: 1 of 4 sequences have no finite likelihood and are left out:") == 13
+    again = next(steps)
+    with pytest.raises(UserError, match="13 chunks were left out"):
+        train(corpus, tmp_path / "out", *flags, num_ranks=1)
+    assert next(steps) - again < 24
 
 
 def test_gradients_added_over_ranks_are_those_of_one_with_all_data(copy, tmp_path):
