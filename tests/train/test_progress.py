@@ -217,6 +217,11 @@ def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
         time.sleep(0.1)
         assert "25%" in terminal.getvalue()
     assert file.getvalue() == "" and terminal.getvalue().endswith("\r\x1b[K")
+    shown = len(terminal.getvalue())
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress_bar(tmp_path, "rbm*/metrics.jsonl"):
+        pass
+    assert terminal.getvalue()[shown:].endswith("\r\x1b[K")
     assert last_interval(path) == LINE
 
 
