@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from corpora import write_table
+from schemes import SCHEME_FLAGS, initial_objective, ranks_for
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
@@ -15,6 +16,7 @@ from pyasr.io.ark import ArkWriter
 from pyasr.lang.subwords import Subwords
 from pyasr.nn.acoustic import load_model
 from pyasr.nn.layered import LayeredNetwork
+from pyasr.parallel.strategies import strategy_names
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.padded_utterances import PaddedUtterances
 from pyasr.train.targets import Targets
@@ -57,6 +59,10 @@ def train(corpus, out, *flags, data=None, num_ranks=2):
     return out
 
 
+def epochs(out) -> list[dict]:
+    return [line for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines()) if "heldout_objective" in line]
+
+
 def spelled(corpus, out) -> float:
     """Share of utterances whose best path spells them right."""
     model, reader, subwords = load_model(out / "final.nnet"), FeatureReader(corpus / "data", InputOptions.load(out)), Subwords.read(out / "units")
@@ -71,9 +77,18 @@ def spelled(corpus, out) -> float:
 def test_a_network_learns_to_spell(corpus, tmp_path, scheme):
     flags = ["--parallel", scheme, "--natural-gradient", "online", "--ng-rank-in", 4, "--ng-rank-out", 4, "--num-epochs", 30, "--final-factor", 0.1]
     out = train(corpus, tmp_path / "out", *flags, "--learning-rate", 4, "--max-change", 2.0, "--period-frames", 300)
-    ends = [line for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines()) if "heldout_objective" in line]
+    ends = epochs(out)
     assert ends[-1]["heldout_objective"] > -0.3 > ends[0]["heldout_objective"]
     assert spelled(corpus, out) > 0.5  # doubled letters cannot be heard
+
+
+@pytest.mark.parametrize("scheme", strategy_names())
+def test_every_scheme_learns(corpus, tmp_path, capsys, scheme):
+    rate = 0.5 if scheme in ("asgd", "bmuf", "bmuf-classical", "diloco", "slowmo") else 2  # these move further than the mean
+    flags = ["--parallel", scheme, *SCHEME_FLAGS.get(scheme, []), "--period-frames", 600, "--num-epochs", 2, "--learning-rate", rate]
+    out = train(corpus, tmp_path / "out", *flags, "--max-change", 2, "--lr-scaling", "none", num_ranks=ranks_for(scheme))
+    begun = initial_objective(capsys.readouterr().out)
+    assert epochs(out)[-1]["heldout_objective"] > 0.75 * begun
 
 
 def test_utterances_in_a_minibatch_do_not_change_one_another(corpus):

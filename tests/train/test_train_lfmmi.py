@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from chain_corpus import write_alignments, write_chain_corpus, write_features
+from schemes import SCHEME_FLAGS, initial_objective, ranks_for
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
@@ -19,6 +20,7 @@ from pyasr.io.text import read_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import load_scorer
 from pyasr.nn.layered import LayeredNetwork
+from pyasr.parallel.strategies import strategy_names
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.chain import AlignedPhones
 from pyasr.train.lfmmi_learner import LfMmiLearner
@@ -101,11 +103,19 @@ def test_a_network_learns_to_recognise_words(corpus, tmp_path):
     assert all(0.6 * frames[key] / 100 < end <= frames[key] / 100 + 0.03 for key, end in ends.items()) and len(ends) == len(frames)
 
 
-@pytest.mark.parametrize("flags", [["--parallel", "gradient"], ["--parallel", "bmuf", "--first-mixing", "best"], ["--parallel", "adpsgd"],
+@pytest.mark.parametrize("flags", [["--parallel", "bmuf", "--first-mixing", "best"],
                                    ["--xent-regularize", 0, "--shift-frames", "false"]], ids=lambda flags: flags[1])  # fmt: skip
-def test_schemes_and_options(corpus, tmp_path, flags):
+def test_options(corpus, tmp_path, flags):
     told = epochs(train(corpus, tmp_path / "out", "--num-epochs", 2, *flags))
     assert -0.5 < told[-1]["heldout_objective"] < 0 and told[-1]["heldout_cross_entropy"] < 3
+
+
+@pytest.mark.parametrize("scheme", strategy_names())
+def test_every_scheme_learns(corpus, tmp_path, capsys, scheme):
+    flags = ["--parallel", scheme, *SCHEME_FLAGS.get(scheme, []), "--period-frames", 160, "--num-epochs", 2, "--learning-rate", 1]
+    out = train(corpus, tmp_path / "out", *flags, num_ranks=ranks_for(scheme))
+    begun = initial_objective(capsys.readouterr().out)
+    assert epochs(out)[-1]["heldout_objective"] > 0.7 * begun
 
 
 def test_an_interrupted_training_goes_on(corpus, tmp_path, monkeypatch):
