@@ -4,10 +4,11 @@
 Real speech, alignments and tree of a recipe (run.sh, steps/build_chain_tree.py); one core, CPU seconds. A step is all that a minibatch
 takes: network forwards and backwards, natural gradient, objective, update. The objective is numerator and denominator, with posteriors.
 Numerators are made when a chunk is learned for the first time and kept: the first pass is told beside later ones. The peer computes the
-denominator's sums as products of torch's sparse matrices, all sequences at once, which is what runs on a GPU.
+denominator's sums as products of torch's sparse matrices, all sequences at once, which is what runs on a GPU. Options of the training are
+those of steps/train_lfmmi.py, of which one rank is measured.
 
-Example, in egs/amazon_queen/s5 with exp/chain_tree made:
-    OMP_NUM_THREADS=1 ../../../benchmarks/train_lfmmi.py --network conf/network/tdnnf_chain.net data/train_fmllr exp/tri3_ali exp/chain_tree
+Example, in egs/amazon_queen/s5 once run_models.sh has made the tree:
+    OMP_NUM_THREADS=1 ../../../benchmarks/train_lfmmi.py --config conf/chain.conf data/train_sp_fmllr exp/tri3_ali_sp exp/models/chain_tree
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 import torch
 
-from pyasr.base.options import argument, option
+from pyasr.base.options import argument, group, option
 from pyasr.base.step import run_step
 from pyasr.feats.inputs import InputOptions
-from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.hmm.model import read_subsampling
 from pyasr.parallel.comm import SoloComm
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.denominator_graph import DenominatorGraph
@@ -32,16 +33,14 @@ from pyasr.train import lfmmi, lfmmi_learner
 from pyasr.train.corpus import open_corpus
 from pyasr.train.targets import TARGETS_FILE, Targets
 
-_RATE = 0.25
-
 
 @dataclass(frozen=True)
 class Benchmark:
-    data: Path = argument("data directory of features that are normalised, such as data/train_fmllr")
+    data: Path = argument("data directory of the features")
     ali_dir: Path = argument("alignments")
     tree_dir: Path = argument("directory of steps/build_chain_tree.py")
-    network: Path = option(Path("conf/network/tdnnf_chain.net"), "file of layers")
-    minibatch: int = option(1600, "outputs of a minibatch", minimum=1)
+    input: InputOptions = group(InputOptions)
+    training: lfmmi.LfMmiTraining = group(lfmmi.LfMmiTraining)
     num_minibatches: int = option(20, "minibatches of a pass that are timed, after three that are not", minimum=1)
 
 
@@ -61,27 +60,26 @@ class Clock:
 
 
 def staged(options: Benchmark, out: Path) -> lfmmi.LfMmiSpec:
-    """The work of a rank with natural gradient, all its inputs in `out`."""
-    training = lfmmi.LfMmiTraining()
-    natural = NaturalGradientOptions(natural_gradient="online")
-    preconditioned = replace(training.learner, minibatch=options.minibatch, natural_gradient=natural)
-    over_time = replace(training.over_time, network=options.network)
-    training = replace(training, over_time=over_time, learner=preconditioned)
-    step = lfmmi.LfMmiStep(options.data, options.ali_dir, options.tree_dir, out, InputOptions(cmvn="none"), training=training)
+    """The work of a rank, all its inputs in `out`."""
+    lfmmi.check_training(options.training)
+    step = lfmmi.LfMmiStep(options.data, options.ali_dir, options.tree_dir, out, options.input, training=options.training)
+    lfmmi.check_factor(step, options.input)
     lfmmi.prepare(step, out)
-    return lfmmi.LfMmiSpec(options.data, out, step.input, training)
+    return lfmmi.LfMmiSpec(options.data, out, options.input, options.training)
 
 
 def timed_passes(spec: lfmmi.LfMmiSpec, options: Benchmark) -> list[dict[str, float]]:
     """CPU seconds of a minibatch by part, of a first pass and of a second over the same minibatches."""
     training, targets, comm = spec.training, Targets.load(spec.out / TARGETS_FILE), SoloComm()
+    minibatch, num_batches = training.learner.minibatch, options.num_minibatches + 3
+    rate = training.schedule.learning_rate / minibatch
     corpus = open_corpus(spec.data, spec.input, targets, training.store, training.learner, comm, (0, 10), 1, 2, training.perturb,
                          over_time=training.over_time)  # fmt: skip
     objective = lfmmi.make_objective(spec, corpus.packing.subsampling)
     learner = lfmmi.make_learner(training, corpus, targets.num_pdfs, comm, objective, None)
-    batches = [batch for batch, _ in zip(corpus.training.minibatches(options.minibatch, 1), range(options.num_minibatches + 3))]
+    batches = [batch for batch, _ in zip(corpus.training.minibatches(minibatch, 1), range(num_batches))]
     for x, t in batches[:3]:
-        learner.step(x, t, _RATE / options.minibatch)
+        learner.step(x, t, rate)
     passes = []
     for _ in range(2):
         clock = Clock()
@@ -90,33 +88,35 @@ def timed_passes(spec: lfmmi.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
              patch.object(objective.numerators, "of", clock.timed("making numerators", objective.numerators.of)), \
              patch.object(leaky_hmm, "forward_backward", clock.timed("denominator", leaky_hmm.forward_backward)):
             for x, t in batches[3:]:
-                step(x, t, _RATE / options.minibatch)
+                step(x, t, rate)
         passes.append({name: seconds / len(batches[3:]) for name, seconds in clock.spent.items()})
     return passes
 
 
-def time_of_peer(spec: lfmmi.LfMmiSpec, options: Benchmark) -> tuple[float, float]:
+def time_of_peer(spec: lfmmi.LfMmiSpec) -> tuple[float, float]:
     """CPU seconds of a minibatch's denominator: ours, in plain torch; on random outputs."""
     graph = DenominatorGraph.load(spec.out / lfmmi.DENOMINATOR_FILE)
-    frames = spec.training.over_time.chunk // 3
-    logits = torch.randn(options.minibatch // frames, frames, int(graph.entry_pdfs.max()) + 1, generator=torch.Generator().manual_seed(0))
+    training, leak = spec.training, spec.training.objective.leaky_hmm_coefficient
+    frames = training.over_time.chunk // read_subsampling(spec.out)
+    logits = torch.randn(training.learner.minibatch // frames, frames, graph.num_pdfs, generator=torch.Generator().manual_seed(0))
     clock = Clock()
     for name, function in (("ours", leaky_hmm.forward_backward), ("torch", leaky_hmm._by_sparse_matrices)):
-        found = [function(logits, graph, 1e-5)]  # compiles
-        clock.timed(name, function)(logits, graph, 1e-5)
-        torch.testing.assert_close(found[0][0], leaky_hmm.forward_backward(logits, graph, 1e-5)[0], rtol=1e-4, atol=1e-2)
+        found = [function(logits, graph, leak)]  # compiles
+        clock.timed(name, function)(logits, graph, leak)
+        torch.testing.assert_close(found[0][0], leaky_hmm.forward_backward(logits, graph, leak)[0], rtol=1e-4, atol=1e-2)
     return clock.spent["ours"], clock.spent["torch"]
 
 
 def main(options: Benchmark) -> None:
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; {options.network}, minibatches of {options.minibatch} outputs")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; {options.training.over_time.network}, "
+          f"minibatches of {options.training.learner.minibatch} outputs")
     with tempfile.TemporaryDirectory() as folder:
         spec = staged(options, Path(folder))
         for name, spent in zip(("first pass", "later passes"), timed_passes(spec, options)):
             whole = spent["step"]
             parts = ", ".join(f"{part} {1000 * spent[part]:.0f} ms ({spent[part] / whole:.0%})" for part in spent if part != "step")
-            print(f"{name}: {options.minibatch / whole:.0f} outputs/CPU s, a step {1000 * whole:.0f} ms; of it {parts}")
-        ours, torchs = time_of_peer(spec, options)
+            print(f"{name}: {options.training.learner.minibatch / whole:.0f} outputs/CPU s, a step {1000 * whole:.0f} ms; of it {parts}")
+        ours, torchs = time_of_peer(spec)
     print(f"denominator of a minibatch: ours {1000 * ours:.0f} ms, plain torch's {1000 * torchs:.0f} ms, {torchs / ours:.1f} times as long")
 
 
