@@ -38,7 +38,7 @@ class LoopOptions(SeedOptions):
     log_frames: int = option(200_000, "frames between two log lines", minimum=1)
     checkpoint_minutes: float = option(10.0, "time between checkpoints within an epoch, made with log lines; 0: no such ones", minimum=0.0)
     checkpoint_frames: int = option(0, "frames between two checkpoints within an epoch; 0: no such ones", minimum=0)
-    max_skipped: int = option(100, "minibatches, or sequences of them, that a rank may leave out because their gradient is not finite", minimum=0)
+    max_skipped: int = option(100, "minibatches, or chunks of LF-MMI, that a rank may leave out because they are not finite", minimum=0)
 
 
 class Diverged(UserError):

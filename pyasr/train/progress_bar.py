@@ -17,8 +17,8 @@ _PERIOD_S = 0.5
 
 @contextlib.contextmanager
 def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO | None = None):
-    """Show the last line of the newest file DIRECTORY/PATTERN as a bar on `terminal` (None: standard error) while the block runs; where that
-    is no terminal, nothing."""
+    """Show the last line of the newest file DIRECTORY/PATTERN as a bar on `terminal` (None: standard error) while the block runs;
+    where that is no terminal, nothing."""
     terminal = terminal or sys.stderr
     if not terminal.isatty():
         yield

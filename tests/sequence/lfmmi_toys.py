@@ -140,7 +140,7 @@ def log_space_denominator(graph: DenominatorGraph, logits: torch.Tensor, leak: f
         alphas[-1] = torch.logaddexp(alphas[-1], alphas[-1].logsumexp(0) + log_leak + log_pi)
         if number < len(arcs):
             alphas.append((alphas[-1][:, None, None] + arcs[number]).logsumexp((0, 1)))
-    beta, posteriors, total = torch.zeros(len(log_pi), dtype=torch.float64), torch.zeros(logits.shape, dtype=torch.float64), alphas[-1].logsumexp(0)
+    beta, posteriors, total = torch.zeros_like(log_pi), torch.zeros_like(logits, dtype=torch.float64), alphas[-1].logsumexp(0)
     for t in reversed(range(len(arcs))):
         onward = arcs[t] + torch.logaddexp(beta, log_leak + (log_pi + beta).logsumexp(0))
         posteriors[t] = ((alphas[t][:, None, None] + onward).logsumexp((0, 2)) - total).exp()
