@@ -25,6 +25,7 @@ settings.register_profile("busy machine", deadline=None, suppress_health_check=[
 settings.load_profile("busy machine")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where several processes run the tests, one has a file to itself, and one all that wait for schedulers, of which there is one each."""
     for item in items:
