@@ -209,11 +209,18 @@ def submission(request: Request, scheduler: Scheduler, jobs: range) -> list[str]
     return scheduler.submission(request, jobs, script_path(request), output_of(request, "JOB"))
 
 
+def _gpu_options(request: Request) -> list[str]:
+    """That run.pl chooses among the GPUs that it sees on the host, and keeps other jobs off them; ranks do so by themselves."""
+    if not request.gpu:
+        return []
+    return ["--gpu", str(request.gpu), *(["--share-devices", "true"] if request.share_devices else [])]
+
+
 def script(request: Request, scheduler: Scheduler) -> str:
     """A script for bash that has run.pl run the job on its host, in this directory and with what matters of this environment."""
     carried = {name: value for name, value in sorted(os.environ.items()) if name in _CARRIED or name.startswith("PYASR_")}
     options = ["--num-threads", str(request.num_threads)]
-    options += ["--num-ranks", str(request.num_ranks)] if request.num_ranks else []
+    options += ["--num-ranks", str(request.num_ranks)] if request.num_ranks else _gpu_options(request)
     options += ["--done-marker", request.done_marker] if request.done_marker else []
     job = [f"{request.name}=${scheduler.task_variable}"] if request.name else []
     words = [*map(shlex.quote, [sys.executable, str(ROOT / "utils" / "run.pl"), *options]), *job,

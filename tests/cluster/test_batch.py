@@ -3,13 +3,16 @@
 import os
 import subprocess
 
+import pytest
+
 from pyasr.cluster.batch import BatchRunner
 from pyasr.cluster.command_line import parse_request
 from pyasr.cluster.status import JobStatus, read_status, write_status
 
 SBATCH = """#!/bin/bash
 for word; do [[ $word != --array=* ]] || tasks=${word#*=}; done
-for task in $(seq ${tasks/-/ }); do SLURM_ARRAY_TASK_ID=$task bash "${!#}"; done
+for task in $(seq ${tasks/-/ }); do SLURM_ARRAY_TASK_ID=$task bash "${!#}" & done
+wait
 echo 7
 """
 
@@ -24,17 +27,30 @@ def test_a_failure_counts_whatever_has_ended_after_it(tmp_path):
     assert [status.job for status in runner.ended] == [2, 1] and list(runner.left) == [3]
 
 
-def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(tmp_path):
-    """By a Slurm that runs all at once: jobs 1 and 2 are asked to end twice, job 3 whenever it runs."""
-    sbatch = tmp_path / "sbatch"
-    sbatch.write_text(SBATCH)
-    sbatch.chmod(0o755)
+@pytest.fixture
+def slurm_pl(tmp_path):
+    """Runs slurm.pl with a Slurm that runs all jobs of an array at once."""
+
+    def run(*words, **environment):
+        environment = {**os.environ, **environment, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+        return subprocess.run(["slurm.pl", *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+
+    (tmp_path / "bin").mkdir()
+    program(tmp_path / "bin" / "sbatch", SBATCH)
+    return run
+
+
+def program(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(slurm_pl, tmp_path):
+    """Jobs 1 and 2 are asked to end twice, job 3 whenever it runs."""
     script = r"echo again >> times.JOB; [ JOB != 3 ] && [ \$(wc -l < times.JOB) = 3 ] || exit 75"
 
     def run(jobs):
-        words = ["slurm.pl", "--max-requeue", "2", f"JOB={jobs}", "a.JOB.log", "bash", "-c", script]
-        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        return slurm_pl("--max-requeue", "2", f"JOB={jobs}", "a.JOB.log", "bash", "-c", script)
 
     done = run("1:2")
     assert done.returncode == 0 and done.stderr.count("is submitted again, time 2 of at most 2") == 2, done.stderr
@@ -43,3 +59,11 @@ def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(tmp_path):
     assert done.returncode == 1 and "job    3 on " in done.stderr and "exit status 75" in done.stderr, done.stderr
     assert done.stderr.count("is submitted again") == 2 and len((tmp_path / "times.3").read_text().splitlines()) == 3
     assert read_status(tmp_path / "a.3.log").status == 75
+
+
+def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_ones(slurm_pl, tmp_path):
+    program(tmp_path / "bin" / "nvidia-smi", "#!/bin/sh\nprintf 'GPU 0: H200 (UUID: GPU-a1)\\nGPU 1: H200 (UUID: GPU-b2)\\n'\n")
+    both = r"echo \$CUDA_VISIBLE_DEVICES > has.JOB; until [ -s has.1 ] && [ -s has.2 ]; do sleep 0.05; done"
+    done = slurm_pl("--gpu", "1", "JOB=1:2", "a.JOB.log", "timeout", "30", "bash", "-c", both, PYASR_LOCKS=str(tmp_path / "locks"))
+    assert done.returncode == 0, done.stderr
+    assert {(tmp_path / f"has.{job}").read_text() for job in (1, 2)} == {"0\n", "1\n"}

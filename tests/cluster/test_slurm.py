@@ -154,7 +154,7 @@ def test_dry_run(tmp_path):
     assert command == ("sbatch --export=PATH -A asr -p gpu --gres=gpu:2 --mem=4G --cpus-per-task=3 -C fast --parsable --job-name=a "
                        "--open-mode=append --output=exp/q/a.%a.out --array=2-5%2 exp/q/a.sh")
     assert f"cd {tmp_path} || exit 1\n" in script
-    assert script.endswith("utils/run.pl --num-threads 3 JOB=$SLURM_ARRAY_TASK_ID exp/log/a.JOB.log wc 'a b' '|' cat\n\n")
+    assert script.endswith("utils/run.pl --num-threads 3 --gpu 2 JOB=$SLURM_ARRAY_TASK_ID exp/log/a.JOB.log wc 'a b' '|' cat\n\n")
     assert not (tmp_path / "exp").exists()
     done = subprocess.run(["slurm.pl", "--gpu", "1", "--dry-run", "--num-ranks", "4", "x.log", "true"], cwd=tmp_path.parent, capture_output=True, text=True)
     assert done.stdout.startswith("sbatch --export=ALL --gres=gpu:1 --ntasks=4 --signal=B:USR1@120 --parsable")
