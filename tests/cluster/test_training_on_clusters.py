@@ -99,11 +99,10 @@ def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
     (corpus / "srun.conf").write_text("option num_ranks=* --nodes=2 --ntasks=$0 --ntasks-per-node=2\n")
     out = corpus / "srun"
     with training(corpus, out, "slurm.pl --config srun.conf", {**slurm.environment, "PYASR_MPIEXEC": "srun"}) as process:
-        has_learned(process, out)
-        ranks = ranks_by_node(slurm, "slurmstepd")
+        wait_until(lambda: ranks_by_node(slurm, "slurmstepd") == [0, 2, 2] or process.poll() is not None, WAIT_S)
+        assert process.poll() is None, process.communicate()
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
-    assert ranks == [0, 2, 2]
     assert np.array_equal(scores(corpus, out), undisturbed)
 
 
