@@ -8,8 +8,9 @@ Each stream is normalised and extended as its `InputOptions` say, so what is sto
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -86,11 +87,7 @@ class PasteSpec:
 
 
 class VectorTable:
-    """Vectors beside frames, by utterance or, where the table has none of the utterance, by speaker.
-
-    An entry is a vector (D,) for all frames, or a matrix whose row i stands for frames i period ... (i + 1) period - 1, as Kaldi's online
-    i-vectors; with at most one row less than that needs, the last one stands for the rest.
-    """
+    """Vectors beside frames, by utterance or, where the table has none of the utterance, by speaker; entries as of `vector_rows`."""
 
     def __init__(self, scp: Path, period: int | None = None):
         self._table, self._reader, self.path = read_scp(scp), ArkReader(), Path(scp)
@@ -101,13 +98,21 @@ class VectorTable:
         rx = self._table.get(utt) or self._table.get(speaker)
         if rx is None:
             raise LeftOut(f"no vector of it or its speaker in {self.path}")
-        entry = self._reader.load(rx, vectors=True)
-        if entry.ndim == 1:
-            return np.broadcast_to(entry, (num_frames, len(entry)))
-        needed = -(-num_frames // self.period)
-        if not len(entry) or needed - len(entry) > 1:
-            raise LeftOut(f"fewer vectors in {self.path} than one every {self.period} frames")
-        return entry[np.minimum(np.arange(num_frames) // self.period, len(entry) - 1)]
+        return vector_rows(self._reader.load(rx, vectors=True), self.period, num_frames, str(self.path))
+
+
+def vector_rows(entry: np.ndarray, period: int, num_frames: int, where: str) -> np.ndarray:
+    """The vector of each frame, float32 (num_frames, D).
+
+    An entry is a vector (D,) for all frames, or a matrix whose row i stands for frames i period ... (i + 1) period - 1, as Kaldi's online
+    i-vectors; with at most one row less than that needs, the last one stands for the rest. Raises LeftOut, naming `where`, for fewer.
+    """
+    if entry.ndim == 1:
+        return np.broadcast_to(entry, (num_frames, len(entry)))
+    needed = -(-num_frames // period)
+    if not len(entry) or needed - len(entry) > 1:
+        raise LeftOut(f"fewer vectors in {where} than one every {period} frames")
+    return entry[np.minimum(np.arange(num_frames) // period, len(entry) - 1)]
 
 
 def _period_beside(scp: Path) -> int:
@@ -132,14 +137,23 @@ class Paster:
         for reader, known in zip(self._readers, self._known):
             if utt not in known:
                 raise LeftOut(f"no features in {reader.data}/feats.scp")
-        parts = [reader[utt] for reader in self._readers]
-        lengths = [len(part) for part in parts]
-        num_frames = min(lengths)
-        if max(lengths) - num_frames > self._tolerance:
-            raise LeftOut(f"streams whose numbers of frames differ by more than --length-tolerance {self._tolerance}")
-        if self._vectors:
-            parts.append(self._vectors.rows(utt, self._readers[0].speaker(utt), num_frames))
-        return np.concatenate([part[:num_frames] for part in parts], axis=1)
+        vectors = partial(self._vectors.rows, utt, self._readers[0].speaker(utt)) if self._vectors else None
+        return paste([reader[utt] for reader in self._readers], self._tolerance, vectors)
+
+
+def paste(parts: list[np.ndarray], tolerance: int, vectors: Callable[[int], np.ndarray] | None = None) -> np.ndarray:
+    """The columns of all streams of an utterance side by side, for as many frames as the shortest has, float32.
+
+    vectors  a function of that number: the vector of each frame
+
+    Raises LeftOut where lengths differ by more than `tolerance` frames.
+    """
+    lengths = [len(part) for part in parts]
+    num_frames = min(lengths)
+    if max(lengths) - num_frames > tolerance:
+        raise LeftOut(f"streams whose numbers of frames differ by more than --length-tolerance {tolerance}")
+    beside = [vectors(num_frames)] if vectors else []
+    return np.concatenate([*(part[:num_frames] for part in parts), *beside], axis=1)
 
 
 def paste_shard(spec: PasteSpec, job: int) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from pyasr.base import log
 from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
 from pyasr.base.options import group, option
@@ -79,19 +81,18 @@ class _Speakers:
 
     def utterances(self, keys: list[str]):
         """(utterance, online i-vectors, its own statistics) of the utterances of a speaker, one after the other."""
-        before, dim = SpeakerStats.zeros(self.online.extractor.dim), self.online.extractor.feat_dim
-        for number, utt in enumerate(keys):
-            if self.spec.directory.utts_per_spk_max and number % self.spec.directory.utts_per_spk_max == 0:
-                before = SpeakerStats.zeros(self.online.extractor.dim)
-            try:
-                plain, normalised = self.features[utt]
-            except LeftOut as reason:
-                self.left_out[utt] = str(reason)
-                continue
-            check_dim(plain.shape[1], dim, self.spec.data, self.spec.extractor_dir)
-            rows, own = self.online(plain, normalised, before)
-            before = self.online.remembered(before + own)
-            yield utt, rows, own
+        in_order = self.online.in_order(map(self._views, keys), self.spec.directory.utts_per_spk_max)
+        return ((utt, *found) for utt, found in zip(keys, in_order) if found)
+
+    def _views(self, utt: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """As of `IvectorFeatures`; None of an utterance that is left out."""
+        try:
+            plain, normalised = self.features[utt]
+        except LeftOut as reason:
+            self.left_out[utt] = str(reason)
+            return None
+        check_dim(plain.shape[1], self.online.extractor.feat_dim, self.spec.data, self.spec.extractor_dir)
+        return plain, normalised
 
 
 def merge(spec: ExtractSpec) -> None:

@@ -7,6 +7,7 @@ earlier ones to at most `max_remembered_frames` frames.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +81,23 @@ class OnlineExtractor:
             rows.append(self._estimate(counts + before.count, linear + before.linear, quadratic + before.quadratic))
             own = SpeakerStats(float(counts[-1]), linear[-1], quadratic[-1])
         return np.concatenate([*rows, np.zeros((0, self.extractor.dim), np.float32)])[:num_rows], own
+
+    def in_order(self, utterances: Iterable[tuple[np.ndarray, np.ndarray] | None],
+                 utts_per_spk_max: int = 0) -> Iterator[tuple[np.ndarray, SpeakerStats] | None]:  # fmt: skip
+        """What a call gives of each utterance of a speaker, (plain, normalised), given the earlier ones; None for None.
+
+        utts_per_spk_max  utterances after which the speaker is taken for a new one; 0: never
+        """
+        before = SpeakerStats.zeros(self.extractor.dim)
+        for number, views in enumerate(utterances):
+            if utts_per_spk_max and number % utts_per_spk_max == 0:
+                before = SpeakerStats.zeros(self.extractor.dim)
+            if views is None:
+                yield None
+                continue
+            rows, own = self(*views, before)
+            before = self.remembered(before + own)
+            yield rows, own
 
     def _periods(self, plain: np.ndarray, normalised: np.ndarray):
         """(N, F) of frame 0 alone, then of the next `ivector_period` frames, and so on, many at once; zeros after the last frame."""
