@@ -35,8 +35,8 @@ def main(options: PackModel) -> None:
     with output_of(options, options.out, inputs) as out:
         pack(system, point, out)
         packed = System(out)
-        log.info(f"{packed.info.kind} at {packed.front_end.rate_hz:g} Hz, LM weight {point[0]}, word insertion penalty {point[1]}"
-                 f"{', adapted to each recording by fMLLR' if packed.adaptation else ''}")
+        log.info(f"{packed.info.kind} at {packed.features.rate_hz:g} Hz, LM weight {point[0]}, word insertion penalty {point[1]}"
+                 f"{', adapted to each recording by fMLLR' if packed.features.adaptations else ''}")
 
 
 if __name__ == "__main__":

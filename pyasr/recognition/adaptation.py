@@ -22,13 +22,15 @@ from pyasr.decode.determinize import DeterminizeOptions, Determinizer
 from pyasr.decode.lattice import Lattice, prune
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.feats.transforms import apply_transform, compose
-from pyasr.hmm.fmllr import FmllrOptions
+from pyasr.hmm.fmllr import FmllrOptions, identity
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import MODEL, first_pass_model, read_model
 from pyasr.hmm.pdf_posteriors import PdfPosteriors
 from pyasr.hmm.speaker_transforms import estimate_each, speaker_stats
 from pyasr.lang.lang_dir import LangDir
+from pyasr.recognition.front_end import FEATURES, ModelInputs, PlainFeatures, load_features, with_frames
 
+FIRST_DIR = "first"
 _SPEAKER = "speaker"
 
 
@@ -108,8 +110,42 @@ class Adaptation:
         """The transform on top of those that `features` have; the identity for want of data."""
         utterances = ((_SPEAKER, matrix, pdfs) for matrix, pdfs in zip(features, posteriors))
         transforms, _ = estimate_each(speaker_stats(utterances, self.gmm, aligner), self.options.fmllr)
-        return transforms[_SPEAKER]
+        return transforms.get(_SPEAKER, identity(self.gmm.dim))
 
     def _rescored(self, lattice: Lattice, features: np.ndarray) -> Lattice:
         rescored = with_acoustics(lattice, self.gmm, features, self.trans.tid2pdf)
         return prune(rescored, self.options.decode.lattice_beam, self.options.decode.acoustic_scale)
+
+
+class AdaptedFeatures:
+    """Features of one kind as a GMM system sees them, with the speaker's fMLLR transform; a `SpeakerFeatures`.
+
+    plain       the features of the segments
+    inputs      how they become the GMM system's input
+    adaptation  what estimates the transform
+    """
+
+    def __init__(self, plain: PlainFeatures, inputs: ModelInputs, adaptation: Adaptation):
+        self.plain, self.inputs, self.adaptation, self.adaptations = plain, inputs, adaptation, [adaptation]
+        self.rate_hz, self.frame_shift_s = plain.rate_hz, plain.frame_shift_s
+
+    def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
+        spoken, adapted = self.adapted(waves, names, num_threads)
+        found = [np.zeros((0, self.adaptation.gmm.dim), np.float32)] * len(waves)
+        for i, matrix in zip(spoken, adapted.features):
+            found[i] = matrix
+        return found
+
+    def adapted(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> tuple[list[int], Adapted]:
+        """(which segments are long enough for a frame, what the passes gave of these)."""
+        features = self.inputs(self.plain(waves, names))
+        spoken = with_frames(features)
+        return spoken, self.adaptation([features[i] for i in spoken], [names[i] for i in spoken], num_threads)
+
+
+def read_features(folder: Path, model: Path, first: FirstPasses | None) -> PlainFeatures | AdaptedFeatures:
+    """What FOLDER/features.json and, where `first` says that they are adapted, FOLDER/first make; `model` is the packed model's directory."""
+    plain = PlainFeatures(load_features(folder / FEATURES))
+    if first is None:
+        return plain
+    return AdaptedFeatures(plain, ModelInputs.read(folder / FIRST_DIR), Adaptation(folder / FIRST_DIR, model / first.graph, first))

@@ -18,23 +18,22 @@ class AdaptedSpeaker:
     """
 
     def __init__(self, system: System):
-        self._system, self.transform = system, None
+        self._system, self._made, self.transform = system, system.features, None
         self._features, self._posteriors = [], []  # of the utterances that count
 
     def words(self, wave: np.ndarray) -> list[Word]:
         """Of the next utterance, seconds from its begin; of what is too short for a frame, none."""
-        features = self._system.front_end.extract(wave)
+        features = self._made.plain.extract(wave)
         if not len(features):
             return []
         self._features.append(features)
-        inputs = self._system.front_end.inputs_of_speaker(self._features)
-        adapted = self._system.adaptation(inputs, _NAMES, known=self._posteriors)
+        adapted = self._made.adaptation(self._made.inputs(self._features), _NAMES, known=self._posteriors)
         self.transform, self._posteriors = adapted.transform, adapted.posteriors
         self._forget()
         return self._system.words_of_adapted(adapted, _NAMES)[0]
 
     def _forget(self) -> None:
         """Drop utterances that lie a minute back."""
-        shift_s = self._system.front_end.frame_shift_s
+        shift_s = self._made.frame_shift_s
         while len(self._features) > 1 and shift_s * sum(map(len, self._features[1:])) > _REMEMBERED_S:
             del self._features[0], self._posteriors[0]

@@ -1,8 +1,17 @@
-"""From samples to what a model sees, with all that a data directory would say kept in the model's directory."""
+"""From samples to what a model sees, with all that a data directory would say kept in the model's directory.
+
+What makes the features of a speaker's segments, as feats.scp of a data directory would have them, is a `SpeakerFeatures`:
+
+    PlainFeatures       those of one kind, of samples alone
+    AdaptedFeatures     these, after the transforms of a GMM system's fMLLR    (`pyasr.recognition.adaptation`)
+
+`ModelInputs` then make of features what a model sees. One recording is one speaker.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -18,36 +27,55 @@ FEATURES, EVERYONE = "features.json", "global_cmvn"
 DITHER_KEY = "recording"  # names the stream of noise of every segment
 
 
-class FrontEnd:
-    """Features, normalisation, deltas, splicing and the system's matrix. One recording is one speaker.
+class SpeakerFeatures(Protocol):
+    """What makes the features of the segments of a speaker.
 
     rate_hz        of the samples that it takes, which are at int16 scale
     frame_shift_s  from one frame to the next
-    everyone       statistics of CMVN of many speakers, (2, D + 1), or None
+    adaptations    what estimates fMLLR transforms in it
     """
 
-    def __init__(self, features, inputs: InputOptions, matrix: np.ndarray | None = None, everyone: np.ndarray | None = None):
-        self.extractor, self.inputs, self.matrix, self.everyone = Extractor(features), inputs, matrix, everyone
-        self.rate_hz = features.frame.sample_frequency
-        self.frame_shift_s = features.frame.window_shift / self.rate_hz
+    rate_hz: float
+    frame_shift_s: float
+    adaptations: list
 
-    @classmethod
-    def read(cls, features: Path, model_dir: Path) -> FrontEnd:
-        """With the options in the file `features`, and input.json, final.mat and global_cmvn of a directory."""
-        optional = [path if path.exists() else None for path in (Path(model_dir) / name for name in (MATRIX_FILE, EVERYONE))]
-        return cls(load_features(features), InputOptions.load(model_dir), *(path and read_matrix(path) for path in optional))
+    def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
+        """Features of each segment, float32 (frames, dim); one that is too short has no rows. Errors tell a segment's name, of `names`."""
 
-    def __call__(self, waves: list[np.ndarray]) -> list[np.ndarray]:
-        """The input of each segment of a recording, float32 (frames, dim); a segment that is too short has no rows."""
-        return self.inputs_of_speaker([self.extract(wave) for wave in waves])
+
+class PlainFeatures:
+    """Features with these options, of each segment alone; a `SpeakerFeatures`."""
+
+    def __init__(self, options):
+        self.extractor, self.rate_hz, self.adaptations = Extractor(options), options.frame.sample_frequency, []
+        self.frame_shift_s = options.frame.window_shift / self.rate_hz
+
+    def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
+        return [self.extract(wave) for wave in waves]
 
     def extract(self, wave: np.ndarray) -> np.ndarray:
         """Features of a segment, float32 (frames, dim)."""
         return self.extractor([wave], [DITHER_KEY])[0]
 
-    def inputs_of_speaker(self, features: list[np.ndarray]) -> list[np.ndarray]:
-        """The input from the features of all utterances of a speaker."""
-        return [self.transformed(extended) for extended in inputs_of_speaker(features, self.inputs)]
+
+class ModelInputs:
+    """How features become the input of a model: normalisation, deltas, splicing and the system's matrix.
+
+    everyone  statistics of CMVN of many speakers, (2, D + 1), or None
+    """
+
+    def __init__(self, options: InputOptions, matrix: np.ndarray | None = None, everyone: np.ndarray | None = None):
+        self.options, self.matrix, self.everyone = options, matrix, everyone
+
+    @classmethod
+    def read(cls, model_dir: Path) -> ModelInputs:
+        """By input.json, final.mat and global_cmvn of a directory."""
+        optional = [path if path.exists() else None for path in (Path(model_dir) / name for name in (MATRIX_FILE, EVERYONE))]
+        return cls(InputOptions.load(model_dir), *(path and read_matrix(path) for path in optional))
+
+    def __call__(self, features: list[np.ndarray]) -> list[np.ndarray]:
+        """The input from the features of all utterances of a speaker; some may have no frames."""
+        return [self.transformed(extended) for extended in inputs_of_speaker(features, self.options)]
 
     def before(self) -> KnownBefore | None:
         """What the normalisation of a stream begins with."""
@@ -64,6 +92,11 @@ def inputs_of_speaker(features: list[np.ndarray], options: InputOptions) -> list
     if options.cmvn == "speaker" and features:
         of_speaker = normaliser(sum(map(cmvn_stats, features)), options.norm_vars)
     return [options.extend(options.normalise(matrix, of_speaker) if len(matrix) else matrix) for matrix in features]
+
+
+def with_frames(features: list[np.ndarray]) -> list[int]:
+    """Which segments are long enough for a frame."""
+    return [number for number, matrix in enumerate(features) if len(matrix)]
 
 
 def load_features(path: Path):

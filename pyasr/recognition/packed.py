@@ -22,9 +22,9 @@ from pyasr.base.options import load, save
 from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.search import DecodeOptions
 from pyasr.lang.ctc_graph import GRAPH as TLG
-from pyasr.recognition.adaptation import FirstPasses
+from pyasr.recognition.adaptation import FIRST_DIR, FirstPasses
 
-INFO, GRAPH_DIR, FIRST_DIR = "model.json", "graph", "first"
+INFO, GRAPH_DIR = "model.json", "graph"
 GMM, NETWORK, CTC = KINDS = ("gmm", "network", "ctc")
 HCLG = "HCLG.fst"
 _FORMAT = 1

@@ -29,9 +29,9 @@ from pyasr.hmm.model import ALIGNMENT_MODEL, MODEL, first_pass_model, read_trans
 from pyasr.io.ark import iterate, read_scp
 from pyasr.io.kaldi import KaldiWriter
 from pyasr.lang.subwords import UNITS, UNITS_DIR
-from pyasr.recognition.adaptation import FirstPasses
+from pyasr.recognition.adaptation import FIRST_DIR, FirstPasses
 from pyasr.recognition.front_end import EVERYONE, FEATURES, load_features
-from pyasr.recognition.packed import CTC, FIRST_DIR, GMM, GRAPH_DIR, HCLG, NETWORK, ModelInfo, PackedFile, graph_file, write_info
+from pyasr.recognition.packed import CTC, GMM, GRAPH_DIR, HCLG, NETWORK, ModelInfo, PackedFile, graph_file, write_info
 
 _GRAPH_FILES = ("words.txt", "phones.txt", "phones/align_lexicon.int")
 _SILENCE = "phones/silence.int"

@@ -45,7 +45,7 @@ class Recognizer:
     @property
     def rate(self) -> int:
         """Samples per second that the model was trained on; audio of any other rate is converted."""
-        return round(self.system.front_end.rate_hz)
+        return round(self.system.features.rate_hz)
 
     def transcribe(self, audio: str | Path | np.ndarray | bytes, rate: int | None = None) -> Transcript:
         """What is said in a file, whose channels are averaged, or in samples of `rate` Hz (unless given, the model's).

@@ -17,6 +17,8 @@ features have the transform of the utterances before.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pyasr.base.errors import UserError
@@ -25,22 +27,40 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.feats.online import KnownBefore, OnlineExtractor, OnlineInput, check_extracts_online
 from pyasr.feats.resample import Resampler
 from pyasr.feats.transforms import apply_transform
+from pyasr.recognition.adaptation import AdaptedFeatures
 from pyasr.recognition.adapted_speaker import AdaptedSpeaker
-from pyasr.recognition.front_end import DITHER_KEY
+from pyasr.recognition.front_end import DITHER_KEY, ModelInputs, PlainFeatures
 from pyasr.recognition.recordings import at_int16_scale
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import Segment, Transcript, Word
 
-_AS_THEY_ARE = InputOptions(cmvn="none")
+_AS_THEY_ARE = ModelInputs(InputOptions(cmvn="none"))
 _STEP_S, _SILENCE_KEPT_S = 0.1, 0.3
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """What audio becomes: `plain` features; `inputs` of the model or of the GMM system that adapts them; `after` the speaker's transform."""
+
+    plain: PlainFeatures
+    inputs: ModelInputs
+    after: ModelInputs
+
+    @classmethod
+    def of(cls, system: System) -> _Chain:
+        made = system.features
+        if isinstance(made, AdaptedFeatures):
+            return cls(made.plain, made.inputs, system.inputs or _AS_THEY_ARE)
+        return cls(made, system.inputs, _AS_THEY_ARE)
 
 
 def check_streams(system: System) -> None:
     """Raise UserError for a model that needs whole recordings."""
     try:
-        check_extracts_online(system.front_end.extractor.options)
-        OnlineInput(system.front_end.inputs, system.front_end.before())
-        OnlineInput(system.inputs or _AS_THEY_ARE)
+        chain = _Chain.of(system)
+        check_extracts_online(chain.plain.extractor.options)
+        OnlineInput(chain.inputs.options, chain.inputs.before())
+        OnlineInput(chain.after.options)
         system.acoustics.check_online()
     except UserError as error:
         raise UserError(f"{system.path}: cannot be used on audio as it arrives: {error}") from None
@@ -56,17 +76,17 @@ class Stream:
 
     def __init__(self, system: System, rate: int, endpoint: EndpointOptions | None, file: str = "stream"):
         check_streams(system)
-        self._system, self._endpoint, self._file = system, endpoint, file
-        self._rate = round(system.front_end.rate_hz)
+        self._system, self._chain, self._endpoint, self._file = system, _Chain.of(system), endpoint, file
+        self._rate = round(system.features.rate_hz)
         self._resampler = Resampler(rate, self._rate)
         self._step, self._begin = round(_STEP_S * self._rate), 0
-        self._speaker = AdaptedSpeaker(system) if system.adaptation else None
-        self._utterance, self._waiting = self._begin_utterance(system.front_end.before()), np.zeros(0, np.float32)
+        self._speaker = AdaptedSpeaker(system) if system.features.adaptations else None
+        self._utterance, self._waiting = self._begin_utterance(self._chain.inputs.before()), np.zeros(0, np.float32)
         self.segments: list[Segment] = []
         self._found: Transcript | None = None
 
     def _begin_utterance(self, before: KnownBefore | None) -> _Utterance:
-        return _Utterance(self._system, before, self._speaker)
+        return _Utterance(self._system, self._chain, before, self._speaker)
 
     def accept(self, samples: np.ndarray | bytes) -> list[Segment]:
         """Take samples of any number: int16 (or their bytes), or floats between -1 and 1. Returns segments that have ended with them."""
@@ -101,7 +121,7 @@ class Stream:
         self._take(self._resampler(np.zeros(0, np.float32), last=True))
         self._utterance.accept(self._waiting, last=True)
         self._add(self._utterance.num_samples, self._utterance.words(self._utterance.num_samples))
-        self._utterance, self._waiting = self._begin_utterance(self._system.front_end.before()), self._waiting[:0]
+        self._utterance, self._waiting = self._begin_utterance(self._chain.inputs.before()), self._waiting[:0]
         self._found = Transcript(self._file, "1", tuple(self.segments))
         return self._found
 
@@ -123,12 +143,11 @@ class Stream:
 class _Utterance:
     """Features, scores and search of one utterance, under way."""
 
-    def __init__(self, system: System, before: KnownBefore | None, speaker: AdaptedSpeaker | None):
-        front_end = system.front_end
-        self._system, self._speaker, self._parts, self.num_samples = system, speaker, [], 0
-        self._before, self._input = before, OnlineInput(front_end.inputs, before)
-        self._transform, self._adapted_input = speaker and speaker.transform, OnlineInput(system.inputs or _AS_THEY_ARE)
-        self._extract = OnlineExtractor(front_end.extractor.options, DITHER_KEY)
+    def __init__(self, system: System, chain: _Chain, before: KnownBefore | None, speaker: AdaptedSpeaker | None):
+        self._system, self._chain, self._speaker, self._parts, self.num_samples = system, chain, speaker, [], 0
+        self._before, self._input = before, OnlineInput(chain.inputs.options, before)
+        self._transform, self._adapted_input = speaker and speaker.transform, OnlineInput(chain.after.options)
+        self._extract = OnlineExtractor(chain.plain.extractor.options, DITHER_KEY)
         self._scores, self._search = system.acoustics.online_scores(), system.decoder.start()
 
     def accept(self, samples: np.ndarray, last: bool = False) -> None:
@@ -136,7 +155,7 @@ class _Utterance:
         self.num_samples += len(samples)
         rows = self._input(self._extract(samples, last), last)
         rows = self._adapted_input(self._adapted(rows), last)
-        scores = self._scores(rows, last)
+        scores = self._scores(self._chain.after.transformed(rows) if len(rows) else rows, last)
         if len(scores):
             self._search.advance(scores, "the stream")
 
@@ -144,7 +163,7 @@ class _Utterance:
         """After the system's matrix and the speaker's transform, where there are such."""
         if not len(rows):
             return rows
-        rows = self._system.front_end.transformed(rows)
+        rows = self._chain.inputs.transformed(rows)
         return rows if self._transform is None else apply_transform(rows, self._transform)
 
     def known_after(self) -> KnownBefore | None:
@@ -178,7 +197,7 @@ class _Utterance:
         """Samples of the utterance that has ended: up to some silence before the frame that was scored last."""
         kept_s = min(self._system.frame_s * self._trailing_silence()[0] / 2, _SILENCE_KEPT_S)
         until_s = self._system.frame_s * self._search.num_frames - kept_s
-        return min(round(until_s * self._system.front_end.rate_hz), self.num_samples)
+        return min(round(until_s * self._system.features.rate_hz), self.num_samples)
 
     def words(self, num_samples: int) -> list[Word]:
         """Of so many samples, those that were scored, at the utterance's end; none where there are none."""

@@ -17,13 +17,12 @@ from pyasr.decode.determinize import Determinizer
 from pyasr.decode.lattice import Lattice, prune
 from pyasr.decode.mbr import MbrOptions, mbr_decode
 from pyasr.decode.word_graph import WordGraph
-from pyasr.feats.inputs import InputOptions
 from pyasr.lang.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dir import LangDir
 from pyasr.recognition.acoustics import ACOUSTICS, Gaussians, Network
-from pyasr.recognition.adaptation import Adaptation, Adapted, scores_of_segments
-from pyasr.recognition.front_end import FEATURES, FrontEnd, inputs_of_speaker
-from pyasr.recognition.packed import CTC, FIRST_DIR, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
+from pyasr.recognition.adaptation import FIRST_DIR, Adapted, AdaptedFeatures, read_features, scores_of_segments
+from pyasr.recognition.front_end import ModelInputs, with_frames
+from pyasr.recognition.packed import CTC, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
 from pyasr.recognition.transcript import Word
 
 _LEAST_BEAM = 0.1  # of lattices that are aligned with words
@@ -32,58 +31,58 @@ _LEAST_BEAM = 0.1  # of lattices that are aligned with words
 class System:
     """A packed model, loaded. Raises UserError where a file is missing, has changed, or does not go together with the others.
 
-    adaptation  what estimates fMLLR transforms; None where features are used as they are
-    inputs      how features become the input of the acoustic model, where it sees those that `adaptation` gives
+    features  what makes the features of a speaker's segments
+    inputs    how these become the input of the acoustic model; None where it is the GMM system that adapts them, which has decoded them
     """
 
     def __init__(self, model: Path, mbr: MbrOptions = MbrOptions()):
         model = Path(model)
         self.path, self.info, self.mbr = model, read_info(model), mbr
         graph = model / GRAPH_DIR
-        first = self.info.first is not None
-        self.front_end = FrontEnd.read(model / FEATURES, model / FIRST_DIR if first else model)
-        self.adaptation = Adaptation(model / FIRST_DIR, model / self.info.first.graph, self.info.first) if first else None
-        self.inputs = InputOptions.load(model) if first and self.info.kind != GMM else None
-        self.acoustics = ACOUSTICS[self.info.kind](model / FIRST_DIR if first and self.info.kind == GMM else model, graph)
+        self.features = read_features(model, model, self.info.first)
+        adapts_itself = self.info.first is not None and self.info.kind == GMM
+        self.inputs = None if adapts_itself else ModelInputs.read(model)
+        self.acoustics = ACOUSTICS[self.info.kind](model / FIRST_DIR if adapts_itself else model, graph)
         self.decoder = self._read_decoder(graph)
-        self.frame_s = self.front_end.frame_shift_s * self.acoustics.subsampling
+        self.frame_s = self.features.frame_shift_s * self.acoustics.subsampling
         self.words = _WordFinder(self.info, graph, self.acoustics, mbr, self.frame_s)
 
     def _read_decoder(self, graph: Path):
-        shared = self.adaptation is not None and self.info.first.graph == GRAPH_DIR and self.info.kind != CTC
-        if shared:
-            return self.adaptation.decoder.with_options(self.info.decode)
+        shared = [adaptation for adaptation in self.features.adaptations if adaptation.options.graph == GRAPH_DIR]
+        if shared and self.info.kind != CTC:
+            return shared[0].decoder.with_options(self.info.decode)
         return read_decoder(graph, self.acoustics.tid2pdf, self.info.decode, graph_file(self.info.kind))
 
     def set_beam(self, beam: float) -> None:
         """Search with another beam than the model's, but for the first pass of fMLLR."""
         self.decoder = self.decoder.with_options(replace(self.decoder.options, beam=beam))
-        if self.adaptation:
-            self.adaptation.decoder = self.adaptation.decoder.with_options(replace(self.adaptation.decoder.options, beam=beam))
+        for adaptation in self.features.adaptations:
+            adaptation.decoder = adaptation.decoder.with_options(replace(adaptation.decoder.options, beam=beam))
 
     def decode(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[list[Word]]:
         """The words of each segment of a recording, seconds from the segment's begin; of one that is too short for a frame, none.
 
         Raises UserError by the segment's name, of `names`, where memory is not enough for its scores, or they are of no use.
         """
-        features = self.front_end(waves)
-        spoken = [i for i, matrix in enumerate(features) if len(matrix)]
         found: list[list[Word]] = [[] for _ in waves]
-        parts = [features[i] for i in spoken], [names[i] for i in spoken]
-        for i, words in zip(spoken, self._decode(*parts, num_threads) if spoken else []):
+        for i, words in zip(*self._decode(waves, names, num_threads)):
             found[i] = words
         return found
 
-    def _decode(self, features: list[np.ndarray], names: list[str], num_threads: int) -> list[list[Word]]:
-        if self.adaptation:
-            return self.words_of_adapted(self.adaptation(features, names, num_threads), names, num_threads)
-        return self._search(features, names, num_threads)
+    def _decode(self, waves: list[np.ndarray], names: list[str], num_threads: int) -> tuple[list[int], list[list[Word]]]:
+        """(which segments are long enough for a frame, their words)."""
+        if self.inputs is None:
+            spoken, adapted = self.features.adapted(waves, names, num_threads)
+            return spoken, self.words_of_adapted(adapted, names)
+        features = self.inputs(self.features(waves, names, num_threads))
+        spoken = with_frames(features)
+        return spoken, self._search([features[i] for i in spoken], [names[i] for i in spoken], num_threads)
 
-    def words_of_adapted(self, adapted: Adapted, names: list[str], num_threads: int = 1) -> list[list[Word]]:
-        """The words of utterances that `adaptation` has decoded."""
+    def words_of_adapted(self, adapted: Adapted, names: list[str]) -> list[list[Word]]:
+        """The words of utterances that were adapted to."""
         if self.inputs is None:
             return [self.words(lattice) for lattice in adapted.lattices]
-        return self._search(inputs_of_speaker(adapted.features, self.inputs), names, num_threads)
+        return self._search(self.inputs(adapted.features), names, num_threads=1)
 
     def _search(self, features: list[np.ndarray], names: list[str], num_threads: int) -> list[list[Word]]:
         scored = scores_of_segments(names, features, self.acoustics.scores)

@@ -74,6 +74,7 @@ def test_systems_on_fmllr_features_adapt_to_a_recording_as_the_recipe_does(exp, 
     assert {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID} == expected == {u: " ".join(w) for u, w in SAID.items()}
     assert recognizer.system.info.first.graph == "graph" and not (exp / "dnn/packed_decode/first/graph").exists()
     assert_streams_as_it_transcribes(recognizer, exp)
+    assert recognizer.transcribe(np.zeros(10, np.int16)).text == ""
     monkeypatch.setattr(AmDiagGmm, "log_likelihoods", lambda self, features: np.empty(10**15))
     with pytest.raises(UserError, match=r"^u0.wav from 0.00 to 8.15 s: memory is not enough"):
         recognizer.transcribe(exp / "u0.wav")
@@ -102,10 +103,10 @@ def test_a_speaker_of_a_stream_is_adapted_to_by_all_utterances(exp):
     waves = [0.5 * speech(SAID["u0"][i : i + 6], i) for i in (0, 6, 12)]
     speaker = AdaptedSpeaker(system)
     words = [speaker.words(wave) for wave in waves]
-    together = system.adaptation(system.front_end(waves), ["a", "b", "c"])
+    together = system.features.adapted(waves, ["a", "b", "c"])[1]
     assert [[word.word for word in found] for found in words[1:]] == [SAID["u0"][6:12], SAID["u0"][12:18]]
     assert np.abs(speaker.transform - together.transform).max() < 0.05 * np.abs(together.transform).max()
     assert speaker.words(np.zeros(10)) == []
     for _ in range(25):
         speaker.words(waves[0])
-    assert 55 < sum(map(len, speaker._features)) * system.front_end.frame_shift_s < 65
+    assert 55 < sum(map(len, speaker._features)) * system.features.frame_shift_s < 65
