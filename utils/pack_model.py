@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Make one directory of all that a scored decoding was made with, to be used by utils/transcribe.py and to be shipped.
 
-Features, normalisation, network or GMMs, fMLLR where the features had it, graph, lexicon, beams, LM weight and penalty: a model that was
-decoded and scored goes together, and what has changed since is refused. Run it where the recipe runs.
+Features, normalisation, network or GMMs, fMLLR and i-vectors where the features had them, graph, lexicon, beams, LM weight and penalty: a
+model that was decoded and scored goes together, and what has changed since is refused. Run it where the recipe runs.
 
-Reads  DECODE_DIR/{.done.json,scoring/summary.json}, and the graph, model and data directories that the former names
+Reads  DECODE_DIR/{.done.json,scoring/summary.json}, graph, model and data directories that the former names, and what these were made from
 Writes MODEL, of which MODEL/model.json names every file with its size and SHA-256
 
 Example:
@@ -17,7 +17,8 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
-from pyasr.recognition.packing import DecodedSystem, pack
+from pyasr.recognition.packing import pack
+from pyasr.recognition.provenance import DecodedSystem
 from pyasr.recognition.system import System
 from pyasr.score.decode_dir import PointOptions
 

@@ -326,7 +326,7 @@ def load(path: Path, kinds: tuple[type, ...] = ()):
         cls = getattr(importlib.import_module(module), name)
         if not issubclass(cls, kinds or object) or not dataclasses.is_dataclass(cls):
             raise TypeError(f"{name} is something else than was expected")
-        instance = _from_json(cls, content)
+        instance = from_json(cls, content)
     except (ImportError, AttributeError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: does not fit this version of pyasr ({error}); make it anew with the step that wrote it") from None
     if kinds:
@@ -367,7 +367,7 @@ def _check_type(value, kind: type, where: str) -> None:
         raise UserError(f"{where}: '{str(value)[:40]}' is no {kind.__name__}")
 
 
-def _from_json(cls, content: dict):
+def from_json(cls, content: dict):
     """Rebuild paths, tuples and nested dataclasses from plain JSON values. Raises TypeError for fields that `cls` has not."""
     hints = typing.get_type_hints(cls)
     unknown = content.keys() - {field.name for field in dataclasses.fields(cls)}
@@ -382,7 +382,7 @@ def _revive(hint, value):
     if value is None:
         return None
     if dataclasses.is_dataclass(hint) and isinstance(value, dict):
-        return _from_json(hint, value)
+        return from_json(hint, value)
     if hint is Path:
         return Path(value)
     if hint is tuple or typing.get_origin(hint) is tuple:

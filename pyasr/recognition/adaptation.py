@@ -144,7 +144,7 @@ class AdaptedFeatures:
 
 
 def read_features(folder: Path, model: Path, first: FirstPasses | None) -> PlainFeatures | AdaptedFeatures:
-    """What FOLDER/features.json and, where `first` says that they are adapted, FOLDER/first make; `model` is the packed model's directory."""
+    """What a folder of the packed model `model` makes: by features.json and, where `first` tells how they are adapted, by first/."""
     plain = PlainFeatures(load_features(folder / FEATURES))
     if first is None:
         return plain

@@ -4,6 +4,7 @@ What makes the features of a speaker's segments, as feats.scp of a data director
 
     PlainFeatures       those of one kind, of samples alone
     AdaptedFeatures     these, after the transforms of a GMM system's fMLLR    (`pyasr.recognition.adaptation`)
+    PastedFeatures      several of both side by side, i-vectors beside them    (`pyasr.recognition.pasting`)
 
 `ModelInputs` then make of features what a model sees. One recording is one speaker.
 """

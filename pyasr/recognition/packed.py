@@ -8,6 +8,10 @@ MODEL/{final.nnet,final.mdl,final.mat,input.json}  the acoustic model, and how f
 MODEL/graph/         HCLG.fst or TLG.fst, words.txt, phones.txt, phones/{align_lexicon,silence}.int
 MODEL/first/         of a system on fMLLR features: the GMM system that estimates them, with a graph of its own where it has another; then
                      global_cmvn is here
+MODEL/streams/N/     of a system on features of several kinds side by side, the N-th of them: features.json and first/ as above, input.json;
+                     then features.json and first/ are not above
+MODEL/vectors/       of i-vectors beside them: features.json and first/ as above, and the extractor: final.ie, final.dubm, final.mat,
+                     input.json
 """
 
 from __future__ import annotations
@@ -23,11 +27,12 @@ from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.search import DecodeOptions
 from pyasr.lang.ctc_graph import GRAPH as TLG
 from pyasr.recognition.adaptation import FIRST_DIR, FirstPasses
+from pyasr.recognition.pasting import Pasting
 
 INFO, GRAPH_DIR = "model.json", "graph"
 GMM, NETWORK, CTC = KINDS = ("gmm", "network", "ctc")
 HCLG = "HCLG.fst"
-_FORMAT = 1
+_FORMAT, _READ_FORMATS = 2, (1, 2)  # the second one brought streams
 _MOST_INFO_BYTES = 1 << 20
 
 
@@ -66,6 +71,7 @@ class ModelInfo:
     first                   how fMLLR transforms are estimated; None: features are used as they are
     source                  the decode directory that the model was packed from, for its user to know
     files                   all others of the directory
+    pasting                 of features side by side, what they are; None: they are of one kind
     """
 
     kind: str
@@ -77,6 +83,20 @@ class ModelInfo:
     source: str
     files: tuple[PackedFile, ...] = ()
     format: int = _FORMAT
+    pasting: Pasting | None = None
+
+    def is_possible(self) -> bool:
+        """Whether this can be the description of a model."""
+        pasting = self.pasting
+        if self.kind not in KINDS or self.lmwt < 1 or pasting and (self.first or not pasting.streams):
+            return False
+        firsts = {"": self.first} | (pasting.firsts() if pasting else {})
+        return all(first is None or first.graph in (GRAPH_DIR, own_graph(folder)) for folder, first in firsts.items())
+
+
+def own_graph(folder: str) -> str:
+    """The graph that the GMM system in `folder`, that of a stream or of the model (""), has for itself; from the model's directory."""
+    return str(PurePosixPath(folder, FIRST_DIR, GRAPH_DIR))
 
 
 def graph_file(kind: str) -> str:
@@ -99,8 +119,7 @@ def read_info(model: Path) -> ModelInfo:
         raise UserError(f"{path}: {path.stat().st_size} bytes are too many for a description; pack the model again")
     _check_format(path)
     info = load(path, (ModelInfo,))
-    graphs = (GRAPH_DIR, f"{FIRST_DIR}/{GRAPH_DIR}")
-    if info.kind not in KINDS or info.lmwt < 1 or info.first and info.first.graph not in graphs:
+    if not info.is_possible():
         raise UserError(f"{path}: not the description of a model; pack the model again with utils/pack_model.py")
     for file in info.files:
         file.check(model)
@@ -112,8 +131,8 @@ def _check_format(path: Path) -> None:
         version = read_object(path)["format"]
     except (ValueError, KeyError):
         raise UserError(f"{path}: damaged; copy the directory of the model again") from None
-    if version != _FORMAT:
-        raise UserError(f"{path}: a model of format {version}, this pyasr reads {_FORMAT}; use the pyasr that packed it")
+    if version not in _READ_FORMATS:
+        raise UserError(f"{path}: a model of format {version}, this pyasr reads up to {_FORMAT}; use the pyasr that packed it")
 
 
 def _sha256(path: Path) -> str:

@@ -30,6 +30,7 @@ from pyasr.feats.transforms import apply_transform
 from pyasr.recognition.adaptation import AdaptedFeatures
 from pyasr.recognition.adapted_speaker import AdaptedSpeaker
 from pyasr.recognition.front_end import DITHER_KEY, ModelInputs, PlainFeatures
+from pyasr.recognition.pasting import PastedFeatures
 from pyasr.recognition.recordings import at_int16_scale
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import Segment, Transcript, Word
@@ -40,7 +41,7 @@ _STEP_S, _SILENCE_KEPT_S = 0.1, 0.3
 
 @dataclass(frozen=True)
 class _Chain:
-    """What audio becomes: `plain` features; `inputs` of the model or of the GMM system that adapts them; `after` the speaker's transform."""
+    """What audio becomes: `plain` features; `inputs` of the model, or of the GMM system that adapts; `after` that the model's."""
 
     plain: PlainFeatures
     inputs: ModelInputs
@@ -48,9 +49,12 @@ class _Chain:
 
     @classmethod
     def of(cls, system: System) -> _Chain:
+        """Raises UserError for features of which a frame depends on the whole recording."""
         made = system.features
         if isinstance(made, AdaptedFeatures):
             return cls(made.plain, made.inputs, system.inputs or _AS_THEY_ARE)
+        if isinstance(made, PastedFeatures):
+            raise UserError("its features are of several kinds side by side, which are made of whole recordings; train on one kind")
         return cls(made, system.inputs, _AS_THEY_ARE)
 
 

@@ -20,9 +20,10 @@ from pyasr.decode.word_graph import WordGraph
 from pyasr.lang.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dir import LangDir
 from pyasr.recognition.acoustics import ACOUSTICS, Gaussians, Network
-from pyasr.recognition.adaptation import FIRST_DIR, Adapted, AdaptedFeatures, read_features, scores_of_segments
+from pyasr.recognition.adaptation import FIRST_DIR, Adapted, read_features, scores_of_segments
 from pyasr.recognition.front_end import ModelInputs, with_frames
 from pyasr.recognition.packed import CTC, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
+from pyasr.recognition.pasting import PastedFeatures
 from pyasr.recognition.transcript import Word
 
 _LEAST_BEAM = 0.1  # of lattices that are aligned with words
@@ -39,7 +40,8 @@ class System:
         model = Path(model)
         self.path, self.info, self.mbr = model, read_info(model), mbr
         graph = model / GRAPH_DIR
-        self.features = read_features(model, model, self.info.first)
+        pasting = self.info.pasting
+        self.features = PastedFeatures(model, pasting) if pasting else read_features(model, model, self.info.first)
         adapts_itself = self.info.first is not None and self.info.kind == GMM
         self.inputs = None if adapts_itself else ModelInputs.read(model)
         self.acoustics = ACOUSTICS[self.info.kind](model / FIRST_DIR if adapts_itself else model, graph)

@@ -167,7 +167,7 @@ def test_json_round_trip_of_nested_values():
     for instance in (Step(Path("d"), Path("o"), Inner(7), JobOptions(2), 0.25, True, Path("x")), Many(1, (Path("a"), Path("b")))):
         content = json.loads(json.dumps(opt.to_json(instance)))
         content.pop("type")
-        assert opt._from_json(type(instance), content) == instance
+        assert opt.from_json(type(instance), content) == instance
 
 
 def test_defaults_are_what_is_left_alone():

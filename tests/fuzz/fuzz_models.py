@@ -19,6 +19,7 @@ from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.search import DecodeOptions
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import MfccOptions
+from pyasr.feats.pasted import PasteOptions
 from pyasr.feats.transforms import read_matrix
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm import AmDiagGmm
@@ -29,7 +30,9 @@ from pyasr.hmm.tree import ContextTree
 from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.io.fst_archive import read_fsts
 from pyasr.io.openfst import read_fst
+from pyasr.ivector.extract import ExtractDirOptions
 from pyasr.ivector.extractor import read_extractor, write_extractor
+from pyasr.ivector.online import ExtractOptions
 from pyasr.ivector.ubm import read_ubm, write_ubm
 from pyasr.lang.subwords import SubwordOptions, Subwords, train_subwords
 from pyasr.nn.acoustic import AcousticModel, load_model, log_priors
@@ -39,6 +42,7 @@ from pyasr.nn.lstm_lm import load_lm
 from pyasr.parallel.comm import SoloComm
 from pyasr.recognition.adaptation import FirstPasses
 from pyasr.recognition.packed import ModelInfo, PackedFile, write_info
+from pyasr.recognition.pasting import PastedStream, PastedVectors, Pasting
 from pyasr.recognition.system import System
 from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
 
@@ -80,15 +84,23 @@ def _read_checkpoint(path: Path):
 
 
 def _packed(path: Path) -> None:
-    """A packed model of Gaussians whose features come from fMLLR, so that model.json holds all that it can."""
-    write_graph(path.parent / "graph")
-    (path.parent / "first").mkdir()
-    write_model(path.parent / "first/final.mdl", transitions(), random_model(NUM_PDFS, 1, 3))
-    InputOptions(cmvn="none").save(path.parent / "first")
-    save(path.parent / "features.json", MfccOptions(num_ceps=3))
+    """A packed model of Gaussians, on features after fMLLR and i-vectors beside them, so that model.json holds all that it can."""
+    model = path.parent
+    write_graph(model / "graph")
+    for folder, dim in ((model, 6), (model / "streams/1", None), (model / "streams/1/first", 3), (model / "vectors", None)):
+        folder.mkdir(parents=True, exist_ok=True)
+        InputOptions(cmvn="none").save(folder)
+        if dim:
+            write_model(folder / "final.mdl", transitions(), random_model(NUM_PDFS, 1, dim))
+        else:
+            save(folder / "features.json", MfccOptions(num_ceps=3))
+    write_ubm(model / "vectors/final.dubm", random_model(1, 3, 2))
+    write_extractor(model / "vectors/final.ie", random_extractor())
     first = FirstPasses("graph", DecodeOptions(), DeterminizeOptions(), AdaptOptions(), FmllrOptions())
-    files = (PackedFile.of(path.parent, "graph/words.txt"),)
-    write_info(path.parent, ModelInfo("gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), first, "exp/tri4/decode", files))
+    vectors = PastedVectors(True, ExtractOptions(), ExtractDirOptions(), None)
+    pasting, files = Pasting(PasteOptions(), (PastedStream(first),), vectors), (PackedFile.of(model, "graph/words.txt"),)
+    info = ModelInfo("gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), None, "exp/tri4/decode", files, pasting=pasting)
+    write_info(model, info)
 
 
 def _read_packed(path: Path):

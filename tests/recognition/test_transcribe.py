@@ -156,6 +156,18 @@ def test_a_model_that_is_not_whole_is_refused(exp, tmp_path):
         pyasr.Recognizer(copy)
 
 
+def test_models_of_an_earlier_format_and_of_a_later_one(exp, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(exp / "packed", copy)
+    info = json.loads((copy / "model.json").read_text())
+    earlier = {name: value for name, value in info.items() if name != "pasting"} | {"format": 1}
+    (copy / "model.json").write_text(json.dumps(earlier))
+    assert pyasr.Recognizer(copy).transcribe(exp / "u0.wav").text.split() == SAID["u0"]
+    (copy / "model.json").write_text(json.dumps(info | {"format": 3}))
+    with pytest.raises(UserError, match="a model of format 3, this pyasr reads up to 2"):
+        pyasr.Recognizer(copy)
+
+
 def test_what_does_not_go_together_is_not_packed(exp, tmp_path):
     copy = tmp_path / "exp"
     shutil.copytree(exp, copy)
