@@ -195,19 +195,17 @@ def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path):
     """Whichever of a recipe's commands fails, the recipe stops there, with the stage's name."""
     cases = []
     for recipe in sorted((root / "egs").glob("*/s5/run*.sh")):
-        directory = tmp_path / recipe.parent.parent.name
-        directory.mkdir(exist_ok=True)
-        shutil.copy(recipe.with_name("cmd.sh"), directory)
-        (directory / "path.sh").write_text("")
-        if not (directory / "utils").exists():
-            (directory / "utils").symlink_to(root / "utils")
         text = recipe.read_text()
         places = [found.span() for found in COMMAND.finditer(text)]
         assert places, recipe
-        for number, (begin, end) in enumerate(places):
-            case = directory / f"{recipe.stem}{number}.sh"
-            case.write_text(COMMAND.sub("true", text[:begin]) + "false" + COMMAND.sub("true", text[end:]))
-            cases.append((case, f"{recipe}: {text[begin:end]}"))
+        for begin, end in places:
+            directory = tmp_path / str(len(cases))
+            directory.mkdir()
+            (directory / "utils").symlink_to(root / "utils")
+            shutil.copy(recipe.with_name("cmd.sh"), directory)
+            (directory / "path.sh").write_text("")
+            (directory / "run.sh").write_text(COMMAND.sub("true", text[:begin]) + "false" + COMMAND.sub("true", text[end:]))
+            cases.append((directory / "run.sh", f"{recipe}: {text[begin:end]}"))
     with ThreadPoolExecutor(2) as pool:
         for (_, command), done in zip(cases, pool.map(lambda case: run(case[0], program="bash", timeout=60), cases)):
             assert done.returncode == 1 and "error: stage " in done.stderr and re.search("'false[ ']", done.stderr), (command, done)
