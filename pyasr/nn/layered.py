@@ -191,7 +191,7 @@ def whole_outputs(num_frames, subsampling: int):
 
 def chunk_begins(num_frames: int, chunk: int, subsampling: int) -> Tensor:
     """Where the chunks of an utterance begin, int64: the last one ends with it where it is long enough, to within `subsampling`."""
-    last = max(-(-(num_frames - chunk) // subsampling) * subsampling, 0)
+    last = max(whole_outputs(num_frames - chunk, subsampling), 0)
     return torch.arange(0, num_frames, chunk).clamp(max=last)
 
 
