@@ -5,13 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . ./path.sh
 python utils/build_environment.py requirements-test.txt
-python -c 'import importlib.util as i, sys; sys.exit(not i.find_spec("vosk"))' ||
-  python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --only-binary :all: vosk==0.3.45 ||
-  echo "warning: no vosk, the wheel with Kaldi's nnet3; its tests are skipped" >&2
+# install_wheel NAME VERSION: unless it is there
+install_wheel() {
+  python -c "import importlib.util as i, sys; sys.exit(not i.find_spec('$1'))" ||
+    python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --only-binary :all: "$1==$2"
+}
 
-python -c 'import importlib.util as i, sys; sys.exit(not i.find_spec("atheris"))' ||
-  python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --only-binary :all: atheris==3.0.0 ||
-  echo "warning: no atheris for this Python; tests/fuzz/run.py has its other engines" >&2
+install_wheel vosk 0.3.45 || echo "warning: no vosk, the wheel with Kaldi's nnet3; its tests are skipped" >&2
+install_wheel atheris 3.0.0 || echo "warning: no atheris for this Python; tests/fuzz/run.py has its other engines" >&2
 
 install_debian() {
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 from unittest.mock import patch
 
 from pyasr.base import log, options
@@ -20,21 +21,27 @@ def run_here(step: str, *words, folder: str = "steps", threads: bool = False) ->
 
     With `threads` the ranks of its MPI job are threads.
     """
-    spec = importlib.util.spec_from_file_location(Path(step).stem, ROOT / folder / step)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    module, cls = step_of(step, folder)
     module.run_jobs = _run_jobs
     if threads:
         module.run_ranks = _run_ranks
-    (cls,) = [value for value in vars(module).values()
-              if isinstance(value, type) and value.__module__ == spec.name and hasattr(value, "__dataclass_fields__")]
     log.setup(step)
     with patch("pyasr.train.on_ranks.run_ranks", _run_ranks) if threads else nullcontext():
         try:
             module.main(options.parse(cls, [str(word) for word in words], module.__doc__, {})[0])
         except UpToDate as note:
             log.info(str(note))
+
+
+def step_of(step: str, folder: str = "steps") -> tuple[ModuleType, type]:
+    """The module of a step, and the class of its options."""
+    spec = importlib.util.spec_from_file_location(Path(step).stem, ROOT / folder / step)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    (cls,) = [value for value in vars(module).values()
+              if isinstance(value, type) and value.__module__ == spec.name and hasattr(value, "__dataclass_fields__")]
+    return module, cls
 
 
 def _run_ranks(jobs, log, function: str, spec, num_ranks: int, recovery=None) -> None:

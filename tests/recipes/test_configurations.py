@@ -1,11 +1,10 @@
 """Every file of options and every network of the Amazon Queen recipe: steps take them, and published networks are those that were published."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from steps_here import step_of
 
 from pyasr.base.options import _positionals, parse
 from pyasr.nn.layered import LayeredNetwork, read_network
@@ -27,20 +26,10 @@ PARAMETERS = {
 }
 
 
-def options_of(step: str):
-    """The class of a step's options."""
-    spec = importlib.util.spec_from_file_location(step, ROOT / "steps" / f"{step}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    (cls,) = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == step]
-    return cls
-
-
 @pytest.mark.parametrize("conf", CONFS, ids=str)
 def test_steps_take_their_configurations(conf, monkeypatch):
     monkeypatch.chdir(RECIPE)
-    cls = options_of(STEPS.get(conf.stem, "train_dnn"))
+    _, cls = step_of(f"{STEPS.get(conf.stem, 'train_dnn')}.py")
     options, _ = parse(cls, ["--config", str(conf), *("x" for _ in _positionals(cls))])
     training = getattr(options, "training", None)
     if training is not None and hasattr(training, "schedule"):
