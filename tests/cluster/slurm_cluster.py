@@ -53,8 +53,8 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SlurmctldParameters=preempt_send_user_signal
 KillWait=3
-SlurmdTimeout=8
-MessageTimeout=5
+SlurmdTimeout=300
+MessageTimeout=60
 InactiveLimit=0
 ReturnToService=2
 SlurmdParameters=config_overrides
@@ -110,12 +110,13 @@ class SlurmCluster:
             time.sleep(0.1)
 
     def lose_node(self, name: str) -> None:
-        """As when its power fails: its daemon, and all that it has started, is there no more, and nobody has said so."""
+        """As when its power fails: its daemon, and all that it has started, is there no more; the site's health check finds it down."""
         daemon = int((self.directory / f"slurmd-{name}.pid").read_text())
         jobs = self.processes(name)
         watching = {parent_of(pid) for pid in jobs} - set(jobs)
         for pid in [daemon, *watching, *jobs]:
             kill(pid)
+        self.call("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=power")
 
     def processes(self, name: str) -> list[int]:
         """Processes of what runs on a node."""

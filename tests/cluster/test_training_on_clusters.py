@@ -19,7 +19,7 @@ from pyasr.nn.acoustic import load_scorer
 
 FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 24, "--minibatch", 48, "--learning-rate", 0.03, "--period-frames", 96,
          "--momentum", 0.5, "--precision", "float32", "--heldout-share", 0.1, "--splice-left", 1, "--splice-right", 1, "--num-epochs", 40,
-         "--checkpoint-minutes", 0, "--log-frames", 500, "--num-ranks", 4]  # fmt: skip
+         "--checkpoint-minutes", 0, "--log-frames", 500, "--max-restarts", 0, "--num-ranks", 4]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
