@@ -44,6 +44,8 @@ class CriterionOptions:
     one_silence_class: bool = option(True, "smbr and mpfe: any silence is right for any silence; false: no silence is right")
     boost: float = option(0.0, "mmi: log weight that each frame with a wrong phone adds to a path (boosted MMI: 0.1)", minimum=0.0)
     drop_frames: bool = option(True, "mmi: do not learn from frames whose reference state is not in the lattice")
+    frame_smoothing: float = option(0.0, "share of the frames' cross-entropy in what is learned (Su, Li, Yu, Seide: 0.1 to 0.2)",
+                                    minimum=0.0, maximum=1.0)  # fmt: skip
 
 
 @dataclass(frozen=True)

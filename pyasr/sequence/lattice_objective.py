@@ -6,6 +6,10 @@ the weight of the reference, is multiplied by the same exp(k sum_t log sum_r exp
 from the other, and in the posteriors, where one is divided by another, thus in F of MPFE and sMBR. Hence no softmax is computed, and
 dF/dz = dF/dl' as it stands: its rows add up to zero, which is what a softmax would have seen to. (A frame that MMI rejects has a row
 of zeros.)
+
+Frame smoothing: H. Su, G. Li, D. Yu, F. Seide, "Error back propagation for sequence training of context-dependent deep networks for
+conversational speech transcription", ICASSP 2013. A network that has the training data right gains by F alone only as it grows more
+certain, which the cross-entropy of its frames resists.
 """
 
 from __future__ import annotations
@@ -58,9 +62,18 @@ class LatticeObjective:
         return objective, torch.stack([objective.detach(), *objective.new_tensor([rejected, len(supervision)])])
 
     def loss(self, logits: torch.Tensor, supervision: LatticeSupervision) -> tuple[torch.Tensor, torch.Tensor]:
-        """(-F / k, float64 (-F, rejected frames, frames)): without the factor k, learning rates mean what they do in Kaldi's nnet1."""
+        """((1 - h) (-F / k) + h CE, float64 (-F, rejected frames, frames)), CE being the cross-entropy of the reference's states, summed
+        over frames, and h `frame_smoothing`; without the factor k, learning rates mean what they do in Kaldi's nnet1."""
         objective, counts = self(logits, supervision)
-        return objective / -self.options.acoustic_scale, counts * counts.new_tensor([-1.0, 1.0, 1.0])
+        loss, share = objective / -self.options.acoustic_scale, self.options.frame_smoothing
+        if share:
+            loss = (1 - share) * loss + share * self._cross_entropy(logits, supervision)
+        return loss, counts * counts.new_tensor([-1.0, 1.0, 1.0])
+
+    def _cross_entropy(self, logits: torch.Tensor, supervision: LatticeSupervision) -> torch.Tensor:
+        """Of the reference's states, summed over frames."""
+        states = torch.from_numpy(self.classes.pdfs[np.concatenate(supervision.references)]).to(logits.device, torch.int64)
+        return torch.nn.functional.cross_entropy(logits, states, reduction="sum")
 
     def _values(self, loglikes: np.ndarray, supervision: LatticeSupervision) -> list[Value]:
         """Of each utterance."""

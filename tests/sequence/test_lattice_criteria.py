@@ -175,6 +175,21 @@ def test_autograd_checks_the_objective_of_several_utterances(options):
     assert loss.item() == pytest.approx(-value.item() / SCALE)
 
 
+@pytest.mark.parametrize("options", ALL.values(), ids=ALL)
+def test_frame_smoothing_adds_a_share_of_the_cross_entropy(options):
+    lattice, logits, reference = task(3)
+    supervision = LatticeSupervision([reference], [hypotheses_of(lattice, 2 * NUM_PDFS)])
+    objective = LatticeObjective(replace(options, frame_smoothing=0.25), CLASSES, torch.zeros(NUM_PDFS))
+    states = logits[np.arange(NUM_FRAMES), PDFS[reference]]
+    cross_entropy = (np.log(np.exp(logits).sum(1)) - states).sum()
+    loss, counts = objective.loss(torch.from_numpy(logits), supervision)
+    value = by_enumeration(lattice, logits, reference, options)
+    assert loss.item() == pytest.approx(0.75 * -value / SCALE + 0.25 * cross_entropy)
+    assert counts[0].item() == pytest.approx(-value)  # what is reported is the criterion alone
+    z = torch.from_numpy(logits).requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: objective.loss(z, supervision)[0], z, eps=1e-5, atol=1e-7)
+
+
 def test_float32_is_near_float64():
     lattice, loglikes, reference = task(6)
     one = hypotheses_of(lattice, 2 * NUM_PDFS)
