@@ -57,8 +57,8 @@ decode() {
 score() {
   local out=$1 lang=$data/$2 features=$3 suffix=${4-}
   shift $(($# < 4 ? $# : 4))
-  steps/score.py $jobs --cmd "$decode_cmd" "$@" "$data/dev$features" "$lang" "$out/decode_dev$suffix"
-  steps/score.py $jobs --cmd "$decode_cmd" "$@" --params-from "$out/decode_dev$suffix" \
+  steps/score.py $jobs --cmd "$decode_cmd" --max-lmwt 30 "$@" "$data/dev$features" "$lang" "$out/decode_dev$suffix"
+  steps/score.py $jobs --cmd "$decode_cmd" --max-lmwt 30 "$@" --params-from "$out/decode_dev$suffix" \
     "$data/test$features" "$lang" "$out/decode_test$suffix"
 }
 
