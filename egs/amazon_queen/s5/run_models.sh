@@ -108,7 +108,7 @@ if wanted smbr && stage 5 "sMBR on lattices of a unigram model"; then
     steps/align_dnn.py $jobs --cmd "$train_cmd" "$data/train_fmllr" "$data/lang_prons" "$dnn" "${dnn}_ali"
     steps/decode.py $jobs --cmd "$decode_cmd" --lattice-beam 7 $narrow --model-dir "$dnn" \
       "$exp/tri3/graph_unigram" "$data/train_fmllr" "${dnn}_denlats"
-    train train_smbr smbr "$seed" "$data/train_fmllr" "$data/lang_prons" "${dnn}_ali" "${dnn}_denlats" "$dnn"
+    train train_smbr smbr "$seed" --config conf/smbr.conf "$data/train_fmllr" "$data/lang_prons" "${dnn}_ali" "${dnn}_denlats" "$dnn"
     decode smbr "$seed" "$exp/tri3/graph" _fmllr
   done
 fi
