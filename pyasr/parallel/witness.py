@@ -59,13 +59,16 @@ def _outlive(witness: int, heart: Heart) -> None:
 
 
 def _watch(reader: int, file: Path, rank: int, timeout_s: float, heart: Heart | None) -> None:
-    """The witness's own life; does not return. It holds none of the rank's connections, so that mpiexec sees those close."""
+    """The witness's own life; does not return.
+
+    It keeps the connections that the rank was started with until it has told its words: mpiexec sees them close, and kills the other ranks,
+    only then, so that no death that follows comes before the first.
+    """
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         os.dup2(reader, 0)
-        os.closerange(1, 65536)
         said, ended = _listen(rank, timeout_s, heart)
         words = _last_words(said, ended, timeout_s)
         if words and (heart is None or heart.file.exists()):  # else the job has been given up, and another may have begun

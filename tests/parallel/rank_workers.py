@@ -2,8 +2,10 @@
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
+from subprocess import DEVNULL
 
 import numpy as np
 
@@ -24,6 +26,17 @@ def rank_one_user_error(spec, comm):
 
 def rank_one_killed(spec, comm):
     if comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.barrier()
+
+
+def rank_one_killed_with_a_late_witness(spec, comm):
+    """As on a busy host, where other witnesses might come to speak before."""
+    if comm.rank == 1:
+        (witness,) = _children()
+        os.kill(witness, signal.SIGSTOP)
+        later = ["bash", "-c", f"sleep 1; kill -CONT {witness}"]
+        subprocess.Popen(later, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
         os.kill(os.getpid(), signal.SIGKILL)
     comm.barrier()
 
