@@ -91,7 +91,10 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
     """The content of summary.json of the last scoring. Raises UserError where it is missing or damaged."""
     path = scoring_dir(decode_dir, mbr) / SUMMARY
     try:
-        return read_object(path)
+        summary = read_object(path)
+        if not {"data", "signature", "chosen", "best"} <= summary.keys():
+            raise ValueError
+        return summary
     except OSError:
         raise UserError(f"{path}: no such file; score that directory first with steps/score.py{' --decode-mbr true' * mbr}") from None
     except ValueError:

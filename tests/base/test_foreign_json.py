@@ -51,6 +51,13 @@ def test_readers_have_a_sentence(name, text, tmp_path):
         read(tmp_path)
 
 
+def test_summary_of_something_else(tmp_path):
+    (tmp_path / "scoring").mkdir()
+    (tmp_path / "scoring/summary.json").write_text('{"data": "data/dev", "signature": "wer", "best": {"wer": 10}}')
+    with pytest.raises(UserError, match="scoring/summary.json: damaged; score .* again"):
+        read_summary(tmp_path)
+
+
 @pytest.mark.parametrize("name, value, told", [
     ("lmwt", 0, "not the description"), ("lmwt", "ten", "lmwt: 'ten' is no int"), ("lmwt", 10**400, "is no int"),
     ("decode", {"beam": 1e400}, "--beam: 'inf' is no float"), ("decode", 3, "options were expected"), ("source", None, "is no str"),
