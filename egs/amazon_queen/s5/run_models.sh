@@ -72,6 +72,16 @@ by_frames() {
   done
 }
 
+# by_lattices MODEL SEED BEGIN OPTIONS...: the network of the directory BEGIN, trained by sMBR on its own alignment and lattices.
+by_lattices() {
+  local model=$1 seed=$2 begin=$3
+  shift 3
+  steps/align_dnn.py $jobs --cmd "$train_cmd" "$data/train_fmllr" "$data/lang_prons" "$begin" "${begin}_ali"
+  steps/decode.py $jobs --cmd "$decode_cmd" --lattice-beam 7 $narrow --model-dir "$begin" \
+    "$exp/tri3/graph_unigram" "$data/train_fmllr" "${begin}_denlats"
+  train train_smbr "$model" "$seed" --config conf/smbr.conf "$@" "$data/train_fmllr" "$data/lang_prons" "${begin}_ali" "${begin}_denlats" "$begin"
+}
+
 if wanted dnn_sp lfmmi && stage 1 "Speech at three speeds, aligned, adapted to speakers"; then
   utils/perturb_data_dir.py "$data/train" "$data/train_sp"
   steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/train_sp"
@@ -99,16 +109,13 @@ if wanted dnn_sp && stage 4 "DNN on speech at three speeds"; then
   done
 fi
 
-if wanted smbr && stage 5 "sMBR on lattices of a unigram model"; then
+if wanted smbr && stage 5 "sMBR on lattices of a unigram model, made anew after an epoch"; then
   utils/train_lm.py --order 1 "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/unigram"
   utils/make_grammar.py "$data/lang_prons" "$data/local/lm/unigram/lm.arpa.gz" "$data/lang_prons_unigram"
   utils/make_graph.py "$data/lang_prons_unigram" "$exp/tri3" "$exp/tri3/graph_unigram"
   for seed in $(seq "$num_seeds"); do
-    dnn=$dir/dnn/seed$seed
-    steps/align_dnn.py $jobs --cmd "$train_cmd" "$data/train_fmllr" "$data/lang_prons" "$dnn" "${dnn}_ali"
-    steps/decode.py $jobs --cmd "$decode_cmd" --lattice-beam 7 $narrow --model-dir "$dnn" \
-      "$exp/tri3/graph_unigram" "$data/train_fmllr" "${dnn}_denlats"
-    train train_smbr smbr "$seed" --config conf/smbr.conf "$data/train_fmllr" "$data/lang_prons" "${dnn}_ali" "${dnn}_denlats" "$dnn"
+    by_lattices smbr_begun "$seed" "$dir/dnn/seed$seed" --num-epochs 1
+    by_lattices smbr "$seed" "$dir/smbr_begun/seed$seed"
     decode smbr "$seed" "$exp/tri3/graph" _fmllr
   done
 fi
