@@ -33,10 +33,11 @@ from pathlib import Path
 
 import numpy as np
 
+from private_network import check_possible
 from pyasr.base.errors import UserError
 from pyasr.base.options import argument, option
 from pyasr.base.step import run_step
-from slow_network import SlowNetwork, check_possible
+from slow_network import SlowNetwork
 
 NUM_RANKS, MINIBATCH = 4, 1024
 DEFAULT_SETTINGS = ("10000:40:145", "1000:4:145", "1000:40:145", "100:4:14.5")

@@ -19,7 +19,14 @@ def slow_network(monkeypatch):
     return slow_network
 
 
-def test_sums_between_hosts(slow_network):
+@pytest.fixture
+def private_network(slow_network):
+    import private_network
+
+    return private_network
+
+
+def test_sums_between_hosts(slow_network, private_network):
     from host_workers import MBIT_PER_S, __file__ as workers
 
     network = slow_network.SlowNetwork(3)
@@ -32,10 +39,10 @@ def test_sums_between_hosts(slow_network):
         network.run_ranks([sys.executable, "-m", "mpi4py", workers], timeout_s=120)
     finally:
         network.__exit__()
-    assert not [name for name in slow_network.namespaces() if f".{os.getpid()}." in name]
+    assert not [name for name in private_network.namespaces() if f".{os.getpid()}." in name]
 
 
-def test_without_root_a_sentence_says_so(slow_network, monkeypatch):
+def test_without_root_a_sentence_says_so(private_network, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(UserError, match="need root"):
-        slow_network.check_possible()
+        private_network.check_possible()
