@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.parent import die_with_parent
 from pyasr.cluster.mpi import ROOT
-from pyasr.cluster.processes import die_with_parent
 
 RECIPE = ROOT / "egs/toy/s5"
 _MARK = "PYASR_FAULT_GROUND"

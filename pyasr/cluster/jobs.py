@@ -26,10 +26,10 @@ from pyasr.base.heartbeat import Silence
 from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.base.last_words import LastWords, first
 from pyasr.base.log import warning
+from pyasr.base.parent import die_with_parent
 from pyasr.cluster.command_line import protect
 from pyasr.cluster.listener import Listener
 from pyasr.cluster.mpi import ROOT, find_mpiexec
-from pyasr.cluster.processes import die_with_parent
 from pyasr.cluster.report import LATER, own_sentence, show_kept
 from pyasr.cluster.status import NOT_PROVED, read_status, status_path
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -10,15 +9,8 @@ import sys
 import time
 from collections.abc import Callable
 
-_PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 _GRACE_S = 2.0
 _LAST_WORDS_S = 1.0
-
-
-def die_with_parent() -> None:
-    """Let the kernel send this process SIGTERM when its parent dies (Linux; elsewhere nothing happens)."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def signal_group(group: int, number: int) -> bool:

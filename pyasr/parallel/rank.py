@@ -21,6 +21,7 @@ from pyasr.base.heartbeat import hearts_of
 from pyasr.base.job import as_user_error, resolve
 from pyasr.base.last_words import LastWords, leave
 from pyasr.base.output import atomic_write
+from pyasr.base.parent import die_with_parent
 from pyasr.base.stop_request import TRY_AGAIN, StopRequested
 from pyasr.parallel.comm import MpiComm
 from pyasr.parallel.devices import take_gpu
@@ -69,6 +70,7 @@ def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: in
 def main(argv: list[str]) -> None:
     """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE, NUM_RANKS]; an exception ends all ranks, see above."""
     name, spec = argv[0], Path(argv[1])
+    die_with_parent()  # schedulers may end what has started the ranks of a host, and not the ranks, which would wait for those of others
     witness = Witness(error_file(spec), float(argv[2]), hearts_of(spec))
     try:
         comm = MpiComm()

@@ -1,5 +1,6 @@
 """A rank that breaks down ends the whole job within seconds and is named; nothing goes on running."""
 
+import contextlib
 import os
 import re
 import signal
@@ -59,21 +60,41 @@ def test_one_bad_rank_ends_the_job(function, sentence, tmp_path, capfd):
     wait_until(lambda: not any(alive(int(pid)) for pid in pids), 3)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_killing_the_step_ends_its_ranks(number, tmp_path):
+@contextlib.contextmanager
+def sleeping_ranks(tmp_path):
+    """(the process of a step, those of its two ranks)"""
     code = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_rank import run
 from pathlib import Path
 run("sleeps", Path({str(tmp_path)!r}), 2)
 """
-    step = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    files = [tmp_path / f"rank{rank}.pid" for rank in (0, 1)]
-    wait_until(lambda: all(path.exists() and path.read_text() for path in files))
-    pids = [int(path.read_text()) for path in files]
-    step.send_signal(number)
-    step.wait(10)
-    wait_until(lambda: not any(map(alive, pids)))
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as step:
+        files = [tmp_path / f"rank{rank}.pid" for rank in (0, 1)]
+        try:
+            wait_until(lambda: all(path.exists() and path.read_text() for path in files))
+            yield step, [int(path.read_text()) for path in files]
+        finally:
+            step.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_killing_the_step_ends_its_ranks(number, tmp_path):
+    with sleeping_ranks(tmp_path) as (step, pids):
+        step.send_signal(number)
+        step.wait(10)
+        wait_until(lambda: not any(map(alive, pids)))
+
+
+def test_killing_what_has_started_ranks_ends_them(tmp_path):
+    """As Grid Engine does on each host, of whose processes it may know no others."""
+    from slurm_cluster import parent_of  # not where this module is imported by a step
+
+    with sleeping_ranks(tmp_path) as (step, pids):
+        for starter in {parent_of(pid) for pid in pids}:
+            os.kill(starter, signal.SIGKILL)
+        wait_until(lambda: not any(map(alive, pids)))
+        assert step.wait(10) == 1
 
 
 def wait_until(condition, timeout_s=15):
