@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -65,7 +64,7 @@ class GridEngine(Scheduler):
         done = call(["qstat", "-f", "-u", getpass.getuser(), "-xml"])
         if done is None or done.returncode:
             return None
-        there = dict(_there(ElementTree.fromstring(done.stdout), number))
+        there = _there(ElementTree.fromstring(done.stdout), number)
         never = _why_never(number) if any(state == "qw" for state, _, _ in there.values()) else ""
         gone = {} if there.keys() >= set(tasks) else _accounted(number)
         return {**gone, **{task: _fate(number, *found, never) for task, found in there.items()}}
@@ -83,8 +82,10 @@ def seconds(time: str) -> int:
     return int(days or 0) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
 
 
-def _there(listed: ElementTree.Element, number: str) -> Iterator[tuple[int, tuple[str, str, bool]]]:
-    """(task, (state, host, whether nothing is heard of that host)) of the tasks that `qstat -f -xml` lists of a job."""
+def _there(listed: ElementTree.Element, number: str) -> dict[int, tuple[str, str, bool]]:
+    """{task: (state, host, whether nothing is heard of that host)} of the tasks that `qstat -f -xml` lists of a job. Ranks are listed with
+    each of their hosts; one of which nothing is heard counts."""
+    found = {}
     places = [(queue, queue.findtext("name", "").partition("@")[2], "u" in queue.findtext("state", ""))
               for queue in listed.iter("Queue-List")]  # fmt: skip
     places += [(waiting, "", False) for waiting in listed.findall("job_info")]
@@ -92,7 +93,9 @@ def _there(listed: ElementTree.Element, number: str) -> Iterator[tuple[int, tupl
         for job in place.iter("job_list"):
             if job.findtext("JB_job_number") == number:
                 for task in numbers_of(job.findtext("tasks", "0")):
-                    yield task, (job.findtext("state", ""), host, is_silent)
+                    if is_silent or task not in found:
+                        found[task] = job.findtext("state", ""), host, is_silent
+    return found
 
 
 def _fate(number: str, state: str, host: str, is_silent: bool, never: str) -> Fate:

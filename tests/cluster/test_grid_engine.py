@@ -9,7 +9,7 @@ import pytest
 from runner_case import ROOT, WAIT_S, Case
 from test_run_pl import wait_until
 
-from pyasr.cluster.grid_engine import seconds
+from pyasr.cluster.grid_engine import GridEngine, seconds
 from pyasr.cluster.status import read_status
 
 
@@ -130,3 +130,22 @@ def test_dry_run(tmp_path):
     assert submission("-pe", "mpi", "8", "--num-ranks", "4", "--num-threads", "2", "x.log", "true") == (
         f"{usual} -pe mpi 8 -notify -pe mpi 8 -N x -o q/x.out q/x.sh")
     assert [seconds(time) for time in ("2", "1:30", "2:00:00", "1-00:00:01")] == [120, 90, 7200, 86401]
+
+
+QSTAT = """#!/bin/sh
+echo '<job_info><queue_info>
+<Queue-List><name>a.q@n1</name><job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
+<Queue-List><name>a.q@n2</name><state>au</state><job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
+<Queue-List><name>a.q@n3</name><job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
+<Queue-List><name>a.q@n4</name><state>au</state><job_list><JB_job_number>8</JB_job_number><state>r</state></job_list></Queue-List>
+</queue_info></job_info>'
+"""
+
+
+def test_lost_host_of_several(tmp_path, monkeypatch):
+    """Ranks are listed with all their hosts; the one that is lost is neither the first nor the last."""
+    (tmp_path / "qstat").write_text(QSTAT)
+    (tmp_path / "qstat").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    fate = GridEngine().fates("7", [0])[0]
+    assert (fate.active, fate.host, fate.host_lost) == (False, "n2", True)
