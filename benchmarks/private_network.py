@@ -83,9 +83,9 @@ class PrivateNetwork:
         call(f"ip -n {name} link set eth0 down")
         end_processes([name])
 
-    def find_again(self, host: str) -> None:
-        """It has power, and nothing runs there yet."""
-        call(f"ip -n {self._name(self.hosts.index(host) + 1)} link set eth0 up")
+    def processes(self, host: str) -> list[int]:
+        """Those that run on a host."""
+        return _processes(self._name(self.hosts.index(host) + 1))
 
     def _numbers(self) -> range:
         return range(1, self.num_hosts + 1)
@@ -139,11 +139,15 @@ def remove(names: list[str]) -> None:
 def end_processes(names: list[str]) -> None:
     """SIGKILL to all that runs in these namespaces, also to what it has just started, until nothing does."""
     for name in names:
-        while running := subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split():
+        while running := _processes(name):
             for pid in running:
                 with contextlib.suppress(ProcessLookupError):  # harmless: it has ended by itself
-                    os.kill(int(pid), signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
+
+
+def _processes(name: str) -> list[int]:
+    return list(map(int, subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()))
 
 
 def call(command: str) -> str:

@@ -1,8 +1,12 @@
 """The schedulers that tests share."""
 
+import contextlib
+
 import grid_engine_cluster
 import pytest
 import slurm_cluster
+
+from pyasr.base.errors import UserError
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +27,18 @@ def grid(tmp_path_factory):
     cluster = grid_engine_cluster.GridEngineCluster(tmp_path_factory.mktemp("grid"))
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def grid_of_hosts(tmp_path_factory):
+    """A Grid Engine of three hosts with two slots each, on a network of their own."""
+    if lack := grid_engine_cluster.why_not():
+        pytest.skip(lack)
+    with contextlib.ExitStack() as stack:
+        try:
+            network = stack.enter_context(grid_engine_cluster.PrivateNetwork(3))
+        except UserError as error:
+            pytest.skip(str(error))
+        cluster = grid_engine_cluster.GridEngineCluster(tmp_path_factory.mktemp("hosts"), slots=2, network=network)
+        stack.callback(cluster.stop)
+        yield cluster

@@ -4,13 +4,19 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from slurm_cluster import end_process, free_ports, is_alive, kill
 
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from private_network import PrivateNetwork  # noqa: E402
+
 _PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qstat", "qacct", "qconf")
-_DAEMONS = "/usr/lib/gridengine:/usr/sbin"
+_BINARIES = "/usr/lib/gridengine"  # in /usr/sbin Debian has scripts of these names, which start thirty programs before they call them
+_DAEMONS = f"{_BINARIES}:/usr/sbin"
 _INSTALLED = Path("/var/lib/gridengine")  # Debian's
 _INIT = Path("/usr/share/gridengine/scripts/init_cluster")
 
@@ -44,10 +50,10 @@ qtype BATCH INTERACTIVE
 pe_list smp mpi
 rerun FALSE
 slots {slots}
-tmpdir /tmp
+tmpdir {scratch}
 shell /bin/bash
 shell_start_mode posix_compliant
-notify 00:00:20
+notify {notify_s}
 initial_state default
 """
 _LIMITS = [f"{kind}_{what} INFINITY\n" for what in ("rt", "cpu", "fsize", "data", "stack", "core", "rss", "vmem") for kind in "sh"]
@@ -65,11 +71,20 @@ def _none(kind: str) -> str:
     return "".join(f"{name} NONE\n" for name in _NONE[kind].split())
 
 
-class GridEngineCluster:
-    """One host with `slots` slots in all.q, Kaldi's complexes, and parallel environments smp and mpi. Programs find it by `environment`."""
+def _changed(configuration: str, **values: str) -> str:
+    """The lines `NAME VALUE` of a configuration, some with other values."""
+    lines = [line.split(maxsplit=1) for line in configuration.splitlines() if line and line[0] != "#"]
+    return "".join(f"{name} {values.get(name, rest)}\n" for name, rest in lines)
 
-    def __init__(self, directory: Path, slots: int = 8):
-        self.directory, self.host = Path(directory), socket.gethostname()
+
+class GridEngineCluster:
+    """Hosts with `slots` slots each in all.q, Kaldi's complexes, and parallel environments smp and mpi: this machine alone, or all hosts of
+    a private network, of which the first is master as well. Programs find it by `environment`, and run `on` a host."""
+
+    def __init__(self, directory: Path, slots: int = 8, network: PrivateNetwork | None = None):
+        self.directory, self.network = Path(directory), network
+        self.hosts = network.hosts if network else [socket.gethostname()]
+        self.host = self.hosts[0]
         ports = free_ports(2)
         self.environment = {**os.environ, "PATH": f"{_DAEMONS}:{os.environ['PATH']}", "SGE_ARCH": "lx-amd64", "SGE_ROOT": str(self.directory / "root"), "SGE_CELL": "default",
                             "SGE_QMASTER_PORT": str(ports[0]), "SGE_EXECD_PORT": str(ports[1])}
@@ -83,13 +98,14 @@ class GridEngineCluster:
     def _make_cell(self) -> None:
         """A cell whose spool is here and whose manager is root."""
         root, common = self.directory / "root", self.directory / "root" / "default" / "common"
-        for path in (common, self.directory / "qmaster", self.directory / "spooldb", self.directory / "execd"):
+        for path in (common, *(self.directory / name for name in ("qmaster", "spooldb", "execd")), *map(self._scratch, self.hosts)):
             path.mkdir(parents=True)
         for name in ("util", "lib", "bin", "utilbin"):
             (root / name).symlink_to(_INSTALLED / name)
-        lines = (_INSTALLED / "default/common/bootstrap").read_text().replace("/var/spool/gridengine", str(self.directory)).splitlines()
-        (common / "bootstrap").write_text("".join("admin_user none\n" if line.startswith("admin_user") else line + "\n" for line in lines))
-        (common / "host_aliases").write_text(f"{self.host} localhost localhost.localdomain ip6-localhost\n")  # 127.0.0.1 is called localhost
+        installed = (_INSTALLED / "default/common/bootstrap").read_text().replace("/var/spool/gridengine", str(self.directory))
+        (common / "bootstrap").write_text(_changed(installed, admin_user="none", binary_path=_BINARIES))
+        if not self.network:  # 127.0.0.1 is called localhost
+            (common / "host_aliases").write_text(f"{self.host} localhost localhost.localdomain ip6-localhost\n")
         (common / "act_qmaster").write_text(self.host + "\n")
         self.call("sh", str(_INIT), str(root), "default", str(self.directory / "spooldb"), "root")
 
@@ -99,25 +115,32 @@ class GridEngineCluster:
         self.call("qconf", "-as", self.host)
         complexes = self.call("qconf", "-sc") + "ram_free ram_free MEMORY <= YES JOB 0 0\ngpu g INT <= YES YES 0 10000\n"
         self._give("-Mc", complexes)
-        self._give("-Ae", f"hostname {self.host}\ncomplex_values gpu=2,ram_free=16G,mem_free=16G\n" + _none("host"))
+        for host in self.hosts:
+            self._give("-Ae", f"hostname {host}\ncomplex_values gpu=2,ram_free=16G,mem_free=16G\n" + _none("host"))
         for name, rule in (("smp", "$pe_slots"), ("mpi", "$round_robin")):
             self._give("-Ap", _PE.format(name=name, rule=rule) + _none("pe"))
-        self._give("-Ahgrp", f"group_name @allhosts\nhostlist {self.host}\n")
-        self._give("-Aq", _QUEUE.format(slots=slots) + "".join(_LIMITS) + _none("queue"))
+        self._give("-Ahgrp", f"group_name @allhosts\nhostlist {' '.join(self.hosts)}\n")
+        scratch = "/tmp" + "".join(f",[{host}={self._scratch(host)}]" for host in self.hosts)
+        self._give("-Aq", _QUEUE.format(slots=slots, scratch=scratch, notify_s="00:00:03" if self.network else "00:00:20") + "".join(_LIMITS) + _none("queue"))
         self._change("-ssconf", "-Msconf", schedule_interval="0:0:1", flush_submit_sec="1", flush_finish_sec="1", schedd_job_info="true")
         self._change("-sconf", "-Mconf", execd_spool_dir=str(self.directory / "execd"), min_uid="0", min_gid="0", load_report_time="00:00:02",
                      max_unheard="00:00:08", gid_range="20000-20100", login_shells="csh",  # else a profile is read, which may take its time
                      reporting_params="accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00")
-        self.start_host()
+        self.start(*self.hosts)
 
-    def start_host(self) -> None:
-        """Its daemon; wait until its queue takes jobs."""
-        self.call("sge_execd")
-        self._until(self._takes_jobs, "no host came up")
+    def start(self, *hosts: str) -> None:
+        """Their daemons; wait until their queues take jobs."""
+        for host in hosts:
+            self.call("sge_execd", host=host)
+        self._until(self._take_jobs, "not all hosts came up")
 
-    def _takes_jobs(self) -> bool:
+    def _take_jobs(self) -> bool:
         queues = self._ask("qstat", "-f").stdout
-        return self.host in queues and "-NA-" not in queues
+        return all(f"@{host} " in queues for host in self.hosts) and "-NA-" not in queues
+
+    def _scratch(self, host: str) -> Path:
+        """Where a host's jobs have their temporary files: another's must not be there, nor those of another Grid Engine."""
+        return self.directory / "tmp" / host
 
     def _give(self, flag: str, text: str) -> None:
         """Have qconf read `text`."""
@@ -126,8 +149,7 @@ class GridEngineCluster:
         self.call("qconf", flag, str(file))
 
     def _change(self, show: str, give: str, **values: str) -> None:
-        lines = [line.split(maxsplit=1) for line in self.call("qconf", show).splitlines() if line and line[0] != "#"]
-        self._give(give, "".join(f"{name} {values.get(name, rest)}\n" for name, rest in lines))
+        self._give(give, _changed(self.call("qconf", show), **values))
 
     def _until(self, condition, otherwise: str) -> None:
         deadline = time.monotonic() + 60
@@ -135,21 +157,29 @@ class GridEngineCluster:
             assert time.monotonic() < deadline, otherwise + ": " + self._ask("qstat", "-f").stderr
             time.sleep(0.2)
 
-    def _ask(self, *words: str) -> subprocess.CompletedProcess:
-        return subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=60)
+    def on(self, host: str, words: Sequence[str | Path]) -> list[str]:
+        """The command that runs a command on a host."""
+        return self.network.on(host, words) if self.network else list(map(str, words))
 
-    def call(self, *words: str) -> str:
+    def _ask(self, *words: str, host: str | None = None) -> subprocess.CompletedProcess:
+        return subprocess.run(self.on(host or self.host, words), env=self.environment, capture_output=True, text=True, timeout=60)
+
+    def call(self, *words: str, host: str | None = None) -> str:
         """The output of one of Grid Engine's programs; what goes wrong is the test's end."""
-        done = self._ask(*words)
+        done = self._ask(*words, host=host)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
 
-    def lose_host(self) -> None:
+    def lose(self, host: str) -> None:
         """As when its power fails: its daemon, and all that it has started, is there no more."""
-        daemon = self._pid("execd/*/execd.pid")
-        kill(daemon)
-        for shepherd in self._started():
-            kill(shepherd)
+        if self.network:
+            return self.network.lose(host)
+        for process in [*map(_pid, self._execds()), *self._started()]:
+            kill(process)
+
+    def _execds(self) -> list[Path]:
+        """Files of the numbers of hosts' daemons; the directory of this machine's own is not always called as its host."""
+        return list(self.directory.glob("execd/*/execd.pid"))
 
     def _started(self) -> list[int]:
         """Processes of jobs, those that watch over them first."""
@@ -162,12 +192,13 @@ class GridEngineCluster:
                 continue
         return found
 
-    def _pid(self, pattern: str) -> int:
-        return int(next(iter(self.directory.glob(pattern)), Path("/dev/null")).read_text().strip() or 0)
-
     def stop(self) -> None:
         """End all daemons and jobs."""
         self._ask("qdel", "-u", "root")
-        for pid in [self._pid("execd/*/execd.pid"), self._pid("qmaster/qmaster.pid")]:
-            if pid and is_alive(pid):
+        for file in [*self._execds(), self.directory / "qmaster/qmaster.pid"]:
+            if is_alive(pid := _pid(file)):
                 end_process(pid)
+
+
+def _pid(file: Path) -> int:
+    return int(file.read_text().strip() or 0) if file.exists() else 0

@@ -107,9 +107,9 @@ def test_what_cannot_be_submitted(words, sentence, grid, tmp_path):
 def test_lost_host(grid, tmp_path):
     """There is no other."""
     case = Case(grid, "queue.pl", tmp_path / "unlucky", "unlucky.log", "sleep", "300").begun()
-    grid.lose_host()
+    grid.lose(grid.host)
     code, said = case.end()
-    grid.start_host()
+    grid.start(grid.host)
     assert code == 1 and f"its host {grid.host} was lost (Grid Engine says au)" in said
     assert read_status(case / "unlucky.log").host_lost
 

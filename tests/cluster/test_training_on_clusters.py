@@ -1,6 +1,7 @@
 """A training of several ranks on real schedulers: over two nodes, and through the loss of its place to the same model."""
 
 import contextlib
+import functools
 import os
 import re
 import subprocess
@@ -32,12 +33,12 @@ def corpus(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def training(corpus, out, cmd, environment):
-    """The process of a step, which is not left behind."""
-    words = [sys.executable, ROOT / "steps/train_dnn.py", *FLAGS, "--cmd", cmd, corpus / "data", corpus / "lang", corpus / "ali", out]
+def training(corpus, out, cmd, environment, *flags, on=lambda words: words):
+    """The process of a step, which is not left behind, run by the command that `on` makes of a command."""
+    words = [sys.executable, ROOT / "steps/train_dnn.py", *FLAGS, *flags, "--cmd", cmd, corpus / "data", corpus / "lang", corpus / "ali", out]
     environment = {**environment, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    with subprocess.Popen(list(map(str, words)), env=environment, cwd=corpus, **pipes) as process:
+    with subprocess.Popen(on(list(map(str, words))), env=environment, cwd=corpus, **pipes) as process:
         try:
             yield process
         finally:
@@ -131,4 +132,26 @@ def test_grid_engine(grid, corpus, undisturbed):
         has_learned(process, out)
         grid.call("qmod", "-sj", "train")
         assert was_requeued(process, out) > 0
+    assert np.array_equal(scores(corpus, out), undisturbed)
+
+
+def on_hosts(grid_of_hosts, corpus, out, hosts, *flags):
+    """A training whose ranks are on these hosts, at most two on each, and meet over their network, not in memory."""
+    cmd = f"queue.pl -v UCX_TLS=tcp -q {','.join(f'all.q@{host}' for host in hosts)}"
+    return training(corpus, out, cmd, grid_of_hosts.environment, *flags, on=functools.partial(grid_of_hosts.on, grid_of_hosts.host))
+
+
+def ranks_by_host(grid_of_hosts, starter="hydra_pmi_proxy"):
+    """How many there are on each."""
+    return [sum(is_rank(pid, starter) for pid in grid_of_hosts.network.processes(host)) for host in grid_of_hosts.hosts]
+
+
+def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
+    """Four ranks on two of three hosts; on one of these Grid Engine's own qrsh starts them."""
+    out = corpus / "hosts"
+    with on_hosts(grid_of_hosts, corpus, out, ["host1", "host2"]) as process:
+        has_learned(process, out)
+        assert ranks_by_host(grid_of_hosts) == [2, 2, 0]
+        said, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, said + errors
     assert np.array_equal(scores(corpus, out), undisturbed)
