@@ -130,8 +130,8 @@ def _failure(log: Path, silence: Silence | None, words: LastWords | None, marker
     unsaid = words is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
     if status is None or status.stopped or not (status.host_lost if status.reason else unsaid or words and words.lost):
         return UserError(sentence)
-    nobody_knows = status.reason or "a rank was lost, and nobody could say which"
-    return RankLost(sentence, words.sentence if words else nobody_knows)
+    witnessed = words.sentence if words else "a rank was lost, and nobody could say which"
+    return RankLost(sentence, status.reason or witnessed)  # ranks may have followed a host that a scheduler has lost, and said so
 
 
 def _save_spec(log: Path, spec) -> Path:

@@ -33,6 +33,7 @@ class _Running:
     command: str
     gpus: list[HeldGpu]
     begin: float
+    log_file: os.stat_result  # which file had the log's name when it began
 
 
 class LocalRunner:
@@ -98,7 +99,7 @@ class LocalRunner:
         with _text(log, "a") as f:
             process = subprocess.Popen(["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, stdout=f,
                                        stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)
-        self.running[process.pid] = _Running(process, job, log, command, gpus, time.time())
+        self.running[process.pid] = _Running(process, job, log, command, gpus, time.time(), log.stat())
 
     def _collect(self) -> JobStatus:
         """Wait for the next job that ends, and put down how it did."""
@@ -114,13 +115,24 @@ class LocalRunner:
         self.guard.drop(str(pid))
         (self.gpus.give_back if self.waiting else self.gpus.let_go)(run.gpus)
         stop_file(run.log).unlink(missing_ok=True)
-        status = self._proved(from_wait(run.job, wait_status, usage, run.begin, run.command, stopped), run.log)
-        with _text(run.log, "a") as f:
-            f.write(f"# Accounting: time={round(status.end - status.begin)} threads={self.request.num_threads}\n")
-            f.write(f"# Ended (code {status.status}) at {time.ctime()}\n")
-        write_status(run.log, status)
+        status = from_wait(run.job, wait_status, usage, run.begin, run.command, stopped)
+        if not self._is_given_up(run):
+            status = self._put_down(self._proved(status, run.log), run.log)
         self.ended.append(status)
         return status
+
+    def _put_down(self, status: JobStatus, log: Path) -> JobStatus:
+        with _text(log, "a") as f:
+            f.write(f"# Accounting: time={round(status.end - status.begin)} threads={self.request.num_threads}\n")
+            f.write(f"# Ended (code {status.status}) at {time.ctime()}\n")
+        write_status(log, status)
+        return status
+
+    def _is_given_up(self, run: _Running) -> bool:
+        """Whether who waits for the job, on another host perhaps, does so no more: its status has been put down already, as that of a job
+        whose host is lost, or its log was moved for the ranks that go on in its place."""
+        moved = self.request.num_ranks and not (run.log.exists() and os.path.samestat(run.log.stat(), run.log_file))
+        return bool(moved) or status_path(run.log).exists()
 
     def _proved(self, status: JobStatus, log: Path) -> JobStatus:
         """The status, or a failure where the proof of success is not there."""

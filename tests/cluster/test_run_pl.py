@@ -354,3 +354,11 @@ def test_run_jobs_says_what_failed(function, sentence, functions):
 def test_unknown_runner(functions):
     with pytest.raises(UserError, match="there is no program 'queue.pll'"):
         run_jobs(JobOptions(cmd="queue.pll -l x"), functions / "x.JOB.log", "jobs_under_test:good", JobOptions())
+
+
+def test_a_job_that_nobody_waits_for_any_more_puts_nothing_down(tmp_path):
+    """Its host was thought lost, and its status was put down elsewhere; its ranks go on in another job, which has its log's name now."""
+    run_pl("x.log", "touch", "x.status", cwd=tmp_path)
+    assert (tmp_path / "x.status").read_text() == "" and "# Ended" not in (tmp_path / "x.log").read_text()
+    run_pl("--num-ranks", "1", "y.log", "mv", "y.log", "y.1.log", cwd=tmp_path)
+    assert (tmp_path / "y.1.log").exists() and not (tmp_path / "y.log").exists() and not (tmp_path / "y.status").exists()

@@ -155,3 +155,17 @@ def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
     assert np.array_equal(scores(corpus, out), undisturbed)
+
+
+def test_host_of_grid_engine_that_is_lost(grid_of_hosts, corpus):
+    """Its name is told, and the training goes on from its last checkpoint on the others."""
+    out = corpus / "lost"
+    with on_hosts(grid_of_hosts, corpus, out, grid_of_hosts.hosts, "--max-restarts", 1) as process:
+        has_learned(process, out)
+        grid_of_hosts.lose("host2")
+        said, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, said + errors
+    told = r"its host host2 was lost \(Grid Engine says au\); 3 ranks go on from (\d+) frames, restart 1 of at most 1"
+    [frames] = re.findall(told, said + errors)
+    assert f"resuming at {frames} frames" in log_of(out)
+    wait_until(lambda: ranks_by_host(grid_of_hosts, starter="") == [0, 0, 0], WAIT_S)  # nor witnesses, of either job
