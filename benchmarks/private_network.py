@@ -28,7 +28,7 @@ from pyasr.base.errors import UserError
 
 _NAME = "pyasr_net"  # namespaces are called pyasr_net.PID.NETWORK.HOST, the switch is host 0
 _NUMBERS = itertools.count(1)
-_TOOLS = {"ip": "iproute2", "unshare": "util-linux"}
+_TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux"}
 
 # An "ssh" for mpiexec: `ENTER [options] HOST_OR_ADDRESS COMMAND...`; the last number is that of the host. `ip` makes a namespace of mounts,
 # so no other process sees these names of hosts.
@@ -79,16 +79,19 @@ class PrivateNetwork:
 
     def lose(self, host: str) -> None:
         """As when its power fails: nothing comes from it any more, not even that its connections have ended, and nothing runs there."""
-        name = self._name(self.hosts.index(host) + 1)
+        name = self._of(host)
         call(f"ip -n {name} link set eth0 down")
         end_processes([name])
 
     def processes(self, host: str) -> list[int]:
         """Those that run on a host."""
-        return _processes(self._name(self.hosts.index(host) + 1))
+        return _processes(self._of(host))
 
     def _numbers(self) -> range:
         return range(1, self.num_hosts + 1)
+
+    def _of(self, host: str) -> str:
+        return self._name(self.hosts.index(host) + 1)
 
     def _name(self, number: int) -> str:
         return f"{self._prefix}.{number}"
