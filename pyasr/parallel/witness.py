@@ -68,7 +68,8 @@ def _watch(reader: int, file: Path, rank: int, timeout_s: float, heart: Heart | 
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        said, ended = _listen(reader, rank, timeout_s, heart)
+        os.dup2(reader, 0)
+        said, ended = _listen(rank, timeout_s, heart)
         words = _last_words(said, ended, timeout_s)
         if words and (heart is None or heart.file.exists()):  # else the job has been given up, and another may have begun
             leave(file, words)
@@ -92,7 +93,7 @@ def _last_words(said: list[str], ended: bool, timeout_s: float) -> LastWords | N
     return LastWords(f"{name} died without a word: {killed}", lost=True)
 
 
-def _listen(reader: int, rank: int, timeout_s: float, heart: Heart | None) -> tuple[list[str], bool]:
+def _listen(rank: int, timeout_s: float, heart: Heart | None) -> tuple[list[str], bool]:
     """(lines, ended): what the rank has said until it ended, or until it had been stopped for too long.
 
     Time is counted in looks: a witness that was stopped itself, with all its host perhaps, has not looked.
@@ -101,8 +102,8 @@ def _listen(reader: int, rank: int, timeout_s: float, heart: Heart | None) -> tu
     if heart:
         heart.introduce("")
     while True:
-        if select.select([reader], [], [], look_s or None)[0]:
-            words = os.read(reader, 4096)
+        if select.select([0], [], [], look_s or None)[0]:
+            words = os.read(0, 4096)
             if not words:
                 return said.decode().splitlines(), True
             if heart and not said:
