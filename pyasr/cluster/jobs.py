@@ -14,7 +14,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -35,7 +34,6 @@ from pyasr.cluster.status import NOT_PROVED, read_status, status_path
 
 __all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
 _LITTLE_DISK = 1 << 16  # bytes: less is not enough for a log and a status
-_LAST_WORDS_S = 0.5  # for the witnesses of ranks that have just been ended; they must not be taken for those of the next attempt
 
 
 class RankLost(UserError):
@@ -110,7 +108,6 @@ def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks:
         options_of_ranks += ["--share-devices", "true"] if how.share_devices else []
         if _run(jobs, options_of_ranks, log, words, listener.ending, {LATER: str(_report_file(log))}):
             return marker.unlink(missing_ok=True)
-        time.sleep(_LAST_WORDS_S)
     finally:
         listener.forget()
     raise _failure(log, listener.silence, first(said), marker)

@@ -19,15 +19,15 @@ from pyasr.base import log, options
 from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import hearts_of
 from pyasr.base.job import as_user_error, resolve
-from pyasr.base.last_words import LastWords, leave
+from pyasr.base.last_words import LastWords, first, leave
 from pyasr.base.output import atomic_write
-from pyasr.base.parent import die_with_parent
 from pyasr.base.stop_request import TRY_AGAIN, StopRequested
 from pyasr.parallel.comm import MpiComm
 from pyasr.parallel.devices import take_gpu
 from pyasr.parallel.witness import Witness
 
 _LAST_WORDS_S = 0.2  # for mpiexec to take the rank's output
+_FIRST_WORDS_S = 5.0  # for the witness of a rank that is gone, which others may notice sooner
 
 
 def done_marker(spec: Path) -> Path:
@@ -70,7 +70,6 @@ def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: in
 def main(argv: list[str]) -> None:
     """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE, NUM_RANKS]; an exception ends all ranks, see above."""
     name, spec = argv[0], Path(argv[1])
-    die_with_parent()  # schedulers may end what has started the ranks of a host, and not the ranks, which would wait for those of others
     witness = Witness(error_file(spec), float(argv[2]), hearts_of(spec))
     try:
         comm = MpiComm()
@@ -91,7 +90,9 @@ def main(argv: list[str]) -> None:
         if told is None:
             traceback.print_exception(type(error), error, error.__traceback__)
             told = _sentence(error)
-        _leave_word(comm, spec, str(told), lost=_is_of_mpi(error))
+        if lost := _is_of_mpi(error):
+            _let_another_speak_first(error_file(spec))
+        _leave_word(comm, spec, str(told), lost)
         witness.dismiss()
         comm.abort(1)
     witness.dismiss()
@@ -113,6 +114,13 @@ def _sentence(error: BaseException) -> str:
 def _is_of_mpi(error: BaseException) -> bool:
     """Whether it was raised by MPI, for the loss of another rank or of the network."""
     return type(error).__module__.partition(".")[0] == "mpi4py"
+
+
+def _let_another_speak_first(file: Path) -> None:
+    """The rank that was lost says more than those that miss it; where it is the network, nobody else speaks."""
+    deadline = time.monotonic() + _FIRST_WORDS_S
+    while first(file) is None and time.monotonic() < deadline:
+        time.sleep(_LAST_WORDS_S)
 
 
 def _leave_word(comm: MpiComm, spec: Path, sentence: str, lost: bool) -> None:

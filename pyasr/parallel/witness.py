@@ -4,39 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
-import threading
 from pathlib import Path
+from typing import NoReturn
 
 from pyasr.base.heartbeat import Heart
 from pyasr.base.last_words import LastWords, leave
+from pyasr.base.parent import die_with_parent
 
 _LOOK_S = 5.0  # between two looks at the rank, and two beats, at most
 
 
 class Witness:
-    """A small process that waits for the end of this one by a pipe, and puts it down in `file` unless it was dismissed before.
+    """The process that was started, which waits for the end of the rank, its child, and puts that down in `file` unless it was dismissed before.
 
-    It also kills this one, and says so, when it has been stopped (SIGSTOP) for more than `timeout_s` seconds (0: never): the others
+    Only then does it end, in the way of the rank: what has started the ranks learns of a death when it has been told, and kills the others
+    after that, with their witnesses. Each dies with the other.
+
+    It also kills the rank, and says so, when that has been stopped (SIGSTOP) for more than `timeout_s` seconds (0: never): the others
     wait for it. To know this it needs neither messages nor a clock in common with other hosts. Its own host it cannot watch; for those who
     can, it lets a heart beat in the directory `hearts` (unless `timeout_s` is 0).
 
-    Make it before MPI begins: it is a fork. Ranks append to one file; the first line is the first death.
+    Make it before MPI begins: it is a fork, and it is the child that goes on.
     """
 
     def __init__(self, file: Path, timeout_s: float = 0.0, hearts: Path | None = None):
         reader, self._writer = os.pipe()
-        rank = os.getpid()
-        heart = Heart(hearts, rank) if hearts and timeout_s else None
-        witness = os.fork()
-        if witness == 0:
+        rank = os.fork()
+        if rank:
             os.close(self._writer)
-            _watch(reader, file, rank, timeout_s, heart)
+            _watch(reader, file, rank, timeout_s, Heart(hearts, rank) if hearts and timeout_s else None)
+        die_with_parent(signal.SIGKILL)  # stopped or not
         os.close(reader)
-        if heart:
-            threading.Thread(target=_outlive, args=(witness, heart), daemon=True).start()
 
     def introduce(self, name: str) -> None:
         """How this rank is to be called."""
@@ -47,38 +49,34 @@ class Witness:
         self._tell(".")
 
     def _tell(self, word: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # harmless: the witness itself was killed
-            os.write(self._writer, f"{word}\n".encode())
+        os.write(self._writer, f"{word}\n".encode())
 
 
-def _outlive(witness: int, heart: Heart) -> None:
-    """A rank whose witness was killed goes on, and must not be taken for lost."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(witness, 0)
-    heart.stop()
-
-
-def _watch(reader: int, file: Path, rank: int, timeout_s: float, heart: Heart | None) -> None:
-    """The witness's own life; does not return.
-
-    It keeps the connections that the rank was started with until it has told its words: mpiexec sees them close, and kills the other ranks,
-    only then, so that no death that follows comes before the first.
-    """
-    try:
-        os.setsid()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        os.dup2(reader, 0)
-        said, ended = _listen(rank, timeout_s, heart)
-        words = _last_words(said, ended, timeout_s)
-        if words and (heart is None or heart.file.exists()):  # else the job has been given up, and another may have begun
+def _watch(reader: int, file: Path, rank: int, timeout_s: float, heart: Heart | None) -> NoReturn:
+    """The witness's own life."""
+    die_with_parent()  # schedulers may end what has started the ranks of a host, and not the ranks, which would wait for those of others
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    said, ended = _listen(reader, rank, timeout_s, heart)
+    if not ended:
+        os.kill(rank, signal.SIGKILL)
+    words = _last_words(said, ended, timeout_s)
+    if words and (heart is None or heart.file.exists()):  # else the job has been given up, and another may have begun
+        with contextlib.suppress(OSError):  # harmless: what has started the rank sees its end as well
             leave(file, words)
-        if not ended:
-            os.kill(rank, signal.SIGKILL)
-        if heart:
-            heart.stop()
-    finally:
-        os._exit(0)
+    if heart:
+        heart.stop()
+    _end_like(os.waitpid(rank, 0)[1])
+
+
+def _end_like(status: int) -> NoReturn:
+    """Exit as another process did, by the same signal if it was one."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
 
 
 def _last_words(said: list[str], ended: bool, timeout_s: float) -> LastWords | None:
@@ -93,7 +91,7 @@ def _last_words(said: list[str], ended: bool, timeout_s: float) -> LastWords | N
     return LastWords(f"{name} died without a word: {killed}", lost=True)
 
 
-def _listen(rank: int, timeout_s: float, heart: Heart | None) -> tuple[list[str], bool]:
+def _listen(reader: int, rank: int, timeout_s: float, heart: Heart | None) -> tuple[list[str], bool]:
     """(lines, ended): what the rank has said until it ended, or until it had been stopped for too long.
 
     Time is counted in looks: a witness that was stopped itself, with all its host perhaps, has not looked.
@@ -102,8 +100,8 @@ def _listen(rank: int, timeout_s: float, heart: Heart | None) -> tuple[list[str]
     if heart:
         heart.introduce("")
     while True:
-        if select.select([0], [], [], look_s or None)[0]:
-            words = os.read(0, 4096)
+        if select.select([reader], [], [], look_s or None)[0]:
+            words = os.read(reader, 4096)
             if not words:
                 return said.decode().splitlines(), True
             if heart and not said:

@@ -109,13 +109,17 @@ def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
 
 def ranks_by_node(slurm, starter="hydra_pmi_proxy"):
     """How many there are on each node of the partition, ascending."""
-    return sorted(sum(is_rank(pid, starter) for pid in slurm.processes(f"n{i}")) for i in (1, 2, 3))
+    return sorted(num_ranks(slurm.processes(f"n{i}"), starter) for i in (1, 2, 3))
 
 
-def is_rank(pid, starter):
-    """Whether this is the process of a rank: neither what has started it nor its witness, which it has started."""
-    words = command_of(pid).split(b"\0")
-    return words[1:5] == [b"-m", b"mpi4py", b"-m", b"pyasr.parallel.rank"] and starter.encode() in command_of(parent_of(pid))
+def num_ranks(pids, starter):
+    """How many of the processes have been started as ranks by this program; each of them is the witness of its only child."""
+    return sum(of_a_rank(pid) and starter.encode() in command_of(parent_of(pid)) for pid in pids)
+
+
+def of_a_rank(pid):
+    """Whether it is a rank or its witness."""
+    return command_of(pid).split(b"\0")[1:5] == [b"-m", b"mpi4py", b"-m", b"pyasr.parallel.rank"]
 
 
 def command_of(pid):
@@ -141,9 +145,9 @@ def on_hosts(grid_of_hosts, corpus, out, hosts, *flags):
     return training(corpus, out, cmd, grid_of_hosts.environment, *flags, on=functools.partial(grid_of_hosts.on, grid_of_hosts.host))
 
 
-def ranks_by_host(grid_of_hosts, starter="hydra_pmi_proxy"):
+def ranks_by_host(grid_of_hosts):
     """How many there are on each."""
-    return [sum(is_rank(pid, starter) for pid in grid_of_hosts.network.processes(host)) for host in grid_of_hosts.hosts]
+    return [num_ranks(grid_of_hosts.network.processes(host), "hydra_pmi_proxy") for host in grid_of_hosts.hosts]
 
 
 def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
@@ -168,4 +172,4 @@ def test_host_of_grid_engine_that_is_lost(grid_of_hosts, corpus):
     told = r"its host host2 was lost \(Grid Engine says au\); 3 ranks go on from (\d+) frames, restart 1 of at most 1"
     [frames] = re.findall(told, said + errors)
     assert f"resuming at {frames} frames" in log_of(out)
-    wait_until(lambda: ranks_by_host(grid_of_hosts, starter="") == [0, 0, 0], WAIT_S)  # nor witnesses, of either job
+    wait_until(lambda: not any(of_a_rank(pid) for host in grid_of_hosts.hosts for pid in grid_of_hosts.network.processes(host)), WAIT_S)

@@ -33,12 +33,29 @@ def rank_one_killed(spec, comm):
 def rank_one_killed_with_a_late_witness(spec, comm):
     """As on a busy host, where other witnesses might come to speak before."""
     if comm.rank == 1:
-        (witness,) = _children()
-        os.kill(witness, signal.SIGSTOP)
-        later = ["bash", "-c", f"sleep 1; kill -CONT {witness}"]
-        subprocess.Popen(later, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
-        os.kill(os.getpid(), signal.SIGKILL)
+        _die_with_a_late_witness()
     comm.barrier()
+
+
+def rank_one_killed_with_a_late_witness_and_missed(spec, comm):
+    """Its message, which MPI reads from where it lies, is gone: an error on rank 0, at once."""
+    message, process = np.zeros(1_000_000), comm.allgather(os.getpid())[1]
+    if comm.rank == 1:
+        comm.start_exchange(message, 0, np.empty_like(message), 0)
+        _die_with_a_late_witness()
+    if comm.rank == 0:
+        while Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.01)
+        comm.exchange(message, 1, np.empty_like(message), 1)
+    comm.barrier()
+
+
+def _die_with_a_late_witness():
+    witness = os.getppid()
+    os.kill(witness, signal.SIGSTOP)
+    later = ["bash", "-c", f"sleep 1; kill -CONT {witness}"]
+    subprocess.Popen(later, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def rank_one_exits(spec, comm):
@@ -53,12 +70,11 @@ def lost_before_the_end(spec, comm):
 
 
 def witness_killed(spec, comm):
-    """Nobody can say what becomes of the rank, which goes on; nobody waits for its heart to beat."""
-    (heart,) = Path(spec.cmd).glob(f"log/x.spec.alive/*.{os.getpid()}")
-    for child in _children():
-        os.kill(child, signal.SIGKILL)
-    while heart.exists():
-        time.sleep(0.05)
+    """Nobody can say what becomes of the rank, which ends with it."""
+    _count(spec, comm)
+    if comm.rank == 1:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
     comm.barrier()
 
 
@@ -78,16 +94,11 @@ def host_of_the_last_two_freezes(spec, comm):
     if comm.size == 1:
         return
     if comm.rank:
-        witness = _children()[0]
+        witness = os.getppid()
         Path(spec.cmd).joinpath(f"frozen.{comm.rank}").write_text(f"{witness} {os.getpid()}")
         os.kill(witness, signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
     comm.barrier()
-
-
-def _children() -> list[int]:
-    """Processes of this one's children: its witness."""
-    return list(map(int, Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()))
 
 
 def rank_zero_killed(spec, comm):

@@ -45,6 +45,7 @@ def alive(pid: int) -> bool:
     ("rank_one_user_error", r"align again \(rank 1 of 3 on \S+\)"),
     ("rank_one_killed", r"rank 1 of 3 on \S+ died without a word: it was killed from outside"),
     ("rank_one_killed_with_a_late_witness", r"rank 1 of 3 on \S+ died without a word: it was killed from outside"),
+    ("rank_one_killed_with_a_late_witness_and_missed", r"rank 1 of 3 on \S+ died without a word: it was killed from outside"),
     ("rank_one_exits", r"before all ranks were done \(rank 1 of 3"),
     ("lost_before_the_end", r"rank \d of 3 on \S+ died without a word"),
 ])
@@ -91,9 +92,10 @@ def test_killing_what_has_started_ranks_ends_them(tmp_path):
     from slurm_cluster import parent_of  # not where this module is imported by a step
 
     with sleeping_ranks(tmp_path) as (step, pids):
-        for starter in {parent_of(pid) for pid in pids}:
+        witnesses = list(map(parent_of, pids))
+        for starter in set(map(parent_of, witnesses)):
             os.kill(starter, signal.SIGKILL)
-        wait_until(lambda: not any(map(alive, pids)))
+        wait_until(lambda: not any(map(alive, pids + witnesses)))
         assert step.wait(10) == 1
 
 
@@ -154,8 +156,11 @@ def test_a_frozen_host_is_noticed(tmp_path, capsys):
     assert not list((tmp_path / "log").glob("*.error")) and not list((tmp_path / "log").glob("*.alive"))
 
 
-def test_a_killed_witness_does_no_harm(tmp_path):
-    run("witness_killed", tmp_path, 2)
+def test_a_killed_witness_is_a_lost_rank(tmp_path, capsys):
+    setup("test")
+    run("witness_killed", tmp_path, 2, recovering())
+    assert attempts(tmp_path) == [2, 1]
+    assert "a rank was lost, and nobody could say which; 1 rank goes on from 70 frames, restart 1 of at most 2" in capsys.readouterr().out
 
 
 def test_restarts_come_to_an_end(tmp_path):

@@ -58,7 +58,7 @@ def wait_for(path, process, seconds=60):
 
 
 def rank_processes(directory):
-    """Ids of the ranks that work in `directory`; their witnesses, which they have forked, have the same command line."""
+    """Ids of the ranks that work in `directory`, in order; their witnesses, which have forked them, have the same command line."""
     parents = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -68,7 +68,7 @@ def rank_processes(directory):
             continue  # harmless: it has just ended
         if words[1:3] == ["-m", "mpi4py"] and any(word.startswith(str(directory)) for word in words):
             parents[int(process.name)] = parent
-    return sorted(pid for pid, parent in parents.items() if parent not in parents)
+    return sorted((pid for pid, parent in parents.items() if parent in parents), key=parents.get)
 
 
 def test_trained_model_scores_frames(corpus, tmp_path):
