@@ -90,9 +90,9 @@ class Ear:
         """Those who have not been heard for too long, and with the first of them those who will follow in a moment."""
         if max(self._silent_s.values(), default=0.0) <= self.timeout_s:
             return None
-        files = [file for file, seconds in sorted(self._silent_s.items()) if seconds > self.timeout_s - 2 * self.look_s]
+        names = sorted(self._name(file) for file, seconds in self._silent_s.items() if seconds > self.timeout_s - 2 * self.look_s)
         told = f"nothing was heard for more than {self.timeout_s:g} s: the host stands still, or is cut off from the network"
-        return Silence(len(files), f"{', '.join(map(self._name, files))}: {told}, see --rank-timeout")
+        return Silence(len(names), f"{', '.join(names)}: {told}, see --rank-timeout")
 
     def _missing(self) -> Silence | None:
         """Those who have not begun, although others have long ago."""

@@ -16,19 +16,16 @@ import functools
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import Any, Callable, Protocol
 
 import numpy as np
 
 from pyasr.base import log
+from pyasr.parallel.buffers import bytes_of, reduce_in_place
 
-# Types that MPI adds natively. Everything narrower is added in the type given here: a half-precision sum in MPI is not to be had
-# (MPICH refuses it, Open MPI adds bfloat16 bit patterns as if they were integers), and it would round once per rank.
-_ADDED_IN = {
-    "float64": "float64", "float32": "float32", "int64": "int64", "int32": "int32", "uint8": "uint8",
-    "float16": "float32", "bfloat16": "float32", "int16": "int32", "int8": "int32",
-}
 EXCHANGE_TAG = 0
+_SHARED_MEMORY = "/dev/shm/mpich_shm_"
 _POLL_S = 0.0005  # between two series of looks for a message
 _PIECE = 4 << 20  # bytes of a message sent as one: of large ones over TCP, MPICH sends the two directions one after the other
 _LARGE_BETWEEN_HOSTS = 1_000_000  # bytes of a sum from which on our ring is no slower than MPICH's own sum
@@ -107,70 +104,6 @@ class Comm(Protocol):
 
     def say(self, sentence: str) -> None:
         """Log `sentence` on rank 0 alone; no rank waits for another."""
-
-
-def _is_tensor(array) -> bool:
-    return type(array).__module__.partition(".")[0] == "torch"
-
-
-def _host_view(array):
-    """(view, name of its type): a numpy view of `array`'s memory; None for the types that numpy lacks (bfloat16)."""
-    if isinstance(array, np.ndarray):
-        return array, array.dtype.name
-    if not _is_tensor(array):
-        raise TypeError(f"a collective takes numpy arrays and CPU tensors, not {type(array).__name__}; for a number use reduce_scalar")
-    if array.device.type != "cpu":
-        raise TypeError(f"the tensor is on {array.device}: copy it to the host before a collective")
-    name = str(array.dtype).removeprefix("torch.")
-    return (None if name == "bfloat16" else array.detach().numpy()), name
-
-
-def reduce_in_place(array, op: str, size: int, add: Callable[[np.ndarray, str], None]) -> None:
-    """Reduce `array` over ranks by `add(buffer, op)`, which reduces a contiguous buffer of a natively added type in place."""
-    if op not in ("sum", "max", "min", "mean"):
-        raise ValueError(f"allreduce: op '{op}' is none of sum, max, min, mean")
-    view, name = _host_view(array)
-    if name not in _ADDED_IN:
-        raise TypeError(f"allreduce: arrays of type {name} cannot be reduced; use one of {', '.join(_ADDED_IN)}")
-    if op == "mean" and "float" not in name:
-        raise TypeError(f"allreduce: the mean of {name} is no {name}; convert to float64 first")
-    wide = _ADDED_IN[name]
-    direct = view is not None and wide == name and view.flags.c_contiguous and view.flags.writeable
-    buffer = view if direct else _wide_copy(array, view, wide)
-    add(buffer, "sum" if op == "mean" else op)
-    if op == "mean":
-        buffer /= size
-    if not direct:
-        _store(array, view, buffer)
-
-
-def _wide_copy(array, view, wide: str) -> np.ndarray:
-    if view is None:
-        return array.detach().float().contiguous().numpy()
-    return np.array(view, dtype=wide, order="C")
-
-
-def _store(array, view, buffer: np.ndarray) -> None:
-    if view is None:
-        import torch
-
-        array.detach().copy_(torch.from_numpy(buffer))
-    else:
-        view[...] = buffer
-
-
-def bytes_of(array) -> tuple[np.ndarray, Callable[[], None]]:
-    """(contiguous uint8 buffer of `array`'s content, function that puts a changed buffer back)."""
-    view, _ = _host_view(array)
-    if view is None:
-        import torch
-
-        view = array.detach().view(torch.int16).numpy()
-    flat = np.ascontiguousarray(view).reshape(-1)
-    raw = flat.view(np.uint8)
-    if np.shares_memory(flat, view):
-        return raw, lambda: None
-    return raw, lambda: view.__setitem__(..., flat.reshape(view.shape))
 
 
 class Task:
@@ -310,6 +243,14 @@ def _poll(is_done: Callable[[], bool]) -> None:
         time.sleep(_POLL_S)
 
 
+def _unname_shared_memory() -> None:
+    """Remove the files by which MPICH has the ranks of a host share memory, once all do; those of ranks that are killed would stay."""
+    maps = Path("/proc/self/maps")
+    names = [line.split()[-1] for line in maps.read_text().splitlines()] if maps.exists() else []
+    for name in {name for name in names if name.startswith(_SHARED_MEMORY)}:
+        Path(name).unlink(missing_ok=True)
+
+
 class MpiComm(BaseComm):
     """The ranks that mpiexec started (or a part of them). Start Python as `python -m mpi4py`, see `pyasr.parallel.rank`."""
 
@@ -320,6 +261,8 @@ class MpiComm(BaseComm):
         self._comm = MPI.COMM_WORLD if comm is None else comm
         self._ops = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+        self.barrier()
+        _unname_shared_memory()
 
     @functools.cached_property
     def spans_hosts(self) -> bool:

@@ -19,10 +19,10 @@ _LOOK_S = 5.0  # between two looks at the rank, and two beats, at most
 
 
 class Witness:
-    """The process that was started, which waits for the end of the rank, its child, and puts that down in `file` unless it was dismissed before.
+    """The process that was started, which waits for the end of the rank, its child, and puts that down in `file` unless dismissed before.
 
     Only then does it end, in the way of the rank: what has started the ranks learns of a death when it has been told, and kills the others
-    after that, with their witnesses. Each dies with the other.
+    after that, with their witnesses. Rank and witness end with each other.
 
     It also kills the rank, and says so, when that has been stopped (SIGSTOP) for more than `timeout_s` seconds (0: never): the others
     wait for it. To know this it needs neither messages nor a clock in common with other hosts. Its own host it cannot watch; for those who

@@ -58,6 +58,13 @@ def _die_with_a_late_witness():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def rank_one_killed_and_no_memory_kept(spec, comm):
+    """It would stay until the host is started anew, and stand in the way of a job with the same name."""
+    shared = [line for line in Path("/proc/self/maps").read_text().splitlines() if "/dev/shm/" in line]
+    assert shared and all(line.endswith("(deleted)") for line in shared), shared
+    rank_one_killed(spec, comm)
+
+
 def rank_one_exits(spec, comm):
     if comm.rank == 1:
         raise SystemExit(0)

@@ -46,6 +46,7 @@ def alive(pid: int) -> bool:
     ("rank_one_killed", r"rank 1 of 3 on \S+ died without a word: it was killed from outside"),
     ("rank_one_killed_with_a_late_witness", r"rank 1 of 3 on \S+ died without a word: it was killed from outside"),
     ("rank_one_killed_with_a_late_witness_and_missed", r"rank 1 of 3 on \S+ died without a word: it was killed from outside"),
+    ("rank_one_killed_and_no_memory_kept", r"rank 1 of 3 on \S+ died without a word: it was killed from outside"),
     ("rank_one_exits", r"before all ranks were done \(rank 1 of 3"),
     ("lost_before_the_end", r"rank \d of 3 on \S+ died without a word"),
 ])
