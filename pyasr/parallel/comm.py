@@ -246,8 +246,8 @@ def _poll(is_done: Callable[[], bool]) -> None:
 def _unname_shared_memory() -> None:
     """Remove the files by which MPICH has the ranks of a host share memory, once all do; those of ranks that are killed would stay."""
     maps = Path("/proc/self/maps")
-    names = [line.split()[-1] for line in maps.read_text().splitlines()] if maps.exists() else []
-    for name in {name for name in names if name.startswith(_SHARED_MEMORY)}:
+    lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []
+    for name in {line.split()[-1] for line in lines if _SHARED_MEMORY in line and not line.endswith("(deleted)")}:
         Path(name).unlink(missing_ok=True)
 
 
