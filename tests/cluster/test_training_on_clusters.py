@@ -21,6 +21,7 @@ from pyasr.nn.acoustic import load_scorer
 FLAGS = ["--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 24, "--minibatch", 48, "--learning-rate", 0.03, "--period-frames", 96,
          "--momentum", 0.5, "--precision", "float32", "--heldout-share", 0.1, "--splice-left", 1, "--splice-right", 1, "--num-epochs", 40,
          "--checkpoint-minutes", 0, "--log-frames", 500, "--max-restarts", 0, "--num-ranks", 4]  # fmt: skip
+OF_MPI = (b"hydra_pmi_proxy", b"prte")  # start the ranks of a host: MPICH's, Open MPI's
 
 
 @pytest.fixture(scope="module")
@@ -100,21 +101,21 @@ def test_ranks_that_srun_starts(slurm, corpus, undisturbed):
     (corpus / "srun.conf").write_text("option num_ranks=* --nodes=2 --ntasks=$0 --ntasks-per-node=2\n")
     out = corpus / "srun"
     with training(corpus, out, "slurm.pl --config srun.conf", {**slurm.environment, "PYASR_MPIEXEC": "srun"}) as process:
-        wait_until(lambda: ranks_by_node(slurm, "slurmstepd") == [0, 2, 2] or process.poll() is not None, WAIT_S)
+        wait_until(lambda: ranks_by_node(slurm, b"slurmstepd") == [0, 2, 2] or process.poll() is not None, WAIT_S)
         assert process.poll() is None, process.communicate()
         said, errors = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, said + errors
     assert np.array_equal(scores(corpus, out), undisturbed)
 
 
-def ranks_by_node(slurm, starter="hydra_pmi_proxy"):
+def ranks_by_node(slurm, *starters):
     """How many there are on each node of the partition, ascending."""
-    return sorted(num_ranks(slurm.processes(f"n{i}"), starter) for i in (1, 2, 3))
+    return sorted(num_ranks(slurm.processes(f"n{i}"), *starters) for i in (1, 2, 3))
 
 
-def num_ranks(pids, starter):
-    """How many of the processes have been started as ranks by this program; each of them is the witness of its only child."""
-    return sum(of_a_rank(pid) and starter.encode() in command_of(parent_of(pid)) for pid in pids)
+def num_ranks(pids, *starters):
+    """How many of the processes have been started as ranks by these programs, or MPI's own; each of them is the witness of its only child."""
+    return sum(of_a_rank(pid) and any(name in command_of(parent_of(pid)) for name in starters or OF_MPI) for pid in pids)
 
 
 def of_a_rank(pid):
@@ -147,7 +148,7 @@ def on_hosts(grid_of_hosts, corpus, out, hosts, *flags):
 
 def ranks_by_host(grid_of_hosts):
     """How many there are on each."""
-    return [num_ranks(grid_of_hosts.network.processes(host), "hydra_pmi_proxy") for host in grid_of_hosts.hosts]
+    return [num_ranks(grid_of_hosts.network.processes(host)) for host in grid_of_hosts.hosts]
 
 
 def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
