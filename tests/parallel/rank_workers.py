@@ -44,10 +44,18 @@ def rank_one_killed_with_a_late_witness_and_missed(spec, comm):
         comm.start_exchange(message, 0, np.empty_like(message), 0)
         _die_with_a_late_witness()
     if comm.rank == 0:
-        while Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        while alive(process):
             time.sleep(0.01)
         comm.exchange(message, 1, np.empty_like(message), 1)
     comm.barrier()
+
+
+def alive(pid: int) -> bool:
+    """Is the process there, and no zombie that only waits to be collected?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _die_with_a_late_witness():

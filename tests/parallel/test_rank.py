@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rank_workers import alive
 
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions, RankJobOptions
@@ -30,14 +31,6 @@ def run(function, directory, num_ranks=3, recovery=Recovery()):
 
 def recovering(max_restarts=2, usable=lambda most: most):
     return Recovery(RankJobOptions(max_restarts=max_restarts, rank_timeout=0.5), usable, lambda: "from 70 frames")
-
-
-def alive(pid: int) -> bool:
-    """Is the process there, and no zombie that only waits to be collected?"""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("function, sentence", [
