@@ -20,7 +20,7 @@ from pyasr.base.stop_request import TRY_AGAIN
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.mpi import ROOT
 from pyasr.cluster.processes import Guard, ignore_stop
-from pyasr.cluster.scheduler import UNKNOWN, Fate, Scheduler, submit
+from pyasr.cluster.scheduler import TASK, UNKNOWN, Fate, Scheduler, submit
 from pyasr.cluster.status import JobStatus, read_status, status_path, write_status
 
 _CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")  # and all that begin with PYASR_
@@ -186,17 +186,18 @@ def _listed(directory: Path) -> list[str]:
         return []  # harmless: it will be looked at again
 
 
-def directory_of(log: Path) -> Path:
-    """Where scripts go and what they say: `exp/x/log/a.JOB.log` -> `exp/x/q`, as with Kaldi."""
-    parent = Path(log).parent
+def directory_of(request: Request) -> Path:
+    """Where scripts go and what they say: `exp/x/log/a.JOB.log` -> `exp/x/q`, as with Kaldi, and `exp/x/JOB/log/a.log` -> `exp/x/q`, since
+    all jobs have one script."""
+    parent = Path(*(part for part in Path(request.log).parent.parts if not request.name or request.name not in part))
     return parent.with_name("q") if parent.name == "log" else parent / "q"
 
 
 def script_path(request: Request) -> Path:
     """The script that the scheduler is given."""
-    log = Path(request.log)
-    name = log.name.replace(f".{request.name}", "") if request.name else log.name
-    return directory_of(log) / (name.removesuffix(".log") + ".sh")
+    log = Path(request.log).name
+    name = log.replace(f".{request.name}", "") if request.name else log
+    return directory_of(request) / (name.removesuffix(".log") + ".sh")
 
 
 def output_of(request: Request, job: int | str) -> Path:
@@ -206,7 +207,7 @@ def output_of(request: Request, job: int | str) -> Path:
 
 def submission(request: Request, scheduler: Scheduler, jobs: range) -> list[str]:
     """The command that submits these jobs."""
-    return scheduler.submission(request, jobs, script_path(request), output_of(request, "JOB"))
+    return scheduler.submission(request, jobs, script_path(request), output_of(request, TASK))
 
 
 def _gpu_options(request: Request) -> list[str]:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.runner_config import parse_runner_config
-from pyasr.cluster.scheduler import Fate, Scheduler, call, numbers_of
+from pyasr.cluster.scheduler import TASK, Fate, Scheduler, call, numbers_of
 
 _CONFIG = """
 command qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*
@@ -53,7 +53,7 @@ class GridEngine(Scheduler):
         array = ["-t", f"{jobs[0]}-{jobs[-1]}"] if request.name else []
         name = re.sub(r"^(\d)|[^\w.-]", r"_\1", script.stem)
         words = self.site_words(replace(request, given=tuple(values.items())), skip)
-        return [*words, *warning, "-N", name, "-o", str(output).replace("JOB", "$TASK_ID"), *array, str(script)]
+        return [*words, *warning, "-N", name, "-o", str(output).replace(TASK, "$TASK_ID"), *array, str(script)]
 
     def number(self, said: str) -> str:
         """`Your job-array 12.1-3:1 ("x") has been submitted`"""

@@ -13,6 +13,7 @@ from pyasr.cluster.command_line import Request
 from pyasr.cluster.runner_config import RunnerConfig
 
 _ANSWER_S = 60.0  # busy schedulers take their time
+TASK = "\0"  # stands for the number of a task of an array in the name of its output; no path of a user's holds it
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class Scheduler:
     task_variable = ""
 
     def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
-        """The command that submits `script` for jobs of the request; what the script itself says goes to `output`, with JOB in its name
-        where there are several."""
+        """The command that submits `script` for jobs of the request; what the script itself says goes to `output`, with `TASK` in its
+        name where it is one of an array."""
         raise NotImplementedError
 
     def number(self, said: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.runner_config import parse_runner_config
-from pyasr.cluster.scheduler import Fate, Scheduler, call, numbers_of
+from pyasr.cluster.scheduler import TASK, Fate, Scheduler, call, numbers_of
 
 _CONFIG = """
 command sbatch --export=ALL
@@ -64,7 +64,7 @@ class Slurm(Scheduler):
     def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
         """`sbatch ... --array=1-4%2 SCRIPT`"""
         array = [f"--array={jobs[0]}-{jobs[-1]}" + (f"%{request.max_jobs_run}" if request.max_jobs_run else "")] if request.name else []
-        where = str(output).replace("%", "%%").replace("JOB", "%a")
+        where = str(output).replace("%", "%%").replace(TASK, "%a")
         what = ["--parsable", f"--job-name={script.stem}", "--open-mode=append", f"--output={where}", *array, str(script)]
         return [*self.site_words(request), *what]
 

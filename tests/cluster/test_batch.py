@@ -5,8 +5,10 @@ import subprocess
 
 import pytest
 
-from pyasr.cluster.batch import BatchRunner
+from pyasr.cluster.batch import BatchRunner, submission
 from pyasr.cluster.command_line import parse_request
+from pyasr.cluster.grid_engine import GridEngine
+from pyasr.cluster.slurm import Slurm
 from pyasr.cluster.status import JobStatus, read_status, write_status
 
 SBATCH = """#!/bin/bash
@@ -67,3 +69,16 @@ def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_on
     done = slurm_pl("--gpu", "1", "JOB=1:2", "a.JOB.log", "timeout", "30", "bash", "-c", both, PYASR_LOCKS=str(tmp_path / "locks"))
     assert done.returncode == 0, done.stderr
     assert {(tmp_path / f"has.{job}").read_text() for job in (1, 2)} == {"0\n", "1\n"}
+
+
+@pytest.mark.parametrize("log, job, output, script", [
+    ("JOBS/50%/log/a.JOBX.log", "JOBX=1:2", {Slurm: "JOBS/50%%/q/a.%a.out", GridEngine: "JOBS/50%/q/a.$TASK_ID.out"}, "JOBS/50%/q/a.sh"),
+    ("JOBS/log/JOB.log", None, {Slurm: "JOBS/q/JOB.out", GridEngine: "JOBS/q/JOB.out"}, "JOBS/q/JOB.sh"),
+    ("exp/JOB/x/log/a.log", "JOB=1:2", {Slurm: "exp/x/q/a.%a.out", GridEngine: "exp/x/q/a.$TASK_ID.out"}, "exp/x/q/a.sh"),
+])
+def test_only_the_files_of_jobs_are_numbered(log, job, output, script):
+    """Whatever the directories are called."""
+    request = parse_request([*([job] if job else []), log, "true"])
+    for scheduler in (Slurm, GridEngine):
+        words = submission(request, scheduler(), request.jobs)
+        assert words[-1] == script and {output[scheduler], f"--output={output[scheduler]}"} & set(words), words
