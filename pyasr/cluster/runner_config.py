@@ -35,8 +35,10 @@ class RunnerConfig:
         return bool({value, ANY} & self.options.get(name, {}).keys())
 
     def over(self, base: RunnerConfig) -> RunnerConfig:
-        """This configuration, and `base` where it says nothing."""
-        return RunnerConfig(self.command or base.command, {**base.options, **self.options}, {**base.defaults, **self.defaults})
+        """This configuration, and `base` where it says nothing. A default of `base` is for its own values of an option: where this one
+        declares others, without that value, an option that is not given adds nothing, as with Kaldi."""
+        usual = {name: value for name, value in base.defaults.items() if name not in self.options or value in self.options[name]}
+        return RunnerConfig(self.command or base.command, {**base.options, **self.options}, {**usual, **self.defaults})
 
     def flags(self, name: str, value: str) -> list[str]:
         """The words that an option adds to the command. Raises UserError where the value is none of those declared."""

@@ -12,8 +12,10 @@ import pytest
 from runner_case import ROOT, WAIT_S, Case
 from test_run_pl import wait_until
 
+from pyasr.cluster.batch import submission
+from pyasr.cluster.command_line import parse_request
 from pyasr.cluster.scheduler import numbers_of
-from pyasr.cluster.slurm import fate
+from pyasr.cluster.slurm import Slurm, fate
 from pyasr.cluster.status import read_status
 
 
@@ -170,6 +172,19 @@ def test_dry_run(tmp_path):
     assert not (tmp_path / "exp").exists()
     done = subprocess.run(["slurm.pl", "--gpu", "1", "--dry-run", "--num-ranks", "4", "x.log", "true"], cwd=tmp_path.parent, capture_output=True, text=True)
     assert done.stdout.startswith("sbatch --export=ALL --gres=gpu:1 --ntasks=4 --signal=B:USR1@120 --parsable")
+
+
+@pytest.mark.parametrize("declared, flags", [
+    ("option gpu=* -p gpu --gres=gpu:$0", ""),
+    ("option gpu=* -p gpu --gres=gpu:$0\noption gpu=0 -p shared", "-p shared "),
+    ("option gpu=* -p gpu --gres=gpu:$0\ndefault gpu=1", "-p gpu --gres=gpu:1 "),
+    ("default gpu=2", "--gres=gpu:2 "),
+    ("", ""),
+])
+def test_jobs_that_do_not_say_how_many_gpus(declared, flags, tmp_path):
+    (tmp_path / "site.conf").write_text(declared)
+    request = parse_request(["--config", str(tmp_path / "site.conf"), "x.log", "true"], Slurm.own)
+    assert " ".join(submission(request, Slurm(), request.jobs)).startswith(f"sbatch --export=ALL {flags}--parsable")
 
 
 def test_what_scontrol_says():
