@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from pyasr.cluster.command_line import protect
 from pyasr.cluster.listener import Listener
 from pyasr.cluster.mpi import ROOT, find_mpiexec
 from pyasr.cluster.report import LATER, own_sentence, show_kept
+from pyasr.cluster.runner_config import split_words
 from pyasr.cluster.status import NOT_PROVED, read_status, status_path
 
 __all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
@@ -81,7 +81,7 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
     with as many where no other is; a function that keeps checkpoints then goes on from the last one. An error that a rank has raised
     would come again, and ends the job.
     """
-    find_mpiexec(within_slurm=Path((shlex.split(jobs.cmd) or [""])[0]).name == "slurm.pl")
+    find_mpiexec(within_slurm=Path(_words(jobs.cmd)[0]).name == "slurm.pl")
     most = recovery.options.max_restarts
     for restart in count(1):
         try:
@@ -148,9 +148,14 @@ def _unused_name(words: list[str]) -> str:
     return name
 
 
+def _words(cmd: str) -> list[str]:
+    """Of --cmd; at least one, which may be empty."""
+    return split_words(cmd, "--cmd") or [""]
+
+
 def _runner(cmd: str) -> list[str]:
     """The words of --cmd, its program found: ours in utils/, else on PATH."""
-    name, *rest = shlex.split(cmd) or [""]
+    name, *rest = _words(cmd)
     own = ROOT / "utils" / name
     if name and "/" not in name and own.is_file():
         return [sys.executable, str(own), *rest]

@@ -45,7 +45,15 @@ class RunnerConfig:
         if not self.accepts(name, value):
             raise UserError(f"--{name.replace('_', '-')} {value}: the configuration has no line 'option {name}=*' for it; add one")
         values = self.options[name]
-        return shlex.split(values.get(value, values.get(ANY, "")).replace("$0", value))
+        return split_words(values.get(value, values.get(ANY, "")).replace("$0", value), f"--{name.replace('_', '-')} {value}")
+
+
+def split_words(text: str, where: str) -> list[str]:
+    """The words of `text` as a shell divides it. Raises UserError, which begins with `where`, for a quotation mark without its other."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        raise UserError(f"{where}: '{text}' ends within quotation marks, or after a backslash; see that every mark has its other") from None
 
 
 def read_runner_config(path: Path) -> RunnerConfig:
@@ -60,7 +68,7 @@ def read_runner_config(path: Path) -> RunnerConfig:
 
 
 def parse_runner_config(text: str, path: str) -> RunnerConfig:
-    """The configuration that `text` is, of a file of this name."""
+    """The configuration that `text` is, of a file of this name. Raises UserError with the line for what is in none of the forms."""
     command, options, defaults = "", {}, {}
     for number, line in enumerate(text.splitlines(), 1):
         line = re.sub(r"(^|\s)#.*", "", line).strip()
@@ -72,4 +80,5 @@ def parse_runner_config(text: str, path: str) -> RunnerConfig:
             defaults[match[1]] = match[2]
         elif line:
             raise UserError(f"{path}:{number}: '{line}' is none of 'command ...', 'option NAME=VALUE ...', 'default NAME=VALUE'")
+        split_words(line, f"{path}:{number}")
     return RunnerConfig(command, options, defaults)

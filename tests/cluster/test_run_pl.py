@@ -13,7 +13,7 @@ from pyasr.base.device_lock import claim
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
 from pyasr.cluster.command_line import parse_request, protect, shell_word
-from pyasr.cluster.jobs import run_jobs
+from pyasr.cluster.jobs import run_jobs, run_ranks
 from pyasr.cluster.report import HINTS, hint
 from pyasr.cluster.runner_config import read_runner_config
 from pyasr.cluster.status import JobStatus, read_status
@@ -150,7 +150,9 @@ def test_config_in_kaldis_format(tmp_path):
         assert done.returncode == 0 and f"threads={threads}\n" in (tmp_path / "x.log").read_text(), done.stderr
     done = run_pl("--allow-k20", "maybe", "--config", "queue.conf", "x.log", "true", cwd=tmp_path)
     assert done.returncode == 1 and "--allow-k20: no such option" in done.stderr
-    for line, sentence in (("options mem=*", "queue.conf:1: 'options mem=*' is none of"), ("default num_threads=x", "--num-threads: 'x' is not")):
+    for line, sentence in (("options mem=*", "queue.conf:1: 'options mem=*' is none of"), ("default num_threads=x", "--num-threads: 'x' is not"),
+                           ("\ncommand qsub -l 'arch=*64*", "queue.conf:2: 'command qsub -l 'arch=*64*' ends within quotation marks"),
+                           ("option mem=* -l 'mem=$0", "queue.conf:1: 'option mem=* -l 'mem=$0' ends within quotation marks")):
         (tmp_path / "queue.conf").write_text(line + "\n")
         done = run_pl("--config", "queue.conf", "x.log", "true", cwd=tmp_path)
         assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
@@ -354,6 +356,13 @@ def test_run_jobs_says_what_failed(function, sentence, functions):
 def test_unknown_runner(functions):
     with pytest.raises(UserError, match="there is no program 'queue.pll'"):
         run_jobs(JobOptions(cmd="queue.pll -l x"), functions / "x.JOB.log", "jobs_under_test:good", JobOptions())
+
+
+def test_quotation_marks_of_a_runner_that_are_left_open(functions):
+    sentence = "^--cmd: 'run.pl --mem '4G' ends within quotation marks, or after a backslash; see that every mark has its other$"
+    for run, more in ((run_jobs, {}), (run_ranks, {"num_ranks": 2})):
+        with pytest.raises(UserError, match=sentence):
+            run(JobOptions(cmd="run.pl --mem '4G"), functions / "x.JOB.log", "jobs_under_test:good", JobOptions(), **more)
 
 
 def test_a_job_that_nobody_waits_for_any_more_puts_nothing_down(tmp_path):

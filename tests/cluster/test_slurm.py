@@ -12,6 +12,7 @@ import pytest
 from runner_case import ROOT, WAIT_S, Case
 from test_run_pl import wait_until
 
+from pyasr.base.errors import UserError
 from pyasr.cluster.batch import submission
 from pyasr.cluster.command_line import parse_request
 from pyasr.cluster.scheduler import numbers_of
@@ -185,6 +186,13 @@ def test_jobs_that_do_not_say_how_many_gpus(declared, flags, tmp_path):
     (tmp_path / "site.conf").write_text(declared)
     request = parse_request(["--config", str(tmp_path / "site.conf"), "x.log", "true"], Slurm.own)
     assert " ".join(submission(request, Slurm(), request.jobs)).startswith(f"sbatch --export=ALL {flags}--parsable")
+
+
+def test_a_value_that_opens_quotation_marks(tmp_path):
+    (tmp_path / "site.conf").write_text("option nodes=* --nodelist=$0")
+    request = parse_request(["--config", str(tmp_path / "site.conf"), "--nodes", "n1'", "x.log", "true"], Slurm.own)
+    with pytest.raises(UserError, match="^--nodes n1': '--nodelist=n1'' ends within quotation marks"):
+        submission(request, Slurm(), request.jobs)
 
 
 def test_what_scontrol_says():
