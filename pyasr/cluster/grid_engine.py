@@ -75,11 +75,11 @@ class GridEngine(Scheduler):
 
 
 def seconds(time: str) -> int:
-    """Slurm's and our forms of times: minutes, M:S, H:M:S, D-H:M:S."""
-    days, _, rest = time.rpartition("-")
+    """Slurm's and our forms of times: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+    days, has_days, rest = time.rpartition("-")
     parts = list(map(int, rest.split(":")))
-    parts = [0, *parts, 0] if len(parts) == 1 else [0, *parts] if len(parts) == 2 else parts
-    return int(days or 0) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
+    unit_s = 3600 if has_days or len(parts) == 3 else 60  # of the first part
+    return int(days or 0) * 86400 + sum(part * unit_s // 60**place for place, part in enumerate(parts))
 
 
 def _there(listed: ElementTree.Element, number: str) -> dict[int, tuple[str, str, bool]]:

@@ -140,7 +140,14 @@ def test_dry_run(tmp_path):
         f"{usual} -pe smp 4 -M me@x -N x -o q/x.out q/x.sh")
     assert submission("-pe", "mpi", "8", "--num-ranks", "4", "--num-threads", "2", "x.log", "true") == (
         f"{usual} -pe mpi 8 -notify -pe mpi 8 -N x -o q/x.out q/x.sh")
-    assert [seconds(time) for time in ("2", "1:30", "2:00:00", "1-00:00:01")] == [120, 90, 7200, 86401]
+
+
+@pytest.mark.parametrize("time, expected", [
+    ("2", 120), ("1:30", 90), ("2:00:00", 7200), ("1-12", 129600), ("2-1:30", 178200), ("1-00:00:01", 86401),
+])
+def test_times_as_slurm_reads_them(time, expected):
+    """The forms that `man sbatch` lists under --time: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+    assert seconds(time) == expected
 
 
 QSTAT = """#!/bin/sh
