@@ -64,7 +64,10 @@ class GridEngine(Scheduler):
         done = call(["qstat", "-f", "-u", getpass.getuser(), "-xml"])
         if done is None or done.returncode:
             return None
-        there = _there(ElementTree.fromstring(done.stdout), number)
+        try:
+            there = _there(ElementTree.fromstring(done.stdout), number)
+        except ElementTree.ParseError:
+            return None  # the answer is cut off, or a warning stands in it; what jobs' status files say counts all the same
         never = _why_never(number) if any(state == "qw" for state, _, _ in there.values()) else ""
         gone = {} if there.keys() >= set(tasks) else _accounted(number)
         return {**gone, **{task: _fate(number, *found, never) for task, found in there.items()}}

@@ -150,20 +150,35 @@ def test_times_as_slurm_reads_them(time, expected):
     assert seconds(time) == expected
 
 
-QSTAT = """#!/bin/sh
-echo '<job_info><queue_info>
+QSTAT = """<job_info><queue_info>
 <Queue-List><name>a.q@n1</name><job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
 <Queue-List><name>a.q@n2</name><state>au</state><job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
 <Queue-List><name>a.q@n3</name><job_list><JB_job_number>7</JB_job_number><state>r</state></job_list></Queue-List>
 <Queue-List><name>a.q@n4</name><state>au</state><job_list><JB_job_number>8</JB_job_number><state>r</state></job_list></Queue-List>
-</queue_info></job_info>'
+</queue_info></job_info>
 """
 
 
-def test_lost_host_of_several(tmp_path, monkeypatch):
-    """Ranks are listed with all their hosts; the one that is lost is neither the first nor the last."""
-    (tmp_path / "qstat").write_text(QSTAT)
+@pytest.fixture
+def qstat(tmp_path, monkeypatch):
+    """Function that has qstat answer with a text."""
+    def answer(text):
+        (tmp_path / "answer").write_text(text)
+
+    (tmp_path / "qstat").write_text(f"#!/bin/sh\ncat {tmp_path / 'answer'}\n")
     (tmp_path / "qstat").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    return answer
+
+
+def test_lost_host_of_several(qstat):
+    """Ranks are listed with all their hosts; the one that is lost is neither the first nor the last."""
+    qstat(QSTAT)
     fate = GridEngine().fates("7", [0])[0]
     assert (fate.active, fate.host, fate.host_lost) == (False, "n2", True)
+
+
+@pytest.mark.parametrize("answer", [f"warning: the home directory is nearly full\n{QSTAT}", QSTAT[:200], ""])
+def test_what_is_no_answer_of_qstat(answer, qstat):
+    qstat(answer)
+    assert GridEngine().fates("7", [0]) is None
