@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -32,6 +33,7 @@ class Fate:
     host_lost: bool = False
 
 
+CUT = "..."  # at the end of a list of tasks that was too long for a scheduler
 UNKNOWN = Fate(False, "the scheduler does not know it any more, and it has left no status: it was deleted before it began, or the "
                       "scheduler was started anew")  # fmt: skip
 
@@ -88,15 +90,16 @@ def submit(words: list[str]) -> str:
     return done.stdout
 
 
-def call(words: list[str]) -> subprocess.CompletedProcess | None:
-    """Run one of a scheduler's programs; None where it does not answer."""
+def call(words: list[str], **environment: str) -> subprocess.CompletedProcess | None:
+    """Run one of a scheduler's programs, with `environment` added to ours; None where it does not answer."""
     try:
-        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_ANSWER_S)
+        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_ANSWER_S,
+                              env={**os.environ, **environment})  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
 
 
 def numbers_of(tasks: str) -> list[int]:
-    """Tasks of an array, as schedulers write them: `1-3,7%2` -> [1, 2, 3, 7]; `2-4:1` -> [2, 3, 4]"""
-    ranges = [part.partition(":")[0].split("-") for part in tasks.partition("%")[0].split(",")]
+    """Tasks of an array, as schedulers write them: `1-3,7%2` -> [1, 2, 3, 7]; `2-4:1` -> [2, 3, 4]; `1,4,...` -> [1, 4]"""
+    ranges = [part.partition(":")[0].split("-") for part in tasks.partition("%")[0].split(",") if part != CUT]
     return [number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1)]

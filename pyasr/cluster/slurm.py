@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.runner_config import parse_runner_config
-from pyasr.cluster.scheduler import TASK, Fate, Scheduler, call, numbers_of
+from pyasr.cluster.scheduler import CUT, TASK, Fate, Scheduler, call, numbers_of
 
 _CONFIG = """
 command sbatch --export=ALL
@@ -74,15 +74,17 @@ class Slurm(Scheduler):
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
         """From `scontrol show job`, where tasks of an array that wait may share a line."""
-        done = call(["scontrol", "show", "job", "-o", number])
+        done = call(["scontrol", "show", "job", "-o", number], SLURM_BITSTR_LEN="0")  # else long lists of tasks are cut off
         if done is None or done.returncode and "Invalid job id" not in done.stderr + done.stdout:
             return None
-        found = {}
+        found, of_others = {}, {}
         for line in done.stdout.splitlines():
             fields = dict(re.findall(r"(\w+)=(\S*)", line))
             if "JobState" in fields:
-                found.update(dict.fromkeys(numbers_of(fields.get("ArrayTaskId", "0")), fate(fields)))
-        return found
+                there = fields.get("ArrayTaskId", "0")
+                found.update(dict.fromkeys(numbers_of(there), fate(fields)))
+                of_others.update(dict.fromkeys(tasks, fate(fields)) if CUT in there else {})
+        return {**of_others, **found}
 
     def cancel(self, number: str) -> None:
         """scancel"""

@@ -15,7 +15,7 @@ from test_run_pl import wait_until
 from pyasr.base.errors import UserError
 from pyasr.cluster.batch import submission
 from pyasr.cluster.command_line import parse_request
-from pyasr.cluster.scheduler import numbers_of
+from pyasr.cluster.scheduler import call, numbers_of
 from pyasr.cluster.slurm import Slurm, fate
 from pyasr.cluster.status import read_status
 
@@ -195,8 +195,23 @@ def test_a_value_that_opens_quotation_marks(tmp_path):
         submission(request, Slurm(), request.jobs)
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_long_lists_of_tasks(cut, slurm, monkeypatch):
+    """Which Slurm cuts off unless it is told not to. What waits under one number, also unnamed, is then not thought lost."""
+    for name in ("PATH", "SLURM_CONF"):
+        monkeypatch.setenv(name, slurm.environment[name])
+    if cut:
+        monkeypatch.setattr("pyasr.cluster.slurm.call", lambda words, **environment: call(words))
+    tasks = [task for task in range(1, 400) if task % 3]
+    number = slurm.call("sbatch", "--parsable", "--hold", f"--array={','.join(map(str, tasks))}%2", "-o", "/dev/null", "--wrap=true").strip()
+    fates = Slurm().fates(number, tasks)
+    slurm.call("scancel", number)
+    assert sorted(fates) == tasks and all(fate.active for fate in fates.values())
+
+
 def test_what_scontrol_says():
     assert numbers_of("1-3,7%2") == [1, 2, 3, 7] and numbers_of("0") == [0] and numbers_of("2-4:1") == [2, 3, 4]
+    assert numbers_of("1,3,7,...%2") == [1, 3, 7]
     waits = fate({"JobState": "PENDING", "Reason": "ReqNodeNotAvail,_Reserved_for_maintenance"})
     assert waits.active and waits.reason == "waits: ReqNodeNotAvail,_Reserved_for_maintenance"
     assert fate({"JobState": "PENDING", "Reason": "Resources"}).reason == "" and fate({"JobState": "COMPLETING"}).active
