@@ -6,11 +6,14 @@
     default gpu=0                                the value of an option that is not given
     # a comment
 
+The words are a shell's: '...' and "..." keep them together, and $NAME is a variable of the environment, but not within '...' or after a backslash.
+
 A file says what is particular to a site: what it does not declare is as in the runner's own configuration, which has the same format.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import dataclass, field
@@ -41,11 +44,31 @@ class RunnerConfig:
         return RunnerConfig(self.command or base.command, {**base.options, **self.options}, {**usual, **self.defaults})
 
     def flags(self, name: str, value: str) -> list[str]:
-        """The words that an option adds to the command. Raises UserError where the value is none of those declared."""
+        """The words that an option adds to the command. Raises UserError for a value that is not declared, and a variable that is not set."""
         if not self.accepts(name, value):
             raise UserError(f"--{name.replace('_', '-')} {value}: the configuration has no line 'option {name}=*' for it; add one")
-        values = self.options[name]
-        return split_words(values.get(value, values.get(ANY, "")).replace("$0", value), f"--{name.replace('_', '-')} {value}")
+        declared = value if value in self.options[name] else ANY
+        words = self.options[name][declared]
+        words = _with_variables(words, f"option {name}={declared} {words}").replace("$0", value)
+        return split_words(words, f"--{name.replace('_', '-')} {value}")
+
+    def program(self) -> list[str]:
+        """The words of the command."""
+        line = f"command {self.command}"
+        return split_words(_with_variables(self.command, line), line)
+
+
+def _with_variables(text: str, line: str) -> str:
+    """`text`, a part of this `line`, with variables of the environment for their names, where a shell would put them. Raises UserError for
+    one that is not set."""
+
+    def value(match: re.Match) -> str:
+        name = match[1] or match[2]
+        if name and name not in os.environ:
+            raise UserError(f"'{line}' in the runner's configuration: the variable {name} is not set; export it, or write its value")
+        return os.environ[name] if name else match[0]
+
+    return re.sub(r"'[^']*'|\\.|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", value, text)
 
 
 def split_words(text: str, where: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -74,7 +73,7 @@ class Scheduler:
         """The site's command with the words for all options but those to `skip`."""
         given = [(name, value) for name, value in request.given if name not in skip]
         words = [word for name, value in given for word in request.site.flags(name, value)]
-        return [*shlex.split(request.site.command), *words, *request.raw]
+        return [*request.site.program(), *words, *request.raw]
 
 
 def submit(words: list[str]) -> str:

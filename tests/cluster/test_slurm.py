@@ -188,6 +188,21 @@ def test_jobs_that_do_not_say_how_many_gpus(declared, flags, tmp_path):
     assert " ".join(submission(request, Slurm(), request.jobs)).startswith(f"sbatch --export=ALL {flags}--parsable")
 
 
+def test_variables_of_the_environment(tmp_path, monkeypatch):
+    """Where bash, through which Kaldi's runners call sbatch, would put them."""
+    def words(*options):
+        return Slurm().site_words(parse_request(["--config", str(tmp_path / "site.conf"), *options, "x.log", "true"], Slurm.own))
+
+    monkeypatch.setenv("ACC", "asr")
+    monkeypatch.delenv("QOS", raising=False)
+    line = """sbatch -A $ACC -C "${ACC}_$ACC" '$ACC' \\$ACC"""
+    (tmp_path / "site.conf").write_text(f"command {line}\noption long=* --qos=$QOS")
+    bash = subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True)
+    assert words() == bash.stdout.splitlines() and words()[2] == "asr"
+    with pytest.raises(UserError, match="^'option long=[*] --qos=[$]QOS' in the runner's configuration: the variable QOS is not set; export it"):
+        words("--long", "true")
+
+
 def test_a_value_that_opens_quotation_marks(tmp_path):
     (tmp_path / "site.conf").write_text("option nodes=* --nodelist=$0")
     request = parse_request(["--config", str(tmp_path / "site.conf"), "--nodes", "n1'", "x.log", "true"], Slurm.own)
