@@ -11,7 +11,8 @@
   --done-marker FILE  file that the command must have written, besides ending with status 0
   --config FILE       defaults of options, and names of further ones, as in Kaldi's conf/queue.conf
   --dry-run           print the commands of the jobs and run none
-  --mem --time        and the options that FILE declares, and words with one dash: for other runners, without effect here
+  --mem --time        and the options that FILE declares, and words with one dash: for other runners, without effect here; so are
+                      options with two dashes that are not known, each with one value, but of these there is a warning
 
 Reads: what the command reads. Writes: LOG and, beside it, a status file for each job.
 

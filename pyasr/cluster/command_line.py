@@ -104,7 +104,7 @@ def protect(word: str) -> str:
 def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Path | None = None) -> Request:
     """The request on a runner's command line. Raises UserError for what cannot be meant.
 
-    own    the runner's configuration
+    own    the runner's configuration; where it has no command, jobs run here, and options for other runners are passed over with a warning
     usual  file over it where --config names none, if there is one
     """
     given, raw, typed, request, rest = {}, [], [], Request(), list(argv)
@@ -124,7 +124,7 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
         raise UserError(f"'{rest[0]}': a directory, where the name of a log file is expected, such as {Path(rest[0]) / 'x.log'}")
     site = _site(given.get("config"), own, usual)
     words = dict(log=rest[0], words=tuple(rest[1:]), raw=tuple(word for words in raw for word in words), typed=tuple(typed))
-    request = replace(request, site=site, **words, **_settings(given, site))
+    request = replace(request, site=site, **words, **_settings(_known(given, site, bool(own.command)), site))
     if own.command and not request.num_ranks:
         request = _with_threads_of_slots(request, raw)
     if request.last > request.first and request.name not in request.log:
@@ -167,11 +167,19 @@ def _site(config: str | None, own: RunnerConfig, usual: Path | None) -> RunnerCo
     return read_runner_config(file).over(own) if file else own
 
 
+def _known(given: dict[str, str], site: RunnerConfig, is_strict: bool) -> dict[str, str]:
+    """The options that are known. Others are refused, or passed over as by Kaldi's run.pl, which is given those of clusters, too."""
+    unknown = [name for name, value in given.items() if name not in _OPTIONS and not site.accepts(name, value)]
+    if unknown and is_strict:
+        raise UserError(f"--{_flag(unknown[0])}: no such option; known are {' '.join(f'--{_flag(name)}' for name in _OPTIONS)}")
+    for name in unknown:
+        effect = f"warning: --{_flag(name)} {given[name]} has no effect: run.pl has no such option (see run.pl --help)"
+        print(f"{Path(sys.argv[0]).name}: {effect}", file=sys.stderr)
+    return {name: value for name, value in given.items() if name not in unknown}
+
+
 def _settings(given: dict[str, str], site: RunnerConfig) -> dict[str, object]:
     """Fields of the request: what the command line gives, then the defaults of its configuration."""
-    for name, value in given.items():
-        if name not in _OPTIONS and not site.accepts(name, value):
-            raise UserError(f"--{_flag(name)}: no such option; known are {' '.join(f'--{_flag(known)}' for known in _OPTIONS)}")
     values = {**site.defaults, **given}
     of_site = tuple((name, value) for name, value in values.items() if name in site.options)
     return {"given": of_site, **{name: _checked(name, value) for name, value in values.items() if name in _OPTIONS}}

@@ -89,7 +89,6 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
     (["--max-jobs-run"], "--max-jobs-run: a value is missing"),
     (["--max-jobs-run", "many", "x.log", "true"], "'many' is not a whole number"),
     (["--num-threads", "0", "x.log", "true"], "'0' is not a whole number of at least 1"),
-    (["--maximum", "3", "x.log", "true"], "--maximum: no such option"),
     (["--mem", "lots", "x.log", "true"], "--mem: 'lots' is no amount of memory such as 500M or 4G"),
     (["--share-devices", "yes", "x.log", "true"], "--share-devices: 'yes' is neither true nor false"),
     (["--gpu", "-1", "x.log", "true"], "--gpu: '-1' is not a whole number of at least 0"),
@@ -98,7 +97,6 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
     (["-notify", "--mem", "2G", "x.log", "true"], "-notify: a value is expected after it, not '--mem'"),
     (["-notify", "JOB=1:2", "x.JOB.log", "true"], "-notify: a value is expected after it, not 'JOB=1:2'"),
     (["-mem", "2G", "x.log", "true"], "-mem: with two dashes, --mem; words with one are a scheduler's own"),
-    (["--N", "2", "x.log", "true"], "--N: no such option"),
     (["JOB=3:1", "x.JOB.log", "true"], "the range is empty"),
     (["JOB=1:2", "x.log", "true"], "put JOB into its name"),
     (["--num-ranks", "2", "JOB=1:2", "x.JOB.log", "true"], "leave out the range"),
@@ -148,14 +146,24 @@ def test_config_in_kaldis_format(tmp_path):
     for words, threads in ((["--allow-k20", "true"], 3), (["--num-threads", "2"], 2)):
         done = run_pl("--config", "queue.conf", *words, "x.log", "echo", "threads=$OMP_NUM_THREADS", cwd=tmp_path)
         assert done.returncode == 0 and f"threads={threads}\n" in (tmp_path / "x.log").read_text(), done.stderr
-    done = run_pl("--allow-k20", "maybe", "--config", "queue.conf", "x.log", "true", cwd=tmp_path)
-    assert done.returncode == 1 and "--allow-k20: no such option" in done.stderr
     for line, sentence in (("options mem=*", "queue.conf:1: 'options mem=*' is none of"), ("default num_threads=x", "--num-threads: 'x' is not"),
                            ("\ncommand qsub -l 'arch=*64*", "queue.conf:2: 'command qsub -l 'arch=*64*' ends within quotation marks"),
                            ("option mem=* -l 'mem=$0", "queue.conf:1: 'option mem=* -l 'mem=$0' ends within quotation marks")):
         (tmp_path / "queue.conf").write_text(line + "\n")
         done = run_pl("--config", "queue.conf", "x.log", "true", cwd=tmp_path)
         assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_options_for_a_queue_have_no_effect_here(tmp_path):
+    """As with Kaldi's run.pl, each with one value; those that the configuration declares are known."""
+    (tmp_path / "queue.conf").write_text(QUEUE_CONF)
+    words = ["--config", "queue.conf", "--allow-k20", "true", "--allow-k80=no", "JOB=1:2", "--max-hosts", "3", "x.JOB.log", "echo", "job", "JOB"]
+    done = run_pl(*words, cwd=tmp_path)
+    no_option = "has no effect: run.pl has no such option (see run.pl --help)\n"
+    assert (done.returncode, done.stderr) == (0, f"run.pl: warning: --allow-k80 no {no_option}run.pl: warning: --max-hosts 3 {no_option}")
+    assert "\njob 2\n" in (tmp_path / "x.2.log").read_text()
+    done = subprocess.run(["queue.pl", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stderr.startswith("queue.pl: error: --allow-k80: no such option; known are --num-threads ")
 
 
 def test_every_job_has_gpus_of_its_own(tmp_path, monkeypatch):
