@@ -164,7 +164,11 @@ def _take_values(rest: list[str], number: int, option: str) -> list[str]:
 
 def _site(config: str | None, own: RunnerConfig, usual: Path | None) -> RunnerConfig:
     file = Path(config) if config is not None else usual if usual and usual.exists() else None
-    return read_runner_config(file).over(own) if file else own
+    site = read_runner_config(file).over(own) if file else own
+    for name, value in site.defaults.items():
+        if name not in _OPTIONS and name not in site.options:
+            raise UserError(f"{file}: 'default {name}={value}', but no line 'option {name}=...' says what it does; add one, or correct the name")
+    return site
 
 
 def _known(given: dict[str, str], site: RunnerConfig, is_strict: bool) -> dict[str, str]:

@@ -6,7 +6,8 @@
     default gpu=0                                the value of an option that is not given
     # a comment
 
-The words are a shell's: '...' and "..." keep them together, and $NAME is a variable of the environment, but not within '...' or after a backslash.
+Names have underscores or dashes. The words are a shell's: '...' and "..." keep them together, and $NAME is a variable of the environment, but not
+within '...' or after a backslash.
 
 A file says what is particular to a site: what it does not declare is as in the runner's own configuration, which has the same format.
 """
@@ -98,9 +99,9 @@ def parse_runner_config(text: str, path: str) -> RunnerConfig:
         if match := re.fullmatch(r"command\s+(.+)", line):
             command = match[1]
         elif match := re.fullmatch(r"option\s+([^=\s]+)=(\S+)\s*(.*)", line):
-            options.setdefault(match[1], {})[match[2]] = match[3]
+            options.setdefault(match[1].replace("-", "_"), {})[match[2]] = match[3]
         elif match := re.fullmatch(r"default\s+([^=\s]+)=(\S+)", line):
-            defaults[match[1]] = match[2]
+            defaults[match[1].replace("-", "_")] = match[2]
         elif line:
             raise UserError(f"{path}:{number}: '{line}' is none of 'command ...', 'option NAME=VALUE ...', 'default NAME=VALUE'")
         split_words(line, f"{path}:{number}")
