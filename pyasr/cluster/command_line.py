@@ -222,4 +222,6 @@ def _take_range(request: Request, match: re.Match) -> Request:
     name, first, last = match[1], int(match[2]), int(match[3] or match[2])
     if first > last:
         raise UserError(f"{match[0]}: the range is empty")
+    if not first:
+        raise UserError(f"{match[0]}: Grid Engine has no job 0; number the jobs from 1 on, whichever runner they have")
     return replace(request, name=name, first=first, last=last)

@@ -98,6 +98,7 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
     (["-notify", "JOB=1:2", "x.JOB.log", "true"], "-notify: a value is expected after it, not 'JOB=1:2'"),
     (["-mem", "2G", "x.log", "true"], "-mem: with two dashes, --mem; words with one are a scheduler's own"),
     (["JOB=3:1", "x.JOB.log", "true"], "the range is empty"),
+    (["JOB=0:3", "x.JOB.log", "true"], "JOB=0:3: Grid Engine has no job 0; number the jobs from 1 on"),
     (["JOB=1:2", "x.log", "true"], "put JOB into its name"),
     (["--num-ranks", "2", "JOB=1:2", "x.JOB.log", "true"], "leave out the range"),
     (["/proc/none/x.log", "true"], "no such file or directory"),
