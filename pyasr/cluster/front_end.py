@@ -58,8 +58,7 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
     try:
         request = parse(sys.argv[1:])
         if request.dry_run:
-            print(runner(request).plan())
-            return 0
+            return _show(runner(request).plan())
         jobs = runner(request)
         with telling(request, lambda: len(jobs.ended)):
             ended = jobs.run()
@@ -73,6 +72,14 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
         return _fail(f"error: {told}")
     except Stopped as stop:
         return _fail(f"stopped by signal {stop.args[0]}; its jobs were ended", 128 + stop.args[0])
+
+
+def _show(plan: str) -> int:
+    try:
+        print(plan, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader has left, as `head` does: harmless
+    return 0
 
 
 def _tell(request: Request, ended: list[JobStatus], later: str | None) -> int:

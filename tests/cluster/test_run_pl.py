@@ -72,6 +72,15 @@ def test_killed_job_and_failing_pipe(tmp_path):
     assert run_pl("x.log", "false", "|", "cat", cwd=tmp_path).returncode == 1
 
 
+def test_reader_of_a_plan_that_has_left(tmp_path):
+    """As `head` does."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(["run.pl", "--dry-run", "x.log", "true"], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_stale_status_does_not_count(tmp_path):
     assert run_pl("x.log", "true", cwd=tmp_path).returncode == 0
     run_pl("x.log", "false", cwd=tmp_path)
