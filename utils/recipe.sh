@@ -160,6 +160,25 @@ detect_runner() {
   fi
 }
 
+# detect_cuda_runner RUNNER: that runner, for jobs that train networks, which on a cluster with GPUs must ask for one, and on one machine find
+# them by themselves.
+detect_cuda_runner() {
+  if recipe_cluster_has_gpus "$1"; then
+    echo "$1 --gpu 1"
+  else
+    echo "$1"
+  fi
+}
+
+# recipe_cluster_has_gpus RUNNER: has a host of the cluster of RUNNER one, under the name `gpu`?
+recipe_cluster_has_gpus() {
+  case $1 in
+    slurm.pl*) timeout 20 sinfo -h -o %G | grep gpu ;;
+    queue.pl*) timeout 20 qsub -w v -b y -l gpu=1 true ;; # asks only whether an empty cluster would run it
+    *) false ;;
+  esac >/dev/null 2>&1
+}
+
 # recipe_cluster_answers NAME PROGRAM QUESTION...: is PROGRAM, which submits jobs, here, and does the QUESTION find an answer?
 recipe_cluster_answers() {
   command -v "$2" >/dev/null || return 1

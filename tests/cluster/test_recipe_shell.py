@@ -222,15 +222,43 @@ def test_shellcheck(root):
     assert all(one.returncode == 0 for one in done), "\n".join(one.stdout for one in done)
 
 
-def test_cmd_sh_takes_run_pl_where_no_cluster_answers(root, tmp_path):
-    """Also where sbatch is there."""
-    (tmp_path / "sbatch").write_text("#!/bin/sh\n")
-    (tmp_path / "sbatch").chmod(0o755)
-    script = f'set -e; PYASR_SUPERVISED=1; . utils/recipe.sh; . {root}/egs/toy/s5/cmd.sh'
-    (tmp_path / "s5").mkdir()
-    (tmp_path / "s5" / "utils").symlink_to(root / "utils")
-    (tmp_path / "s5" / "run.sh").write_text(script)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "./run.sh"], cwd=tmp_path / "s5", env=environment, capture_output=True, text=True)
-    assert done.stdout == "jobs are run by run.pl (cmd.sh)\n", done.stderr
+@pytest.fixture
+def cmd_sh(root, tmp_path):
+    """Function that runs cmd.sh where each of these programs is, as a shell's text, and no other of a cluster."""
+    def run(**programs):
+        (tmp_path / "bin").mkdir()
+        for name, text in {**{name: "exit 1" for name in ("sinfo", "qsub", "qconf")}, **programs}.items():
+            (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tmp_path / "bin" / name).chmod(0o755)
+        (tmp_path / "s5").mkdir()
+        (tmp_path / "s5" / "utils").symlink_to(root / "utils")
+        (tmp_path / "s5" / "run.sh").write_text(f"set -e; PYASR_SUPERVISED=1; . utils/recipe.sh; . {root}/egs/toy/s5/cmd.sh")
+        environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+        return subprocess.run(["bash", "./run.sh"], cwd=tmp_path / "s5", env=environment, capture_output=True, text=True)
+
+    return run
+
+
+def test_cmd_sh_takes_run_pl_where_no_cluster_answers(cmd_sh):
+    """Also where sbatch is there. What is run on one machine finds GPUs by itself."""
+    done = cmd_sh(sbatch="")
+    assert done.stdout == "jobs are run by run.pl, those that train networks by run.pl (cmd.sh)\n", done.stderr
     assert "run.sh: sbatch is here, but Slurm does not answer\n" in done.stderr
+
+
+@pytest.mark.parametrize("gpu, programs", [
+    ("slurm.pl --gpu 1", {"sbatch": "", "sinfo": r"""[ "$*" = -h ] || printf '(null)\ngpu:h200:8(S:0-1)\n'"""}),
+    ("slurm.pl", {"sbatch": "", "sinfo": r"""[ "$*" = -h ] || printf '(null)\n'"""}),
+    ("queue.pl --gpu 1", {"qconf": "", "qsub": "echo 'verification: found suitable queue(s)'"}),
+    ("queue.pl", {"qconf": "", "qsub": "echo 'Unable to run job: unknown resource \"gpu\"' >&2; exit 1"}),
+])
+def test_cmd_sh_asks_for_gpus_where_the_cluster_has_some(gpu, programs, cmd_sh):
+    done = cmd_sh(**programs)
+    assert done.stdout == f"jobs are run by {gpu.split()[0]}, those that train networks by {gpu} (cmd.sh)\n", done.stderr
+
+
+def test_recipes_train_networks_by_the_runner_for_gpus(root):
+    """And nothing else."""
+    trainings = {path.name for path in (root / "steps").glob("*.py") if "pyasr.train.on_ranks" in path.read_text()}
+    used = [found for path in (root / "egs").glob("*/s5/**/*.sh") for found in re.findall(r'steps/(\w+\.py)\b.*--cmd "\$(\w+)"', path.read_text())]
+    assert {step for step, _ in used} & trainings and all((runner == "cuda_cmd") == (step in trainings) for step, runner in used), used

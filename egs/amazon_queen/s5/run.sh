@@ -118,7 +118,7 @@ if stage 6 "fMLLR features for networks"; then
 fi
 
 if stage 7 "DNN: $num_ranks MPI ranks with parameter averaging"; then
-  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" --share-devices true $dnn_opts "$data/train_fmllr" "$data/lang_prons" \
+  steps/train_dnn.py --cmd "$cuda_cmd" --num-ranks "$num_ranks" --share-devices true $dnn_opts "$data/train_fmllr" "$data/lang_prons" \
     "$exp/tri3_ali" "$exp/dnn"
   decode decode dnn "$exp/tri3/graph" _fmllr
   steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test_fmllr" "$data/lang_prons" "$exp/dnn/decode_test" "$exp/dnn/ctm_test"

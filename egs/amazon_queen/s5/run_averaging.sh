@@ -28,7 +28,7 @@ network() {
   local name=$1 seed=$2 set
   local out=$dir/$name/seed$seed
   shift 2
-  steps/train_dnn.py --cmd "$train_cmd" --config conf/averaging_dnn.conf --train-seed "$seed" "$@" data/train_fmllr data/lang_prons exp/tri3_ali "$out"
+  steps/train_dnn.py --cmd "$cuda_cmd" --config conf/averaging_dnn.conf --train-seed "$seed" "$@" data/train_fmllr data/lang_prons exp/tri3_ali "$out"
   for set in dev test; do
     steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph data/${set}_fmllr "$out/decode_$set"
   done
@@ -38,7 +38,7 @@ network() {
 
 if stage 1 "DBNs, on 2 ranks"; then
   for seed in $(seq "$num_seeds"); do
-    steps/pretrain_dbn.py --cmd "$train_cmd" --share-devices true --config conf/averaging_dbn.conf --train-seed "$seed" data/train_fmllr "$dir/dbn/seed$seed"
+    steps/pretrain_dbn.py --cmd "$cuda_cmd" --share-devices true --config conf/averaging_dbn.conf --train-seed "$seed" data/train_fmllr "$dir/dbn/seed$seed"
   done
 fi
 

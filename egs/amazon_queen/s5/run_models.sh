@@ -40,7 +40,7 @@ wanted() {
 train() {
   local step=$1 out=$dir/$2/seed$3 seed=$3
   shift 3
-  steps/$step.py --cmd "$train_cmd" --num-ranks "$num_ranks" --share-devices true --train-seed "$seed" $short "$@" "$out"
+  steps/$step.py --cmd "$cuda_cmd" --num-ranks "$num_ranks" --share-devices true --train-seed "$seed" $short "$@" "$out"
 }
 
 # decode MODEL SEED GRAPH FEATURES OPTIONS...: lattices of dev and test, scored.

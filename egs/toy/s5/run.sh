@@ -59,7 +59,7 @@ if stage 6 "DNN on fMLLR features: $num_ranks MPI ranks with parameter averaging
     if [ $set = train ]; then transforms=$e/tri3; fi
     steps/make_fmllr_feats.py --nj 1 --cmd "$train_cmd" --transform-dir "$transforms" "$d/$set" "$e/tri3" "$d/${set}_fmllr"
   done
-  steps/train_dnn.py --cmd "$train_cmd" --num-ranks "$num_ranks" --share-devices true --hidden-layers 2 --hidden-dim 64 --minibatch 64 \
+  steps/train_dnn.py --cmd "$cuda_cmd" --num-ranks "$num_ranks" --share-devices true --hidden-layers 2 --hidden-dim 64 --minibatch 64 \
     --period-frames 640 --num-epochs 4 --cmvn none "$d/train_fmllr" "$d/lang" "$e/tri3" "$e/dnn"
   for set in dev test; do
     spawn "decode_dnn_$set" steps/decode.py --nj 1 --cmd "$decode_cmd" --model-dir "$e/dnn" "$e/tri3/graph" "$d/${set}_fmllr" "$e/dnn/decode_$set"

@@ -60,7 +60,7 @@ compare() {
 
 # train_on_ranks RANKS SCHEME: the same training by MPI ranks.
 train_on_ranks() {
-  steps/train_dnn.py --cmd "$train_cmd" --config conf/parallel_dnn.conf --num-ranks "$1" --share-devices true --parallel "$2" \
+  steps/train_dnn.py --cmd "$cuda_cmd" --config conf/parallel_dnn.conf --num-ranks "$1" --share-devices true --parallel "$2" \
     --learning-rate "$sgd_rate" "$dir/data" data/lang_prons exp/tri3_ali "$dir/real/$2_$1"
 }
 
