@@ -16,6 +16,7 @@ import torch
 from pyasr.base.options import option
 from pyasr.nn.acoustic import log_priors
 from pyasr.nn.networks import Network
+from pyasr.train.chunks import NO_TARGET
 from pyasr.train.sample import Sample
 
 _SMOOTHING = 0.01
@@ -41,11 +42,12 @@ def presoftmax_scales(counts: np.ndarray, power: float) -> torch.Tensor | None:
 
 @torch.inference_mode()
 def mean_posteriors(network: Network, sample: Sample) -> torch.Tensor:
-    """P(s) of the formula over the sample on all ranks, float64 (num_pdfs,)."""
+    """P(s) of the formula over the frames of the sample that have targets, on all ranks, float64 (num_pdfs,)."""
     sums = torch.zeros(network.num_pdfs, dtype=torch.float64)
     network.to(sample.device)
-    for x, _ in sample.batches():
-        sums += network(x).flatten(0, -2).softmax(1).sum(0, dtype=torch.float64).cpu()
+    for x, pdfs in sample.batches():
+        logits = network(x).flatten(0, -2)[pdfs.flatten() != NO_TARGET]
+        sums += logits.softmax(1).sum(0, dtype=torch.float64).cpu()
     sample.comm.allreduce(sums)
     return sums / sums.sum()
 

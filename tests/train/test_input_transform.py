@@ -10,6 +10,8 @@ from pyasr.feats.deltas import splice
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
+from pyasr.train.chunks import Packing
+from pyasr.train.compact import Plain
 from pyasr.train.frames import FrameStore
 from pyasr.train.input_transform import InputTransformOptions, estimate_transform
 from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales
@@ -109,6 +111,25 @@ def test_priors_are_mean_posteriors_over_ranks():
         np.testing.assert_allclose(priors.numpy(), expected, atol=1e-6)
     sample = Sample(x, torch.zeros(50, dtype=torch.int64), SoloComm())
     np.testing.assert_allclose(decoding_priors(PriorOptions(), network, np.array([1, 2, 3, 4]), sample).exp(), np.array([2, 3, 4, 5]) / 14, rtol=1e-6)
+
+
+class Right(torch.nn.Module):
+    """A network over time that is sure of the targets, which are its input, one column for each pdf."""
+
+    num_pdfs = 3
+
+    def forward(self, x):
+        return 50 * x
+
+
+def test_priors_leave_out_frames_that_only_fill_a_chunk():
+    """The end of a short utterance is repeated, and chunks overlap: whoever is always right has the relative frequencies for priors."""
+    pdfs = [np.repeat([0, 1, 2], times) for times in ([4, 3, 3], [10, 9, 3])]  # 10 and 22 frames
+    store = Packing(chunk=20).store((np.eye(3, dtype=np.float32)[part] for part in pdfs), pdfs, 3, Plain(torch.float32), False)
+    sample = Sample(*store.gather(torch.arange(store.num_items)), SoloComm())
+    counts = np.bincount(np.concatenate(pdfs))
+    priors = decoding_priors(PriorOptions(priors="posteriors"), Right(), counts, sample)
+    np.testing.assert_allclose(priors.exp(), counts / 32, atol=1e-6)
 
 
 def test_a_sample_takes_each_ranks_share():
