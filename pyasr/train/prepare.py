@@ -65,6 +65,8 @@ def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpe
         check_phones(step.ali_dir, LangDir(step.lang))
         if dbn:
             check_dbn(dbn, step.training.dnn, step.input, step.data)
+        if step.training.teacher.teacher:
+            check_teachers_tree(step.training.teacher.teacher, step.ali_dir)
         for source in (step.ali_dir / "final.mdl", step.ali_dir / "tree", step.lang / "phones.txt"):
             shutil.copy(source, out)
         input.save(out)
@@ -84,7 +86,14 @@ def _teachers_files(options: TeacherOptions) -> list[Path]:
     if not options.teacher:
         return []
     data = [options.teacher_data / "feats.scp"] if options.teacher_data else []
-    return [options.teacher / MODEL_FILE, options.teacher / INPUT_FILE, *data]
+    return [*(options.teacher / name for name in (MODEL_FILE, INPUT_FILE, "tree")), *data]
+
+
+def check_teachers_tree(teacher: Path, ali_dir: Path) -> None:
+    """Raise UserError unless the teacher was trained on the tree of the alignments: as many pdfs of another tree are other states."""
+    one, other = (read_tree(directory / "tree") for directory in (teacher, ali_dir))
+    if (one.context_width, one.central_position, one.root) != (other.context_width, other.central_position, other.root):
+        raise UserError(f"--teacher {teacher}: its tree is not that of {ali_dir}; give alignments by the tree that it was trained on")
 
 
 def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions, needs_heldout: bool = False) -> None:

@@ -1,19 +1,23 @@
 """A small network learns from a large one: which posteriors are kept, the loss, and a student that its teacher makes better."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
 import torch
-from corpora import make_data
+from corpora import make_alignments, make_data
+from steps_here import run_here
 from toy_jobs import NUM_PDFS, with_options
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.hmm.tree import monophone_tree
 from pyasr.nn.acoustic import MODEL_FILE, load_model
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 from pyasr.train.dnn import TrainSpec, check_training, train_rank
+from pyasr.train.prepare import check_teachers_tree
 from pyasr.train.soft_targets import SoftTable, Teacher, TeacherOptions, keep_mass
 from pyasr.train.targets import TARGETS_FILE, Targets
 
@@ -105,6 +109,23 @@ def test_an_utterance_too_long_for_a_teachers_memory_is_named(corpus, monkeypatc
     monkeypatch.setattr(teacher.model.network, "log_posteriors", lambda x: compute(x) if len(x) < 42 else torch.empty(10**15))
     with pytest.raises(UserError, match="^a-02: memory is not enough for its 42 frames: .*; cut it into shorter utterances, or leave it out$"):
         teacher.table(keys, [right.pdfs_of(key) for key in keys])
+
+
+def test_a_teacher_of_another_tree_is_refused(corpus, tmp_path):
+    """Though it has as many pdfs."""
+    path, right, _ = corpus
+    for name in ("ali", "other"):
+        make_alignments(tmp_path / name, right)
+    phones = list(range(NUM_PDFS, 0, -1))
+    monophone_tree([[phone] for phone in phones], dict.fromkeys(phones, 1)).write(tmp_path / "other" / "tree")
+    check_teachers_tree(tmp_path / "ali", tmp_path / "ali")
+    shutil.copytree(path / "teacher", tmp_path / "teacher")
+    shutil.copy(tmp_path / "other" / "tree", tmp_path / "teacher")
+    (tmp_path / "lang").mkdir()
+    (tmp_path / "lang" / "phones.txt").write_text("<eps> 0\n")
+    with pytest.raises(UserError, match="--teacher .*teacher: its tree is not that of .*ali; give alignments by the tree that it was trained on"):
+        run_here("train_dnn.py", "--cmvn", "none", "--teacher", tmp_path / "teacher",
+                 path / "data", tmp_path / "lang", tmp_path / "ali", tmp_path / "out", threads=True)  # fmt: skip
 
 
 def test_teachers_that_cannot_teach(corpus, tmp_path):
