@@ -68,6 +68,9 @@ def parse_line(text: str, where: str = "") -> list[Line]:
     name, *words = text.split()
     if name not in KINDS:
         raise UserError(f"{where}'{name}' is no kind of layer; there are {', '.join(KINDS)}")
+    for word in words:
+        if "=" not in word or word.partition("=")[0] in ("help", "config"):
+            raise UserError(f"{where}'{word}' is no option of a layer; write each as NAME=VALUE, such as dim=512")
     repeats = [word.removeprefix("repeat=") for word in words if word.startswith("repeat=")]
     if any(not re.fullmatch("[1-9][0-9]{0,2}", number) for number in repeats):
         raise UserError(f"{where}repeat={repeats[-1]}: give a whole number from 1 to 999")
