@@ -87,10 +87,11 @@ class PasteSpec:
 
 
 class VectorTable:
-    """Vectors beside frames, by utterance or, where the table has none of the utterance, by speaker; entries as of `vector_rows`."""
+    """Vectors beside frames, by utterance or, where the table has none of the utterance, by speaker; entries and tolerance as of
+    `vector_rows`."""
 
-    def __init__(self, scp: Path, period: int | None = None):
-        self._table, self._reader, self.path = read_scp(scp), ArkReader(), Path(scp)
+    def __init__(self, scp: Path, period: int | None = None, tolerance: int = 0):
+        self._table, self._reader, self.path, self._tolerance = read_scp(scp), ArkReader(), Path(scp), tolerance
         self.period = period or _period_beside(self.path)
 
     def rows(self, utt: str, speaker: str, num_frames: int) -> np.ndarray:
@@ -98,20 +99,23 @@ class VectorTable:
         rx = self._table.get(utt) or self._table.get(speaker)
         if rx is None:
             raise LeftOut(f"no vector of it or its speaker in {self.path}")
-        return vector_rows(self._reader.load(rx, vectors=True), self.period, num_frames, str(self.path))
+        return vector_rows(self._reader.load(rx, vectors=True), self.period, num_frames, str(self.path), self._tolerance)
 
 
-def vector_rows(entry: np.ndarray, period: int, num_frames: int, where: str) -> np.ndarray:
+def vector_rows(entry: np.ndarray, period: int, num_frames: int, where: str, tolerance: int = 0) -> np.ndarray:
     """The vector of each frame, float32 (num_frames, D).
 
     An entry is a vector (D,) for all frames, or a matrix whose row i stands for frames i period ... (i + 1) period - 1, as Kaldi's online
-    i-vectors; with at most one row less than that needs, the last one stands for the rest. Raises LeftOut, naming `where`, for fewer.
+    i-vectors; with at most one row less than that needs, the last one stands for the rest. Raises LeftOut, naming `where`, for fewer, and
+    for more than `tolerance` further frames would need: the rows are of another period, or of other frames.
     """
     if entry.ndim == 1:
         return np.broadcast_to(entry, (num_frames, len(entry)))
     needed = -(-num_frames // period)
     if not len(entry) or needed - len(entry) > 1:
         raise LeftOut(f"fewer vectors in {where} than one every {period} frames")
+    if len(entry) > -(-(num_frames + tolerance) // period):
+        raise LeftOut(f"more vectors in {where} than one every {period} frames, which --length-tolerance {tolerance} does not explain")
     return entry[np.minimum(np.arange(num_frames) // period, len(entry) - 1)]
 
 
@@ -130,8 +134,8 @@ class Paster:
     def __init__(self, spec: PasteSpec):
         self._readers = [FeatureReader(data, inputs) for data, inputs in zip(spec.streams, spec.inputs)]
         self._known = [set(reader.keys) for reader in self._readers]
-        self._tolerance = spec.paste.length_tolerance
-        self._vectors = VectorTable(spec.paste.vectors, spec.paste.vector_period) if spec.paste.vectors else None
+        self._tolerance, vectors = spec.paste.length_tolerance, spec.paste.vectors
+        self._vectors = VectorTable(vectors, spec.paste.vector_period, self._tolerance) if vectors else None
 
     def __getitem__(self, utt: str) -> np.ndarray:
         for reader, known in zip(self._readers, self._known):

@@ -104,7 +104,8 @@ class PastedFeatures:
             raise UserError(f"{name}: {reason}; paste features of equal frames, and pack the model again") from None
 
     def _rows(self, entry: np.ndarray, num_frames: int) -> np.ndarray:
-        return vector_rows(entry, self._options.vector_period or self._vectors.period, num_frames, f"the model's {VECTORS_DIR}")
+        period, where = self._options.vector_period or self._vectors.period, f"the model's {VECTORS_DIR}"
+        return vector_rows(entry, period, num_frames, where, self._options.length_tolerance)
 
 
 class SpeakerVectors:

@@ -128,6 +128,19 @@ def test_bad_vectors(streams, tmp_path):
     (tmp_path / "ivector_period").write_text("ten\n")
     with pytest.raises(UserError, match="ivector_period: not one positive whole number; give --vector-period"):
         paste(tmp_path, "--vectors", scp, tmp_path / "out", *streams)
-    scp = write_vectors(tmp_path / "few.scp", {utt: np.ones((2, 4)) for utt in LENGTHS})
+    scp = write_vectors(tmp_path / "few.scp", {utt: np.ones((min(2, num), 4)) for utt, num in LENGTHS.items()})
     with pytest.raises(UserError, match=r"the first is b-2: fewer vectors in .* than one every 10 frames"):
         paste(tmp_path, "--vectors", scp, "--vector-period", 10, tmp_path / "out", *streams)
+
+
+def test_more_vectors_than_frames_explain(tmp_path, capsys):
+    """They are of another period, or of longer utterances: no row would stand where it belongs. The tolerance is that of the streams."""
+    streams = write_stream(tmp_path / "left", 3, 1), write_stream(tmp_path / "right", 2, 2)
+    rows = {"a-1": 3, "a-2": 4, "b-1": 1, "b-2": 44}  # of 21, 31, 1 and 440 frames
+    scp = write_vectors(tmp_path / "ivector_online.scp", {utt: np.ones((num, 4)) for utt, num in rows.items()})
+    flags = ("--vectors", scp, "--vector-period", 10)
+    with pytest.raises(UserError, match=r"2 of 4 .*first is a-2: more vectors in .*scp than one every 10 frames, which --length-tolerance 0 does"):
+        paste(tmp_path, *flags, tmp_path / "out", *streams)
+    found = paste(tmp_path, *flags, "--length-tolerance", 1, "--max-missing", 0.25, tmp_path / "out", *streams)
+    assert {utt: len(matrix) for utt, matrix in found.items()} == {"a-1": 21, "a-2": 30, "b-1": 1}
+    assert "more vectors in" in capsys.readouterr().out
