@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Extract i-vectors of a data directory: one of each speaker, and those that are known in the course of each utterance.
 
-Reads  DATA/{feats.scp,utt2spk}, EXTRACTOR_DIR/{final.dubm,final.ie,input.json}, and final.mat where there is one
+Reads  DATA/{feats.scp,utt2spk}, EXTRACTOR_DIR/{final.dubm,final.ie,input.json}, and final.mat where there is one; DATA/cmvn.scp where the
+       extractor normalises by speaker
 Writes OUT/{ivector.scp,ivector_online.scp,ivector_period} and the archives that the tables point into
 
 Example:
@@ -15,7 +16,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.feats.inputs import input_option_files
+from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
 from pyasr.ivector.extract import ExtractDirOptions, ExtractSpec, merge
 from pyasr.ivector.extractor import EXTRACTOR_FILE
 from pyasr.ivector.online import ExtractOptions
@@ -34,7 +35,7 @@ class ExtractIvectors:
 
 def main(options: ExtractIvectors) -> None:
     directory = options.extractor_dir
-    inputs = [options.data / "feats.scp", options.data / "utt2spk", directory / UBM_FILE, directory / EXTRACTOR_FILE]
+    inputs = [*input_tables(options.data, InputOptions.load(directory)), directory / UBM_FILE, directory / EXTRACTOR_FILE]
     with output_of(options, options.out, [*inputs, *input_option_files(directory)]) as out:
         spec = ExtractSpec(options.data, directory, out, options.out.absolute(), options.jobs.nj, options.extract, options.directory)
         run_jobs(options.jobs, out / "log" / "extract.JOB.log", "pyasr.ivector.extract:extract_shard", spec)

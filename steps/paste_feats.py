@@ -18,7 +18,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.feats.pasted import PasteOptions, PasteSpec, StreamOptions, input_tables, report_left_out
+from pyasr.feats.pasted import PasteOptions, PasteSpec, StreamOptions, input_files, report_left_out
 from pyasr.feats.transformed import write_tables
 
 
@@ -35,7 +35,7 @@ def main(options: PasteFeats) -> None:
     inputs = options.each.inputs(len(options.streams))
     scratch = options.out.with_name(options.out.name + ".tmp")
     spec = PasteSpec(options.streams, inputs, options.paste, scratch, options.out.absolute(), options.jobs.nj)
-    with output_of(options, options.out, input_tables(spec)) as out:
+    with output_of(options, options.out, input_files(spec)) as out:
         (out / "feats").mkdir()
         run_jobs(options.jobs, out / "log" / "paste.JOB.log", "pyasr.feats.pasted:paste_shard", spec)
         report_left_out(spec)

@@ -14,6 +14,7 @@ Example:
 from dataclasses import dataclass
 
 from pyasr.base.step import run_step
+from pyasr.feats.inputs import input_tables
 from pyasr.train.dbn import DbnStep, PretrainSpec, prepare_utterances
 from pyasr.train.on_ranks import OnRanks, train_on_ranks, training_output
 
@@ -26,7 +27,7 @@ class PretrainDbn(OnRanks, DbnStep):
 
 
 def main(options: PretrainDbn) -> None:
-    with training_output(options, [options.data / "feats.scp"], MACHINES) as out:
+    with training_output(options, input_tables(options.data, options.input), MACHINES) as out:
         options.input.save(out)
         prepare_utterances(options.data, out, options.heldout, options.training.rbm.max_frames)
         spec = PretrainSpec(options.data, out, options.input, options.training)

@@ -15,7 +15,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
-from pyasr.feats.inputs import InputOptions, input_option_files
+from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
 from pyasr.ivector.em import EmOptions
 from pyasr.ivector.features import write_inputs
 from pyasr.ivector.train import IvectorSpec, StatsOptions
@@ -35,9 +35,8 @@ class TrainIvectorExtractor:
 
 
 def main(options: TrainIvectorExtractor) -> None:
-    tables = [options.data / name for name in ("feats.scp", "utt2spk")]
-    tables += [options.data / "cmvn.scp"] if options.inputs.cmvn == "speaker" else []
-    with output_of(options, options.dir, [*tables, *(input_option_files(options.model_dir) if options.model_dir else [])]) as out:
+    tables, of_model = input_tables(options.data, options.inputs), input_option_files(options.model_dir) if options.model_dir else []
+    with output_of(options, options.dir, [*tables, *of_model]) as out:
         write_inputs(out, options.inputs, options.model_dir)
         spec = IvectorSpec(options.data, out, options.ubm, options.stats, options.em)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.ivector.train:train_rank", spec, num_ranks=options.jobs.nj)

@@ -75,6 +75,12 @@ def input_option_files(model_dir: Path) -> list[Path]:
     return [path for path in (Path(model_dir) / name for name in (*names, MATRIX_FILE)) if path.exists()]
 
 
+def input_tables(data: Path, inputs: InputOptions) -> list[Path]:
+    """The tables of a data directory that `FeatureReader` reads, for the fingerprints of a stage output."""
+    names = ("feats.scp", "utt2spk", *(["cmvn.scp"] if inputs.cmvn == "speaker" else []))
+    return [Path(data) / name for name in names]
+
+
 class FeatureReader:
     """The input matrices of a data directory, by utterance.
 

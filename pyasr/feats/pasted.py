@@ -19,7 +19,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
 from pyasr.base.options import group, option
 from pyasr.data.datadir import DataDir, split
-from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
 from pyasr.feats.transformed import write_archive
 from pyasr.io.ark import ArkReader, read_scp
 from pyasr.io.text import read_lines, read_table, write_table
@@ -185,8 +185,7 @@ def report_left_out(spec: PasteSpec) -> None:
                    "make features and vectors of all utterances")
 
 
-def input_tables(spec: PasteSpec) -> list[Path]:
+def input_files(spec: PasteSpec) -> list[Path]:
     """The files that the work depends on, for the fingerprints of a stage output."""
-    tables = [data / "feats.scp" for data in spec.streams] + [spec.data / "utt2spk"]
-    tables += [data / "cmvn.scp" for data, inputs in zip(spec.streams, spec.inputs) if inputs.cmvn == "speaker"]
-    return tables + ([spec.paste.vectors] if spec.paste.vectors else [])
+    tables, vectors = [path for pair in zip(spec.streams, spec.inputs) for path in input_tables(*pair)], spec.paste.vectors
+    return tables + ([vectors, vectors.with_name(PERIOD_FILE)] if vectors else [])

@@ -13,7 +13,7 @@ import torch
 
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.options import argument, group
-from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
 from pyasr.io.text import read_table
 from pyasr.lang.subwords import MODEL, UNITS, UNITS_DIR, WORDS, Subwords
 from pyasr.nn.layered import LayeredNetwork, read_network
@@ -84,7 +84,7 @@ def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
     step.training.learner.check()
     input = replace(step.input, splice_left=0, splice_right=0)
     units = [step.units_dir / name for name in (MODEL, UNITS, WORDS)]
-    with training_output(step, [step.data / "feats.scp", step.data / "text", step.network, *units]) as out:
+    with training_output(step, [*input_tables(step.data, input), step.data / "text", step.network, *units]) as out:
         (out / UNITS_DIR).mkdir(exist_ok=True)
         for path in units:
             shutil.copy(path, out / UNITS_DIR)

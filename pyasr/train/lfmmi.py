@@ -14,7 +14,7 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.options import argument, group, option
-from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, SUBSAMPLING, read_subsampling, read_transitions, read_tree
 from pyasr.io.int_vectors import read_job_archives
@@ -155,7 +155,7 @@ def _inputs(step: LfMmiStep) -> list[Path]:
     """Files whose change makes the model out of date."""
     tree = [step.tree_dir / name for name in _TREE_FILES]
     alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *sorted(step.ali_dir.glob("ali.*.gz"))]
-    return [step.data / "feats.scp", step.training.over_time.network, *tree, *alignments]
+    return [*input_tables(step.data, step.input), step.training.over_time.network, *tree, *alignments]
 
 
 def prepare(step: LfMmiStep, out: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import argument, group, option
-from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions
+from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions, input_tables
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_transitions, read_tree
 from pyasr.hmm.phone_segments import split_to_phones
@@ -78,15 +78,15 @@ def _inputs(step: DnnStep, dbn: Path | None) -> list[Path]:
     """Files whose change makes the model out of date."""
     model = [step.ali_dir / name for name in ("num_jobs", "final.mdl", "tree")]
     alignments, network = sorted(step.ali_dir.glob("ali.*.gz")), step.training.over_time.network
-    optional = [*([dbn / DBN_FILE] if dbn else []), *([network] if network else []), *_teachers_files(step.training.teacher)]
-    return [step.data / "feats.scp", step.lang / "phones.txt", *model, *alignments, *optional]
+    optional = [*([dbn / DBN_FILE] if dbn else []), *([network] if network else []), *_teachers_files(step.training.teacher, step.data)]
+    return [*input_tables(step.data, step.input), step.lang / "phones.txt", *model, *alignments, *optional]
 
 
-def _teachers_files(options: TeacherOptions) -> list[Path]:
+def _teachers_files(options: TeacherOptions, data: Path) -> list[Path]:
     if not options.teacher:
         return []
-    data = [options.teacher_data / "feats.scp"] if options.teacher_data else []
-    return [*(options.teacher / name for name in (MODEL_FILE, INPUT_FILE, "tree")), *data]
+    tables = input_tables(options.teacher_data or data, InputOptions.load(options.teacher))
+    return [*(options.teacher / name for name in (MODEL_FILE, INPUT_FILE, "tree")), *tables]
 
 
 def check_teachers_tree(teacher: Path, ali_dir: Path) -> None:

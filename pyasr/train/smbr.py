@@ -13,7 +13,7 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import argument, group
-from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files, open_features
+from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files, input_tables, open_features
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.hmm.transitions import TransitionModel
@@ -101,7 +101,8 @@ def _inputs(step: SmbrStep, lattices: list[Path]) -> list[Path]:
     """Files whose change makes the model out of date."""
     model = [step.dnn_dir / name for name in (MODEL_FILE, MODEL, "tree")] + input_option_files(step.dnn_dir)
     alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *sorted(step.ali_dir.glob("ali.*.gz"))]
-    return [step.data / "feats.scp", step.lang / "phones.txt", step.lang / "phones/silence.int", *model, *alignments, *lattices]
+    tables = input_tables(step.data, InputOptions.load(step.dnn_dir))
+    return [*tables, step.lang / "phones.txt", step.lang / "phones/silence.int", *model, *alignments, *lattices]
 
 
 def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:

@@ -94,6 +94,15 @@ def test_vectors_every_few_frames(streams, tmp_path, told_by):
         np.testing.assert_array_equal(found[utt][:, 5:], expected)
 
 
+def test_another_period_pastes_anew(streams, tmp_path):
+    vectors = {utt: np.arange(-(-num // 10), dtype=np.float32)[:, None] for utt, num in LENGTHS.items()}
+    scp = write_vectors(tmp_path / "ivector_online.scp", vectors)
+    for period in (10, 9):
+        (tmp_path / "ivector_period").write_text(f"{period}\n")
+        found = paste(tmp_path, "--vectors", scp, tmp_path / "out", *streams)
+        assert found["a-1"][:, 5].tolist() == [t // period for t in range(21)]
+
+
 def test_lengths_may_differ_by_the_tolerance(tmp_path, capsys):
     lengths = {"a-1": 22, "a-2": 30, "b-1": 1, "b-2": 47}
     streams = write_stream(tmp_path / "left", 3, 1), write_stream(tmp_path / "right", 2, 2, lengths)

@@ -1,5 +1,7 @@
 """The steps on synthetic speakers: vectors tell speakers apart, whatever the number of jobs; short and missing utterances; bad input."""
 
+import shutil
+
 import numpy as np
 import pytest
 from ivector_toys import DIM, write_speakers
@@ -38,6 +40,22 @@ def test_directories(data, extractor, tmp_path):
     assert {utt: matrix.shape for utt, matrix in rows.items()} == {utt: (-(-len(x) // 10), 3) for utt, x in frames.items()}
     assert (tmp_path / "out/ivector_period").read_text() == "10\n"
     assert {key: vector.shape for key, vector in vectors_of(tmp_path / "out/ivector.scp").items()} == {f"s{s:02d}": (3,) for s in range(12)}
+
+
+def test_new_statistics_of_speakers_give_new_ivectors(data, extractor, tmp_path):
+    """Where the extractor finds Gaussians by features that are normalised by speaker."""
+    shutil.copytree(data, tmp_path / "data")
+    shutil.copytree(extractor, tmp_path / "extractor")
+    InputOptions(cmvn="speaker").save(tmp_path / "extractor")
+    (tmp_path / "extractor" / ".done.json").unlink()
+    found = []
+    for mean in (0, 3):
+        with ArkWriter(tmp_path / f"cmvn{mean}.ark", tmp_path / "data" / "cmvn.scp") as writer:
+            for speaker in range(12):
+                writer.write(f"s{speaker:02d}", np.array([[mean] * DIM + [1], [1 + mean * mean] * DIM + [0]], np.float64))
+        run_here("extract_ivectors.py", "--nj", 1, tmp_path / "data", tmp_path / "extractor", tmp_path / "out")
+        found.append(vectors_of(tmp_path / "out/ivector.scp")["s00"])
+    assert not np.allclose(*found)
 
 
 def test_ivectors_tell_speakers_apart(data, extractor, tmp_path):

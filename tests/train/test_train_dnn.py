@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import make_alignments, make_data
+from corpora import DIM, make_alignments, make_data
+from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.io.ark import ArkWriter
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.nn.acoustic import load_scorer
 from pyasr.parallel.comm import SoloComm
@@ -118,6 +120,27 @@ def test_alignment_that_does_not_match(corpus, tmp_path):
     run = subprocess.run(**command(tmp_path, tmp_path / "dnn"))
     assert run.returncode == 1 and "does not match" in run.stderr and len(run.stderr.splitlines()) == 1
     assert not (tmp_path / "dnn").exists()
+
+
+def test_new_statistics_of_speakers_make_a_model_out_of_date(corpus, tmp_path, capsys):
+    path, targets = corpus
+    shutil.copytree(path / "data", tmp_path / "data")
+
+    def normalise(mean):
+        with ArkWriter(tmp_path / f"cmvn{mean}.ark", tmp_path / "data" / "cmvn.scp") as writer:
+            for speaker in "abcdefgh":
+                writer.write(speaker, np.array([[mean] * DIM + [1], [1 + mean * mean] * DIM + [0]], np.float64))
+
+    def is_up_to_date() -> bool:
+        run_here("train_dnn.py", "--num-epochs", 1, *FLAGS, "--cmvn", "speaker", tmp_path / "data", path / "lang", path / "ali",
+                 tmp_path / "dnn", threads=True)  # fmt: skip
+        return "up to date" in capsys.readouterr().out
+
+    found = []
+    for mean in (0, 0, 1):
+        normalise(mean)
+        found.append(is_up_to_date())
+    assert found == [False, True, False]
 
 
 def test_truncated_features(corpus, tmp_path):
