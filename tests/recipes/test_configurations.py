@@ -37,6 +37,15 @@ def test_steps_take_their_configurations(conf, monkeypatch):
         training.learner.check()
 
 
+@pytest.mark.parametrize("conf, scheme", [("ibm", "gradient"), ("lstmp", "kaldi"), ("tc_dnn_blstm_dnn", "asgd")])
+def test_published_schemes(conf, scheme, monkeypatch):
+    """Minibatches of all ranks together, iterations of Kaldi's scripts, a parameter server."""
+    monkeypatch.chdir(RECIPE)
+    _, cls = step_of("train_dnn.py")
+    options, _ = parse(cls, ["--config", f"conf/published/{conf}.conf", *("x" for _ in _positionals(cls))])
+    assert options.training.mixing.parallel == scheme
+
+
 @pytest.mark.parametrize("path", NETWORKS, ids=lambda path: path.stem)
 def test_networks(path):
     """They can be built on the recipe's features; published ones have as many parameters as were published, or as their sizes make."""
