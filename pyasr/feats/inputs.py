@@ -25,6 +25,7 @@ from pyasr.io.ark import ArkReader, read_scp
 from pyasr.io.text import read_numbers, read_table, read_utt2spk
 
 INPUT_FILE = "input.json"
+_NORMALISED = ", or train with --cmvn none on features that are normalised already (fMLLR, streams side by side)"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class FeatureReader:
         self._utt2spk = _need_table(self.data / "utt2spk", "utils/validate_data_dir.py", read_utt2spk)
         self._cmvn = {}
         if options.cmvn == "speaker":
-            self._cmvn = _need_table(self.data / "cmvn.scp", "steps/compute_cmvn.py", read_scp)
+            self._cmvn = _need_table(self.data / "cmvn.scp", "steps/compute_cmvn.py", read_scp, _NORMALISED)
 
     def speaker(self, utt: str) -> str:
         """The speaker of an utterance. Raises UserError where utt2spk lacks it."""
@@ -199,7 +200,7 @@ def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None
     return FeatureReader(data, InputOptions.load(model_dir), matrix, transform_dir and read_transforms(transform_dir))
 
 
-def _need_table(path: Path, maker: str, read) -> dict[str, str]:
+def _need_table(path: Path, maker: str, read, otherwise: str = "") -> dict[str, str]:
     if not path.exists():
-        raise UserError(f"{path}: no such file; run {maker} {path.parent} first")
+        raise UserError(f"{path}: no such file; run {maker} {path.parent} first{otherwise}")
     return read(path)

@@ -39,11 +39,11 @@ def test_steps_take_their_configurations(conf, monkeypatch):
 
 @pytest.mark.parametrize("conf, scheme", [("ibm", "gradient"), ("lstmp", "kaldi"), ("tc_dnn_blstm_dnn", "asgd")])
 def test_published_schemes(conf, scheme, monkeypatch):
-    """Minibatches of all ranks together, iterations of Kaldi's scripts, a parameter server."""
+    """Minibatches of all ranks together, iterations of Kaldi's scripts, a parameter server; on features that are normalised already."""
     monkeypatch.chdir(RECIPE)
     _, cls = step_of("train_dnn.py")
     options, _ = parse(cls, ["--config", f"conf/published/{conf}.conf", *("x" for _ in _positionals(cls))])
-    assert options.training.mixing.parallel == scheme
+    assert (options.training.mixing.parallel, options.input.cmvn) == (scheme, "none")
 
 
 @pytest.mark.parametrize("path", NETWORKS, ids=lambda path: path.stem)
