@@ -93,8 +93,8 @@ class StreamedFrames:
     def sample_store(self, num_frames: int) -> FrameStore:
         """A store of at least so many frames, or of all: randomly chosen utterances, in memory for as long as it is held."""
         order = generator(self.seed, "sample", self.rank).permutation(len(self.shard.keys))
-        lengths = self.shard.lengths[order]
-        store = self.shard.store(order[np.cumsum(lengths) - lengths < num_frames], 0)
+        counts = self.shard.packing.num_frames(self.shard.lengths[order])
+        store = self.shard.store(order[np.cumsum(counts) - counts < num_frames], 0)
         store.move(self.device, self.dtype)
         return store
 

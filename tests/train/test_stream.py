@@ -119,6 +119,14 @@ def test_what_fits_is_kept_in_memory(tmp_path):
         open_frames(of, CPU, torch.float32, 2 * int(of.num_bytes().max()), SEED, 0, 2)
 
 
+def test_a_sample_counts_what_networks_answer_on(tmp_path):
+    """Every third frame; utterances are of 50 to 52 frames, four chunks of five answers each."""
+    of = shard(tmp_path / "data", 20)
+    of.packing = Packing(2, 2, chunk=15, subsampling=3)
+    frames = StreamedFrames(of, CPU, torch.float32, 0, SEED, 0, 2)
+    assert [frames.sample_store(num).num_frames for num in (1, 100, 101, 10**6)] == [20, 100, 120, 400]
+
+
 def test_a_rank_without_utterances(tmp_path):
     of = shard(tmp_path / "data", 4)
     none = Shard(of.reader, of.targets, [], Packing(2, 2), Plain(torch.float32))
