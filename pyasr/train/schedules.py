@@ -75,6 +75,9 @@ class ScheduleOptions(ScalingOptions):
             raise UserError("--schedule step: no step is given; give --step-epochs or --step-frames")
         if self.constant_epochs >= self.num_epochs:
             raise UserError(f"--constant-epochs {self.constant_epochs}: there are only {self.num_epochs} epochs; raise --num-epochs")
+        if self.schedule == "warm-up" and self.warm_up_epochs >= self.num_epochs:
+            found = f"the rate would not fall again within the {self.num_epochs} epochs"
+            raise UserError(f"--warm-up-epochs {self.warm_up_epochs:g}: {found}; raise --num-epochs, or warm up for fewer")
 
     def check_deaf(self) -> None:
         """The same; also for a schedule that listens: to be called where the objective is no cross-entropy of frames."""

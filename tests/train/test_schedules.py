@@ -71,6 +71,9 @@ def test_warm_up_and_annealing():
     schedule = schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=16)
     assert schedule.rate(500) == pytest.approx(0.145) and schedule.rate(9999) == pytest.approx(1.0, rel=1e-3)
     assert schedule.rate(10999) == schedule.rate(10000)
+    with pytest.raises(UserError, match="--warm-up-epochs 10: the rate would not fall again within the 10 epochs; raise --num-epochs"):
+        schedule_of(schedule="warm-up", num_epochs=10)
+    assert schedule_of(schedule="warm-up", num_epochs=11).rate(10500) < schedule_of(schedule="warm-up", num_epochs=11).rate(9999)
     constant = schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=12, warm_up_factor=1.0)
     assert rates_of_epochs(constant)[:11] == pytest.approx([0.1] * 10 + [0.1 / math.sqrt(2)])
 
