@@ -54,6 +54,8 @@ class FrameStore:
 
     def _put(self, begin: int, end: int, x: torch.Tensor) -> None:
         """An utterance into rows begin .. end - 1."""
+        if not len(x):
+            return
         first, behind = begin + self.left, end - self.right
         self.frames[first:behind] = self.code.encode(x)
         self.frames[begin:first] = self.frames[first]

@@ -36,6 +36,14 @@ def test_splicing_by_gather_equals_splicing_of_matrices(dtype):
     np.testing.assert_array_equal(targets.numpy(), [*range(4), 0, *range(30)])
 
 
+@pytest.mark.parametrize("left, right", [(0, 0), (3, 2)])
+def test_utterances_without_frames(left, right):
+    features = utterances((0, 4, 0))
+    frames = FrameStore(iter(features), [np.arange(len(x)) for x in features], left, right, DIM)
+    inputs, targets = frames.gather(torch.arange(frames.num_frames))
+    assert torch.equal(inputs, torch.from_numpy(splice(features[1], left, right))) and targets.tolist() == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("name, largest, mean", [
     ("float32", 0.0, 0.0), ("float16", 2e-3, 3e-4), ("bfloat16", 1.6e-2, 2e-3), ("byte", 0.12, 0.012), ("auto", 1.6e-2, 2e-3),
 ])  # fmt: skip
