@@ -5,14 +5,14 @@ Reads   CTC_DIR/{final.nnet,input.json}, UNITS_DIR/units.txt, DATA/{feats.scp,cm
         --search wfst: GRAPH_DIR/{TLG.fst,words.txt,phones.txt}; --search prefix: --lm ARPA, if wanted
 Writes  DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,num_jobs}; but for wfst also nbest.JOB.txt; with it shard.JOB.json, totals.json
 
-Greedy and prefix search need no lexicon and may find any words; their lattices are scored with the words of DECODE_DIR, the last example.
+Greedy and prefix search need no lexicon and may find any words; DECODE_DIR/words.txt has those that were found, and steps/score.py goes by it.
 Lattices hold ten times the negated log posteriors, so that LM weight 10 gives network and language model the same weight.
 
 Examples:
     steps/decode_ctc.py --search wfst --graph-dir exp/ctc/graph data/test exp/ctc exp/ctc/decode_test
     steps/score.py data/test data/lang_ctc_test exp/ctc/decode_test
     steps/decode_ctc.py --search prefix --lm data/local/lm/trigram/lm.arpa.gz data/test exp/ctc exp/ctc/decode_prefix
-    steps/score.py data/test exp/ctc/decode_prefix exp/ctc/decode_prefix
+    steps/score.py data/test data/lang_ctc_test exp/ctc/decode_prefix
 """
 
 from dataclasses import dataclass

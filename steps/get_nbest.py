@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Write the n best word sequences of each lattice, all different, with their costs and alignments.
 
-Reads   DATA/utt2spk, LANG/words.txt, DECODE_DIR/lat.*.gz, and unless --lmwt is given DECODE_DIR/scoring/summary.json
+Reads   DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt}, LANG/words.txt if DECODE_DIR has none,
+        and unless --lmwt is given DECODE_DIR/scoring/summary.json
 Writes  OUT/{text,lm_cost,ac_cost}, a line for each path: the n-th best of UTTERANCE is UTTERANCE-n; OUT/{ali.JOB.gz,num_jobs}
 
 lm_cost is everything but the acoustics (language model, pronunciations, transitions), ac_cost the unscaled acoustic cost; the order is by
@@ -18,7 +19,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.lattice_dir import archives
+from pyasr.decode.lattice_dir import archives, words_file
 from pyasr.decode.nbest_dir import NbestSpec, join_tables
 from pyasr.score.decode_dir import PointOptions
 
@@ -36,7 +37,7 @@ class GetNbest:
 
 def main(options: GetNbest) -> None:
     lm_weight, penalty = options.point.of(options.decode_dir)
-    lattices, words = archives(options.decode_dir), options.lang / "words.txt"
+    lattices, words = archives(options.decode_dir), words_file(options.decode_dir, options.lang)
     with output_of(options, options.out, [options.data / "utt2spk", words, *lattices, *options.point.inputs(options.decode_dir)]) as out:
         num_jobs = min(options.jobs.nj, len(lattices))
         spec = NbestSpec(options.decode_dir, options.data, words, out, num_jobs, options.num_best, lm_weight, penalty)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tell the least word error rate that any path of the lattices has: what no choice of scales or language model could undercut.
 
-Reads   DATA/{text,utt2spk}, LANG/words.txt, DECODE_DIR/lat.*.gz
+Reads   DATA/{text,utt2spk}, DECODE_DIR/{lat.*.gz,words.txt}, LANG/words.txt if DECODE_DIR has none
 Writes  DECODE_DIR/oracle/{oracle_wer,hyp.txt,per_utt}
 
     steps/oracle_wer.py data/test data/lang_test exp/tri1/decode_test
@@ -17,7 +17,7 @@ from pyasr.base.output import atomic_write
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
-from pyasr.decode.lattice_dir import archives
+from pyasr.decode.lattice_dir import archives, words_file
 from pyasr.decode.oracle_dir import OracleSpec, read_oracle, write_references
 from pyasr.io.text import write_table
 from pyasr.lang.symbols import SymbolTable
@@ -36,7 +36,7 @@ class OracleWer:
 
 
 def main(options: OracleWer) -> None:
-    lattices, words, data = archives(options.decode_dir), options.lang / "words.txt", DataDir(options.data)
+    lattices, words, data = archives(options.decode_dir), words_file(options.decode_dir, options.lang), DataDir(options.data)
     inputs = [options.data / "text", options.data / "utt2spk", words, *lattices]
     with output_of(options, options.decode_dir / "oracle", inputs) as out:
         num_jobs = min(options.jobs.nj, len(lattices))

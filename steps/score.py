@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Score the lattices of a decode directory over LM weights and word insertion penalties; choose the best, or take what another set chose.
 
-Reads   DATA/{text,utt2spk}, LANG/words.txt, DECODE_DIR/lat.*.gz, --params-from DIR: DIR/scoring/summary.json
+Reads   DATA/{text,utt2spk}, DECODE_DIR/{lat.*.gz,words.txt}, LANG/words.txt if DECODE_DIR has none,
+        --params-from DIR: DIR/scoring/summary.json
 Writes  DECODE_DIR/scoring/{best_wer,per_utt,per_spk,wer_*,hyp/*,summary.json}, copies DECODE_DIR/{best_wer,wer_LMWT_WIP}
         with --decode-mbr true instead DECODE_DIR/scoring_mbr/... without copies
 
@@ -20,7 +21,7 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
-from pyasr.decode.lattice_dir import archives
+from pyasr.decode.lattice_dir import archives, words_file
 from pyasr.decode.mbr import MbrOptions
 from pyasr.decode.sweep_dir import SweepSpec, read_sweep
 from pyasr.score.decode_dir import SUMMARY, Chosen, read_params, read_summary, scoring_dir, write_scoring
@@ -56,7 +57,7 @@ def lm_weights(options: ScoreOptions) -> tuple[int, ...]:
 
 
 def input_files(options: ScoreOptions) -> list[Path]:
-    needed = [options.data / "text", options.data / "utt2spk", options.lang / "words.txt", *archives(options.decode_dir)]
+    needed = [options.data / "text", options.data / "utt2spk", words_file(options.decode_dir, options.lang), *archives(options.decode_dir)]
     return needed + ([scoring_dir(options.params_from, options.mbr.decode_mbr) / SUMMARY] if options.params_from else [])
 
 
@@ -66,7 +67,7 @@ def main(options: ScoreOptions) -> None:
     scoring = scoring_dir(options.decode_dir, options.mbr.decode_mbr)
     num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
     with output_of(options, scoring, paths, also=[] if options.mbr.decode_mbr else [options.decode_dir / "best_wer"]) as out:
-        spec = SweepSpec(options.decode_dir, options.lang / "words.txt", out, num_jobs, lm_weights(options),
+        spec = SweepSpec(options.decode_dir, words_file(options.decode_dir, options.lang), out, num_jobs, lm_weights(options),
                          penalties(options.word_ins_penalties), options.mbr)
         run_jobs(options.jobs, out / "log" / "sweep.JOB.log", "pyasr.decode.sweep_dir:sweep_shard", spec, num_jobs=num_jobs)
         lines = write_scoring(out, DataDir(options.data), read_sweep(out, num_jobs), options.filters, chosen, options.seed)

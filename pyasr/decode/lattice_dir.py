@@ -31,6 +31,12 @@ def archives(decode_dir: Path) -> list[Path]:
     return paths
 
 
+def words_file(decode_dir: Path, lang: Path) -> Path:
+    """The words.txt whose numbers the lattices bear: DECODE_DIR's own (those of CTC have one), else LANG's."""
+    own = Path(decode_dir) / "words.txt"
+    return own if own.exists() else lang / "words.txt"
+
+
 def write_num_jobs(decode_dir: Path, num_jobs: int) -> None:
     """Say how many archives a directory has."""
     with atomic_write(decode_dir / "num_jobs") as f:

@@ -124,6 +124,23 @@ def test_words_have_times_and_confidences(exp):
         np.testing.assert_allclose(times, 0.01 * np.array(expected), atol=0.0151)
 
 
+def test_lists_are_spelled_with_the_words_that_were_found(exp, tmp_path):
+    """These have other numbers in the lang directory."""
+    data, out = tmp_path / "data", tmp_path / "greedy"
+    data.mkdir()
+    write_table(data / "text", {"a-2": TEXT["a-2"]})
+    write_table(data / "utt2spk", {"a-2": "a"})
+    run_here("decode_ctc.py", "--nj", 1, "--search", "greedy", "--units-dir", exp / "units", "--posteriors", exp / "post.scp", data, exp, out)
+    own, of_lang = (SymbolTable.read(path / "words.txt") for path in (out, exp / "lang_test"))
+    assert own["bat"] != of_lang["bat"]
+    run_here("score.py", "--nj", 1, data, exp / "lang_test", out)
+    assert json.loads((out / "scoring/summary.json").read_text())["chosen"]["wer"] == 0
+    run_here("get_nbest.py", "--nj", 1, "--lmwt", 10, data, exp / "lang_test", out, tmp_path / "nbest")
+    assert read_table(tmp_path / "nbest/text") == {"a-2-1": TEXT["a-2"]}
+    run_here("oracle_wer.py", "--nj", 1, data, exp / "lang_test", out)
+    assert read_table(out / "oracle/hyp.txt") == {"a-2": TEXT["a-2"]}
+
+
 def test_lists_have_no_times(exp):
     decode(exp, "untimed", "--search", "greedy")
     with pytest.raises(UserError, match="words without transition-ids, so nobody knows when they were said; decode with --search wfst"):
