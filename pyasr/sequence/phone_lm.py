@@ -16,6 +16,10 @@ first phone, and the data lose
 The one that loses least goes first (losses are brought up to date when a history's turn comes), until `num_extra_lm_states` of these
 long histories are left. Then an arc with p leads from h to the longest suffix of h p that is a state. A phone that never followed a
 history cannot follow it in the model.
+
+A history goes only after all that are longer by one phone, before it or after it. Those before it hand their counts to it. Those after it
+are reached from it: once h is given up, p leads from h' to the longest suffix of h' p, and the state h p, where the counts of what
+followed h p are, is passed by.
 """
 
 from __future__ import annotations
@@ -92,11 +96,11 @@ def log_like(counts: Counter) -> float:
 
 
 def prune_histories(counts: dict[History, Counter], no_prune_order: int, num_kept: int) -> None:
-    """Give up long histories in `counts` until `num_kept` are left; a history that longer ones are left of waits for these."""
+    """Give up long histories in `counts` until `num_kept` are left; each waits for those with a phone more before it or after it."""
     long = {history for history in counts if len(history) >= no_prune_order}
     num_left = len(long)
     suffixes = {history[first:] for history in long for first in range(len(history) - no_prune_order + 1)}
-    num_longer = Counter(history[1:] for history in suffixes)
+    num_longer = Counter(shorter for history in suffixes for shorter in _shorter(history))
     heap = [(_loss(counts, history), history) for history in suffixes if not num_longer[history]]
     heapq.heapify(heap)
     while num_left > num_kept:
@@ -105,12 +109,18 @@ def prune_histories(counts: dict[History, Counter], no_prune_order: int, num_kep
         if heap and now > max(loss, heap[0][0]):
             heapq.heappush(heap, (now, history))
             continue
-        shorter, moved = history[1:], counts.pop(history)
-        num_left += (len(shorter) >= no_prune_order and shorter not in counts) - 1
-        counts.setdefault(shorter, Counter()).update(moved)
-        num_longer[shorter] -= 1
-        if len(shorter) >= no_prune_order and not num_longer[shorter]:
-            heapq.heappush(heap, (_loss(counts, shorter), shorter))
+        heir, moved = history[1:], counts.pop(history)
+        num_left += (len(heir) >= no_prune_order and heir not in counts) - 1
+        counts.setdefault(heir, Counter()).update(moved)
+        for shorter in _shorter(history):
+            num_longer[shorter] -= 1
+            if len(shorter) >= no_prune_order and not num_longer[shorter]:
+                heapq.heappush(heap, (_loss(counts, shorter), shorter))
+
+
+def _shorter(history: History) -> tuple[History, History]:
+    """Without the first phone, without the last."""
+    return history[1:], history[:-1]
 
 
 def _loss(counts: dict[History, Counter], history: History) -> float:

@@ -45,6 +45,28 @@ def test_pruned_models_are_stochastic_deterministic_and_as_large_as_asked(num_ex
     assert all(lm_prob(fst, sequence.tolist()) > 0 for sequence in SEQUENCES)
 
 
+@pytest.mark.parametrize("options", [PhoneLmOptions(5, 3, 20), PhoneLmOptions(4, 2, 20), PhoneLmOptions(6, 1, 7)])
+def test_counts_are_where_the_sequences_come_by(options):
+    """Each is accepted, and probabilities are those of how often it is taken from state to state."""
+    for seed in range(10):
+        sequences, ways = random_sequences(seed, 40), Counter()
+        fst = estimate_phone_lm(sequences, options)
+        arcs = {key: place for place, key in enumerate(zip(fst.sources.tolist(), fst.ilabels.tolist()))}
+        for sequence in sequences:
+            state = fst.start
+            for phone in sequence.tolist():
+                ways[state, phone] += 1
+                state = int(fst.nextstates[arcs[state, phone]])
+            ways[state, END] += 1
+        totals = Counter()
+        for (state, _), number in ways.items():
+            totals[state] += number
+        for (state, phone), number in ways.items():
+            cost = fst.finals[state] if phone == END else fst.weights[arcs[state, phone]]
+            assert np.exp(-cost) == pytest.approx(number / totals[state], rel=1e-5)
+        assert len(ways) == fst.num_arcs + np.isfinite(fst.finals).sum()
+
+
 def test_without_long_histories_it_is_the_model_of_lower_order():
     """But for the beginnings of sequences, which have histories of their own in both."""
     pruned, lower = (estimate_phone_lm(SEQUENCES, PhoneLmOptions(order, 3, 0)) for order in (4, 3))
