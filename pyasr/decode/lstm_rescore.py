@@ -164,10 +164,12 @@ class _Pairs:
 
     def _remember(self, pairs: _Arrivals) -> Tensor:
         """The model's states after the pairs' cheapest ways."""
-        memory, words = self.memory[pairs.sources + 1], torch.from_numpy(np.where(pairs.arcs >= 0, self.words[pairs.arcs], 0))
-        spoken = torch.nonzero(words)[:, 0]
+        memory, came = self.memory[pairs.sources + 1], pairs.arcs >= 0
+        words = np.zeros(len(came), np.int64)
+        words[came] = self.words[pairs.arcs[came]]
+        spoken = torch.from_numpy(np.flatnonzero(words))
         if len(spoken):
-            memory[spoken] = self.model.step(memory[spoken], words[spoken])
+            memory[spoken] = self.model.step(memory[spoken], torch.from_numpy(words)[spoken])
         self.memory.append(memory)
         return memory
 

@@ -11,7 +11,7 @@ from lstm_lm_by_hand import random_lm, token_scores
 from toy_language import random_ngrams, token_log10s, write_arpa_text
 from word_graphs import compact_paths, random_compact
 
-from pyasr.decode.compact import empty_compact
+from pyasr.decode.compact import CompactLattice, empty_compact
 from pyasr.decode.lattice import best_path
 from pyasr.decode.lm_rescore import compose, rescore
 from pyasr.decode.lstm_rescore import Expansion, rescore_together
@@ -149,6 +149,19 @@ def test_lattices_without_a_path_stay_as_they_are(tmp_path):
     endless = lattice.select(np.ones(lattice.num_arcs, bool), np.zeros(lattice.num_states, bool))
     found = rescore_together([empty_compact(), endless], lm, random_lm(SHUFFLED), IDS, Expansion(3, 0.5, 3.0, 0.1))
     assert found[0].empty and found[1] is endless
+
+
+@pytest.mark.parametrize("num", [1, 2])
+def test_a_lattice_of_silence_alone(tmp_path, num):
+    """One state, whose final string has the frames: the mixture's cost of the sentence's end comes to it."""
+    ngrams, lm = backoff_lm(tmp_path, 0, 2)
+    model, no_arcs, no_costs = random_lm(SHUFFLED), np.zeros(0, np.int32), np.zeros(0, np.float32)
+    silent = CompactLattice(no_arcs, no_arcs, no_arcs, no_costs, no_costs, np.zeros(1, np.int64), no_arcs, np.array([1.5], np.float32),
+                            np.array([2.0], np.float32), np.array([0, 3]), np.array([1, 1, 1], np.int32))  # fmt: skip
+    end = 0.5 * 10 ** token_log10s(ngrams, [])[0] + 0.5 * np.exp(token_scores(model, [])[0])
+    for rescored in rescore_together([silent] * num, lm, model, IDS, Expansion(weight=0.5, **EVERYTHING)):
+        (tids, words, graph, acoustic), = compact_paths(rescored)
+        assert (list(tids), words, acoustic) == ([1, 1, 1], (), 2.0) and graph == pytest.approx(1.5 - np.log(end), abs=1e-4)
 
 
 def test_probabilities_by_the_formulas():
