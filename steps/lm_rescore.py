@@ -2,7 +2,7 @@
 """Replace the language model in lattices: take the costs of OLD_LANG's G.fst out, put those of NEW_LM in.
 
 Reads   OLD_LANG/{G.fst,words.txt}, NEW_LM: a lang directory (G.fst), a directory of utils/train_lm.py, or an ARPA file;
-        DATA/utt2spk, DECODE_DIR/lat.*.gz
+        DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt}
 Writes  OUT/{lat.JOB.gz,num_jobs}, which steps/score.py and the others read like a decode directory
 
 A path's graph cost becomes: as it was, minus the cost of its best way through the old G, plus its probability under the new model.
@@ -34,7 +34,7 @@ class LmRescore:
 
 
 def main(options: LmRescore) -> None:
-    tables, lattices = word_tables(options.old_lang, options.new_lm), archives(options.decode_dir)
+    tables, lattices = word_tables(options.decode_dir, options.old_lang, options.new_lm), archives(options.decode_dir)
     old, new = model_file(options.old_lang), model_file(options.new_lm)
     with output_of(options, options.out, [*tables, old, new, options.data / "utt2spk", *lattices]) as out:
         num_jobs = min(options.jobs.nj, len(lattices))

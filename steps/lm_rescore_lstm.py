@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Replace the language model in lattices by an LSTM and an n-gram model, interpolated: take the costs of OLD_LANG's G.fst out, theirs in.
 
-Reads   OLD_LANG/{G.fst,words.txt}, LSTM_LM/lm.nnet, DATA/utt2spk, DECODE_DIR/lat.*.gz; --ngram: see NEW_LM of steps/lm_rescore.py
+Reads   OLD_LANG/{G.fst,words.txt}, LSTM_LM/lm.nnet, DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt};
+        --ngram: see NEW_LM of steps/lm_rescore.py
 Writes  OUT/{lat.JOB.gz,num_jobs}, which steps/score.py and the others read like a decode directory
 
 A word's probability becomes (1 - weight) p_ngram + weight p_lstm. The n-gram model is that of OLD_LANG unless --ngram gives another.
@@ -37,7 +38,7 @@ class LmRescoreLstm:
 
 def main(options: LmRescoreLstm) -> None:
     ngram, lstm = options.ngram or options.old_lang, options.lstm_lm / MODEL_FILE
-    tables, lattices = word_tables(options.old_lang, ngram), archives(options.decode_dir)
+    tables, lattices = word_tables(options.decode_dir, options.old_lang, ngram), archives(options.decode_dir)
     old, new = model_file(options.old_lang), model_file(ngram)
     with output_of(options, options.out, [*tables, old, new, lstm, options.data / "utt2spk", *lattices]) as out:
         num_jobs = min(options.jobs.nj, len(lattices))

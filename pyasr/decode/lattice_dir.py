@@ -12,6 +12,7 @@ from pyasr.decode.compact import CompactLattice
 from pyasr.decode.determinize import determinize
 from pyasr.decode.lattice import Lattice
 from pyasr.decode.lattice_io import read_either
+from pyasr.lang.symbols import SymbolTable
 
 _RAW_BEAM = 10.0
 
@@ -35,6 +36,22 @@ def words_file(decode_dir: Path, lang: Path) -> Path:
     """The words.txt whose numbers the lattices bear: DECODE_DIR's own (those of CTC have one), else LANG's."""
     own = Path(decode_dir) / "words.txt"
     return own if own.exists() else lang / "words.txt"
+
+
+def check_words(decode_dir: Path, lang: Path) -> None:
+    """Raises UserError where DECODE_DIR has a words.txt of its own and LANG's differs."""
+    remedy = "give the lang directory of the decoding graph; lists of greedy and prefix search (steps/decode_ctc.py) have none"
+    check_same_words(lang / "words.txt", words_file(decode_dir, lang), remedy)
+
+
+def check_same_words(one: Path, other: Path, remedy: str) -> None:
+    """Raises UserError, ending with `remedy`, unless two words.txt give the same ids to the same words."""
+    ours, theirs = SymbolTable.read(one).ids, SymbolTable.read(other).ids
+    if ours == theirs:
+        return
+    word = next(word for word in [*ours, *theirs] if ours.get(word) != theirs.get(word))
+    ids = f"{theirs.get(word, 'none')} and {ours.get(word, 'none')}"
+    raise UserError(f"{other}: the word '{word}' has another id there than in {one} ({ids}); {remedy}")
 
 
 def write_num_jobs(decode_dir: Path, num_jobs: int) -> None:

@@ -13,7 +13,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.data.datadir import DataDir
 from pyasr.decode.compact import CompactLattice
-from pyasr.decode.lattice_dir import job_archives, read_of_data
+from pyasr.decode.lattice_dir import check_same_words, check_words, job_archives, read_of_data
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.lm_rescore import rescore
 from pyasr.lang.backoff_lm import OOV_COST, BackoffLm
@@ -74,21 +74,13 @@ def _tell_missing(missing: np.ndarray, words: SymbolTable, spec: RescoreSpec) ->
                 f"each costs --oov-cost {spec.rescore.oov_cost:g} beyond the back-off")
 
 
-def word_tables(old: Path, new: Path) -> list[Path]:
-    """The words.txt of a lang directory, and that of a language model's directory if it has one. Raises UserError unless they are alike."""
+def word_tables(decode_dir: Path, old: Path, new: Path) -> list[Path]:
+    """The words.txt of a lang directory, and that of a language model's directory if it has one. Raises UserError unless they are alike,
+    and the lattices' words have their numbers."""
+    check_words(decode_dir, old)
     tables = [old / "words.txt", *([new / "words.txt"] if (new / "words.txt").exists() else [])]
-    _check_same_words(tables[0], tables[-1])
+    check_same_words(tables[0], tables[-1], "make both lang directories with utils/make_grammar.py from the same one")
     return tables
-
-
-def _check_same_words(old: Path, new: Path) -> None:
-    """Raises UserError unless two words.txt give the same ids to the same words."""
-    one, other = SymbolTable.read(old).ids, SymbolTable.read(new).ids
-    if one == other:
-        return
-    word = next(word for word in [*one, *other] if one.get(word) != other.get(word))
-    raise UserError(f"{new}: the word '{word}' has another id there than in {old} ({other.get(word, 'none')} and {one.get(word, 'none')}); "
-                    "make both lang directories with utils/make_grammar.py from the same one")
 
 
 def rescore_shard(spec: RescoreSpec, job: int) -> None:

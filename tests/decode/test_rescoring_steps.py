@@ -56,6 +56,8 @@ def spoil_words(root: Path) -> None:
 @pytest.mark.parametrize(("spoil", "new", "message"), [
     (lambda root: SymbolTable.of(["<eps>", "w1", "w0", *WORDS.symbols[3:]]).write(root / "lang4/words.txt"), "lang4",
      "the word 'w0' has another id there than in"),
+    (lambda root: SymbolTable.of(["<eps>", "w1", "w0"]).write(root / "decode/words.txt"), "lang4",
+     "decode/words.txt: the word 'w0' has another id there than in .*lang/words.txt .2 and 1.; give the lang directory"),
     (spoil_words, "lang4/arpa", "it has none of the words of"),
     (lambda root: write_data_dir(root / "data", {"utt2spk": {"a-1": "a"}}), "lang4", "is not in"),
     (lambda root: make_lang(root / "lang" / "x", 0, 1), "nowhere", "nowhere: no such file"),
