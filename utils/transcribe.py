@@ -5,7 +5,7 @@ Any sampling rate and number of channels. Long recordings are cut at pauses; wor
 threads decode segments of a recording side by side. With --stream audio is taken as it arrives, and text is written as soon as an
 utterance has ended.
 
-Reads   MODEL (made by utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE and what else libsndfile reads; - is standard input
+Reads   MODEL (made by utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64, CAF; - is standard input
 Writes  transcripts to standard output, in the order of the recordings, or with --out-dir a file for each, in the subfolder in which its
         recording was found
 

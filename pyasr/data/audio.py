@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import struct
 import subprocess
 from pathlib import Path
 
@@ -17,10 +16,10 @@ import soundfile
 
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
+from pyasr.data import audio_sizes
 from pyasr.io.content import check_unpacked, read_file
 
 INT16_SCALE = 32768.0
-_UNKNOWN_SIZES = (0, 0x7FFFF000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)  # what programs write that stream a WAV through a pipe
 _OFFSET = re.compile(r"(.+):([0-9]{1,18})$")
 _BLOCK_VALUES = 1 << 20
 _LEAST_RATE, _MOST_RATE = 100, 1_000_000
@@ -34,7 +33,7 @@ def read_audio(rx: str, name: str = "") -> tuple[np.ndarray, int]:
     rx    a path, `path:offset` into an archive of WAV files, or a command ending in `|`, where `pyasr.base.pipes` lets it run
     name  the recording or utterance, for messages
 
-    Formats are those of libsndfile: WAV, FLAC, Ogg, MP3, SPHERE (not shorten). Raises UserError, naming `name` and the file, when the
+    Forms are WAV, FLAC, Ogg, MP3, SPHERE (not shorten), AIFF, AU, W64, RF64 and CAF. Raises UserError, naming `name` and the file, when the
     audio is missing, cut short, not audio, or has more than one channel.
     """
     where = f"{name}: {rx}" if name else rx
@@ -49,9 +48,12 @@ def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
 
     Raises UserError, headed by `where`, when they are cut short, or not audio.
     """
-    _check_wav_size(content, where)
+    if missing := audio_sizes.what_is_missing(content.getvalue()):
+        raise UserError(f"{where}: cut short, {missing}; replace the file or remove its utterances")
     try:
         with soundfile.SoundFile(content) as audio:
+            if audio.format not in audio_sizes.FORMS:
+                raise UserError(f"{where}: audio in the form {audio.format}, whose missing end would not be told; convert it to WAV or FLAC")
             samples, promised, rate = _samples(audio, content.getbuffer().nbytes, where), audio.frames, audio.samplerate
     except (soundfile.LibsndfileError, RuntimeError) as error:
         cause = getattr(error, "error_string", str(error)).strip().rstrip(".")
@@ -102,23 +104,6 @@ def _output_of(command: str, where: str) -> bytes:
     if not run.stdout:
         raise UserError(f"{where}: the command gave no audio; run it by hand to see why")
     return run.stdout
-
-
-def _check_wav_size(source: io.BytesIO, where: str) -> None:
-    """libsndfile silently shortens a WAV whose end is missing; compare the size of its data chunk with what is there."""
-    content = source.getbuffer()
-    if bytes(content[:4]) != b"RIFF":
-        return
-    at = 12
-    while at + 8 <= len(content):
-        kind, size = struct.unpack_from("<4sI", content, at)
-        at += 8
-        if kind == b"data":
-            if size not in _UNKNOWN_SIZES and at + size > len(content):
-                raise UserError(f"{where}: cut short, {len(content) - at} of {size} bytes of audio are there; "
-                                "replace the file or remove its utterances")
-            return
-        at += size + size % 2
 
 
 def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:

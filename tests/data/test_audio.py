@@ -1,12 +1,14 @@
 """Audio entries: what is read is what was written; whatever is damaged is named."""
 
+import io
+
 import numpy as np
 import pytest
 import soundfile
 from trees import write_tone
 
 from pyasr.base.errors import UserError
-from pyasr.data.audio import read_audio, resample, write_audio
+from pyasr.data.audio import decode_audio, read_audio, resample, write_audio
 
 
 @pytest.mark.parametrize("suffix", ["wav", "flac"])
@@ -64,6 +66,44 @@ def test_truncated_flac(tmp_path):
     path.write_bytes(path.read_bytes()[:50000])
     with pytest.raises(UserError, match="a.flac"):
         read_audio(str(path))
+
+
+FORMS = [("WAV", "PCM_16"), ("WAV", "GSM610"), ("WAVEX", "PCM_24"), ("RF64", "PCM_16"), ("W64", "PCM_16"), ("NIST", "PCM_16"),
+         ("NIST", "ULAW"), ("AIFF", "PCM_16"), ("AIFF", "ALAW"), ("AU", "PCM_16"), ("AU", "ULAW"), ("OGG", "VORBIS"), ("OGG", "OPUS"),
+         ("FLAC", "PCM_16"), ("CAF", "PCM_16"), ("MP3", "MPEG_LAYER_III")]
+
+
+@pytest.mark.parametrize(("form", "coding"), FORMS)
+def test_no_form_is_shortened(form, coding, tmp_path):
+    """Wherever a file is cut, in its header too, it is an error, and not fewer samples."""
+    path, samples = tmp_path / "a", np.random.default_rng(0).normal(0, 0.1, (9001, 2))[:, : 1 if coding == "GSM610" else 2]
+    soundfile.write(path, samples, 8000, coding, format=form)
+    whole = path.read_bytes()
+    assert len(decode_audio(io.BytesIO(whole), "a")[0]) >= len(samples)
+    for num_left in (20, 50, 80, 110, 500, 1100, len(whole) * 2 // 3, len(whole) - 12):
+        with pytest.raises(UserError):
+            decode_audio(io.BytesIO(whole[:num_left]), "a")
+
+
+def test_big_endian_wav(tmp_path):
+    soundfile.write(tmp_path / "a", np.zeros(1000), 8000, "PCM_16", "BIG", "WAV")
+    content = (tmp_path / "a").read_bytes()
+    assert content[:4] == b"RIFX" and len(decode_audio(io.BytesIO(content), "a")[0]) == 1000
+    with pytest.raises(UserError, match="a: cut short, 1956 of 2000 bytes of audio are there; replace"):
+        decode_audio(io.BytesIO(content[:2000]), "a")
+
+
+def test_ogg_that_ends_between_two_pages(tmp_path):
+    soundfile.write(tmp_path / "a", np.random.default_rng(0).normal(0, 0.1, 20000), 8000, format="OGG")
+    content = (tmp_path / "a").read_bytes()
+    with pytest.raises(UserError, match="a: cut short, its last page is missing; replace"):
+        decode_audio(io.BytesIO(content[:content.rindex(b"OggS")]), "a")
+
+
+def test_forms_of_which_nothing_tells_the_end(tmp_path):
+    soundfile.write(tmp_path / "a.voc", np.zeros(1000), 8000)
+    with pytest.raises(UserError, match="a.voc: audio in the form VOC, whose missing end would not be told; convert it to WAV or FLAC"):
+        read_audio(str(tmp_path / "a.voc"))
 
 
 def test_failing_command(tmp_path):

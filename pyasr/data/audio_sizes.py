@@ -1,0 +1,90 @@
+"""How much audio the headers of files promise; libsndfile silently shortens a recording whose end is missing.
+
+FLAC and MP3 are not looked at here: libsndfile tells itself when their ends are missing, but of an MP3 file without a Xing header, which promises
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+
+FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}  # whose missing ends are told
+_UNKNOWN_SIZES = (0, 0x7FFFF000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)  # what programs write that stream audio through a pipe
+_OGG_HEAD_BYTES, _OGG_LAST_PAGE = 27, 4
+
+
+def what_is_missing(content: bytes) -> str:
+    """What the header of an audio file promises and is not there, as part of a sentence; '' where all is, or the header does not tell."""
+    if content[:4] == b"OggS":
+        return "" if _has_last_page(content) else "its last page is missing"
+    begin, size = _promised(content)
+    there = max(len(content) - begin, 0)
+    return f"{there} of {size} bytes of audio are there" if size > there else ""
+
+
+def _promised(content: bytes) -> tuple[int, int]:
+    """(where the audio begins, how many bytes it has by the header); (0, 0) where the header does not tell."""
+    kind = content[:4]
+    if kind in (b"RIFF", b"RIFX"):
+        return _known(*_chunk(content, 12, ">4sI" if kind == b"RIFX" else "<4sI", 2, b"data"))
+    if kind == b"RF64":
+        return _of_rf64(content)
+    if kind == b"riff":  # W64: names of 16 bytes, sizes with the 24 bytes of name and size
+        return _chunk(content, 40, "<4s12xq", 8, b"data", num_counted=24)
+    if kind == b"FORM":
+        return _chunk(content, 12, ">4sI", 2, b"SSND")
+    if kind == b"caff":
+        return _chunk(content, 8, ">4sq", 1, b"data")
+    if kind == b".snd" and len(content) >= 12:
+        return _known(*struct.unpack_from(">II", content, 4))
+    if kind == b"NIST":
+        return _of_sphere(content)
+    return 0, 0
+
+
+def _known(begin: int, size: int) -> tuple[int, int]:
+    return (0, 0) if size in _UNKNOWN_SIZES else (begin, size)
+
+
+def _chunk(content: bytes, at: int, form: str, multiple: int, wanted: bytes, num_counted: int = 0) -> tuple[int, int]:
+    """(begin, size) of the first chunk of a name from the byte `at` on, (0, 0) where there is none.
+
+    form         name and size of a chunk, as `struct` has it
+    multiple     chunks begin at multiples of so many bytes
+    num_counted  bytes of name and size that are counted in the size
+    """
+    head = struct.Struct(form)
+    while at + head.size <= len(content):
+        name, size = head.unpack_from(content, at)
+        at, size = at + head.size, max(size - num_counted, 0)
+        if name == wanted:
+            return at, size
+        at += size + -size % multiple
+    return 0, 0
+
+
+def _of_rf64(content: bytes) -> tuple[int, int]:
+    """The size in the chunk ds64, where the one of the chunk data is all ones (EBU Tech 3306)."""
+    begin, size = _chunk(content, 12, "<4sI", 2, b"data")
+    sizes, num_bytes = _chunk(content, 12, "<4sI", 2, b"ds64")
+    if size == 0xFFFFFFFF and 16 <= num_bytes <= len(content) - sizes:
+        size, = struct.unpack_from("<q", content, sizes + 8)
+    return _known(begin, size)
+
+
+def _of_sphere(content: bytes) -> tuple[int, int]:
+    """The number of samples in NIST's header, lines such as `sample_count -i 9000`."""
+    size_of_head = re.match(rb"NIST_1A\n *([0-9]{1,9})\n", content)
+    begin = int(size_of_head[1]) if size_of_head else 0
+    counts = {name: int(count) for name, count in re.findall(rb"^(\w+) -i ([0-9]{1,18})\s", content[:begin], re.MULTILINE)}
+    return begin, counts.get(b"sample_count", 0) * counts.get(b"channel_count", 1) * counts.get(b"sample_n_bytes", 1)
+
+
+def _has_last_page(content: bytes) -> bool:
+    """Whether the last whole page of an Ogg stream is marked as the last of its stream (RFC 3533)."""
+    at, marks = 0, 0
+    while content[at:at + 4] == b"OggS" and at + _OGG_HEAD_BYTES <= len(content):
+        body = at + _OGG_HEAD_BYTES + content[at + _OGG_HEAD_BYTES - 1]
+        at, marks = body + sum(content[at + _OGG_HEAD_BYTES:body]), content[at + 5]
+    return at <= len(content) and bool(marks & _OGG_LAST_PAGE)
