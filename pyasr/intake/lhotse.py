@@ -103,7 +103,7 @@ class _Reader:
     def _utterance(self, entry: dict, where: str, recording: str, suffix: str) -> None:
         speaker = _word(str(entry.get("speaker") or recording), f"{where}: speaker")
         name = _word(_value(entry, "id", str, where), f"{where}: id") + suffix
-        if self.prefix_speakers and not name.startswith(speaker):
+        if self.prefix_speakers and name != speaker and not name.startswith(f"{speaker}-"):
             name = f"{speaker}-{name}"
         if name in self.names:
             raise UserError(f"{where}: there are two utterances {name}")

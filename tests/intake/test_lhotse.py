@@ -87,6 +87,16 @@ def test_every_problem_is_told(tmp_path, change, told):
     assert all("; fix: " in problem and "\n" not in problem for problem in problems)
 
 
+def test_a_name_that_begins_like_its_speaker_is_no_prefix(tmp_path):
+    """Else s10-x of s1 would sort behind s10-a of s10."""
+    said = {"recording_id": "mono", "start": 0, "duration": 1, "text": "yes"}
+    names = [("s10-x", "s1"), ("s10-a", "s10"), ("s1", "s1")]
+    out = tmp_path / "data"
+    out.mkdir()
+    save_data_dir(read_manifests(*manifests(tmp_path, supervisions=[{"id": name, "speaker": speaker, **said} for name, speaker in names])), out)
+    assert table(out / "utt2spk") == ["s1 s1", "s1-s10-x s1", "s10-a s10"] and not validate(out, audio="no")
+
+
 def test_step(tmp_path, root):
     def run(*words):
         return subprocess.run(["utils/import_lhotse.py", *words], cwd=root, capture_output=True, text=True)
