@@ -85,7 +85,7 @@ def read_manifests(recordings: Path, supervisions: Path, prefix_speakers: bool =
 class _Reader:
     def __init__(self, recordings_path: Path, supervisions_path: Path, prefix_speakers: bool):
         self.recordings_path, self.supervisions_path, self.prefix_speakers = recordings_path, supervisions_path, prefix_speakers
-        self.report, self.recordings, self.names = Report(), {}, set()
+        self.report, self.recordings, self.names, self.owners = Report(), {}, set(), {}
         self.found = Manifests([], {}, {}, self.report.problems)
 
     def add(self, entry: dict, number: int) -> None:
@@ -128,6 +128,8 @@ class _Reader:
             raise UserError(f"{where}: lhotse would change it when it reads it (transforms); give the manifest of the originals, "
                             "and perturb the data directory with utils/perturb_data_dir.py")
         full_name = _word(name, f"{where}: id") + (f"_{channel}" if sum(map(len, channels)) > 1 else "")
+        if (other := self.owners.setdefault(full_name, name)) != name:
+            raise UserError(f"{where}: its audio would be named {full_name}, as that of recording {other} is; rename one of them")
         self.found.audio[full_name] = _audio(source, channel, where)
         self.found.seconds[full_name] = _seconds(entry, "duration", where)
         return full_name

@@ -75,6 +75,8 @@ def test_data_directory(tmp_path):
     (lambda r, s: s[0].update(duration=float("nan")), "supervision u1: it lasts from 0.5 to nan"),
     (lambda r, s: r[0].update(sources=7), "recording mono: its sources is 7"),
     (lambda r, s: s[0].update(start=10**400), "supervision u1: its start is 1000"),
+    (lambda r, s: (r[0].update(id="call_0"), s[0].update(recording_id="call"), s[1].update(recording_id="call_0")),
+     "recording call_0: its audio would be named call_0, as that of recording call is"),
     (lambda r, s: r[0].update(duration=float("inf")), "recording mono: its duration is inf"),
 ])  # fmt: skip
 def test_every_problem_is_told(tmp_path, change, told):
