@@ -8,6 +8,7 @@ from pyasr.base.errors import UserError
 from pyasr.data.audio import read_audio, resample
 from pyasr.data.datadir import SPEED, VOLUME, DataDir
 from pyasr.data.mixing import distorted
+from pyasr.data.validation import FIX, overshoot_complaint
 
 
 def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:
@@ -24,6 +25,20 @@ def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:
     if name in data.reco2volume:
         samples = samples * np.float32(_factor(data, VOLUME, name, data.reco2volume[name]))
     return samples, rate
+
+
+def cut_utterance(samples: np.ndarray, rate: float, data: DataDir, utt: str) -> np.ndarray:
+    """What `segments` takes of the `samples` of an utterance's recording, all where it is a recording of its own.
+
+    Raises UserError for a segment that does not lie within its recording, but for 0.5 s at the end.
+    """
+    segment = data.segments.get(utt)
+    if segment is None:
+        return samples
+    line = f"{segment.recording} {segment.begin_s} {segment.end_s}"
+    if complaint := overshoot_complaint(line, {segment.recording: len(samples) / rate}):
+        raise UserError(f"{data.path}/segments: {utt} {complaint}; correct it, or run {FIX} --audio read {data.path}")
+    return samples[round(segment.begin_s * rate):round(segment.end_s * rate) if segment.end_s > 0 else len(samples)]
 
 
 def speed(data: DataDir, name: str) -> float:

@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from pyasr.base.options import option
 from pyasr.data.datadir import DataDir
-from pyasr.data.recordings import read_recording
+from pyasr.data.recordings import cut_utterance, read_recording
 from pyasr.data.subsegments import Part
 
 WINDOW_S, SHIFT_S = 0.025, 0.01
@@ -110,7 +110,5 @@ def segments_of(data: DataDir, options: VadOptions) -> dict[str, list[Part]]:
         if data.recording(utt) != recording:
             recording = data.recording(utt)
             samples, rate = read_recording(data, recording)
-        segment = data.segments.get(utt)
-        end = round(segment.end_s * rate) if segment and segment.end_s > 0 else len(samples)
-        parts[utt] = find_speech(samples[round(segment.begin_s * rate) if segment else 0 : end], rate, options)
+        parts[utt] = find_speech(cut_utterance(samples, rate, data, utt), rate, options)
     return parts

@@ -19,8 +19,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, load, option, save
 from pyasr.base.step import output_of
-from pyasr.data.datadir import AUDIO_CHANGES, DataDir, Segment, split
-from pyasr.data.recordings import read_recording
+from pyasr.data.datadir import AUDIO_CHANGES, DataDir, split
+from pyasr.data.recordings import cut_utterance, read_recording
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import OPTIONS_FILE
 from pyasr.feats.vtln import SPEAKER_WARPS, UTTERANCE_WARPS, utterance_warps
@@ -113,7 +113,6 @@ def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float) -> Iter
     """(utterance, float32 samples at int16 scale). A recording with several segments in a row is read once."""
     recording, samples = None, None
     for utt in utterances:
-        segment = data.segments.get(utt)
         name = data.recording(utt)
         if name != recording:
             samples, rate = read_recording(data, name)
@@ -121,16 +120,7 @@ def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float) -> Iter
             if rate != rate_hz:
                 found = f"audio of {rate} Hz, but --sample-frequency is {rate_hz:g}"
                 raise UserError(f"{data.wav_scp[name]}: {found}; correct the configuration file")
-        yield utt, _cut(samples, segment, rate_hz, data, utt) if segment else samples
-
-
-def _cut(samples: np.ndarray, segment: Segment, rate_hz: float, data: DataDir, utt: str) -> np.ndarray:
-    begin = round(segment.begin_s * rate_hz)
-    end = round(segment.end_s * rate_hz) if segment.end_s > 0 else len(samples)
-    if begin >= len(samples):
-        found = f"{utt} begins at {segment.begin_s} s, after the end of the recording {segment.recording}"
-        raise UserError(f"{data.path}/segments: {found}; correct it")
-    return samples[begin:end]
+        yield utt, cut_utterance(samples, rate_hz, data, utt)
 
 
 def batches(waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float) -> Iterator[tuple[list[str], list[np.ndarray]]]:

@@ -11,7 +11,9 @@ import soundfile
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import save
-from pyasr.feats.extract import ArchiveOptions, ExtractSpec, extract_shard, merge_shards
+from pyasr.data.datadir import DataDir
+from pyasr.data.vad import VadOptions, segments_of
+from pyasr.feats.extract import ArchiveOptions, ExtractSpec, extract_shard, merge_shards, read_waveforms
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import OPTIONS_FILE, FrameOptions, MfccOptions
 from pyasr.io.ark import load_all
@@ -89,6 +91,21 @@ def test_segments(data, tmp_path):
     whole = wave("b-1", 12000).astype(np.float32)
     for utt, part in (("b-1-x", whole[2000:6000]), ("b-1-y", whole[8000:])):
         np.testing.assert_allclose(load_all(tmp_path / "out" / "feats.scp")[utt], Extractor(OPTIONS)([part])[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("times, told", [("0.4 2.1", "ends 0.60 s after the end of the recording, which has 1.5 s"),
+                                         ("1.5 1.7", "begins after the end of the recording, which has 1.5 s")])
+def test_segments_end_with_their_recordings(times, told, data):
+    """But for half a second, as in Kaldi's extract-segments."""
+    write_table(data / "utt2spk", {"b-1-x": "b"})
+    write_table(data / "segments", {"b-1-x": "b-1 0.5 1.9"})
+    (_, samples), = read_waveforms(DataDir(data), ["b-1-x"], 8000)
+    assert np.array_equal(samples, wave("b-1", 12000)[4000:])
+    write_table(data / "segments", {"b-1-x": f"b-1 {times}"})
+    for read in (lambda: list(read_waveforms(DataDir(data), ["b-1-x"], 8000)), lambda: segments_of(DataDir(data), VadOptions())):
+        with pytest.raises(UserError) as error:
+            read()
+        assert str(error.value) == f"{data}/segments: b-1-x {told}; correct it, or run utils/fix_data_dir.py --audio read {data}"
 
 
 def test_utterances_too_short_for_a_frame(data, tmp_path):
