@@ -51,7 +51,7 @@ def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
     if missing := audio_sizes.what_is_missing(content.getvalue()):
         raise UserError(f"{where}: cut short, {missing}; replace the file or remove its utterances")
     try:
-        with soundfile.SoundFile(content) as audio:
+        with soundfile.SoundFile(io.BytesIO(audio_sizes.with_size(content.getvalue()))) as audio:
             if audio.format not in audio_sizes.FORMS:
                 raise UserError(f"{where}: audio in the form {audio.format}, whose missing end would not be told; convert it to WAV or FLAC")
             samples, promised, rate = _samples(audio, content.getbuffer().nbytes, where), audio.frames, audio.samplerate

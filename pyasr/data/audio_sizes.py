@@ -10,7 +10,7 @@ import re
 import struct
 
 FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}  # whose missing ends are told
-_UNKNOWN_SIZES = (0, 0x7FFFF000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)  # what programs write that stream audio through a pipe
+_OF_STREAMS = range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)  # programs that stream audio write a size near the greatest
 _OGG_HEAD_BYTES, _OGG_LAST_PAGE = 27, 4
 
 
@@ -21,6 +21,22 @@ def what_is_missing(content: bytes) -> str:
     begin, size = _promised(content)
     there = max(len(content) - begin, 0)
     return f"{there} of {size} bytes of audio are there" if size > there else ""
+
+
+def with_size(content: bytes) -> bytes:
+    """A WAV file of which the size of the audio is 0, as is written before there is any, with the size of what is there; others as they are."""
+    begin, size = _chunk(content, 12, "<4sI", 2, b"data") if content[:4] == b"RIFF" else (0, 0)
+    if not begin or size or _are_chunks(content, begin):
+        return content
+    return content[:begin - 4] + struct.pack("<I", min(len(content) - begin, 0xFFFFFFFF)) + content[begin:]
+
+
+def _are_chunks(content: bytes, at: int) -> bool:
+    """Whether a WAV file has whole chunks, or nothing, from the byte `at` on."""
+    while at + 8 <= len(content) and all(32 <= letter < 127 for letter in content[at:at + 4]):
+        size = int.from_bytes(content[at + 4:at + 8], "little")
+        at += 8 + size + size % 2
+    return at in (len(content), len(content) + 1)
 
 
 def _promised(content: bytes) -> tuple[int, int]:
@@ -44,7 +60,8 @@ def _promised(content: bytes) -> tuple[int, int]:
 
 
 def _known(begin: int, size: int) -> tuple[int, int]:
-    return (0, 0) if size in _UNKNOWN_SIZES else (begin, size)
+    """(0, 0) for a size of a stream: what is there is all."""
+    return (0, 0) if any(size in sizes for sizes in _OF_STREAMS) else (begin, size)
 
 
 def _chunk(content: bytes, at: int, form: str, multiple: int, wanted: bytes, num_counted: int = 0) -> tuple[int, int]:
@@ -69,7 +86,7 @@ def _of_rf64(content: bytes) -> tuple[int, int]:
     begin, size = _chunk(content, 12, "<4sI", 2, b"data")
     sizes, num_bytes = _chunk(content, 12, "<4sI", 2, b"ds64")
     if size == 0xFFFFFFFF and 16 <= num_bytes <= len(content) - sizes:
-        size, = struct.unpack_from("<q", content, sizes + 8)
+        return begin, struct.unpack_from("<q", content, sizes + 8)[0]
     return _known(begin, size)
 
 

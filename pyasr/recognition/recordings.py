@@ -92,14 +92,29 @@ def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, 
     if raw_rate:
         return "stdin", raw_rate, _blocks_of(lambda num: file.read(2 * num), raw_rate, 1)
     try:
-        audio = wave.open(file, "rb")
+        audio = wave.open(_Streamed(file), "rb")
     except EOFError:
         raise UserError("stdin: standard input is empty, or ends within the header of a WAV stream; pipe audio into it") from None
     except wave.Error as error:
         raise UserError(f"stdin: not a WAV stream ({error}); give --raw-rate for raw samples, or leave --stream out") from None
     if audio.getsampwidth() != 2:
         raise UserError(f"stdin: samples of {8 * audio.getsampwidth()} bits; a stream has 16 bits, as by 'sox FILE -b 16 -t wav -'")
-    return "stdin", audio.getframerate(), _blocks_of(audio.readframes, audio.getframerate(), audio.getnchannels())
+    num_bytes = 2 * audio.getnchannels()
+    read = audio.readframes if audio.getnframes() else lambda num: file.read(num * num_bytes)  # the program did not know how many
+    return "stdin", audio.getframerate(), _blocks_of(read, audio.getframerate(), audio.getnchannels())
+
+
+class _Streamed:
+    """A WAV stream as `wave` can read it, whose chunk RIFF has the greatest size: a program that writes into a pipe does not know it."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        begin = file.read(8)
+        self._begin = begin[:4] + b"\xff" * len(begin[4:])
+
+    def read(self, size: int = -1) -> bytes:
+        begin, self._begin = self._begin[:size], self._begin[len(self._begin[:size]):]
+        return begin or self._file.read(size)
 
 
 def _blocks_of(read, rate: int, num_channels: int) -> Iterator[np.ndarray]:

@@ -1,6 +1,7 @@
 """Audio entries: what is read is what was written; whatever is damaged is named."""
 
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -28,12 +29,26 @@ def test_offset_into_an_archive(tmp_path):
     assert np.array_equal(read_audio(f"{tmp_path}/b.ark:4")[0], read_audio(str(tmp_path / "a.wav"))[0])
 
 
-def test_streamed_wav_has_no_known_size(tmp_path):
+@pytest.mark.parametrize("size", [0, 0x7FFF0000, 0x7FFFFF00, 0x7FFFFFDB, 0x7FFFF024, 0x80000000, 0xFFFFFFDB, 0xFFFFFFFF])
+@pytest.mark.parametrize("whole_size", [0, 8, 36, 3236, 0xFFFFFFFF])
+def test_streamed_wav_has_no_known_size(size, whole_size, tmp_path):
     write_tone(tmp_path / "a.wav")
-    content = bytearray((tmp_path / "a.wav").read_bytes())
-    content[40:44] = b"\xff\xff\xff\xff"
-    (tmp_path / "a.wav").write_bytes(content)
-    assert len(read_audio(str(tmp_path / "a.wav"))[0]) == 1600
+    content = (tmp_path / "a.wav").read_bytes()
+    (tmp_path / "b.wav").write_bytes(content[:4] + struct.pack("<I", whole_size) + content[8:40] + struct.pack("<I", size) + content[44:])
+    assert np.array_equal(read_audio(str(tmp_path / "b.wav"))[0], read_audio(str(tmp_path / "a.wav"))[0])
+
+
+def test_wav_without_audio_before_other_chunks(tmp_path):
+    write_tone(tmp_path / "a.wav", 0.0)
+    content = (tmp_path / "a.wav").read_bytes() + b"LIST" + struct.pack("<I", 5) + b"INFOx\0"
+    assert decode_audio(io.BytesIO(content), "a")[0].shape == (0, 1)
+
+
+def test_wav_of_three_gigabytes_is_no_stream(tmp_path):
+    write_tone(tmp_path / "a.wav")
+    content = (tmp_path / "a.wav").read_bytes()
+    with pytest.raises(UserError, match="cut short, 3200 of 3221225472 bytes"):
+        decode_audio(io.BytesIO(content[:40] + struct.pack("<I", 3 << 30) + content[44:]), "a")
 
 
 def spoil_stereo(path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import struct
 import wave
 from pathlib import Path
 
@@ -223,6 +224,19 @@ def test_pipes():
     for content, sentence in ((b"", "stdin: standard input is empty"), (b"no audio at all", "not a WAV stream")):
         with pytest.raises(UserError, match=sentence):
             live_blocks(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (8, 0), (36, 0), (0x7FFFF024, 0x7FFFF000), (0xFFFFFFFF, 0xFFFFFFFF)])
+def test_pipes_of_unknown_size(sizes):
+    samples = speech(SAID).astype(np.int16)
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setparams((1, 2, RATE, 0, "NONE", ""))
+        out.writeframes(samples.tobytes())
+    content = file.getvalue()
+    content = content[:4] + struct.pack("<I", sizes[0]) + content[8:40] + struct.pack("<I", sizes[1]) + content[44:]
+    _, rate, blocks = live_blocks(io.BytesIO(content))
+    assert rate == RATE and np.array_equal((32768 * np.concatenate(list(blocks))).astype(np.int16), samples)
 
 
 def test_the_program_streams(tmp_path, capsys):
