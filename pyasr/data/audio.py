@@ -21,10 +21,15 @@ from pyasr.io.content import check_unpacked, read_file
 
 INT16_SCALE = 32768.0
 _OFFSET = re.compile(r"(.+):([0-9]{1,18})$")
+_NOT_STARTED = (126, 127)  # bash's status of a program that is none, or not there
 _BLOCK_VALUES = 1 << 20
 _LEAST_RATE, _MOST_RATE = 100, 1_000_000
 _RESAMPLE_TAPER = 0.05  # share of the new band over which resampling fades out
 _RESAMPLE_PAD_S = 0.05
+
+
+class UnusableAudio(UserError):
+    """A recording that is missing or damaged. What a table, an installed program or an option puts right is another UserError."""
 
 
 def read_audio(rx: str, name: str = "") -> tuple[np.ndarray, int]:
@@ -34,7 +39,8 @@ def read_audio(rx: str, name: str = "") -> tuple[np.ndarray, int]:
     name  the recording or utterance, for messages
 
     Forms are WAV, FLAC, Ogg, MP3, SPHERE (not shorten), AIFF, AU, W64, RF64 and CAF. Raises UserError, naming `name` and the file, when the
-    audio is missing, cut short, not audio, or has more than one channel.
+    audio is missing, cut short, not audio, or has more than one channel;
+    UnusableAudio where it is the recording that is missing or damaged.
     """
     where = f"{name}: {rx}" if name else rx
     samples, rate = decode_audio(_content(rx, where), where)
@@ -49,7 +55,7 @@ def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
     Raises UserError, headed by `where`, when they are cut short, or not audio.
     """
     if missing := audio_sizes.what_is_missing(content.getvalue()):
-        raise UserError(f"{where}: cut short, {missing}; replace the file or remove its utterances")
+        raise UnusableAudio(f"{where}: cut short, {missing}; replace the file or remove its utterances")
     try:
         with soundfile.SoundFile(io.BytesIO(audio_sizes.with_size(content.getvalue()))) as audio:
             if audio.format not in audio_sizes.FORMS:
@@ -57,12 +63,12 @@ def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
             samples, promised, rate = _samples(audio, content.getbuffer().nbytes, where), audio.frames, audio.samplerate
     except (soundfile.LibsndfileError, RuntimeError) as error:
         cause = getattr(error, "error_string", str(error)).strip().rstrip(".")
-        raise UserError(f"{where}: not readable as audio ({cause}); replace the file or remove its utterances") from None
+        raise UnusableAudio(f"{where}: not readable as audio ({cause}); replace the file or remove its utterances") from None
     if len(samples) < promised:
-        raise UserError(f"{where}: cut short, {len(samples)} of {promised} samples are there; replace the file or remove its utterances")
+        raise UnusableAudio(f"{where}: cut short, {len(samples)} of {promised} samples are there; replace the file or remove its utterances")
     if not _LEAST_RATE <= rate <= _MOST_RATE or not np.isfinite(samples).all():
         what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are not numbers"
-        raise UserError(f"{where}: {what}; replace the file or remove its utterances")
+        raise UnusableAudio(f"{where}: {what}; replace the file or remove its utterances")
     return samples * np.float32(INT16_SCALE), rate
 
 
@@ -88,9 +94,10 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
     try:
         content = read_file(path)
     except UserError as error:
-        raise UserError(f"{where.removesuffix(rx)}{error}; correct wav.scp or remove its utterances") from None
+        kind = UserError if os.path.exists(path) else UnusableAudio
+        raise kind(f"{where.removesuffix(rx)}{error}; correct wav.scp or remove its utterances") from None
     if not content[offset:]:
-        raise UserError(f"{where}: the file is empty; replace it or remove its utterances")
+        raise UnusableAudio(f"{where}: the file is empty; replace it or remove its utterances")
     return io.BytesIO(content[offset:])
 
 
@@ -100,9 +107,11 @@ def _output_of(command: str, where: str) -> bytes:
     run = subprocess.run(command, shell=True, executable="/bin/bash", capture_output=True)
     if run.returncode:
         told = (run.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-        raise UserError(f"{where}: the command failed with status {run.returncode} ({told}); run it by hand to see why")
+        if run.returncode in _NOT_STARTED or b"command not found" in run.stderr:
+            raise UserError(f"{where}: the command cannot be started ({told}); install its programs, or convert the recording to a file")
+        raise UnusableAudio(f"{where}: the command failed with status {run.returncode} ({told}); run it by hand to see why")
     if not run.stdout:
-        raise UserError(f"{where}: the command gave no audio; run it by hand to see why")
+        raise UnusableAudio(f"{where}: the command gave no audio; run it by hand to see why")
     return run.stdout
 
 

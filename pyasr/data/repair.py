@@ -19,7 +19,8 @@ _ESSENTIAL = ("utt2spk", "text", "segments", "feats.scp")  # an utterance withou
 def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> list[str]:
     """Repair the data directory `path` in place; what was done, a sentence each. Changed files are kept in PATH/.backup.
 
-    audio             'exists' removes recordings whose file is missing, 'read' those that cannot be read to their end, 'no' does not look
+    audio             'exists' removes recordings whose file is missing, 'read' those that cannot be read to their end, 'no' does not look;
+                      those stay that a table, an installed program or an option would put right
     prefix_speakers   put 'SPEAKER-' before every utterance that does not begin with its speaker
 
     Raises UserError, and changes nothing, when no utterance would be left.
@@ -62,12 +63,14 @@ def _drop_missing_audio(tables: dict[str, dict], audio: str, said: list[str]) ->
     """{recording: seconds} of the audio that was read."""
     wav, heard = tables.get("wav.scp", {}), {}
     for key in list(wav):
-        complaint, seconds = look_at_audio(wav[key], audio)
-        if complaint:
-            said.append(f"removed recording {key}: {complaint}")
+        found = look_at_audio(wav[key], audio)
+        if found.by_hand:
+            said.append(f"left recording {key} as it is: {found.complaint}; {found.by_hand}")
+        elif found.complaint:
+            said.append(f"removed recording {key}: {found.complaint}")
             del wav[key]
-        elif seconds is not None:
-            heard[key] = seconds
+        elif found.seconds is not None:
+            heard[key] = found.seconds
     for key, rx in list(tables.get("feats.scp", {}).items()):
         if archive_of(rx) and not Path(archive_of(rx)).exists():
             said.append(f"removed features of {key}: no archive {archive_of(rx)}")

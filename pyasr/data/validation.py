@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError, printable
 from pyasr.data import distortion
-from pyasr.data.audio import read_audio
+from pyasr.data.audio import UnusableAudio, read_audio
 from pyasr.data.datadir import DISTORTION, SPEED, VOLUME, DataDir
 from pyasr.io.text import read_lines, read_table
 
@@ -301,11 +301,11 @@ class _Validator:
 
     def _audio(self, table: Table) -> Iterator[Problem]:
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
-            complaint, seconds = look_at_audio(value, self.audio) if value else ("", None)
-            if complaint:
-                yield Problem(table.path, i + 1, table.lines[i], complaint, self._fix_by_audio)
-            elif seconds is not None:
-                self.heard[key] = seconds
+            found = look_at_audio(value, self.audio) if value else Look()
+            if found.complaint:
+                yield Problem(table.path, i + 1, table.lines[i], found.complaint, found.by_hand or self._fix_by_audio)
+            elif found.seconds is not None:
+                self.heard[key] = found.seconds
 
     @property
     def _fix_by_audio(self) -> str:
@@ -350,17 +350,27 @@ def archive_of(rx: str) -> str:
     return path if colon and offset.isdigit() else rx.partition("[")[0]
 
 
-def look_at_audio(rx: str, how: str) -> tuple[str, float | None]:
-    """(what is wrong with the audio of `rx`, '' if nothing is; its seconds, where it was read), as `how` says: 'no', 'exists', 'read'."""
+@dataclass(frozen=True)
+class Look:
+    """What was found of a recording."""
+
+    complaint: str = ""            # '' if nothing is wrong
+    seconds: float | None = None   # where it was read
+    by_hand: str = ""              # what the user is to do where the recording itself may be sound
+
+
+def look_at_audio(rx: str, how: str) -> Look:
+    """What is wrong with the audio of `rx`, as `how` says: 'no', 'exists', 'read'."""
     if how == "no" or (how == "exists" and (rx.endswith("|") or os.path.exists(rx) or os.path.exists(archive_of(rx)))):
-        return "", None
+        return Look()
     if how == "exists":
-        return "no such audio file", None
+        return Look("no such audio file")
     try:
         samples, rate = read_audio(rx)
     except UserError as error:
-        return str(error).removeprefix(f"{rx}: ").partition(";")[0], None
-    return "", len(samples) / rate
+        complaint, _, advice = str(error).removeprefix(f"{rx}: ").rpartition("; ")
+        return Look(complaint, by_hand="" if isinstance(error, UnusableAudio) else advice)
+    return Look(seconds=len(samples) / rate)
 
 
 def recording_seconds(reco2dur: Mapping[str, str], reco2speed: Mapping[str, str], heard: Mapping[str, float]) -> dict[str, float]:

@@ -7,7 +7,9 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 from trees import make_data_dir
 
 from pyasr.base.errors import UserError
@@ -141,6 +143,46 @@ def test_truncated_audio_is_found_when_read(tmp_path):
     assert (problem.line, problem.path.name) == (11, "wav.scp") and "cut short, 956 of 3200 bytes" in problem.message
     run_fix(problem.fix)
     assert validate(data, audio="read") == [] and "cy-002" not in keys(data)
+
+
+def two_channels(wave: Path) -> str:
+    soundfile.write(wave, np.zeros((1600, 2)), 8000)
+    return str(wave)
+
+
+# what is named in wav.scp: what is wrong with it, what the user is to do
+BY_HAND = {
+    "refused command": (lambda wave: f"cat {wave} |", "commands are refused here (--no-pipes, or PYASR_NO_PIPES in the environment)",
+                        "give a file in the place of the command"),
+    "no such program": (lambda wave: f"no-sph2pipe {wave} |", "no-sph2pipe: command not found)", "install its programs, or convert"),
+    "no such program before another": (lambda wave: f"no-sph2pipe {wave} | grep . |", "not found)", "install its programs, or convert"),
+    "no program": (lambda wave: f"{wave} |", "Permission denied)", "install its programs, or convert"),
+    "two channels": (two_channels, "2 channels, expected 1", "choose one, as by 'sox FILE -t wav - remix 1 |' in wav.scp"),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_recordings_that_may_be_sound_are_not_removed(name, tmp_path, monkeypatch):
+    data = make_data_dir(tmp_path / "data")
+    make, message, advice = BY_HAND[name]
+    edit(data / "wav.scp", 6, lambda s: f"bob-001 {make(data / 'audio/bob-001.wav')}")
+    if name == "refused command":
+        monkeypatch.setenv("PYASR_NO_PIPES", "1")
+    before = {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
+    problem, = validate(data, audio="read")
+    assert (problem.line, problem.path.name) == (6, "wav.scp") and message in problem.message and problem.fix.startswith(advice)
+    said, = fix(data, audio="read")
+    assert said == f"left recording bob-001 as it is: {problem.message}; {problem.fix}"
+    assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
+
+
+def test_recordings_that_a_command_cannot_read_are_removed(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    edit(data / "wav.scp", 6, lambda s: "bob-001 echo damaged >&2; exit 1 |")
+    problem, = validate(data, audio="read")
+    assert "failed with status 1 (damaged)" in problem.message
+    run_fix(problem.fix)
+    assert validate(data, audio="read") == [] and "bob-001" not in keys(data)
 
 
 def test_transcripts_of_nothing_but_oov_words(tmp_path):
