@@ -9,6 +9,8 @@ Reads   MODEL (made by utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE,
 Writes  transcripts to standard output, in the order of the recordings, or with --out-dir a file for each, in the subfolder in which its
         recording was found
 
+A recording that cannot be used does not stop the others; what has failed is told at the end, with exit status 1.
+
 Examples:
     utils/transcribe.py model talk.wav
     utils/transcribe.py --format srt --out-dir subtitles model recordings
@@ -18,10 +20,11 @@ Examples:
 import logging
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.errors import UserError
+from pyasr.base.errors import UserError, printable
 from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write
 from pyasr.base.step import run_step
@@ -30,7 +33,8 @@ from pyasr.decode.mbr import MbrOptions
 from pyasr.recognition.formats import FORMATS, as_word, name_of
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recognizer import Recognizer
-from pyasr.recognition.recordings import CHANNELS, MIX, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings
+from pyasr.recognition.recordings import CHANNELS, MIX, Recording, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings
+from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
 
 
@@ -51,11 +55,12 @@ class Transcribe:
     mbr: MbrOptions = group(MbrOptions)
 
 
-def recordings(options: Transcribe, path: Path):
+def recordings(options: Transcribe, path: Path) -> Iterator[Recording]:
     if str(path) != "-":
-        return read_recordings(path, options.channels)
+        yield from read_recordings(path, options.channels)
+        return
     content = sys.stdin.buffer.read()
-    return [of_raw(content, "stdin", options.raw_rate)] if options.raw_rate else of_bytes(content, "stdin", options.channels)
+    yield from [of_raw(content, "stdin", options.raw_rate)] if options.raw_rate else of_bytes(content, "stdin", options.channels)
 
 
 def stream(options: Transcribe, recognizer: Recognizer, path: Path):
@@ -70,18 +75,23 @@ def stream(options: Transcribe, recognizer: Recognizer, path: Path):
     yield Transcript(name, "1", found.segments[-1:] if at_once else found.segments)
 
 
-def transcripts(options: Transcribe, recognizer: Recognizer, audio: list[tuple[Path, Path]]):
-    """(the folder in which a recording was found, its transcript)"""
+def tried(found: Iterator, path: Path, failed: dict[Path, UserError]) -> Iterator:
+    """What `found` of this path gives, until it cannot be used: then the reason is put into `failed`."""
+    try:
+        yield from found
+    except UserError as error:
+        failed[path] = error
+
+
+def transcripts(options: Transcribe, recognizer: Recognizer, audio: list[tuple[Path, Path]], failed: dict[Path, UserError]):
+    """(the folder in which a recording was found, its transcript); paths that cannot be used are left out, and put into `failed`."""
     if options.one_speaker:
-        found = [(folder, recording) for path, folder in audio for recording in recordings(options, path)]
+        found = [(folder, recording) for path, folder in audio for recording in tried(recordings(options, path), path, failed)]
         yield from zip((folder for folder, _ in found), recognizer.transcribe_speaker([recording for _, recording in found]))
         return
     for path, folder in audio:
-        if options.stream:
-            yield from ((folder, transcript) for transcript in stream(options, recognizer, path))
-            continue
-        for recording in recordings(options, path):
-            yield folder, recognizer.transcribe_recording(recording)
+        own = stream(options, recognizer, path) if options.stream else map(recognizer.transcribe_recording, recordings(options, path))
+        yield from ((folder, transcript) for transcript in tried(own, path, failed))
 
 
 def write(options: Transcribe, folder: Path, transcript, is_one_of_several: bool) -> None:
@@ -96,6 +106,15 @@ def write(options: Transcribe, folder: Path, transcript, is_one_of_several: bool
     head = f"{name} " if options.format == "text" and is_one_of_several else ""
     for line in lines:
         print(head + line, flush=True)
+
+
+def complaint(failed: dict[Path, UserError], num_tried: int) -> UserError:
+    """What ends the run; of several recordings the reason of each failure is told before."""
+    if num_tried == 1:
+        return next(iter(failed.values()))
+    for path, error in failed.items():
+        print(printable(f"{path}: {str(error).removeprefix(f'{path}: ')}"), file=sys.stderr)
+    return UserError(f"{len(failed)} of {num_tried} recordings could not be transcribed; the reasons are told above")
 
 
 def check(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
@@ -119,8 +138,13 @@ def main(options: Transcribe) -> None:
     audio = find_audio(options.audio)
     check(options, audio)
     recognizer = Recognizer(options.model, num_threads=options.num_threads, cut=options.cut, mbr=options.mbr, beam=options.beam)
-    for folder, transcript in transcripts(options, recognizer, audio):
+    if options.stream:
+        check_streams(recognizer.system)
+    failed: dict[Path, UserError] = {}
+    for folder, transcript in transcripts(options, recognizer, audio, failed):
         write(options, folder, transcript, len(audio) > 1)
+    if failed:
+        raise complaint(failed, len(audio))
 
 
 if __name__ == "__main__":

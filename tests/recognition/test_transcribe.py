@@ -114,6 +114,24 @@ def test_the_program(exp, tmp_path, capsys):
     assert whole["duration"] == pytest.approx(begin_s(len(SAID["u2"])), abs=1e-3)
 
 
+@pytest.mark.parametrize("flags", [(), ("--one-speaker", "true"), ("--stream", "true")])
+def test_a_damaged_recording_does_not_stop_the_others(flags, exp, tmp_path, capsys):
+    for name in ("a.wav", "b/c.wav"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"no audio")
+    shutil.copy(exp / "u0.wav", tmp_path / "b/a.wav")
+    shutil.copy(exp / "u1.wav", tmp_path / "d.wav")
+    capsys.readouterr()
+    with pytest.raises(UserError, match="^2 of 4 recordings could not be transcribed; the reasons are told above$"):
+        run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
+    told = capsys.readouterr()
+    assert told.out.split() == ["a", *SAID["u0"], "d", *SAID["u1"]]
+    first, second = told.err.splitlines()
+    assert first.startswith(f"{tmp_path}/a.wav: not readable as audio") and second.startswith(f"{tmp_path}/b/c.wav: not readable as audio")
+    with pytest.raises(UserError, match="a.wav: not readable as audio"):
+        run_here("transcribe.py", *flags, exp / "packed", tmp_path / "a.wav", folder="utils")
+
+
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
 def test_recordings_of_one_name_in_several_folders(one_speaker, exp, tmp_path):
     """Their folders are made below --out-dir; two of one name in one folder are refused."""
