@@ -33,7 +33,7 @@ from pyasr.decode.mbr import MbrOptions
 from pyasr.recognition.formats import FORMATS, as_word, name_of
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recognizer import Recognizer
-from pyasr.recognition.recordings import CHANNELS, MIX, Recording, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings
+from pyasr.recognition.recordings import CHANNELS, EACH, MIX, Recording, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings
 from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
 
@@ -96,7 +96,7 @@ def transcripts(options: Transcribe, recognizer: Recognizer, audio: list[tuple[P
 
 def write(options: Transcribe, folder: Path, transcript, is_one_of_several: bool) -> None:
     lines, name = FORMATS[options.format].lines(transcript), name_of(transcript)
-    if options.channels != MIX:
+    if options.channels == EACH:
         name += f"-{transcript.channel}"
     if options.out_dir:
         (options.out_dir / folder).mkdir(parents=True, exist_ok=True)
@@ -127,10 +127,20 @@ def check(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
         raise UserError("--stream takes one recording after the other, its channels averaged; leave --channels and --one-speaker out")
     if options.out_dir and options.out_dir.exists() and not options.out_dir.is_dir():
         raise UserError(f"--out-dir {options.out_dir}: there is a file of this name; give a directory")
-    names = Counter(folder / as_word("stdin" if str(path) == "-" else path.stem) for path, folder in audio)
+    if options.format == "srt" and not options.out_dir and (len(audio) > 1 or options.channels == EACH):
+        raise UserError("--format srt: subtitles of several recordings are several files; give --out-dir")
+    check_names(options, audio)
+
+
+def check_names(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
+    """Raise UserError where two recordings could not be told apart."""
+    stems = [(folder, as_word("stdin" if str(path) == "-" else path.stem)) for path, folder in audio]
+    names = Counter(folder / stem if options.out_dir else stem for folder, stem in stems)
     twice = next((name for name, num in names.items() if num > 1), None)
-    if options.out_dir and twice:
+    if twice and options.out_dir:
         raise UserError(f"two recordings are called {twice}, so --out-dir would hold one of them only; transcribe them in two runs")
+    if twice:
+        raise UserError(f"two recordings are called {twice}, and could not be told apart on standard output; give --out-dir, or use two runs")
 
 
 def main(options: Transcribe) -> None:
@@ -142,7 +152,7 @@ def main(options: Transcribe) -> None:
         check_streams(recognizer.system)
     failed: dict[Path, UserError] = {}
     for folder, transcript in transcripts(options, recognizer, audio, failed):
-        write(options, folder, transcript, len(audio) > 1)
+        write(options, folder, transcript, is_one_of_several=len(audio) > 1 or options.channels == EACH)
     if failed:
         raise complaint(failed, len(audio))
 

@@ -114,18 +114,34 @@ def test_the_program(exp, tmp_path, capsys):
     assert whole["duration"] == pytest.approx(begin_s(len(SAID["u2"])), abs=1e-3)
 
 
+def test_what_several_recordings_write_to_standard_output(exp, tmp_path, capsys):
+    """Lines of different channels are told apart; what could not be is refused."""
+    first, second = speech(SAID["u0"]), speech(SAID["u1"])[: len(speech(SAID["u0"]))]
+    soundfile.write(tmp_path / "two.wav", np.stack([first, second], 1).astype(np.int16), RATE, subtype="PCM_16")
+    capsys.readouterr()
+    run_here("transcribe.py", "--channels", "each", exp / "packed", tmp_path / "two.wav", folder="utils")
+    assert capsys.readouterr().out.splitlines() == [f"two-1 {' '.join(SAID['u0'])}", f"two-2 {' '.join(SAID['u1'][:4])}"]
+    (tmp_path / "a").mkdir()
+    shutil.copy(exp / "u0.wav", tmp_path / "a/two.wav")
+    for flags in (("--format", "srt", exp / "packed", tmp_path), ("--format", "srt", "--channels", "each", exp / "packed", tmp_path / "two.wav")):
+        with pytest.raises(UserError, match="subtitles of several recordings are several files; give --out-dir"):
+            run_here("transcribe.py", *flags, folder="utils")
+    with pytest.raises(UserError, match="two recordings are called two, and could not be told apart on standard output"):
+        run_here("transcribe.py", exp / "packed", tmp_path, folder="utils")
+
+
 @pytest.mark.parametrize("flags", [(), ("--one-speaker", "true"), ("--stream", "true")])
 def test_a_damaged_recording_does_not_stop_the_others(flags, exp, tmp_path, capsys):
     for name in ("a.wav", "b/c.wav"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"no audio")
-    shutil.copy(exp / "u0.wav", tmp_path / "b/a.wav")
+    shutil.copy(exp / "u0.wav", tmp_path / "b/b.wav")
     shutil.copy(exp / "u1.wav", tmp_path / "d.wav")
     capsys.readouterr()
     with pytest.raises(UserError, match="^2 of 4 recordings could not be transcribed; the reasons are told above$"):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
     told = capsys.readouterr()
-    assert told.out.split() == ["a", *SAID["u0"], "d", *SAID["u1"]]
+    assert told.out.split() == ["b", *SAID["u0"], "d", *SAID["u1"]]
     first, second = told.err.splitlines()
     assert first.startswith(f"{tmp_path}/a.wav: not readable as audio") and second.startswith(f"{tmp_path}/b/c.wav: not readable as audio")
     with pytest.raises(UserError, match="a.wav: not readable as audio"):
