@@ -12,3 +12,8 @@ def insist_on_utf8() -> None:
         return
     os.environ["PYTHONUTF8"] = "1"
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def as_utf8(name: str) -> str:
+    """The name of a file, for texts: bytes that are no UTF-8 are shown as \\xff."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base.utf8 import as_utf8
 from pyasr.data.ctm import CtmLine
 from pyasr.recognition.transcript import Transcript, Word
 
@@ -29,8 +30,8 @@ def name_of(transcript: Transcript) -> str:
 
 
 def as_word(stem: str) -> str:
-    """The name of a recording as one word."""
-    return "_".join(stem.split()) or "recording"
+    """The name of a recording as one word of UTF-8."""
+    return "_".join(as_utf8(stem).split()) or "recording"
 
 
 def text_lines(transcript: Transcript) -> Iterator[str]:
@@ -49,8 +50,8 @@ def json_lines(transcript: Transcript) -> Iterator[str]:
     """One object, on one line: {file, channel, duration, text, segments: [{begin, end, text, words: [{word, begin, end, confidence}]}]}."""
     segments = [{"begin": round(segment.begin_s, 3), "end": round(segment.end_s, 3), "text": segment.text,
                  "words": [_word_object(word) for word in segment.words]} for segment in transcript.segments]
-    whole = {"file": transcript.file, "channel": transcript.channel, "duration": round(transcript.duration_s, 3), "text": transcript.text,
-             "segments": segments}
+    whole = {"file": as_utf8(transcript.file), "channel": transcript.channel, "duration": round(transcript.duration_s, 3),
+             "text": transcript.text, "segments": segments}
     yield json.dumps(whole, ensure_ascii=False)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 from pyasr.recognition.formats import FORMATS
@@ -28,6 +29,12 @@ def test_json():
     found = json.loads(line)
     assert "über" in line and found["segments"][0]["words"] == [{"word": "über", "begin": 0.0, "end": 0.36, "confidence": 0.5}]
     assert (found["file"], found["channel"], found["duration"], found["segments"][1]["words"]) == ("my talk.wav", "2", 60.0, [])
+
+
+def test_names_of_files_that_are_no_utf8():
+    name = os.fsdecode("über ".encode() + "grüße.wav".encode("latin-1"))
+    assert lines("ctm", ["a"], file=name) == [r"über_gr\xfc\xdfe 2 0.00 0.36 a 0.5000"]
+    assert json.loads(lines("json", ["a"], file=name)[0])["file"] == r"über gr\xfc\xdfe.wav"
 
 
 def test_subtitles_have_lines_that_can_be_read():

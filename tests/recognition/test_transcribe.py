@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -146,6 +147,21 @@ def test_a_damaged_recording_does_not_stop_the_others(flags, exp, tmp_path, caps
     assert first.startswith(f"{tmp_path}/a.wav: not readable as audio") and second.startswith(f"{tmp_path}/b/c.wav: not readable as audio")
     with pytest.raises(UserError, match="a.wav: not readable as audio"):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path / "a.wav", folder="utils")
+
+
+@pytest.mark.parametrize("format", ["text", "ctm", "json"])
+def test_a_recording_whose_name_is_no_utf8(format, exp, tmp_path, capfd):
+    for name in (b"a/gr\xfc\xdfe.wav", b"b\xff.wav"):
+        path = tmp_path / os.fsdecode(name)
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(exp / "u0.wav", path)
+    run_here("transcribe.py", "--format", format, "--out-dir", tmp_path / "out", exp / "packed", tmp_path, folder="utils")
+    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert sorted(path.stem for path in written) == [r"b\xff", r"gr\xfc\xdfe"] and all(SAID["u0"][0] in path.read_text() for path in written)
+    capfd.readouterr()
+    run_here("transcribe.py", "--format", format, exp / "packed", tmp_path / "a", tmp_path / os.fsdecode(b"b\xff.wav"), folder="utils")
+    told = capfd.readouterr().out.replace("\\\\", "\\")  # which JSON doubles
+    assert r"gr\xfc\xdfe" in told and r"b\xff" in told
 
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
