@@ -48,9 +48,25 @@ class Stack(SequenceLayer):
         return self.dropout(self.others(spliced.flatten(0, 1)).view(*spliced.shape[:2], self.dim_out))
 
 
+@dataclass(frozen=True)
+class DropoutOptions:
+    """Of layers whose outputs may be left out in training."""
+
+    dropout: float = option(0.0, "share of units left out in training", minimum=0.0, maximum=0.9)
+    dropout_per_dim: bool = option(False, "give units factors in 1 - 2p .. 1 + 2p instead, p the share, for a whole chunk each")
+
+    def of_outputs(self) -> nn.Module | None:
+        """The module, if there is dropout; raises UserError where the share is too great for factors."""
+        if not self.dropout_per_dim:
+            return ByteDropout(self.dropout) if self.dropout else None
+        if self.dropout > GREATEST_SPREAD:
+            raise UserError(f"--dropout {self.dropout:g}: with --dropout-per-dim the greatest allowed value is {GREATEST_SPREAD}")
+        return SequenceDropout(self.dropout)
+
+
 @kind("tdnn")
 @dataclass(frozen=True)
-class TdnnOptions:
+class TdnnOptions(DropoutOptions):
     """Frames at some offsets, an affine map, a nonlinearity."""
 
     dim: int = option(512, "units", minimum=1)
@@ -60,8 +76,6 @@ class TdnnOptions:
     pnorm_group: int = option(10, "pnorm: elements of a group", minimum=1)
     normalize: bool = option(False, "scale the units to root mean square 1, frame by frame (pnorm: always)")
     layer_norm: bool = option(False, "bring the units to mean 0 and variance 1 instead, frame by frame")
-    dropout: float = option(0.0, "share of units left out in training", minimum=0.0, maximum=0.9)
-    dropout_per_dim: bool = option(False, "give units factors in 1 - 2p .. 1 + 2p instead, p the share, for a whole chunk each")
     init: float = option(0.0, "standard deviation of initial weights; 0: by the nonlinearity", minimum=0.0)
 
     def build(self, dim_in: int) -> Stack:
@@ -74,14 +88,7 @@ class TdnnOptions:
             layers.append(nn.LayerNorm(self.dim, elementwise_affine=False))
         elif self.normalize or self.activation == "pnorm":
             layers.append(Normalize())
-        return Stack(splice, *layers, dropout=self._dropout(), dim_out=self.dim)
-
-    def _dropout(self) -> nn.Module | None:
-        if not self.dropout_per_dim:
-            return ByteDropout(self.dropout) if self.dropout else None
-        if self.dropout > GREATEST_SPREAD:
-            raise UserError(f"--dropout {self.dropout:g}: with --dropout-per-dim the greatest allowed value is {GREATEST_SPREAD}")
-        return SequenceDropout(self.dropout)
+        return Stack(splice, *layers, dropout=self.of_outputs(), dim_out=self.dim)
 
     def _affine(self, dim_in: int) -> Linear:
         return Linear(dim_in, self.dim if self._shape is None else self._shape.affine_dim)
@@ -196,7 +203,7 @@ class ConvolutionOptions:
 
 @kind("lstm")
 @dataclass(frozen=True)
-class LstmOptions:
+class LstmOptions(DropoutOptions):
     """Long short-term memory, forwards in time."""
 
     cells: int = option(1024, "cells, of each direction", minimum=1)
@@ -211,7 +218,7 @@ class LstmOptions:
 
     def build(self, dim_in: int) -> SequenceLayer:
         """The layer, without parameters worth the name."""
-        return Recurrent([self._direction(dim_in, False)])
+        return Recurrent([self._direction(dim_in, False)], self.of_outputs())
 
     def _direction(self, dim_in: int, backward: bool) -> Lstm:
         if self.nonrecurrent and not self.recurrent:
@@ -231,7 +238,7 @@ class BlstmOptions(LstmOptions):
 
     def build(self, dim_in: int) -> SequenceLayer:
         """The layer, without parameters worth the name."""
-        return Recurrent([self._direction(dim_in, backward) for backward in (False, True)])
+        return Recurrent([self._direction(dim_in, backward) for backward in (False, True)], self.of_outputs())
 
 
 @kind("window-blstm")
@@ -244,7 +251,8 @@ class WindowBlstmOptions(LstmOptions):
 
     def build(self, dim_in: int) -> SequenceLayer:
         """The layer, without parameters worth the name."""
-        return WindowRecurrent([self._direction(dim_in, backward) for backward in (False, True)], self.left, self.right)
+        directions = [self._direction(dim_in, backward) for backward in (False, True)]
+        return WindowRecurrent(directions, self.left, self.right, self.of_outputs())
 
 
 @kind("delay")

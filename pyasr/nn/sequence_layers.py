@@ -109,11 +109,12 @@ def pooled_bands(bands: int, pool: int, step: int) -> int:
 
 
 class Recurrent(SequenceLayer):
-    """LSTM layers side by side, one or one for each direction of time, which see the same and whose outputs lie side by side."""
+    """LSTM layers side by side, one or one for each direction of time, which see the same and whose outputs lie side by side; dropout, if
+    any, comes last, and what they remember is whole."""
 
-    def __init__(self, directions: list[Lstm]):
+    def __init__(self, directions: list[Lstm], dropout: nn.Module | None = None):
         super().__init__()
-        self.directions = nn.ModuleList(directions)
+        self.directions, self.dropout = nn.ModuleList(directions), dropout or nn.Identity()
         self.dim_out = sum(lstm.output_dim for lstm in directions)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -123,9 +124,9 @@ class Recurrent(SequenceLayer):
     def of_lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """As of all layers; None: all have T frames."""
         if lengths is None and self._is_cudnns(x):
-            return by_torch(self.directions, x)[0]
+            return self.dropout(by_torch(self.directions, x)[0])
         outputs = [lstm(x, lengths=lengths)[0] for lstm in self.directions]
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)
+        return self.dropout(outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2))
 
     def _is_cudnns(self, x: Tensor) -> bool:
         """Whether cuDNN computes both directions at once."""
@@ -139,21 +140,22 @@ class Recurrent(SequenceLayer):
     def go_on(self, x: Tensor, state: LstmState | None, num_frames: int) -> tuple[Tensor, LstmState | None]:
         """As of all layers; of one direction, forwards."""
         (lstm,) = self.directions
-        return lstm(x, state, num_frames)
+        outputs, state = lstm(x, state, num_frames)
+        return self.dropout(outputs), state
 
 
 class WindowRecurrent(SequenceLayer):
     """For every frame a window of frames around it, read by an LSTM of each direction, and what each of the two has in the end (W. Chan,
     I. Lane, arXiv:1504.01482: the context vector of a TC-DNN-BLSTM-DNN, whose first DNN is the same for all frames of a window)."""
 
-    def __init__(self, directions: list[Lstm], left: int, right: int):
+    def __init__(self, directions: list[Lstm], left: int, right: int, dropout: nn.Module | None = None):
         super().__init__()
-        self.directions, self.left, self.right = nn.ModuleList(directions), left, right
+        self.directions, self.left, self.right, self.dropout = nn.ModuleList(directions), left, right, dropout or nn.Identity()
         self.dim_out = sum(lstm.output_dim for lstm in directions)
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        return torch.cat([self._end(lstm, x) for lstm in self.directions], 2)
+        return self.dropout(torch.cat([self._end(lstm, x) for lstm in self.directions], 2))
 
     def _end(self, lstm: Lstm, x: Tensor) -> Tensor:
         """What an LSTM has at the end of each window (T', N, dim); products with frames are made once, whatever windows these are in."""

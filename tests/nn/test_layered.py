@@ -229,3 +229,28 @@ def test_posteriors_of_an_utterance(name):
 
 def test_every_kind_is_in_these_tests():
     assert {line.split()[0] for lines, *_ in NETWORKS.values() for line in lines} == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "blstm", "window-blstm"])
+@pytest.mark.parametrize("per_dim", [False, True])
+def test_dropout_of_recurrent_layers(kind, per_dim):
+    """It changes what the layer above sees, and in training alone."""
+    options = KINDS[kind](cells=20, dropout=0.25, dropout_per_dim=per_dim)
+    layer, x = options.build(6).double(), torch.randn(30, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    options.initialise(layer, False, torch.Generator().manual_seed(1))
+    factors = layer.train()(x) / layer.eval()(x)
+    if per_dim:
+        torch.testing.assert_close(factors, factors[:1].expand_as(factors))
+        assert 0.5 <= factors.min() < 0.9 and 1.1 < factors.max() <= 1.5
+    else:
+        left_out = factors == 0
+        torch.testing.assert_close(factors[~left_out], torch.full_like(factors[~left_out], 4 / 3))
+        assert 0.15 < left_out.double().mean() < 0.35
+
+
+def test_what_is_remembered_is_not_left_out():
+    layer = KINDS["lstm"](cells=20, dropout=0.5).build(6)
+    x = torch.randn(12, 3, 6, generator=torch.Generator().manual_seed(3))
+    (dropped, state), (whole, expected) = layer.train().go_on(x, None, 12), layer.eval().go_on(x, None, 12)
+    assert (dropped == 0).double().mean() > 0.3 and (whole != 0).all()
+    torch.testing.assert_close(tuple(state), tuple(expected))
