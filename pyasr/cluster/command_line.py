@@ -167,7 +167,7 @@ def _site(config: str | None, own: RunnerConfig, usual: Path | None) -> RunnerCo
     site = read_runner_config(file).over(own) if file else own
     for name, value in site.defaults.items():
         if name not in _OPTIONS and name not in site.options:
-            raise UserError(f"{file}: 'default {name}={value}', but no line 'option {name}=...' says what it does; add one, or correct the name")
+            raise UserError(f"{file}: 'default {name}={value}', but no line 'option {name}=...' says what it does; add it, or correct this")
     return site
 
 

@@ -6,8 +6,8 @@
     default gpu=0                                the value of an option that is not given
     # a comment
 
-Names have underscores or dashes. The words are a shell's: '...' and "..." keep them together, and $NAME is a variable of the environment, but not
-within '...' or after a backslash.
+Names have underscores or dashes. The words are a shell's: '...' and "..." keep them together, and $NAME is a variable of the environment,
+but not within '...' or after a backslash.
 
 A file says what is particular to a site: what it does not declare is as in the runner's own configuration, which has the same format.
 """
@@ -45,7 +45,7 @@ class RunnerConfig:
         return RunnerConfig(self.command or base.command, {**base.options, **self.options}, {**usual, **self.defaults})
 
     def flags(self, name: str, value: str) -> list[str]:
-        """The words that an option adds to the command. Raises UserError for a value that is not declared, and a variable that is not set."""
+        """The words that an option adds to the command. Raises UserError for an undeclared value and an unset variable."""
         if not self.accepts(name, value):
             raise UserError(f"--{name.replace('_', '-')} {value}: the configuration has no line 'option {name}=*' for it; add one")
         declared = value if value in self.options[name] else ANY

@@ -160,7 +160,7 @@ def test_config_in_kaldis_format(tmp_path):
     done = run_pl("--config", "queue.conf", "--max-hosts", "3", "x.log", "echo", "threads=$OMP_NUM_THREADS", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "") and "threads=3\n" in (tmp_path / "x.log").read_text()
     for line, sentence in (("options mem=*", "queue.conf:1: 'options mem=*' is none of"), ("default num_threads=x", "--num-threads: 'x' is not"),
-                           ("default gpus=0", "queue.conf: 'default gpus=0', but no line 'option gpus=...' says what it does; add one"),
+                           ("default gpus=0", "queue.conf: 'default gpus=0', but no line 'option gpus=...' says what it does; add it"),
                            ("\ncommand qsub -l 'arch=*64*", "queue.conf:2: 'command qsub -l 'arch=*64*' ends within quotation marks"),
                            ("option mem=* -l 'mem=$0", "queue.conf:1: 'option mem=* -l 'mem=$0' ends within quotation marks")):
         (tmp_path / "queue.conf").write_text(line + "\n")
