@@ -24,6 +24,8 @@ from pyasr.base.memory import ADVICE, is_for_want_of_memory, what_it_says
 from pyasr.parallel.comm import Comm
 from pyasr.train.checkpoints import random_state, set_random_state
 from pyasr.train.learner import Learner
+from pyasr.train.rows import Rows
+from pyasr.train.soft_targets import SoftTargets
 
 if TYPE_CHECKING:
     from pyasr.train.loop import Training
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 _MB = 1_000_000
 _NAMES_IN_GROUPS = [("memory.max", "memory.current", "inactive_file"),
                     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")]  # fmt: skip
-_PART = 8  # of a minibatch is measured
+_PART = 8  # of a minibatch is measured, one chunk where there are fewer
 
 
 def try_out(job: Training) -> None:
@@ -74,11 +76,12 @@ def _check_part(job: Training, x, targets, sharing: int) -> None:
     of it keeps."""
     device, learner = job.learner.flat.master.device, job.learner
     free = free_bytes(device) if device.type == "cpu" and isinstance(learner, Learner) else None
-    if free is None or not isinstance(x, torch.Tensor) or not isinstance(targets, torch.Tensor) or len(x) < _PART:
+    if free is None or not isinstance(x, torch.Tensor | Rows) or not isinstance(targets, torch.Tensor | SoftTargets):
         return
-    part = len(x) // _PART
+    part, its_targets = x.chunk(_PART)[0], targets.chunk(_PART)[0]
     learner.network.train()
-    needed = 2 * len(x) // part * kept_bytes(lambda: learner.loss(x[:part], targets[:part]), learner.network)
+    kept = kept_bytes(lambda: learner.loss(part, its_targets), learner.network, x.x if isinstance(x, Rows) else x)
+    needed = 2 * kept * len(targets) / len(its_targets)
     if needed > free / sharing:
         raise _too_little(job, f"it takes about {needed / _MB:.0f} MB, {free / sharing / _MB:.0f} MB are free for each rank")
 
@@ -112,8 +115,8 @@ def _num_sharing(comm: Comm, device: torch.device) -> int:
     return comm.split_by_host().size if device.type == "cpu" else 1
 
 
-def kept_bytes(compute: Callable[[], object], network: torch.nn.Module) -> int:
-    """Bytes that the graph of what `compute` returns keeps for derivatives, without the parameters of `network`."""
+def kept_bytes(compute: Callable[[], object], network: torch.nn.Module, *inputs: torch.Tensor) -> int:
+    """Bytes that the graph of what `compute` returns keeps for derivatives, without the parameters of `network` and what holds `inputs`."""
     kept = {}
 
     def note(tensor: torch.Tensor) -> None:
@@ -121,8 +124,8 @@ def kept_bytes(compute: Callable[[], object], network: torch.nn.Module) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda nothing: nothing):
         compute()
-    parameters = {parameter.untyped_storage().data_ptr() for parameter in network.parameters()}
-    return sum(tensor.untyped_storage().nbytes() for place, tensor in kept.items() if place not in parameters)
+    there = {tensor.untyped_storage().data_ptr() for tensor in (*network.parameters(), *inputs)}
+    return sum(tensor.untyped_storage().nbytes() for place, tensor in kept.items() if place not in there)
 
 
 def free_bytes(device: torch.device) -> int | None:

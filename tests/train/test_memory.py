@@ -6,14 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from toy_jobs import shard, store, streamed, training, with_options
+from corpora import DIM, frames_of, random_pdfs
+from toy_jobs import NUM_PDFS, shard, store, streamed, training, with_options
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 from pyasr.train import loop, memory
+from pyasr.train.chunks import Packing
+from pyasr.train.compact import Plain
+from pyasr.train.rows import Rows
+from pyasr.train.soft_targets import SoftTable, keep_mass
 
 PROGRAM = """
 import resource, sys
@@ -61,6 +67,42 @@ def test_the_attempt_is_one_on_the_largest_minibatch(tmp_path, monkeypatch):
     monkeypatch.setattr(job.learner, "try_out", lambda x, pdfs: tried.append((tuple(x.shape), pdfs.numel(), job.learner.num_steps)))
     job.run()
     assert tried == [((16, x_dim(job)), 16, 0)]
+
+
+def spliced_with_soft_targets(path: Path):
+    frames = store(8)
+    counts, pdf, weight = keep_mass(torch.randn(frames.num_frames, NUM_PDFS).log_softmax(1), 0.9)
+    frames.targets = SoftTable(torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]), pdf, weight)
+    return frames, with_options(learner=dict(minibatch=160))
+
+
+def in_chunks(path: Path, carried: bool, num_chunks: int):
+    (path / "x.net").write_text("lstm cells=16")
+    rng = np.random.default_rng(1)
+    pdfs = [random_pdfs(50, NUM_PDFS, rng) for _ in range(16)]
+    features, code = [frames_of(states, NUM_PDFS, rng) for states in pdfs], Plain(torch.float32)
+    over_time = dict(network=path / "x.net", chunk=10, carry_state=carried)
+    frames = Packing(chunk=10, carried=carried).store(features, pdfs, DIM, code, False)
+    return frames, with_options(learner=dict(minibatch=10 * num_chunks), over_time=over_time)
+
+
+@pytest.mark.parametrize("make", [
+    spliced_with_soft_targets,
+    lambda path: in_chunks(path, carried=True, num_chunks=16),
+    lambda path: in_chunks(path, carried=False, num_chunks=3),
+    lambda path: in_chunks(path, carried=False, num_chunks=1),
+], ids=["soft targets", "state carried over", "three chunks", "one chunk"])  # fmt: skip
+def test_every_kind_of_minibatch_is_estimated(make, tmp_path, monkeypatch):
+    """What is estimated from a part is what the whole needs, to within a quarter."""
+    job = training(SoloComm(), tmp_path / "out", *make(tmp_path))
+    x, targets = job.largest_minibatch()
+    inputs = x.x if isinstance(x, Rows) else x
+    needed = 2 * memory.kept_bytes(lambda: job.learner.loss(x, targets), job.learner.network, inputs)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1.25 * needed)
+    memory.try_out(job)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 0.8 * needed)
+    with pytest.raises(UserError, match="memory is not enough .* it takes about .* MB, .* MB are free for each rank"):
+        memory.try_out(job)
 
 
 def x_dim(job) -> int:
