@@ -25,7 +25,11 @@ from pyasr.io.ark import ArkReader, read_scp
 from pyasr.io.text import read_numbers, read_table, read_utt2spk
 
 INPUT_FILE = "input.json"
-_NORMALISED = ", or train with --cmvn none on features that are normalised already (fMLLR, streams side by side)"
+_MAKERS = {
+    "feats.scp": "run steps/make_mfcc.py {} first",
+    "utt2spk": "run utils/validate_data_dir.py {} first",
+    "cmvn.scp": "run steps/compute_cmvn.py {} first, or train with --cmvn none on features that are normalised already (fMLLR, streams)",
+}
 
 
 @dataclass(frozen=True)
@@ -77,9 +81,10 @@ def input_option_files(model_dir: Path) -> list[Path]:
 
 
 def input_tables(data: Path, inputs: InputOptions) -> list[Path]:
-    """The tables of a data directory that `FeatureReader` reads, for the fingerprints of a stage output."""
+    """The tables of a data directory that `FeatureReader` reads, for the fingerprints of a stage output. Raises UserError for one that is
+    missing."""
     names = ("feats.scp", "utt2spk", *(["cmvn.scp"] if inputs.cmvn == "speaker" else []))
-    return [Path(data) / name for name in names]
+    return [_existing(Path(data) / name) for name in names]
 
 
 class FeatureReader:
@@ -94,15 +99,15 @@ class FeatureReader:
     def __init__(self, data: Path, options: InputOptions, matrix: np.ndarray | None = None,
                  transforms: dict[str, np.ndarray] | None = None):
         self.data, self.options, self.matrix, self.transforms = Path(data), options, matrix, transforms
-        self._table = _need_table(self.data / "feats.scp", "steps/make_mfcc.py", read_scp)
+        self._table = read_scp(_existing(self.data / "feats.scp"))
         self.keys = list(self._table)
         self._reader = ArkReader()
         self._num_frames: dict[str, int] | None = None
         self._normalisers: dict[str, tuple] = {}
-        self._utt2spk = _need_table(self.data / "utt2spk", "utils/validate_data_dir.py", read_utt2spk)
+        self._utt2spk = read_utt2spk(_existing(self.data / "utt2spk"))
         self._cmvn = {}
         if options.cmvn == "speaker":
-            self._cmvn = _need_table(self.data / "cmvn.scp", "steps/compute_cmvn.py", read_scp, _NORMALISED)
+            self._cmvn = read_scp(_existing(self.data / "cmvn.scp"))
 
     def speaker(self, utt: str) -> str:
         """The speaker of an utterance. Raises UserError where utt2spk lacks it."""
@@ -200,7 +205,7 @@ def open_features(data: Path, model_dir: Path, transform_dir: Path | None = None
     return FeatureReader(data, InputOptions.load(model_dir), matrix, transform_dir and read_transforms(transform_dir))
 
 
-def _need_table(path: Path, maker: str, read, otherwise: str = "") -> dict[str, str]:
-    if not path.exists():
-        raise UserError(f"{path}: no such file; run {maker} {path.parent} first{otherwise}")
-    return read(path)
+def _existing(table: Path) -> Path:
+    if not table.exists():
+        raise UserError(f"{table}: no such file; {_MAKERS[table.name].format(table.parent)}")
+    return table

@@ -103,6 +103,13 @@ def test_another_period_pastes_anew(streams, tmp_path):
         assert found["a-1"][:, 5].tolist() == [t // period for t in range(21)]
 
 
+def test_missing_statistics_are_told_before_anything_is_pasted(streams, tmp_path):
+    (streams[1] / "cmvn.scp").unlink()
+    with pytest.raises(UserError, match="right/cmvn.scp: no such file; run steps/compute_cmvn.py .*right first"):
+        paste(tmp_path, "--cmvn", "none speaker", tmp_path / "out", *streams)
+    assert not list(tmp_path.glob("out*"))
+
+
 def test_lengths_may_differ_by_the_tolerance(tmp_path, capsys):
     lengths = {"a-1": 22, "a-2": 30, "b-1": 1, "b-2": 47}
     streams = write_stream(tmp_path / "left", 3, 1), write_stream(tmp_path / "right", 2, 2, lengths)
