@@ -35,6 +35,7 @@ from pyasr.nn.sequence_layers import Recurrent
 
 
 _CHUNKS = 64  # of an utterance that are computed side by side
+_LEAST_FRAMES = 100  # of a chunk where chunks make no difference
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,30 +140,39 @@ class LayeredNetwork(Described):
             num_frames //= layer.stride
         return self.output(x).transpose(0, 1), after
 
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether a layer remembers, so that answers depend on where a chunk begins or ends."""
+        return any(isinstance(layer, Recurrent) for layer in self.layers)
+
     def check_goes_on(self) -> None:
         """Raise UserError where it has no layer that remembers what was before, or one that begins with what comes after."""
-        recurrent = [layer for layer in self.layers if isinstance(layer, Recurrent)]
-        if not recurrent:
+        if not self.is_recurrent:
             raise UserError("no layer of the network remembers anything; give one with lstm layers")
-        if any(layer.reads_backwards for layer in recurrent):
+        if any(isinstance(layer, Recurrent) and layer.reads_backwards for layer in self.layers):
             raise UserError("a blstm layer reads from the end of an utterance; give a network whose recurrent layers are lstm layers")
 
     def log_posteriors(self, x: Tensor) -> Tensor:
         """log p(s | x), (T', num_pdfs), of all frames (T, input_dim) of an utterance; the first and the last are repeated for context.
 
-        The utterance is cut into chunks as in training, so recurrent layers remember no more than they did there, and memory is bounded.
+        The utterance is cut into chunks, so that memory is bounded: for recurrent layers as in training, so that they remember no more than
+        they did there; for others, to which chunks are all the same, longer ones, which share fewer frames of context.
         """
         if not len(x):
             return x.new_zeros(0, self.num_pdfs)
-        chunk = self.chunk or whole_outputs(len(x), self.subsampling)
+        whole = whole_outputs(len(x), self.subsampling)
+        chunk = self.chunk or whole
+        if not self.is_recurrent:
+            chunk = min(max(chunk, whole_outputs(_LEAST_FRAMES, self.subsampling)), whole)
         begins = chunk_begins(len(x), chunk, self.subsampling)
         last = int(begins[-1])
         padded = torch.cat([x[:1].expand(self.left, -1), x, x[-1:].expand(last + chunk - len(x) + self.right, -1)])
         windows = padded.unfold(0, self.left + chunk + self.right, 1).transpose(1, 2)
-        found = torch.cat([torch.log_softmax(self(windows[some]), 2) for some in begins.split(_CHUNKS)])
+        num_at_once = max(_CHUNKS * (self.chunk or chunk) // chunk, 1)
+        found = torch.cat([torch.log_softmax(self(windows[some]), 2) for some in begins.split(num_at_once)])
         known = ((len(begins) - 1) * chunk - last) // self.subsampling  # outputs of the last chunk that the one before has as well
-        whole = torch.cat([found[:-1].flatten(0, 1), found[-1, known:]])
-        return whole[: -(-len(x) // self.subsampling)]
+        joined = torch.cat([found[:-1].flatten(0, 1), found[-1, known:]])
+        return joined[: whole // self.subsampling]
 
     @property
     def affine_layers(self) -> list[nn.Module]:

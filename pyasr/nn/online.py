@@ -17,7 +17,6 @@ from torch import Tensor
 from pyasr.base.errors import UserError
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.layered import LayeredNetwork
-from pyasr.nn.sequence_layers import Recurrent
 
 _BLOCK_FRAMES = 24  # that a network is given at once whose chunks may be of any length
 
@@ -25,7 +24,7 @@ _BLOCK_FRAMES = 24  # that a network is given at once whose chunks may be of any
 def check_scores_online(model: AcousticModel) -> None:
     """Raise UserError for a network that needs the end of an utterance for its beginning."""
     network = model.network
-    if isinstance(network, LayeredNetwork) and _is_recurrent(network) and not network.chunk:
+    if isinstance(network, LayeredNetwork) and network.is_recurrent and not network.chunk:
         try:
             network.check_goes_on()
         except UserError as error:
@@ -40,7 +39,7 @@ class OnlineLogPosteriors:
         self._model, network = model, model.network
         if not isinstance(network, LayeredNetwork):
             self._network = lambda x, last: network.log_posteriors(x)
-        elif not _is_recurrent(network):
+        elif not network.is_recurrent:
             self._network = _InChunks(network, -(-_BLOCK_FRAMES // network.subsampling) * network.subsampling)
         else:
             self._network = _InChunks(network, network.chunk) if network.chunk else _GoingOn(network)
@@ -51,10 +50,6 @@ class OnlineLogPosteriors:
         with torch.inference_mode():
             rows = np.ascontiguousarray(features) if len(features) else np.zeros((0, len(model.mean)), np.float32)
             return self._network((torch.from_numpy(rows) - model.mean) * model.inverse_std, last).numpy()
-
-
-def _is_recurrent(network: LayeredNetwork) -> bool:
-    return any(isinstance(layer, Recurrent) for layer in network.layers)
 
 
 class _Frames:
