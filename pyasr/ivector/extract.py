@@ -17,10 +17,8 @@ from pyasr.data.datadir import DataDir, distribute
 from pyasr.feats.pasted import PERIOD_FILE
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text import read_table, write_table
-from pyasr.ivector.extractor import EXTRACTOR_FILE, read_extractor
 from pyasr.ivector.features import IvectorFeatures, check_dim
 from pyasr.ivector.online import ExtractOptions, OnlineExtractor, SpeakerStats
-from pyasr.ivector.ubm import UBM_FILE, read_ubm
 
 KINDS = ("ivector", "ivector_online")
 
@@ -75,7 +73,7 @@ class _Speakers:
 
     def __init__(self, spec: ExtractSpec):
         directory = spec.extractor_dir
-        self.online = OnlineExtractor(read_extractor(directory / EXTRACTOR_FILE), read_ubm(directory / UBM_FILE), spec.extract)
+        self.online = OnlineExtractor.read(directory, spec.extract)
         self.features, self.spec = IvectorFeatures(spec.data, directory), spec
         self.left_out: dict[str, str] = {}
 

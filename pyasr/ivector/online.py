@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.errors import UserError
 from pyasr.base.options import group, option
 from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.ivector.extractor import IvectorExtractor
-from pyasr.ivector.ubm import PosteriorOptions, frame_posteriors
+from pyasr.ivector.extractor import EXTRACTOR_FILE, IvectorExtractor, read_extractor
+from pyasr.ivector.ubm import UBM_FILE, PosteriorOptions, frame_posteriors, read_ubm
 
 _PERIODS_AT_ONCE = 64
 
@@ -53,10 +55,19 @@ class SpeakerStats:
 
 
 class OnlineExtractor:
-    """I-vectors of utterances given what was said before."""
+    """I-vectors of utterances given what was said before, by the total variability model and the background model of a directory."""
 
     def __init__(self, extractor: IvectorExtractor, ubm: AmDiagGmm, options: ExtractOptions):
         self.extractor, self.ubm, self.options = extractor, ubm, options
+
+    @staticmethod
+    def read(directory: Path, options: ExtractOptions) -> OnlineExtractor:
+        """The one of an extractor's directory. Raises UserError where its two models do not belong together."""
+        extractor, ubm = read_extractor(directory / EXTRACTOR_FILE), read_ubm(directory / UBM_FILE)
+        if (ubm.num_gauss, ubm.dim) != (extractor.num_gauss, extractor.feat_dim):
+            sizes = f"{ubm.num_gauss} Gaussians of {ubm.dim} columns, {EXTRACTOR_FILE} {extractor.num_gauss} of {extractor.feat_dim}"
+            raise UserError(f"{directory}: {UBM_FILE} has {sizes}; take both from the same directory")
+        return OnlineExtractor(extractor, ubm, options)
 
     def remembered(self, stats: SpeakerStats) -> SpeakerStats:
         """What the next utterance takes over."""

@@ -16,10 +16,8 @@ from pyasr.base.left_out import LeftOut
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.pasted import PasteOptions, paste, vector_rows
 from pyasr.ivector.extract import ExtractDirOptions
-from pyasr.ivector.extractor import EXTRACTOR_FILE, read_extractor
 from pyasr.ivector.features import check_dim
 from pyasr.ivector.online import ExtractOptions, OnlineExtractor, SpeakerStats
-from pyasr.ivector.ubm import UBM_FILE, read_ubm
 from pyasr.recognition.adaptation import FirstPasses, read_features
 from pyasr.recognition.front_end import FEATURES, ModelInputs, inputs_of_speaker
 
@@ -120,8 +118,7 @@ class SpeakerVectors:
         self.features = read_features(self._folder, model, options.first)
         self._normalised = ModelInputs.read(self._folder)
         self._plain = ModelInputs(replace(self._normalised.options, cmvn="none"), self._normalised.matrix)
-        extractor, ubm = read_extractor(self._folder / EXTRACTOR_FILE), read_ubm(self._folder / UBM_FILE)
-        self._online = OnlineExtractor(extractor, ubm, options.extract)
+        self._online = OnlineExtractor.read(self._folder, options.extract)
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
         """Of each segment what `pyasr.feats.pasted.vector_rows` takes, float32; of one that is too short for a frame, no rows."""

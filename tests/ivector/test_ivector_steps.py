@@ -11,7 +11,9 @@ from pyasr.base.errors import UserError
 from pyasr.data.datadir import write_data_dir
 from pyasr.feats.transforms import write_matrix
 from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.io.ark import ArkReader, ArkWriter, load_all, read_scp
+from pyasr.ivector.ubm import UBM_FILE, write_ubm
 
 SIZES = ("--num-gauss", 4, "--ivector-dim", 3, "--num-iters", 6, "--ubm-iters", 10, "--ubm-split-iters", 5, "--cmvn", "none", "--deltas", 0,
          "--ubm-subsample", 2, "--gaussian-min-count", 10)
@@ -142,6 +144,11 @@ def test_bad_input(data, odd, extractor, tmp_path):
     refused("final.dubm: no such file", "extract_ivectors.py", data, tmp_path, tmp_path / "out")
     wide = write_data(tmp_path / "wide", DIM + 1)
     refused("wide: features of 4 columns, but .*ivector was trained on 3", "extract_ivectors.py", wide, extractor, tmp_path / "out")
+    shutil.copytree(extractor, tmp_path / "mixed")
+    (tmp_path / "mixed" / ".done.json").unlink()
+    write_ubm(tmp_path / "mixed" / UBM_FILE, AmDiagGmm.from_moments(np.array([0, 2]), np.full(2, 0.5), np.zeros((2, DIM)), np.ones((2, DIM))))
+    refused("mixed: final.dubm has 2 Gaussians of 3 columns, final.ie 4 of 3; take both from the same directory",
+            "extract_ivectors.py", data, tmp_path / "mixed", tmp_path / "out")  # fmt: skip
     assert not (tmp_path / "out").exists()
 
 
