@@ -1,13 +1,22 @@
 """Every file of options and every network of the Amazon Queen recipe: steps take them, and published networks are those that were published."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from corpora import make_data
 from steps_here import step_of
 
 from pyasr.base.options import _positionals, parse
+from pyasr.feats.inputs import FeatureReader
+from pyasr.nn.acoustic import MODEL_FILE, load_model
 from pyasr.nn.layered import LayeredNetwork, read_network
+from pyasr.parallel.comm import SoloComm
+from pyasr.train.dnn import TrainSpec, train_rank
+from pyasr.train.targets import TARGETS_FILE
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
@@ -53,6 +62,32 @@ def test_networks(path):
         network = LayeredNetwork(read_network(path), INPUT_DIMS.get(path.stem, 40), OUTPUTS.get(path.stem, 2000))
     if path.stem in PARAMETERS:
         assert sum(parameter.numel() for parameter in network.parameters()) == PARAMETERS[path.stem]
+
+
+def test_the_plain_lstm_learns_as_its_configuration_says(tmp_path, monkeypatch):
+    """With a few cells and rows: without projections, its state carried over, from data to a model that tells pdfs apart."""
+    monkeypatch.chdir(RECIPE)
+    lines = read_network(RECIPE / "conf" / "network" / "lstm.net")
+    (tmp_path / "lstm.net").write_text("\n".join(lines).replace("cells=384", "cells=16"))
+    words = ["--config", "conf/lstm.conf", "--network", str(tmp_path / "lstm.net"), "--minibatch", "100", "--device", "cpu"]
+    options, _ = parse(step_of("train_dnn.py")[1], [*words, *"xxxx"])
+    input = replace(options.input, splice_left=0, splice_right=0)
+    assert options.training.over_time.carry_state and "recurrent" not in " ".join(lines)
+    targets = make_data(tmp_path / "data", {f"a-{i:02d}": 45 + i for i in range(24)}, 5)
+    targets.heldout[:6] = True
+    targets.save(tmp_path / TARGETS_FILE)
+    train_rank(TrainSpec(tmp_path / "data", tmp_path, input, options.training), SoloComm())
+    model, reader = load_model(tmp_path / MODEL_FILE), FeatureReader(tmp_path / "data", input)
+    right = np.concatenate([model.log_posteriors(reader[key]).argmax(1) == targets.pdfs_of(key) for key in targets.keys[:6]])
+    assert right.mean() > 0.6, right.mean()
+
+
+def test_models_of_the_recipe_have_stages_in_order():
+    script = (RECIPE / "run_models.sh").read_text()
+    assert re.findall(r'stage (\d+) "', script) == [str(number) for number in range(1, 17)]
+    models = re.search(r'^models="([^"]*)"', script, re.M).group(1).split()
+    wanted = {name for names in re.findall(r"^if wanted ([a-z_ ]+) &&", script, re.M) for name in names.split()}
+    assert wanted == set(models)
 
 
 def test_all_layers_of_chans_network_learn():
