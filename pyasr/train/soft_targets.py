@@ -24,6 +24,8 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.acoustic import MODEL_FILE, load_model
 from pyasr.parallel.comm import Comm
 
+_BLOCK = 1 << 20  # posteriors that are sorted at once
+
 
 @dataclass(frozen=True)
 class TeacherOptions:
@@ -110,7 +112,13 @@ class SoftTable:
 
 
 def keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(number of pdfs kept of each frame, the pdfs, their q) of log p (T, num_pdfs); the likeliest of a frame comes first."""
+    """(number of pdfs kept of each frame, the pdfs, their q) of log p (T, num_pdfs); the likeliest of a frame comes first. Frames are
+    sorted in blocks, which bounds the memory that is needed beside these."""
+    blocks = log_posteriors.split(max(_BLOCK // log_posteriors.shape[1], 1))
+    return tuple(map(torch.cat, zip(*(_keep_mass(block, mass) for block in blocks))))
+
+
+def _keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     p, order = log_posteriors.exp().sort(1, descending=True)
     before = p.cumsum(1) - p
     kept = before < mass
@@ -141,7 +149,7 @@ class Teacher:
         """Of the frames of utterances, one after the other, whose alignments are `pdfs`. Raises UserError where it has not as many frames
         of one, or none."""
         nothing = torch.zeros(1, dtype=torch.int64), torch.zeros(0, dtype=torch.int32), torch.zeros(0)
-        parts = [keep_mass(self._posteriors(key, len(part)), self.mass) for key, part in zip(keys, pdfs)]
+        parts = [self._said(key, len(part)) for key, part in zip(keys, pdfs)]
         counts, pdf, weight = map(torch.cat, zip(nothing, *parts))
         table = SoftTable(counts.cumsum(0), pdf, weight)
         right = pdf[table.first[:-1]].numpy() == np.concatenate([np.zeros(0, np.int32), *pdfs])
@@ -155,11 +163,15 @@ class Teacher:
         comm.say(f"the teacher agrees with the alignment in {right / frames:.2%} of the training frames; {said}; "
                  f"the objective of a student that says the same is {-entropy / frames:.4f}")  # fmt: skip
 
-    def _posteriors(self, key: str, length: int) -> torch.Tensor:
+    def _said(self, key: str, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """What `keep_mass` leaves of an utterance of so many frames."""
         if key not in self._known:
             raise UserError(f"{self.reader.data}: the teacher has no features of {key}; make them, or leave the utterance out")
-        posteriors = computed(key, self.model.log_posteriors, self.reader[key])
-        if len(posteriors) != length:
-            raise UserError(f"{self.reader.data}: the teacher has {len(posteriors)} frames of {key}, there are {length} targets; give the "
+        found = computed(key, self._look_at, self.reader[key])
+        if len(found[0]) != length:
+            raise UserError(f"{self.reader.data}: the teacher has {len(found[0])} frames of {key}, there are {length} targets; give the "
                             f"features that it was trained on, of the same frames")  # fmt: skip
-        return torch.from_numpy(posteriors)
+        return found
+
+    def _look_at(self, features: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return keep_mass(torch.from_numpy(self.model.log_posteriors(features)), self.mass)

@@ -16,6 +16,7 @@ from pyasr.hmm.tree import monophone_tree
 from pyasr.nn.acoustic import MODEL_FILE, load_model
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
+from pyasr.train import soft_targets
 from pyasr.train.dnn import TrainSpec, check_training, train_rank
 from pyasr.train.prepare import check_teachers_tree
 from pyasr.train.soft_targets import SoftTable, Teacher, TeacherOptions, keep_mass
@@ -41,6 +42,15 @@ def test_the_fewest_pdfs_with_the_mass_are_kept(mass):
         here = found.frame == t
         assert found.pdf[here].tolist() == order[:num].tolist() and found.best[t] == order[0]
         np.testing.assert_allclose(found.weight[here], p[order[:num]] / p[order[:num]].sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("block", [1, 7 * 16, 7 * 50])
+def test_blocks_of_frames_make_no_difference(block, monkeypatch):
+    log_p = posteriors()
+    whole = keep_mass(log_p, 0.9)
+    monkeypatch.setattr(soft_targets, "_BLOCK", block)
+    assert all(torch.equal(one, other) for one, other in zip(keep_mass(log_p, 0.9), whole))
+    assert [len(part) for part in keep_mass(log_p[:0], 0.9)] == [0, 0, 0]
 
 
 def test_the_loss_is_the_cross_entropy_of_the_kept_distribution():
@@ -126,6 +136,15 @@ def test_a_teacher_of_another_tree_is_refused(corpus, tmp_path):
     with pytest.raises(UserError, match="--teacher .*teacher: its tree is not that of .*ali; give alignments by the tree that it was trained on"):
         run_here("train_dnn.py", "--cmvn", "none", "--teacher", tmp_path / "teacher",
                  path / "data", tmp_path / "lang", tmp_path / "ali", tmp_path / "out", threads=True)  # fmt: skip
+
+
+def test_want_of_memory_for_the_posteriors_kept_is_told_too(corpus, monkeypatch):
+    path, right, _ = corpus
+    teacher, keys = Teacher(TeacherOptions(path / "teacher"), path / "data", NUM_PDFS), right.keys[:3]
+    keep = soft_targets._keep_mass
+    monkeypatch.setattr(soft_targets, "_keep_mass", lambda p, mass: keep(p, mass) if len(p) < 42 else torch.empty(10**15))
+    with pytest.raises(UserError, match="^a-02: memory is not enough for its 42 frames"):
+        teacher.table(keys, [right.pdfs_of(key) for key in keys])
 
 
 def test_teachers_that_cannot_teach(corpus, tmp_path):
