@@ -188,4 +188,7 @@ def report_left_out(spec: PasteSpec) -> None:
 def input_files(spec: PasteSpec) -> list[Path]:
     """The files that the work depends on, for the fingerprints of a stage output."""
     tables, vectors = [path for pair in zip(spec.streams, spec.inputs) for path in input_tables(*pair)], spec.paste.vectors
-    return tables + ([vectors, vectors.with_name(PERIOD_FILE)] if vectors else [])
+    if vectors:
+        period = vectors.with_name(PERIOD_FILE)
+        tables += [vectors, *([period] if period.exists() else [])]
+    return tables

@@ -141,7 +141,7 @@ def test_bad_input(data, odd, extractor, tmp_path):
     refused("3 of 5 utterances have to be left out", *train, odd, tmp_path / "out")
     refused("a UBM of 7 frames", *train, "--max-missing", 0.9, odd, tmp_path / "out")
     refused("tri9/input.json: no such file", *train, "--model-dir", tmp_path / "tri9", data, tmp_path / "out")
-    refused("final.dubm: no such file", "extract_ivectors.py", data, tmp_path, tmp_path / "out")
+    refused("input.json: no such file", "extract_ivectors.py", data, tmp_path, tmp_path / "out")
     wide = write_data(tmp_path / "wide", DIM + 1)
     refused("wide: features of 4 columns, but .*ivector was trained on 3", "extract_ivectors.py", wide, extractor, tmp_path / "out")
     shutil.copytree(extractor, tmp_path / "mixed")
