@@ -33,7 +33,9 @@ from pyasr.decode.mbr import MbrOptions
 from pyasr.recognition.formats import FORMATS, as_word, name_of
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recognizer import Recognizer
-from pyasr.recognition.recordings import CHANNELS, EACH, MIX, Recording, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings
+from pyasr.recognition.recordings import (
+    CHANNELS, EACH, MIX, Recording, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings,
+)  # fmt: skip
 from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
 
@@ -140,7 +142,7 @@ def check_names(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
     if twice and options.out_dir:
         raise UserError(f"two recordings are called {twice}, so --out-dir would hold one of them only; transcribe them in two runs")
     if twice:
-        raise UserError(f"two recordings are called {twice}, and could not be told apart on standard output; give --out-dir, or use two runs")
+        raise UserError(f"two recordings are called {twice}, and could not be told apart on standard output; give --out-dir, or rename one")
 
 
 def main(options: Transcribe) -> None:
