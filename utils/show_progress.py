@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Show what of a recipe's outputs is done, what is being made, and how far that is.
+
+An output that is being made, or whose making was interrupted, has a line on when something was last written, on its jobs, and on its
+training, whose epochs, objective and time left are those of metrics.jsonl.
+
+Reads   EXP/**/.done.json of outputs, .started.json, log/ and metrics.jsonl of those that are being made
+Writes  nothing; a line for each output to standard output, in the order in which they were made
+
+    utils/show_progress.py exp
+"""
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.fingerprint import DONE, read_done
+from pyasr.base.options import argument
+from pyasr.base.output import STARTED
+from pyasr.base.step import run_step
+from pyasr.cluster.group_progress import lasting
+from pyasr.cluster.status import read_status
+from pyasr.train.progress import METRICS_FILE
+from pyasr.train.progress_bar import bar, last_interval
+
+
+@dataclass(frozen=True)
+class ShowProgress:
+    exp: Path = argument("directory below which a recipe makes its outputs, or one of them")
+
+
+def done_line(out: Path) -> str:
+    """When it was made and how long that took; of a training what its last epoch came to."""
+    done = read_done(out) or {}
+    took = f", in {lasting(done['seconds'])}" if "seconds" in done else ""
+    return f"{out}: done {time.strftime('%Y-%m-%d %H:%M', time.localtime(changed(out / DONE)))}{took}{last_epoch(out / METRICS_FILE)}"
+
+
+def last_epoch(metrics: Path) -> str:
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()] if metrics.exists() else []
+    epochs = [line for line in lines if "heldout_objective" in line]
+    return f", epoch {epochs[-1]['epoch']}: objective of held-out frames {epochs[-1]['heldout_objective']:.4f}" if epochs else ""
+
+
+def lines_under_way(scratch: Path) -> list[str]:
+    """When something was last written in OUT.tmp, its jobs, and how far training is."""
+    ago = lasting(max(time.time() - max(map(changed, scratch.rglob("*"))), 0))
+    head = f"{scratch.with_suffix('')}: begun {time.strftime('%Y-%m-%d %H:%M', time.localtime(changed(scratch / STARTED)))}"
+    metrics = sorted(scratch.rglob(METRICS_FILE), key=changed)
+    interval = last_interval(metrics[-1]) if metrics else None
+    return [f"{head}, last written to {ago} ago{jobs(scratch)}", *([bar(interval, shutil.get_terminal_size().columns)] if interval else [])]
+
+
+def jobs(scratch: Path) -> str:
+    logs = sorted((scratch / "log").glob("*.log"))
+    ended = {log: status for log in logs if (status := read_status(log))}
+    failed = [log for log, status in ended.items() if not status.ok]
+    told = f"; of {len(logs)} jobs that have begun {len(ended)} have ended" if logs else ""
+    return told + (f", {len(failed)} of them failed, see {failed[0]}" if failed else "")
+
+
+def changed(path: Path) -> float:
+    """Seconds since 1970; 0 for what was renamed or removed meanwhile."""
+    try:
+        return path.lstat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def main(options: ShowProgress) -> None:
+    if not options.exp.is_dir():
+        raise UserError(f"{options.exp}: no such directory; give the exp/ of a recipe")
+    finished, begun = ([path.parent for path in sorted(options.exp.rglob(name), key=changed)] for name in (DONE, STARTED))
+    if not finished and not begun:
+        raise UserError(f"{options.exp}: no step has made anything here, nor begun to; give the exp/ of a recipe")
+    for line in (*map(done_line, finished), *(line for scratch in begun for line in lines_under_way(scratch))):
+        print(line)
+
+
+if __name__ == "__main__":
+    run_step(ShowProgress, main, __doc__)
