@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import struct
 import wave
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import torch
 from steps_here import run_here
 from tone_toys import (
-    FBANK, NUM_PDFS, RATE, WORD_S, begin_s, moments, silence, speech, transitions, write_packed, write_wav,
+    FBANK, NUM_PDFS, RATE, WORD_S, begin_s, linear_network, moments, save_network, silence, speech, transitions, write_packed, write_wav,
 )  # fmt: skip
 
 from pyasr import Recognizer
@@ -30,6 +31,7 @@ from pyasr.hmm.model import write_model
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.layered import LayeredNetwork
+from pyasr.recognition.formats import FORMATS
 from pyasr.recognition.front_end import inputs_of_speaker
 from pyasr.recognition.packed import GMM, NETWORK
 from pyasr.recognition.recordings import live_blocks
@@ -129,6 +131,33 @@ def test_words_appear_as_they_are_said_and_at_any_rate(tmp_path):
         stream.accept(b"")
     assert found.text.split() == SAID and [word.begin_s for word in found.words] == pytest.approx([begin_s(i) for i in range(6)], abs=0.031)
     assert_same(found, recognizer.transcribe(speech(SAID, rate=16000).astype(np.int16), 16000))
+
+
+def test_times_of_a_network_that_answers_one_frame_of_three(tmp_path):
+    """They are those of the recording, in every format and in a second utterance of a stream."""
+    packed = write_packed(tmp_path, NETWORK, InputOptions(cmvn="none"))
+    save_network(packed, linear_network(*moments(), BINS, stride=3))
+    write_model(packed / "final.mdl", transitions(), AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), *moments()))
+    recognizer, pause_s = Recognizer(packed), 3.0
+    assert recognizer.system.acoustics.subsampling == 3
+    whole = recognizer.transcribe(speech(SAID).astype(np.int16))
+    ctm = [line.split() for line in FORMATS["ctm"].lines(whole)]
+    (whole_json,) = map(json.loads, FORMATS["json"].lines(whole))
+    clock = next(line for line in FORMATS["srt"].lines(whole) if "-->" in line)
+    assert [line[4] for line in ctm] == SAID
+    expected = [begin_s(i) for i in range(len(SAID))]
+    assert [float(line[2]) for line in ctm] == pytest.approx(expected, abs=0.041)
+    assert [float(line[3]) for line in ctm] == pytest.approx([WORD_S] * len(SAID), abs=0.041)
+    assert [word["begin"] for word in whole_json["segments"][0]["words"]] == pytest.approx(expected, abs=0.041)
+    assert float(clock[6:12].replace(",", ".")) == pytest.approx(expected[0], abs=0.041)
+    stream, rng = recognizer.stream(), np.random.default_rng(0)
+    ended = stream.accept(np.concatenate([speech(SAID), silence(pause_s, rng), speech(["mi", "re"]), silence(0.2, rng)]).astype(np.int16))
+    assert [segment.text.split() for segment in ended] == [SAID] and stream.partial == "mi re"
+    words = stream.finish().words
+    second_s = begin_s(len(SAID)) + pause_s
+    expected += [second_s + begin_s(0), second_s + begin_s(1)]
+    assert [word.begin_s for word in words] == pytest.approx(expected, abs=0.041)
+    assert [word.end_s for word in words] == pytest.approx([begin + WORD_S for begin in expected], abs=0.041)
 
 
 def test_utterances_end_and_nothing_is_lost_between_them(tmp_path):

@@ -135,12 +135,15 @@ def write_packed(folder: Path, kind: str, inputs: InputOptions, features=FBANK) 
     return packed
 
 
-def linear_network(means: np.ndarray, variances: np.ndarray, bins: int, unspoken: int = 0) -> LayeredNetwork:
-    """A network over time whose outputs are the log posteriors of Gaussians with pooled variances, and `unspoken` others after the first."""
+def linear_network(means: np.ndarray, variances: np.ndarray, bins: int, unspoken: int = 0, stride: int = 1) -> LayeredNetwork:
+    """A network over time whose outputs are the log posteriors of Gaussians with pooled variances, and `unspoken` others after the first.
+
+    It answers one frame of `stride`.
+    """
     spread = torch.from_numpy(variances.mean(0)).float()
     centres = torch.from_numpy(means).float()
     weight, bias = centres / spread, -0.5 * (centres**2 / spread).sum(1)
-    made = LayeredNetwork([f"affine dim={bins} activation=none"], bins, len(means) + unspoken)
+    made = LayeredNetwork([f"tdnn dim={bins} activation=none stride={stride}"], bins, len(means) + unspoken)
     with torch.no_grad():
         made.layers[0].others[0].weight.copy_(torch.eye(bins))
         made.layers[0].others[0].bias.zero_()
