@@ -83,7 +83,9 @@ def _check_part(job: Training, x, targets, sharing: int) -> None:
     kept = kept_bytes(lambda: learner.loss(part, its_targets), learner.network, x.x if isinstance(x, Rows) else x)
     needed = 2 * kept * len(targets) / len(its_targets)
     if needed > free / sharing:
-        raise _too_little(job, f"it takes about {needed / _MB:.0f} MB, {free / sharing / _MB:.0f} MB are free for each rank")
+        fitting = int(job.minibatch * free / sharing / needed)
+        memory = f"it takes about {needed / _MB:.0f} MB, {free / sharing / _MB:.0f} MB are free for each rank"
+        raise _too_little(job, f"{memory}, enough for about {fitting} frames")
 
 
 def _too_little(job: Training, found: str) -> UserError:

@@ -45,7 +45,9 @@ class UtteranceTraining(ObjectiveTraining):
 
     def what_to_lower(self) -> str:
         """As of all trainings; features are read as they are needed."""
-        return f"lower --minibatch (now {self.learner.options.minibatch}), cut long utterances, or run fewer ranks on a host"
+        lengths = self.training.lengths
+        longest = f" (the longest is {self.training.keys[lengths.argmax()]}, {lengths.max()} frames)" if len(lengths) else ""
+        return f"lower --minibatch (now {self.learner.options.minibatch}), cut long utterances{longest}, or run fewer ranks on a host"
 
     def halves(self, x: torch.Tensor, supervision) -> list[tuple]:
         """The minibatch as it is: it may have no two utterances."""

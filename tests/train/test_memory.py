@@ -136,9 +136,17 @@ def test_a_job_with_less_memory_than_its_host(tmp_path):
         pytest.skip(f"no control group of memory can be made here: {error}")
     try:
         done = run_with("", tmp_path / "out", preexec_fn=lambda: (group / "cgroup.procs").write_text("0"))
-        assert re.search(SENTENCE.format(r"it takes about \d{3,4} MB, \d{2,3} MB are free for each rank"), done.stderr), done.stderr
+        assert re.search(SENTENCE.format(r"it takes about \d{3,4} MB, \d{2,3} MB are free for each rank, enough for about \d{3,4} frames"), done.stderr), done.stderr
     finally:
         group.rmdir()
+
+
+def test_how_far_to_lower_is_told(tmp_path, monkeypatch):
+    """Two of the 16 frames keep 1 MB, whose derivatives take another: 2 MB a pair, of which 5 MB hold two and a half."""
+    monkeypatch.setattr(memory, "kept_bytes", lambda *_: 1_000_000)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 5_000_000)
+    with pytest.raises(UserError, match="of 16 frames: it takes about 16 MB, 5 MB are free for each rank, enough for about 5 frames; lower --minibatch"):
+        training(SoloComm(), tmp_path, store(8)).run()
 
 
 @pytest.mark.parametrize("files", [

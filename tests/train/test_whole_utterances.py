@@ -1,5 +1,7 @@
 """Minibatches of whole utterances: of any length that memory allows, of features that are numbers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from pyasr.train.ctc import CtcLearner
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.padded_utterances import PaddedUtterances
 from pyasr.train.targets import Targets
+from pyasr.train.utterance_training import UtteranceTraining
 
 NUM_UNITS = 4
 LINES = ["tdnn splice=-1..1 stride=3 dim=6", "lstm cells=4"]
@@ -85,6 +88,13 @@ def test_an_utterance_longer_than_memory_allows_is_refused_by_its_name(tmp_path,
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1.5 * kept[1])
     with pytest.raises(UserError, match=r"data: a-3 has 3000 frames, too many to be learned as a whole: it takes about \d MB of memory, \d MB are free"):
         memory.check_utterances_fit(learner, utterances, SoloComm())
+
+
+def test_the_longest_utterance_is_named_where_memory_is_not_enough(tmp_path):
+    make_data(tmp_path / "data", {"a-0": 20, "a-1": 60, "a-2": 30}, NUM_UNITS)
+    job = SimpleNamespace(training=utterances_of(tmp_path / "data"), learner=SimpleNamespace(options=SimpleNamespace(minibatch=800)))
+    advice = "lower --minibatch (now 800), cut long utterances (the longest is a-1, 60 frames), or run fewer ranks on a host"
+    assert UtteranceTraining.what_to_lower(job) == advice
 
 
 def test_what_is_kept_for_derivatives_is_measured():
