@@ -52,6 +52,14 @@ class Hypotheses:
         ends = np.cumsum(self.lengths)
         return np.repeat(self.begins - (ends - self.lengths), self.lengths) + np.arange(len(self.tids))
 
+    def a_path(self) -> np.ndarray:
+        """The transition-ids of the path along each state's first arc, int32 (num_frames,)."""
+        firsts, ends = np.searchsorted(self.sources, np.arange(self.num_states)), np.cumsum(self.lengths)
+        arcs = [0]
+        while self.targets[arcs[-1]] != self.num_states - 1:
+            arcs.append(firsts[self.targets[arcs[-1]]])
+        return np.concatenate([self.tids[ends[arc] - self.lengths[arc] : ends[arc]] for arc in arcs])
+
 
 def hypotheses_of(lattice: Lattice | CompactLattice, num_tids: int, name: str = "lattice") -> Hypotheses | None:
     """The paths of a lattice; None where none leads to the end.

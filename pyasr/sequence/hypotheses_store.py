@@ -19,12 +19,15 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.decode.lattice_io import read_either
+from pyasr.hmm.phone_segments import split_to_phones
 from pyasr.hmm.shard import log_reasons
+from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.sequence.hypotheses import Hypotheses, hypotheses_of
 
 NO_LATTICE, NO_PATH = "there is no lattice", "no path of the lattice leads to its end"
 OTHER_LENGTH = "the lattice has another number of frames than the alignment"
+_NUM_CHECKED = 100
 _PARTS = {"arcs": np.dtype(np.int32), "costs": np.dtype(np.float32), "tids": np.dtype(np.int32)}
 
 
@@ -80,28 +83,46 @@ def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
     return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype)
 
 
-def store_lattices(archives: list[Path], path: Path, keys: list[str], num_frames: Callable[[str], int], num_tids: int,
-                   max_missing: float) -> list[str]:  # fmt: skip
+def store_lattices(archives: list[Path], path: Path, keys: list[str], num_frames: Callable[[str], int],
+                   transitions: TransitionModel, max_missing: float) -> list[str]:  # fmt: skip
     """Write the hypotheses of the utterances `keys` from archives of lattices; returns those that have some.
 
     Utterances without a lattice, with an empty one, or with one of another number of frames are left out, counted and named in the log.
     Raises UserError where they are more than the share `max_missing`, and for lattices of another model.
     """
-    left_out = dict.fromkeys(keys, NO_LATTICE)
+    left_out, checked = dict.fromkeys(keys, NO_LATTICE), {}
     with HypothesesWriter(path) as writer:
         for archive in archives:
             for key, lattice in read_either(archive):
                 if left_out.get(key) != NO_LATTICE:
                     continue
-                of = hypotheses_of(lattice, num_tids, f"{archive}: {key}")
+                of = hypotheses_of(lattice, transitions.num_tids, f"{archive}: {key}")
                 fault = NO_PATH if of is None else OTHER_LENGTH if of.num_frames != num_frames(key) else None
                 if fault:
                     left_out[key] = fault
                 else:
                     writer.write(key, of)
                     del left_out[key]
+                    if len(checked) < _NUM_CHECKED:
+                        checked[f"{archive}: {key}"] = _whole_phones(of.a_path(), transitions)
+        _check_paths(checked, transitions)
     _tell(archives[0].parent, left_out, len(keys), max_missing)
     return [key for key in keys if key not in left_out]
+
+
+def _whole_phones(tids: np.ndarray, transitions: TransitionModel) -> np.ndarray:
+    """A path until the last phone that it leaves: in a lattice of a search that ended in no final state another one may have begun."""
+    ends = np.flatnonzero(transitions.is_final[tids])
+    return tids[: ends[-1] + 1] if len(ends) else tids[:0]
+
+
+def _check_paths(paths: dict[str, np.ndarray], transitions: TransitionModel) -> None:
+    """Raise UserError unless the paths go through the model's HMMs: transition-ids of another model may be in its range as well."""
+    try:
+        split_to_phones(transitions, paths)
+    except UserError as error:
+        told = str(error).partition(";")[0]
+        raise UserError(f"{told}; give lattices that were decoded with this model") from None
 
 
 def _tell(decode_dir: Path, left_out: dict[str, str], num_wanted: int, max_missing: float) -> None:

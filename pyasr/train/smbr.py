@@ -113,7 +113,7 @@ def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:
     reader, alignments = FeatureReader(step.data, InputOptions(cmvn="none")), read_job_archives(step.ali_dir)
     transitions = same_transitions(step.ali_dir, step.dnn_dir)
     keys = join(reader.keys, reader.num_frames, alignments, step.targets.max_missing, step.data, step.ali_dir)
-    keys = store_lattices(lattices, out / HYPOTHESES_FILE, keys, lambda key: len(alignments[key]), transitions.num_tids,
+    keys = store_lattices(lattices, out / HYPOTHESES_FILE, keys, lambda key: len(alignments[key]), transitions,
                           step.targets.max_missing)  # fmt: skip
     offsets, tids = make_targets(keys, alignments, np.arange(transitions.num_tids + 1), step.ali_dir)
     check_paths({key: alignments[key] for key in keys[:_NUM_CHECKED]}, transitions, step.ali_dir)

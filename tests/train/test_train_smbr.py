@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from lattice_corpus import LENGTHS, NUM_PDFS, SCALE, SILENCES, write_lattice_cor
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
+from pyasr.decode.compact import to_compact
+from pyasr.decode.lattice import Lattice
 from pyasr.decode.lattice_io import read_either, write_lattices
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.model import read_transitions
@@ -142,6 +145,16 @@ def test_utterances_without_a_fitting_lattice_are_left_out_by_name(copy, tmp_pat
     assert "1 utterances left out: there is no lattice: c-02" in told
     (frames,) = [json.loads(line)["frames"] for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines() if "accepted" in line]
     assert frames == sum(LENGTHS.values()) - LENGTHS["b-01"] - LENGTHS["c-02"]
+
+
+def test_lattices_of_another_model(copy, tmp_path):
+    """Whose transition-ids the model has, too."""
+    num_tids = read_transitions(copy / "dnn" / "final.mdl").num_tids
+    other = {key: to_compact(lattice) if isinstance(lattice, Lattice) else lattice for key, lattice in lattices(copy).items()}
+    other = {key: replace(lattice, tids=lattice.tids % num_tids + 1) for key, lattice in other.items()}
+    write_lattices(copy / "denlats" / "lat.1.gz", list(other.items()))
+    with pytest.raises(UserError, match="denlats/lat.1.gz: a-00: around frame .* no path through the phones' HMMs; give lattices that were"):
+        train(copy, tmp_path / "out")
 
 
 def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
