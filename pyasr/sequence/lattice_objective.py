@@ -48,24 +48,26 @@ class LatticeObjective:
     """F of `pyasr.sequence.lattice_criteria`, and what a learner is to make small.
 
     log_priors  float (num_pdfs,), which are subtracted from logits
+    factor      f of the model's log-likelihoods, l = f (z - log sum exp z - q), see `pyasr.nn.acoustic.AcousticModel`
     """
 
-    def __init__(self, options: CriterionOptions, classes: TidClasses, log_priors: torch.Tensor):
-        self.options, self.classes, self.log_priors = options, classes, log_priors
+    def __init__(self, options: CriterionOptions, classes: TidClasses, log_priors: torch.Tensor, factor: float = 1.0):
+        self.options, self.classes, self.log_priors, self.factor = options, classes, log_priors, factor
 
     def __call__(self, logits: torch.Tensor, supervision: LatticeSupervision) -> tuple[torch.Tensor, torch.Tensor]:
         """(F summed over utterances, float64 (), with a derivative; float64 (F, rejected frames, frames)) of logits (T, num_pdfs)."""
-        values = self._values((logits.detach().cpu() - self.log_priors.to("cpu", logits.dtype)).numpy(), supervision)
-        derivative = torch.from_numpy(np.concatenate([value.derivative for value in values])).to(logits.device)
+        loglikes = self.factor * (logits.detach().cpu() - self.log_priors.to("cpu", logits.dtype))
+        values = self._values(loglikes.numpy(), supervision)
+        derivative = self.factor * torch.from_numpy(np.concatenate([value.derivative for value in values])).to(logits.device)
         objective = _WithDerivative.apply(logits, sum(value.objective for value in values), derivative)
         rejected = sum(value.num_rejected for value in values)
         return objective, torch.stack([objective.detach(), *objective.new_tensor([rejected, len(supervision)])])
 
     def loss(self, logits: torch.Tensor, supervision: LatticeSupervision) -> tuple[torch.Tensor, torch.Tensor]:
-        """((1 - h) (-F / k) + h CE, float64 (-F, rejected frames, frames)), CE being the cross-entropy of the reference's states, summed
-        over frames, and h `frame_smoothing`; without the factor k, learning rates mean what they do in Kaldi's nnet1."""
+        """((1 - h) (-F / (f k)) + h CE, float64 (-F, rejected frames, frames)), CE being the cross-entropy of the reference's states,
+        summed over frames, and h `frame_smoothing`; without the factor f k, learning rates mean what they do in Kaldi's nnet1."""
         objective, counts = self(logits, supervision)
-        loss, share = objective / -self.options.acoustic_scale, self.options.frame_smoothing
+        loss, share = objective / -(self.factor * self.options.acoustic_scale), self.options.frame_smoothing
         if share:
             loss = (1 - share) * loss + share * self._cross_entropy(logits, supervision)
         return loss, counts * counts.new_tensor([-1.0, 1.0, 1.0])

@@ -142,7 +142,7 @@ def train_rank(spec: SmbrSpec, comm: Comm) -> None:
     frames, minibatch = (training, heldout), options.learner.minibatch
     make_job(LatticeTraining, learner, frames, strategy, options, minibatch, spec.out, training.longest).run()
     network = learner.network.with_parameters(learner.flat.values())
-    write_model(comm, spec.out, network, (model.mean, model.inverse_std), model.log_priors)
+    write_model(comm, spec.out, network, (model.mean, model.inverse_std), model.log_priors, model.factor)
 
 
 def open_utterances(spec: SmbrSpec, model: AcousticModel, comm: Comm, share: tuple[int, int] | None) -> tuple[Utterances, Utterances]:
@@ -158,6 +158,7 @@ def open_utterances(spec: SmbrSpec, model: AcousticModel, comm: Comm, share: tup
 def make_learner(spec: SmbrSpec, model: AcousticModel, comm: Comm) -> LatticeLearner:
     """The network with what it is to learn; dropout differs by rank."""
     options, silence = spec.training, LangDir(spec.lang).silence_phones
-    objective = LatticeObjective(options.criterion, TidClasses.of(read_transitions(spec.dnn_dir / MODEL), silence), model.log_priors)
+    classes = TidClasses.of(read_transitions(spec.dnn_dir / MODEL), silence)
+    objective = LatticeObjective(options.criterion, classes, model.log_priors, model.factor)
     torch.manual_seed(dropout_seed(options.loop.train_seed, comm.rank))
     return LatticeLearner(model.network, options.learner, comm.size, objective)

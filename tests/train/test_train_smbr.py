@@ -189,6 +189,15 @@ def test_networks_over_time(copy, tmp_path):
     torch.testing.assert_close(parameters(over_time), parameters(spliced), atol=1e-4, rtol=1e-4)
 
 
+def test_the_factor_of_a_networks_scores_is_kept(copy, tmp_path):
+    """What counts is its product with the acoustic scale."""
+    plain = train(copy, tmp_path / "plain", "--num-epochs", 2, "--frame-smoothing", 0.1)
+    replace(load_scorer(copy / "dnn"), factor=10.0).save(copy / "dnn" / "final.nnet")
+    scaled = train(copy, tmp_path / "scaled", "--num-epochs", 2, "--frame-smoothing", 0.1, "--acoustic-scale", SCALE / 10)
+    assert load_scorer(scaled).factor == 10 and (parameters(plain) - parameters(copy / "dnn")).abs().max() > 0.01
+    torch.testing.assert_close(parameters(scaled), parameters(plain), atol=1e-4, rtol=1e-4)
+
+
 def test_features_of_another_kind(copy, tmp_path):
     InputOptions(cmvn="none", splice_left=1, splice_right=2).save(copy / "dnn")
     with pytest.raises(UserError, match="the model 18 columns; give the features that the model was trained on"):
