@@ -22,7 +22,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.hmm.gmm_dir import check_phones, training_files
 from pyasr.lang.lang_dir import LangDir
-from pyasr.train.chain_tree import STATS_DIR, ChainTreeOptions, ChainTreeSpec
+from pyasr.train.chain_tree import STATS_DIR, ChainTreeOptions, ChainTreeSpec, choose_utterances
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,8 @@ def main(options: BuildChainTree) -> None:
     transform_dir = options.ali_dir if (options.ali_dir / "trans.1").exists() else None
     with output_of(options, options.out, training_files(options.data, options.lang, options.ali_dir)) as out:
         check_phones(options.ali_dir, LangDir(options.lang))
-        (out / STATS_DIR).mkdir()
-        spec = ChainTreeSpec(options.data, options.lang, options.ali_dir, transform_dir, out, options.jobs.nj, options.missing.max_missing,
-                             options.tree)  # fmt: skip
+        spec = ChainTreeSpec(options.data, options.lang, options.ali_dir, transform_dir, out, options.jobs.nj, options.tree)
+        choose_utterances(spec, options.missing)
         run_jobs(options.jobs, out / "log" / "acc.JOB.log", "pyasr.train.chain_tree:accumulate_shard", spec)
         run_jobs(options.jobs, out / "log" / "tree.JOB.log", "pyasr.train.chain_tree:make_tree", spec, num_jobs=1)
         shutil.copyfile(options.lang / "phones.txt", out / "phones.txt")

@@ -78,6 +78,17 @@ def test_alignments_of_other_data_are_refused(copy, tmp_path):
     assert not (tmp_path / "tree").exists()
 
 
+def test_what_is_missing_is_told_of_all_data_and_by_name(copy, tmp_path, capsys):
+    """Also where a job has nothing that can be used."""
+    alignments, places = read_int_vectors(copy / "ali" / "ali.1.gz"), [copy / name for name in ("data", "lang", "ali")]
+    write_int_vectors(copy / "ali" / "ali.1.gz", {key: of for key, of in alignments.items() if not key.startswith("w")})
+    flags = ["--nj", 4, "--num-leaves", 24, "--split-thresh", 1, "--cluster-thresh", 0, "--max-missing", 0.3]
+    run_here("build_chain_tree.py", *flags, *places, tmp_path / "tree")
+    assert "only features:          10 (w-00, w-04, w-08, ...)" in capsys.readouterr().out
+    with pytest.raises(UserError, match="to be left out .the first is .*: it has more phones than frames at 1/50 .*; lower --frame-subsamp"):
+        run_here("build_chain_tree.py", *flags, "--frame-subsampling-factor", 50, *places, tmp_path / "none")
+
+
 def test_a_network_learns_to_recognise_words(corpus, tmp_path):
     """Of two ranks with natural gradient, combined; decoded with the graph of its own tree, scored and timed."""
     flags = ["--natural-gradient", "online", "--ng-rank-in", 4, "--ng-rank-out", 4, "--num-epochs", 5, "--learning-rate", 1,
