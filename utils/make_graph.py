@@ -6,14 +6,18 @@ Writes GRAPH_DIR/{HCLG.fst,words.txt,phones.txt,phones/,num_pdfs,disambig_tid.in
 
 Example:
     utils/make_graph.py data/lang_test exp/tri1 exp/tri1/graph
+    utils/make_graph.py --self-loop-scale 1.0 data/lang_test exp/chain/tree exp/chain/tree/graph       # of LF-MMI
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base import log
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.hmm.graph import GraphOptions, make_hclg
+from pyasr.hmm.model import read_transitions
+from pyasr.sequence.chain import chain_topology
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,15 @@ def main(options: MakeGraph) -> None:
     inputs = [options.lang / "L_disambig.fst", options.lang / "G.fst", options.lang / "phones.txt", options.lang / "words.txt",
               options.model_dir / "final.mdl", options.model_dir / "tree"]
     with output_of(options, options.out, inputs) as out:
+        _tell_scale(options)
         make_hclg(options.lang, options.model_dir, out, options.graph)
+
+
+def _tell_scale(options: MakeGraph) -> None:
+    """A warning where the scale of self-loops is not the one that networks of LF-MMI are trained with."""
+    topology, scale = read_transitions(options.model_dir / "final.mdl").topology, options.graph.self_loop_scale
+    if scale != 1.0 and topology == chain_topology(topology.phones):
+        log.warning(f"{options.model_dir} has the HMMs of LF-MMI, whose self-loops count fully: give --self-loop-scale 1.0, not {scale:g}")
 
 
 if __name__ == "__main__":

@@ -89,6 +89,12 @@ def test_what_is_missing_is_told_of_all_data_and_by_name(copy, tmp_path, capsys)
         run_here("build_chain_tree.py", *flags, "--frame-subsampling-factor", 50, *places, tmp_path / "none")
 
 
+@pytest.mark.parametrize(("flags", "told"), [([], True), (["--self-loop-scale", 1.0], False)])
+def test_graphs_want_the_scale_of_the_training(corpus, tmp_path, capsys, flags, told):
+    run_here("make_graph.py", *flags, corpus / "lang_test", corpus / "tree", tmp_path / "graph", folder="utils")
+    assert ("give --self-loop-scale 1.0, not 0.1" in capsys.readouterr().out) == told
+
+
 def test_a_network_learns_to_recognise_words(corpus, tmp_path):
     """Of two ranks with natural gradient, combined; decoded with the graph of its own tree, scored and timed."""
     flags = ["--natural-gradient", "online", "--ng-rank-in", 4, "--ng-rank-out", 4, "--num-epochs", 5, "--learning-rate", 1,
