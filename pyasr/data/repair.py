@@ -8,12 +8,12 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.output import adopt
 from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
-from pyasr.data.validation import RULES, Table, archive_of, look_at_audio, overshoot_complaint, recording_seconds
+from pyasr.data.validation import MADE_BY_HAND, RULES, Table, archive_of, by_hand, look_at_audio, overshoot_complaint, recording_seconds
 from pyasr.io.text import invert, write_table
 
 BACKUP = ".backup"
 _ESSENTIAL = ("utt2spk", "text", "segments", "feats.scp")  # an utterance without an entry here is removed
-# All other tables can be made again; one that lacks an entry is removed.
+# All other tables but those of MADE_BY_HAND can be made again; one that lacks an entry is removed.
 
 
 def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> list[str]:
@@ -42,7 +42,10 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
 
 
 def _sound_lines(name: str, table: Table, said: list[str]) -> dict[str, str]:
-    """The table without lines that break its rule. A surplus column of utt2spk is cut off; the first of two lines for a key stays."""
+    """The table without lines that break its rule. A surplus column of utt2spk is cut off; the first of two lines for a key stays.
+
+    Lines that nothing could make again stay too, broken as they are.
+    """
     rule, found = RULES[name], {}
     least, most = rule.columns
     for number, (key, value) in enumerate(zip(table.keys, table.values), 1):
@@ -52,7 +55,10 @@ def _sound_lines(name: str, table: Table, said: list[str]) -> dict[str, str]:
             words, value = words[:1], words[0]
         num = len(words) + bool(key)
         broken = num < least or (most is not None and num > most) or (rule.check is not None and rule.check(value))
-        if broken or key in found:
+        if broken and (advice := by_hand(name, key, num)) and key not in found:
+            said.append(f"{table.path}:{number}: left '{table.lines[number - 1]}' as it is; {advice}")
+            found[key] = value
+        elif broken or key in found:
             said.append(f"{table.path}:{number}: removed '{table.lines[number - 1]}'{'' if broken else ', a second line of its key'}")
         else:
             found[key] = value
@@ -120,7 +126,7 @@ def filter_tables(tables: dict[str, dict], kept: set[str]) -> None:
 
 
 def _complete_or_drop(tables: dict[str, dict], said: list[str]) -> None:
-    """Complete or remove the tables that lack an entry; those removed can be made again."""
+    """Complete or remove the tables that lack an entry; those removed can be made again, those that cannot stay as they are."""
     speakers = set(tables["utt2spk"].values())
     recordings = {value.split()[0] for value in tables["segments"].values()} if "segments" in tables else tables["utt2spk"].keys()
     for names, keys in ((UTTERANCE_TABLES, tables["utt2spk"].keys()), (SPEAKER_TABLES, speakers), (RECORDING_TABLES, recordings)):
@@ -131,6 +137,8 @@ def _complete_or_drop(tables: dict[str, dict], said: list[str]) -> None:
             if default_value(name, "") is not None:
                 said.append(f"completed {name}: {lacks}")
                 tables[name] = completed(name, tables[name], sorted(keys))
+            elif name in MADE_BY_HAND:
+                said.append(f"left {name} as it is: {lacks}; add them by hand")
             else:
                 said.append(f"removed {name}: {lacks}; make it again")
                 del tables[name]

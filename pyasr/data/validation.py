@@ -99,8 +99,16 @@ RULES = {
     DISTORTION: Rule("RECORDING JSON", (2, None), distortion.complaint, of="recording"),
     "reco2file_and_channel": Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
 }
+MADE_BY_HAND = ("utt2lang", "spk2gender", "reco2file_and_channel")  # nothing in a data directory tells what their lines would be
 _COLUMN_WORDS = {1: "one column", 2: "two columns", 3: "three columns", 4: "four columns", 5: "five columns"}
 _EMPTY = {"text": "empty transcript", "wav.scp": "no audio named", "spk2utt": "speaker without utterances"}
+
+
+def by_hand(name: str, key: str, num_columns: int) -> str:
+    """What the user is to do about a broken line of the table `name` that cannot be made again; '' for one that is to be removed."""
+    if name == "segments" and num_columns == 5:
+        return "make each channel a recording of its own, as by 'sox FILE -t wav - remix 1 |' in wav.scp, and take the fifth column away"
+    return "correct the line" if key and name in MADE_BY_HAND else ""
 
 
 class Table:
@@ -205,7 +213,7 @@ class _Validator:
             elif rule.check:
                 complaint = rule.check(value)
             if complaint:
-                yield Problem(table.path, i + 1, table.lines[i], complaint, self.fix)
+                yield Problem(table.path, i + 1, table.lines[i], complaint, by_hand(name, key, num) or self.fix)
 
     @staticmethod
     def _column_complaint(name: str, rule: Rule, num: int) -> str:
@@ -256,12 +264,12 @@ class _Validator:
                 yield Problem(table.path, line, table.lines[line - 1], f"{noun} '{key}' is not in {source}", self.fix)
         if name == "wav.scp" and source == "segments":
             return  # told line by line of segments
-        reference = self.tables[source]
+        reference, fix = self.tables[source], f"add the line to {table.path}" if name in MADE_BY_HAND else self.fix
         for key in known:
             if key and key not in table.line_of:
                 line = reference.line_of.get(key, 0)
                 text = reference.lines[line - 1] if line else key
-                yield Problem(reference.path, line, text, f"{noun} '{key}' is not in {name}", self.fix)
+                yield Problem(reference.path, line, text, f"{noun} '{key}' is not in {name}", fix)
 
     def _missing_recordings(self, segments: Table, wav: Table) -> Iterator[Problem]:
         for i, value in enumerate(segments.values):

@@ -58,7 +58,6 @@ BROKEN = {
     "duration": (lambda d: edit(d / "utt2dur", 1, lambda s: "ann-000 long"), "utt2dur", 1, "ann-000 long", "not a positive number"),
     "missing audio": (lambda d: (d / "audio/bob-001.wav").unlink(), "wav.scp", 6, "bob-001.wav", "no such audio file"),
     "stale durations": (lambda d: edit(d / "utt2dur", 4, lambda s: None), "utt2spk", 4, "ann-003", "not in utt2dur"),
-    "gender": (lambda d: (d / "spk2gender").write_text("ann f\nbob m\ncy male\n"), "spk2gender", 3, "cy male", "neither m nor f"),
     "no archive": (lambda d: (d / "feats.scp").write_text("".join(f"{u} {d}/x.ark:{i}\n" for i, u in enumerate(keys(d)))),
                    "feats.scp", 1, "x.ark", "no such archive"),
 }
@@ -174,6 +173,32 @@ def test_recordings_that_may_be_sound_are_not_removed(name, tmp_path, monkeypatc
     said, = fix(data, audio="read")
     assert said == f"left recording bob-001 as it is: {problem.message}; {problem.fix}"
     assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
+
+
+# a table, its lines: text and message of the problem, what the user is to do
+NOT_MADE_AGAIN = {
+    "spk2gender value": ("spk2gender", "ann f\nbob m\ncy male\n", "cy male", "neither m nor f", "correct the line"),
+    "spk2gender": ("spk2gender", "ann f\ncy m\n", "bob", "speaker 'bob' is not in spk2gender", "add the line to {}"),
+    "utt2lang": ("utt2lang", "".join(f"{name}-00{i} en\n" for name in ("ann", "bob", "cy") for i in range(4) if name + str(i) != "bob0"),
+                 "bob-000 bob", "utterance 'bob-000' is not in utt2lang", "add the line to {}"),
+    "reco2file_and_channel": ("reco2file_and_channel", "ann a 1\ncy c 1\n", "bob", "recording 'bob' is not in reco2file_and_channel",
+                              "add the line to {}"),
+    "segments": ("segments", "".join(f"{name}-00{i} {name} 0.{i} 0.{i + 1}{' 0' * (name + str(i) == 'bob0')}\n"
+                                     for name in ("ann", "bob", "cy") for i in range(4)),
+                 "bob-000 bob 0.0 0.1 0", "five columns, expected 'UTTERANCE RECORDING BEGIN END'",
+                 "make each channel a recording of its own, as by 'sox FILE -t wav - remix 1 |' in wav.scp, and take the fifth column away"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_MADE_AGAIN)
+def test_what_cannot_be_made_again_stays(name, tmp_path):
+    data = make_data_dir(tmp_path / "data", with_segments=True)
+    table, lines, text, message, advice = NOT_MADE_AGAIN[name]
+    (data / table).write_text(lines)
+    problem, = validate(data)
+    assert text in problem.text and problem.message == message and problem.fix == advice.format(data / table)
+    said, = fix(data)
+    assert "as it is" in said and (data / table).read_text() == lines and len(keys(data)) == 12
 
 
 def test_recordings_that_a_command_cannot_read_are_removed(tmp_path):
