@@ -84,7 +84,8 @@ def test_the_plain_lstm_learns_as_its_configuration_says(tmp_path, monkeypatch):
 
 def test_models_of_the_recipe_have_stages_in_order():
     script = (RECIPE / "run_models.sh").read_text()
-    assert re.findall(r'stage (\d+) "', script) == [str(number) for number in range(1, 17)]
+    stages = re.findall(r'stage (\d+) "', script)
+    assert stages == [str(number) for number in range(1, len(stages) + 1)]
     models = re.search(r'^models="([^"]*)"', script, re.M).group(1).split()
     wanted = {name for names in re.findall(r"^if wanted ([a-z_ ]+) &&", script, re.M) for name in names.split()}
     assert wanted == set(models)

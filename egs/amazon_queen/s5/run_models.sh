@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Networks over time and training on whole sequences, each with several seeds: sMBR on the DNN of run.sh, TDNN, IBM's BLSTM, Kaldi's LSTMP,
-# a plain LSTM with state carried over, Chan's TC-DNN-BLSTM-DNN, CNN, TDNN with LF-MMI, CTC on subwords, a small DNN taught by the BLSTM, an
+# a plain LSTM with state carried over, Chan's TC-DNN-BLSTM-DNN, CNN, TDNN with LF-MMI, CTC on subwords, a small DNN taught by the LSTMP, an
 # LSTM language model on the best lattices. Begins with what run.sh made: features and alignments of the system with SAT, its graph, lang
 # directories.
 #
@@ -11,7 +11,7 @@
 cd "$(dirname "$0")"
 . utils/recipe.sh
 
-models="dnn dnn_sp smbr tdnn blstm lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train
+models="dnn dnn_sp smbr tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train
 num_seeds=3     # networks of each kind, with seeds 1, 2, ...
 quick=false     # see above
 nj=2            # parallel jobs
@@ -91,7 +91,7 @@ if wanted dnn_sp lfmmi && stage 1 "Speech at three speeds, aligned, adapted to s
   steps/make_fmllr_feats.py $jobs --cmd "$train_cmd" --transform-dir "$exp/tri3_ali_sp" "$data/train_sp" "$exp/tri3" "$data/train_sp_fmllr"
 fi
 
-if wanted blstm student && stage 2 "Streams side by side: fMLLR, log mel energies with derivatives, i-vectors"; then
+if wanted blstm_streams && stage 2 "Streams side by side: fMLLR, log mel energies with derivatives, i-vectors"; then
   steps/train_ivector_extractor.py $jobs --cmd "$train_cmd" --config conf/ivector.conf --model-dir "$exp/tri2" "$data/train" "$dir/ivector"
   for set in train dev test; do
     short_speakers=""; if [ $set = train ]; then short_speakers="--utts-per-spk-max 2"; fi
@@ -122,13 +122,14 @@ if wanted smbr && stage 5 "sMBR on lattices of a unigram model, made anew after 
 fi
 
 if wanted tdnn && stage 6 "TDNN"; then by_frames tdnn _fmllr tdnn; fi
-if wanted blstm student && stage 7 "BLSTM on streams, as IBM's"; then by_frames blstm _streams blstm; fi
-if wanted lstmp && stage 8 "LSTMP, as Kaldi's"; then by_frames lstmp _fmllr lstmp; fi
-if wanted lstm && stage 9 "LSTM whose state is carried from chunk to chunk"; then by_frames lstm _fmllr lstm; fi
-if wanted tc_dnn_blstm_dnn && stage 10 "TC-DNN-BLSTM-DNN, as Chan's"; then by_frames tc_dnn_blstm_dnn _fmllr tc_dnn_blstm_dnn; fi
-if wanted cnn && stage 11 "CNN on log mel energies"; then by_frames cnn _fbank cnn; fi
+if wanted blstm && stage 7 "BLSTM, as IBM's"; then by_frames blstm _fmllr blstm; fi
+if wanted blstm_streams && stage 8 "The same on streams"; then by_frames blstm_streams _streams blstm; fi
+if wanted lstmp student && stage 9 "LSTMP, as Kaldi's"; then by_frames lstmp _fmllr lstmp; fi
+if wanted lstm && stage 10 "LSTM whose state is carried from chunk to chunk"; then by_frames lstm _fmllr lstm; fi
+if wanted tc_dnn_blstm_dnn && stage 11 "TC-DNN-BLSTM-DNN, as Chan's"; then by_frames tc_dnn_blstm_dnn _fmllr tc_dnn_blstm_dnn; fi
+if wanted cnn && stage 12 "CNN on log mel energies"; then by_frames cnn _fbank cnn; fi
 
-if wanted lfmmi lm && stage 12 "TDNN with LF-MMI"; then
+if wanted lfmmi lm && stage 13 "TDNN with LF-MMI"; then
   steps/build_chain_tree.py $jobs --cmd "$train_cmd" --num-leaves 1200 "$data/train" "$data/lang_prons" "$exp/tri3_ali" "$dir/chain_tree"
   for seed in $(seq "$num_seeds"); do
     train train_lfmmi lfmmi "$seed" --config conf/chain.conf "$data/train_sp_fmllr" "$exp/tri3_ali_sp" "$dir/chain_tree"
@@ -137,7 +138,7 @@ if wanted lfmmi lm && stage 12 "TDNN with LF-MMI"; then
   done
 fi
 
-if wanted ctc && stage 13 "CTC on subwords"; then
+if wanted ctc && stage 14 "CTC on subwords"; then
   utils/train_subwords.py --num-units 300 "$data/train" "$dir/units"
   utils/prepare_ctc_lang.py "$dir/units" "$data/local/dict/lexicon.txt" "$data/lang_ctc"
   utils/make_grammar.py "$data/lang_ctc" "$data/local/lm/trigram/lm.arpa.gz" "$data/lang_ctc_test"
@@ -157,12 +158,12 @@ if wanted ctc && stage 13 "CTC on subwords"; then
   done
 fi
 
-if wanted student && stage 14 "Small DNNs, taught by the BLSTM and by the alignment"; then
+if wanted student && stage 15 "Small DNNs, taught by the LSTMP and by the alignment"; then
   by_frames small _fmllr dnn --hidden-layers 2 --hidden-dim 256
-  by_frames student _fmllr dnn --hidden-layers 2 --hidden-dim 256 --teacher "$dir/blstm/seed1" --teacher-data "$data/train_streams"
+  by_frames student _fmllr dnn --hidden-layers 2 --hidden-dim 256 --teacher "$dir/lstmp/seed1"
 fi
 
-if wanted lm && stage 15 "Lattices of LF-MMI with a 4-gram and an LSTM language model, minimum Bayes risk, times of words"; then
+if wanted lm && stage 16 "Lattices of LF-MMI with a 4-gram and an LSTM language model, minimum Bayes risk, times of words"; then
   utils/train_lm.py --order 4 "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/fourgram"
   utils/train_lstm_lm.py --ngram "$data/local/lm/trigram" "$data/train/text" "$data/dev/text" "$data/local/dict/lexicon.txt" \
     "$dir/lstm_lm"
@@ -181,6 +182,6 @@ if wanted lm && stage 15 "Lattices of LF-MMI with a 4-gram and an LSTM language 
   done
 fi
 
-if stage 16 "Results"; then
+if stage 17 "Results"; then
   utils/collect_results.py "$dir" "$dir/RESULTS.md"
 fi
