@@ -2,8 +2,8 @@
 
 Prefixes are nodes of a tree, node 0 the empty one, and stay in it when they leave the beam, so that a prefix has one node however it is
 reached. A node holds what depends on its units alone: where its unfinished word ends in the trie of the language model's spellings, what
-the finished words cost, what they cost with the unfinished one closed, and what is due when prefixes are compared: the finished words, and
-the unfinished one as soon as it can be none that the model has. The beam holds node numbers and two log probabilities: of all alignments
+the finished words cost, what they cost with the unfinished one closed, what an unknown word would cost after either, and what is due when
+prefixes are compared: the finished words, and the unfinished one as soon as it can be none that the model has. The beam holds node numbers and two log probabilities: of all alignments
 that end in a blank, and of those that end in the last unit.
 """
 
@@ -21,7 +21,8 @@ from pyasr.lang.backoff_lm import strict_end, strict_word
 
 NODE = np.dtype([("parent", "i4"), ("unit", "i4"), ("first_child", "i4"), ("sibling", "i4"), ("place", "i4"), ("spelling", "i4"),
                  ("history", "i4"), ("num_words", "i4"), ("lm_cost", "f8"), ("closed_history", "i4"), ("closed_words", "i4"),
-                 ("closed_cost", "f8"), ("num_letters", "i4"), ("due_words", "i4"), ("due_cost", "f8")])  # fmt: skip
+                 ("closed_cost", "f8"), ("num_letters", "i4"), ("due_words", "i4"), ("due_cost", "f8"),
+                 ("unknown_cost", "f8"), ("closed_unknown_cost", "f8")])  # fmt: skip
 
 _NOWHERE = -1
 
@@ -68,6 +69,18 @@ def _spelled(table, node, unit):
 
 
 @njit(nogil=True, cache=True)
+def _due(above, unit, table):
+    """(words, cost) that are due of the child by `unit` of the node `above`."""
+    begins = table.begins[unit]
+    words, cost = (above.closed_words, above.closed_cost) if begins else (above.num_words, above.lm_cost)
+    if _spelled(table, np.int64(0 if begins else above.spelling), unit) != _NOWHERE:
+        return words, cost
+    num_letters = table.offsets[unit + 1] - table.offsets[unit] + (0 if begins else above.num_letters)
+    unknown_cost = above.closed_unknown_cost if begins else above.unknown_cost
+    return words + 1, cost + (unknown_cost + table.letter_cost * num_letters)
+
+
+@njit(nogil=True, cache=True)
 def _fill(nodes, new, parent, unit, table, lm):
     """Make node `new` the child of `parent` by `unit`."""
     one, above = nodes[new], nodes[parent]
@@ -89,8 +102,9 @@ def _fill(nodes, new, parent, unit, table, lm):
             cost += table.letter_cost * one.num_letters
         one.closed_words += 1
         one.closed_cost += cost
-    outside = one.spelling == _NOWHERE
-    one.due_words, one.due_cost = one.closed_words if outside else one.num_words, one.closed_cost if outside else one.lm_cost
+    one.unknown_cost = above.closed_unknown_cost if table.begins[unit] else above.unknown_cost
+    one.closed_unknown_cost = strict_word(lm, one.closed_history, table.unknown)[0]
+    one.due_words, one.due_cost = _due(above, unit, table)
 
 
 @njit(nogil=True, cache=True)
@@ -135,8 +149,11 @@ def _stay(nodes, active, blank, label, frame, taken):
 
 
 @njit(nogil=True, cache=True)
-def _select(nodes, active, blank, label, stay_blank, stay_label, frame, extending, begins, taken, beam, lm_weight, bonus):
-    """The best candidates, (score, -number): number j for a prefix that stays, len(active) + i * num_units + u for prefix i and unit u."""
+def _select(nodes, active, blank, label, stay_blank, stay_label, frame, extending, table, taken, beam, lm_weight, bonus):
+    """The best candidates, (score, -number): number j for a prefix that stays, len(active) + i * num_units + u for prefix i and unit u.
+
+    What is due of a child is looked up only where it could be kept if nothing came to what is due of its parent but a word's bonus.
+    """
     heap = [(0.0, np.int64(0)) for _ in range(0)]
     num_active, num_units = len(active), len(frame)
     for j in range(num_active):
@@ -150,8 +167,10 @@ def _select(nodes, active, blank, label, stay_blank, stay_label, frame, extendin
         for u in extending:
             if not taken[i, u]:
                 before = blank[i] if node.unit == u else total
-                score = before + frame[u] + (closed if begins[u] else kept)
-                _offer(heap, beam, score, np.int64(num_active + i * num_units + u))
+                score = before + frame[u]
+                if len(heap) < beam or score + (closed if table.begins[u] else kept) + max(bonus, 0.0) >= heap[0][0]:
+                    words, cost = _due(node, u, table)
+                    _offer(heap, beam, score + (bonus * words - lm_weight * cost), np.int64(num_active + i * num_units + u))
     return heap
 
 
@@ -177,26 +196,27 @@ def _move(nodes, used, heap, active, blank, label, stay_blank, stay_label, frame
 
 
 @njit(nogil=True, cache=True)
-def _root(nodes, lm):
+def _root(nodes, table, lm):
     root = nodes[0]
     root.parent, root.unit, root.first_child, root.sibling, root.place = -1, -1, -1, -1, 0
     root.spelling, root.history, root.closed_history = 0, lm.start, lm.start
     root.num_words, root.closed_words, root.due_words, root.num_letters = 0, 0, 0, 0
     root.lm_cost, root.closed_cost, root.due_cost = 0.0, 0.0, 0.0
+    root.unknown_cost = root.closed_unknown_cost = strict_word(lm, lm.start, table.unknown)[0]
 
 
 @njit(nogil=True, cache=True)
 def search(log_posteriors, table, lm, beam, unit_beam, lm_weight, bonus):
     """Prefixes of the last frame: (units one after the other, where each ends, ln p, language model's cost with the sentence's end)."""
     nodes, used = np.empty(256, NODE), np.int64(1)
-    _root(nodes, lm)
+    _root(nodes, table, lm)
     active, blank, label = np.zeros(1, np.int64), np.zeros(1), np.full(1, -np.inf)
     for t in range(len(log_posteriors)):
         frame = log_posteriors[t].astype(np.float64)
         extending = 1 + np.flatnonzero(frame[1:] >= frame.max() - unit_beam)
         taken = np.zeros((len(active), len(frame)), np.bool_)
         stay_blank, stay_label = _stay(nodes, active, blank, label, frame, taken)
-        heap = _select(nodes, active, blank, label, stay_blank, stay_label, frame, extending, table.begins, taken, beam, lm_weight, bonus)
+        heap = _select(nodes, active, blank, label, stay_blank, stay_label, frame, extending, table, taken, beam, lm_weight, bonus)
         nodes = grown(nodes, used, len(heap))
         used, active, blank, label = _move(nodes, used, heap, active, blank, label, stay_blank, stay_label, frame, table, lm)
     return _results(nodes, active, blank, label, lm)

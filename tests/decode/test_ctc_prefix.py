@@ -114,6 +114,16 @@ def test_a_wide_beam_finds_what_a_wider_one_does(model):
     assert narrow.words == wide.words and wide.ctc_cost - 1e-9 <= narrow.ctc_cost <= wide.ctc_cost + 0.2
 
 
+@pytest.mark.parametrize("num_prefixes", [1, 2, 3])
+def test_what_is_no_word_costs_so_at_once(tmp_path, num_prefixes):
+    """Else the x, a little likelier than the b, would put the word out of a beam of one."""
+    units, rare = ["<blk>", "<unk>", "\u2581a", "b", "x"], 1e-4
+    write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["ab", "ac"], (0,)))
+    posteriors = [[rare, rare, 1 - 4 * rare, rare, rare], [rare, rare, rare, 0.48, 0.52 - 3 * rare], [1 - 4 * rare, rare, rare, rare, rare]]
+    found = PrefixDecoder(units, PrefixOptions(num_prefixes=num_prefixes), read_arpa(tmp_path / "lm.arpa")).decode(np.log(posteriors))
+    assert found[0].words == ("ab",)
+
+
 def test_units_far_below_the_best_are_left_out():
     log_posteriors = np.log(np.array([[0.5, 0.0001, 0.45, 0.0499, 0.0]]) + 1e-12)
     found = PrefixDecoder(UNITS, PrefixOptions(unit_beam=2.5)).decode(log_posteriors)
