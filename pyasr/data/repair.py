@@ -8,7 +8,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.output import adopt
 from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
-from pyasr.data.validation import MADE_BY_HAND, RULES, Table, archive_of, by_hand, look_at_audio, overshoot_complaint, recording_seconds
+from pyasr.data.validation import MADE_BY_HAND, OF_WORDS, RULES, Table, archive_of, by_hand, look_at_audio, overshoot_complaint, recording_seconds
 from pyasr.io.text import invert, write_table
 
 BACKUP = ".backup"
@@ -48,8 +48,17 @@ def _sound_lines(name: str, table: Table, said: list[str]) -> dict[str, str]:
     """
     rule, found = RULES[name], {}
     least, most = rule.columns
+    if table.has_mark:
+        said.append(f"{table.path}: took away its byte order mark")
+    if table.with_returns:
+        said.append(f"{table.path}: took away the carriage returns of {len(table.with_returns)} lines")
+    odd = set(table.with_other_blanks) if name in OF_WORDS else set()
+    if odd:
+        said.append(f"{table.path}: put spaces in the place of other blanks in {len(odd)} lines")
     for number, (key, value) in enumerate(zip(table.keys, table.values), 1):
         words = value.split()
+        if number in odd:
+            value = " ".join(words)
         if name == "utt2spk" and len(words) > 1:
             said.append(f"{table.path}:{number}: cut off '{' '.join(words[1:])}'")
             words, value = words[:1], words[0]

@@ -9,9 +9,11 @@ inverse of utt2spk, utterances that sort as their speakers do, audio that is the
 
 from __future__ import annotations
 
+import codecs
 import gc
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,6 +101,8 @@ RULES = {
     DISTORTION: Rule("RECORDING JSON", (2, None), distortion.complaint, of="recording"),
     "reco2file_and_channel": Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
 }
+OF_WORDS = {"text", "spk2utt", *(name for name, rule in RULES.items() if rule.columns[1])}  # no names of files
+_OTHER_BLANK = re.compile(r"[^\S \t\n]")
 MADE_BY_HAND = ("utt2lang", "spk2gender", "reco2file_and_channel")  # nothing in a data directory tells what their lines would be
 _COLUMN_WORDS = {1: "one column", 2: "two columns", 3: "three columns", 4: "four columns", 5: "five columns"}
 _EMPTY = {"text": "empty transcript", "wav.scp": "no audio named", "spk2utt": "speaker without utterances"}
@@ -112,14 +116,26 @@ def by_hand(name: str, key: str, num_columns: int) -> str:
 
 
 class Table:
-    """The lines of one table as they stand: `keys[i]` and `values[i]` are of line i + 1; lines that are not UTF-8 are read as Latin-1."""
+    """The lines of one table as they stand: `keys[i]` and `values[i]` are of line i + 1; lines that are not UTF-8 are read as Latin-1.
+
+    has_mark           whether the file begins with a byte order mark, which is not in the first key
+    with_returns       numbers of the lines that end in a carriage return, which is not in `lines`
+    with_other_blanks  numbers of the lines with blanks that are neither a space nor a tab
+    """
 
     def __init__(self, path: Path):
         self.path = path
         self.not_utf8: list[int] = []
-        lines = self._decode(path.read_bytes())
+        content = path.read_bytes()
+        self.has_mark = content.startswith(codecs.BOM_UTF8)
+        lines = self._decode(content.removeprefix(codecs.BOM_UTF8))
         if lines and not lines[-1]:
             lines.pop()
+        self.with_returns = [i for i, line in enumerate(lines, 1) if line.endswith("\r")] if b"\r" in content else []
+        for i in self.with_returns:
+            lines[i - 1] = lines[i - 1].rstrip("\r")
+        odd = not content.isascii() or any(blank in content for blank in b"\r\x0b\x0c\x1c\x1d\x1e\x1f")
+        self.with_other_blanks = [i for i, line in enumerate(lines, 1) if _OTHER_BLANK.search(line)] if odd else []
         self.lines = lines
         words = [(*line.split(None, 1), "", "")[:2] for line in lines]
         self.keys = [key for key, _ in words]
@@ -202,6 +218,15 @@ class _Validator:
         rule, (least, most) = RULES[name], RULES[name].columns
         for number in table.not_utf8:
             yield Problem(table.path, number, table.lines[number - 1], "not UTF-8 (the fix reads the line as Latin-1)", self.fix)
+        if table.has_mark:
+            yield Problem(table.path, 1, "", "begins with a byte order mark, which Kaldi's programs take for a part of the first key", self.fix)
+        if lines := table.with_returns:
+            told = f"ends in a carriage return ({len(lines)} such lines), which Kaldi's programs take for a part of the last word"
+            yield Problem(table.path, lines[0], table.lines[lines[0] - 1], told, self.fix)
+        for number in table.with_other_blanks if name in OF_WORDS else ():
+            blank = ord(_OTHER_BLANK.search(table.lines[number - 1])[0])
+            told = f"holds the blank U+{blank:04X}, which Kaldi's programs take for a part of a word"
+            yield Problem(table.path, number, table.lines[number - 1], told, self.fix)
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
             if most is None and value and rule.check is None:
                 continue

@@ -47,6 +47,15 @@ BROKEN = {
     "duplicated": (lambda d: edit(d / "text", 2, lambda s: s + "\n" + s), "text", 3, "ann-001", "line 2 already"),
     "unsorted": (lambda d: swap(d / "wav.scp", 2), "wav.scp", 3, "ann-001", "not sorted"),
     "not UTF-8": (lambda d: (d / "text").write_bytes((d / "text").read_bytes().replace(b"word3", b"na\xefve")), "text", 4, "na", "UTF-8"),
+    "byte order mark": (lambda d: (d / "utt2spk").write_bytes(b"\xef\xbb\xbf" + (d / "utt2spk").read_bytes()),
+                        "utt2spk", 1, "", "begins with a byte order mark"),
+    "carriage returns": (lambda d: (d / "utt2spk").write_bytes((d / "utt2spk").read_bytes().replace(b"\n", b"\r\n")),
+                         "utt2spk", 1, "ann-000 ann", "ends in a carriage return (12 such lines)"),
+    "carriage returns in wav.scp": (lambda d: (d / "wav.scp").write_bytes((d / "wav.scp").read_bytes().replace(b"\n", b"\r\n")),
+                                    "wav.scp", 1, "ann-000.wav", "ends in a carriage return (12 such lines)"),
+    "no-break space": (lambda d: edit(d / "text", 3, lambda s: s.replace(" again", "\xa0again")), "text", 3, "again", "the blank U+00A0"),
+    "ideographic space": (lambda d: edit(d / "utt2spk", 3, lambda s: s.replace(" ", "\u3000")), "utt2spk", 3, "ann", "the blank U+3000"),
+    "vertical tab": (lambda d: edit(d / "text", 3, lambda s: s.replace(" again", "\x0bagain")), "text", 3, "again", "the blank U+000B"),
     "utterance unknown": (lambda d: edit(d / "text", 12, lambda s: s + "\ncy-900 hello"), "text", 13, "cy-900", "not in utt2spk"),
     "utterance lacking": (lambda d: edit(d / "text", 12, lambda s: None), "utt2spk", 12, "cy-003 cy", "not in text"),
     "no spk2utt": (lambda d: (d / "spk2utt").unlink(), "spk2utt", 0, "", "missing"),
@@ -84,6 +93,15 @@ def test_problem_is_found_and_its_fix_repairs(name, tmp_path):
     for command in dict.fromkeys(problem.fix for problem in problems):
         run_fix(command)
     assert validate(data) == []
+
+
+@pytest.mark.parametrize("name", ["byte order mark", "carriage returns", "carriage returns in wav.scp"])
+def test_marks_of_editors_cost_no_utterance(name, tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    before = {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
+    BROKEN[name][0](data)
+    fix(data)
+    assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
 
 
 def test_segments(tmp_path):
