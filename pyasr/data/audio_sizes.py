@@ -92,10 +92,19 @@ def _of_rf64(content: bytes) -> tuple[int, int]:
 
 def _of_sphere(content: bytes) -> tuple[int, int]:
     """The number of samples in NIST's header, lines such as `sample_count -i 9000`."""
-    size_of_head = re.match(rb"NIST_1A\n *([0-9]{1,9})\n", content)
-    begin = int(size_of_head[1]) if size_of_head else 0
+    begin = _sphere_head_bytes(content)
     counts = {name: int(count) for name, count in re.findall(rb"^(\w+) -i ([0-9]{1,18})\s", content[:begin], re.MULTILINE)}
     return begin, counts.get(b"sample_count", 0) * counts.get(b"channel_count", 1) * counts.get(b"sample_n_bytes", 1)
+
+
+def _sphere_head_bytes(content: bytes) -> int:
+    size = re.match(rb"NIST_1A\n *([0-9]{1,9})\n", content)
+    return int(size[1]) if size else 0
+
+
+def is_shortened(content: bytes) -> bool:
+    """Whether it is a SPHERE file compressed by shorten, as of Switchboard and Fisher, which libsndfile cannot read."""
+    return bool(re.search(rb"^sample_coding -s[0-9]+ \S*embedded-shorten", content[:_sphere_head_bytes(content)], re.MULTILINE))
 
 
 def _has_last_page(content: bytes) -> bool:

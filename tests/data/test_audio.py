@@ -9,7 +9,7 @@ import soundfile
 from trees import write_tone
 
 from pyasr.base.errors import UserError
-from pyasr.data.audio import decode_audio, read_audio, resample, write_audio
+from pyasr.data.audio import UnusableAudio, decode_audio, read_audio, resample, write_audio
 
 
 @pytest.mark.parametrize("suffix", ["wav", "flac"])
@@ -106,6 +106,20 @@ def test_big_endian_wav(tmp_path):
     assert content[:4] == b"RIFX" and len(decode_audio(io.BytesIO(content), "a")[0]) == 1000
     with pytest.raises(UserError, match="a: cut short, 1956 of 2000 bytes of audio are there; replace"):
         decode_audio(io.BytesIO(content[:2000]), "a")
+
+
+def shortened(path):
+    """A SPHERE file with the header that Switchboard's files have; what follows is not looked at."""
+    head = ("NIST_1A\n   1024\nsample_count -i 2400\nchannel_count -i 2\nsample_n_bytes -i 1\nsample_rate -i 8000\n"
+            "sample_coding -s26 ulaw,embedded-shorten-v2.00\nend_head\n")
+    path.write_bytes(head.encode().ljust(1024) + b"ajkg\x02" + bytes(500))
+
+
+def test_shorten(tmp_path):
+    shortened(tmp_path / "a.sph")
+    with pytest.raises(UserError, match="a.sph: compressed by shorten, which sph2pipe reads; write 'sph2pipe -f wav FILE .' into wav.scp") as told:
+        read_audio(str(tmp_path / "a.sph"))
+    assert not isinstance(told.value, UnusableAudio)
 
 
 def test_ogg_that_ends_between_two_pages(tmp_path):
