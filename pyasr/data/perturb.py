@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.data.datadir import DISTORTION, SPEED, VOLUME, DataDir, completed
+from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir, completed
 from pyasr.data.subsets import FEATURE_TABLES, Renaming, own_copy, read_all
 
 _OF_ONE_SPEED = ("utt2warp", "spk2warp")
@@ -33,7 +33,7 @@ class Perturbation:
         found = self.speeds.split()
         for speed in found:
             if not _is_speed(speed) or found.count(speed) > 1:
-                raise UserError(f"--speeds '{self.speeds}': '{speed}' should be a number from 0.25 to 4 other than 1, given once")
+                raise UserError(f"--speeds '{self.speeds}': '{speed}' should be a number from {LEAST_SPEED:g} to {MOST_SPEED:g} other than 1, given once")
         return found
 
     def volume(self, recording: str) -> str:
@@ -45,7 +45,7 @@ class Perturbation:
 
 def _is_speed(text: str) -> bool:
     try:
-        return 0.25 <= float(text) <= 4 and float(text) != 1
+        return LEAST_SPEED <= float(text) <= MOST_SPEED and float(text) != 1
     except ValueError:
         return False
 

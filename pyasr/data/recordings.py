@@ -8,13 +8,13 @@ from pyasr.base.errors import UserError
 from pyasr.data.audio import read_audio, resample
 from pyasr.data.datadir import SPEED, VOLUME, DataDir
 from pyasr.data.mixing import distorted
-from pyasr.data.validation import FIX, overshoot_complaint
+from pyasr.data.validation import FIX, overshoot_complaint, speed_complaint
 
 
 def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp.
 
-    Raises UserError as `read_audio` does, and where there is no such recording, or its speed or volume is no positive number.
+    Raises UserError as `read_audio` does, and where there is no such recording, its speed is none from 0.25 to 4, or its volume no positive number.
     """
     if name not in data.wav_scp:
         raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")
@@ -23,7 +23,7 @@ def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:
     if name in data.reco2distortion:
         samples = distorted(samples, rate, data.reco2distortion[name])
     if name in data.reco2volume:
-        samples = samples * np.float32(_factor(data, VOLUME, name, data.reco2volume[name]))
+        samples = samples * np.float32(_volume(data, name))
     return samples, rate
 
 
@@ -42,8 +42,11 @@ def cut_utterance(samples: np.ndarray, rate: float, data: DataDir, utt: str) -> 
 
 
 def speed(data: DataDir, name: str) -> float:
-    """How many times as fast the recording `name` is to be played. Raises UserError where its speed is no positive number."""
-    return _factor(data, SPEED, name, data.reco2speed.get(name, "1"))
+    """How many times as fast the recording `name` is to be played. Raises UserError where that is no speed from 0.25 to 4."""
+    text = data.reco2speed.get(name, "1")
+    if complaint := speed_complaint(text):
+        raise UserError(f"{data.path}/{SPEED}: '{name} {text}' is {complaint}; correct the line")
+    return float(text)
 
 
 def duration_s(data: DataDir, name: str) -> float:
@@ -60,11 +63,12 @@ def change_speed(samples: np.ndarray, rate: int, factor: float) -> np.ndarray:
     return resample(samples, max(round(rate * factor), 1), rate)
 
 
-def _factor(data: DataDir, table: str, name: str, text: str) -> float:
+def _volume(data: DataDir, name: str) -> float:
+    text = data.reco2volume[name]
     try:
         factor = float(text)
     except ValueError:
         factor = 0.0
     if not 0 < factor < float("inf"):
-        raise UserError(f"{data.path}/{table}: '{name} {text}' is no positive number; correct the line")
+        raise UserError(f"{data.path}/{VOLUME}: '{name} {text}' is no positive number; correct the line")
     return factor

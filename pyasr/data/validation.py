@@ -22,7 +22,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError, printable
 from pyasr.data import distortion
 from pyasr.data.audio import UnusableAudio, read_audio
-from pyasr.data.datadir import DISTORTION, SPEED, VOLUME, DataDir
+from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir
 from pyasr.io.text import read_lines, read_table
 
 FIX = "utils/fix_data_dir.py"
@@ -75,6 +75,14 @@ def _number_complaint(kind: type, noun: str) -> Callable[[str], str]:
     return complaint
 
 
+def speed_complaint(value: str) -> str:
+    """'' for a factor of `reco2speed` at which a recording can be played."""
+    try:
+        return "" if LEAST_SPEED <= float(value) <= MOST_SPEED else f"not a speed from {LEAST_SPEED:g} to {MOST_SPEED:g}"
+    except ValueError:
+        return f"not a speed from {LEAST_SPEED:g} to {MOST_SPEED:g}"
+
+
 def _gender_complaint(value: str) -> str:
     return "" if value in ("m", "f") else "neither m nor f"
 
@@ -96,7 +104,7 @@ RULES = {
     "spk2warp": Rule("SPEAKER WARP_FACTOR", (2, 2), _number_complaint(float, "number"), of="speaker"),
     "wav.scp": Rule("RECORDING AUDIO", (2, None), of="recording"),
     "reco2dur": Rule("RECORDING SECONDS", (2, 2), _number_complaint(float, "number of seconds"), of="recording"),
-    SPEED: Rule("RECORDING FACTOR", (2, 2), _number_complaint(float, "number"), of="recording"),
+    SPEED: Rule("RECORDING FACTOR", (2, 2), speed_complaint, of="recording"),
     VOLUME: Rule("RECORDING FACTOR", (2, 2), _number_complaint(float, "number"), of="recording"),
     DISTORTION: Rule("RECORDING JSON", (2, None), distortion.complaint, of="recording"),
     "reco2file_and_channel": Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),

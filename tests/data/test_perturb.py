@@ -81,6 +81,18 @@ def test_volume_scales_samples(tmp_path):
             read_recording(DataDir(tmp_path), "a")
 
 
+@pytest.mark.parametrize("wrong", ["1e9", "1e-6", "0.2", "4.1", "-1", "nan", "fast"])
+def test_speeds_are_those_that_perturbing_allows(wrong, tmp_path):
+    """Others would ask for any amount of memory."""
+    data = make_data_dir(tmp_path / "data")
+    (data / "reco2speed").write_text("".join(f"{name} {wrong if name == 'bob-001' else 4}\n" for name in DataDir(data).wav_scp))
+    assert len(read_recording(DataDir(data), "bob-000")[0]) == 400
+    with pytest.raises(UserError, match=f"reco2speed: 'bob-001 {wrong}' is not a speed from 0.25 to 4; correct the line"):
+        read_recording(DataDir(data), "bob-001")
+    problem, = validate(data)
+    assert (problem.line, problem.message) == (6, "not a speed from 0.25 to 4")
+
+
 def test_combined_with_data_as_they_were(tmp_path):
     """Whose recordings have the speed 1 then, and are their own originals."""
     sources = [make_data_dir(tmp_path / "data"), tmp_path / "fast"]
