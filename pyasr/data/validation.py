@@ -23,6 +23,7 @@ from pyasr.base.errors import UserError, printable
 from pyasr.data import distortion
 from pyasr.data.audio import UnusableAudio, read_audio
 from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir
+from pyasr.io.content import GZIP_MAGIC, read_content
 from pyasr.io.text import read_lines, read_table
 
 FIX = "utils/fix_data_dir.py"
@@ -126,6 +127,7 @@ def by_hand(name: str, key: str, num_columns: int) -> str:
 class Table:
     """The lines of one table as they stand: `keys[i]` and `values[i]` are of line i + 1; lines that are not UTF-8 are read as Latin-1.
 
+    gzipped            whether the file is, which is read unpacked
     has_mark           whether the file begins with a byte order mark, which is not in the first key
     with_returns       numbers of the lines that end in a carriage return, which is not in `lines`
     with_other_blanks  numbers of the lines with blanks that are neither a space nor a tab
@@ -135,6 +137,8 @@ class Table:
         self.path = path
         self.not_utf8: list[int] = []
         content = path.read_bytes()
+        self.gzipped = content.startswith(GZIP_MAGIC)
+        content = read_content(path) if self.gzipped else content
         self.has_mark = content.startswith(codecs.BOM_UTF8)
         lines = self._decode(content.removeprefix(codecs.BOM_UTF8))
         if lines and not lines[-1]:
@@ -226,6 +230,8 @@ class _Validator:
         rule, (least, most) = RULES[name], RULES[name].columns
         for number in table.not_utf8:
             yield Problem(table.path, number, table.lines[number - 1], "not UTF-8 (the fix reads the line as Latin-1)", self.fix)
+        if table.gzipped:
+            yield Problem(table.path, 0, "", "gzipped, as Kaldi's programs read no table", self.fix)
         if table.has_mark:
             yield Problem(table.path, 1, "", "begins with a byte order mark, which Kaldi's programs take for a part of the first key", self.fix)
         if lines := table.with_returns:

@@ -14,7 +14,7 @@ from numba import njit
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
-from pyasr.io.content import read_file
+from pyasr.io.content import read_content
 
 ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
 _CONST_STATE = np.dtype([("final", "<f4"), ("pos", "<u4"), ("num_arcs", "<u4"), ("num_iepsilons", "<u4"), ("num_oepsilons", "<u4")])
@@ -148,11 +148,11 @@ class FstCursor:
 
 
 def read_fst(path: Path) -> Fst:
-    """The transducer in an OpenFst binary file (`vector` or `const`, arc type `standard`); symbol tables inside are skipped.
+    """The transducer in an OpenFst binary file (`vector` or `const`, arc type `standard`), gzipped or not; symbol tables inside are skipped.
 
     Raises UserError naming file and offset for anything else: not an FST, another arc type, truncated, impossible sizes or states.
     """
-    return _read_object(FstCursor(read_file(path), Path(path)))
+    return _read_object(FstCursor(read_content(path), Path(path)))
 
 
 def read_fst_at(cursor: FstCursor) -> Fst:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
-from pyasr.io.content import read_file
+from pyasr.io.content import read_content
 
 _MOST_NUMBER = 1e12
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file. Raises UserError when it is not there or not text."""
-    content = read_file(path)
+    """The lines of a UTF-8 text file, gzipped or not. Raises UserError when it is not there or not text."""
+    content = read_content(path)
     try:
         return content.decode("utf-8").removesuffix("\n").split("\n") if content else []
     except UnicodeDecodeError as error:

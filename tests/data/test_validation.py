@@ -1,5 +1,6 @@
 """Every rule of the validator on a directory that breaks it: file, line, text, and a fix that repairs; and its speed."""
 
+import gzip
 import re
 import shlex
 import subprocess
@@ -53,6 +54,7 @@ BROKEN = {
                          "utt2spk", 1, "ann-000 ann", "ends in a carriage return (12 such lines)"),
     "carriage returns in wav.scp": (lambda d: (d / "wav.scp").write_bytes((d / "wav.scp").read_bytes().replace(b"\n", b"\r\n")),
                                     "wav.scp", 1, "ann-000.wav", "ends in a carriage return (12 such lines)"),
+    "gzipped": (lambda d: (d / "text").write_bytes(gzip.compress((d / "text").read_bytes())), "text", 0, "", "gzipped"),
     "no-break space": (lambda d: edit(d / "text", 3, lambda s: s.replace(" again", "\xa0again")), "text", 3, "again", "the blank U+00A0"),
     "ideographic space": (lambda d: edit(d / "utt2spk", 3, lambda s: s.replace(" ", "\u3000")), "utt2spk", 3, "ann", "the blank U+3000"),
     "vertical tab": (lambda d: edit(d / "text", 3, lambda s: s.replace(" again", "\x0bagain")), "text", 3, "again", "the blank U+000B"),
@@ -95,8 +97,8 @@ def test_problem_is_found_and_its_fix_repairs(name, tmp_path):
     assert validate(data) == []
 
 
-@pytest.mark.parametrize("name", ["byte order mark", "carriage returns", "carriage returns in wav.scp"])
-def test_marks_of_editors_cost_no_utterance(name, tmp_path):
+@pytest.mark.parametrize("name", ["gzipped", "byte order mark", "carriage returns", "carriage returns in wav.scp"])
+def test_the_form_of_a_file_costs_no_utterance(name, tmp_path):
     data = make_data_dir(tmp_path / "data")
     before = {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
     BROKEN[name][0](data)

@@ -1,3 +1,4 @@
+import gzip
 import struct
 
 import numpy as np
@@ -22,6 +23,14 @@ def test_written_files_read_back_bit_for_bit(tmp_path, kind):
     again = read_fst(tmp_path / "a.fst")
     assert all(np.array_equal(vars(fst)[name], vars(again)[name]) for name in vars(fst))
     assert all(vars(fst)[name].dtype == vars(again)[name].dtype for name in vars(fst) if name != "start")
+
+
+def test_gzipped_file(tmp_path):
+    fst = random_fst()
+    write_fst(tmp_path / "a.fst", fst, "vector")
+    (tmp_path / "a.fst").write_bytes(gzip.compress((tmp_path / "a.fst").read_bytes()))
+    again = read_fst(tmp_path / "a.fst")
+    assert all(np.array_equal(vars(fst)[name], vars(again)[name]) for name in vars(fst))
 
 
 def test_empty_fst(tmp_path):

@@ -1,5 +1,7 @@
 """Text tables against a plain dictionary, and the sentences for broken ones."""
 
+import gzip
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -36,6 +38,11 @@ def test_missing_table(tmp_path):
 def test_tabs_and_blanks(tmp_path):
     (tmp_path / "t").write_text("a\tx y \nb  z\r\nc\n")
     assert read_table(tmp_path / "t") == {"a": "x y", "b": "z", "c": ""}
+
+
+def test_gzipped_table(tmp_path):
+    (tmp_path / "text").write_bytes(gzip.compress("a größe\n".encode()))
+    assert read_table(tmp_path / "text") == {"a": "größe"}
 
 
 def test_invert():
