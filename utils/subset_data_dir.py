@@ -23,10 +23,12 @@ class SubsetDataDir:
     data: Path = argument("data directory")
     out: Path = argument("data directory to be made")
     first: int | None = option(None, "the first N utterances", minimum=1)
+    last: int | None = option(None, "the last N utterances", minimum=1)
     shortest: int | None = option(None, "the N shortest utterances", minimum=1)
     random: int | None = option(None, "N utterances drawn by --seed", minimum=1)
     per_spk: int | None = option(None, "up to N utterances of every speaker", minimum=1)
     speakers: int | None = option(None, "whole speakers until there are N utterances", minimum=1)
+    max_same_text: int | None = option(None, "up to N utterances of every transcript, as of Kaldi's remove_dup_utts.sh", minimum=1)
     utt_list: str | None = option(None, "the utterances that a file lists")
     spk_list: str | None = option(None, "the speakers that a file lists")
     seed: int = option(0, "seed of --random")
@@ -35,10 +37,12 @@ class SubsetDataDir:
 def choose(data: DataDir, options: SubsetDataDir) -> list[str]:
     ways = {
         "first": lambda value: subsets.first(data, value),
+        "last": lambda value: subsets.last(data, value),
         "shortest": lambda value: subsets.shortest(data, value),
         "random": lambda value: subsets.random_choice(data, value, options.seed),
         "per_spk": lambda value: subsets.per_speaker(data, value),
         "speakers": lambda value: subsets.of_speakers(data, value),
+        "max_same_text": lambda value: subsets.without_repetitions(data, value),
         "utt_list": lambda value: subsets.listed(Path(value)),
         "spk_list": lambda value: subsets.utterances_of(data, subsets.listed(Path(value))),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,21 @@ def write_subset(data: DataDir, out: Path, utterances: list[str]) -> None:
 def first(data: DataDir, num: int) -> list[str]:
     """The first `num` utterances in C order."""
     return _enough(data, data.utterances, num)
+
+
+def last(data: DataDir, num: int) -> list[str]:
+    """The last `num` utterances in C order, as of Kaldi's `subset_data_dir.sh --last`."""
+    return _enough(data, data.utterances[::-1], num)
+
+
+def without_repetitions(data: DataDir, most: int) -> list[str]:
+    """In C order up to `most` utterances of each transcript, as of Kaldi's `remove_dup_utts.sh`; none without a transcript."""
+    chosen, times = [], Counter()
+    for utterance in filter(data.text.__contains__, data.utterances):
+        words = " ".join(data.text[utterance].split())
+        times[words] += 1
+        chosen += [utterance] * (times[words] <= most)
+    return chosen
 
 
 def shortest(data: DataDir, num: int) -> list[str]:

@@ -70,6 +70,20 @@ def test_ways_of_choosing(tmp_path):
         subsets.first(data, 13)
 
 
+def test_transcripts_that_are_said_again_and_again(tmp_path):
+    """As awk and tail, which Kaldi's scripts are made of, choose."""
+    data = make_data_dir(tmp_path / "data")
+    said = ["yeah", "uh huh", "uh  huh", "yeah", "yeah", "right", "yeah", "uh huh", "no", "right", "uh huh", "yeah"]
+    (data / "text").write_text("".join(f"{utt} {words}\n" for utt, words in zip(DataDir(data).utterances, said)))
+    for way, command in (("--max-same-text", """awk '{u = $1; $1 = ""; $0 = $0; $1 = $1; if (n[$0]++ < 2) print u}' text"""),
+                         ("--last", "tail -n 2 utt2spk | cut -d' ' -f1")):
+        expected = subprocess.run(command, shell=True, cwd=data, capture_output=True, text=True, check=True).stdout.split()
+        out = tmp_path / f"out{way}"
+        subprocess.run([sys.executable, UTILS / "subset_data_dir.py", way, "2", data, out], check=True, capture_output=True)
+        assert DataDir(out).utterances == expected and validate(out) == []
+        assert len(expected) == (7 if way == "--max-same-text" else 2)
+
+
 def test_combine_and_copy(tmp_path):
     data = make_data_dir(tmp_path / "data")
     for arguments in (["copy_data_dir.py", "--utt-prefix", "x-", "--spk-prefix", "x-", data, tmp_path / "copy"],
