@@ -5,7 +5,7 @@ Reads   CTC_DIR/{final.nnet,input.json}, UNITS_DIR/units.txt, DATA/{feats.scp,cm
         --search wfst: GRAPH_DIR/{TLG.fst,words.txt,phones.txt}; --search prefix: --lm ARPA, if wanted
 Writes  DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,num_jobs}; but for wfst also nbest.JOB.txt; with it shard.JOB.json, totals.json
 
-Greedy and prefix search need no lexicon and may find any words; DECODE_DIR/words.txt has those that were found, and steps/score.py goes by it.
+Greedy and prefix search need no lexicon and may find any words; DECODE_DIR/words.txt has those found, and steps/score.py goes by it.
 Lattices hold ten times the negated log posteriors, so that LM weight 10 gives network and language model the same weight.
 
 Examples:

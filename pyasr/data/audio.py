@@ -39,8 +39,7 @@ def read_audio(rx: str, name: str = "") -> tuple[np.ndarray, int]:
     name  the recording or utterance, for messages
 
     Forms are WAV, FLAC, Ogg, MP3, SPHERE (not shorten), AIFF, AU, W64, RF64 and CAF. Raises UserError, naming `name` and the file, when the
-    audio is missing, cut short, not audio, or has more than one channel;
-    UnusableAudio where it is the recording that is missing or damaged.
+    audio is missing, cut short, not audio, or has more than one channel; UnusableAudio where the recording itself is missing or damaged.
     """
     where = f"{name}: {rx}" if name else rx
     samples, rate = decode_audio(_content(rx, where), where)
@@ -62,13 +61,15 @@ def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
     try:
         with soundfile.SoundFile(io.BytesIO(audio_sizes.with_size(content.getvalue()))) as audio:
             if audio.format not in audio_sizes.FORMS:
-                raise UserError(f"{where}: audio in the form {audio.format}, whose missing end would not be told; convert it to WAV or FLAC")
+                found = f"audio in the form {audio.format}, whose missing end would not be told"
+                raise UserError(f"{where}: {found}; convert it to WAV or FLAC")
             samples, promised, rate = _samples(audio, content.getbuffer().nbytes, where), audio.frames, audio.samplerate
     except (soundfile.LibsndfileError, RuntimeError) as error:
         cause = getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise UnusableAudio(f"{where}: not readable as audio ({cause}); replace the file or remove its utterances") from None
     if len(samples) < promised:
-        raise UnusableAudio(f"{where}: cut short, {len(samples)} of {promised} samples are there; replace the file or remove its utterances")
+        missing = f"{len(samples)} of {promised} samples are there"
+        raise UnusableAudio(f"{where}: cut short, {missing}; replace the file or remove its utterances")
     if not _LEAST_RATE <= rate <= _MOST_RATE or not np.isfinite(samples).all():
         what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are not numbers"
         raise UnusableAudio(f"{where}: {what}; replace the file or remove its utterances")

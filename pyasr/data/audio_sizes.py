@@ -1,7 +1,7 @@
 """How much audio the headers of files promise; libsndfile silently shortens a recording whose end is missing.
 
-FLAC and MP3 are not looked at here: libsndfile tells itself when their ends are missing, but of an MP3 file without a Xing header, which promises
-nothing.
+FLAC and MP3 are not looked at here: libsndfile tells itself when their ends are missing, but of an MP3 file without a Xing header, which
+promises nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def what_is_missing(content: bytes) -> str:
 
 
 def with_size(content: bytes) -> bytes:
-    """A WAV file of which the size of the audio is 0, as is written before there is any, with the size of what is there; others as they are."""
+    """A WAV file whose audio has the size 0, as is written before there is any, with the size of what is there; others as they are."""
     begin, size = _chunk(content, 12, "<4sI", 2, b"data") if content[:4] == b"RIFF" else (0, 0)
     if not begin or size or _are_chunks(content, begin):
         return content

@@ -33,7 +33,8 @@ class Perturbation:
         found = self.speeds.split()
         for speed in found:
             if not _is_speed(speed) or found.count(speed) > 1:
-                raise UserError(f"--speeds '{self.speeds}': '{speed}' should be a number from {LEAST_SPEED:g} to {MOST_SPEED:g} other than 1, given once")
+                wanted = f"a number from {LEAST_SPEED:g} to {MOST_SPEED:g} other than 1, given once"
+                raise UserError(f"--speeds '{self.speeds}': '{speed}' should be {wanted}")
         return found
 
     def volume(self, recording: str) -> str:

@@ -14,7 +14,8 @@ from pyasr.data.validation import FIX, overshoot_complaint, speed_complaint
 def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp.
 
-    Raises UserError as `read_audio` does, and where there is no such recording, its speed is none from 0.25 to 4, or its volume no positive number.
+    Raises UserError as `read_audio` does, and where there is no such recording, its speed is none from 0.25 to 4, or its volume no positive
+    number.
     """
     if name not in data.wav_scp:
         raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")

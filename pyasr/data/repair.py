@@ -8,7 +8,9 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.output import adopt
 from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
-from pyasr.data.validation import MADE_BY_HAND, OF_WORDS, RULES, Table, archive_of, by_hand, look_at_audio, overshoot_complaint, recording_seconds
+from pyasr.data.validation import (
+    MADE_BY_HAND, OF_WORDS, RULES, Table, archive_of, by_hand, look_at_audio, overshoot_complaint, recording_seconds,
+)
 from pyasr.io.text import invert, write_table
 
 BACKUP = ".backup"

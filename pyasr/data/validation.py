@@ -233,7 +233,8 @@ class _Validator:
         if table.gzipped:
             yield Problem(table.path, 0, "", "gzipped, as Kaldi's programs read no table", self.fix)
         if table.has_mark:
-            yield Problem(table.path, 1, "", "begins with a byte order mark, which Kaldi's programs take for a part of the first key", self.fix)
+            told = "begins with a byte order mark, which Kaldi's programs take for a part of the first key"
+            yield Problem(table.path, 1, "", told, self.fix)
         if lines := table.with_returns:
             told = f"ends in a carriage return ({len(lines)} such lines), which Kaldi's programs take for a part of the last word"
             yield Problem(table.path, lines[0], table.lines[lines[0] - 1], told, self.fix)

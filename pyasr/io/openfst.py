@@ -148,7 +148,7 @@ class FstCursor:
 
 
 def read_fst(path: Path) -> Fst:
-    """The transducer in an OpenFst binary file (`vector` or `const`, arc type `standard`), gzipped or not; symbol tables inside are skipped.
+    """The transducer in an OpenFst binary file (`vector` or `const`, arc type `standard`), gzipped or not; symbol tables are skipped.
 
     Raises UserError naming file and offset for anything else: not an FST, another arc type, truncated, impossible sizes or states.
     """

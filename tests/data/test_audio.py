@@ -117,7 +117,7 @@ def shortened(path):
 
 def test_shorten(tmp_path):
     shortened(tmp_path / "a.sph")
-    with pytest.raises(UserError, match="a.sph: compressed by shorten, which sph2pipe reads; write 'sph2pipe -f wav FILE .' into wav.scp") as told:
+    with pytest.raises(UserError, match="a.sph: compressed by shorten, .* write 'sph2pipe -f wav FILE .' into wav.scp") as told:
         read_audio(str(tmp_path / "a.sph"))
     assert not isinstance(told.value, UnusableAudio)
 

@@ -95,7 +95,8 @@ def test_a_name_that_begins_like_its_speaker_is_no_prefix(tmp_path):
     names = [("s10-x", "s1"), ("s10-a", "s10"), ("s1", "s1")]
     out = tmp_path / "data"
     out.mkdir()
-    save_data_dir(read_manifests(*manifests(tmp_path, supervisions=[{"id": name, "speaker": speaker, **said} for name, speaker in names])), out)
+    supervisions = [{"id": name, "speaker": speaker, **said} for name, speaker in names]
+    save_data_dir(read_manifests(*manifests(tmp_path, supervisions=supervisions)), out)
     assert table(out / "utt2spk") == ["s1 s1", "s1-s10-x s1", "s10-a s10"] and not validate(out, audio="no")
 
 
