@@ -30,7 +30,7 @@ class Recording:
 
 
 def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
-    """The files, and those with audio's suffixes anywhere below the directories, in the order given and by name. `-` stays.
+    """The files and pipes, and files with audio's suffixes anywhere below the directories, in the order given and by name. `-` stays.
 
     With each its folder below the directory that was named, `.` for a file that was named itself.
 
@@ -38,11 +38,11 @@ def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
     """
     found: list[tuple[Path, Path]] = []
     for path in paths:
-        if str(path) == "-" or path.is_file():
+        if str(path) == "-" or path.is_file() or path.is_fifo():
             found.append((path, Path()))
             continue
         if not path.is_dir():
-            raise UserError(f"{path}: no such file or directory")
+            raise UserError(f"{path}: {'a device; give a file, or - for standard input' if path.exists() else 'no such file or directory'}")
         inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
         if not inside:
             raise UserError(f"{path}: no audio in this directory (files that end in {', '.join(SUFFIXES)}); name the files")

@@ -1,6 +1,7 @@
 """Audio entries: what is read is what was written; whatever is damaged is named."""
 
 import io
+import os
 import struct
 
 import numpy as np
@@ -133,6 +134,13 @@ def test_forms_of_which_nothing_tells_the_end(tmp_path):
     soundfile.write(tmp_path / "a.voc", np.zeros(1000), 8000)
     with pytest.raises(UserError, match="a.voc: audio in the form VOC, whose missing end would not be told; convert it to WAV or FLAC"):
         read_audio(str(tmp_path / "a.voc"))
+
+
+def test_named_pipes_are_refused(tmp_path):
+    """Without a writer reading one would never end."""
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(UserError, match="a: a named pipe, which can be read once only; give a file, or a command"):
+        read_audio(str(tmp_path / "a"))
 
 
 def test_failing_command(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -249,6 +250,17 @@ def test_audio_that_cannot_be_used(recognizer, tmp_path):
         recognizer.transcribe(np.zeros((2, 3)))
     with pytest.raises(UserError, match="huge: audio of 10000000 Hz"):
         recognizer.transcribe_recording(Recording("huge", "1", np.zeros(10, np.float32), 10_000_000))
+
+
+def test_pipes_are_read_and_devices_refused(tmp_path):
+    soundfile.write(tmp_path / "a.wav", np.full(500, 0.25), RATE)
+    os.mkfifo(tmp_path / "pipe")
+    (path, _), = find_audio((tmp_path / "pipe",))
+    with subprocess.Popen(["cp", tmp_path / "a.wav", tmp_path / "pipe"]):
+        recording, = read_recordings(path)
+    assert np.all(recording.samples == 8192) and len(recording.samples) == 500
+    with pytest.raises(UserError, match="/dev/null: a device; give a file, or - for standard input"):
+        find_audio((Path("/dev/null"),))
 
 
 def test_pyasr_has_nothing_else():
