@@ -3,8 +3,8 @@
 Prefixes are nodes of a tree, node 0 the empty one, and stay in it when they leave the beam, so that a prefix has one node however it is
 reached. A node holds what depends on its units alone: where its unfinished word ends in the trie of the language model's spellings, what
 the finished words cost, what they cost with the unfinished one closed, what an unknown word would cost after either, and what is due when
-prefixes are compared: the finished words, and the unfinished one as soon as it can be none that the model has. The beam holds node numbers and two log probabilities: of all alignments
-that end in a blank, and of those that end in the last unit.
+prefixes are compared: the finished words, and the unfinished one as soon as it can be none that the model has. The beam holds node numbers
+and two log probabilities: of all alignments that end in a blank, and of those that end in the last unit.
 """
 
 from __future__ import annotations
