@@ -95,7 +95,7 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
     match = _OFFSET.match(rx)
     if match and not os.path.exists(rx):
         path, offset = match[1], int(match[2])
-    if Path(path).is_fifo():
+    if os.path.exists(path) and Path(path).is_fifo():
         raise UserError(f"{where}: a named pipe, which can be read once only; give a file, or a command that ends in |")
     try:
         content = read_file(path)
