@@ -94,7 +94,7 @@ def _packed(path: Path) -> None:
             write_model(folder / "final.mdl", transitions(), random_model(NUM_PDFS, 1, dim))
         else:
             save(folder / "features.json", MfccOptions(num_ceps=3))
-    write_ubm(model / "vectors/final.dubm", random_model(1, 3, 2))
+    write_ubm(model / "vectors/final.dubm", random_model(1, 4, 3))
     write_extractor(model / "vectors/final.ie", random_extractor())
     first = FirstPasses("graph", DecodeOptions(), DeterminizeOptions(), AdaptOptions(), FmllrOptions())
     vectors = PastedVectors(True, ExtractOptions(), ExtractDirOptions(), None)
