@@ -13,7 +13,7 @@ def start(directory: Path, environment: dict | None = None) -> subprocess.Popen:
         return subprocess.Popen(command, cwd=RECIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=environment)
 
 
-def run(directory: Path, timeout_s: float = 300) -> str:
+def run(directory: Path, timeout_s: float = 600) -> str:
     """Run the recipe to its end; what this run printed."""
     log = directory / "recipe.log"
     before = log.stat().st_size if log.exists() else 0
