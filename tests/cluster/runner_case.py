@@ -8,6 +8,10 @@ from test_run_pl import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 300  # for what takes seconds on an idle machine
+DIRECTORIES_WITH_THE_WORD = {
+    "word_in_a_name": ["JOBX=1:2", "JOBS/log/a.JOBX.log", "echo", "job", "JOBX"],
+    "a_directory_each": ["JOB=1:2", "exp/JOB/log/a.log", "echo", "job", "JOB"],
+}
 
 
 class Case:
@@ -32,3 +36,12 @@ class Case:
         """Exit status and what was said."""
         said, errors = self.process.communicate(timeout=WAIT_S)
         return self.process.returncode, said + errors
+
+
+def check_directories_with_the_word(cases):
+    """A directory whose own name holds "JOB", as steps call it, and one for each job; what the script itself says has a place to go to."""
+    assert cases["word_in_a_name"].end() == (0, "") and cases["a_directory_each"].end() == (0, "")
+    assert "\njob 2\n" in (cases["word_in_a_name"] / "JOBS/log/a.2.log").read_text()
+    assert sorted(path.name for path in (cases["word_in_a_name"] / "JOBS/q").iterdir()) == ["a.1.out", "a.2.out", "a.sh"]
+    assert "\njob 2\n" in (cases["a_directory_each"] / "exp/2/log/a.log").read_text()
+    assert sorted(path.name for path in (cases["a_directory_each"] / "exp/q").iterdir()) == ["a.1.out", "a.2.out", "a.sh"]

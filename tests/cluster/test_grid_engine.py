@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from runner_case import ROOT, WAIT_S, Case
+from runner_case import DIRECTORIES_WITH_THE_WORD, ROOT, WAIT_S, Case, check_directories_with_the_word
 from test_run_pl import wait_until
 
 from pyasr.cluster.grid_engine import GridEngine, seconds
@@ -27,8 +27,7 @@ def cases(grid, tmp_path_factory):
         "one_of_an_array": ["JOB=1:5", "log/a.JOB.log", "bash", "-c", "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300"],
         "success": ["--mem", "100M", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
         "own_words": ["-pe", "smp", "3", "-v", "COLOUR=red", "-j", "y", "-cwd", "x.log", "echo", r"$NSLOTS $OMP_NUM_THREADS $COLOUR"],
-        "word_in_a_name": ["JOBX=1:2", "JOBS/log/a.JOBX.log", "echo", "job", "JOBX"],
-        "a_directory_each": ["JOB=1:2", "exp/JOB/log/a.log", "echo", "job", "JOB"],
+        **DIRECTORIES_WITH_THE_WORD,
         "killed": ["x.log", "bash", "-c", "kill -9 $$"],
         "lost": ["x.log", "bash", "-c", r"kill -9 \$PPID"],
         "never": ["--gpu", "9", "never.log", "true"],
@@ -52,12 +51,7 @@ def test_jobs_in_kaldis_way(cases):
 
 
 def test_directories_that_hold_the_word_for_the_job(cases):
-    """A directory whose own name holds "JOB", as steps call it, and one for each job; what the script itself says has a place to go to."""
-    assert cases["word_in_a_name"].end() == (0, "") and cases["a_directory_each"].end() == (0, "")
-    assert "\njob 2\n" in (cases["word_in_a_name"] / "JOBS/log/a.2.log").read_text()
-    assert sorted(path.name for path in (cases["word_in_a_name"] / "JOBS/q").iterdir()) == ["a.1.out", "a.2.out", "a.sh"]
-    assert "\njob 2\n" in (cases["a_directory_each"] / "exp/2/log/a.log").read_text()
-    assert sorted(path.name for path in (cases["a_directory_each"] / "exp/q").iterdir()) == ["a.1.out", "a.2.out", "a.sh"]
+    check_directories_with_the_word(cases)
 
 
 def test_words_of_qsub_as_with_kaldi(cases):
