@@ -13,6 +13,7 @@ from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir, completed
 from pyasr.data.subsets import FEATURE_TABLES, Renaming, own_copy, read_all
+from pyasr.data.validation import speed_complaint
 
 _OF_ONE_SPEED = ("utt2warp", "spk2warp")
 _DURATIONS = ("utt2dur", "reco2dur")
@@ -32,7 +33,7 @@ class Perturbation:
         """The speeds as they are written. Raises UserError for one that is no speed, is 1, or stands there twice."""
         found = self.speeds.split()
         for speed in found:
-            if not _is_speed(speed) or found.count(speed) > 1:
+            if speed_complaint(speed) or float(speed) == 1 or found.count(speed) > 1:
                 wanted = f"a number from {LEAST_SPEED:g} to {MOST_SPEED:g} other than 1, given once"
                 raise UserError(f"--speeds '{self.speeds}': '{speed}' should be {wanted}")
         return found
@@ -42,13 +43,6 @@ class Perturbation:
         if self.min_volume > self.max_volume:
             raise UserError(f"--min-volume {self.min_volume:g} is above --max-volume {self.max_volume:g}; give the least and the greatest")
         return f"{generator(self.seed, 'volume', recording).uniform(self.min_volume, self.max_volume):.4f}"
-
-
-def _is_speed(text: str) -> bool:
-    try:
-        return LEAST_SPEED <= float(text) <= MOST_SPEED and float(text) != 1
-    except ValueError:
-        return False
 
 
 def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]:

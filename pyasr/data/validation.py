@@ -79,9 +79,10 @@ def _number_complaint(kind: type, noun: str) -> Callable[[str], str]:
 def speed_complaint(value: str) -> str:
     """'' for a factor of `reco2speed` at which a recording can be played."""
     try:
-        return "" if LEAST_SPEED <= float(value) <= MOST_SPEED else f"not a speed from {LEAST_SPEED:g} to {MOST_SPEED:g}"
+        is_speed = LEAST_SPEED <= float(value) <= MOST_SPEED
     except ValueError:
-        return f"not a speed from {LEAST_SPEED:g} to {MOST_SPEED:g}"
+        is_speed = False
+    return "" if is_speed else f"not a speed from {LEAST_SPEED:g} to {MOST_SPEED:g}"
 
 
 def _gender_complaint(value: str) -> str:
