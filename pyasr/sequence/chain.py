@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.hmm.phone_segments import groups, split_to_phones
 from pyasr.hmm.topology import NO_PDF, Entry, HmmState, Topology
@@ -129,18 +128,9 @@ def chain_alignments(
     """Alignments of another model brought to the chain topology, without context, and to every `factor`-th frame.
 
     Returns (model of the pdf-classes of the sets of phones `sets`, utterance -> transition-ids): what `accumulate_tree_stats` takes,
-    together with features of every `factor`-th frame, to build a tree from. Utterances with fewer frames than phones are left out, with
-    a warning.
+    together with features of every `factor`-th frame, to build a tree from. Each utterance must have as many of these as phones.
     """
     topology = chain_topology(old.topology.phones)
     tree = monophone_tree(sets, {phone: 2 for phone in topology.phones})
     trans = TransitionModel.from_tree(topology, tree)
-    converted = {}
-    for utt, aligned in aligned_phones(old, alignments):
-        low = subsample(aligned, factor)
-        if low is not None:
-            converted[utt] = chain_alignment(low, trans, tree)
-    if len(converted) < len(alignments):
-        log.warning(f"{len(alignments) - len(converted)} of {len(alignments)} utterances have more phones than frames at 1/{factor} of the "
-                    "frame rate; they are left out")
-    return trans, converted
+    return trans, {utt: chain_alignment(subsample(aligned, factor), trans, tree) for utt, aligned in aligned_phones(old, alignments)}
