@@ -76,7 +76,7 @@ def read_manifests(recordings: Path, supervisions: Path, prefix_speakers: bool =
     """
     reader = _Reader(Path(recordings), Path(supervisions), prefix_speakers)
     for number, entry in enumerate(read_manifest(reader.recordings_path), 1):
-        reader.recordings[str(entry.get("id", f"of entry {number}"))] = entry
+        reader.report.attempt("give each recording an id of its own", reader.add_recording, entry, number)
     for number, entry in enumerate(read_manifest(reader.supervisions_path), 1):
         reader.report.attempt("give manifests that lhotse has written", reader.add, entry, number)
     return reader.found
@@ -87,6 +87,12 @@ class _Reader:
         self.recordings_path, self.supervisions_path, self.prefix_speakers = recordings_path, supervisions_path, prefix_speakers
         self.report, self.recordings, self.names, self.owners = Report(), {}, set(), {}
         self.found = Manifests([], {}, {}, self.report.problems)
+
+    def add_recording(self, entry: dict, number: int) -> None:
+        """Raises UserError for another recording of the same id."""
+        name = str(entry.get("id", f"of entry {number}"))
+        if self.recordings.setdefault(name, entry) != entry:
+            raise UserError(f"{self.recordings_path}: there are two recordings {name}")
 
     def add(self, entry: dict, number: int) -> None:
         """The utterances of a supervision. Raises UserError where it lacks something."""
@@ -176,7 +182,7 @@ def save_data_dir(found: Manifests, out: Path) -> None:
     genders = {one.speaker: one.gender for one in taken}
     tables = {
         "wav.scp": {name: audio for name, audio in found.audio.items() if name in recordings},
-        "reco2dur": {name: f"{seconds:g}" for name, seconds in found.seconds.items() if name in recordings},
+        "reco2dur": {name: f"{seconds:.10g}" for name, seconds in found.seconds.items() if name in recordings},
         "segments": {one.name: f"{one.recording} {one.begin:.10g} {one.end:.10g}" for one in taken},
         "utt2spk": {one.name: one.speaker for one in taken},
         "text": texts,

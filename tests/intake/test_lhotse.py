@@ -77,6 +77,7 @@ def test_data_directory(tmp_path):
     (lambda r, s: s[0].update(start=10**400), "supervision u1: its start is 1000"),
     (lambda r, s: (r[0].update(id="call_0"), s[0].update(recording_id="call"), s[1].update(recording_id="call_0")),
      "recording call_0: its audio would be named call_0, as that of recording call is"),
+    (lambda r, s: r[3].update(id="mono"), "recordings.jsonl.gz: there are two recordings mono; fix: give each recording an id of its own"),
     (lambda r, s: r[0].update(duration=float("inf")), "recording mono: its duration is inf"),
 ])  # fmt: skip
 def test_every_problem_is_told(tmp_path, change, told):
@@ -87,6 +88,15 @@ def test_every_problem_is_told(tmp_path, change, told):
     problems = read_manifests(*manifests(tmp_path, recordings, supervisions)).problems
     assert any(told in problem for problem in problems) and "u3" in problems[-1]
     assert all("; fix: " in problem and "\n" not in problem for problem in problems)
+
+
+def test_times_are_written_whole(tmp_path):
+    out = tmp_path / "data"
+    out.mkdir()
+    found = read_manifests(*manifests(tmp_path, [{**RECORDINGS[0], "duration": 12345.6789}, RECORDINGS[0] | {"id": "twice"}] * 2, SUPERVISIONS[:1]))
+    assert not found.problems
+    save_data_dir(found, out)
+    assert table(out / "reco2dur") == ["mono 12345.6789"]
 
 
 def test_a_name_that_begins_like_its_speaker_is_no_prefix(tmp_path):
