@@ -56,6 +56,8 @@ def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
     if audio_sizes.is_shortened(content.getvalue()):
         raise UserError(f"{where}: compressed by shorten, which sph2pipe reads; write 'sph2pipe -f wav FILE |' into wav.scp, "
                         "with -c 1 or -c 2 for one of two channels, or convert the file so")
+    if audio_sizes.is_flac_stream(content.getvalue()):
+        raise UserError(f"{where}: a FLAC stream, its header does not tell its length; let the command write WAV, or encode it anew")
     if missing := audio_sizes.what_is_missing(content.getvalue()):
         raise UnusableAudio(f"{where}: cut short, {missing}; replace the file or remove its utterances")
     try:

@@ -107,6 +107,11 @@ def is_shortened(content: bytes) -> bool:
     return bool(re.search(rb"^sample_coding -s[0-9]+ \S*embedded-shorten", content[:_sphere_head_bytes(content)], re.MULTILINE))
 
 
+def is_flac_stream(content: bytes) -> bool:
+    """Whether it is a FLAC file without the number of its samples, as pipes give, unreadable to libsndfile (RFC 9639, 8.2)."""
+    return content[:4] == b"fLaC" and len(content) >= 26 and not int.from_bytes(content[21:26], "big") & ((1 << 36) - 1)
+
+
 def _has_last_page(content: bytes) -> bool:
     """Whether the last whole page of an Ogg stream is marked as the last of its stream (RFC 3533)."""
     at, marks = 0, 0

@@ -84,6 +84,17 @@ def test_truncated_flac(tmp_path):
         read_audio(str(path))
 
 
+def test_flac_stream(tmp_path):
+    path = tmp_path / "a.flac"
+    write_audio(path, np.zeros(8000, np.float32), 8000)
+    content = bytearray(path.read_bytes())
+    content[21] &= 0xF0
+    content[22:26] = bytes(4)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"^a: cat .* \|: a FLAC stream, its header does not tell its length; let the command write WAV"):
+        read_audio(f"cat {path} |", "a")
+
+
 FORMS = [("WAV", "PCM_16"), ("WAV", "GSM610"), ("WAVEX", "PCM_24"), ("RF64", "PCM_16"), ("W64", "PCM_16"), ("NIST", "PCM_16"),
          ("NIST", "ULAW"), ("AIFF", "PCM_16"), ("AIFF", "ALAW"), ("AU", "PCM_16"), ("AU", "ULAW"), ("OGG", "VORBIS"), ("OGG", "OPUS"),
          ("FLAC", "PCM_16"), ("CAF", "PCM_16"), ("MP3", "MPEG_LAYER_III")]
