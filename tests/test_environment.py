@@ -1,6 +1,7 @@
 """path.sh in a copy of its own: two at once, interrupted, moved, changed, and without what it needs. And the installation check."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -127,6 +128,12 @@ def test_installation_check_names_the_version_to_install():
     with pytest.raises(Missing, match=r"pip install torchless'"):
         installation.library("torchless")
     assert installation.requirement("numba").startswith("numba==")
+
+
+def test_installation_check_compares_the_disk_with_what_the_recipe_writes(tmp_path):
+    assert re.fullmatch(rf"[0-9]+ GB free in {tmp_path}, of which the recipe takes 0.001", installation.disk(tmp_path, 0.001))
+    with pytest.raises(Missing, match=rf"[0-9.]+ GB are free in {tmp_path}, the recipe writes 1e\+09; free some, or run the recipe elsewhere"):
+        installation.disk(tmp_path, 1e9)
 
 
 def test_optional_things_do_not_count(capsys):

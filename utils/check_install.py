@@ -3,7 +3,7 @@
 
 Reads: nothing. Writes: nothing; one line for each thing, OK or MISSING with how to install it. Exit status 1 if a needed one is missing.
 
-    utils/check_install.py
+    utils/check_install.py --disk-gb 2
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,11 @@ class CheckInstall:
     """Where the recipe will write."""
 
     dir: Path = option(Path("."), "directory whose disk is looked at")
+    disk_gb: float = option(2.0, "what the recipe writes there in all, GB", minimum=0)
 
 
 def main(options: CheckInstall) -> None:
-    missing = report(all_checks(options.dir.absolute()))
+    missing = report(all_checks(options.dir.absolute(), options.disk_gb))
     if missing:
         raise UserError(f"{', '.join(missing)} missing; see the lines above")
 

@@ -20,7 +20,7 @@ from pyasr.cluster.mpi import ROOT, find_mpiexec, flavour
 
 _LIBRARIES = ("torch", "numpy", "numba", "mpi4py", "kaldiio", "soundfile", "kaldialign", "kaldifst")
 _MPI_TIMEOUT_S = 60
-_MIN_DISK_GB, _MIN_MEMORY_GB = 2.0, 2.0
+_MIN_MEMORY_GB = 2.0
 
 
 class Missing(Exception):
@@ -36,13 +36,13 @@ class Check:
     optional: bool = False
 
 
-def all_checks(directory: Path) -> list[Check]:
-    """The checks for running a recipe in `directory`."""
+def all_checks(directory: Path, disk_gb: float) -> list[Check]:
+    """The checks for running a recipe in `directory` that writes `disk_gb` GB in all."""
     return [
         Check("python", python),
         *[Check(name, lambda name=name: library(name)) for name in _LIBRARIES],
         Check("mpi", mpi),
-        Check("disk", lambda: disk(directory)),
+        Check("disk", lambda: disk(directory, disk_gb)),
         Check("memory", memory),
         Check("gpu", gpu, optional=True),
         Check("sclite", sclite, optional=True),
@@ -102,12 +102,12 @@ def mpi() -> str:
         signal.signal(signal.SIGALRM, before)
 
 
-def disk(directory: Path) -> str:
-    """Free space in GB. Raises Missing below what the recipe of the Amazon Queen corpus needs."""
+def disk(directory: Path, needed_gb: float) -> str:
+    """Free and needed space in GB. Raises Missing where less is free than needed."""
     free_gb = shutil.disk_usage(directory).free / 1e9
-    if free_gb < _MIN_DISK_GB:
-        raise Missing(f"{free_gb:.1f} GB are free in {directory}, {_MIN_DISK_GB:.0f} are needed; free some, or run the recipe elsewhere")
-    return f"{free_gb:.0f} GB free in {directory}"
+    if free_gb < needed_gb:
+        raise Missing(f"{free_gb:.1f} GB are free in {directory}, the recipe writes {needed_gb:g}; free some, or run the recipe elsewhere")
+    return f"{free_gb:.0f} GB free in {directory}, of which the recipe takes {needed_gb:g}"
 
 
 def memory() -> str:

@@ -55,7 +55,7 @@ decode() {
 }
 
 if stage 1 "Check the installation and prepare the corpus"; then
-  utils/check_install.py
+  utils/check_install.py --disk-gb 1.5
   local/get_corpus.py --corpus "$corpus" corpus
   local/prepare_data.py --quick $quick --nj "$nj" corpus "$data"
 fi
