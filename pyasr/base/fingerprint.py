@@ -17,6 +17,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
 
 DONE = ".done.json"
+_ASIDE = ("log/", "q/", ".")  # q/: what a scheduler was given, and what it says, which may be after the end
 _BLOCK_BYTES, _MAX_BLOCKS = 1 << 20, 256
 _MISSING = "missing"
 
@@ -49,14 +50,19 @@ def _stage_output_fingerprint(directory: Path) -> str | None:
 
 
 def directory_fingerprint(directory: Path) -> str:
-    """Of the names and contents of all files in a directory, but for hidden ones and its log/."""
+    """Of the names and contents of all files in a directory that count as its content."""
     return content_of(file_states(directory))
 
 
 def file_states(directory: Path) -> dict[str, list]:
-    """File -> [bytes, time of the last change in ns, digest], of all files in a directory, but for hidden ones and its log/."""
+    """File -> [bytes, time of the last change in ns, digest], of all files in a directory that count as its content."""
     names = sorted(str(path.relative_to(directory)) for path in Path(directory).rglob("*") if path.is_file())
-    return {name: _file_state(Path(directory) / name) for name in names if not name.startswith(("log/", "."))}
+    return {name: _file_state(Path(directory) / name) for name in names if counts(name)}
+
+
+def counts(name: str) -> bool:
+    """Whether the file of this name in a directory is part of its content, as hidden ones and those in its log/ and q/ are not."""
+    return not name.startswith(_ASIDE)
 
 
 def content_of(states: dict[str, list]) -> str:
@@ -68,8 +74,8 @@ def content_of(states: dict[str, list]) -> str:
 
 
 def changed_files(directory: Path, done: dict) -> list[str]:
-    """Files of a stage output that are not as its done-file has them; none where that was written by a version that kept no list."""
-    return [name for name, state in done.get("files", {}).items() if not _is_still(Path(directory) / name, state)]
+    """Files of a stage output that are not as its done-file has them; those of earlier versions may list q/, or nothing at all."""
+    return [name for name, state in done.get("files", {}).items() if counts(name) and not _is_still(Path(directory) / name, state)]
 
 
 def _file_state(path: Path) -> list:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.fingerprint import fingerprint
+from pyasr.base.fingerprint import counts, fingerprint
 from pyasr.base.options import save
 from pyasr.decode.decode_dir import NETWORK as NETWORK_FILE
 from pyasr.decode.decode_fmllr import AdaptOptions
@@ -36,7 +36,7 @@ def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
     _copy_graph(system.graph, out / GRAPH_DIR, graph_file(system.kind))
     pasted = None if system.adapts else PastedData.of(system.data)
     made = _pack_pasted(pasted, system, out) if pasted else _pack_alone(system, out)
-    files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file() and not _is_hidden(path, out))
+    files = sorted(name for path in out.rglob("*") if path.is_file() and counts(name := str(path.relative_to(out))))
     write_info(out, ModelInfo(system.kind, *point, **system.search, **made, source=str(system.path),
                               files=tuple(PackedFile.of(out, name) for name in files)))
 
@@ -77,12 +77,6 @@ def _pack_source(source: FeatureSource, folder: str, system: DecodedSystem, out:
     (out / folder).mkdir(parents=True, exist_ok=True)
     save(out / folder / FEATURES, source.options)
     return source.first and _pack_first(source.first, folder, system, out)
-
-
-def _is_hidden(path: Path, out: Path) -> bool:
-    """Whether a file belongs to the step and not to the model, as those that a fingerprint leaves out."""
-    name = str(path.relative_to(out))
-    return name.startswith((".", "log/"))
 
 
 def _pack_first(first: DecodedSystem, parent: str, system: DecodedSystem, out: Path) -> FirstPasses:

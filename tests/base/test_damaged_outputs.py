@@ -161,3 +161,22 @@ def test_an_output_of_a_version_that_kept_no_list(tmp_path):
     overwrite(tmp_path / "out" / "part" / "result")
     with pytest.raises(UpToDate):
         make(tmp_path / "out")
+
+
+@pytest.mark.parametrize("was_listed", [False, True])
+def test_what_a_scheduler_says_after_the_end_is_no_damage(was_listed, tmp_path):
+    """Nor of an output of a version that listed what it had said until then."""
+    out = tmp_path / "out"
+    with stage_output(out, {}, []) as scratch:
+        (scratch / "result").write_text("made")
+        (scratch / "q").mkdir()
+        (scratch / "q" / "x.1.out").write_text("")
+    done = read_done(out)
+    if was_listed:
+        done["files"]["q/x.1.out"] = [0, 0, "digest"]
+        (out / DONE).write_text(json.dumps({**done, "content": "as it was"}))
+    (out / "q" / "x.1.out").write_text("slurmstepd: the epilog has failed\n")
+    assert fingerprint(out) == ("as it was" if was_listed else done["content"])
+    with pytest.raises(UpToDate):
+        with stage_output(out, {}, []):
+            pass

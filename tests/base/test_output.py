@@ -328,13 +328,13 @@ def fingerprint_of(directory, content: bytes) -> str:
 
 
 def test_directory_fingerprints(tmp_path):
-    """Names and contents of files count, logs and hidden files do not."""
+    """Names and contents of files count; logs, hidden files, and what a scheduler was given and has said do not."""
     prints = []
     for number, (name, content, log) in enumerate([("a", "1", "x"), ("a", "1", "y"), ("b", "1", "x"), ("a", "2", "x")]):
         directory = tmp_path / str(number)
-        (directory / "log").mkdir(parents=True)
-        (directory / "phones").mkdir()
-        for path, text in ((f"phones/{name}", content), ("log/x", log), (".hidden", log)):
+        for folder in ("log", "phones", "q"):
+            (directory / folder).mkdir(parents=True)
+        for path, text in ((f"phones/{name}", content), ("log/x", log), (f"q/{log}.sh", log), (".hidden", log)):
             (directory / path).write_text(text)
         prints.append(fingerprint(directory))
     assert prints[0] == prints[1] and len(set(prints)) == 3
