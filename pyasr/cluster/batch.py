@@ -68,7 +68,7 @@ class BatchRunner:
         script_path(self.request).write_text(script(self.request, self.scheduler), encoding="utf-8", errors="surrogateescape")
 
     def _submit(self, jobs: range) -> None:
-        number = self.scheduler.number(submit(submission(self.request, self.scheduler, jobs)))
+        number = submit(self.scheduler, submission(self.request, self.scheduler, jobs))
         self.guard.hold(number)
         self.numbers.append(number)
         self.left |= dict.fromkeys(jobs, number)

@@ -57,7 +57,7 @@ class GridEngine(Scheduler):
 
     def number(self, said: str) -> str:
         """`Your job-array 12.1-3:1 ("x") has been submitted`"""
-        return re.findall(r"job(?:-array)? (\d+)", said)[-1]
+        return "".join(re.findall(r"job(?:-array)? (\d+)", said)[-1:])
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
         """From qstat; where tasks have gone from there, from qacct, which reads all that there ever was."""

@@ -57,7 +57,7 @@ class Scheduler:
         raise NotImplementedError
 
     def number(self, said: str) -> str:
-        """The scheduler's number for what was submitted, from what the command said."""
+        """The scheduler's number for what was submitted, from what the command said; "" where that holds none."""
         raise NotImplementedError
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
@@ -76,17 +76,23 @@ class Scheduler:
         return [*request.site.program(), *words, *request.raw]
 
 
-def submit(words: list[str]) -> str:
-    """The output of a command that submits. Raises UserError with the scheduler's own words where it refuses."""
+def submit(scheduler: Scheduler, words: list[str]) -> str:
+    """The number that the scheduler gives to what a command of its submits. Raises UserError with the command's own words where it refuses,
+    or tells no number."""
     if shutil.which(words[0]) is None:
         raise UserError(f"there is no program '{words[0]}' on PATH; log in to a host that submits jobs, or use run.pl")
     done = call(words)
     if done is None:
         raise UserError(f"{words[0]} did not answer; see whether the scheduler is up")
+    said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     if done.returncode:
-        said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         raise UserError(f"{words[0]} refused the job: {said[-1] if said else f'exit status {done.returncode}'}")
-    return done.stdout
+    number = scheduler.number(done.stdout)
+    if not number:
+        told = f"{words[0]} said '{said[-1]}'" if said else f"{words[0]} said nothing"
+        see = "see whether another scheduler's is the first on PATH, and whether it has the job all the same"
+        raise UserError(f"{told}, where that of {scheduler.name} tells the number of a job; {see}")
+    return number
 
 
 def call(words: list[str], **environment: str) -> subprocess.CompletedProcess | None:

@@ -70,7 +70,8 @@ class Slurm(Scheduler):
 
     def number(self, said: str) -> str:
         """`--parsable` says NUMBER or NUMBER;CLUSTER."""
-        return said.split()[-1].partition(";")[0]
+        last = "".join(said.split()[-1:]).partition(";")[0]
+        return last if last.isdecimal() else ""
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
         """From `scontrol show job`, where tasks of an array that wait may share a line."""

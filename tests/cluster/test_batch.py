@@ -1,13 +1,16 @@
 """What the runner of a scheduler makes of status files, in whatever order it sees them."""
 
 import os
+import re
 import subprocess
 
 import pytest
 
+from pyasr.base.errors import UserError
 from pyasr.cluster.batch import BatchRunner, submission
 from pyasr.cluster.command_line import parse_request
 from pyasr.cluster.grid_engine import GridEngine
+from pyasr.cluster.scheduler import submit
 from pyasr.cluster.slurm import Slurm
 from pyasr.cluster.status import JobStatus, read_status, write_status
 
@@ -61,6 +64,26 @@ def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(slurm_pl, 
     assert done.returncode == 1 and "job    3 on " in done.stderr and "exit status 75" in done.stderr, done.stderr
     assert done.stderr.count("is submitted again") == 2 and len((tmp_path / "times.3").read_text().splitlines()) == 3
     assert read_status(tmp_path / "a.3.log").status == 75
+
+
+@pytest.mark.parametrize("scheduler, said, told", [
+    (Slurm(), "", "sbatch said nothing, where that of Slurm tells"),
+    (Slurm(), "sbatch is not to be used on this host", "sbatch said 'sbatch is not to be used on this host', where that of Slurm tells"),
+    (GridEngine(), "4711.pbsserver", "qsub said '4711.pbsserver', where that of Grid Engine tells"),
+])  # fmt: skip
+def test_an_answer_that_tells_no_number(scheduler, said, told, tmp_path, monkeypatch):
+    """As that of the qsub of PBS."""
+    name = scheduler.own.program()[0]
+    program(tmp_path / name, f"#!/bin/sh\necho '{said}'\n")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(UserError, match=f"^{re.escape(told)} the number of a job; see whether"):
+        submit(scheduler, [name])
+
+
+def test_numbers_that_schedulers_give():
+    for scheduler, said in ((Slurm(), "12\n"), (Slurm(), "a greeting\n12;cluster\n"), (GridEngine(), 'Your job 12 ("x") has been submitted\n'),
+                            (GridEngine(), 'Your job-array 12.1-3:1 ("x") has been submitted\n')):  # fmt: skip
+        assert scheduler.number(said) == "12"
 
 
 def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_ones(slurm_pl, tmp_path):
