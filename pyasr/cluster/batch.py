@@ -19,7 +19,7 @@ from pathlib import Path
 from pyasr.base.stop_request import TRY_AGAIN
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.mpi import ROOT
-from pyasr.cluster.processes import Guard, ignore_stop
+from pyasr.cluster.processes import Guard, ignore_stop, stop_later
 from pyasr.cluster.scheduler import TASK, UNKNOWN, Fate, Scheduler, submit
 from pyasr.cluster.status import JobStatus, read_status, status_path, write_status
 
@@ -50,8 +50,8 @@ class BatchRunner:
         """Submit, and wait for the jobs; after the first failure those that are left are cancelled."""
         self.guard = Guard(self._cancel)
         self._prepare()
-        self._submit(self.request.jobs)
         try:
+            self._submit(self.request.jobs)
             self._wait()
         finally:
             self._stop_left()
@@ -68,10 +68,12 @@ class BatchRunner:
         script_path(self.request).write_text(script(self.request, self.scheduler), encoding="utf-8", errors="surrogateescape")
 
     def _submit(self, jobs: range) -> None:
-        number = submit(self.scheduler, submission(self.request, self.scheduler, jobs))
-        self.guard.hold(number)
-        self.numbers.append(number)
-        self.left |= dict.fromkeys(jobs, number)
+        """Whoever asks for an end meanwhile waits until the number is known, without which nobody could cancel the jobs."""
+        with stop_later():
+            number = submit(self.scheduler, submission(self.request, self.scheduler, jobs))
+            self.guard.hold(number)
+            self.numbers.append(number)
+            self.left |= dict.fromkeys(jobs, number)
 
     def _cancel(self, numbers: list[str]) -> None:
         for number in numbers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -104,6 +105,20 @@ def raise_on_stop() -> None:
 
     for number in STOP_SIGNALS:
         signal.signal(number, stop)
+
+
+@contextlib.contextmanager
+def stop_later():
+    """Signals that ask for an end are heard when this block has ended."""
+    asked: list[int] = []
+    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in asked:
+            signal.raise_signal(number)
 
 
 def ignore_stop() -> None:

@@ -81,9 +81,9 @@ def submit(scheduler: Scheduler, words: list[str]) -> str:
     or tells no number."""
     if shutil.which(words[0]) is None:
         raise UserError(f"there is no program '{words[0]}' on PATH; log in to a host that submits jobs, or use run.pl")
-    done = call(words)
+    done = call(words, apart=True)
     if done is None:
-        raise UserError(f"{words[0]} did not answer; see whether the scheduler is up")
+        raise UserError(f"{words[0]} did not answer; see whether the scheduler is up, and whether it has the job all the same")
     said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     if done.returncode:
         raise UserError(f"{words[0]} refused the job: {said[-1] if said else f'exit status {done.returncode}'}")
@@ -95,11 +95,12 @@ def submit(scheduler: Scheduler, words: list[str]) -> str:
     return number
 
 
-def call(words: list[str], **environment: str) -> subprocess.CompletedProcess | None:
-    """Run one of a scheduler's programs, with `environment` added to ours; None where it does not answer."""
+def call(words: list[str], apart: bool = False, **environment: str) -> subprocess.CompletedProcess | None:
+    """Run one of a scheduler's programs, with `environment` added to ours; None where it does not answer. Signals to our process group do
+    not reach one that is `apart`."""
     try:
         return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_ANSWER_S,
-                              env={**os.environ, **environment})  # fmt: skip
+                              env={**os.environ, **environment}, start_new_session=apart)  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
 

@@ -2,9 +2,11 @@
 
 import os
 import re
+import signal
 import subprocess
 
 import pytest
+from test_run_pl import wait_until
 
 from pyasr.base.errors import UserError
 from pyasr.cluster.batch import BatchRunner, submission
@@ -78,6 +80,20 @@ def test_an_answer_that_tells_no_number(scheduler, said, told, tmp_path, monkeyp
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(UserError, match=f"^{re.escape(told)} the number of a job; see whether"):
         submit(scheduler, [name])
+
+
+def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted(tmp_path, monkeypatch):
+    """Though the signal goes to its whole process group, as at a terminal."""
+    (tmp_path / "bin").mkdir()
+    program(tmp_path / "bin" / "sbatch", "#!/bin/sh\ntouch asked\nuntil [ -e stopped ]; do sleep 0.05; done\necho 7\n")
+    program(tmp_path / "bin" / "scancel", "#!/bin/sh\necho $* >> cancelled\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    with subprocess.Popen(["slurm.pl", "a.log", "true"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True) as runner:
+        wait_until((tmp_path / "asked").exists)
+        os.killpg(runner.pid, signal.SIGTERM)
+        (tmp_path / "stopped").touch()
+        assert runner.communicate(timeout=60)[1] == "slurm.pl: stopped by signal 15; its jobs were ended\n"
+    assert runner.returncode == 128 + signal.SIGTERM and (tmp_path / "cancelled").read_text() == "7\n"
 
 
 def test_numbers_that_schedulers_give():
