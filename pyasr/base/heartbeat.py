@@ -6,6 +6,8 @@
 The files lie beside the job's log, on the filesystem that all hosts share. When a host freezes, or its network is cut, they stay as they
 are. Clocks of different hosts are not compared: the listener counts how often it has looked in vain. So one that was frozen itself, or
 that waits for the filesystem, takes nobody for lost.
+
+A job that a scheduler begins again has other ranks; what its earlier ones have left is removed by its runner.
 """
 
 from __future__ import annotations
@@ -24,6 +26,21 @@ _LEAST_BEGIN_S = 60.0  # for all ranks to begin once one has: Python and its lib
 def hearts_of(spec: Path) -> Path:
     """The directory of the files of the job with this spec."""
     return Path(spec).with_suffix(".alive")
+
+
+def hearts_in(directory: Path) -> list[Path]:
+    """The files in it: of ranks that are there, and of those that were killed with their witnesses."""
+    try:
+        return [Path(directory) / name for name in os.listdir(directory)]
+    except OSError:
+        return []  # harmless: nobody has begun, or it will be looked at again
+
+
+def forget(hearts: list[Path]) -> None:
+    """Those of ranks that are no more."""
+    for file in hearts:
+        with contextlib.suppress(OSError):
+            file.unlink()
 
 
 class Heart:
@@ -46,8 +63,7 @@ class Heart:
 
     def stop(self) -> None:
         """Nothing more will be heard, and nothing is wrong with that."""
-        with contextlib.suppress(OSError):
-            self.file.unlink()
+        forget([self.file])
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,8 @@ class Ear:
         heard = self._look()
         self._silent_s = {file: self._silent_s.get(file, 0.0) + self.look_s if self._heard.get(file) == touched else 0.0
                           for file, touched in heard.items()}  # fmt: skip
+        if not heard.keys() & self._heard.keys():  # none of those before is there: the job begins, or begins again
+            self._names, self._waited_s = set(), 0.0
         self._heard = heard
         self._names |= heard.keys()
         return self._lost() or self._missing()
@@ -81,9 +99,9 @@ class Ear:
     def _look(self) -> dict[str, int]:
         """When each file was touched. It is opened for that, because network filesystems then ask the server."""
         found = {}
-        for name in os.listdir(self.directory) if self.directory.is_dir() else ():
-            with contextlib.suppress(OSError), (self.directory / name).open("rb") as f:
-                found[name] = os.fstat(f.fileno()).st_mtime_ns
+        for file in hearts_in(self.directory):
+            with contextlib.suppress(OSError), file.open("rb") as f:
+                found[file.name] = os.fstat(f.fileno()).st_mtime_ns
         return found
 
     def _lost(self) -> Silence | None:

@@ -20,6 +20,11 @@ class LastWords:
     lost: bool
 
 
+def words_of(spec: Path) -> Path:
+    """The file of the job with this spec."""
+    return Path(spec).with_suffix(".error")
+
+
 def leave(file: Path, words: LastWords) -> None:
     """Append them, in one piece."""
     target = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)

@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from pyasr.base.heartbeat import forget, hearts_in, hearts_of
 from pyasr.base.stop_request import TRY_AGAIN
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.mpi import ROOT
@@ -119,6 +120,7 @@ class BatchRunner:
         kept = log.replace(log.with_name(f"{log.name.removesuffix('.log')}.requeued-{self.num_requeued[job]}.log"))
         status_path(log).unlink()
         self.over.pop(job, None)
+        forget(self._hearts())
         count = f"time {self.num_requeued[job]} of at most {self.request.max_requeue}"
         self._tell(f"{self._name(job)} was asked to end, has saved what it has, and is submitted again, {count} (log until then: {kept})")
         self._submit(range(job, job + 1))
@@ -132,12 +134,19 @@ class BatchRunner:
         """What the scheduler says of the jobs that are left."""
         for number in sorted(set(self.left.values())):
             jobs = {job if self.request.name else 0: job for job, submitted in self.left.items() if submitted == number}
+            hearts = self._hearts()
             fates = self.scheduler.fates(number, list(jobs))
             if fates is None:
                 self._tell(f"{self.scheduler.name} does not answer; waiting goes on")
                 continue
+            if any(fates[task].waits for task in jobs if task in fates):
+                forget(hearts)  # which were there before the answer: of ranks that are no more
             for task, job in jobs.items():
                 self._judge(job, fates.get(task, UNKNOWN))
+
+    def _hearts(self) -> list[Path]:
+        """Those of the ranks, if it is a job of ranks."""
+        return hearts_in(hearts_of(self.request.spec)) if self.request.spec else []
 
     def _judge(self, job: int, fate: Fate) -> None:
         if fate.active:

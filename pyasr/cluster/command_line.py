@@ -70,6 +70,12 @@ class Request:
         """Numbers of the jobs."""
         return range(self.first, self.last + 1)
 
+    @property
+    def spec(self) -> Path | None:
+        """The spec of the job of ranks, where `run_ranks` has begun it: it names the proof of success after that. None: another job."""
+        marker = Path(self.done_marker)
+        return marker.with_suffix(".json") if self.num_ranks and marker.name.endswith(".spec.done") else None
+
     def log_of(self, job: int) -> Path:
         """Log file of one job."""
         return Path(self.log.replace(self.name, str(job)) if self.name else self.log)

@@ -22,7 +22,7 @@ from pyasr.base import options
 from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import Silence
 from pyasr.base.job_options import JobOptions, RankJobOptions
-from pyasr.base.last_words import LastWords, first
+from pyasr.base.last_words import LastWords, first, words_of
 from pyasr.base.log import warning
 from pyasr.base.parent import die_with_parent
 from pyasr.cluster.command_line import protect
@@ -98,7 +98,7 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
 
 def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions) -> None:
     saved = _save_spec(log, spec)
-    marker, said, listener = saved.with_suffix(".done"), saved.with_suffix(".error"), Listener(saved, num_ranks, how.rank_timeout)
+    marker, said, listener = saved.with_suffix(".done"), words_of(saved), Listener(saved, num_ranks, how.rank_timeout)
     for left in (said, status_path(log), _report_file(log)):
         left.unlink(missing_ok=True)
     settings = [str(how.rank_timeout), "true" if how.share_devices else "false", str(num_ranks)]

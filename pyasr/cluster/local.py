@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pyasr.base.heartbeat import hearts_in, hearts_of
+from pyasr.base.last_words import words_of
 from pyasr.base.stop_request import VARIABLE
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.gpus import GpuSlots, HeldGpu, environment_of, granted_by_grid_engine
@@ -88,10 +90,8 @@ class LocalRunner:
     def _start(self, job: int) -> None:
         log, command = self.request.log_of(job), self.prefix + self.request.command_of(job)
         log.parent.mkdir(parents=True, exist_ok=True)
-        for left in (status_path(log), stop_file(log)):
+        for left in self._left_before(log):
             left.unlink(missing_ok=True)
-        if self.request.done_marker:
-            Path(self.request.done_marker).unlink(missing_ok=True)
         with _text(log, "w") as f:
             f.write(f"# {command}\n# Started at {time.ctime()}\n#\n")
         gpus = self.gpus.take()
@@ -100,6 +100,12 @@ class LocalRunner:
             process = subprocess.Popen(["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, stdout=f,
                                        stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)
         self.running[process.pid] = _Running(process, job, log, command, gpus, time.time(), log.stat())
+
+    def _left_before(self, log: Path) -> list[Path]:
+        """What the same job may have left that does not count any more: a scheduler may have begun it before, on another host perhaps."""
+        spec, marker = self.request.spec, self.request.done_marker
+        of_ranks = [words_of(spec), *hearts_in(hearts_of(spec))] if spec else []
+        return [status_path(log), stop_file(log), *([Path(marker)] if marker else []), *of_ranks]
 
     def _collect(self) -> JobStatus:
         """Wait for the next job that ends, and put down how it did."""

@@ -24,12 +24,14 @@ class Fate:
     reason     why it waits, or how it came to an end, for the user; "": there is nothing to say
     host       where it ran, if that is known
     host_lost  it ended with its host
+    waits      it has not begun, or is to begin again
     """
 
     active: bool
     reason: str = ""
     host: str = ""
     host_lost: bool = False
+    waits: bool = False
 
 
 CUT = "..."  # at the end of a list of tasks that was too long for a scheduler

@@ -26,8 +26,8 @@ option partition=* --partition=$0
 option max_jobs_run=*
 default gpu=0
 """
-_ACTIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING",
-           "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}  # fmt: skip
+_WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+_ACTIVE = _WAITING | {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 _ENDS = {
     "CANCELLED": "it was cancelled (scancel)",
     "TIMEOUT": "it was over its time limit of {TimeLimit}; ask for more with --time, or split the work into more jobs",
@@ -98,7 +98,7 @@ def fate(fields: dict[str, str]) -> Fate:
     if why in _NEVER and state in ("PENDING", "FAILED"):
         return Fate(False, f"it will never start: {_filled(_NEVER[why], fields)} (Slurm says {why})")
     if state in _ACTIVE:
-        return Fate(True, f"waits: {why}" if state == "PENDING" and why not in _USUAL_WAITS else "", host)
+        return Fate(True, f"waits: {why}" if state == "PENDING" and why not in _USUAL_WAITS else "", host, waits=state in _WAITING)
     if state in _ENDS:
         return Fate(False, f"{_filled(_ENDS[state], fields)} (Slurm says {state})", host, state in _HOST_LOST)
     return Fate(False, "", host)

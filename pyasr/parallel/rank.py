@@ -19,7 +19,7 @@ from pyasr.base import log, options
 from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import hearts_of
 from pyasr.base.job import as_user_error, resolve
-from pyasr.base.last_words import LastWords, first, leave
+from pyasr.base.last_words import LastWords, first, leave, words_of
 from pyasr.base.output import atomic_write
 from pyasr.base.stop_request import TRY_AGAIN, StopRequested
 from pyasr.parallel.comm import MpiComm
@@ -38,11 +38,6 @@ def done_marker(spec: Path) -> Path:
 def log_of(spec: Path) -> Path:
     """`log/train.spec.json` -> `log/train.log`, the job's log."""
     return Path(spec).with_name(Path(spec).name.removesuffix(".spec.json") + ".log")
-
-
-def error_file(spec: Path) -> Path:
-    """Where a failing rank leaves its sentence: an abort may overtake what is still on its way from the rank to the log."""
-    return Path(spec).with_suffix(".error")
 
 
 def set_threads() -> None:
@@ -70,7 +65,7 @@ def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: in
 def main(argv: list[str]) -> None:
     """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE, NUM_RANKS]; an exception ends all ranks, see above."""
     name, spec = argv[0], Path(argv[1])
-    witness = Witness(error_file(spec), float(argv[2]), hearts_of(spec))
+    witness = Witness(words_of(spec), float(argv[2]), hearts_of(spec))
     try:
         comm = MpiComm()
     except Exception:
@@ -91,7 +86,7 @@ def main(argv: list[str]) -> None:
             traceback.print_exception(type(error), error, error.__traceback__)
             told = _sentence(error)
         if lost := _is_of_mpi(error):
-            _let_another_speak_first(error_file(spec))
+            _let_another_speak_first(words_of(spec))
         _leave_word(comm, spec, str(told), lost)
         witness.dismiss()
         comm.abort(1)
@@ -124,10 +119,10 @@ def _let_another_speak_first(file: Path) -> None:
 
 
 def _leave_word(comm: MpiComm, spec: Path, sentence: str, lost: bool) -> None:
-    """Put the sentence beside the spec and into the log."""
+    """Put the sentence beside the spec and into the log: an abort may overtake what is still on its way from the rank to the log."""
     sentence = f"{sentence} ({comm.name})"
     with contextlib.suppress(OSError):  # harmless: the log has it too, unless the disk is full
-        leave(error_file(spec), LastWords(sentence, lost))
+        leave(words_of(spec), LastWords(sentence, lost))
     sys.stderr.flush()
     _say(f"error: {sentence}")
     time.sleep(_LAST_WORDS_S)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from pyasr.base.heartbeat import Ear, Heart, hearts_of
+from pyasr.base.heartbeat import Ear, Heart, forget, hearts_in, hearts_of
 
 
 @pytest.fixture
@@ -79,6 +79,18 @@ def test_who_never_began(directory):
     told, seconds = listen(ear, 600, one)
     assert 59 <= seconds <= 62 and told.num_ranks == 2
     assert told.sentence.startswith("2 of 3 ranks did not begin within 60 s of the first; others did on ")
+
+
+def test_a_job_that_begins_again(directory):
+    """Where the files of those before were removed between two looks, nothing is expected of them; of the new ones all must begin."""
+    before = hearts(directory, 3)
+    ear = Ear(directory, 3, 20.0)
+    listen(ear, 10, *before)
+    forget(hearts_in(directory))
+    again = Heart(directory, 200)
+    again.introduce("rank 0 of 3 on node9")
+    told, seconds = listen(ear, 200, again, *before)
+    assert told.sentence.startswith("2 of 3 ranks did not begin within 60 s of the first; others did on ") and 59 <= seconds <= 63
 
 
 def test_a_timeout_shorter_than_a_busy_host_takes(directory):

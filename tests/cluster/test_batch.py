@@ -9,10 +9,14 @@ import pytest
 from test_run_pl import wait_until
 
 from pyasr.base.errors import UserError
+from pyasr.base.heartbeat import Heart, hearts_in, hearts_of
+from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.cluster.batch import BatchRunner, submission
 from pyasr.cluster.command_line import parse_request
 from pyasr.cluster.grid_engine import GridEngine
-from pyasr.cluster.scheduler import submit
+from pyasr.cluster.jobs import RankLost, Recovery, run_ranks
+from pyasr.cluster.mpi import ROOT
+from pyasr.cluster.scheduler import Fate, submit
 from pyasr.cluster.slurm import Slurm
 from pyasr.cluster.status import JobStatus, read_status, write_status
 
@@ -100,6 +104,40 @@ def test_numbers_that_schedulers_give():
     for scheduler, said in ((Slurm(), "12\n"), (Slurm(), "a greeting\n12;cluster\n"), (GridEngine(), 'Your job 12 ("x") has been submitted\n'),
                             (GridEngine(), 'Your job-array 12.1-3:1 ("x") has been submitted\n')):  # fmt: skip
         assert scheduler.number(said) == "12"
+
+
+def test_ranks_that_a_scheduler_begins_again_are_not_taken_for_those_before(slurm_pl, tmp_path, monkeypatch):
+    """Neither for silent ones, though the job goes on for longer than these may be, nor are their last words its own."""
+    program(tmp_path / "bin" / "sbatch", "#!/bin/bash\nsetsid bash \"${!#}\" > /dev/null 2>&1 < /dev/null &\necho 7\n")
+    program(tmp_path / "bin" / "scontrol", "#!/bin/sh\necho JobState=RUNNING\n")
+    program(tmp_path / "bin" / "scancel", "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests' / 'parallel'}:{os.environ['PYTHONPATH']}")
+    function, recovery = "rank_workers:asked_to_end_and_lost_before_an_error", Recovery(RankJobOptions(max_restarts=1, rank_timeout=5.0))
+    with pytest.raises(UserError, match="data/train/utt2spk: no such file") as told:
+        run_ranks(JobOptions(cmd="slurm.pl"), tmp_path / "log" / "x.log", function, JobOptions(cmd=str(tmp_path)), 2, recovery)
+    assert not isinstance(told.value, RankLost) and (tmp_path / "attempts").read_text() == "2\n2\n"
+
+
+class Waiting:
+    """A scheduler where a job waits, ranks of which have run before, while those of another begin."""
+
+    def __init__(self, hearts):
+        self.hearts = hearts
+
+    def fates(self, number, tasks):
+        Heart(self.hearts, 2).introduce("rank 0 of 1 on a node that answers late")
+        return {0: Fate(True, waits=True)}
+
+
+def test_what_ranks_have_left_of_a_job_that_waits_again(tmp_path):
+    hearts = hearts_of(tmp_path / "x.spec.json")
+    Heart(hearts, 1).introduce("rank 0 of 1 on a node that was lost")
+    words = ["--num-ranks", "1", "--done-marker", str(tmp_path / "x.spec.done"), str(tmp_path / "x.log"), "true"]
+    runner = BatchRunner(parse_request(words), Waiting(hearts))
+    runner.left = {1: "7"}
+    runner._ask()
+    assert [file.suffix for file in hearts_in(hearts)] == [".2"]
 
 
 def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_ones(slurm_pl, tmp_path):

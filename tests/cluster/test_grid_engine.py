@@ -172,6 +172,13 @@ def test_lost_host_of_several(qstat):
     assert (fate.active, fate.host, fate.host_lost) == (False, "n2", True)
 
 
+@pytest.mark.parametrize("state, waits", [("r", False), ("Rr", False), ("s", False), ("Rq", True), ("hqw", True)])
+def test_who_waits(state, waits, qstat):
+    qstat(f"<job_info><job_info><job_list><JB_job_number>7</JB_job_number><state>{state}</state></job_list></job_info></job_info>")
+    fate = GridEngine().fates("7", [0])[0]
+    assert (fate.active, fate.waits) == (True, waits)
+
+
 @pytest.mark.parametrize("answer", [f"warning: the home directory is nearly full\n{QSTAT}", QSTAT[:200], ""])
 def test_what_is_no_answer_of_qstat(answer, qstat):
     qstat(answer)

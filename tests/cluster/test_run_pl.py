@@ -87,6 +87,18 @@ def test_stale_status_does_not_count(tmp_path):
     assert not read_status(tmp_path / "x.log").ok
 
 
+def test_what_ranks_have_left_when_a_scheduler_begins_them_again(tmp_path):
+    """Is removed, but nothing that is named after a marker of a user's own."""
+    for name in ("x.spec", "own"):
+        (tmp_path / f"{name}.alive").mkdir()
+        for left in (tmp_path / f"{name}.alive" / "host.7", tmp_path / f"{name}.error"):
+            left.touch()
+        mark = f"{name}.done"
+        assert run_pl("--num-ranks", "1", "--done-marker", mark, "y.log", "touch", mark, cwd=tmp_path).returncode == 0
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.suffix in (".error", ".7")) == [
+        "own.alive/host.7", "own.error"]  # fmt: skip
+
+
 def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
     (tmp_path / "mark").write_text("of an earlier run")
     assert run_pl("--done-marker", "mark", "x.log", "true", cwd=tmp_path).returncode == 1

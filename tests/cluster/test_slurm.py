@@ -224,5 +224,6 @@ def test_what_scontrol_says():
     waits = fate({"JobState": "PENDING", "Reason": "ReqNodeNotAvail,_Reserved_for_maintenance"})
     assert waits.active and waits.reason == "waits: ReqNodeNotAvail,_Reserved_for_maintenance"
     assert fate({"JobState": "PENDING", "Reason": "Resources"}).reason == "" and fate({"JobState": "COMPLETING"}).active
+    assert waits.waits and not fate({"JobState": "RUNNING"}).waits
     assert fate({"JobState": "OUT_OF_MEMORY"}).reason.startswith("it took more memory than it had asked for")
     assert not fate({"JobState": "FAILED", "Reason": "NonZeroExitCode"}).reason

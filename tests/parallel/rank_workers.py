@@ -10,6 +10,9 @@ from subprocess import DEVNULL
 import numpy as np
 
 from pyasr.base.errors import UserError
+from pyasr.base.heartbeat import Heart, hearts_of
+from pyasr.base.last_words import LastWords, leave, words_of
+from pyasr.base.stop_request import StopRequested
 
 
 def rank_one_raises(spec, comm):
@@ -129,6 +132,20 @@ def _count(spec, comm):
         with Path(spec.cmd).joinpath("attempts").open("a") as f:
             f.write(f"{comm.size}\n")
     comm.barrier()
+
+
+def asked_to_end_and_lost_before_an_error(spec, comm):
+    """The job is run again after one of its ranks was lost, and has an error of the user's own a while later."""
+    job = Path(spec.cmd, "log", "x.spec.json")
+    _count(spec, comm)
+    if len(Path(spec.cmd, "attempts").read_text().splitlines()) == 1:
+        if comm.rank == 0:
+            Heart(hearts_of(job), 1).introduce("rank 1 of 2 on a node that was lost")
+            leave(words_of(job), LastWords("rank 1 of 2 died without a word", lost=True))
+        comm.barrier()
+        raise StopRequested("saved at 70 frames")
+    time.sleep(6)
+    raise UserError("data/train/utt2spk: no such file")
 
 
 def sleeps(spec, comm):
