@@ -25,7 +25,7 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
                       those stay that a table, an installed program or an option would put right
     prefix_speakers   put 'SPEAKER-' before every utterance that does not begin with its speaker
 
-    Raises UserError, and changes nothing, when no utterance would be left.
+    Raises UserError, and changes nothing, when no utterance would be left, and when two would get one name.
     """
     path = Path(path)
     DataDir(path)
@@ -36,7 +36,7 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
     _drop_beyond_recordings(tables, _drop_missing_audio(tables, audio, said), said)
     _agree(tables, path, said)
     if prefix_speakers:
-        tables = _prefixed(tables, said)
+        tables = _prefixed(tables, path, said)
     tables["spk2utt"] = invert(tables["utt2spk"])
     _write_changed(path, tables, said)
     adopt(path)
@@ -157,12 +157,25 @@ def _complete_or_drop(tables: dict[str, dict], said: list[str]) -> None:
                 del tables[name]
 
 
-def _prefixed(tables: dict[str, dict], said: list[str]) -> dict[str, dict]:
+def _prefixed(tables: dict[str, dict], path: Path, said: list[str]) -> dict[str, dict]:
     speaker = tables["utt2spk"]
     new = {utt: utt if utt.startswith(f"{speaker[utt]}-") else f"{speaker[utt]}-{utt}" for utt in speaker}
+    _check_distinct(new, path)
     said.append(f"renamed {sum(utt != name for utt, name in new.items())} utterance(s) to SPEAKER-UTTERANCE")
     by_utterance = UTTERANCE_TABLES + (() if "segments" in tables else RECORDING_TABLES)
-    return {name: {new[key]: value for key, value in table.items()} if name in by_utterance else table for name, table in tables.items()}
+    renamed = {name: {new[key]: value for key, value in table.items()} if name in by_utterance else table for name, table in tables.items()}
+    if "utt2uniq" in renamed:
+        renamed["utt2uniq"] = {utt: new.get(original, original) for utt, original in renamed["utt2uniq"].items()}
+    return renamed
+
+
+def _check_distinct(new: dict[str, str], path: Path) -> None:
+    old: dict[str, str] = {}
+    for utt, name in new.items():
+        if name in old:
+            raise UserError(f"{path}/utt2spk: {old[name]} and {utt} would both be called {name}; "
+                            "nothing was changed, rename one of them in all tables first")
+        old[name] = utt
 
 
 def _write_changed(path: Path, tables: dict[str, dict], said: list[str]) -> None:

@@ -14,8 +14,10 @@ import soundfile
 from trees import make_data_dir
 
 from pyasr.base.errors import UserError
+from pyasr.data.datadir import write_data_dir
 from pyasr.data.repair import fix
 from pyasr.data.validation import validate
+from pyasr.io.text import read_table
 
 UTILS = Path(__file__).parents[2] / "utils"
 
@@ -95,6 +97,24 @@ def test_problem_is_found_and_its_fix_repairs(name, tmp_path):
     for command in dict.fromkeys(problem.fix for problem in problems):
         run_fix(command)
     assert validate(data) == []
+
+
+def test_prefixed_names_stay_distinct_and_lead_to_their_originals(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    write_data_dir(data, {"utt2spk": {"001": "joe", "002": "joe", "sp0.9-001": "sp0.9-joe"},
+                          "text": {"001": "one", "002": "two", "sp0.9-001": "one"},
+                          "utt2uniq": {"001": "001", "002": "elsewhere", "sp0.9-001": "001"}})
+    fix(data, prefix_speakers=True)
+    first, second, copy = "joe-001", "joe-002", "sp0.9-joe-sp0.9-001"
+    assert read_table(data / "utt2uniq") == {first: first, second: "elsewhere", copy: first}
+    assert read_table(data / "text") == {first: "one", second: "two", copy: "one"}
+    write_data_dir(data, {"utt2spk": {"001": "joe", first: "joe"}, "text": {"001": "one", first: "other"}})
+    (data / "utt2uniq").unlink()
+    before = {path.name: path.read_bytes() for path in data.iterdir() if path.is_file()}
+    with pytest.raises(UserError, match="utt2spk: 001 and joe-001 would both be called joe-001; nothing was changed"):
+        fix(data, prefix_speakers=True)
+    assert before == {path.name: path.read_bytes() for path in data.iterdir() if path.is_file()}
 
 
 @pytest.mark.parametrize("name", ["gzipped", "byte order mark", "carriage returns", "carriage returns in wav.scp"])
