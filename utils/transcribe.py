@@ -73,8 +73,8 @@ def stream(options: Transcribe, recognizer: Recognizer, path: Path):
         for segment in live.accept(block):
             if at_once:
                 yield Transcript(name, "1", (segment,))
-    found = live.finish()
-    yield Transcript(name, "1", found.segments[-1:] if at_once else found.segments)
+    num_given = len(live.segments) if at_once else 0
+    yield Transcript(name, "1", live.finish().segments[num_given:])
 
 
 def tried(found: Iterator, path: Path, failed: dict[Path, UserError]) -> Iterator:

@@ -276,5 +276,8 @@ def test_the_program_streams(tmp_path, capsys):
     assert capsys.readouterr().out == "do re\nmi\n"
     run_here("transcribe.py", "--stream", "true", "--format", "ctm", recognizer.system.path, tmp_path / "a.wav", folder="utils")
     assert [line.split()[4] for line in capsys.readouterr().out.splitlines()] == ["do", "re", "mi"]
+    write_wav(tmp_path / "b.wav", speech(SAID, rate=44100)[:48510], 44100)  # 1.1 s, of which the last samples are known at the end only
+    run_here("transcribe.py", "--stream", "true", "--utterance-s", 1.0, recognizer.system.path, tmp_path / "b.wav", folder="utils")
+    assert capsys.readouterr().out == "do mi fa\n"
     with pytest.raises(UserError, match="--stream takes one recording after the other"):
         run_here("transcribe.py", "--stream", "true", "--channels", "each", recognizer.system.path, tmp_path / "a.wav", folder="utils")
