@@ -83,12 +83,16 @@ def speech_runs(speech: np.ndarray, log_energy: np.ndarray, options: VadOptions)
 
 def _short_pieces(run: tuple[int, int], quiet: np.ndarray, max_s: float) -> list[tuple[int, int]]:
     """The run, cut at its quietest place, and so on, until no piece is too long."""
-    begin, end = run
-    if (end - begin) * SHIFT_S <= max_s:
-        return [run]
     margin = round(min(_SHORTEST_HALF_S, max_s / 4) / SHIFT_S)
-    cut = begin + margin + int(np.argmin(quiet[begin + margin : end - margin]))
-    return _short_pieces((begin, cut), quiet, max_s) + _short_pieces((cut, end), quiet, max_s)
+    pieces, waiting = [], [run]
+    while waiting:
+        begin, end = waiting.pop()
+        if (end - begin) * SHIFT_S <= max_s:
+            pieces.append((begin, end))
+        else:
+            cut = begin + margin + int(np.argmin(quiet[begin + margin : end - margin]))
+            waiting += [(cut, end), (begin, cut)]
+    return pieces
 
 
 def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Part]:

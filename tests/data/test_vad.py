@@ -10,7 +10,7 @@ import pytest
 from pyasr.data.audio import write_audio
 from pyasr.data.datadir import DataDir, write_data_dir
 from pyasr.data.validation import validate
-from pyasr.data.vad import VadOptions, find_speech, log_energies, speech_frames
+from pyasr.data.vad import VadOptions, find_speech, log_energies, speech_frames, speech_runs
 from pyasr.io.text import read_table
 
 UTILS = Path(__file__).parents[2] / "utils"
@@ -58,6 +58,14 @@ def test_long_speech_is_cut_where_it_is_quietest():
     found = [(part.begin_s, part.end_s) for part in find_speech(make_recording(bursts), RATE, VadOptions(max_segment_s=6.0))]
     assert len(found) == 3 and all(end - begin <= 6.45 for begin, end in found)
     assert 4.0 <= found[0][1] <= found[1][0] <= 4.3 and 9.0 <= found[1][1] <= found[2][0] <= 9.35
+
+
+def test_a_long_run_without_a_quieter_place_is_cut_too():
+    """An hour of one level, as a steady tone has: there is a cut for every second."""
+    options = VadOptions()
+    pieces = speech_runs(np.ones(360000, bool), np.full(360000, 20.0), options)
+    assert pieces[0][0] == 0 and pieces[-1][1] == 360000 and [end for _, end in pieces[:-1]] == [begin for begin, _ in pieces[1:]]
+    assert max(end - begin for begin, end in pieces) <= 100 * options.max_segment_s and len(pieces) > sys.getrecursionlimit()
 
 
 def test_speech_up_to_the_ends_and_none_at_all():
