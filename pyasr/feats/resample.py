@@ -56,11 +56,14 @@ class Resampler:
     """A recording at another sampling rate, as it comes: in parts it is, to the bit, what it is in one.
 
     Two more things than `resample` it has: a state, and sums that are added in the same order whatever the parts.
+
+    Raises UserError for a `rate_in` that is no whole number of Hz, or out of bounds.
     """
 
-    def __init__(self, rate_in: int, rate_out: int):
-        if not 0 < rate_in <= _GREATEST_RATE_HZ:
-            raise UserError(f"audio of {rate_in} Hz; give audio of at most {_GREATEST_RATE_HZ} Hz")
+    def __init__(self, rate_in: float, rate_out: int):
+        if not 0 < rate_in <= _GREATEST_RATE_HZ or rate_in != round(rate_in):
+            raise UserError(f"audio of {rate_in} Hz; give audio of a whole number of Hz, at most {_GREATEST_RATE_HZ}")
+        rate_in = int(rate_in)
         common = math.gcd(rate_in, rate_out)
         self._step_in, self._step_out = rate_in // common, rate_out // common
         cutoff_hz = _BAND * min(rate_in, rate_out) / 2

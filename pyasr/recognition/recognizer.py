@@ -47,15 +47,16 @@ class Recognizer:
         """Samples per second that the model was trained on; audio of any other rate is converted."""
         return round(self.system.features.rate_hz)
 
-    def transcribe(self, audio: str | Path | np.ndarray | bytes, rate: int | None = None) -> Transcript:
+    def transcribe(self, audio: str | Path | np.ndarray | bytes, rate: float | None = None) -> Transcript:
         """What is said in a file, whose channels are averaged, or in samples of `rate` Hz (unless given, the model's).
 
-        Samples are int16 (or their bytes), or floats between -1 and 1. Raises UserError for what is no audio.
+        Samples are int16 (or their bytes), or floats between -1 and 1. Raises UserError for what is no audio, and for a rate that is no
+        whole number.
         """
         if isinstance(audio, (str, Path)):
             (recording,) = read_recordings(Path(audio))
         else:
-            recording = Recording("samples", "1", at_int16_scale(audio), rate or self.rate)
+            recording = Recording("samples", "1", at_int16_scale(audio), self.rate if rate is None else rate)
         return self.transcribe_recording(recording)
 
     def transcribe_recording(self, recording: Recording) -> Transcript:
@@ -82,12 +83,12 @@ class Recognizer:
         except UserError as error:
             raise UserError(f"{recording.file}: {error}") from None
 
-    def stream(self, rate: int | None = None, endpoint: EndpointOptions | None = EndpointOptions()) -> Stream:
+    def stream(self, rate: float | None = None, endpoint: EndpointOptions | None = EndpointOptions()) -> Stream:
         """A stream of audio of `rate` Hz (unless given, the model's), in which utterances end as `endpoint` says; None: at its end.
 
-        Raises UserError for a model that needs whole recordings.
+        Raises UserError for a model that needs whole recordings, and for a rate that is no whole number.
         """
-        return Stream(self.system, rate or self.rate, endpoint)
+        return Stream(self.system, self.rate if rate is None else rate, endpoint)
 
     def segment(self, begin: int, end: int, words: Iterable) -> Segment:
         """The segment from sample `begin` to `end`, with words whose times count from its begin."""

@@ -78,7 +78,7 @@ class Stream:
     segments  that have ended
     """
 
-    def __init__(self, system: System, rate: int, endpoint: EndpointOptions | None, file: str = "stream"):
+    def __init__(self, system: System, rate: float, endpoint: EndpointOptions | None, file: str = "stream"):
         check_streams(system)
         self._system, self._chain, self._endpoint, self._file = system, _Chain.of(system), endpoint, file
         self._rate = round(system.features.rate_hz)

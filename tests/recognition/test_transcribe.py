@@ -60,7 +60,7 @@ def test_any_rate_and_number_of_channels(exp, recognizer, tmp_path):
     left, right = (recognizer.transcribe_recording(one) for one in read_recordings(tmp_path / "two.flac", "each"))
     assert (left.channel, right.channel, left.text) == ("1", "2", " ".join(SAID["u0"]))
     assert right.text == " ".join(SAID["u1"][:4])
-    same = recognizer.transcribe(fast.astype(np.int16), 22050), recognizer.transcribe(fast / 32768, 22050)
+    same = recognizer.transcribe(fast.astype(np.int16), 22050), recognizer.transcribe(fast / 32768, 22050.0)
     assert same[0] == same[1] and same[0].words == left.words
 
 
@@ -248,6 +248,10 @@ def test_audio_that_cannot_be_used(recognizer, tmp_path):
         find_audio((tmp_path / "empty",))
     with pytest.raises(UserError, match="shape"):
         recognizer.transcribe(np.zeros((2, 3)))
+    for rate in (0, -8000, 44100.5, float("nan")):
+        for use in (lambda: recognizer.transcribe(np.zeros(10), rate), lambda: recognizer.stream(rate)):
+            with pytest.raises(UserError, match=f"audio of {rate} Hz; give audio of a whole number of Hz"):
+                use()
     with pytest.raises(UserError, match="huge: audio of 10000000 Hz"):
         recognizer.transcribe_recording(Recording("huge", "1", np.zeros(10, np.float32), 10_000_000))
 
