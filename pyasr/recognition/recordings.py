@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import wave
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ class Recording:
 def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
     """The files and pipes, and files with audio's suffixes anywhere below the directories, in the order given and by name. `-` stays.
 
-    With each its folder below the directory that was named, `.` for a file that was named itself.
+    With each its folder below the directory that was named, `.` for a file that was named itself. Links to folders are followed; a folder
+    counts once, where it lies itself if that is below the directory too.
 
     Raises UserError for a path that is not there and for a directory without audio.
     """
@@ -43,11 +45,24 @@ def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
             continue
         if not path.is_dir():
             raise UserError(f"{path}: {'a device; give a file, or - for standard input' if path.exists() else 'no such file or directory'}")
-        inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+        inside = sorted(file for file in _files_below(path) if file.suffix.lower() in SUFFIXES and file.is_file())
         if not inside:
             raise UserError(f"{path}: no audio in this directory (files that end in {', '.join(SUFFIXES)}); name the files")
         found += [(file, file.parent.relative_to(path)) for file in inside]
     return found
+
+
+def _files_below(path: Path) -> Iterator[Path]:
+    seen, links = set(), [path]
+    while links:
+        for folder, names, files in os.walk(links.pop(0)):
+            if (real := os.path.realpath(folder)) in seen:
+                names.clear()
+                continue
+            seen.add(real)
+            yield from (Path(folder, name) for name in files)
+            names.sort()
+            links += [Path(folder, name) for name in names if os.path.islink(Path(folder, name))]  # which `walk` does not follow
 
 
 def read_recordings(path: Path, channels: str = MIX) -> list[Recording]:

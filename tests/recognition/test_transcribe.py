@@ -256,6 +256,19 @@ def test_audio_that_cannot_be_used(recognizer, tmp_path):
         recognizer.transcribe_recording(Recording("huge", "1", np.zeros(10, np.float32), 10_000_000))
 
 
+def test_links_to_folders_are_followed_and_each_folder_counts_once(tmp_path):
+    for name in ("here/a/x.wav", "here/b/y.wav", "there/deep/z.wav"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    for link, target in (("here/0", "here/b"), ("here/b/loop", "here"), ("here/c", "there"), ("here/d", "there/deep"), ("there/back", "there")):
+        (tmp_path / link).symlink_to(tmp_path / target)
+    here = tmp_path / "here"
+    expected = [(here / folder / name, Path(folder)) for folder, name in (("a", "x.wav"), ("b", "y.wav"), ("c/deep", "z.wav"))]
+    assert find_audio((here,)) == expected
+    (tmp_path / "top").symlink_to(here)
+    assert [folder for _, folder in find_audio((tmp_path / "top",))] == [folder for _, folder in expected]
+
+
 def test_pipes_are_read_and_devices_refused(tmp_path):
     soundfile.write(tmp_path / "a.wav", np.full(500, 0.25), RATE)
     os.mkfifo(tmp_path / "pipe")
