@@ -42,13 +42,18 @@ class VadOptions:
 
 def log_energies(samples: np.ndarray, rate: int) -> np.ndarray:
     """Log energy of every frame; (num_frames,), none where the recording is shorter than one."""
-    size, shift = round(WINDOW_S * rate), round(SHIFT_S * rate)
+    size, shift = _window_and_shift(rate)
     if len(samples) < size:
         return np.zeros(0)
     frames = sliding_window_view(samples, size)[::shift]
     blocks = (frames[begin : begin + _BLOCK_FRAMES].astype(np.float64) for begin in range(0, len(frames), _BLOCK_FRAMES))
     energies = np.concatenate([np.square(block - block.mean(1, keepdims=True)).sum(1) for block in blocks])
     return np.log(np.maximum(energies, np.finfo(np.float32).eps))
+
+
+def _window_and_shift(rate: int) -> tuple[int, int]:
+    """Samples of a frame, and from one to the next."""
+    return round(WINDOW_S * rate), round(SHIFT_S * rate)
 
 
 def speech_frames(log_energy: np.ndarray, options: VadOptions) -> np.ndarray:
@@ -99,7 +104,8 @@ def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Par
     """The segments of a recording, in order; padded ends meet in the middle of what lies between them."""
     log_energy = log_energies(samples, rate)
     runs = speech_runs(speech_frames(log_energy, options), log_energy, options)
-    times = [(begin * SHIFT_S, (end - 1) * SHIFT_S + WINDOW_S) for begin, end in runs]
+    size, shift = _window_and_shift(rate)
+    times = [(begin * shift / rate, ((end - 1) * shift + size) / rate) for begin, end in runs]
     begins = [begin for begin, _ in times]
     ends = [end for _, end in times]
     edges = [0.0, *((one + other) / 2 for one, other in zip(ends, begins[1:])), len(samples) / rate]

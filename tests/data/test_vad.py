@@ -18,12 +18,12 @@ RATE = 8000
 BURSTS = [(1.0, 2.0), (2.3, 3.0), (5.0, 5.1), (7.0, 11.0), (13.0, 14.5)]
 
 
-def make_recording(bursts=BURSTS, seconds=16.0, noise=3.0, seed=0):
+def make_recording(bursts=BURSTS, seconds=16.0, noise=3.0, seed=0, rate=RATE):
     """Bursts of loud noise in quiet noise."""
     rng = np.random.default_rng(seed)
-    samples = noise * rng.standard_normal(round(seconds * RATE))
+    samples = noise * rng.standard_normal(round(seconds * rate))
     for begin, end in bursts:
-        part = slice(round(begin * RATE), round(end * RATE))
+        part = slice(round(begin * rate), round(end * rate))
         samples[part] += 2000 * rng.standard_normal(part.stop - part.start)
     return samples.astype(np.float32)
 
@@ -51,6 +51,11 @@ def test_bursts_are_found():
     """The pause of 0.3 s is closed, the click of 0.1 s dropped, 0.2 s kept around."""
     found = [(part.begin_s, part.end_s) for part in find_speech(make_recording(), RATE, VadOptions())]
     np.testing.assert_allclose(found, [(0.8, 3.2), (6.8, 11.2), (12.8, 14.7)], atol=0.05)
+
+
+def test_times_of_a_rate_at_which_frames_are_no_whole_samples_apart():
+    (part,) = find_speech(make_recording([(95.0, 96.0)], 100.0, rate=11025), 11025, VadOptions())
+    assert (part.begin_s, part.end_s) == pytest.approx((94.8, 96.2), abs=0.05)
 
 
 def test_long_speech_is_cut_where_it_is_quietest():
