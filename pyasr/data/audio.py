@@ -23,6 +23,7 @@ INT16_SCALE = 32768.0
 _OFFSET = re.compile(r"(.+):([0-9]{1,18})$")
 _NOT_STARTED = (126, 127)  # bash's status of a program that is none, or not there
 _BLOCK_VALUES = 1 << 20
+_MOST_TIMES = 600  # float32 takes the bytes of its file; speech in Opus at 6 kbit/s takes 256 times, with pauses more
 _LEAST_RATE, _MOST_RATE = 100, 1_000_000
 _RESAMPLE_TAPER = 0.05  # share of the new band over which resampling fades out
 _RESAMPLE_PAD_S = 0.05
@@ -84,7 +85,7 @@ def _samples(audio: soundfile.SoundFile, num_bytes: int, where: str) -> np.ndarr
     while len(block := audio.read(max(_BLOCK_VALUES // audio.channels, 1), "float32", always_2d=True)):
         blocks.append(block)
         num_unpacked += block.nbytes
-        check_unpacked(num_unpacked, num_bytes, where)
+        check_unpacked(num_unpacked, num_bytes, where, _MOST_TIMES)
     return np.concatenate(blocks)
 
 

@@ -69,8 +69,8 @@ def read_content(path: Path) -> bytes:
     return b"".join(chunks)
 
 
-def check_unpacked(num_bytes: int, num_packed: int, path: Path) -> None:
+def check_unpacked(num_bytes: int, num_packed: int, path: Path, most_times: int = _MOST_TIMES) -> None:
     """Raise UserError where a file of `num_packed` bytes has given more, `num_bytes`, than a file of speech tools can hold."""
-    most = _ALWAYS_BYTES + _MOST_TIMES * num_packed
+    most = _ALWAYS_BYTES + most_times * num_packed
     if num_bytes > most:
         raise UserError(f"{path}: {num_packed} bytes that unpack to more than {most}; if that is meant, unpack it yourself")

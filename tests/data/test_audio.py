@@ -141,6 +141,19 @@ def test_ogg_that_ends_between_two_pages(tmp_path):
         decode_audio(io.BytesIO(content[:content.rindex(b"OggS")]), "a")
 
 
+def test_speech_may_be_packed_as_tightly_as_codecs_do(tmp_path, monkeypatch):
+    """Opus at 6 kbit/s and 48 kHz, half of it silence; half a minute of digital silence in FLAC is more than that."""
+    monkeypatch.setattr("pyasr.io.content._ALWAYS_BYTES", 0)
+    rng, bursts = np.random.default_rng(0), np.repeat([1.0, 0.0] * 10, 24000)
+    speech = bursts * rng.normal(0, 0.1, len(bursts))
+    soundfile.write(tmp_path / "a.opus", speech, 48000, format="OGG", subtype="OPUS", compression_level=1.0)
+    packed = (tmp_path / "a.opus").stat().st_size
+    assert len(read_audio(str(tmp_path / "a.opus"))[0]) == len(bursts) and 4 * len(bursts) > 100 * packed
+    soundfile.write(tmp_path / "b.flac", np.zeros(1_440_000, np.int16), 48000)
+    with pytest.raises(UserError, match="b.flac: [0-9]+ bytes that unpack to more than"):
+        read_audio(str(tmp_path / "b.flac"))
+
+
 def test_forms_of_which_nothing_tells_the_end(tmp_path):
     soundfile.write(tmp_path / "a.voc", np.zeros(1000), 8000)
     with pytest.raises(UserError, match="a.voc: audio in the form VOC, whose missing end would not be told; convert it to WAV or FLAC"):
