@@ -18,6 +18,7 @@ from pyasr.data.audio import INT16_SCALE, decode_audio
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".aif", ".aiff", ".au")
 MIX, EACH = CHANNELS = ("mix", "each")
 _BLOCK_S = 0.1
+_MOST_FLOAT = 256.0  # 48 dB above full scale
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _blocks_of(read, rate: int, num_channels: int) -> Iterator[np.ndarray]:
 def at_int16_scale(samples) -> np.ndarray:
     """Samples that somebody hands over, as float32 at int16 scale: bytes or integers of 16 bits, or floats of which 1.0 is full scale.
 
-    Raises UserError for another type, another shape than (num_samples,), and values that are not finite.
+    Raises UserError for another type, another shape than (num_samples,), and values that are not finite or at the scale of integers.
     """
     if isinstance(samples, (bytes, bytearray, memoryview)):
         return of_raw(bytes(samples), "the samples", 0).samples
@@ -155,4 +156,6 @@ def at_int16_scale(samples) -> np.ndarray:
         raise UserError(f"samples of type {samples.dtype}; give int16, or floats between -1 and 1")
     if not np.isfinite(samples).all():
         raise UserError("samples that are not finite numbers; check what they come from")
+    if (most := np.abs(samples).max(initial=0.0)) > _MOST_FLOAT:
+        raise UserError(f"samples of up to {most:g}; give floats between -1 and 1, or whole numbers as int16")
     return samples.astype(np.float32) * np.float32(INT16_SCALE)

@@ -248,6 +248,9 @@ def test_audio_that_cannot_be_used(recognizer, tmp_path):
         find_audio((tmp_path / "empty",))
     with pytest.raises(UserError, match="shape"):
         recognizer.transcribe(np.zeros((2, 3)))
+    for loud in (speech(["do"]), np.array([0.0, -1e300])):
+        with pytest.raises(UserError, match="samples of up to .*; give floats between -1 and 1, or whole numbers as int16"):
+            recognizer.transcribe(loud)
     for rate in (0, -8000, 44100.5, float("nan")):
         for use in (lambda: recognizer.transcribe(np.zeros(10), rate), lambda: recognizer.stream(rate)):
             with pytest.raises(UserError, match=f"audio of {rate} Hz; give audio of a whole number of Hz"):
