@@ -153,11 +153,11 @@ def load_scorer(model_dir: Path, adapted: bool = False):
 
 
 def start_output(out: Path, num_jobs: int) -> None:
-    """Write num_jobs; what an interrupted run with another number of jobs has left is removed."""
+    """Write num_jobs; what the jobs of an interrupted run with another number of them have left in `out` is removed, but for their logs."""
     marker = out / "num_jobs"
     if marker.exists() and marker.read_text(encoding="utf-8").strip() != str(num_jobs):
-        for name in ("lat.*.gz", "hyp.*.txt", "shard.*.json", "nbest.*.txt"):
-            for path in out.glob(name):
+        for path in out.glob("[!.]*"):
+            if path.is_file() and path != marker:
                 path.unlink()
     write_num_jobs(out, num_jobs)
 

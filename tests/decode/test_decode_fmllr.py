@@ -76,13 +76,16 @@ def exp(tmp_path_factory):
     return path, said
 
 
-def run_passes(exp: Path, out: Path, num_jobs: int, kind: str = "full") -> FmllrDecodeSpec:
+PASSES = [first_stats, decode_again, rescore_last]
+
+
+def run_passes(exp: Path, out: Path, num_jobs: int, kind: str = "full", last: list = PASSES) -> FmllrDecodeSpec:
     options = DecodeOptions(acoustic_scale=0.3, lattice_beam=6.0)
     first = DecodeSpec(exp / "model/graph", exp / "model", exp / "data", out / "si", num_jobs, 1, options)
     spec = FmllrDecodeSpec(DecodeSpec(exp / "model/graph", exp / "model", exp / "data", out / "last", num_jobs, 1, options), out / "si", 0.01,
                            FmllrOptions(fmllr_update_type=kind, fmllr_min_count=100.0))
-    for work, directory, passes in ((first, first.out, [decode_shard]), (spec, spec.decode.out, [first_stats, decode_again, rescore_last])):
-        directory.mkdir(parents=True)
+    for work, directory, passes in ((first, first.out, [decode_shard]), (spec, spec.decode.out, last)):
+        directory.mkdir(parents=True, exist_ok=True)
         start_output(directory, num_jobs)
         for one in passes:
             for job in range(1, num_jobs + 1):
@@ -146,6 +149,16 @@ def test_completed_passes_are_not_made_again(exp, decoded):
     for one in (first_stats, decode_again, rescore_last):
         one(spec, 1)
     assert before == {path.name: path.stat().st_mtime_ns for path in (out / "last").iterdir()}
+
+
+@pytest.mark.parametrize("before, now", [(2, 1), (2, 4)])
+def test_passes_of_another_number_of_jobs_are_not_taken_over(exp, decoded, tmp_path, before, now):
+    """Interrupted before the last one, the passes begin anew: a job's part is another one; logs stay."""
+    run_passes(exp[0], tmp_path, before, last=PASSES[:2])
+    (tmp_path / "last/log").mkdir()
+    run_passes(exp[0], tmp_path, now)
+    assert hypotheses(tmp_path / "last") == hypotheses(decoded[1] / "last") and (tmp_path / "last/log").exists()
+    assert len(list((tmp_path / "last").glob("fmllr.*.npz"))) == 2 * now
 
 
 def test_no_transform_changes_nothing(exp, tmp_path):
