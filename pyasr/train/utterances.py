@@ -29,6 +29,8 @@ class Utterances:
     compute     its `minibatch`: utterances are put together as long as they have no more frames; a longer one is a minibatch by itself
     """
 
+    item_frames = 1
+
     def __init__(self, reader: FeatureReader, model: AcousticModel, references: Targets, keys: list[str], hypotheses: HypothesesStore,
                  compute: ComputeOptions, seed: int, rank: int):  # fmt: skip
         self.reader, self.references, self.keys, self.hypotheses = reader, references, keys, hypotheses

@@ -9,6 +9,7 @@ import torch
 from corpora import write_table
 from schemes import SCHEME_FLAGS, initial_objective, ranks_for
 from steps_here import run_here
+from toy_jobs import power_cut
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -18,6 +19,7 @@ from pyasr.nn.acoustic import load_model
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.parallel.strategies import strategy_names
 from pyasr.train.compute import ComputeOptions
+from pyasr.train.ctc import CtcLearner
 from pyasr.train.padded_utterances import PaddedUtterances
 from pyasr.train.targets import Targets
 
@@ -89,6 +91,16 @@ def test_every_scheme_learns(corpus, tmp_path, capsys, scheme):
     out = train(corpus, tmp_path / "out", *flags, "--max-change", 2, "--lr-scaling", "none", num_ranks=ranks_for(scheme))
     begun = initial_objective(capsys.readouterr().out)
     assert epochs(out)[-1]["heldout_objective"] > 0.75 * begun
+
+
+def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
+    flags = ["--checkpoint-frames", 600, "--period-frames", 300, "--num-epochs", 2, "--learning-rate", 1]
+    with power_cut(CtcLearner, 8):
+        train(corpus, tmp_path / "out", *flags, num_ranks=1)
+    train(corpus, tmp_path / "out", *flags)
+    assert "epoch 1, with 2 ranks instead of 1" in capsys.readouterr().out
+    one, two = [line["frames"] for line in epochs(tmp_path / "out")]
+    assert abs(two - 2 * one) <= 2 * 300  # of each rank a minibatch
 
 
 def test_utterances_in_a_minibatch_do_not_change_one_another(corpus):

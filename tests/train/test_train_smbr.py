@@ -9,6 +9,7 @@ import torch
 from corpora import DIM, transition_model
 from lattice_corpus import LENGTHS, NUM_PDFS, SCALE, SILENCES, write_lattice_corpus
 from steps_here import run_here
+from toy_jobs import power_cut
 
 from pyasr.base.errors import UserError
 from pyasr.decode.compact import to_compact
@@ -113,22 +114,24 @@ def test_minibatches_are_whole_utterances(corpus, tmp_path, monkeypatch):
     assert all(len(lengths) == 1 or sum(lengths) <= 64 for lengths in seen)
 
 
-def test_an_interrupted_training_goes_on(corpus, tmp_path, monkeypatch):
+def test_an_interrupted_training_goes_on(corpus, tmp_path):
     flags = ["--checkpoint-frames", 150, "--momentum", 0.5, "--num-epochs", 2]
     whole = train(corpus, tmp_path / "whole", *flags, num_ranks=1)
-    learn, steps = LatticeLearner.step, []
-
-    def dying(*arguments):
-        steps.append(1)
-        if len(steps) > 19:
-            raise RuntimeError("power cut")
-        return learn(*arguments)
-
-    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="power cut"):
-        patched.setattr(LatticeLearner, "step", dying)
+    with power_cut(LatticeLearner, 19):
         train(corpus, tmp_path / "cut", *flags, num_ranks=1)
     assert not (tmp_path / "cut").exists()
     assert torch.equal(parameters(train(corpus, tmp_path / "cut", *flags, num_ranks=1)), parameters(whole))
+
+
+def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
+    """Each within the epoch: an utterance is trained on twice or left out only where one begins."""
+    flags = ["--checkpoint-frames", 150, "--num-epochs", 2]
+    with power_cut(LatticeLearner, 8):
+        train(corpus, tmp_path / "out", *flags, num_ranks=1)
+    train(corpus, tmp_path / "out", *flags)
+    assert "epoch 1, with 2 ranks instead of 1" in capsys.readouterr().out
+    one, two = [json.loads(line)["frames"] for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines() if "accepted" in line]
+    assert abs(two - 2 * one) <= 2 * max(LENGTHS.values())
 
 
 def test_utterances_without_a_fitting_lattice_are_left_out_by_name(copy, tmp_path, capsys):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from corpora import DIM, frames_of, make_data, random_pdfs
 
@@ -127,3 +129,19 @@ def crash_after(job: Training, num_steps: int) -> None:
         return step(*arguments)
 
     job.learner.step = dying
+
+
+@contextmanager
+def power_cut(learners: type, num_steps: int):
+    """What is trained within by such learners dies in the middle of minibatch `num_steps`, and the block ends by that."""
+    step, done = learners.step, []
+
+    def dying(*arguments):
+        done.append(1)
+        if len(done) > num_steps:
+            raise Crash
+        return step(*arguments)
+
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Crash):
+        patched.setattr(learners, "step", dying)
+        yield
