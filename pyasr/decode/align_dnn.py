@@ -8,11 +8,9 @@ import json
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
 from pyasr.base.memory import computed
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import split
-from pyasr.decode.decode_dir import NETWORK
 from pyasr.feats.inputs import FeatureReader, open_features
 from pyasr.hmm.align import AlignSpec
 from pyasr.hmm.gmm_dir import check_phones, silence_pdfs
@@ -33,9 +31,7 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     check_phones(spec.model_dir, lang)
     trans, model = read_transitions(spec.model_dir / MODEL), load_scorer(spec.model_dir)
     model.check_answers_on_all(spec.model_dir, "an alignment")
-    if model.num_pdfs != trans.num_pdfs:
-        told = f"{model.num_pdfs} outputs, {MODEL} beside it {trans.num_pdfs} pdfs"
-        raise UserError(f"{spec.model_dir / NETWORK}: the network has {told}; take both from one training")
+    model.check_pdfs(spec.model_dir, trans.num_pdfs)
     aligner = _Aligner(spec, lang, trans, model)
     graphs, failed = aligner.graphs(job)
     reader, report = open_features(spec.data, spec.model_dir), AlignReport(failed=failed)

@@ -143,11 +143,16 @@ def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | 
 
 
 def load_scorer(model_dir: Path, adapted: bool = False):
-    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or a network directory; a GMM for `adapted` features or for others."""
+    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or a network directory; a GMM for `adapted` features or for others.
+
+    Raises UserError where a network has other pdfs than the transition model beside it.
+    """
     if (model_dir / NETWORK).exists():
         from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
 
-        return acoustic.load_scorer(model_dir), read_transitions(model_dir / MODEL).tid2pdf
+        network, transitions = acoustic.load_scorer(model_dir), read_transitions(model_dir / MODEL)
+        network.check_pdfs(model_dir, transitions.num_pdfs)
+        return network, transitions.tid2pdf
     transitions, gmm = read_model(model_dir / MODEL if adapted else first_pass_model(model_dir))
     return gmm, transitions.tid2pdf
 
@@ -187,17 +192,30 @@ def done_path(spec: DecodeSpec, job: int) -> Path:
 
 
 def load_decoder(spec: DecodeSpec, tid2pdf: np.ndarray, name: str = "HCLG.fst") -> Decoder:
-    """A decoder on the graph `name` of `spec`. Raises UserError when words.txt lacks a word that the graph uses."""
+    """A decoder on the graph `name` of `spec`, as `read_decoder` gives it."""
     return read_decoder(spec.graph, tid2pdf, spec.decode, name)
 
 
 def read_decoder(graph: Path, tid2pdf: np.ndarray, options: DecodeOptions, name: str = "HCLG.fst") -> Decoder:
-    """A decoder on the graph `name` of a directory. Raises UserError when words.txt lacks a word that the graph uses."""
+    """A decoder on the graph `name` of a directory.
+
+    Raises UserError when the graph was made of a model with another number of pdfs, or words.txt lacks a word that it uses.
+    """
+    _check_pdfs(graph, int(tid2pdf.max()) + 1)
     decoder = Decoder(read_fst(graph / name), tid2pdf, options)
     missing = set(np.unique(decoder.graph.words).tolist()) - set(SymbolTable.read(graph / "words.txt").ids.values())
     if missing:
         raise UserError(f"{graph}/words.txt has no word with id {min(missing)}, which {name} uses; make the graph again")
     return decoder
+
+
+def _check_pdfs(graph: Path, num_pdfs: int) -> None:
+    """Raise UserError where a graph that says for how many pdfs it was made, as those of HMMs do, says another number."""
+    marker = graph / "num_pdfs"
+    needed = marker.read_text(encoding="utf-8").strip() if marker.exists() else str(num_pdfs)
+    if needed != str(num_pdfs):
+        raise UserError(f"{marker}: the graph was made of a model with {needed[:20]} pdfs, this one has {num_pdfs}; "
+                        "decode in the graph of the model, or of the one whose alignments a network was trained on")
 
 
 def scored(reader: FeatureReader, scorer, keys: list[str]):

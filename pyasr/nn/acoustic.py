@@ -57,6 +57,12 @@ class AcousticModel:
             found = f"its network answers on one of {self.subsampling} frames, {need} has all of them"
             raise UserError(f"{model_dir}: {found}; take a model whose network answers on all")
 
+    def check_pdfs(self, model_dir: Path, num_pdfs: int) -> None:
+        """Raise UserError unless the network has an output for each of the `num_pdfs` pdfs of the transition model in its directory."""
+        if self.num_pdfs != num_pdfs:
+            told = f"{self.num_pdfs} outputs, final.mdl beside it {num_pdfs} pdfs"
+            raise UserError(f"{Path(model_dir) / MODEL_FILE}: the network has {told}; take both from one training")
+
     def log_likelihoods(self, features: np.ndarray) -> np.ndarray:
         """Scores as above, float32 (T, num_pdfs), of the model's input (T, input_dim); of a network that subsamples, of the frames
         that it answers on."""

@@ -128,8 +128,7 @@ def same_transitions(ali_dir: Path, dnn_dir: Path) -> TransitionModel:
         raise UserError(f"{ali_dir} and {dnn_dir} have different transition models; align with the network: steps/align_dnn.py")
     model = load_scorer(dnn_dir)
     model.check_answers_on_all(dnn_dir, "an alignment")
-    if model.num_pdfs != ours.num_pdfs:
-        raise UserError(f"{dnn_dir}: {MODEL_FILE} has {model.num_pdfs} outputs, {MODEL} {ours.num_pdfs} pdfs; take both from one training")
+    model.check_pdfs(dnn_dir, ours.num_pdfs)
     return ours
 
 

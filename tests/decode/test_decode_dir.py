@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.lattice import Lattice, best_path, sweep
@@ -22,6 +23,8 @@ from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.openfst import Fst, write_fst
 from pyasr.io.text import write_table
+from pyasr.nn.acoustic import AcousticModel
+from pyasr.nn.feed_forward import DnnOptions, FeedForward
 
 ROOT = Path(__file__).resolve().parents[2]
 SCALE = 1 / 12
@@ -50,7 +53,13 @@ def make_graph(graph: Path) -> None:
     arcs = [arc for k in range(3) for arc in ((0, 2 * k + 2, k + 1, 1.1, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]
     sources, ilabels, olabels, weights, targets = zip(*arcs)
     write_fst(graph / "HCLG.fst", Fst.from_arcs(4, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
+    (graph / "num_pdfs").write_text("3\n")
     (graph / "words.txt").write_text("<eps> 0\n" + "".join(f"{word} {k}\n" for k, word in enumerate(WORDS, 1)))
+
+
+def network_of(num_pdfs: int) -> AcousticModel:
+    network = FeedForward(DnnOptions(hidden_layers=1, hidden_dim=2), 3, num_pdfs)
+    return AcousticModel(network, torch.zeros(3), torch.ones(3), torch.zeros(num_pdfs))
 
 
 def decode(exp: Path, *arguments: str):
@@ -128,6 +137,8 @@ def test_shards_of_another_number_of_jobs_are_not_taken_over(exp):
     (lambda exp: write_fst(exp / "model/graph/HCLG.fst", Fst.from_arcs(2, 0, [0], [99], [1], [0.0], [1], {1: 0.0})),
      "the decoding graph has transition-id 99 but the model only 6"),
     (lambda exp: (exp / "model/graph/words.txt").write_text("<eps> 0\n"), "has no word"),
+    (lambda exp: (exp / "model/graph/num_pdfs").write_text("4\n"), "num_pdfs: the graph was made of a model with 4 pdfs, this one has 3"),
+    (lambda exp: network_of(4).save(exp / "model/final.nnet"), "final.nnet: the network has 4 outputs, final.mdl beside it 3 pdfs"),
 ])
 def test_bad_input_is_one_sentence_and_leaves_no_output(exp, spoil, message):
     spoil(exp)
