@@ -28,7 +28,7 @@ from pyasr.decode.determinize import DeterminizeOptions, determinize
 from pyasr.decode.lattice import from_arcs
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions
-from pyasr.feats.inputs import open_features
+from pyasr.feats.inputs import InputOptions, input_option_files, input_tables, open_features
 from pyasr.io.ark import ArkReader, read_scp
 from pyasr.lang.arpa import read_arpa
 from pyasr.lang.ctc_graph import GRAPH, unit_tid2pdf
@@ -80,7 +80,8 @@ class CtcSpec:
         for path, maker in makers.items():
             if not path.exists():
                 raise UserError(f"{path}: no such file; it comes from {maker}")
-        return [*makers, *([self.lm] if self.search == PREFIX and self.lm else [])]
+        inputs = [] if self.posteriors else [*input_tables(self.data, InputOptions.load(self.ctc_dir)), *input_option_files(self.ctc_dir)]
+        return [*dict.fromkeys([*makers, *inputs, *([self.lm] if self.search == PREFIX and self.lm else [])])]
 
 
 class LogPosteriors:

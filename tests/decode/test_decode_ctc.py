@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.data.ctm import CtmLine
 from pyasr.decode.compact import CompactLattice
-from pyasr.decode.ctc_dir import list_lattice
+from pyasr.decode.ctc_dir import CtcSpec, list_lattice
 from pyasr.decode.ctc_hypotheses import CtcHypothesis
 from pyasr.decode.lattice import sweep
 from pyasr.decode.lattice_io import read_either
@@ -165,6 +166,20 @@ def test_a_network_gives_the_same_as_its_posteriors(exp):
     one, other = ([line.split() for line in (exp / name / "nbest.1.txt").read_text().splitlines()] for name in ("of_net", "of_table"))
     assert [row[3:] for row in one] == [row[3:] for row in other] and any(row[3:] for row in one)
     assert [float(row[1]) for row in one] == pytest.approx([float(row[1]) for row in other], abs=1e-4)
+
+
+def test_what_is_decoded_again_when_it_changes(tmp_path):
+    """The network's files and the tables that it reads, CMVN's if it wants that; none of these where posteriors stand for it."""
+    data, net, units = (tmp_path / name for name in ("data", "net", "units"))
+    for path in (data / "feats.scp", data / "utt2spk", data / "cmvn.scp", net / "final.nnet", net / "final.mat", units / "units.txt"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    spec = CtcSpec("greedy", data, net, units, tmp_path / "out", 1, 1)
+    for cmvn, tables in (("speaker", ["cmvn.scp", "feats.scp", "utt2spk"]), ("none", ["feats.scp", "utt2spk"])):
+        InputOptions(cmvn=cmvn).save(net)
+        found = sorted(str(path.relative_to(tmp_path)) for path in spec.input_files())
+        assert found == [*(f"data/{name}" for name in tables), "net/final.mat", "net/final.nnet", "net/input.json", "units/units.txt"]
+    assert set(replace(spec, posteriors=data / "feats.scp").input_files()) == {units / "units.txt", data / "utt2spk", data / "feats.scp"}
 
 
 def test_a_list_as_a_lattice():
