@@ -142,7 +142,8 @@ def _posteriors(spec: FmllrDecodeSpec, trans: TransitionModel) -> LatticePosteri
 def _adapted(spec: FmllrDecodeSpec, job: int, passes: list[str]) -> tuple[FeatureReader, list[str]]:
     """(the features with the transforms that the statistics of `passes` give, the job's utterances)."""
     reader = open_features(spec.decode.data, spec.decode.model_dir)
-    keys = [utt for utt in split(spec.decode.data, spec.decode.num_jobs)[job - 1] if utt in set(reader.keys)]
+    known = set(reader.keys)
+    keys = [utt for utt in split(spec.decode.data, spec.decode.num_jobs)[job - 1] if utt in known]
     speakers = {reader.speaker(utt) for utt in keys}
     transforms = None
     for number in passes:
