@@ -41,21 +41,23 @@ class PointOptions:
     """The scales at which something is read from lattices: those that scoring has chosen, unless given."""
 
     lmwt: int | None = option(None, "LM weight; the one that steps/score.py has chosen unless given", minimum=1)
-    word_ins_penalty: float | None = option(None, "word insertion penalty; the one that steps/score.py has chosen unless given")
+    word_ins_penalty: float | None = option(None, "word insertion penalty; the one that steps/score.py has chosen unless given, 0 with "
+                                                  "--lmwt where nothing was scored")  # fmt: skip
 
     def inputs(self, decode_dir: Path) -> list[Path]:
         """The files that `of` reads."""
-        return [] if self.lmwt is not None else [scoring_dir(decode_dir) / SUMMARY]
+        summary = scoring_dir(decode_dir) / SUMMARY
+        return [summary] if self.lmwt is None or (self.word_ins_penalty is None and summary.exists()) else []
 
     def of(self, decode_dir: Path) -> Point:
-        """The point for a decode directory. Raises UserError where one is needed and the directory has not been scored."""
-        if self.lmwt is not None:
+        """The point for a decode directory. Raises UserError where an LM weight is needed and the directory has not been scored."""
+        if not self.inputs(decode_dir):
             return self.lmwt, self.word_ins_penalty or 0.0
         try:
             lm_weight, penalty = read_params(decode_dir)
         except UserError as error:
-            raise UserError(f"{error}, or give --lmwt") from None
-        return lm_weight, penalty if self.word_ins_penalty is None else self.word_ins_penalty
+            raise UserError(f"{error}, or give --lmwt and --word-ins-penalty") from None
+        return lm_weight if self.lmwt is None else self.lmwt, penalty if self.word_ins_penalty is None else self.word_ins_penalty
 
 
 def point_name(point: Point) -> str:

@@ -12,6 +12,7 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.decode.lattice import from_arcs
+from pyasr.score.decode_dir import PointOptions, scoring_dir
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,6 +61,23 @@ def test_dev_point_is_applied_to_test_beside_the_best_one(scored):
     assert f"chosen on {root}/exp/tri/decode_dev" in lines[0] and "best on this set: for comparison only" in lines[1]
     assert all("wer|case:lower|drop:none|align:sclite|v1" in line and "95%" in line for line in lines)
     assert chosen["missing"] == ["d-1"] and "1 utterance(s) have no hypothesis and count as deleted: d-1" in told
+
+
+@pytest.mark.parametrize("lmwt, penalty, of_scored, of_another", [
+    (None, None, (11, 0.5), None), (12, None, (12, 0.5), (12, 0.0)), (None, 1.0, (11, 1.0), None), (12, 1.0, (12, 1.0), (12, 1.0)),
+])
+def test_a_point_is_the_chosen_one_unless_given(tmp_path, lmwt, penalty, of_scored, of_another):
+    """And scoring is an input where some of it comes from there."""
+    path = scoring_dir(tmp_path / "scored") / "summary.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"data": "", "signature": "", "best": {}, "chosen": {"point": [11, 0.5]}}))
+    options = PointOptions(lmwt, penalty)
+    assert options.of(path.parents[1]) == of_scored and options.inputs(path.parents[1]) == ([path] if None in (lmwt, penalty) else [])
+    if of_another:
+        assert options.of(tmp_path / "another") == of_another and options.inputs(tmp_path / "another") == []
+    else:
+        with pytest.raises(UserError, match="score that directory first with steps/score.py, or give --lmwt"):
+            options.of(tmp_path / "another")
 
 
 def test_again_is_up_to_date(scored):
