@@ -23,6 +23,7 @@ from pyasr.data.datadir import DataDir
 from pyasr.feats.options import OPTIONS_FILE
 from pyasr.hmm.model import MODEL
 from pyasr.hmm.vtln import VtlnOptions, VtlnSpec, merge_scores
+from pyasr.io.int_vectors import job_archive_files
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class ComputeVtln:
 
 def main(options: ComputeVtln) -> None:
     data, ali_dir = options.data, options.ali_dir
-    inputs = [data / "wav.scp", data / "utt2spk", data / "feats" / OPTIONS_FILE, ali_dir / MODEL, ali_dir / "ali.1.gz"]
+    inputs = [data / "wav.scp", data / "utt2spk", data / "feats" / OPTIONS_FILE, ali_dir / MODEL, *job_archive_files(ali_dir)]
     tables = DataDir(data)
     tables.check_commands()
     num_jobs = min(options.jobs.nj, len(tables.spk2utt))

@@ -17,7 +17,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.data.datadir import DataDir
 from pyasr.hmm.copy_ali import copy_alignments
 from pyasr.hmm.model import MODEL
-from pyasr.io.int_vectors import num_archives
+from pyasr.io.int_vectors import job_archive_files
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,7 @@ class CopyAliDir:
 def main(options: CopyAliDir) -> None:
     data, ali_dir = DataDir(options.data), options.ali_dir
     tables = [data.path / name for name in ("utt2spk", "utt2uniq", "utt2num_frames") if name != "utt2uniq" or data.has(name)]
-    archives = [ali_dir / f"ali.{job}.gz" for job in range(1, num_archives(ali_dir) + 1)]
-    with output_of(options, options.out, [*tables, ali_dir / MODEL, *archives]) as out:
+    with output_of(options, options.out, [*tables, ali_dir / MODEL, *job_archive_files(ali_dir)]) as out:
         num = copy_alignments(data, ali_dir, out, options.missing)
     log.info(f"{options.out}: {num} alignments")
 

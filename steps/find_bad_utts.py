@@ -19,6 +19,7 @@ from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
 from pyasr.decode.biased import BiasedSpec, BiasOptions
 from pyasr.decode.search import DecodeOptions
+from pyasr.feats.transforms import transform_files
 from pyasr.hmm.gmm_dir import input_files
 from pyasr.hmm.graph import GraphOptions
 from pyasr.lang.lang_dir import LangDir
@@ -41,7 +42,8 @@ class FindBadUtts:
 
 def main(options: FindBadUtts) -> None:
     lang, num_jobs = LangDir(options.lang), options.jobs.nj
-    inputs = [*input_files(options.data, options.lang, options.model_dir), lang.lexicon_disambig_fst]
+    transforms = transform_files(options.transform_dir) if options.transform_dir else []
+    inputs = [*input_files(options.data, options.lang, options.model_dir), lang.lexicon_disambig_fst, *transforms]
     with output_of(options, options.out, inputs) as out:
         spec = BiasedSpec(options.data, options.lang, options.model_dir, options.transform_dir, out, num_jobs, options.bias,
                           options.decode, options.graph)

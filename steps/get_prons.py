@@ -18,7 +18,7 @@ from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.hmm.prons import PronsSpec, count_prons
-from pyasr.io.int_vectors import num_archives
+from pyasr.io.int_vectors import job_archive_files, num_archives
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class GetProns:
 
 def main(options: GetProns) -> None:
     ali, num_jobs = options.ali_dir, num_archives(options.ali_dir)
-    archives = [ali / f"ali.{job}.gz" for job in range(1, num_jobs + 1)]
-    inputs = [options.data / "text", options.lang / "phones.txt", options.lang / "words.txt", ali / "final.mdl", *archives]
+    inputs = [options.data / "text", options.lang / "phones.txt", options.lang / "words.txt", ali / "final.mdl", *job_archive_files(ali)]
     with output_of(options, options.out, inputs) as out:
         spec = PronsSpec(options.data, options.lang, ali, out)
         run_jobs(options.jobs, out / "log" / "prons.JOB.log", "pyasr.hmm.prons:write_prons", spec, num_jobs=num_jobs)

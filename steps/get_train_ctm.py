@@ -20,7 +20,7 @@ from pyasr.data.datadir import DataDir
 from pyasr.decode.ctm_dir import join_ctm
 from pyasr.decode.train_ctm import TrainCtmSpec, check_words
 from pyasr.hmm.model import MODEL, answer_shift_s
-from pyasr.io.int_vectors import num_archives
+from pyasr.io.int_vectors import job_archive_files, num_archives
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,8 @@ class GetTrainCtm:
 def main(options: GetTrainCtm) -> None:
     ali, num_jobs, data = options.ali_dir, num_archives(options.ali_dir), DataDir(options.data)
     times = [data.path / name for name in ("segments", "reco2file_and_channel") if data.has(name)]
-    archives = [ali / f"ali.{job}.gz" for job in range(1, num_jobs + 1)]
     lang = [options.lang / name for name in ("phones.txt", "words.txt")]
-    with output_of(options, options.out, [data.path / "text", *times, *lang, ali / MODEL, *archives]) as out:
+    with output_of(options, options.out, [data.path / "text", *times, *lang, ali / MODEL, *job_archive_files(ali)]) as out:
         spec = TrainCtmSpec(data.path, options.lang, ali, out, answer_shift_s(ali))
         run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.train_ctm:write_train_ctm", spec, num_jobs=num_jobs)
         check_words(spec, num_jobs, options.missing)

@@ -19,6 +19,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.inputs import input_option_files
 from pyasr.feats.transformed import TransformSpec, write_tables
+from pyasr.feats.transforms import transform_files
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class MakeFmllrFeats:
 def main(options: MakeFmllrFeats) -> None:
     transform_dir = options.transform_dir or options.model_dir
     tables = [options.data / name for name in ("feats.scp", "utt2spk", "cmvn.scp") if (options.data / name).exists()]
-    inputs = [*tables, *input_option_files(options.model_dir), transform_dir / "num_jobs", transform_dir / "trans.1"]
+    inputs = [*tables, *input_option_files(options.model_dir), *transform_files(transform_dir)]
     with output_of(options, options.out, inputs) as out:
         (out / "feats").mkdir()
         spec = TransformSpec(options.data, options.model_dir, transform_dir, out, options.out.absolute(), options.jobs.nj, options.compress)

@@ -31,6 +31,7 @@ from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.data.datadir import split
 from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
+from pyasr.feats.transforms import transform_files
 from pyasr.hmm.model import ALIGNMENT_MODEL, FRAME_SHIFT_S, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions
 from pyasr.io.openfst import read_fst
 from pyasr.lang.symbols import SymbolTable
@@ -138,8 +139,8 @@ def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | 
     for path, maker in makers.items():
         if not path.exists():
             raise UserError(f"{path}: no such file; it comes from {maker}")
-    optional = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL, *([transform_dir / "trans.1"] if transform_dir else [])]
-    return [*makers, *input_option_files(model_dir), *(path for path in optional if path.exists())]
+    optional, transforms = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL], transform_files(transform_dir) if transform_dir else []
+    return [*makers, *input_option_files(model_dir), *transforms, *(path for path in optional if path.exists())]
 
 
 def load_scorer(model_dir: Path, adapted: bool = False):

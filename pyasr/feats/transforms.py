@@ -68,21 +68,22 @@ def write_transforms(path: Path, transforms: dict[str, np.ndarray]) -> None:
 
 
 def read_transforms(directory: Path) -> dict[str, np.ndarray]:
-    """{speaker: matrix} of `DIRECTORY/trans.1` ... `trans.N`, where N stands in `DIRECTORY/num_jobs`.
+    """{speaker: matrix} of `transform_files`. A speaker whose utterances were divided among jobs is in several archives."""
+    found: dict[str, np.ndarray] = {}
+    for path in transform_files(directory):
+        for speaker, matrix in read_ark(path).items():
+            if speaker in found and not np.array_equal(found[speaker], matrix):
+                raise UserError(f"{path}: another transform of speaker {speaker} than in the archive of an earlier job; make them again")
+            found[speaker] = matrix
+    return found
 
-    A speaker whose utterances were divided among jobs is in several archives.
-    """
+
+def transform_files(directory: Path) -> list[Path]:
+    """`DIRECTORY/trans.1` ... `trans.N`, where N stands in `DIRECTORY/num_jobs`."""
     directory = Path(directory)
     try:
         num_jobs = int((directory / "num_jobs").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise UserError(f"{directory}/num_jobs: missing or no number; transforms come from steps/train_sat.py, align_fmllr.py or "
                         "decode_fmllr.py") from None
-    found: dict[str, np.ndarray] = {}
-    for job in range(1, num_jobs + 1):
-        path = directory / f"trans.{job}"
-        for speaker, matrix in read_ark(path).items():
-            if speaker in found and not np.array_equal(found[speaker], matrix):
-                raise UserError(f"{path}: another transform of speaker {speaker} than in the archive of an earlier job; make them again")
-            found[speaker] = matrix
-    return found
+    return [directory / f"trans.{job}" for job in range(1, num_jobs + 1)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.data.datadir import DataDir
-from pyasr.io.int_vectors import num_archives, read_int_vectors, write_int_vectors
+from pyasr.io.int_vectors import job_archive_files, read_int_vectors, write_int_vectors
 
 _OF_UTTERANCES = ("ali.*", "trans.*", "failed_utterances")
 
@@ -31,7 +31,7 @@ def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOpt
 
     Raises UserError where too many utterances have none of their length.
     """
-    archives = [read_int_vectors(ali_dir / f"ali.{job}.gz") for job in range(1, num_archives(ali_dir) + 1)]
+    archives = [read_int_vectors(path) for path in job_archive_files(ali_dir)]
     aligned = {utt: job for job, archive in enumerate(archives) for utt in archive}
     originals, num_frames = data.optional_table("utt2uniq"), data.utt2num_frames
     copied: list[dict] = [{} for _ in archives]

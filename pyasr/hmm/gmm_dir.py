@@ -11,8 +11,9 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.feats.inputs import InputOptions, input_option_files
 from pyasr.feats.kaldi_options import kaldi_option_lines
-from pyasr.feats.transforms import MATRIX_FILE
+from pyasr.feats.transforms import MATRIX_FILE, transform_files
 from pyasr.hmm.transitions import TransitionModel
+from pyasr.io.int_vectors import job_archive_files
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.symbols import SymbolTable
 
@@ -30,8 +31,9 @@ def input_files(data: Path, lang: Path, model_dir: Path | None = None) -> list[P
 
 def training_files(data: Path, lang: Path, ali_dir: Path) -> list[Path]:
     """The files that the training of a triphone system reads, for the fingerprints of a stage output."""
-    files = [*input_files(data, lang), lang / "topo", lang / "phones/roots.int", ali_dir / "final.mdl", ali_dir / "ali.1.gz"]
-    return files + [ali_dir / name for name in (MATRIX_FILE, "trans.1") if (ali_dir / name).exists()]
+    files = [*input_files(data, lang), lang / "topo", lang / "phones/roots.int", ali_dir / "final.mdl", *job_archive_files(ali_dir)]
+    matrix, transforms = ali_dir / MATRIX_FILE, transform_files(ali_dir) if (ali_dir / "trans.1").exists() else []
+    return [*files, *([matrix] if matrix.exists() else []), *transforms]
 
 
 def write_static_files(out: Path, lang: LangDir, inputs: InputOptions, num_jobs: int) -> None:

@@ -45,15 +45,19 @@ def write_int_vectors(path: Path, vectors: dict[str, np.ndarray], binary: bool =
 
 def read_job_archives(directory: Path, stem: str = "ali") -> dict[str, np.ndarray]:
     """All vectors of `DIRECTORY/STEM.1.gz` ... `STEM.N.gz`, where N stands in `DIRECTORY/num_jobs`."""
-    directory = Path(directory)
     vectors: dict[str, np.ndarray] = {}
-    for job in range(1, num_archives(directory) + 1):
-        more = read_int_vectors(directory / f"{stem}.{job}.gz")
+    for path in job_archive_files(directory, stem):
+        more = read_int_vectors(path)
         twice = vectors.keys() & more.keys()
         if twice:
-            raise UserError(f"{directory}/{stem}.{job}.gz: {min(twice)} is also in the archive of an earlier job; align again")
+            raise UserError(f"{path}: {min(twice)} is also in the archive of an earlier job; align again")
         vectors |= more
     return vectors
+
+
+def job_archive_files(directory: Path, stem: str = "ali") -> list[Path]:
+    """The archives that `read_job_archives` reads, in the order of the jobs."""
+    return [Path(directory) / f"{stem}.{job}.gz" for job in range(1, num_archives(directory) + 1)]
 
 
 def num_archives(directory: Path) -> int:

@@ -1,0 +1,35 @@
+"""Which files decide whether what was trained on alignments, or decoded with transforms, is up to date: those of all jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.decode.decode_dir import input_files
+from pyasr.hmm.gmm_dir import training_files
+
+
+def touched(directory: Path, *names: str) -> Path:
+    for name in names:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch()
+    return directory
+
+
+def test_alignments_and_transforms_of_all_jobs(tmp_path):
+    (tmp_path / "num_jobs").write_text("3\n")
+    alignments, transforms = ({tmp_path / name.format(job) for job in (1, 2, 3)} for name in ("ali.{}.gz", "trans.{}"))
+    found = set(training_files(tmp_path / "data", tmp_path / "lang", tmp_path))
+    assert alignments <= found and not transforms & found
+    touched(tmp_path, "trans.1", "final.mat")
+    assert alignments | transforms | {tmp_path / "final.mat"} <= set(training_files(tmp_path / "data", tmp_path / "lang", tmp_path))
+    touched(tmp_path, "graph/HCLG.fst", "graph/words.txt", "final.mdl", "data/feats.scp", "data/utt2spk")
+    found = [set(input_files(tmp_path / "graph", tmp_path, tmp_path / "data", of)) for of in (None, tmp_path)]
+    assert found[1] - found[0] == transforms
+
+
+def test_a_directory_without_alignments(tmp_path):
+    with pytest.raises(UserError, match="num_jobs: missing or no number; is this an alignment directory?"):
+        training_files(tmp_path, tmp_path, tmp_path)
