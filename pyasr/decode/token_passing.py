@@ -353,9 +353,10 @@ def final_extras(tokens, begin, end, finals, lattice_beam, complete):
         for i in range(begin, end):
             best = min(best, tokens[i].cost)
     for i in range(begin, end):
-        extra = tokens[i].cost - best
+        cost = tokens[i].cost
         if reached:
-            extra += finals[tokens[i].state]
+            cost += finals[tokens[i].state]
+        extra = cost - best  # in the order of the minimum: exactly 0 for the best token
         tokens[i].extra = extra if extra <= lattice_beam else _INF
     return reached
 

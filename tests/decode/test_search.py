@@ -52,6 +52,15 @@ def test_best_path_and_every_lattice_path_is_right(cycles):
             assert all(contains(expected[labels], cost) for cost in costs)
 
 
+@pytest.mark.parametrize("cycles", [False, True])
+def test_the_best_path_is_in_a_lattice_without_a_beam(cycles):
+    for seed in range(100):
+        fst, loglikes = small_case(seed, cycles)
+        lattice = Decoder(fst, tid2pdf(NUM_PDFS), DecodeOptions(lattice_beam=0.0, prune_interval=2, **ALL_TOKENS)).decode(loglikes)
+        path = best_path(lattice, SCALE)
+        assert path.graph_cost + SCALE * path.acoustic_cost == pytest.approx(best_of(expected_paths(fst, loglikes)[0]), abs=MARGIN)
+
+
 def test_no_path_inside_the_lattice_beam_is_missing():
     num_paths = 0
     for seed in range(100, 200):
