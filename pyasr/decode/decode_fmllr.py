@@ -44,7 +44,7 @@ FIRST, SECOND = "first", "second"
 class AdaptOptions:
     """The pass before adaptation, and the statistics; Kaldi's defaults."""
 
-    first_beam: float = option(10.0, "beam of the decoding without fMLLR", minimum=0.0)
+    first_beam: float = option(10.0, "beam of the decoding without fMLLR", minimum=0.1)
     first_max_active: int = option(2000, "most tokens of a frame that are taken on there", minimum=1)
     silence_weight: float = option(0.01, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0)
 

@@ -31,7 +31,7 @@ from pyasr.decode.utterance_search import UtteranceSearch, Workspace
 class DecodeOptions:
     """Beams and scales of the search; costs are negated natural logarithms."""
 
-    beam: float = option(13.0, "tokens this much worse than the frame's best are dropped", minimum=0.0)
+    beam: float = option(13.0, "tokens this much worse than the frame's best are dropped", minimum=0.1)
     lattice_beam: float = option(6.0, "lattice paths may be this much worse than the best one", minimum=0.0, maximum=1e6)
     max_active: int = option(7000, "most tokens of a frame that are taken on", minimum=1)
     min_active: int = option(200, "fewest tokens of a frame that are taken on, beam or not", minimum=0)
