@@ -148,9 +148,10 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
         if not Path(path).exists():
             raise UserError(f"{path}: no such file or directory")
     scratch = out.with_name(out.name + ".tmp")
-    if (scratch / DONE).exists():  # an earlier run was killed between its last write and the renaming
+    if (scratch / DONE).exists():  # an earlier run was killed between its last write and the renaming, or is about to rename
         with _claimed(scratch):
-            _swap(scratch, out)
+            if (scratch / DONE).exists():
+                _swap(scratch, out)
     prints = {str(path): fingerprint(path) for path in inputs}
     check_current(out, options, prints, force, also, defaults)
     started = {"options": options, "inputs": prints}
@@ -216,16 +217,29 @@ def _write_done(directory: Path, done: dict) -> None:
 
 @contextlib.contextmanager
 def _claimed(scratch: Path):
-    """Hold the scratch directory against a second run of the same step; the kernel's lock goes when this process ends, however it ends."""
+    """Hold the scratch directory against a second run of the same step; the kernel's lock goes when this process ends, however it ends.
+
+    Locks of directories are the host's own: on NFS a run on another host does not see them.
+    """
     scratch.mkdir(parents=True, exist_ok=True)
     directory = os.open(scratch, os.O_RDONLY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_at(scratch, directory):
+            raise BlockingIOError  # the run that held it has renamed it since
         yield
     except BlockingIOError:
         raise UserError(f"{scratch} is in use: another process is making this output; wait until it has ended") from None
     finally:
         os.close(directory)
+
+
+def _is_at(path: Path, directory: int) -> bool:
+    """Whether `path` is the directory that was opened as `directory`."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(directory))
+    except FileNotFoundError:
+        return False
 
 
 def _read_started(marker: Path) -> dict | None:

@@ -233,6 +233,40 @@ with stage_output(place / "out", {{"a": 1}}, [place / "in"]) as out:
     assert content_of(place) == "made"
 
 
+def test_an_output_that_another_run_is_just_renaming(place, monkeypatch):
+    """The done-file in OUT.tmp was seen; when OUT.tmp can be claimed, the other run has renamed it."""
+    make(place)
+    (place / "out").rename(place / "out.tmp")
+    claim = output._claimed
+
+    def late_claim(scratch):
+        scratch.rename(place / "out")
+        return claim(scratch)
+
+    monkeypatch.setattr(output, "_claimed", late_claim)
+    with pytest.raises(UpToDate):
+        make(place, "made a second time")
+    assert content_of(place) == "made"
+
+
+def test_a_claim_of_what_was_renamed_before_it_was_locked(place, monkeypatch):
+    """Neither the finished output nor what a third run makes under the old name is touched."""
+    lock = output.fcntl.flock
+
+    def late_lock(directory, how):
+        monkeypatch.undo()
+        (place / "out.tmp").rename(place / "out")
+        if third:
+            (place / "out.tmp").mkdir()
+        lock(directory, how)
+
+    for third in (False, True):
+        monkeypatch.setattr(output.fcntl, "flock", late_lock)
+        with pytest.raises(UserError, match="another process is making this output"), output._claimed(place / "out.tmp"):
+            pytest.fail("claimed")
+        (place / "out").rmdir()
+
+
 def test_atomic_write_keeps_the_old_file_on_any_exception(tmp_path):
     path = tmp_path / "x"
     with atomic_write(path) as f:
