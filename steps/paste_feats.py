@@ -33,10 +33,9 @@ class PasteFeats:
 
 def main(options: PasteFeats) -> None:
     inputs = options.each.inputs(len(options.streams))
-    scratch = options.out.with_name(options.out.name + ".tmp")
-    spec = PasteSpec(options.streams, inputs, options.paste, scratch, options.out.absolute(), options.jobs.nj)
-    with output_of(options, options.out, input_files(spec)) as out:
+    with output_of(options, options.out, input_files(options.streams, inputs, options.paste)) as out:
         (out / "feats").mkdir()
+        spec = PasteSpec(options.streams, inputs, options.paste, out, options.out.absolute(), options.jobs.nj)
         run_jobs(options.jobs, out / "log" / "paste.JOB.log", "pyasr.feats.pasted:paste_shard", spec)
         report_left_out(spec)
         write_tables(spec)

@@ -140,6 +140,8 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     run with other options has left precious files, or an input has changed while it was read.
     """
     out = Path(out)
+    if out.is_symlink():  # made where it leads
+        out = out.resolve()
     if out.name in ("", ".."):
         raise UserError(f"'{out}' is no name for an output; give a directory of its own")
     if "\n" in str(out.absolute()):
@@ -271,7 +273,7 @@ def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, ma
     if stale:
         print(f"{scratch}: {', '.join(stale)} changed since an interrupted run; beginning anew", flush=True)
     for entry in scratch.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        _remove(entry)
     (scratch / "log").mkdir()
     with atomic_write(marker) as f:
         json.dump(started, f)
@@ -287,9 +289,13 @@ def _swap(scratch: Path, out: Path) -> None:
     """Put the finished scratch directory in the place of the old output."""
     (scratch / STARTED).unlink(missing_ok=True)
     old = out.with_name(out.name + ".old")
-    if old.exists():
-        shutil.rmtree(old)
+    _remove(old)
     if out.exists():
         out.rename(old)
     scratch.rename(out)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link or a directory with all that it holds, if there is one."""
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)

@@ -185,10 +185,10 @@ def report_left_out(spec: PasteSpec) -> None:
                    "make features and vectors of all utterances")
 
 
-def input_files(spec: PasteSpec) -> list[Path]:
+def input_files(streams: tuple[Path, ...], inputs: tuple[InputOptions, ...], paste: PasteOptions) -> list[Path]:
     """The files that the work depends on, for the fingerprints of a stage output."""
-    tables, vectors = [path for pair in zip(spec.streams, spec.inputs) for path in input_tables(*pair)], spec.paste.vectors
-    if vectors:
-        period = vectors.with_name(PERIOD_FILE)
-        tables += [vectors, *([period] if period.exists() else [])]
+    tables = [path for pair in zip(streams, inputs) for path in input_tables(*pair)]
+    if paste.vectors:
+        period = paste.vectors.with_name(PERIOD_FILE)
+        tables += [paste.vectors, *([period] if period.exists() else [])]
     return tables

@@ -233,6 +233,33 @@ with stage_output(place / "out", {{"a": 1}}, [place / "in"]) as out:
     assert content_of(place) == "made"
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_an_output_that_is_a_link_is_made_where_it_leads(place, there):
+    disk = place / "disk" / "far"
+    disk.parent.mkdir()
+    if there:
+        disk.mkdir()
+    (place / "out").symlink_to(disk)
+    make(place)
+    (place / "in").write_text("other")
+    make(place, "anew")
+    assert (place / "out").is_symlink() and (disk / "result").read_text() == "anew" and read_done(disk)
+    assert [path.name for path in disk.parent.iterdir()] == ["far"]
+    with pytest.raises(UpToDate):
+        make(place)
+
+
+def test_a_link_in_the_way_of_the_old_output(place):
+    """Versions that replaced links have left such ones."""
+    (place / "disk").mkdir()
+    (place / "disk" / "result").write_text("kept")
+    for target in ("disk", "nowhere"):
+        (place / "out.old").symlink_to(target)
+        make(place, target, force=True)
+        assert content_of(place) == target and not (place / "out.old").is_symlink()
+    assert (place / "disk" / "result").read_text() == "kept"
+
+
 def test_an_output_that_another_run_is_just_renaming(place, monkeypatch):
     """The done-file in OUT.tmp was seen; when OUT.tmp can be claimed, the other run has renamed it."""
     make(place)
