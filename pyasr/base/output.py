@@ -12,6 +12,7 @@ import contextlib
 import errno
 import fcntl
 import filecmp
+import hashlib
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from pyasr.base.run_record import run_record
 
 STARTED = ".started.json"
 _MOST_NAMED = 5
+_LONG_NAME_BYTES = 100
 _HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of atomic_write
 _NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which keeps the system's reason to itself
 
@@ -34,7 +36,7 @@ _NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save
 def atomic_write(path: Path, mode: str = "w"):
     """A file object for `path`; the file appears under its name only when the block ends without an exception."""
     path = Path(path)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    scratch = path.with_name(f".{_short(path.name)}.{os.getpid()}.tmp")
     try:
         with scratch.open(mode, encoding=None if "b" in mode else "utf-8") as f:
             yield f
@@ -42,9 +44,18 @@ def atomic_write(path: Path, mode: str = "w"):
             os.fsync(f.fileno())
         scratch.replace(path)
     except OSError as error:
+        if str(error.filename) == str(scratch):
+            error.filename = str(path if path.parent.is_dir() else path.parent)
         raise disk_error(error, path) from error
     finally:
-        scratch.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # harmless: it is not there, or the error that keeps it is being told
+            scratch.unlink()
+
+
+def _short(name: str) -> str:
+    """The name, or where it is so long that no more may be put beside it, its digest."""
+    content = os.fsencode(name)
+    return name if len(content) <= _LONG_NAME_BYTES else hashlib.sha256(content).hexdigest()[:16]
 
 
 def disk_error(error: OSError, path: Path) -> Exception:
@@ -53,6 +64,8 @@ def disk_error(error: OSError, path: Path) -> Exception:
     if error.errno in (errno.ENOSPC, errno.EDQUOT) or _NUMPY_DISK_FULL.fullmatch(str(error)):
         return UserError(f"{names[-1]}: the disk is full; free some space and run the same command again")  # of a copy, the target
     path = names[0]
+    if error.errno == errno.ENAMETOOLONG:
+        return UserError(f"{names[-1]}: the name is too long for the file system; give a shorter one")
     if error.errno == errno.EFBIG:
         return UserError(f"{path}: the file is larger than is allowed here; see 'ulimit -f'")
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):

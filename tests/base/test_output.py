@@ -306,6 +306,31 @@ def test_atomic_write_keeps_the_old_file_on_any_exception(tmp_path):
     assert path.read_text("utf-8") == "old é" and list(tmp_path.iterdir()) == [path]
 
 
+def test_the_longest_names_of_atomic_write(tmp_path):
+    """255 bytes are what Linux has room for; two files are written at once."""
+    first, second = (tmp_path / (end.rjust(250, "n") + "né.x") for end in "ab")
+    with atomic_write(first) as f, atomic_write(second) as g:
+        f.write("first")
+        g.write("second")
+    assert (first.read_text(), second.read_text()) == ("first", "second") and len(list(tmp_path.iterdir())) == 2
+    too_long = first.with_suffix(".xy")
+    with pytest.raises(UserError, match=f"^{too_long}: the name is too long for the file system; give a shorter one$"):
+        with atomic_write(too_long) as f:
+            f.write("third")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "directory").mkdir()
+    for name, told in {"nodir/x": "nodir: no such file or directory", "file/x": "file: Not a directory; check the path",
+                       "directory": "directory: Is a directory; check the path"}.items():  # fmt: skip
+        with pytest.raises(UserError, match=f"^{tmp_path}/{told}$"):
+            with atomic_write(tmp_path / name) as f:
+                f.write("a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["directory", "file"]
+
+
 def test_full_disk_of_atomic_write(tmp_path, monkeypatch):
     def full(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
