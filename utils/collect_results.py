@@ -30,6 +30,7 @@ def main(options: CollectResults) -> None:
     if options.page.exists() and options.page.read_text(encoding="utf-8") == page:
         log.info(f"{options.page} is up to date")
     else:
+        options.page.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(options.page) as f:
             f.write(page)
     print(tables(systems))

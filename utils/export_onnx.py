@@ -26,7 +26,7 @@ from pyasr.export.source import read_source
 @dataclass(frozen=True)
 class ExportOnnx:
     model_dir: Path = argument("directory of the model")
-    out: Path = argument("ONNX file to make")
+    out: Path = argument("ONNX file to make, its folder too if need be")
     unit: str = option("utterance", "what the graph takes: whole utterances, or chunks with their context", choices=UNITS)
     data: Path | None = option(None, "data directory with features like those of training, the options of which go into the metadata")
 
@@ -42,6 +42,7 @@ def feature_options(data: Path) -> str:
 def main(options: ExportOnnx) -> None:
     told = feature_options(options.data) if options.data else ""
     content = acoustic_onnx(*read_source(options.model_dir), options.unit, told)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(options.out, "wb") as f:
         f.write(content)
     log.info(f"{options.out}: {len(content) / 2**20:.1f} MB")

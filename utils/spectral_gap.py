@@ -28,6 +28,7 @@ def main(options: SpectralGap) -> None:
     topologies = choose(options.topology, options.ranks)
     if options.draw is not None:
         drawing = picture(topologies, options.ranks)
+        options.draw.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(options.draw) as f:
             f.write(drawing)
     print(table(topologies, options.ranks))

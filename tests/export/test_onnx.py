@@ -133,10 +133,10 @@ def test_step(tmp_path, root):
     model_of(network, 6).save(tmp_path / "final.nnet")
     InputOptions(cmvn="utterance").save(tmp_path)
     run = functools.partial(subprocess.run, cwd=root, capture_output=True, text=True)
-    done = run(["utils/export_onnx.py", tmp_path, tmp_path / "model.onnx"])
+    done = run(["utils/export_onnx.py", tmp_path, tmp_path / "new/folder/model.onnx"])
     assert done.returncode == 0, done.stderr
     features = RANDOM.standard_normal((1, 9, 6)).astype(np.float32)
-    found = scores_of(session_of((tmp_path / "model.onnx").read_bytes()), features)
+    found = scores_of(session_of((tmp_path / "new/folder/model.onnx").read_bytes()), features)
     np.testing.assert_allclose(found[0], model_of(network, 6).log_likelihoods(features[0]), atol=3e-5)
     done = run(["utils/export_onnx.py", "--data", tmp_path / "data", tmp_path, tmp_path / "other.onnx"])
     assert done.returncode == 1 and "feats/options.json: no such file" in done.stderr and done.stderr.count("\n") == 1

@@ -63,9 +63,9 @@ def test_refusals(words, sentence, tmp_path, monkeypatch):
 
 def test_picture(tmp_path):
     """One line for each message of a round, and that of docs/topologies.md."""
-    run_here("spectral_gap.py", "--topology", "butterfly,ring,hopping-ring", "--ranks", 8, "--draw", tmp_path / "x.svg", folder="utils")
-    assert (tmp_path / "x.svg").read_text() == PAGE.with_suffix(".svg").read_text()
-    lines = [element.attrib for element in ElementTree.parse(tmp_path / "x.svg").getroot() if element.tag.endswith("line")]
+    run_here("spectral_gap.py", "--topology", "butterfly,ring,hopping-ring", "--ranks", 8, "--draw", tmp_path / "new/x.svg", folder="utils")
+    assert (tmp_path / "new/x.svg").read_text() == PAGE.with_suffix(".svg").read_text()
+    lines = [element.attrib for element in ElementTree.parse(tmp_path / "new/x.svg").getroot() if element.tag.endswith("line")]
     messages = [line for line in lines if line["stroke"] != "#bbb"]
     assert len(messages) == 3 * 3 * 8 and len(lines) == 2 * len(messages)
     third = {(int(line["x1"]) // 28 - 1, int(line["x2"]) // 28 - 1) for line in messages[:24] if line["y1"] == "168"}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import stage_output
@@ -53,6 +54,12 @@ def test_page(tmp_path, monkeypatch):
     for needed in ("steps/some_step.py --num-gauss 10", "`wer|case:lower|drop:none|align:sclite|v1`", "commit:", "numpy", "mono 3",
                    "200 utterances"):
         assert needed in page
+
+
+def test_the_page_of_a_new_folder(tmp_path):
+    exp, page = make_experiment(tmp_path, {"mono": 0.5}), tmp_path / "new/folder/RESULTS.md"
+    run_here("collect_results.py", exp, page, folder="utils")
+    assert page.read_text() == results_page(find_systems(exp))
 
 
 def test_same_run_gives_the_same_table(tmp_path):
