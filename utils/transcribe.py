@@ -17,6 +17,7 @@ Examples:
     arecord -t raw -f S16_LE -r 16000 | utils/transcribe.py --stream true --raw-rate 16000 model -
 """
 
+import errno
 import logging
 import sys
 from collections import Counter
@@ -26,7 +27,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError, printable
 from pyasr.base.options import argument, group, option
-from pyasr.base.output import atomic_write
+from pyasr.base.output import atomic_write, disk_error
 from pyasr.base.step import run_step
 from pyasr.decode.endpoint import EndpointOptions
 from pyasr.decode.mbr import MbrOptions
@@ -38,6 +39,8 @@ from pyasr.recognition.recordings import (
 )  # fmt: skip
 from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
+
+_OF_A_NAME = (errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR)
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,16 @@ def tried(found: Iterator, path: Path, failed: dict[Path, UserError]) -> Iterato
 
 
 def transcripts(options: Transcribe, recognizer: Recognizer, audio: list[tuple[Path, Path]], failed: dict[Path, UserError]):
-    """(the folder in which a recording was found, its transcript); paths that cannot be used are left out, and put into `failed`."""
+    """(a recording's path, the folder in which it was found, its transcript); paths that cannot be used are left out, and put into
+    `failed`."""
     if options.one_speaker:
-        found = [(folder, recording) for path, folder in audio for recording in tried(recordings(options, path), path, failed)]
-        yield from zip((folder for folder, _ in found), recognizer.transcribe_speaker([recording for _, recording in found]))
+        found = [(place, recording) for place in audio for recording in tried(recordings(options, place[0]), place[0], failed)]
+        spoken = recognizer.transcribe_speaker([recording for _, recording in found])
+        yield from ((*place, transcript) for (place, _), transcript in zip(found, spoken))
         return
     for path, folder in audio:
         own = stream(options, recognizer, path) if options.stream else map(recognizer.transcribe_recording, recordings(options, path))
-        yield from ((folder, transcript) for transcript in tried(own, path, failed))
+        yield from ((path, folder, transcript) for transcript in tried(own, path, failed))
 
 
 def write(options: Transcribe, folder: Path, transcript, is_one_of_several: bool) -> None:
@@ -108,6 +113,14 @@ def write(options: Transcribe, folder: Path, transcript, is_one_of_several: bool
     head = f"{name} " if options.format == "text" and is_one_of_several else ""
     for line in lines:
         print(head + line, flush=True)
+
+
+def of_its_name(error: Exception) -> UserError:
+    """What is wrong with the name of a file that could not be written; every other error, such as a full disk, ends the run."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if getattr(cause, "errno", None) not in _OF_A_NAME:
+        raise error
+    return disk_error(cause, Path(cause.filename))
 
 
 def complaint(failed: dict[Path, UserError], num_tried: int) -> UserError:
@@ -153,8 +166,11 @@ def main(options: Transcribe) -> None:
     if options.stream:
         check_streams(recognizer.system)
     failed: dict[Path, UserError] = {}
-    for folder, transcript in transcripts(options, recognizer, audio, failed):
-        write(options, folder, transcript, is_one_of_several=len(audio) > 1 or options.channels == EACH)
+    for path, folder, transcript in transcripts(options, recognizer, audio, failed):
+        try:
+            write(options, folder, transcript, is_one_of_several=len(audio) > 1 or options.channels == EACH)
+        except (OSError, UserError) as error:
+            failed[path] = of_its_name(error)
     if failed:
         raise complaint(failed, len(audio))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -148,6 +149,33 @@ def test_a_damaged_recording_does_not_stop_the_others(flags, exp, tmp_path, caps
     assert first.startswith(f"{tmp_path}/a.wav: not readable as audio") and second.startswith(f"{tmp_path}/b/c.wav: not readable as audio")
     with pytest.raises(UserError, match="a.wav: not readable as audio"):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path / "a.wav", folder="utils")
+
+
+@pytest.mark.parametrize("one_speaker", ["false", "true"])
+def test_a_name_that_cannot_be_written_does_not_stop_the_others(one_speaker, exp, tmp_path, capsys, monkeypatch):
+    talks, out, long = tmp_path / "talks", tmp_path / "out", 251 * "n"
+    for name in ("a.wav", f"b/{long}.wav", "c/c.wav", "d.wav"):
+        (talks / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(exp / "u0.wav", talks / name)
+    (out / "a.json").mkdir(parents=True)
+    (out / "c").write_text("a file")
+    command = ("transcribe.py", "--format", "json", "--one-speaker", one_speaker, "--out-dir", out, exp / "packed", talks)
+    capsys.readouterr()
+    with pytest.raises(UserError, match="^3 of 4 recordings could not be transcribed; the reasons are told above$"):
+        run_here(*command, folder="utils")
+    assert json.loads((out / "d.json").read_text())["text"].split() == SAID["u0"]
+    assert capsys.readouterr().err.splitlines() == [
+        f"{talks}/a.wav: {out}/a.json: Is a directory; check the path",
+        f"{talks}/b/{long}.wav: {out}/b/{long}.json: the name is too long for the file system; give a shorter one",
+        f"{talks}/c/c.wav: {out}/c: a file, where a directory is to be made; check the path, or move the file elsewhere",
+    ]
+
+    def full(fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="a.json: the disk is full"):
+        run_here(*command, folder="utils")
 
 
 @pytest.mark.parametrize("format", ["text", "ctm", "json"])
