@@ -1,5 +1,9 @@
 """Speech recognition in Python, in Kaldi's terms. What is imported from here is loaded when it is asked for."""
 
+from pyasr.base import kernel_cache
+
+kernel_cache.find_a_place()
+
 
 def __getattr__(name: str):
     if name == "Recognizer":
