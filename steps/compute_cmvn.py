@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyasr.base.options import argument
 from pyasr.base.step import output_of, run_step
+from pyasr.base.table_paths import as_named
 from pyasr.feats.speaker_cmvn import publish, write_speaker_cmvn
 
 
@@ -25,7 +26,7 @@ def main(options: ComputeCmvn) -> None:
     data, cmvn = options.data, options.data / "cmvn"
     inputs = [data / "feats.scp", data / "utt2spk", *data.glob("feats")]
     with output_of(options, cmvn, inputs, also=[data / "cmvn.scp"]) as out:
-        write_speaker_cmvn(data, out, cmvn.absolute())
+        write_speaker_cmvn(data, out, as_named(cmvn))
         (data / "cmvn.scp").unlink(missing_ok=True)
     publish(data)
 

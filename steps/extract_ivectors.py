@@ -15,6 +15,7 @@ from pathlib import Path
 from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
+from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
 from pyasr.ivector.extract import ExtractDirOptions, ExtractSpec, merge
@@ -37,7 +38,7 @@ def main(options: ExtractIvectors) -> None:
     directory = options.extractor_dir
     inputs = [*input_tables(options.data, InputOptions.load(directory)), directory / UBM_FILE, directory / EXTRACTOR_FILE]
     with output_of(options, options.out, [*inputs, *input_option_files(directory)]) as out:
-        spec = ExtractSpec(options.data, directory, out, options.out.absolute(), options.jobs.nj, options.extract, options.directory)
+        spec = ExtractSpec(options.data, directory, out, as_named(options.out), options.jobs.nj, options.extract, options.directory)
         run_jobs(options.jobs, out / "log" / "extract.JOB.log", "pyasr.ivector.extract:extract_shard", spec)
         merge(spec)
 

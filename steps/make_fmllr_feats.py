@@ -16,6 +16,7 @@ from pathlib import Path
 from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
+from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.inputs import input_option_files
 from pyasr.feats.transformed import TransformSpec, write_tables
@@ -38,7 +39,7 @@ def main(options: MakeFmllrFeats) -> None:
     inputs = [*tables, *input_option_files(options.model_dir), *transform_files(transform_dir)]
     with output_of(options, options.out, inputs) as out:
         (out / "feats").mkdir()
-        spec = TransformSpec(options.data, options.model_dir, transform_dir, out, options.out.absolute(), options.jobs.nj, options.compress)
+        spec = TransformSpec(options.data, options.model_dir, transform_dir, out, as_named(options.out), options.jobs.nj, options.compress)
         run_jobs(options.jobs, out / "log" / "transform.JOB.log", "pyasr.feats.transformed:transform_shard", spec)
         write_tables(spec)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
+from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.pasted import PasteOptions, PasteSpec, StreamOptions, input_files, report_left_out
 from pyasr.feats.transformed import write_tables
@@ -35,7 +36,7 @@ def main(options: PasteFeats) -> None:
     inputs = options.each.inputs(len(options.streams))
     with output_of(options, options.out, input_files(options.streams, inputs, options.paste)) as out:
         (out / "feats").mkdir()
-        spec = PasteSpec(options.streams, inputs, options.paste, out, options.out.absolute(), options.jobs.nj)
+        spec = PasteSpec(options.streams, inputs, options.paste, out, as_named(options.out), options.jobs.nj)
         run_jobs(options.jobs, out / "log" / "paste.JOB.log", "pyasr.feats.pasted:paste_shard", spec)
         report_left_out(spec)
         write_tables(spec)

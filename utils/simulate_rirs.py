@@ -13,6 +13,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
+from pyasr.base.table_paths import as_named
 from pyasr.data.random_rooms import RIR_LIST, RoomOptions, write_responses
 
 
@@ -24,7 +25,7 @@ class SimulateRirs:
 
 def main(options: SimulateRirs) -> None:
     with output_of(options, options.out, []) as out:
-        num = write_responses(options.room, out, options.out.absolute())
+        num = write_responses(options.room, out, as_named(options.out))
     log.info(f"{options.out / RIR_LIST}: {num} impulse responses")
 
 

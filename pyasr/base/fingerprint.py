@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
+from pyasr.base.table_paths import root_of
 
 DONE = ".done.json"
 _ASIDE = ("log/", "q/", ".")  # q/: what a scheduler was given, and what it says, which may be after the end
@@ -122,5 +123,6 @@ def _blocks(size: int) -> Iterable[int]:
 def _outputs_pointed_into(table: Path) -> list[Path]:
     """Stage outputs that hold files named in the second column of a table; commands and paths of other places are passed over."""
     with table.open(encoding="utf-8", errors="surrogateescape") as f:
-        directories = {os.path.dirname(place) for line in f for place in line.split(maxsplit=1)[1:]}
-    return [Path(directory) for directory in sorted(directories) if directory and (Path(directory) / DONE).exists()]
+        places = {os.path.dirname(place): place for line in f for place in line.split(maxsplit=1)[1:]}
+    root = root_of(table, places.values())
+    return [root / directory for directory in sorted(places) if directory and (root / directory / DONE).exists()]

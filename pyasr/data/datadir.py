@@ -17,6 +17,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.pipes import admit_table, is_command
+from pyasr.base.table_paths import placed_table
 from pyasr.data import distortion
 from pyasr.io.text import invert, read_numbers, read_table, read_utt2spk, write_table
 
@@ -62,8 +63,9 @@ class DataDir:
         return (self.path / name).exists()
 
     def table(self, name: str) -> dict[str, str]:
-        """The table `name` as {key: rest of the line}."""
-        return read_table(self.path / name)
+        """The table `name` as {key: rest of the line}; paths of scp tables are valid from the current directory."""
+        table = read_table(self.path / name)
+        return placed_table(self.path / name, table) if name.endswith(".scp") else table
 
     def optional_table(self, name: str) -> dict[str, str]:
         """The table `name`, empty where there is none."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import adopt
+from pyasr.base.table_paths import placed, root_of
 from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
 from pyasr.data.validation import (
     MADE_BY_HAND, OF_WORDS, RULES, Table, archive_of, by_hand, look_at_audio, overshoot_complaint, recording_seconds,
@@ -33,7 +34,7 @@ def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> 
     tables = {name: _sound_lines(name, Table(path / name), said) for name in RULES if (path / name).exists()}
     if "utt2spk" not in tables:
         raise UserError(f"{path}/utt2spk: missing; write it, one 'UTTERANCE SPEAKER' a line")
-    _drop_beyond_recordings(tables, _drop_missing_audio(tables, audio, said), said)
+    _drop_beyond_recordings(tables, _drop_missing_audio(path, tables, audio, said), said)
     _agree(tables, path, said)
     if prefix_speakers:
         tables = _prefixed(tables, path, said)
@@ -78,11 +79,12 @@ def _sound_lines(name: str, table: Table, said: list[str]) -> dict[str, str]:
     return found
 
 
-def _drop_missing_audio(tables: dict[str, dict], audio: str, said: list[str]) -> dict[str, float]:
+def _drop_missing_audio(path: Path, tables: dict[str, dict], audio: str, said: list[str]) -> dict[str, float]:
     """{recording: seconds} of the audio that was read."""
-    wav, heard = tables.get("wav.scp", {}), {}
+    wav, feats, heard = tables.get("wav.scp", {}), tables.get("feats.scp", {}), {}
+    root = root_of(path / "wav.scp", wav.values())
     for key in list(wav):
-        found = look_at_audio(wav[key], audio)
+        found = look_at_audio(placed(root, wav[key]), audio)
         if found.by_hand:
             said.append(f"left recording {key} as it is: {found.complaint}; {found.by_hand}")
         elif found.complaint:
@@ -90,11 +92,12 @@ def _drop_missing_audio(tables: dict[str, dict], audio: str, said: list[str]) ->
             del wav[key]
         elif found.seconds is not None:
             heard[key] = found.seconds
-    for key, rx in list(tables.get("feats.scp", {}).items()):
-        if archive_of(rx) and not Path(archive_of(rx)).exists():
+    root = root_of(path / "feats.scp", feats.values())
+    for key, rx in list(feats.items()):
+        if archive_of(rx) and not (root / archive_of(rx)).exists():
             said.append(f"removed features of {key}: no archive {archive_of(rx)}")
-            del tables["feats.scp"][key]
-    if "feats.scp" in tables and not tables["feats.scp"] and wav:
+            del feats[key]
+    if "feats.scp" in tables and not feats and wav:
         said.append("removed feats.scp: none of its archives are there")
         del tables["feats.scp"]
     return heard

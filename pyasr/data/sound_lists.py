@@ -10,13 +10,14 @@ In place of a path there may be a command that ends in a bar. A data directory s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.pipes import admit_table
+from pyasr.base.table_paths import placed, root_of
 from pyasr.io.text import read_lines
 
 _KNOWN = ("rir-id", "room-id", "receiver-position-id", "source-position-id", "rt-60", "drr", "cte", "probability",
@@ -46,6 +47,8 @@ class SoundList:
         self.path = list_file(path)
         lines = [(number, line.strip()) for number, line in enumerate(read_lines(self.path), 1) if line.strip()]
         sounds = [_sound(line, f"{self.path}:{number}") for number, line in lines]
+        root = root_of(self.path, [sound.audio for sound in sounds])
+        sounds = [replace(sound, audio=placed(root, sound.audio)) for sound in sounds]
         self.sounds = [sound for sound in sounds if not ground or sound.ground in ("", ground)]
         if not self.sounds:
             raise UserError(f"{self.path}: no {ground or 'sound'} in this list; write a path a line")

@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pyasr.base.errors import UserError, printable
+from pyasr.base.table_paths import placed, root_of
 from pyasr.data import distortion
 from pyasr.data.audio import UnusableAudio, read_audio
 from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir
@@ -349,8 +350,9 @@ class _Validator:
                 return
 
     def _audio(self, table: Table) -> Iterator[Problem]:
+        root = root_of(table.path, table.values)
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
-            found = look_at_audio(value, self.audio) if value else Look()
+            found = look_at_audio(placed(root, value), self.audio) if value else Look()
             if found.complaint:
                 yield Problem(table.path, i + 1, table.lines[i], found.complaint, found.by_hand or self._fix_by_audio)
             elif found.seconds is not None:
@@ -372,11 +374,11 @@ class _Validator:
                 yield Problem(table.path, i + 1, table.lines[i], complaint, self._fix_by_audio)
 
     def _archives(self, table: Table) -> Iterator[Problem]:
-        there = {}
+        there, root = {}, root_of(table.path, table.values)
         for i, value in enumerate(table.values):
             path = archive_of(value)
             if path not in there:
-                there[path] = not path or os.path.exists(path)
+                there[path] = not path or os.path.exists(root / path)
             if not there[path]:
                 yield Problem(table.path, i + 1, table.lines[i], "no such archive", self.fix)
 

@@ -19,6 +19,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, load, option, save
 from pyasr.base.step import output_of
+from pyasr.base.table_paths import as_named
 from pyasr.data.datadir import AUDIO_CHANGES, DataDir, split
 from pyasr.data.recordings import cut_utterance, read_recording
 from pyasr.feats.extractor import Extractor
@@ -74,7 +75,7 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     inputs = [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
     with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:
         save(out / OPTIONS_FILE, features)
-        spec = ExtractSpec(data, out, feats.absolute(), step.jobs.nj, step.archive)
+        spec = ExtractSpec(data, out, as_named(feats), step.jobs.nj, step.archive)
         run(step.jobs, out / "log" / "extract.JOB.log", f"{__name__}:extract_shard", spec)
         merge_shards(spec)
         withdraw(data)

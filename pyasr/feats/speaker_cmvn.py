@@ -9,8 +9,8 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.feats.cmvn import cmvn_stats
-from pyasr.io.ark import ArkWriter, iterate, read_scp
-from pyasr.io.text import read_utt2spk, write_table
+from pyasr.io.ark import ArkWriter, iterate
+from pyasr.io.text import read_table, read_utt2spk, write_table
 
 
 def speaker_stats(data: Path) -> dict[str, np.ndarray]:
@@ -40,4 +40,4 @@ def write_speaker_cmvn(data: Path, out: Path, named: Path) -> None:
 
 def publish(data: Path) -> None:
     """Copy the table of DATA/cmvn to DATA."""
-    write_table(data / "cmvn.scp", read_scp(data / "cmvn" / "cmvn.scp"))
+    write_table(data / "cmvn.scp", read_table(data / "cmvn" / "cmvn.scp"))

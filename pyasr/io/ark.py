@@ -25,6 +25,7 @@ from kaldiio import matio
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write, disk_error
+from pyasr.base.table_paths import placed_table
 from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
 from pyasr.io.text import read_table, write_table
@@ -37,12 +38,15 @@ COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}  # to CM, CM2, CM3: K
 
 
 def read_scp(path: Path) -> dict[str, str]:
-    """Keys to extended filenames, in the order of the file. Raises UserError with file and line for a malformed one."""
+    """Keys to extended filenames, valid from the current directory (`pyasr.base.table_paths`), in the order of the file.
+
+    Raises UserError with file and line for a malformed one.
+    """
     table = read_table(path)
     for number, (key, rx) in enumerate(table.items(), 1):
         if not rx:
             raise UserError(f"{path}:{number}: no file after '{key}'; write 'KEY FILE:OFFSET'")
-    return table
+    return placed_table(path, table)
 
 
 def load_matrix(rx: str, dtype=np.float32) -> np.ndarray:

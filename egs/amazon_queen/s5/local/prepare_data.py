@@ -26,6 +26,7 @@ from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.options import argument, option
 from pyasr.base.output import stage_output
 from pyasr.base.step import make_part, run_step
+from pyasr.base.table_paths import as_named
 from pyasr.data.audio import INT16_SCALE, resample, write_audio
 from pyasr.data.datadir import write_data_dir
 
@@ -150,7 +151,7 @@ def decode_shard(path: Path, utterances: list[Utterance], out: Path, audio_forma
 
 
 def make_data_dir(options: PrepareData, part: str, utterances: list[Utterance], audio: Path) -> None:
-    where = audio.resolve()
+    where = as_named(audio)
     tables = {"wav.scp": {u.key: where / f"{u.name}.{options.audio_format}" for u in utterances},
               "text": {u.key: u.text for u in utterances},
               "utt2spk": {u.key: u.speaker for u in utterances},
