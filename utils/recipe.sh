@@ -1,7 +1,7 @@
 # What every run.sh sources first: strict mode, stages, background work that cannot fail unseen, options.
 #
-#   cd "$(dirname "$0")"
-#   . utils/recipe.sh
+#   cd "$(dirname "$0")" || exit 1
+#   . utils/recipe.sh || exit 1
 #   nj=4            # parallel jobs
 #   quick=false     # train on a part of the corpus
 #   parse_recipe_options "$@"

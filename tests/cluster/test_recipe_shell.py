@@ -15,8 +15,8 @@ COMMAND = re.compile(r"(?<=\s)(steps|local|utils)/[\w$]+\.py(?=\s)")
 RECIPE = """#!/usr/bin/env bash
 # A recipe that fails on demand.
 
-cd "$(dirname "$0")"
-. utils/recipe.sh
+cd "$(dirname "$0")" || exit 1
+. utils/recipe.sh || exit 1
 
 corpus=""      # a copy of the corpus (path)
 num=3          # a count
@@ -189,6 +189,26 @@ def wait_until(condition, timeout_s=10):
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.05)
+
+
+def recipe_scripts(root) -> list[Path]:
+    """All scripts of recipes that source utils/recipe.sh."""
+    return [path for path in sorted((root / "egs").glob("*/s5/**/*.sh")) if re.search(r"^\. .*utils/recipe\.sh", path.read_text(), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("utils", ["absent", "../../../utils"])
+def test_a_recipe_out_of_its_place_does_nothing(utils, root, tmp_path):
+    """Such as the copy that sbatch runs, and a link that came out of an archive as a file."""
+    if utils != "absent":
+        (tmp_path / "utils").write_text(utils)
+    scripts = recipe_scripts(root)
+    assert len(scripts) > 4
+    for script in scripts:
+        (tmp_path / "job1").mkdir(exist_ok=True)
+        copy = Path(shutil.copy(script, tmp_path / "job1" / "slurm_script" if script.parent.name == "local" else tmp_path / "slurm_script"))
+        done = run(copy, cwd=tmp_path, program="bash")
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), (script, done)
+        assert done.stderr.startswith(f"{copy}: error: no ") and "sbatch --wrap" in done.stderr
 
 
 def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path):

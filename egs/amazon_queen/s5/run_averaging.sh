@@ -8,7 +8,8 @@
 #   ./run_averaging.sh
 #   ./run_averaging.sh --num-seeds 1 --ranks "1 2"
 
-cd "$(dirname "$0")"
+cd "$(dirname "$0")" || exit 1
+[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 
 ranks="1 2 4"   # numbers of MPI ranks

@@ -8,7 +8,8 @@
 #   ./run_models.sh --models "dnn lfmmi" --num-seeds 1
 #   ./run_models.sh --quick true       # on what run.sh --quick made, an epoch each: shows that all works, and nothing else
 
-cd "$(dirname "$0")"
+cd "$(dirname "$0")" || exit 1
+[ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 
 models="dnn dnn_sp smbr tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train
