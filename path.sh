@@ -1,7 +1,7 @@
 # Sourced by recipes, tests and users (bash): `. ./path.sh`. Sets the environment, and builds .venv when it is not there or when
 # requirements.txt has changed. Needs no root and no compiler. See docs/install.md.
 
-PYASR_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+PYASR_ROOT=$(CDPATH='' cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 export PYASR_ROOT
 
 pyasr_environment_is_current() {

@@ -2,7 +2,7 @@
 # Makes the environment and runs all tests: tests/run.sh [pytest's arguments]. With root it also installs sclite and shellcheck, which a
 # few tests compare with, Slurm and Grid Engine; without them these tests are skipped and say so.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH='' cd "$(dirname "$0")/.."
 . ./path.sh
 python utils/build_environment.py requirements-test.txt
 # install_wheel NAME VERSION: unless it is there

@@ -1,6 +1,6 @@
 # What every run.sh sources first: strict mode, stages, background work that cannot fail unseen, options.
 #
-#   cd "$(dirname "$0")" || exit 1
+#   CDPATH='' cd "$(dirname "$0")" || exit 1
 #   . utils/recipe.sh || exit 1
 #   nj=4            # parallel jobs
 #   quick=false     # train on a part of the corpus
@@ -19,6 +19,7 @@
 # The recipe runs in its own directory, as a process group that is ended as a whole when run.sh is killed, however it is killed.
 
 set -euo pipefail
+unset CDPATH # with it, cd may go elsewhere, and prints where
 
 recipe_root=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 recipe_name=$(basename "$0")

@@ -15,7 +15,7 @@ COMMAND = re.compile(r"(?<=\s)(steps|local|utils)/[\w$]+\.py(?=\s)")
 RECIPE = """#!/usr/bin/env bash
 # A recipe that fails on demand.
 
-cd "$(dirname "$0")" || exit 1
+CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh || exit 1
 
 corpus=""      # a copy of the corpus (path)
@@ -139,6 +139,22 @@ def test_help_lists_the_recipe_variables(recipe):
 def test_paths_are_relative_to_where_the_user_stands(recipe, tmp_path):
     done = run("s5/run.sh", "--corpus", "queen.1c", "--stop-stage", "0", cwd=tmp_path)
     assert done.stdout == f"num=3 rate=0.5 quick=false corpus={tmp_path}/queen.1c\n"
+
+
+def test_an_exported_cdpath_leads_nowhere_else(recipe, tmp_path, root, monkeypatch):
+    """Neither the recipe, beside another of the same name, nor what it sources."""
+    shutil.copytree(recipe.parent, tmp_path / "other/s5", symlinks=True)
+    (tmp_path / "other/s5/run.sh").write_text("echo another recipe")
+    monkeypatch.setenv("CDPATH", f"{tmp_path / 'other'}:{root}:.")
+    done = run("s5/run.sh", "--corpus", "queen.1c", "--stop-stage", "0", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == (f"num=3 rate=0.5 quick=false corpus={tmp_path}/queen.1c\n", "")
+
+
+def test_path_sh_minds_no_cdpath_and_leaves_it(root, tmp_path, monkeypatch):
+    (tmp_path / root.name).mkdir()
+    monkeypatch.setenv("CDPATH", str(tmp_path))
+    done = subprocess.run(["bash", "-c", f'. {root.name}/path.sh && echo "$PYASR_ROOT $CDPATH"'], cwd=root.parent, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{root} {tmp_path}\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])

@@ -8,7 +8,7 @@
 #   ./run.sh --quick    45 minutes of speech, smaller models
 #   ./run.sh --help     the options below
 
-cd "$(dirname "$0")" || exit 1
+CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 

@@ -2,7 +2,7 @@
 # Toy: speech-like signals of invented speakers, made by the recipe itself. The whole chain from audio to word error rates in about
 # a minute on two cores: to see that an installation works, and for the project's own tests.
 
-cd "$(dirname "$0")" || exit 1
+CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 

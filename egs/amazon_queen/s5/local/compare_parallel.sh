@@ -9,7 +9,7 @@
 #
 # Writes exp/parallel/RESULTS.md and its pictures; those of the whole corpus are in parallel/.
 
-cd "$(dirname "$0")" || exit 1
+CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f ../utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh above it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . ../utils/recipe.sh
 
