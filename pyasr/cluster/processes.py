@@ -98,13 +98,14 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def raise_on_stop() -> None:
-    """From now on the signals that ask for an end raise `Stopped`."""
+    """From now on the signals that ask for an end raise `Stopped`; but SIGHUP is still ignored where it was, as under nohup."""
 
     def stop(number, frame):
         raise Stopped(number)
 
     for number in STOP_SIGNALS:
-        signal.signal(number, stop)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop)
 
 
 @contextlib.contextmanager

@@ -166,6 +166,17 @@ def test_killing_the_recipe_leaves_no_process(number, recipe):
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
 
 
+def test_a_recipe_under_nohup_outlives_its_terminal(recipe):
+    """And is ended by SIGTERM as ever."""
+    process = subprocess.Popen(["nohup", str(recipe), "--what", "hang"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_until(lambda: num_sleeping(f"30{process.pid}") == 2)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=10)
+    assert process.returncode == 128 + signal.SIGTERM and "stopped by signal 15;" in said
+    wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
+
+
 def test_a_shell_that_is_killed_is_told_of(recipe):
     """It cannot do so itself."""
     process = subprocess.Popen([str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -278,7 +278,7 @@ def test_gpus_are_those_that_the_driver_lists(listed, seen, tmp_path, monkeypatc
     assert f"has={seen}\n" in (tmp_path / "x.log").read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_killing_run_pl_leaves_no_process(number, tmp_path):
     mark = f"30{os.getpid()}{number}"
     runner = subprocess.Popen(["run.pl", "--max-jobs-run", "4", "JOB=1:2", "x.JOB.log", "bash", "-c", f"sleep {mark} & sleep {mark} | cat; echo JOB"],
@@ -288,6 +288,13 @@ def test_killing_run_pl_leaves_no_process(number, tmp_path):
     runner.send_signal(number)
     assert runner.wait(10) != 0
     wait_until(lambda: count() == 0)
+
+
+def test_run_pl_under_nohup_outlives_its_terminal(tmp_path):
+    """And so does its job."""
+    script = r"kill -HUP \$PPID \$\$; sleep 0.2; echo went on"
+    done = subprocess.run(["nohup", "run.pl", "x.log", "bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "went on\n" in (tmp_path / "x.log").read_text()) == (0, True), done
 
 
 def read(path):
