@@ -67,8 +67,11 @@ class Guard:
         os.write(self._writer, f"-{name}\n".encode())
 
     def enter(self) -> None:
-        """For a job's process between fork and exec: become the leader of a group that is guarded."""
-        os.setpgid(0, 0)
+        """For a job's process between fork and exec: become the leader of a group that is guarded.
+
+        It is a session as well: a background group of the terminal's session would be stopped, without a word, when it reads the terminal.
+        """
+        os.setsid()
         self.hold(str(os.getpid()))
 
 
@@ -137,7 +140,7 @@ def supervise(command: list[str]) -> int:
     raise_on_stop()
     guard = Guard()
     name = os.path.basename(next((word for word in command if word.endswith(".sh")), command[0]))
-    process = subprocess.Popen(command, preexec_fn=guard.enter)
+    process = subprocess.Popen(command, stdin=None if _may_read() else subprocess.DEVNULL, preexec_fn=guard.enter)
     try:
         status = process.wait()
         _wait_until_empty(process.pid, _LAST_WORDS_S)
@@ -150,6 +153,14 @@ def supervise(command: list[str]) -> int:
     ignore_stop()
     end_groups([process.pid])
     return status if status >= 0 else 128 - status
+
+
+def _may_read() -> bool:
+    """Whether standard input is ours to read: not where it is a terminal whose shell has us in the background."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return True  # harmless: it is no terminal, or none that a shell shares with us
 
 
 def _wait_until_empty(group: int, most_s: float) -> None:

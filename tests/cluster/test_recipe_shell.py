@@ -1,10 +1,13 @@
 """utils/recipe.sh: no failure goes unseen, no process is left, options are checked."""
 
+import fcntl
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
+import termios
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -42,6 +45,8 @@ if stage 2 "Things that may go wrong"; then
     forgotten) spawn bad sh -c 'sleep 0.2; echo the cause; exit 3' ;;
     hang) spawn one sleep "30$PPID"; sleep "30$PPID" ;;
     ok) spawn a sh -c 'sleep 0.1; echo done > done'; join; cat done ;;
+    ask) read -r answer; echo "answered $answer" ;;
+    password) read -r answer </dev/tty ;;
   esac
 fi
 if stage 3 "After it"; then
@@ -186,6 +191,33 @@ def test_a_shell_that_is_killed_is_told_of(recipe):
     assert process.returncode == 128 + signal.SIGKILL
     assert said == "run.sh: error: its shell was killed by signal 9 from outside; run the same command again to go on\n"
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
+
+
+@pytest.mark.parametrize("words, status, said", [
+    (["{recipe}", "--what", "ask"], 0, "answered yes\r\n"),
+    (["{recipe}", "--what", "password"], 1, "/dev/tty: No such device or address"),  # as ssh and sudo ask
+    (["bash", "-c", "set -m; {recipe} --what ask & wait $!"], 1, "'read -r answer' failed with status 1"),  # the terminal is its shell's
+])
+def test_a_recipe_that_reads_its_terminal_does_not_hang(words, status, said, recipe):
+    ours, its = os.openpty()
+    process = subprocess.Popen([word.format(recipe=recipe) for word in words], stdin=its, stdout=its, stderr=its, start_new_session=True,
+                               preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    os.close(its)
+    try:
+        os.write(ours, b"yes\n")
+        shown = b"".join(iter(lambda: read_terminal(ours), b"")).decode()
+        assert process.wait(10) == status and said in shown, shown
+    finally:
+        os.close(ours)  # which ends all that still waits there
+
+
+def read_terminal(fd: int) -> bytes:
+    """What is shown next; nothing when all programs on the terminal have ended."""
+    assert select.select([fd], [], [], 30)[0], "it hangs"
+    try:
+        return os.read(fd, 1000)
+    except OSError:
+        return b""
 
 
 def children(parent: int, program: bytes) -> list[int]:
