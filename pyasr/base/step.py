@@ -15,6 +15,7 @@ from pathlib import Path
 from pyasr.base import log, options as opt, pipes
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.output import disk_error, stage_output
+from pyasr.base.standard_streams import open_standard_streams
 from pyasr.base.utf8 import insist_on_utf8
 
 _NEEDED = ("kaldiio", "numba", "numpy", "torch")
@@ -42,6 +43,7 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
     Exit status 0: done or up to date; 1: a UserError, printed as `NAME: error: SENTENCE`; 130 or 143: interrupted or terminated.
     """
     if argv is None:
+        open_standard_streams()
         insist_on_utf8()
     name = Path(sys.argv[0]).name
     log.setup(name)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import disk_error
+from pyasr.base.standard_streams import open_standard_streams
 from pyasr.base.utf8 import insist_on_utf8
 from pyasr.cluster.batch import BatchRunner
 from pyasr.cluster.command_line import Request, parse_request
@@ -45,6 +46,7 @@ def batch_main(doc: str, scheduler: Scheduler) -> None:
 
 def _main(doc: str, parse: Callable[[list[str]], Request], runner: Callable[[Request], Runner]) -> None:
     """Run this program's command line and exit; `doc` is its help."""
+    open_standard_streams()
     if len(sys.argv) == 1 or sys.argv[1] in ("--help", "-h"):
         print(doc.strip())
         sys.exit(0)

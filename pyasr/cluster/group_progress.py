@@ -48,7 +48,7 @@ class GroupProgress:
 @contextlib.contextmanager
 def telling(request: Request, num_ended: Callable[[], int], first_s: float = _FIRST_S) -> Iterator[None]:
     """While this lasts, a timer (SIGALRM) has progress told on standard error, at first after `first_s` seconds."""
-    if len(request.jobs) == 1 or sys.stderr is None:
+    if len(request.jobs) == 1:
         yield
         return
     progress = GroupProgress(request, num_ended, _write, os.isatty(sys.stderr.fileno()))

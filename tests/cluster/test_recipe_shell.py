@@ -77,6 +77,11 @@ def test_a_good_recipe_ends_well(recipe):
     assert "== stage 2: Things that may go wrong (" in done.stdout and done.stdout.endswith("after\n")
 
 
+def test_a_recipe_whose_caller_has_closed_its_streams(recipe):
+    done = subprocess.run(["bash", "-c", '"$0" <&- >&- 2>&-', str(recipe)], timeout=15)
+    assert done.returncode == 0 and (recipe.parent / "done").exists()
+
+
 @pytest.mark.parametrize("what, command, line", [
     ("step", "'false'", 20), ("pipe", "'... | cat'", 21), ("subshell", "'( false; true )'", 22), ("function", "'false'", 23),
     ("substitution", "'word=$(false)'", 24), ("unset", "", 25), ("spawn", "'join'", 26), ("spawned_function", "'join'", 27), ("forgotten", "", 28),
