@@ -124,6 +124,7 @@ recipe_failed() {
 # What is known of a status of a command that could say nothing itself.
 recipe_cause() {
   case $1 in
+    141) echo ", the reader of what it writes has left" ;;
     137) echo ", killed from outside, most often for want of memory (see dmesg)" ;;
     127) echo ", there is no such program on PATH (was path.sh sourced?)" ;;
     126) echo ", it may not be run (see its mode with ls -l)" ;;

@@ -13,10 +13,17 @@ _logger = logging.getLogger("pyasr")
 
 def setup(name: str) -> None:
     """Send log lines to standard output, each headed by the time and `name`."""
-    handler = logging.StreamHandler(sys.stdout)
+    handler = _Handler(sys.stdout)
     handler.setFormatter(_OneLine(f"%(asctime)s {name}: %(message)s", datefmt="%H:%M:%S"))
     _logger.handlers[:] = [handler]
     _logger.setLevel(logging.INFO)
+
+
+class _Handler(logging.StreamHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        if isinstance(sys.exc_info()[1], BrokenPipeError):
+            raise  # nobody reads what this program has to say, which is for the program to judge
+        super().handleError(record)
 
 
 class _OneLine(logging.Formatter):

@@ -40,7 +40,8 @@ def _terminate(number, frame):
 def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
     """Parse the command line into `cls`, call `main(options)` and exit.
 
-    Exit status 0: done or up to date; 1: a UserError, printed as `NAME: error: SENTENCE`; 130 or 143: interrupted or terminated.
+    Exit status 0: done or up to date; 1: a UserError, printed as `NAME: error: SENTENCE`; 130 or 143: interrupted or terminated;
+    141: broken off without a word because the reader of the output has left, as `head` does.
     """
     if argv is None:
         open_standard_streams()
@@ -49,19 +50,13 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
     log.setup(name)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        options, switched = opt.parse(cls, sys.argv[1:] if argv is None else argv, doc, _SWITCHES)
-        _state["force"] = "force" in switched
-        if "no-pipes" in switched:
-            pipes.refuse()
-        main(options)
-    except opt.HelpRequested as request:
-        print(request)
-    except UpToDate as note:
-        log.info(str(note))
+        _run(cls, main, doc, sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
     except UserError as error:
         sys.exit(_complain(name, error))
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output has left, as `head` does: harmless
+        _drop_output()
+        sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt as stop:
         print(f"{name}: interrupted; run the same command again to go on", file=sys.stderr)
         sys.exit(143 if isinstance(stop, Terminated) else 130)
@@ -73,8 +68,29 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
     sys.exit(0)
 
 
+def _run(cls, main, doc: str, argv: list[str]) -> None:
+    try:
+        options, switched = opt.parse(cls, argv, doc, _SWITCHES)
+        _state["force"] = "force" in switched
+        if "no-pipes" in switched:
+            pipes.refuse()
+        main(options)
+    except opt.HelpRequested as request:
+        print(request)
+    except UpToDate as note:
+        log.info(str(note))
+
+
+def _drop_output() -> None:
+    """Have what is still to be written, when the interpreter ends at the latest, not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def _complain(name, error) -> int:
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()  # harmless: what is to be told goes to standard error
     print(f"{name}: error: {error}", file=sys.stderr, flush=True)
     return 1
 
