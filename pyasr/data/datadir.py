@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heapreplace
 from pathlib import Path
 
 import numpy as np
@@ -223,13 +224,14 @@ def _pieces(data: DataDir, durations: dict[str, float], limit: float) -> list[li
 
 def distribute(pieces: list[list[str]], num: int, durations: dict[str, float]) -> tuple[list[list[str]], float]:
     """(lists of whole pieces, duration of the longest): the longest piece of utterances first, into the list that is shortest so far."""
-    lists, loads = [[] for _ in range(num)], [0.0] * num
+    lists: list[list[str]] = [[] for _ in range(num)]
+    heap = [(0.0, 0, j) for j in range(num)]  # duration, utterances, number of each list, the shortest first
     lengths = [sum(durations[utt] for utt in piece) for piece in pieces]
     for i in sorted(range(len(pieces)), key=lambda i: (-lengths[i], pieces[i][0])):
-        shortest = min(range(num), key=lambda j: (loads[j], len(lists[j])))
+        load, _, shortest = heap[0]
         lists[shortest] += pieces[i]
-        loads[shortest] += lengths[i]
-    return lists, max(loads)
+        heapreplace(heap, (load + lengths[i], len(lists[shortest]), shortest))
+    return lists, max(heap)[0]
 
 
 def write_data_dir(path: Path, tables: dict[str, dict[str, object]]) -> None:

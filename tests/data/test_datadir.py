@@ -10,7 +10,7 @@ from trees import make_data_dir
 
 from pyasr.base.errors import UserError
 from pyasr.data import subsets
-from pyasr.data.datadir import DataDir, Segment, split, write_data_dir
+from pyasr.data.datadir import DataDir, Segment, distribute, split, write_data_dir
 from pyasr.io.text import write_table
 from pyasr.data.validation import validate
 
@@ -38,6 +38,19 @@ def test_split_keeps_speakers_whole_where_it_can(tmp_path):
     data = make_data_dir(tmp_path / "data")
     assert [{utt[:-4] for utt in part} for part in split(data, 3)] == [{"ann"}, {"bob"}, {"cy"}]
     assert sorted(map(len, split(data, 5))) == [2, 2, 2, 3, 3]
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths=st.lists(st.lists(st.sampled_from([0, 0.1, 0.3, 2]), min_size=1, max_size=3), min_size=1, max_size=9), num=st.integers(1, 6))
+def test_pieces_go_to_the_list_that_is_shortest_then_has_fewest_then_is_first(lengths, num):
+    durations = {f"{p:02d}-{u}": d for p, piece in enumerate(lengths) for u, d in enumerate(piece)}
+    pieces = [[f"{p:02d}-{u}" for u in range(len(piece))] for p, piece in enumerate(lengths)]
+    expected, loads = [[] for _ in range(num)], [0.0] * num
+    for piece in sorted(pieces, key=lambda piece: -sum(durations[utt] for utt in piece)):
+        chosen = min(range(num), key=lambda j: (loads[j], len(expected[j]), j))
+        expected[chosen] += piece
+        loads[chosen] += sum(durations[utt] for utt in piece)
+    assert distribute(pieces, num, durations) == (expected, max(loads))
 
 
 def test_segments_of_a_data_dir(tmp_path):
