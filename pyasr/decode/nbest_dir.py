@@ -40,8 +40,8 @@ def nbest_shard(spec: NbestSpec, job: int) -> None:
             for rank, path in enumerate(n_best(lattice, spec.num_best, scale, spec.penalty), 1):
                 key = f"{utterance}-{rank}"
                 lines["text"].append(" ".join([key, *spelled(path.words, words, spec.words, archive)]))
-                lines["lm_cost"].append(f"{key} {path.graph_cost:.6g}")
-                lines["ac_cost"].append(f"{key} {path.acoustic_cost:.6g}")
+                lines["lm_cost"].append(f"{key} {path.graph_cost:.10g}")
+                lines["ac_cost"].append(f"{key} {path.acoustic_cost:.10g}")
                 alignments[key] = path.tids
     for name, rows in lines.items():
         with atomic_write(spec.out / f"{name}.{job}") as f:

@@ -14,6 +14,8 @@ from word_graphs import compact_paths
 
 from pyasr.base.errors import UserError
 from pyasr.data.datadir import write_data_dir
+from pyasr.decode.compact import compact_from_arcs
+from pyasr.decode.lattice_io import write_lattices
 from pyasr.io.int_vectors import read_int_vectors
 from pyasr.io.openfst import write_fst
 from pyasr.io.text import read_table
@@ -95,6 +97,16 @@ def test_nbest_lists(exp, capsys):
             assert text[key].split() == [WORDS.symbol(word) for word in words] and alignments[key].tolist() == list(tids)
             assert (float(lm[key]), float(ac[key])) == (pytest.approx(graph, abs=1e-3), pytest.approx(acoustic, abs=1e-2))
         assert f"{utt}-{min(len(best), 3) + 1}" not in text
+
+
+def test_nbest_costs_of_a_long_recording_keep_their_digits(exp):
+    root, _ = exp
+    strings, none = (np.arange(3), np.array([1, 2], np.int32)), (np.zeros(3, np.int64), np.zeros(0, np.int32))
+    lattice = compact_from_arcs(0, [0, 0], [1, 1], [1, 2], [0.5, 0.25], [1234567.5, 1234568.125], strings, [np.inf, 0], [np.inf, 0], none)
+    (root / "decode/num_jobs").write_text("1\n")
+    write_lattices(root / "decode/lat.1.gz", [("a-1", lattice)])
+    run_here("get_nbest.py", "--nj", 1, "--lmwt", 10, root / "data", root / "lang", root / "decode", root / "nbest")
+    assert read_table(root / "nbest/ac_cost") == {"a-1-1": "1234568.125", "a-1-2": "1234567.5"}
 
 
 def test_nbest_lists_want_a_point(exp):
