@@ -48,8 +48,8 @@ def check_lstm(spec: LstmRescoreSpec) -> None:
     known = set(model.words)
     missing = [word for word in spoken_words(words) if word not in known]
     if missing:
-        others = f" and {len(missing) - 1} more of its words" if len(missing) > 1 else ""
-        raise UserError(f"{spec.lstm}: the word '{missing[0]}' of {spec.words}{others} are not in this language model; "
+        others = f" and {len(missing) - 1} more of its words are" if len(missing) > 1 else " is"
+        raise UserError(f"{spec.lstm}: the word '{missing[0]}' of {spec.words}{others} not in this language model; "
                         f"train one of that vocabulary with utils/train_lstm_lm.py")  # fmt: skip
     log.info(f"{spec.lstm}: weight {expansion(spec.rescore, model, spec.lstm).weight:g} beside {spec.new_lm}")
     spec.rescore.torch_device()

@@ -68,6 +68,7 @@ def poor_model(root):
 
 @pytest.mark.parametrize(("spoil", "flags", "message"), [
     (poor_model, {}, "the word 'w0' of .*/lang/words.txt and 1 more of its words are not in this language model"),
+    (lambda root: random_lm(SPOKEN[1:]).save(root / "lstm/lm.nnet"), {}, "the word 'w0' of .*/words.txt is not in this language model"),
     (lambda root: random_lm(SPOKEN).save(root / "lstm/lm.nnet"), {}, "was trained without --ngram, .*; give --lstm-weight"),
     (lambda root: (root / "lstm/lm.nnet").write_bytes(b"x"), {}, "not a whole LSTM language model file"),
     (lambda root: (root / "lstm/lm.nnet").unlink(), {}, "lm.nnet: no such file"),
