@@ -270,6 +270,7 @@ def perplexity(arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>") -
 def token_scores(arpa: Arpa, flat: np.ndarray, lengths: np.ndarray, unknown: str = "<unk>") -> tuple[np.ndarray, np.ndarray]:
     """(log10 p of every word and of </s> of each sentence, one after the other; whether each is a word that is not to be scored).
 
+    arpa           a model that has <s> and </s>
     flat, lengths  the model's ids of all words, -1 for those it lacks, and the numbers of words of the sentences
     """
     known = arpa.index.get(unknown, -1)
