@@ -37,6 +37,13 @@ class UbmOptions:
         """Gaussians after iteration `x` (0-based)."""
         return round(self.num_gauss ** min((x + 1) / self.ubm_split_iters, 1.0))
 
+    def check(self) -> None:
+        """Raises UserError where iterations end before all Gaussians are there."""
+        reached = self.target(self.ubm_iters - 2)  # nothing is split after the last iteration
+        if reached < self.num_gauss:
+            raise UserError(f"--ubm-iters {self.ubm_iters} would end with {reached} of --num-gauss {self.num_gauss} Gaussians; "
+                            f"give more iterations than --ubm-split-iters {self.ubm_split_iters}, or lower that")
+
 
 @dataclass(frozen=True)
 class PosteriorOptions:

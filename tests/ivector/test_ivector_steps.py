@@ -137,6 +137,7 @@ def test_bad_input(data, odd, extractor, tmp_path):
             run_here(step, "--nj", 1, *words, threads=step.startswith("train"))
 
     train = ("train_ivector_extractor.py", *SIZES)
+    refused("--ubm-iters 5 would end with 3 of --num-gauss 4 Gaussians", *train, "--ubm-iters", 5, data, tmp_path / "out")
     refused("i-vectors of 60 dimensions from 48 utterances", *train, "--ivector-dim", 60, data, tmp_path / "out")
     refused("3 of 5 utterances have to be left out", *train, odd, tmp_path / "out")
     refused("a UBM of 7 frames", *train, "--max-missing", 0.9, odd, tmp_path / "out")

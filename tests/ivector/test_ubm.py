@@ -41,6 +41,17 @@ def test_number_of_gaussians_grows_to_the_one_asked_for():
     assert sizes == sorted(sizes) and sizes[0] == 1 and sizes[7] == 11 and sizes[15:] == [128] * 9
 
 
+@pytest.mark.parametrize("num_gauss, iters, split_iters", [(4, 7, 6), (4, 6, 6), (2, 5, 6), (2, 4, 6), (4, 2, 1), (4, 1, 1), (1, 1, 9)])
+def test_iterations_that_end_before_all_gaussians_are_there_are_refused(num_gauss, iters, split_iters):
+    options = UbmOptions(num_gauss=num_gauss, ubm_iters=iters, ubm_split_iters=split_iters)
+    found = train_ubm(frames(), SoloComm(), options).num_gauss
+    if found == num_gauss:
+        options.check()
+        return
+    with pytest.raises(UserError, match=f"--ubm-iters {iters} would end with {found} of --num-gauss {num_gauss} Gaussians; give more"):
+        options.check()
+
+
 def test_too_few_frames_make_a_smaller_model_or_none(capsys):
     assert train_ubm(frames(60), SoloComm(), UbmOptions(num_gauss=64, ubm_iters=6, ubm_split_iters=4)).num_gauss <= 3
     with pytest.raises(UserError, match="a UBM of 30 frames; give more data"):
