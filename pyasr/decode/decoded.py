@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base.errors import UserError
 from pyasr.data.datadir import DataDir
 from pyasr.decode.align_lexicon import AlignLexicon, align_lexicon
 from pyasr.decode.compact import CompactLattice
@@ -35,12 +36,15 @@ class Decoded:
 
     @property
     def model(self) -> Path:
-        """The transition model, or what a CTC network has instead."""
-        hmm, units = self.model_dir / MODEL, self.model_dir / UNITS_DIR / UNITS
-        return units if units.exists() and not hmm.exists() else hmm
+        """The transition model, or what a CTC network has instead. Raises UserError where there is neither."""
+        for name in (MODEL, f"{UNITS_DIR}/{UNITS}"):
+            if (self.model_dir / name).exists():
+                return self.model_dir / name
+        raise UserError(f"{self.model_dir}: no {MODEL} and, for a CTC network, no {UNITS_DIR}/{UNITS}; give --model-dir, "
+                        "or copy the units of the decoding there")
 
     def files(self) -> list[Path]:
-        """All that is read."""
+        """All that is read. Raises UserError where there is no model."""
         lang = [self.lang / "words.txt", self.lang / "phones/align_lexicon.int"]
         return [self.data / "utt2spk", *lang, self.model, *archives(self.decode_dir)]
 

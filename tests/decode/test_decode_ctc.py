@@ -148,6 +148,15 @@ def test_lists_have_no_times(exp):
         run_here("get_ctm.py", "--nj", 1, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "untimed", exp / "no_ctm")
 
 
+def test_times_want_the_model_or_the_units(exp, tmp_path):
+    decode(exp, "of_elsewhere", "--search", "greedy")
+    flags = ("--nj", 1, "--model-dir", tmp_path, exp / "data", exp / "lang_test", exp / "of_elsewhere", tmp_path / "out")
+    told = f"{tmp_path}: no final.mdl and, for a CTC network, no units/units.txt; give --model-dir, or copy"
+    for step in (("get_ctm.py", "--lmwt", 10), ("align_lattices.py",)):
+        with pytest.raises(UserError, match=told):
+            run_here(*step, *flags)
+
+
 def test_a_network_gives_the_same_as_its_posteriors(exp):
     num_units, names = len(Subwords.read(exp / "units")), sorted(TEXT)
     network = FeedForward(DnnOptions(hidden_layers=1, hidden_dim=16), 3, num_units).eval()
