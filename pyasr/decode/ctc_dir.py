@@ -163,7 +163,7 @@ def _list_shard(spec: CtcSpec, job: int) -> None:
 def _list_search(spec: CtcSpec, units: list[str]) -> Callable[[np.ndarray, str], list[CtcHypothesis]]:
     if spec.search == GREEDY:
         return lambda log_posteriors, utt: [greedy(log_posteriors, units, utt)]
-    return PrefixDecoder(units, spec.prefix, read_arpa(spec.lm) if spec.lm else None).decode
+    return PrefixDecoder(units, spec.prefix, read_arpa(spec.lm) if spec.lm else None, str(spec.lm)).decode
 
 
 def join_lists(out: Path, num_jobs: int) -> int:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyasr.base import log
+from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.decode import ctc_prefix_kernels as kernels
 from pyasr.decode.ctc_hypotheses import CtcHypothesis, checked
@@ -26,6 +28,7 @@ from pyasr.lang.subwords import BOUNDARY, UNKNOWN, words_of
 from pyasr.lang.symbols import EPSILON, SymbolTable
 
 _SPECIAL = (EPSILON, BACKOFF, BOS, EOS)
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,19 @@ class PrefixOptions:
 class PrefixDecoder:
     """Decodes utterances; safe to call from several threads at once.
 
-    units  the network's outputs as in units.txt, 0 the blank
-    arpa   model of words, or None for none
+    units    the network's outputs as in units.txt, 0 the blank
+    arpa     model of words, or None for none
+    lm_name  what messages call it
+
+    Words of the model that the units cannot spell are told. Raises UserError where they can spell none.
     """
 
-    def __init__(self, units: Sequence[str], options: PrefixOptions = PrefixOptions(), arpa: Arpa | None = None):
+    def __init__(self, units: Sequence[str], options: PrefixOptions = PrefixOptions(), arpa: Arpa | None = None,
+                 lm_name: str = "the language model"):
         self.units, self.options = list(units), options
         words = SymbolTable.of(dict.fromkeys([*_SPECIAL, *(arpa.words if arpa else ())]))
         spoken = {word: number for word, number in words.ids.items() if word not in _SPECIAL}
+        _tell_unspelled(self.units, [word for word in spoken if word != UNKNOWN], lm_name)
         self._table = spellings(self.units, spoken, options.letter_cost if arpa else 0.0)
         self._lm = _no_model() if arpa is None else BackoffLm.from_fst(
             arpa_to_fst(arpa, words)[0], words[BACKOFF], oov_cost=options.oov_cost).tables
@@ -79,6 +87,23 @@ class PrefixDecoder:
             cost = -float(log_probs[k]) if known is None else -float(np.logaddexp(-known.ctc_cost, log_probs[k]))
             joined[words] = CtcHypothesis(words, known.units if known else units, cost, float(lm_costs[k]))
         return list(joined.values())
+
+
+def _tell_unspelled(units: list[str], words: list[str], lm_name: str) -> None:
+    """A warning about words with letters that are in no unit, if there are any. Raises UserError where all words are such."""
+    letters = set("".join(unit.removeprefix(BOUNDARY) for unit in units[1:] if unit != UNKNOWN))
+    missing = [word for word in words if not letters.issuperset(word)]
+    if not missing:
+        return
+    folded = set("".join(letters).casefold())
+    cased = sum(folded.issuperset(word.casefold()) for word in missing)
+    hint = f"{cased} of them can in another case: rewrite one of the two, as by tr A-Z a-z" if cased else ""
+    if len(missing) == len(words):
+        raise UserError(f"{lm_name}: none of its words can be spelled with the letters of the units; "
+                        f"{hint or 'give a model of words in the spelling that the units were learnt from'}")
+    shown = " ".join(missing[:_SHOWN]) + " ..." * (len(missing) > _SHOWN)
+    log.warning(f"{lm_name}: {len(missing)} of its {len(words)} words have letters that are in no unit, so they cannot be found "
+                f"({shown}){hint and '; ' + hint}")
 
 
 def spellings(units: Sequence[str], words: dict[str, int], letter_cost: float) -> kernels.Spellings:

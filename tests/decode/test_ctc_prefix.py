@@ -124,6 +124,23 @@ def test_what_is_no_word_costs_so_at_once(tmp_path, num_prefixes):
     assert found[0].words == ("ab",)
 
 
+def test_words_that_no_units_spell_are_told(tmp_path, caplog):
+    """Capitals, and the letters of <unk> alone."""
+    def decoder(*words):
+        write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, [*words, "<unk>"], (0,)))
+        return PrefixDecoder(UNITS, arpa=read_arpa(tmp_path / "lm.arpa"), lm_name="lm.arpa")
+
+    with pytest.raises(UserError, match="lm.arpa: none of its words can be spelled .*; 2 of them can in another case: rewrite"):
+        decoder("AB", "BA")
+    with pytest.raises(UserError, match="lm.arpa: none of its words can be spelled .*; give a model of words in the spelling"):
+        decoder("unk", "aunk")
+    decoder("ab", "bax", "BA")
+    told = caplog.text
+    assert "2 of its 3 words have letters that are in no unit, so they cannot be found (bax BA); 1 of them can in another case: rew" in told
+    decoder("ab", "b")
+    assert caplog.text == told
+
+
 def test_units_far_below_the_best_are_left_out():
     log_posteriors = np.log(np.array([[0.5, 0.0001, 0.45, 0.0499, 0.0]]) + 1e-12)
     found = PrefixDecoder(UNITS, PrefixOptions(unit_beam=2.5)).decode(log_posteriors)

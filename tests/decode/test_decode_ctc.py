@@ -26,6 +26,7 @@ from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
 from steps_here import run_here
+from toy_language import random_ngrams, write_arpa_text
 
 TEXT = {"a-1": "the cat sat on the mat", "a-2": "a bat", "b-1": "the rat and the cat", "b-2": "on a mat a cat sat", "b-3": "cat cat cat"}
 
@@ -211,6 +212,12 @@ def test_impossible_options(exp, options, told):
     with pytest.raises(UserError, match=told):
         decode(exp, "none", *options)
     assert not (exp / "none").exists()
+
+
+def test_a_language_model_in_capitals(exp, tmp_path):
+    write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["THE", "CAT"], (0,)))
+    with pytest.raises(UserError, match=f"{tmp_path}/lm.arpa: none of its words can be spelled .*; 2 of them can in another case"):
+        decode(exp, "capitals", "--search", "prefix", "--lm", tmp_path / "lm.arpa")
 
 
 def test_posteriors_of_other_units_and_graphs_of_other_units(exp, tmp_path):
