@@ -70,7 +70,7 @@ def read_arpa(path: Path) -> Arpa:
     """A model in ARPA format, gzipped or not; entry i of `words` is the i-th unigram.
 
     Raises UserError with the line for a broken header, counts that do not hold, a malformed n-gram, one with a word that is no unigram,
-    a missing end.
+    a missing end; and where the begin or the end of sentences is no unigram.
     """
     data = read_bytes(path)
     counts, offset = _header(data, path)
@@ -88,6 +88,10 @@ def read_arpa(path: Path) -> Arpa:
         offset = end
     if not re.match(rb"\s*\\end\\", data[offset : offset + 4096]):
         raise UserError(f"{path}:{_line(data, offset)}: no \\end\\ after the {len(counts)}-grams; the file is cut short, make it anew")
+    for mark in ("<s>", "</s>"):
+        if mark not in words:
+            raise UserError(f"{path}: {mark} has no unigram, so sentences have no probability; estimate the model with utils/train_lm.py, "
+                            "or with <s> and </s> around each sentence")  # fmt: skip
     return Arpa(words, tables)
 
 
@@ -270,7 +274,6 @@ def perplexity(arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>") -
 def token_scores(arpa: Arpa, flat: np.ndarray, lengths: np.ndarray, unknown: str = "<unk>") -> tuple[np.ndarray, np.ndarray]:
     """(log10 p of every word and of </s> of each sentence, one after the other; whether each is a word that is not to be scored).
 
-    arpa           a model that has <s> and </s>
     flat, lengths  the model's ids of all words, -1 for those it lacks, and the numbers of words of the sentences
     """
     known = arpa.index.get(unknown, -1)

@@ -18,13 +18,11 @@ import torch
 import torch.nn.functional as F
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.base.seeds import SeedOptions, generator
 from pyasr.lang.arpa import Perplexity, read_arpa, token_scores
 from pyasr.lang.mixture import best_weight, mix
-from pyasr.lang.ngram import BEGIN, END
 from pyasr.lang.train_lm import ARPA_FILE, PERPLEXITY_FILE, TextOptions, read_vocabulary
 from pyasr.nn.device import DeviceOptions
 from pyasr.nn.lstm_lm import MODEL_FILE, LstmLm, WordLstm
@@ -158,16 +156,8 @@ class Job:
 
 
 def ngram_scores(path: Path, words: list[str], text: Sentences, options: LstmLmOptions) -> tuple[np.ndarray, np.ndarray]:
-    """(ln p of each token under an n-gram model, whether it is a word that the model lacks); `path` may be a directory of one.
-
-    Raises UserError for a model without the begin or the end of sentences.
-    """
-    source = path / ARPA_FILE if path.is_dir() else path
-    arpa = read_arpa(source)
-    for mark in (BEGIN, END):
-        if mark not in arpa.index:
-            raise UserError(f"{source}: {mark} has no unigram, so sentences have no probability; estimate the model with "
-                            "utils/train_lm.py, or with <s> and </s> around each sentence")  # fmt: skip
+    """(ln p of each token under an n-gram model, whether it is a word that the model lacks); `path` may be a directory of one."""
+    arpa = read_arpa(path / ARPA_FILE if path.is_dir() else path)
     ids = np.array([arpa.index.get(word, -1) for word in words])
     scores, oov = token_scores(arpa, ids[text.flat - 1], text.lengths, options.oov_word)
     return math.log(10) * scores, oov

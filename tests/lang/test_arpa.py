@@ -63,6 +63,8 @@ def test_reads_tabs_blanks_exponents_and_missing_weights(tmp_path, name, newline
         ("-0.1\ta b", "-0.1\ta b -0.2", r":15: the wrong number of columns"),
         ("-0.69897\t</s>", "-0.69897", r":9: a unigram needs a probability and a word"),
         ("-1.5e-1 b", "-1.5e-1 a", r"the unigram 'a' occurs twice"),
+        ("<s>", "z", ": <s> has no unigram, so sentences have no probability; estimate the model with"),
+        ("</s>", "z", ": </s> has no unigram, so"),
         ("-0.5\ta", "0.5\ta", r"the log10 probability 0.5, greater than 0"),
     ],
 )
@@ -90,7 +92,7 @@ def test_missing_and_empty_file(tmp_path):
 
 
 def test_round_trip_of_a_random_model(tmp_path):
-    words = [f"wörd{i}" for i in range(50)]
+    words = ["<s>", "</s>", *(f"wörd{i}" for i in range(48))]
     rng = np.random.default_rng(0)
     tables = []
     for n in (1, 2, 3):
@@ -109,7 +111,7 @@ def test_round_trip_of_a_random_model(tmp_path):
 
 def test_numbers_are_read_exactly(tmp_path):
     texts = ["-1.234567", "-0.30102999566398", "-12.5E-3", "-.5", "-7", "-3.", "-123456789012345678e-17", "-2.2250738585072014e-8"]
-    unigrams = "".join(f"{text} w{i}\n" for i, text in enumerate(texts))
+    unigrams = "".join(f"{text} {word}\n" for text, word in zip(texts, ["<s>", "</s>", *"abcdef"]))
     model = read_arpa(write(tmp_path, f"\\data\\\nngram 1={len(texts)}\n\n\\1-grams:\n{unigrams}\n\\end\\\n"))
     assert model.tables[0].logprob == pytest.approx([float(text) for text in texts], rel=1e-14)
 

@@ -122,15 +122,6 @@ def test_training_ends_when_nothing_is_gained(corpus, capsys):
     assert "without" not in told and load_lm(corpus / "lm").weight is None
 
 
-@pytest.mark.parametrize("absent", ["<s>", "</s>"])
-def test_an_ngram_model_that_knows_no_begin_or_end_is_refused(corpus, absent):
-    unigrams = "".join(f"-1\t{word}\n" for word in [*WORDS, "<s>", "</s>"] if word != absent)
-    (corpus / "lm.arpa").write_text(f"\\data\\\nngram 1={len(WORDS) + 1}\n\n\\1-grams:\n{unigrams}\n\\end\\\n")
-    with pytest.raises(UserError, match=f"lm.arpa: {absent} has no unigram, so sentences have no probability; estimate the model with"):
-        train(corpus, corpus / "lm", "--ngram", corpus / "lm.arpa")
-    assert not (corpus / "lm").exists()
-
-
 @pytest.mark.parametrize(("names", "content", "message"), [
     (dict(text="empty"), "", "empty: there are no words in it"),
     (dict(heldout="empty"), "u1\n", "empty: there are no words in it"),
