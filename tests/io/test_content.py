@@ -35,7 +35,7 @@ def test_content_of_a_pipe(tmp_path):
     os.close(reading)
 
 
-@pytest.mark.parametrize("name, told", [("/dev/zero", "a device, not a file"), ("a\0b", "a zero byte"), ("x" * 300, "file name too long"),
+@pytest.mark.parametrize("name, told", [("/dev/zero", "a device, not a file"), ("a\0b", "a zero byte"), ("x" * 300, "the name is too long"),
                                         ("/", "Is a directory"), ("/nowhere/x", "no such file")])  # fmt: skip
 def test_what_is_no_file(name, told):
     with pytest.raises(UserError, match=told):
