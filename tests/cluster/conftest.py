@@ -1,6 +1,7 @@
 """The schedulers that tests share."""
 
 import contextlib
+import signal
 
 import grid_engine_cluster
 import pytest
@@ -42,3 +43,11 @@ def grid_of_hosts(tmp_path_factory):
         cluster = grid_engine_cluster.GridEngineCluster(tmp_path_factory.mktemp("hosts"), slots=2, network=network)
         stack.callback(cluster.stop)
         yield cluster
+
+
+@pytest.fixture
+def hangups():
+    """SIGHUP ends what a test starts, also where the tests themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

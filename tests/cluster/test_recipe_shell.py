@@ -168,7 +168,7 @@ def test_path_sh_minds_no_cdpath_and_leaves_it(root, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_killing_the_recipe_leaves_no_process(number, recipe):
+def test_killing_the_recipe_leaves_no_process(number, recipe, hangups):
     process = subprocess.Popen([str(recipe), "--what", "hang"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 2)
     process.send_signal(number)

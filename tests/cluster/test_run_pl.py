@@ -279,7 +279,7 @@ def test_gpus_are_those_that_the_driver_lists(listed, seen, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_killing_run_pl_leaves_no_process(number, tmp_path):
+def test_killing_run_pl_leaves_no_process(number, tmp_path, hangups):
     mark = f"30{os.getpid()}{number}"
     runner = subprocess.Popen(["run.pl", "--max-jobs-run", "4", "JOB=1:2", "x.JOB.log", "bash", "-c", f"sleep {mark} & sleep {mark} | cat; echo JOB"],
                               cwd=tmp_path, stderr=subprocess.DEVNULL)
