@@ -17,7 +17,7 @@ from pyasr.base.options import argument, group, option
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, SUBSAMPLING, read_subsampling, read_transitions, read_tree
-from pyasr.io.int_vectors import read_job_archives
+from pyasr.io.int_vectors import job_archive_files, read_job_archives
 from pyasr.io.openfst import write_fst
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.layered import LayeredNetwork, read_network
@@ -154,7 +154,7 @@ def check_factor(step: LfMmiStep, input: InputOptions) -> None:
 def _inputs(step: LfMmiStep) -> list[Path]:
     """Files whose change makes the model out of date."""
     tree = [step.tree_dir / name for name in _TREE_FILES]
-    alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *sorted(step.ali_dir.glob("ali.*.gz"))]
+    alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *job_archive_files(step.ali_dir)]
     return [*input_tables(step.data, step.input), step.training.over_time.network, *tree, *alignments]
 
 

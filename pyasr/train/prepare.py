@@ -17,7 +17,7 @@ from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_transitions, read_tree
 from pyasr.hmm.phone_segments import split_to_phones
 from pyasr.hmm.transitions import TransitionModel
-from pyasr.io.int_vectors import read_job_archives
+from pyasr.io.int_vectors import job_archive_files, read_job_archives
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import MODEL_FILE
 from pyasr.nn.dbn import DBN_FILE
@@ -77,7 +77,7 @@ def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpe
 def _inputs(step: DnnStep, dbn: Path | None) -> list[Path]:
     """Files whose change makes the model out of date."""
     model = [step.ali_dir / name for name in ("num_jobs", "final.mdl", "tree")]
-    alignments, network = sorted(step.ali_dir.glob("ali.*.gz")), step.training.over_time.network
+    alignments, network = job_archive_files(step.ali_dir), step.training.over_time.network
     optional = [*([dbn / DBN_FILE] if dbn else []), *([network] if network else []), *_teachers_files(step.training.teacher, step.data)]
     return [*input_tables(step.data, step.input), step.lang / "phones.txt", *model, *alignments, *optional]
 

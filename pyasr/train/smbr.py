@@ -17,7 +17,7 @@ from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files, 
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.hmm.transitions import TransitionModel
-from pyasr.io.int_vectors import read_job_archives
+from pyasr.io.int_vectors import job_archive_files, read_job_archives
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, load_scorer
 from pyasr.parallel.comm import Comm
@@ -100,7 +100,7 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
 def _inputs(step: SmbrStep, lattices: list[Path]) -> list[Path]:
     """Files whose change makes the model out of date."""
     model = [step.dnn_dir / name for name in (MODEL_FILE, MODEL, "tree")] + input_option_files(step.dnn_dir)
-    alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *sorted(step.ali_dir.glob("ali.*.gz"))]
+    alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *job_archive_files(step.ali_dir)]
     tables = input_tables(step.data, InputOptions.load(step.dnn_dir))
     return [*tables, step.lang / "phones.txt", step.lang / "phones/silence.int", *model, *alignments, *lattices]
 
