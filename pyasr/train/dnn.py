@@ -193,12 +193,12 @@ def dropout_seed(seed: int, rank: int) -> int:
 def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, comm: Comm, sample: Sample | None,
                 recent: RecentModels) -> Growth:  # fmt: skip
     """All that happens to the network beside learning."""
-    actions = []
+    actions, keeping = [], []
     if options.growth.fix_period_frames:
         actions.append((options.growth.fix_period_frames, SaturationFix(sample)))
     if options.growth.shrink_period_frames:
         actions.append((options.growth.shrink_period_frames, Shrinking(sample)))
     if options.combine.combine != "none":
-        actions.append((options.combine.combine_period_frames, recent.keep))
+        keeping.append((options.combine.combine_period_frames, recent.keep))
     total_frames = schedule.epoch_frames * options.schedule.num_epochs
-    return Growth(options.growth, options.dnn, counts, total_frames, options.loop.train_seed, comm, actions)
+    return Growth(options.growth, options.dnn, counts, total_frames, options.loop.train_seed, comm, actions, keeping)

@@ -33,6 +33,8 @@ from pyasr.nn.networks import network_from
 from pyasr.parallel.comm import Comm
 from pyasr.train.learner import Learner
 
+Timed = tuple[int, Callable[[Learner, int], None]]  # period in frames, function of the learner and the frames seen
+
 
 @dataclass(frozen=True)
 class GrowthOptions:
@@ -66,14 +68,16 @@ class Growth:
 
     counts        frames of each pdf
     total_frames  frames of the whole training
-    actions       (period in frames, function of the learner and the frames seen)
+    actions       what changes parameters from time to time
+    keeping       what only looks at them then
 
     Raises UserError where training would end before the network is whole, or there are fewer outputs than pdfs.
     """
 
     def __init__(self, options: GrowthOptions, dnn: DnnOptions, counts: np.ndarray, total_frames: int, seed: int, comm: Comm,
-                 actions: Sequence[tuple[int, Callable[[Learner, int], None]]] = ()):  # fmt: skip
-        self.options, self.counts, self.seed, self.comm, self.actions, self.done = options, counts, seed, comm, actions, 0
+                 actions: Sequence[Timed] = (), keeping: Sequence[Timed] = ()):  # fmt: skip
+        self.options, self.counts, self.seed, self.comm, self.done = options, counts, seed, comm, 0
+        self.actions, self.keeping = actions, keeping
         self.events = _events(options, dnn, total_frames)
         if self.events and self.events[-1][0] >= total_frames:
             when, what = self.events[-1]
@@ -96,11 +100,15 @@ class Growth:
 
     def due(self, frames_seen: int) -> bool:
         """Whether something is to be done that has not been."""
-        return bool(self._events_until(frames_seen) or self._actions_until(frames_seen))
+        return self.changes(frames_seen) or bool(self._due_of(self.keeping, frames_seen))
+
+    def changes(self, frames_seen: int) -> bool:
+        """Whether something is to be done that changes parameters."""
+        return bool(self._events_until(frames_seen) or self._due_of(self.actions, frames_seen))
 
     def grow(self, learner: Learner, frames_seen: int) -> bool:
         """Do all that is due, growth last; whether there was any. Every rank must call this, at the same moment, with equal parameters."""
-        for action in self._actions_until(frames_seen):
+        for action in self._due_of(self.actions, frames_seen) + self._due_of(self.keeping, frames_seen):
             action(learner, frames_seen)
         events = self._events_until(frames_seen)
         for name in events:
@@ -113,8 +121,8 @@ class Growth:
     def _events_until(self, frames_seen: int) -> list[str]:
         return [name for when, name in self.events if self.done < when <= frames_seen]
 
-    def _actions_until(self, frames_seen: int) -> list[Callable]:
-        return [action for period, action in self.actions if period and frames_seen // period > self.done // period]
+    def _due_of(self, timed: Sequence[Timed], frames_seen: int) -> list[Callable]:
+        return [function for period, function in timed if period and frames_seen // period > self.done // period]
 
     def _changed(self, network: FeedForward, name: str) -> FeedForward:
         rng = generator(self.seed, "growth", name, network.options.hidden_layers)

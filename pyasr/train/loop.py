@@ -191,8 +191,11 @@ class Training:
             self.strategy.consensus(self.learner.flat.master)
             self.learner.flat.refresh()
         self._tell_skips()  # a grown network counts anew
+        changes = self.growth.changes(self.position.frames_seen)
         if self.growth.grow(self.learner, self.position.frames_seen):
             self.restart()
+        elif changes:
+            self.strategy.adopt(self.learner.flat.master)
 
     def _rate(self) -> float:
         """The learning rate of one rank; as `frames_seen`, it changes with the mixings."""

@@ -63,7 +63,7 @@ def run_and_combine(job: Training, options, log_probability: LogProbability) -> 
     sample = draw_sample(job.training, options.sample.sample_frames, comm, seed)
     recent = RecentModels(job.directory / MODELS, options.combine, comm)
     keeping = [(options.combine.combine_period_frames, recent.keep)]
-    job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 0, seed, comm, keeping)
+    job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 0, seed, comm, keeping=keeping)
     job.run()
     combine_and_tell(job, options.combine, recent, sample, log_probability)
 

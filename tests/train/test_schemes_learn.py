@@ -1,11 +1,14 @@
 """Every scheme trains a real network through the real loop, with uneven shards, on threads; and goes on after a crash."""
 
+import numpy as np
 import pytest
 import torch
 from toy_jobs import Crash, crash_after, poisoned, store, training, with_options
 
+from pyasr.nn.feed_forward import DnnOptions
 from pyasr.parallel.strategies import make_strategy, strategy_names
 from pyasr.parallel.threads import run_threads
+from pyasr.train.growth import Growth, GrowthOptions
 
 SIZES = [10, 10, 3, 0]
 RATES = {"bmuf": 0.03, "bmuf-classical": 0.03, "slowmo": 0.05, "diloco": 0.05, "asgd": 0.05}  # of schemes that move further than the mean
@@ -53,6 +56,32 @@ def test_a_rank_that_skips_half(tmp_path, name):
         assert position.skipped == (half if number == 1 or name == "gradient" else 0) and half > 0
         assert position.frames_seen == results[0][2].frames_seen >= 4 * 50 * 18
         assert position.frames_seen == 4 * 50 * 18 or name in ("adpsgd", "hadpsgd", "asgd")
+
+
+@pytest.mark.parametrize("name", strategy_names())
+def test_what_is_done_to_parameters_is_no_move_of_the_ranks(tmp_path, name):
+    """They are multiplied by 0.9 once, within an epoch, and learn nothing: no momentum repeats it, no centre draws them back."""
+    mixing = dict(parallel=name, period_frames=32, ranks_per_node=2)
+    options = with_options(mixing=mixing, schedule=dict(learning_rate=0.0, num_epochs=3))
+
+    def rank(comm):
+        changed_at = []
+
+        def shrink(learner, frames_seen):
+            changed_at.append(frames_seen)
+            if len(changed_at) == 1:
+                learner.flat.master.mul_(0.9)
+                learner.flat.refresh()
+
+        job = training(comm, tmp_path / "job", frames_of(comm, options, [3, 3, 3, 3]), options)
+        job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 1800, 1, comm, [(350, shrink)])
+        expected = 0.9 * job.learner.flat.master
+        job.run()
+        return job.learner.flat.master, expected, changed_at[0]
+
+    for master, expected, changed_at in run_threads(4, rank):
+        assert changed_at < 600
+        torch.testing.assert_close(master, expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["allreduce", "random-ring", "base2", "delayed", "dpsgd", "bmuf", "slowmo", "diloco", "easgd"])
