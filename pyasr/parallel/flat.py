@@ -47,9 +47,10 @@ class FlatParameters:
             begin += size
         self.refresh()
 
-    def values(self) -> list[torch.Tensor]:
-        """The parameters, float32, in the order and shapes in which they were given: views into `master`."""
-        return [self.master[span].view(shape) for span, shape in zip(self.spans, self._shapes)]
+    def values(self, vector: torch.Tensor | None = None) -> list[torch.Tensor]:
+        """The parameters, float32, in the order and shapes in which they were given: views into `master`, or into another such vector."""
+        vector = self.master if vector is None else vector
+        return [vector[span].view(shape) for span, shape in zip(self.spans, self._shapes)]
 
     def add(self, delta: torch.Tensor, factors: list[tuple[slice, float | torch.Tensor]]) -> None:
         """Add factor times `delta` in each of some places of `master`; the model sees it, and the gradient is zero again."""

@@ -69,12 +69,12 @@ class RecentModels:
     def __init__(self, directory: Path, options: CombineOptions, comm: Comm):
         self.directory, self.options, self.comm = directory, options, comm
 
-    def keep(self, learner: Learner, frames_seen: int) -> None:
-        """Keep the present model, which is that of all ranks."""
+    def keep(self, parameters: list[torch.Tensor], frames_seen: int) -> None:
+        """Keep the present model of all ranks."""
         if self.comm.rank:
             return
         self.directory.mkdir(exist_ok=True)
-        content = {"parameters": [value.cpu().clone() for value in learner.flat.values()]}
+        content = {"parameters": [value.cpu().clone() for value in parameters]}
         save_tensors(self.directory / f"{frames_seen:015d}.pt", content)
         for path in self._paths()[: -self.options.combine_models]:
             path.unlink()

@@ -33,7 +33,8 @@ from pyasr.nn.networks import network_from
 from pyasr.parallel.comm import Comm
 from pyasr.train.learner import Learner
 
-Timed = tuple[int, Callable[[Learner, int], None]]  # period in frames, function of the learner and the frames seen
+Action = Callable[[Learner, int], None]  # of the learner and the frames seen
+Keep = Callable[[list[torch.Tensor], int], None]  # of the parameters of the ranks' consensus and the frames seen
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ class Growth:
 
     counts        frames of each pdf
     total_frames  frames of the whole training
-    actions       what changes parameters from time to time
-    keeping       what only looks at them then
+    actions       (period in frames, what changes parameters then)
+    keeping       (period in frames, what only looks at them)
 
     Raises UserError where training would end before the network is whole, or there are fewer outputs than pdfs.
     """
 
     def __init__(self, options: GrowthOptions, dnn: DnnOptions, counts: np.ndarray, total_frames: int, seed: int, comm: Comm,
-                 actions: Sequence[Timed] = (), keeping: Sequence[Timed] = ()):  # fmt: skip
+                 actions: Sequence[tuple[int, Action]] = (), keeping: Sequence[tuple[int, Keep]] = ()):  # fmt: skip
         self.options, self.counts, self.seed, self.comm, self.done = options, counts, seed, comm, 0
         self.actions, self.keeping = actions, keeping
         self.events = _events(options, dnn, total_frames)
@@ -108,20 +109,26 @@ class Growth:
 
     def grow(self, learner: Learner, frames_seen: int) -> bool:
         """Do all that is due, growth last; whether there was any. Every rank must call this, at the same moment, with equal parameters."""
-        for action in self._due_of(self.actions, frames_seen) + self._due_of(self.keeping, frames_seen):
+        for action in self._due_of(self.actions, frames_seen):
             action(learner, frames_seen)
         events = self._events_until(frames_seen)
+        self.look(learner.flat.values(), frames_seen)
         for name in events:
             grown = self._changed(learner.network.with_parameters(learner.flat.values()), name)
             self.comm.say(_message(name, grown))
             learner.adopt(grown)
-        self.done = frames_seen
         return bool(events)
+
+    def look(self, parameters: list[torch.Tensor], frames_seen: int) -> None:
+        """Do what only looks at parameters, those of the ranks' consensus: all that is due where nothing `changes` them."""
+        for keep in self._due_of(self.keeping, frames_seen):
+            keep(parameters, frames_seen)
+        self.done = frames_seen
 
     def _events_until(self, frames_seen: int) -> list[str]:
         return [name for when, name in self.events if self.done < when <= frames_seen]
 
-    def _due_of(self, timed: Sequence[Timed], frames_seen: int) -> list[Callable]:
+    def _due_of(self, timed: Sequence[tuple[int, Callable]], frames_seen: int) -> list[Callable]:
         return [function for period, function in timed if period and frames_seen // period > self.done // period]
 
     def _changed(self, network: FeedForward, name: str) -> FeedForward:

@@ -187,15 +187,18 @@ class Training:
 
     def _grow(self, equal: bool) -> None:
         """Change the network, or remember it, on all ranks alike."""
+        flat, frames_seen = self.learner.flat, self.position.frames_seen
+        if not self.growth.changes(frames_seen):
+            self.growth.look(flat.values(flat.master if equal else self.strategy.model(flat.master)), frames_seen)
+            return
         if not equal:
-            self.strategy.consensus(self.learner.flat.master)
-            self.learner.flat.refresh()
+            self.strategy.consensus(flat.master)
+            flat.refresh()
         self._tell_skips()  # a grown network counts anew
-        changes = self.growth.changes(self.position.frames_seen)
-        if self.growth.grow(self.learner, self.position.frames_seen):
+        if self.growth.grow(self.learner, frames_seen):
             self.restart()
-        elif changes:
-            self.strategy.adopt(self.learner.flat.master)
+        else:
+            self.strategy.adopt(flat.master)
 
     def _rate(self) -> float:
         """The learning rate of one rank; as `frames_seen`, it changes with the mixings."""

@@ -203,7 +203,7 @@ def test_the_last_models_are_kept(tmp_path):
     learner = Learner(network(), LearnerOptions(precision="float32", device="cpu"))
     for frames in (100, 200, 300, 400):
         learner.flat.master.fill_(frames)
-        recent.keep(learner, frames)
+        recent.keep(learner.flat.values(), frames)
     learner.flat.master.fill_(450)
     models = recent.load(learner, 450)
     assert [float(model[0][0, 0]) for model in models] == [300, 400, 450] and len(list((tmp_path / "models").iterdir())) == 3
@@ -213,7 +213,7 @@ def test_the_last_models_are_kept(tmp_path):
 def test_models_of_another_shape_are_left_out(tmp_path):
     recent = RecentModels(tmp_path, CombineOptions(combine="weights"), SoloComm())
     learner = Learner(network(), LearnerOptions(precision="float32", device="cpu"))
-    recent.keep(learner, 100)
+    recent.keep(learner.flat.values(), 100)
     learner.adopt(FeedForward(OPTIONS, DIM, NUM_PDFS))
-    recent.keep(learner, 200)
+    recent.keep(learner.flat.values(), 200)
     assert len(recent.load(learner, 300)) == 2

@@ -140,12 +140,14 @@ def test_times_of_growth():
 
 
 def test_what_is_done_to_a_network_comes_before_its_growth():
-    """Saturated units are looked for, and layers scaled, in the network that has been trained, not in a new layer."""
+    """Saturated units are looked for, and layers scaled, in the network that has been trained, not in a new layer. Between the two comes what
+    only looks at parameters."""
     learner, growth = growing()
-    shapes = []
+    shapes, kept = [], []
+    growth.keeping = [(100, lambda parameters, frames: kept.append([len(shapes), *map(len, parameters)]))]
     growth.actions = [(100, lambda learner, frames: shapes.append(shape(learner)))]
     assert growth.grow(learner, 100) and not growth.grow(learner, 101)
-    assert shapes == [(1, 5)] and shape(learner) == (2, 5)
+    assert shapes == [(1, 5)] and kept == [[1, 24, 24, 5, 5]] and shape(learner) == (2, 5)
 
 
 def test_learning_goes_on_after_growth():

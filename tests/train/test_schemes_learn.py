@@ -20,6 +20,10 @@ def frames_of(comm, options, sizes):
     return store(0) if share is None else store(sum(sizes)) if share[1] == 1 else store(sizes[comm.rank], comm.rank)
 
 
+def vector(parameters):
+    return torch.cat([value.flatten() for value in parameters])
+
+
 @pytest.mark.parametrize("name", strategy_names())
 def test_every_scheme_learns_on_uneven_shards(tmp_path, name):
     options = with_options(mixing=dict(parallel=name), schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)))
@@ -82,6 +86,32 @@ def test_what_is_done_to_parameters_is_no_move_of_the_ranks(tmp_path, name):
     for master, expected, changed_at in run_threads(4, rank):
         assert changed_at < 600
         torch.testing.assert_close(master, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["allreduce", "fixed-ring", "delayed", "dpsgd", "easgd"])
+def test_models_are_kept_while_ranks_train_on_as_without(tmp_path, name):
+    """The same model on all ranks, the mean of theirs where they are apart; and the same bits in the end."""
+    options = with_options(mixing=dict(parallel=name, period_frames=32), schedule=dict(learning_rate=0.05, num_epochs=2))
+
+    def rank(comm, directory, period):
+        job, kept = training(comm, directory, store(3, comm.rank), options), []
+
+        def keep(parameters, frames_seen):
+            kept.append((frames_seen, vector(parameters), vector(job.learner.flat.values())))
+
+        job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 1200, 1, comm, keeping=[(period, keep)])
+        job.run()
+        return job.learner.flat.master, kept
+
+    without = run_threads(4, lambda comm: rank(comm, tmp_path / "without", 0))
+    masters, kept = zip(*run_threads(4, lambda comm: rank(comm, tmp_path / "with", 200)))
+    assert all(torch.equal(master, other) for master, (other, _) in zip(masters, without, strict=True))
+    assert [frames // 200 for frames, *_ in kept[0]] == [1, 2, 3, 4, 5, 6]
+    for of_ranks in zip(*kept, strict=True):
+        _, models, own = zip(*of_ranks)
+        assert all(torch.equal(model, models[0]) for model in models)
+        if name != "easgd":  # whose centre follows them later
+            torch.testing.assert_close(models[0], torch.stack(own).mean(0), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["allreduce", "random-ring", "base2", "delayed", "dpsgd", "bmuf", "slowmo", "diloco", "easgd"])
