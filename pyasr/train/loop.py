@@ -168,17 +168,21 @@ class Training:
             self._grow(mixing.equal)
         if mixing.last:
             return
-        stops = self._is_to_stop(mixing.saves, before)
+        looks = mixing.saves or self._passes(before, max(1, self.options.log_frames // _LOOKS))
+        stops = looks and self._is_to_stop()
         if saves or stops:
             self.position.interval_sums = self.sums.tolist()
             self._save(mixing.equal)
         if stops:
-            raise StopRequested(f"saved at {self.position.frames_seen} frames")
+            self._stop()
 
-    def _is_to_stop(self, have_met: bool, before: int) -> bool:
-        """Whether the job was asked to end: rank 0 looks now and then, and tells all."""
-        looks = have_met or self._passes(before, max(1, self.options.log_frames // _LOOKS))
-        return looks and self.comm.bcast_object(is_stop_requested())
+    def _is_to_stop(self) -> bool:
+        """Whether the job was asked to end: rank 0 looks, and tells all."""
+        return self.comm.bcast_object(is_stop_requested())
+
+    def _stop(self) -> None:
+        """End the job, which has just saved."""
+        raise StopRequested(f"saved at {self.position.frames_seen} frames")
 
     def _stand_still(self) -> None:
         """The learner's velocity belongs to parameters that are no more."""
@@ -271,7 +275,7 @@ class Training:
         self.comm.say(f"initial model: held-out {heldout.text()}")
 
     def _end_epoch(self) -> None:
-        """Held-out result; the schedule moves on, or back to the best model; a checkpoint."""
+        """Held-out result; the schedule moves on, or back to the best model; a checkpoint, after which the job ends if it was asked to."""
         rate, train, heldout = self._rate(), self.totals(self.comm.allreduce(np.array(self.position.epoch_sums))), self.evaluate()
         self.check_divergence(heldout)
         self._look_at_averaging(heldout)
@@ -288,6 +292,8 @@ class Training:
             self.strategy.adopt(self.learner.flat.master)
         self.position = Position(self.position.frames_seen, skipped=self.position.skipped, epoch_began=self.position.frames_seen)
         self._save(equal=True)
+        if not self.schedule.finished and self._is_to_stop():
+            self._stop()
 
     def _evaluate_apart(self) -> None:
         """Measure the ranks' own parameters, each on its held-out frames, before they are made equal."""

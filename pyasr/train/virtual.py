@@ -160,7 +160,7 @@ class VirtualTraining(Training):
     def _is_late(self) -> bool:
         return False
 
-    def _is_to_stop(self, have_met: bool, before: int) -> bool:
+    def _is_to_stop(self) -> bool:
         """Nobody asks: it would take virtual time."""
         return False
 

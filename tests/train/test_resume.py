@@ -11,6 +11,7 @@ import torch
 from toy_jobs import Crash, crash_after, metrics, shard, store, streamed, trained, training, warper, with_options
 
 from pyasr.base.errors import UserError
+from pyasr.base.stop_request import VARIABLE, StopRequested
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
@@ -144,6 +145,24 @@ def test_checkpoints_by_time(tmp_path):
         run_threads(2, lambda comm: trained(comm, tmp_path / name, store([8, 3][comm.rank]), options))
     assert number_of(tmp_path / "never") == 3
     assert number_of(tmp_path / "often") > 3 * 400 // 64
+
+
+@pytest.mark.parametrize("period, log_frames", [(10**6, 10), (64, 10**7)])
+def test_a_job_that_is_asked_to_end_does_so_at_the_end_of_an_epoch_too(tmp_path, monkeypatch, period, log_frames):
+    """Where the epoch has but one mixing, or log lines are rare; not in the last one, after which a model is written. It goes on in the
+    same bits."""
+    options = with_options(mixing=dict(period_frames=period), loop=dict(log_frames=log_frames, checkpoint_frames=0))
+    whole = run_threads(2, lambda comm: trained(comm, tmp_path / "whole", store(3, comm.rank), options))
+    (tmp_path / "stop").touch()
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "stop"))
+
+    def rank(comm):
+        for frames in (300, 600):
+            with pytest.raises(StopRequested, match=f"saved at {frames} frames"):
+                trained(comm, tmp_path / "asked", store(3, comm.rank), options)
+        return trained(comm, tmp_path / "asked", store(3, comm.rank), options)
+
+    assert all(torch.equal(master, other) for master, other in zip(run_threads(2, rank), whole))
 
 
 def test_checkpoint_of_another_network(tmp_path):
