@@ -1,6 +1,6 @@
 r"""One rank's network and its stochastic gradient descent.
 
-With the minibatch loss F = sum_t -log p(s_t | x_t) over N frames, learning rate a (for summed gradients), momentum m and P ranks:
+With the minibatch loss F = sum_t -log p(s_t | x_t) over N frames, learning rate a (for summed gradients), momentum m, P ranks that learn:
 
     Delta <- m Delta - a ( dF/dtheta + 2 (l2 / P) N theta )
     theta_c <- theta_c + s s_c f Delta_c                           for each component c, the parameters of one layer
@@ -48,7 +48,7 @@ class LearnerOptions(ComputeOptions):
 
     natural_gradient: NaturalGradientOptions = group(NaturalGradientOptions)
     momentum: float = option(0.0, "share of earlier updates in the next one", minimum=0.0, maximum=0.999)
-    l2: float = option(0.0, "penalty on the squared norm of the parameters, per frame; each of P ranks applies a P-th", minimum=0.0)
+    l2: float = option(0.0, "penalty on the squared norm of the parameters, a frame; each of P learning ranks applies a P-th", minimum=0.0)
     max_change: float = option(0.0, "greatest Euclidean norm of a minibatch's change of the parameters; 0: no limit", minimum=0.0)
     max_change_per_layer: float = option(0.0, "the same for the parameters of each layer (nnet3: 0.75)", minimum=0.0)
     max_change_of_output: float = option(0.0, "the same for the output layer (nnet3: 1.5); 0: as the other layers", minimum=0.0)
@@ -78,7 +78,7 @@ class Learner:
 
     def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1, gradient_sum: GradientSum | None = None):
         self.options, self.gradient_sum = options, gradient_sum
-        self.momentum, self.l2 = options.momentum, options.l2 / num_ranks
+        self.momentum, self.l2, self.num_ranks = options.momentum, options.l2 / num_ranks, num_ranks
         self.max_change, self.num_steps = options.max_change, 0
         self._dropout_schedule = options.schedule_of_dropout()
         if self._dropout_schedule and not has_dropout(network):
@@ -139,8 +139,9 @@ class Learner:
         self.network.train()
         self.loss(x, pdfs)[0].backward()
 
-    def reach(self, done: float) -> None:
-        """The next minibatch comes when `done` of the training, 0 to 1, has been."""
+    def reach(self, done: float, learning: float = 1.0) -> None:
+        """The next minibatch comes when `done` of the training, 0 to 1, has been, and `learning` of the ranks, up to 1, have one."""
+        self.l2 = self.options.l2 / (self.num_ranks * learning)
         if self._dropout_schedule:
             set_dropout(self.network, self._dropout_schedule(done))
 

@@ -125,7 +125,7 @@ class Training:
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
         """Train on a minibatch; by halves and with smaller changes while ranks are going to be compared. Returns its sums."""
         rate = self._summed_rate()
-        self.learner.reach(self.position.frames_seen / self.total_frames)
+        self.learner.reach(self.position.frames_seen / self.total_frames, self.strategy.num_active / self.strategy.num_averaged)
         if not self.strategy.compares:
             return self.learner.step(x, pdfs, rate)
         sums = sum(self.learner.step(*part, rate, _COMPARED_CHANGE) for part in self.halves(x, pdfs))

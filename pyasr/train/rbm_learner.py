@@ -129,7 +129,7 @@ class RbmLearner:
         """As of all learners."""
         descend(self.rbm, self.rbm.reconstruct(self.below(x), self.generator), self.l2)
 
-    def reach(self, done: float) -> None:
+    def reach(self, done: float, learning: float = 1.0) -> None:
         """As of all learners: one of machines learns alike from beginning to end."""
 
     def _update(self, rate: float, finite: torch.Tensor, shrink: torch.Tensor) -> None:

@@ -80,3 +80,32 @@ def test_rate_follows_the_frames_between_mixings(tmp_path):
     job.run()
     assert all(rate == pytest.approx(0.08 / 16 / (2 if frames >= 750 else 1)) for frames, rate in rates)
     assert {line["rate"] for line in metrics(tmp_path / "job")} == {0.08, 0.04}
+
+
+def test_the_penalty_is_that_of_one_rank_while_few_learn(tmp_path):
+    """As in nnet3, l2 / J on each of J ranks that learn, at J times the rate of one. So where nothing else moves parameters, a minibatch of
+    N frames makes of them what it would on one rank, (1 - 2 lr l2 N) times them, however many ranks learn."""
+    rate, l2 = 1e-3, 0.5
+    options = with_options(mixing=dict(parallel="kaldi", period_frames=20), learner=dict(l2=l2, minibatch=10),
+                           schedule=dict(learning_rate=rate, final_factor=1.0, lr_convention="sum", num_epochs=2))  # fmt: skip
+
+    def rank(comm):
+        job, active, sizes = training(comm, tmp_path / "job", store(4), options), set(), []
+        step, loss, begin = job.learner.step, job.learner.loss, job.learner.flat.master.clone()
+
+        def observed(x, pdfs, *arguments):
+            active.add(job.strategy.num_active)
+            sizes.append(len(pdfs))
+            return step(x, pdfs, *arguments)
+
+        def without_slope(x, pdfs):
+            value, counts = loss(x, pdfs)
+            return 0 * value, counts
+
+        job.learner.step, job.learner.loss = observed, without_slope
+        job.run()
+        return begin, job.learner.flat.master, active, sizes
+
+    begin, end, active, sizes = run_threads(4, rank)[0]
+    assert active == {1, 2, 3, 4}
+    torch.testing.assert_close(end, begin * float(np.prod(1 - 2 * rate * l2 * np.array(sizes))))
