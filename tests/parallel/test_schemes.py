@@ -38,6 +38,7 @@ def trained(num_ranks, options, num_steps=6, resume_after=None, seconds=0.0):
             if step + 1 == resume_after:
                 state, strategy = strategy.state_dict(), make_strategy(comm, options)
                 strategy.begin_epoch(10 * num_steps, 10)
+                strategy.restart(master)
                 strategy.load_state_dict(state)
         assert mixing.last and mixing.equal
         return told
@@ -149,6 +150,18 @@ def test_a_strategy_goes_on_from_its_state(name):
     """Bit by bit, with a mixing on its way too."""
     for after in (2, 4):
         assert np.array_equal(trained(3, options(name), resume_after=after), trained(3, options(name)))
+
+
+@pytest.mark.parametrize("name", ["bmuf", "bmuf-classical", "slowmo", "diloco", "easgd"])
+@pytest.mark.parametrize("takes_up", [False, True])
+def test_what_is_remembered_stays_with_the_parameters(name, takes_up):
+    """A checkpoint is read into host memory, wherever the parameters are; the device here has no memory."""
+    strategy, saved = (make_strategy(SoloComm(), options(name)) for _ in range(2))
+    saved.restart(torch.zeros(3))
+    strategy.restart(torch.zeros(3, device="meta"))
+    (strategy.take_up if takes_up else strategy.load_state_dict)(saved.state_dict())
+    kept = [value for value in strategy.state_dict().values() if isinstance(value, torch.Tensor)]
+    assert kept and all(tensor.device.type == "meta" for tensor in kept)
 
 
 def test_parameters_given_by_the_loop_are_where_schemes_go_on():

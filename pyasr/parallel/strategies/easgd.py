@@ -50,4 +50,4 @@ class ElasticAveraging(PeriodicStrategy):
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave."""
         super().load_state_dict(state)
-        self.centre = state["centre"]
+        self.centre.copy_(state["centre"])

@@ -83,7 +83,8 @@ class OuterOptimiser(PeriodicStrategy):
         self._take(state)
 
     def _take(self, state: dict) -> None:
-        self.outer, self.begun, self.moved = state["outer"], state["begun"], state["moved"]
+        for name in ("outer", "begun", "moved"):
+            getattr(self, name).copy_(state[name])
 
 
 @register("bmuf-classical")
