@@ -56,6 +56,40 @@ def test_jobs_grow_and_average_the_active(num_ranks, initial_ranks):
     assert len(mixings[-2]) == num_ranks
 
 
+def go_on(num_ranks, num_mixings, states=None):
+    """(what each rank remembers, frames of each mixing, J of each) after so many mixings of ranks that go on from what others remember."""
+
+    def rank(comm):
+        strategy = make_strategy(comm, MixingOptions(parallel="kaldi", period_frames=PERIOD))
+        master, mixings, active = torch.zeros(1), [], []
+        strategy.objective, strategy.num_epochs = (lambda: 0.0), 2
+        strategy.restart(master)
+        if states and len(states) == num_ranks:
+            strategy.load_state_dict(states[comm.rank])
+        elif states:
+            strategy.take_up(states[0])
+        strategy.begin_epoch(FRAMES - 7 * bool(states), 10)
+        while len(mixings) < num_mixings and not (mixings and mixings[-1].last):
+            active += [strategy.num_active] * (len(active) == len(mixings))
+            mixings += filter(None, [strategy.step(master, 0 if strategy.rests else 10)])
+        return strategy.state_dict(), [mixing.frames for mixing in mixings], active
+
+    states, (frames, *_), (active, *_) = zip(*run_threads(num_ranks, rank))
+    return states, frames, active
+
+
+@pytest.mark.parametrize("num_ranks", [2, 8])
+def test_other_ranks_have_what_is_left_of_the_epoch(num_ranks):
+    """Whatever each leaves out; J goes on from there, by their own number, and after an interruption of theirs as without."""
+    states, before, _ = go_on(4, 4)
+    seen = sum(before)
+    _, frames, active = go_on(num_ranks, 1000, states)
+    assert 0 < seen < FRAMES and 0 <= seen + sum(frames) - FRAMES < num_ranks
+    begins = seen + np.cumsum([0, *frames[:-1]])
+    assert active == np.round(np.sqrt(1 + (num_ranks**2 - 1) * begins / (2 * FRAMES))).tolist()
+    assert go_on(num_ranks, 1000, go_on(num_ranks, 3, states)[0])[1:] == (frames[3:], active[3:])
+
+
 @pytest.mark.parametrize("num_ranks, initial_ranks, num_epochs", [(8, 1, 1), (8, 2, 1), (6, 3, 2)])
 def test_as_many_iterations_as_in_kaldi(num_ranks, initial_ranks, num_epochs):
     """steps/nnet3/train_dnn.py: 2 A / (J_i + J_f) of them for A archives, with round(J_i + (J_f - J_i) k / K) jobs in the k-th of K."""

@@ -82,6 +82,22 @@ def test_from_hand_to_hand(tmp_path, name, schedule):
     assert all(frames == EPOCH_FRAMES for frames, _ in whole[0])
 
 
+@pytest.mark.parametrize("before, now, num_steps", [(2, 4, 50), (4, 3, 32)])
+def test_kaldis_epochs_keep_their_frames(tmp_path, before, now, num_steps):
+    """An iteration has whole frames for each rank that learns, so an epoch may have up to one more for each."""
+    given = options("kaldi")
+
+    def all_data(comm):
+        return store(12)
+
+    cut(before, tmp_path, given, num_steps, frames=all_data)
+    assert EPOCH_FRAMES < int(last_place(tmp_path, "checkpoint").split()[1]) < 2 * EPOCH_FRAMES
+    counted, accuracy, _ = run_ranks(now, tmp_path, given, frames=all_data)[0]
+    ends = [0, *(frames_seen for _, frames_seen in counted)]
+    assert len(counted) == 2 and accuracy > 0.8
+    assert 0 <= ends[1] - 2 * EPOCH_FRAMES < before + now and 0 <= ends[2] - ends[1] - EPOCH_FRAMES < now
+
+
 def test_streamed_frames(tmp_path):
     """The place at which a rank begins lies within a block."""
 

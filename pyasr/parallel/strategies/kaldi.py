@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from pyasr.parallel.strategies.allreduce import AllreduceAveraging
-from pyasr.parallel.strategies.base import register
+from pyasr.parallel.strategies.base import Mixing, register
 from pyasr.parallel.strategies.timetable import Timetable
 
 
@@ -55,13 +55,18 @@ class GrowingTimetable(Timetable):
 
 @register("kaldi")
 class KaldiSchedule(AllreduceAveraging):
-    """Averages over the ranks that learn."""
+    """Averages over the ranks that learn.
+
+    goal   frames of an epoch
+    begun  of these the ranks of another number have seen, with which the epoch began
+    """
 
     draws_from_all = True
+    _PLACE = (*AllreduceAveraging._PLACE, "goal", "begun")
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.first = min(options.initial_ranks, comm.size)
+        self.first, self.goal, self.begun = min(options.initial_ranks, comm.size), 0, 0
 
     def restart(self, master: torch.Tensor) -> None:
         """The first iteration is not averaged."""
@@ -69,14 +74,31 @@ class KaldiSchedule(AllreduceAveraging):
         self.compares = True
 
     def make_timetable(self, totals: list[int], minibatch: int) -> Timetable:
-        """By the present epoch."""
-        frames = max(totals)
+        """By the present epoch, or what is left of it."""
+        if not self.begun:
+            self.goal = max(totals)
 
         def active_at(seen: int) -> int:
-            progress = (self.epoch + seen / frames) / self.num_epochs
+            progress = (self.epoch + (self.begun + seen) / self.goal) / self.num_epochs
             return round(math.sqrt(self.first**2 + (self.comm.size**2 - self.first**2) * progress))
 
-        return GrowingTimetable(frames, self.comm.size, self.options.period_frames, minibatch, active_at)
+        return GrowingTimetable(self.goal - self.begun, self.comm.size, self.options.period_frames, minibatch, active_at)
+
+    def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
+        """As of all that mix periodically."""
+        mixing = super().step(master, frames)
+        if mixing and mixing.last:
+            self.begun = 0
+        return mixing
+
+    def state_dict(self) -> dict:
+        """With the frames of the epoch that all ranks have seen."""
+        return {**super().state_dict(), "done": self.begun + int(self.timetable.targets[self.mixings].sum())}
+
+    def take_up(self, state: dict) -> None:
+        """The rest of the epoch is for other ranks."""
+        super().take_up(state)
+        self.goal, self.begun = state["goal"], state["done"]
 
     @property
     def num_active(self) -> int:
