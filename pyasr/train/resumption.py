@@ -65,6 +65,8 @@ def resume_job(job: Training) -> bool:
         go_on = job.learner.load_state_dict if as_before else job.learner.take_up
         go_on(found.own["learner"])
         set_random_state(found.own["random"], job.learner.flat.master.device)
+    else:
+        _take_momentum(job, found.first["learner"])
     job.restart()
     if as_before:
         job.strategy.load_state_dict(found.own["strategy"])
@@ -92,6 +94,13 @@ def _take_parameters(job: Training, shared: dict, own_master: torch.Tensor | Non
     flat.master.copy_(shared["master"] if own_master is None else own_master)
     flat.refresh()
     job.best = None if shared["best"] is None else shared["best"].to(flat.master.device)
+
+
+def _take_momentum(job: Training, first: dict) -> None:
+    """A rank that was not there goes on with the momentum of rank 0: those that take the same steps (`gradient`) have the same."""
+    job.learner.num_steps = first["num_steps"]
+    if job.learner.velocity is not None:
+        job.learner.velocity.copy_(first["velocity"])
 
 
 def _place_among_others(job: Training, found: Checkpoint) -> Position:

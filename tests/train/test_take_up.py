@@ -52,7 +52,7 @@ def cut(num, directory, given, num_steps, **keywords):
 
 
 @pytest.mark.parametrize("name, before, now", [("allreduce", 3, 2), ("allreduce", 2, 5), ("fixed-ring", 3, 2), ("fixed-ring", 5, 1),
-                                               ("d1d", 2, 5), ("bmuf", 2, 3)])  # fmt: skip
+                                               ("d1d", 2, 5), ("bmuf", 2, 3), ("gradient", 2, 5)])  # fmt: skip
 def test_another_number_of_ranks_goes_on(tmp_path, name, before, now):
     """From within the second epoch."""
     per_epoch = -(-50 * SHARDS[before][0] // 16)
@@ -136,6 +136,22 @@ def test_the_block_momentum_is_taken_up(tmp_path):
 
     for moved, outer, mixings in run_threads(3, rank):
         assert moved.any() and torch.equal(moved, state["moved"]) and torch.equal(outer, state["outer"]) and mixings == 0
+
+
+@pytest.mark.parametrize("name", ["gradient", "allreduce"])
+def test_ranks_that_were_not_there_take_up_the_momentum_of_the_first(tmp_path, name):
+    """With `gradient` it is that of all, so that they go on taking the same steps."""
+    cut(2, tmp_path, options(name), 14)
+    before = [load_tensors(path)["own"]["learner"] for path in sorted((tmp_path / "checkpoint").glob("*.pt"))]
+
+    def rank(comm):
+        job = training(comm, tmp_path, store(4, comm.rank), options(name))
+        assert job._resume()
+        return job.learner.velocity, job.learner.num_steps
+
+    assert before[0]["velocity"].any() and torch.equal(before[0]["velocity"], before[1]["velocity"]) == (name == "gradient")
+    for (velocity, num_steps), former in zip(run_threads(3, rank), [*before, before[0]], strict=True):
+        assert torch.equal(velocity, former["velocity"]) and num_steps == former["num_steps"]
 
 
 def test_what_each_leaves_out():
