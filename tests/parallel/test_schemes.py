@@ -126,6 +126,21 @@ def test_elastic_averaging_follows_its_equations(alpha):
         np.testing.assert_allclose(states[2 * block + 1], np.tile(c, (3, 1)) if block == 2 else x, atol=1e-5)
 
 
+@pytest.mark.parametrize("num_ranks", [2, 3, 4, 9])
+def test_elastic_rates_that_drive_ranks_away_are_refused(num_ranks):
+    """Those with which the equations, as one matrix for all ranks and the centre, have an eigenvalue beyond 1."""
+    for alpha in np.linspace(0.013, 0.987, 50):
+        step = np.eye(num_ranks + 1) * (1 - alpha)
+        step[:-1, -1] = step[-1, :-1] = alpha
+        step[-1, -1] = 1 - alpha * num_ranks
+        given = options("easgd", elastic=ElasticOptions(elastic_rate=alpha))
+        if np.abs(np.linalg.eigvalsh(step)).max() < 1 + 1e-9:
+            run_threads(num_ranks, lambda comm: make_strategy(comm, given))
+        else:
+            with pytest.raises(UserError, match=f"--elastic-rate .*: {num_ranks} ranks and their centre would .*; give less than 2 / "):
+                run_threads(num_ranks, lambda comm: make_strategy(comm, given))
+
+
 DELAYED = [("d1d", "complete", 1), ("delayed", "complete", 2)] + [("dpsgd", name, 1) for name in ("fixed-ring", "random-ring", "pairs", "base2")]
 
 

@@ -7,6 +7,9 @@ period of local training of ranks r = 1..P, with x_r their parameters and c the 
 
 One all-reduce of the x_r suffices. alpha is 0.9 / P unless given: the centre then moves by 0.9 of its distance from the mean. At the end
 of an epoch all ranks take the centre: the model.
+
+A mixing makes the distance of the ranks' mean from the centre 1 - alpha (1 + P) times what it was, so it dies out with alpha below
+2 / (1 + P) alone.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from pyasr.base.errors import UserError
 from pyasr.parallel.strategies.base import in_host_memory, register
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
 
@@ -24,7 +28,10 @@ class ElasticAveraging(PeriodicStrategy):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.alpha = options.elastic.elastic_rate or 0.9 / comm.size
+        self.alpha, limit = options.elastic.elastic_rate or 0.9 / comm.size, 2 / (1 + comm.size)
+        if comm.size > 1 and self.alpha >= limit:
+            raise UserError(f"--elastic-rate {self.alpha:g}: {comm.size} ranks and their centre would drive each other away; "
+                            f"give less than 2 / (1 + ranks) = {limit:.3f}, or leave it out for 0.9 / ranks")  # fmt: skip
 
     def adopt(self, master: torch.Tensor) -> None:
         """This is the centre."""
