@@ -15,6 +15,7 @@ from pyasr.parallel.strategies import Strategy
 from pyasr.train.tensorboard import EventWriter
 
 METRICS_FILE = "metrics.jsonl"
+_LEAST_S = 1e-6  # that an interval is taken to last: one in virtual time may take none
 
 
 @dataclass
@@ -116,6 +117,7 @@ class Reporter:
         """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks; `drift` is
         the root mean square over ranks of their relative distance from the mixture."""
         seconds, *parts = times.tolist()
+        seconds = max(seconds, _LEAST_S)
         done = frames_seen - self._frames_at_begin
         left = (self.comm.time() - self._begin) * (self.total_frames - frames_seen) / max(done, 1)
         speed = round((frames_seen - self._frames_told) / seconds)

@@ -83,6 +83,14 @@ def test_what_learners_are_worth_before_the_consensus(tmp_path):
     assert 0 < apart_s <= seconds and objective < consensus < 0 and len(course.history) == 2
 
 
+def test_minibatches_that_take_no_time(tmp_path):
+    """A single learner has no communication that would."""
+    _, (course,) = virtual(tmp_path / "job", 1, ComputeTime(0.0))
+    assert course.seconds == (0.0, 0.0, 0.0)
+    (line,) = [line for line in metrics(tmp_path / "job") if "frames_per_s" in line]
+    assert line["frames"] == 300 and line["data"] == line["waiting"] == line["communication"] == 0
+
+
 def test_speed_counts_what_ranks_have_told_of_alone(tmp_path):
     """Four learners of one minibatch of 16 a second; 1200 frames, the last of which may be a few too many."""
     options = with_options(loop=dict(log_frames=50), mixing=dict(parallel="adpsgd"), schedule=dict(num_epochs=1))
