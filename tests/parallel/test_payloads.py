@@ -44,11 +44,12 @@ def ends(ranks):
     return [[mixed for mixed in mixings if mixed.told.last] for mixings in ranks]
 
 
-@pytest.mark.parametrize("name", strategy_names())
+@pytest.mark.parametrize("name, more", [*((name, {}) for name in strategy_names()), ("ring", dict(all_reduce_epochs=1)),
+                                        ("dpsgd", dict(topology="complete"))])  # fmt: skip
 @pytest.mark.parametrize("payload", NARROW)
-def test_moves_are_rounded_and_parameters_are_not(name, payload):
+def test_moves_are_rounded_and_parameters_are_not(name, more, payload):
     """Of numbers near 1000, bfloat16 has every fourth, float16 every half: moves of 1 arrive as accurately as 16 bits can tell moves."""
-    wide, narrow = run(name, "float32"), run(name, payload)
+    wide, narrow = run(name, "float32", **more), run(name, payload, **more)
     moved, apart = afters(wide) - start(1000.0).numpy(), afters(narrow) - afters(wide)
     error = np.sqrt(np.square(apart).mean() / np.square(moved).mean())
     assert 0.02 * UNIT[payload] < error < 3 * UNIT[payload], error / UNIT[payload]

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from pyasr.base.errors import UserError
+from pyasr.parallel.agreement import models_sent
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.parallel.strategies.options import ElasticOptions, OuterOptions
@@ -220,17 +221,33 @@ def test_all_reduce_in_the_first_epochs_of_a_topology():
         for _ in range(2):
             master = torch.tensor([float(comm.rank)])
             strategy.begin_epoch(40, 10)
-            strategy.step(master, 10), strategy.step(master, 10)
-            told.append(master.item())
+            strategy.step(master, 10)
+            told.append((strategy.step(master, 10).equal, master.item()))
             strategy.step(master, 10), strategy.step(master, 10)
         return told
 
-    assert run_threads(4, rank) == [[1.5, own] for own in (1.5, 0.5, 1.5, 2.5)]
+    assert run_threads(4, rank) == [[(True, 1.5), (False, own)] for own in (1.5, 0.5, 1.5, 2.5)]
+
+
+@pytest.mark.parametrize("name, more", [("ring", dict(all_reduce_epochs=1)), ("dpsgd", dict(topology="complete"))])
+def test_the_mean_of_all_costs_what_the_topologies_page_says(name, more):
+    def rank(comm):
+        strategy, sent = make_strategy(comm, options(name, 10, all_reduce="ring", **more)), []
+        wire = strategy.wire.comm
+        start_exchange = wire.start_exchange
+        wire.start_exchange = lambda outgoing, *others: (sent.append(len(outgoing)), start_exchange(outgoing, *others))[1]
+        strategy.restart(torch.zeros(DIM))
+        strategy.begin_epoch(20, 10)
+        strategy.step(torch.zeros(DIM), 10)
+        strategy.wait()
+        return sum(sent)
+
+    assert run_threads(4, rank) == [models_sent(TOPOLOGIES["complete"], 4) * DIM] * 4
 
 
 def test_what_cannot_be():
     with pytest.raises(UserError, match="--topology 'star': there is no such topology; choose one of complete, "):
         make_strategy(SoloComm(), options("dpsgd", topology="star"))
-    for name, topology in (("butterfly", ""), ("dpsgd", "butterfly")):
+    for name, more in (("butterfly", {}), ("butterfly", dict(all_reduce_epochs=1)), ("dpsgd", dict(topology="butterfly"))):
         with pytest.raises(UserError, match="butterfly mixing takes 2, 4, 8, ... ranks, not 3; base2 is exact for any number"):
-            run_threads(3, lambda comm: make_strategy(comm, options(name, topology=topology)))
+            run_threads(3, lambda comm: make_strategy(comm, options(name, **more)))

@@ -135,8 +135,8 @@ class DelayedByOne(DelayedAveraging):
 
 
 @register("dpsgd")
-class DPsgd(Delayed):
-    """Mixes by `--topology` after every minibatch, one late."""
+class DPsgd(DelayedByOne):
+    """Mixes by `--topology` after every minibatch, one late; by the complete one as D1D does."""
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
@@ -150,10 +150,9 @@ class DPsgd(Delayed):
             raise UserError(f"--topology '{self.options.topology}': there is no such topology; choose one of {', '.join(TOPOLOGIES)}")
         return TOPOLOGIES[self.options.topology]
 
-    def period(self) -> int:
-        """One minibatch."""
-        return 1
-
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
         """One round."""
-        self._gossip(array, self.topology.round(self.comm.size, number))
+        if self.topology is TOPOLOGIES["complete"]:
+            super().mix_copy(array, number)
+        else:
+            self._gossip(array, self.topology.round(self.comm.size, number))

@@ -1,8 +1,8 @@
 r"""Ranks mix with a few others each time, as a topology says (`pyasr.parallel.topologies`), instead of all with all.
 
 In round k rank r has x_r <- sum_s W_k[r, s] x_s after its local training. What ranks differ by at the end of an epoch is averaged away:
-the consensus is the model. With `--all-reduce-epochs 1` the first epoch mixes all with all, as Su's Kaldi does since June 2015; early
-parameters move far.
+the consensus is the model. With `--all-reduce-epochs 1` the first epoch mixes all with all, by an all-reduce, as Su's Kaldi does since June
+2015; early parameters move far.
 
 A rank waits only for those that it receives from.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from pyasr.parallel.strategies.base import in_host_memory, register
-from pyasr.parallel.strategies.periodic import PeriodicStrategy
+from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
 from pyasr.parallel.strategies.wire import Wire
 from pyasr.parallel.topologies import TOPOLOGIES, Round, Topology
 
@@ -29,19 +29,28 @@ class Gossip(PeriodicStrategy):
         self._gossip = Gossiper(self.wire)
         self._next_round()  # refuses numbers of ranks that the topology does not take
 
+    @property
+    def mixes_equal(self) -> bool:
+        """In the epochs of `--all-reduce-epochs`."""
+        return self.epoch < self.options.all_reduce_epochs
+
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
-        """One round; shares of frames do not matter to it."""
-        mixing = self._next_round()
-        in_host_memory(master, lambda array: self._gossip(array, mixing))
+        """One round, or the mean of all; shares of frames do not matter to it."""
+        if self.mixes_equal:
+            average(self.wire, master, np.ones(self.comm.size))
+        else:
+            in_host_memory(master, lambda array: self._gossip(array, self._next_round()))
 
     def wait(self) -> None:
-        """A byte from each that will send its parameters."""
+        """For all, where all average; else a byte from each that will send its parameters."""
+        if self.mixes_equal:
+            super().wait()
+            return
         for to, source, _ in messages(self._next_round(), self.comm.rank):
             self.comm.exchange(np.zeros(1, np.uint8), to, np.zeros(1, np.uint8), source)
 
     def _next_round(self) -> Round:
-        topology = TOPOLOGIES["complete"] if self.epoch < self.options.all_reduce_epochs else self.topology
-        return topology.round(self.comm.size, self.round)
+        return self.topology.round(self.comm.size, self.round)
 
 
 class Gossiper:
