@@ -101,8 +101,8 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
                   defaults: dict | None = None) -> None:  # fmt: skip
     """Raise UpToDate if `out` is complete and current, UserError if it was made with other options (unless `force`).
 
-    Returns when the output has to be made: it is not there, an input has changed, or one of its files or of those in `also` is not as it
-    was made. A directory that no step has made is never replaced, not even with `force`: it may be anything.
+    Returns when the output has to be made: it is not there, an input has changed, come or gone, or one of its files or of those in `also`
+    is not as it was made. A directory that no step has made is never replaced, not even with `force`: it may be anything.
     """
     if out.exists() and not (out / DONE).exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and was not made by a step; move it away, or give another output name")
@@ -112,7 +112,7 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     changed = differences(completed(done["options"], defaults or {}), options)
     if changed:
         raise UserError(f"{out} exists with other options ({'; '.join(changed)}); give --force to make it anew, or another output name")
-    stale = [name for name, value in inputs.items() if done["inputs"].get(name) != value]
+    stale = _stale(done["inputs"], inputs)
     damaged = changed_files(out, done)
     lost = [str(path) for path in also if not _is_copy(Path(path), out / Path(path).name)]
     if not stale and not damaged and not lost:
@@ -120,6 +120,11 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     _keep_aside(out, damaged)
     what = [*stale, *(str(out / name) for name in damaged), *lost]
     print(f"{out} is out of date: {', '.join(what[:_MOST_NAMED])} changed; making it anew", flush=True)
+
+
+def _stale(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """Inputs that have other fingerprints than before, were not there then, or are no longer there."""
+    return [name for name in {**now, **before} if before.get(name) != now.get(name)]
 
 
 def _is_copy(path: Path, original: Path) -> bool:
@@ -282,8 +287,7 @@ def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, ma
     if changed and precious and any(scratch.glob(precious)):
         found = f"an interrupted run with other options ({'; '.join(changed)})"
         raise UserError(f"{scratch}: {found}; give those options to go on with it, or --force to begin anew")
-    stale = [name for name, value in started["inputs"].items() if before and before["inputs"].get(name) != value]
-    if stale:
+    if before and (stale := _stale(before["inputs"], started["inputs"])):
         print(f"{scratch}: {', '.join(stale)} changed since an interrupted run; beginning anew", flush=True)
     for entry in scratch.iterdir():
         _remove(entry)

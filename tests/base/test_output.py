@@ -49,6 +49,23 @@ def test_changed_input_makes_it_anew(place, capsys):
     assert content_of(place) == "anew" and f"out of date: {place / 'in'} changed" in capsys.readouterr().out
 
 
+def test_an_input_that_is_no_longer_there_makes_it_anew(place, capsys):
+    """As a table that a step reads only where a data directory has it."""
+    optional = place / "optional"
+    optional.write_text("")
+
+    def make_of_what_is_there():
+        with stage_output(place / "out", {}, [path for path in (place / "in", optional) if path.exists()]) as out:
+            (out / "result").write_text(str(optional.exists()))
+
+    make_of_what_is_there()
+    optional.unlink()
+    make_of_what_is_there()
+    assert content_of(place) == "False" and f"out is out of date: {optional} changed" in capsys.readouterr().out
+    with pytest.raises(UpToDate):
+        make_of_what_is_there()
+
+
 def test_other_options_are_refused_unless_forced(place):
     make(place)
     with pytest.raises(UserError, match=r"exists with other options \(a: 1 -> 2\); give --force"):
