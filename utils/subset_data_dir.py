@@ -29,8 +29,8 @@ class SubsetDataDir:
     per_spk: int | None = option(None, "up to N utterances of every speaker", minimum=1)
     speakers: int | None = option(None, "whole speakers until there are N utterances", minimum=1)
     max_same_text: int | None = option(None, "up to N utterances of every transcript, as of Kaldi's remove_dup_utts.sh", minimum=1)
-    utt_list: str | None = option(None, "the utterances that a file lists")
-    spk_list: str | None = option(None, "the speakers that a file lists")
+    utt_list: Path | None = option(None, "the utterances that a file lists")
+    spk_list: Path | None = option(None, "the speakers that a file lists")
     seed: int = option(0, "seed of --random")
 
 
@@ -43,8 +43,8 @@ def choose(data: DataDir, options: SubsetDataDir) -> list[str]:
         "per_spk": lambda value: subsets.per_speaker(data, value),
         "speakers": lambda value: subsets.of_speakers(data, value),
         "max_same_text": lambda value: subsets.without_repetitions(data, value),
-        "utt_list": lambda value: subsets.listed(Path(value)),
-        "spk_list": lambda value: subsets.utterances_of(data, subsets.listed(Path(value))),
+        "utt_list": subsets.listed,
+        "spk_list": lambda value: subsets.utterances_of(data, subsets.listed(value)),
     }
     given = [name for name in ways if getattr(options, name) is not None]
     if len(given) != 1:
@@ -56,7 +56,8 @@ def choose(data: DataDir, options: SubsetDataDir) -> list[str]:
 def main(options: SubsetDataDir) -> None:
     data = DataDir(options.data)
     utterances = choose(data, options)
-    with output_of(options, options.out, subsets.table_files(data)) as out:
+    lists = [path for path in (options.utt_list, options.spk_list) if path]
+    with output_of(options, options.out, [*subsets.table_files(data), *lists]) as out:
         subsets.write_subset(data, out, utterances)
     log.info(f"{options.out}: {len(utterances)} of {len(data.utterances)} utterances")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from steps_here import run_here
 from trees import make_data_dir
 
 from pyasr.base.errors import UserError
@@ -120,6 +121,15 @@ def test_two_ways_of_choosing_are_refused(tmp_path):
     run = subprocess.run([sys.executable, UTILS / "subset_data_dir.py", "--first", "2", "--shortest", "3", data, tmp_path / "out"],
                          capture_output=True, text=True)
     assert run.returncode == 1 and "2 ways of choosing" in run.stderr
+
+
+@pytest.mark.parametrize("way, chosen", [("--utt-list", ["bob-001", "cy-002"]), ("--spk-list", ["bob", "cy"])])
+def test_a_list_that_has_changed_makes_the_subset_anew(way, chosen, tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    for one in chosen:
+        (tmp_path / "list").write_text(f"{one}\n")
+        run_here("subset_data_dir.py", way, tmp_path / "list", data, tmp_path / "out", folder="utils")
+        assert all(utterance.startswith(one) for utterance in DataDir(tmp_path / "out").utterances)
 
 
 def test_features_that_are_lost_or_left_over_do_not_change_the_split(tmp_path):
