@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make a data directory of the features that a GMM system sees, with its speakers' fMLLR transforms: the input of networks.
 
-Reads  DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mat,input.json}, TRANSFORM_DIR/{trans.JOB,num_jobs}
+Reads  DATA, MODEL_DIR/{final.mat,input.json}, TRANSFORM_DIR/{trans.JOB,num_jobs}
 Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of DATA's other tables
 
 The features are normalised already: train on them with --cmvn none.
@@ -19,7 +19,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.inputs import input_option_files
-from pyasr.feats.transformed import TransformSpec, write_tables
+from pyasr.feats.transformed import TransformSpec, copied_files, write_tables
 from pyasr.feats.transforms import transform_files
 
 
@@ -35,8 +35,8 @@ class MakeFmllrFeats:
 
 def main(options: MakeFmllrFeats) -> None:
     transform_dir = options.transform_dir or options.model_dir
-    tables = [options.data / name for name in ("feats.scp", "utt2spk", "cmvn.scp") if (options.data / name).exists()]
-    inputs = [*tables, *input_option_files(options.model_dir), *transform_files(transform_dir)]
+    features = [options.data / name for name in ("feats.scp", "cmvn.scp") if (options.data / name).exists()]
+    inputs = [*features, *copied_files(options.data), *input_option_files(options.model_dir), *transform_files(transform_dir)]
     with output_of(options, options.out, inputs) as out:
         (out / "feats").mkdir()
         spec = TransformSpec(options.data, options.model_dir, transform_dir, out, as_named(options.out), options.jobs.nj, options.compress)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Make a data directory whose features are those of several data directories side by side, and vectors such as i-vectors beside them.
 
-Reads  STREAMS/{feats.scp,utt2spk}, with --cmvn speaker their cmvn.scp; the table --vectors and ivector_period beside it
+Reads  STREAMS/{feats.scp,utt2spk}, with --cmvn speaker their cmvn.scp; the first directory's other tables; the table --vectors and
+       ivector_period beside it
 Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of the first directory's other tables
 
 The features are normalised as --cmvn says for each stream: train on them with --cmvn none.

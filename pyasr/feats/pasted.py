@@ -20,7 +20,7 @@ from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
 from pyasr.base.options import group, option
 from pyasr.data.datadir import DataDir, split
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
-from pyasr.feats.transformed import write_archive
+from pyasr.feats.transformed import copied_files, write_archive
 from pyasr.io.ark import ArkReader, read_scp
 from pyasr.io.text import read_lines, read_table, write_table
 
@@ -187,7 +187,7 @@ def report_left_out(spec: PasteSpec) -> None:
 
 def input_files(streams: tuple[Path, ...], inputs: tuple[InputOptions, ...], paste: PasteOptions) -> list[Path]:
     """The files that the work depends on, for the fingerprints of a stage output."""
-    tables = [path for pair in zip(streams, inputs) for path in input_tables(*pair)]
+    tables = [path for pair in zip(streams, inputs) for path in input_tables(*pair)] + copied_files(streams[0])
     if paste.vectors:
         period = paste.vectors.with_name(PERIOD_FILE)
         tables += [paste.vectors, *([period] if period.exists() else [])]

@@ -57,6 +57,11 @@ def write_archive(spec, job: int, utterances: Iterable[tuple[str, np.ndarray]], 
     write_table(folder / f"num_frames.{job}", num_frames)
 
 
+def copied_files(data: Path) -> list[Path]:
+    """The files of `data` that `write_tables` copies, for the fingerprints of a stage output."""
+    return subsets.table_files(DataDir(data), with_features=False)
+
+
 def write_tables(spec) -> None:
     """The tables of the new data directory, from those of `spec.data` and the jobs' (`spec` as for `write_archive`, with `num_jobs`).
 

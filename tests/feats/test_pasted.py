@@ -9,7 +9,7 @@ from pyasr.data.datadir import write_data_dir
 from pyasr.feats.cmvn import cmvn_stats
 from pyasr.feats.deltas import add_deltas
 from pyasr.io.ark import ArkWriter, load_all, read_scp
-from pyasr.io.text import read_table
+from pyasr.io.text import read_table, write_table
 
 LENGTHS = {"a-1": 21, "a-2": 30, "b-1": 1, "b-2": 44}
 
@@ -57,6 +57,13 @@ def test_columns_are_those_of_the_streams(streams, tmp_path):
     assert read_table(tmp_path / "out/utt2num_frames") == {utt: str(num) for utt, num in LENGTHS.items()}
     assert read_table(tmp_path / "out/text") == read_table(streams[0] / "text")
     assert not (tmp_path / "out/cmvn.scp").exists()
+
+
+def test_a_transcript_that_was_corrected_is_copied(streams, tmp_path):
+    paste(tmp_path, tmp_path / "out", *streams)
+    write_table(streams[0] / "text", dict.fromkeys(LENGTHS, "other words"))
+    paste(tmp_path, tmp_path / "out", *streams)
+    assert read_table(tmp_path / "out/text") == dict.fromkeys(LENGTHS, "other words")
 
 
 def test_each_stream_has_its_own_normalisation_and_derivatives(streams, tmp_path):

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions, open_features
 from pyasr.feats.transforms import affine, apply_transform, compose, read_matrix, read_transforms, write_matrix, write_transforms
 from pyasr.io.ark import ArkWriter
-from pyasr.io.text import write_table
+from pyasr.io.text import read_table, write_table
 
 
 def matrix(rows: int, columns: int, seed: int) -> np.ndarray:
@@ -96,3 +97,19 @@ def test_features_of_a_model_directory(tmp_path):
     write_transforms(tmp_path / "trans.1", {"b": fmllr})
     with pytest.raises(UserError, match="no transform of speaker a"):
         open_features(tmp_path, tmp_path, tmp_path)["a-1"]
+
+
+def test_a_transcript_that_was_corrected_is_copied(tmp_path):
+    data, model, out = (tmp_path / name for name in ("data", "model", "out"))
+    data.mkdir()
+    model.mkdir()
+    with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
+        writer.write("a-1", matrix(6, 3, 0).astype(np.float32))
+    write_table(data / "utt2spk", {"a-1": "a"})
+    InputOptions(cmvn="none").save(model)
+    write_transforms(model / "trans.1", {"a": matrix(3, 4, 1)})
+    (model / "num_jobs").write_text("1\n")
+    for words in ("as it was", "as it is"):
+        write_table(data / "text", {"a-1": words})
+        run_here("make_fmllr_feats.py", "--nj", 1, data, model, out)
+        assert read_table(out / "text") == {"a-1": words}
