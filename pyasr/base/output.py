@@ -152,7 +152,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     precious pattern of files in OUT.tmp that other options do not throw away without `force`
     may_change options that may differ from those of the interrupted run when it is gone on with
     also     further files that belong to the output but lie outside OUT: copies of its files of these names, where it has such
-    defaults values of options that an existing output was made without, by a version that did not have them
+    defaults values of options that an existing output or an interrupted run does without, as of a version that did not have them
 
     Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, an interrupted
     run with other options has left precious files, or an input has changed while it was read.
@@ -178,7 +178,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     begin = time.time()
     try:
         with _claimed(scratch):
-            _prepare_scratch(scratch, started, resume and not force, "" if force else precious, may_change)
+            _prepare_scratch(scratch, started, resume and not force, "" if force else precious, may_change, defaults or {})
             with _unchanged(prints, scratch):
                 yield scratch
             files = file_states(scratch)
@@ -262,12 +262,13 @@ def _is_at(path: Path, directory: int) -> bool:
         return False
 
 
-def _read_started(marker: Path) -> dict | None:
-    """What an interrupted run has put down of its options and inputs."""
+def _read_started(marker: Path, defaults: dict) -> dict | None:
+    """What an interrupted run has put down of its options, completed, and of its inputs."""
     try:
-        return read_object(marker)
+        started = read_object(marker)
     except (OSError, ValueError):
         return None  # harmless: it is made anew
+    return {**started, "options": completed(started["options"], defaults)}
 
 
 def _without(started: dict, names: tuple[str, ...]) -> dict:
@@ -275,10 +276,10 @@ def _without(started: dict, names: tuple[str, ...]) -> dict:
     return {**started, "options": {name: value for name, value in started["options"].items() if name not in names}}
 
 
-def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, may_change: tuple[str, ...]) -> None:
+def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, may_change: tuple[str, ...], defaults: dict) -> None:
     """Empty the scratch directory, but for an interrupted run that can be resumed. Raises UserError rather than delete `precious` files."""
     marker, started = scratch / STARTED, json.loads(json.dumps(started))
-    before = _read_started(marker)
+    before = _read_started(marker, defaults)
     if keep and before and _without(before, may_change) == _without(started, may_change):
         print(f"{scratch}: resuming an interrupted run", flush=True)
         _remove_half_written(scratch)

@@ -128,54 +128,6 @@ def test_a_failing_block_leaves_the_old_output_and_its_log(place):
     assert content_of(place) == "made" and (place / "out.tmp" / "log" / "x.log").exists()
 
 
-def test_resume_keeps_a_matching_run_only(place, capsys):
-    def interrupted(options):
-        with pytest.raises(KeyboardInterrupt):
-            with stage_output(place / "out", options, [place / "in"], resume=True) as out:
-                (out / "checkpoint").write_text("")
-                raise KeyboardInterrupt
-
-    def finds_checkpoint(options, **keywords):
-        with pytest.raises(KeyboardInterrupt):
-            with stage_output(place / "out", options, [place / "in"], **keywords) as out:
-                found.append((out / "checkpoint").exists())
-                raise KeyboardInterrupt
-        return found.pop()
-
-    found = []
-    interrupted({"a": 1, "t": (1, 2)})
-    assert finds_checkpoint({"a": 1, "t": (1, 2)}, resume=True)
-    assert not finds_checkpoint({"a": 2}, resume=True)
-    interrupted({"a": 1})
-    assert not finds_checkpoint({"a": 1}, resume=False)
-    interrupted({"a": 1})
-    (place / "in").write_text("changed")
-    assert not finds_checkpoint({"a": 1}, resume=True)
-    assert f"out.tmp: {place / 'in'} changed since an interrupted run; beginning anew" in capsys.readouterr().out
-
-
-def test_an_interrupted_run_with_precious_files_is_not_thrown_away(place):
-    def run(options, **keywords):
-        with stage_output(place / "out", options, [place / "in"], resume=True, precious="*/index", **keywords) as out:
-            (out / "checkpoint").mkdir()
-            (out / "checkpoint" / "index").write_text("")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run({"a": 1, "t": (1, 2)})
-    with pytest.raises(UserError, match=r"out.tmp: an interrupted run with other options \(a: 1 -> 2\); give those options .*--force"):
-        run({"a": 2, "t": (1, 2)})
-    with pytest.raises(FileExistsError):  # it goes on
-        run({"a": 1, "t": (1, 2)})
-    with pytest.raises(KeyboardInterrupt):  # it has begun anew
-        run({"a": 2, "t": (1, 2)}, force=True)
-    with pytest.raises(FileExistsError):  # this option may change on the way
-        run({"a": 3, "t": (1, 2)}, may_change=("a",))
-    (place / "out.tmp" / "checkpoint" / "index").unlink()
-    with pytest.raises(KeyboardInterrupt):  # there is nothing to lose
-        run({"a": 3, "t": (1, 2)})
-
-
 @pytest.mark.parametrize("number", range(40))
 def test_interruption_before_any_call_that_changes_the_disk(number, place, monkeypatch):
     """Die at the N-th change of the file system; the next run ends well, and no reader ever sees a half."""
@@ -473,14 +425,3 @@ def test_unreadable_done_file_means_not_complete(text, place):
     (place / "out" / DONE).write_text(text)
     make(place, "anew")
     assert content_of(place) == "anew" and json.loads((place / "out" / DONE).read_text())["options"] == {"a": 1}
-
-
-def test_what_a_killed_process_has_half_written_does_not_stay(tmp_path):
-    with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "out", {}, [], resume=True) as out:
-        (out / "part").mkdir()
-        (out / "part" / ".lat.1.gz.14861.tmp").write_text("half")
-        (out / "part" / "state.tmp").write_text("a file of the step's own")
-        raise KeyboardInterrupt
-    with stage_output(tmp_path / "out", {}, [], resume=True):
-        pass
-    assert [path.name for path in (tmp_path / "out" / "part").iterdir()] == ["state.tmp"]

@@ -1,0 +1,89 @@
+"""What an interrupted run has left behind: gone on with by the same command, thrown away or kept by others."""
+
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.base.output import stage_output
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "in").write_text("input")
+    return tmp_path
+
+
+def test_resume_keeps_a_matching_run_only(place, capsys):
+    def interrupted(options):
+        with pytest.raises(KeyboardInterrupt):
+            with stage_output(place / "out", options, [place / "in"], resume=True) as out:
+                (out / "checkpoint").write_text("")
+                raise KeyboardInterrupt
+
+    def finds_checkpoint(options, **keywords):
+        with pytest.raises(KeyboardInterrupt):
+            with stage_output(place / "out", options, [place / "in"], **keywords) as out:
+                found.append((out / "checkpoint").exists())
+                raise KeyboardInterrupt
+        return found.pop()
+
+    found = []
+    interrupted({"a": 1, "t": (1, 2)})
+    assert finds_checkpoint({"a": 1, "t": (1, 2)}, resume=True)
+    assert not finds_checkpoint({"a": 2}, resume=True)
+    interrupted({"a": 1})
+    assert not finds_checkpoint({"a": 1}, resume=False)
+    interrupted({"a": 1})
+    (place / "in").write_text("changed")
+    assert not finds_checkpoint({"a": 1}, resume=True)
+    assert f"out.tmp: {place / 'in'} changed since an interrupted run; beginning anew" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("precious", ["", "checkpoint"])
+def test_a_run_that_an_earlier_version_began_is_gone_on_with(precious, place):
+    """Options that it did not have are at their defaults; with others than these it is another run."""
+    def run(options):
+        with stage_output(place / "out", options, [], resume=True, precious=precious, defaults={"a": 5, "b": {"c": 0}}) as out:
+            found.append((out / "checkpoint").exists())
+            (out / "checkpoint").touch()
+            raise KeyboardInterrupt
+
+    found = []
+    for options in ({"a": 1}, {"a": 1, "b": {"c": 0}}):
+        with pytest.raises(KeyboardInterrupt):
+            run(options)
+    with pytest.raises(UserError if precious else KeyboardInterrupt, match=r"other options \(b.c: 0 -> 2\)" if precious else None):
+        run({"a": 1, "b": {"c": 2}})
+    assert found == [False, True] + [False] * (not precious)
+
+
+def test_an_interrupted_run_with_precious_files_is_not_thrown_away(place):
+    def run(options, **keywords):
+        with stage_output(place / "out", options, [place / "in"], resume=True, precious="*/index", **keywords) as out:
+            (out / "checkpoint").mkdir()
+            (out / "checkpoint" / "index").write_text("")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run({"a": 1, "t": (1, 2)})
+    with pytest.raises(UserError, match=r"out.tmp: an interrupted run with other options \(a: 1 -> 2\); give those options .*--force"):
+        run({"a": 2, "t": (1, 2)})
+    with pytest.raises(FileExistsError):  # it goes on
+        run({"a": 1, "t": (1, 2)})
+    with pytest.raises(KeyboardInterrupt):  # it has begun anew
+        run({"a": 2, "t": (1, 2)}, force=True)
+    with pytest.raises(FileExistsError):  # this option may change on the way
+        run({"a": 3, "t": (1, 2)}, may_change=("a",))
+    (place / "out.tmp" / "checkpoint" / "index").unlink()
+    with pytest.raises(KeyboardInterrupt):  # there is nothing to lose
+        run({"a": 3, "t": (1, 2)})
+
+
+def test_what_a_killed_process_has_half_written_does_not_stay(tmp_path):
+    with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "out", {}, [], resume=True) as out:
+        (out / "part").mkdir()
+        (out / "part" / ".lat.1.gz.14861.tmp").write_text("half")
+        (out / "part" / "state.tmp").write_text("a file of the step's own")
+        raise KeyboardInterrupt
+    with stage_output(tmp_path / "out", {}, [], resume=True):
+        pass
+    assert [path.name for path in (tmp_path / "out" / "part").iterdir()] == ["state.tmp"]
