@@ -20,6 +20,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import DONE, read_done
 from pyasr.base.options import argument
 from pyasr.base.output import STARTED
+from pyasr.base.run_times import changed, last_change
 from pyasr.base.step import run_step
 from pyasr.cluster.group_progress import lasting
 from pyasr.cluster.status import read_status
@@ -47,7 +48,7 @@ def last_epoch(metrics: Path) -> str:
 
 def lines_under_way(scratch: Path) -> list[str]:
     """When something was last written in OUT.tmp, its jobs, and how far training is."""
-    ago = lasting(max(time.time() - max(map(changed, scratch.rglob("*"))), 0))
+    ago = lasting(max(time.time() - last_change(scratch), 0))
     head = f"{scratch.with_suffix('')}: begun {time.strftime('%Y-%m-%d %H:%M', time.localtime(changed(scratch / STARTED)))}"
     metrics = sorted(scratch.rglob(METRICS_FILE), key=changed)
     interval = last_interval(metrics[-1]) if metrics else None
@@ -60,14 +61,6 @@ def jobs(scratch: Path) -> str:
     failed = [log for log, status in ended.items() if not status.ok]
     told = f"; of {len(logs)} jobs that have begun {len(ended)} have ended" if logs else ""
     return told + (f", {len(failed)} of them failed, see {failed[0]}" if failed else "")
-
-
-def changed(path: Path) -> float:
-    """Seconds since 1970; 0 for what was renamed or removed meanwhile."""
-    try:
-        return path.lstat().st_mtime
-    except FileNotFoundError:
-        return 0.0
 
 
 def main(options: ShowProgress) -> None:

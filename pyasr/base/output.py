@@ -17,13 +17,13 @@ import json
 import os
 import re
 import shutil
-import time
 from pathlib import Path
 
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.fingerprint import DONE, changed_files, content_of, file_states, fingerprint, read_done
 from pyasr.base.foreign_json import read_object
 from pyasr.base.run_record import run_record
+from pyasr.base.run_times import RUNS, timed_run
 
 STARTED = ".started.json"
 _MOST_NAMED = 5
@@ -175,14 +175,13 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     prints = {str(path): fingerprint(path) for path in inputs}
     check_current(out, options, prints, force, also, defaults)
     started = {"options": options, "inputs": prints}
-    begin = time.time()
     try:
         with _claimed(scratch):
             _prepare_scratch(scratch, started, resume and not force, "" if force else precious, may_change, defaults or {})
-            with _unchanged(prints, scratch):
+            with timed_run(scratch) as seconds, _unchanged(prints, scratch):
                 yield scratch
             files = file_states(scratch)
-            made = {"content": content_of(files), "files": files, "seconds": round(time.time() - begin, 3)}
+            made = {"content": content_of(files), "files": files, "seconds": seconds()}
             _write_done(scratch, {**started, **made, **run_record()})
             _take_over(also)
             _swap(scratch, out)
@@ -305,7 +304,8 @@ def _remove_half_written(scratch: Path) -> None:
 
 def _swap(scratch: Path, out: Path) -> None:
     """Put the finished scratch directory in the place of the old output."""
-    (scratch / STARTED).unlink(missing_ok=True)
+    for name in (STARTED, RUNS):
+        (scratch / name).unlink(missing_ok=True)
     old = out.with_name(out.name + ".old")
     _remove(old)
     if out.exists():

@@ -33,9 +33,9 @@ def test_done_and_under_way(tmp_path, monkeypatch, capsys):
             (scratch / f"log/train.{job}.log").touch()
             write_status(scratch / f"log/train.{job}.log", JobStatus(job, status, None, False, "here", 0.0, 1.0, 1.0, "true"))
         (scratch / "log/train.3.log").touch()
-        for path in (scratch, *scratch.rglob("*")):
-            os.utime(path, (time.time() - 7320,) * 2)
         raise KeyboardInterrupt
+    for path in (scratch, *scratch.rglob("*")):
+        os.utime(path, (time.time() - 7320,) * 2)
     run_here("show_progress.py", tmp_path / "exp", folder="utils")
     mono, dnn, lstm, bar = capsys.readouterr().out.splitlines()
     assert mono == f"{tmp_path}/exp/mono: done {time.strftime('%Y-%m-%d %H:%M', time.localtime(1e9))}, in 0 s"
