@@ -72,7 +72,12 @@ def _row(system: System, bold: bool) -> list[str]:
     dev = f"{system.dev['chosen']['wer']:.2f}" if system.dev else "-"
     return [system.name, dev, f"**{wer}**" if bold else wer, _range(chosen["interval"]),
             f"{_range(chosen['speaker_interval'])} ({chosen['num_speakers']})" if chosen["num_speakers"] > 1 else "-", _counts(chosen),
-            _point(chosen) + ("" if system.dev else " (on test)"), f"{oracle['wer']:.2f}", _counts(oracle), _point(oracle)]
+            _point(chosen) + _chosen_elsewhere(system), f"{oracle['wer']:.2f}", _counts(oracle), _point(oracle)]
+
+
+def _chosen_elsewhere(system: System) -> str:
+    """Where another set than the system's own dev set chose its parameters."""
+    return "" if system.dev else f" (on {system.test['params_from'] or 'test'})"
 
 
 def _range(interval) -> str:
@@ -102,8 +107,8 @@ def _notes(systems: list[System]) -> str:
     """What the numbers mean: references, signature, missing hypotheses, comparisons."""
     lines = sorted({f"Signature `{s.test['signature']}`: {s.test['data']}, {s.test['chosen']['num_utterances']} utterances, "
                     f"{s.test['chosen']['words']} words." for s in systems})
-    lines.append("LM weight and word insertion penalty are chosen on dev; the last three columns show the best ones for the test set, "
-                 "for comparison only. Intervals are bootstrap intervals; (n) is the number of speakers drawn from.")
+    lines.append("LM weight and word insertion penalty are chosen on dev unless said otherwise; the last three columns show the best ones "
+                 "for the test set, for comparison only. Intervals are bootstrap intervals; (n) is the number of speakers drawn from.")
     lines.append("A WER in bold is lower than all others by more than chance (paired bootstrap, 95 %); no bold, no such system.")
     for system in systems:
         if system.test["chosen"]["missing"]:

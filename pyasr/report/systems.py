@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +28,7 @@ class System:
     decode_dir: Path
     scored: Path             # directory of the test set's scores: of best paths, or by minimum Bayes risk
     test: dict               # summary.json of the test set
-    dev: dict | None         # of the set that chose LM weight and penalty; None where the test set did itself
+    dev: dict | None         # of the system's set that chose LM weight and penalty; None where the test set or another system's did
     training_s: float | None
     search_rtf: float | None
     rtf: float | None
@@ -56,8 +57,7 @@ def find_systems(exp: Path) -> list[System]:
     summaries = {(decode_dir, mbr): read_summary(decode_dir, mbr) for mbr in (False, True) for decode_dir in _scored_dirs(exp, mbr)}
     if not summaries:
         raise UserError(f"{exp}: nothing below has been scored; run steps/score.py first")
-    sources = {(_beside(decode_dir, summary["params_from"]), mbr) for (decode_dir, mbr), summary in summaries.items()
-               if summary["params_from"]}  # fmt: skip
+    sources = {_source(scored, summaries) for scored in summaries}
     systems = [_system(exp, scored, summaries) for scored in summaries if scored not in sources]
     names = [system.name for system in systems]
     twice = {name for name in names if names.count(name) > 1}
@@ -80,7 +80,8 @@ def _renamed(system: System) -> System:
 def _system(exp: Path, scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict]) -> System:
     test, (decode_dir, mbr) = summaries[scored], scored
     model_dir = decode_dir.parent
-    dev = summaries.get((_beside(decode_dir, test["params_from"]), mbr)) if test["params_from"] else None
+    source = _source(scored, summaries)
+    dev = summaries[source] if source and source[0].parent == model_dir else None
     totals = _totals(decode_dir)
     audio_s = totals.get("audio_s", totals.get("num_frames", 0) / _FRAMES_PER_SECOND)
     rtf = {name: totals[name] / audio_s if audio_s and name in totals else None for name in ("search_s", "cpu_s")}
@@ -89,9 +90,23 @@ def _system(exp: Path, scored: tuple[Path, bool], summaries: dict[tuple[Path, bo
     return System(name, model_dir, decode_dir, scoring_dir(decode_dir, mbr), test, dev, training_s, rtf["search_s"], rtf["cpu_s"])
 
 
-def _beside(decode_dir: Path, source: str) -> Path:
-    """The set that chose the parameters, by its name beside `decode_dir`: an experiment directory may have been moved."""
-    return decode_dir.parent / Path(source).name
+def _source(scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict]) -> tuple[Path, bool] | None:
+    """The set that chose the parameters, by the end of its name, since an experiment directory may have been moved; the one of its name
+    beside where a model's directory was renamed. None where the test set chose them itself, or the set has not been scored here."""
+    test, (decode_dir, mbr) = summaries[scored], scored
+    if not test["params_from"]:
+        return None
+    beside = (decode_dir.parent / Path(test["params_from"]).name, mbr)
+    agreements = {one: (_common_end(one[0], test["params_from"]), one == beside) for one in summaries if one[1] == mbr}
+    best = max(agreements, key=agreements.get)
+    if agreements[best] >= (2, False):
+        return best
+    return beside if beside in summaries and summaries[beside]["chosen"]["point"] == test["chosen"]["point"] else None
+
+
+def _common_end(directory: Path, source: str) -> int:
+    """How many names at the end of two paths are the same."""
+    return len(os.path.commonprefix([path.parts[::-1] for path in (directory.absolute(), Path(source))]))
 
 
 def _totals(decode_dir: Path) -> dict:

@@ -14,7 +14,7 @@ from pyasr.base.output import stage_output
 from pyasr.data.datadir import DataDir, write_data_dir
 from pyasr.report.results import results_page, results_table, tables
 from pyasr.report.systems import find_systems, paired
-from pyasr.score.decode_dir import Chosen, read_params, write_scoring
+from pyasr.score.decode_dir import Chosen, read_params, read_summary, write_scoring
 from pyasr.score.filters import TextFilter
 
 POINTS = ((7, 0.0), (8, 0.0))
@@ -66,6 +66,36 @@ def test_same_run_gives_the_same_table(tmp_path):
     rates = {"mono": 0.5, "tri": 0.48}
     tables = [results_table(find_systems(make_experiment(tmp_path / name, rates))) for name in ("one", "two")]
     assert tables[0] == tables[1]
+
+
+@pytest.mark.parametrize("own_dev", [False, True])
+def test_parameters_of_another_system(own_dev, tmp_path, monkeypatch):
+    """They are said to be chosen neither on test nor on the system's own dev set."""
+    exp = make_experiment(tmp_path, {"mono": 0.5, "tri": 0.3})
+    summary = exp / "tri/decode_test/scoring/summary.json"
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "params_from": "exp/mono/decode_dev"}))
+    if not own_dev:
+        shutil.rmtree(exp / "tri/decode_dev")
+    monkeypatch.chdir(tmp_path)
+    systems = {system.name: system for system in find_systems(Path("exp"))}
+    tri = "tri decode_test" if own_dev else "tri"
+    assert systems.keys() == {"mono", tri} | ({"tri decode_dev"} if own_dev else set())
+    assert systems["mono"].dev and systems[tri].dev is None
+    cells = {line.split("|")[1].strip(): line.split("|")[2:8:5] for line in results_table(list(systems.values())).splitlines()}
+    assert [cell.strip() for cell in cells[tri]] == ["-", "7, 0.0 (on exp/mono/decode_dev)"]
+    assert cells["mono"][1].strip() == "7, 0.0"
+    assert not own_dev or cells["tri decode_dev"][1].strip() == "7, 0.0 (on test)"
+
+
+@pytest.mark.parametrize("model", ["mono", "renamed/seed1"])
+def test_a_directory_that_was_moved_or_renamed(model, tmp_path):
+    exp = make_experiment(tmp_path, {"mono": 0.5, "tri/seed1": 0.3})
+    (tmp_path / "moved/renamed").mkdir(parents=True)
+    (exp / "mono").rename(tmp_path / "moved" / model)
+    (exp / "tri").rename(tmp_path / "moved/tri")
+    systems = {system.name: system for system in find_systems(tmp_path / "moved")}
+    assert systems.keys() == {model, "tri/seed1"}
+    assert all(system.dev == read_summary(system.model_dir / "decode_dev", False) for system in systems.values())
 
 
 def test_a_difference_within_chance_is_not_bold(tmp_path):
