@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -35,19 +35,30 @@ def fingerprint(path: Path) -> str:
     if not path.exists():
         return _MISSING
     digest = _file_digest(path)
-    for directory in _outputs_pointed_into(path) if path.suffix == ".scp" else ():
-        digest.update(fingerprint(directory).encode())
+    for content in _contents_pointed_into(path) if path.suffix == ".scp" else ():
+        digest.update(content.encode())
     return digest.hexdigest()[:16]
 
 
 def _stage_output_fingerprint(directory: Path) -> str | None:
     """None where it is no complete output."""
     done = read_done(directory) or {}
+    _check_as_made(directory, done)
+    return done.get("content")
+
+
+def _folder_fingerprint(directory: Path, done: dict, folder: str) -> str:
+    """Of a folder of a stage output, by the content that it had when the output was completed; '' where it had none."""
+    files = {name: state for name, state in done.get("files", {}).items() if name.startswith(f"{folder}/")}
+    _check_as_made(directory, {**done, "files": files})
+    return content_of(files) if files else ""
+
+
+def _check_as_made(directory: Path, done: dict) -> None:
     if changed := changed_files(directory, done):
         found = f"{directory}: {changed[0]} is not as it was made: damaged, changed or lost"
         own = f"remove {directory / DONE} if the change is your own"
         raise UserError(f"{found}; make {directory} again by '{done.get('command', 'the same command')}', or {own}")
-    return done.get("content")
 
 
 def directory_fingerprint(directory: Path) -> str:
@@ -120,9 +131,17 @@ def _blocks(size: int) -> Iterable[int]:
     return (i * (size - _BLOCK_BYTES) // (_MAX_BLOCKS - 1) for i in range(_MAX_BLOCKS))
 
 
-def _outputs_pointed_into(table: Path) -> list[Path]:
-    """Stage outputs that hold files named in the second column of a table; commands and paths of other places are passed over."""
+def _contents_pointed_into(table: Path) -> Iterator[str]:
+    """Of stage outputs, or folders of them, that hold files named in the second column of a table; commands and paths of other places are
+    passed over."""
     with table.open(encoding="utf-8", errors="surrogateescape") as f:
         places = {os.path.dirname(place): place for line in f for place in line.split(maxsplit=1)[1:]}
-    root = root_of(table, places.values())
-    return [root / directory for directory in sorted(places) if directory and (root / directory / DONE).exists()]
+    root, around = root_of(table, places.values()), {}
+    for directory in [root / name for name in sorted(places) if name]:
+        if (directory / DONE).exists():
+            yield fingerprint(directory)
+        else:
+            output = directory.parent
+            if output not in around:
+                around[output] = read_done(output) or {}
+            yield _folder_fingerprint(output, around[output], directory.name)

@@ -419,6 +419,24 @@ def test_a_table_stands_for_the_outputs_that_it_points_into(place):
     assert table_print("one") == table_print("one") != table_print("two")
 
 
+def test_a_table_stands_for_the_folder_of_an_output_that_it_points_into(place):
+    """As feats.scp of a data directory whose features a step has made together with its tables."""
+    def table_print(features, text):
+        with stage_output(place / "out", {}, [], force=True) as out:
+            (out / "feats").mkdir()
+            (out / "feats" / "raw.ark").write_text(features)
+            (out / "text").write_text(text)
+        return fingerprint(place / "feats.scp")
+
+    (place / "feats.scp").write_text(f"utt1 {place}/out/feats/raw.ark:5\n")
+    assert table_print("one", "words") == table_print("one", "other words") != table_print("two", "words")
+    (place / "out/text").write_text("corrected by hand")
+    fingerprint(place / "feats.scp")
+    (place / "out/feats/raw.ark").unlink()
+    with pytest.raises(UserError, match="out: feats/raw.ark is not as it was made"):
+        fingerprint(place / "feats.scp")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"options": 1, "inputs": {}}'])
 def test_unreadable_done_file_means_not_complete(text, place):
     make(place)
