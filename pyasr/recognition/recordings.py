@@ -15,7 +15,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.data.audio import INT16_SCALE, decode_audio
 
-SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".aif", ".aiff", ".au")
+SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".aif", ".aiff", ".au", ".w64", ".rf64", ".caf")
 MIX, EACH = CHANNELS = ("mix", "each")
 _BLOCK_S = 0.1
 _MOST_FLOAT = 256.0  # 48 dB above full scale

@@ -17,6 +17,7 @@ from tone_toys import RATE, WORD_S, WORDS, begin_s, decode_and_score, speech, wr
 
 import pyasr
 from pyasr.base.errors import UserError
+from pyasr.data import audio_sizes
 from pyasr.io.text import read_table
 from pyasr.recognition import system
 from pyasr.recognition.pauses import CutOptions
@@ -298,6 +299,15 @@ def test_links_to_folders_are_followed_and_each_folder_counts_once(tmp_path):
     assert find_audio((here,)) == expected
     (tmp_path / "top").symlink_to(here)
     assert [folder for _, folder in find_audio((tmp_path / "top",))] == [folder for _, folder in expected]
+
+
+def test_a_directory_stands_for_its_audio_of_every_form(tmp_path):
+    forms = {"WAV": ".wav", "RF64": ".rf64", "W64": ".w64", "AIFF": ".aiff", "AU": ".au", "NIST": ".sph", "OGG": ".ogg", "FLAC": ".flac",
+             "MP3": ".mp3", "CAF": ".CAF"}  # fmt: skip
+    assert forms.keys() == audio_sizes.FORMS - {"WAVEX"}  # which has the suffix of WAV
+    for form, suffix in forms.items():
+        soundfile.write(tmp_path / f"{form}{suffix}", np.full(500, 0.25), RATE, format=form)
+    assert {path.name: read_recordings(path)[0].rate for path, _ in find_audio((tmp_path,))} == {form + forms[form]: RATE for form in forms}
 
 
 def test_pipes_are_read_and_devices_refused(tmp_path):
