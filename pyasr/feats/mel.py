@@ -62,10 +62,16 @@ def filter_edges(mel: MelOptions, frame: FrameOptions, warp: float = 1.0) -> np.
 
 def mel_filters(mel: MelOptions, frame: FrameOptions, warp: float = 1.0) -> np.ndarray:
     """Weights (fft_size / 2 + 1, num_mel_bins), float64, of the triangular filters; the last spectral line has weight 0, as in Kaldi."""
+    if mel.num_mel_bins > frame.fft_size:  # a line lies within two filters at most
+        raise _without_a_line(mel, frame)
     edges = filter_edges(mel, frame, warp)
     lines = mel_scale(np.arange(frame.fft_size // 2) * frame.sample_frequency / frame.fft_size)[:, None]
     left, centre, right = edges[:-2], edges[1:-1], edges[2:]
     weights = np.clip(np.minimum((lines - left) / (centre - left), (right - lines) / (right - centre)), 0, None)
     if not weights.any(axis=0).all():
-        raise UserError(f"--num-mel-bins {mel.num_mel_bins}: some filters cover no line of the {frame.fft_size}-point spectrum; use fewer")
+        raise _without_a_line(mel, frame)
     return np.vstack([weights, np.zeros(mel.num_mel_bins)])
+
+
+def _without_a_line(mel: MelOptions, frame: FrameOptions) -> UserError:
+    return UserError(f"--num-mel-bins {mel.num_mel_bins}: some filters cover no line of the {frame.fft_size}-point spectrum; use fewer")

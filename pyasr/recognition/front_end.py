@@ -16,7 +16,6 @@ from typing import Protocol
 
 import numpy as np
 
-from pyasr.base.errors import UserError
 from pyasr.base.options import load
 from pyasr.feats.cmvn import cmvn_stats, normaliser
 from pyasr.feats.extractor import KINDS, Extractor
@@ -101,8 +100,5 @@ def with_frames(features: list[np.ndarray]) -> list[int]:
 
 
 def load_features(path: Path):
-    """Options of one of the kinds of features. Raises UserError where a file has others."""
-    options = load(path)
-    if type(options) not in KINDS:
-        raise UserError(f"{path}: options of {type(options).__name__}, which are none of features; pack the model again")
-    return options
+    """Options of one of the kinds of features. Raises UserError where a file has others, or a value that no command line may have."""
+    return load(path, tuple(KINDS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -20,6 +21,7 @@ from pyasr.base.errors import UserError
 from pyasr.data import audio_sizes
 from pyasr.io.text import read_table
 from pyasr.recognition import system
+from pyasr.recognition.packed import PackedFile
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recordings import Recording, find_audio, read_recordings
 
@@ -233,6 +235,22 @@ def test_a_model_that_is_not_whole_is_refused(exp, tmp_path):
     info["files"][0]["name"] = "../../etc/passwd"
     (copy / "model.json").write_text(json.dumps(info))
     with pytest.raises(UserError, match="lies outside the directory"):
+        pyasr.Recognizer(copy)
+
+
+@pytest.mark.parametrize("group, name, value, told", [
+    ("mel", "num_mel_bins", -5, "-5 is below the least allowed value 3"), ("mel", "num_mel_bins", "abc", "'abc' is no int"),
+    ("mel", "num_mel_bins", 400_000_000, "some filters cover no line"), ("frame", "frame_length", -25.0, "-25.0 is below the least"),
+    ("frame", "frame_shift", 0.0, "0.0 is below the least"), ("frame", "window_type", "round", "'round' is not one of povey")])  # fmt: skip
+def test_options_of_features_have_the_bounds_of_the_command_line(group, name, value, told, exp, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(exp / "packed", copy)
+    features, info = (json.loads((copy / file).read_text()) for file in ("features.json", "model.json"))
+    features[group][name] = value
+    (copy / "features.json").write_text(json.dumps(features))
+    files = [one for one in info["files"] if one["name"] != "features.json"]
+    (copy / "model.json").write_text(json.dumps(info | {"files": [*files, dataclasses.asdict(PackedFile.of(copy, "features.json"))]}))
+    with pytest.raises(UserError, match=f"--{name.replace('_', '-')}.*{told}"):
         pyasr.Recognizer(copy)
 
 
