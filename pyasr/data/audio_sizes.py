@@ -14,6 +14,11 @@ _OF_STREAMS = range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)  # progr
 _OGG_HEAD_BYTES, _OGG_LAST_PAGE = 27, 4
 
 
+def is_of_stream(size: int) -> bool:
+    """Whether a header that has this size does not tell how much audio there is: of a pipe, what comes is all."""
+    return any(size in sizes for sizes in _OF_STREAMS)
+
+
 def what_is_missing(content: bytes) -> str:
     """What the header of an audio file promises and is not there, as part of a sentence; '' where all is, or the header does not tell."""
     if content[:4] == b"OggS":
@@ -61,7 +66,7 @@ def _promised(content: bytes) -> tuple[int, int]:
 
 def _known(begin: int, size: int) -> tuple[int, int]:
     """(0, 0) for a size of a stream: what is there is all."""
-    return (0, 0) if any(size in sizes for sizes in _OF_STREAMS) else (begin, size)
+    return (0, 0) if is_of_stream(size) else (begin, size)
 
 
 def _chunk(content: bytes, at: int, form: str, multiple: int, wanted: bytes, num_counted: int = 0) -> tuple[int, int]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.data.audio import INT16_SCALE, decode_audio
+from pyasr.data.audio_sizes import is_of_stream
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".aif", ".aiff", ".au", ".w64", ".rf64", ".caf")
 MIX, EACH = CHANNELS = ("mix", "each")
@@ -116,7 +117,8 @@ def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, 
     if audio.getsampwidth() != 2:
         raise UserError(f"stdin: samples of {8 * audio.getsampwidth()} bits; a stream has 16 bits, as by 'sox FILE -b 16 -t wav -'")
     num_bytes = 2 * audio.getnchannels()
-    read = audio.readframes if audio.getnframes() else lambda num: file.read(num * num_bytes)  # the program did not know how many
+    size = audio.getnframes() * num_bytes
+    read = audio.readframes if size and not is_of_stream(size) else lambda num: file.read(num * num_bytes)  # to the end of the pipe
     return "stdin", audio.getframerate(), _blocks_of(read, audio.getframerate(), audio.getnchannels())
 
 

@@ -19,6 +19,7 @@ from tone_toys import (
 
 from pyasr import Recognizer
 from pyasr.base.errors import UserError
+from pyasr.data import audio_sizes
 from pyasr.decode.endpoint import EndpointOptions
 from pyasr.feats.cmvn import SlidingOptions, cmvn_stats
 from pyasr.feats.extractor import Extractor
@@ -255,17 +256,31 @@ def test_pipes():
             live_blocks(io.BytesIO(content))
 
 
-@pytest.mark.parametrize("sizes", [(0, 0), (8, 0), (36, 0), (0x7FFFF024, 0x7FFFF000), (0xFFFFFFFF, 0xFFFFFFFF)])
-def test_pipes_of_unknown_size(sizes):
-    samples = speech(SAID).astype(np.int16)
+def wav_stream(samples: np.ndarray, *sizes: int) -> io.BytesIO:
+    """WAV of one channel, with these sizes of the chunks RIFF and data."""
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
         out.setparams((1, 2, RATE, 0, "NONE", ""))
-        out.writeframes(samples.tobytes())
-    content = file.getvalue()
-    content = content[:4] + struct.pack("<I", sizes[0]) + content[8:40] + struct.pack("<I", sizes[1]) + content[44:]
-    _, rate, blocks = live_blocks(io.BytesIO(content))
+        out.writeframes(samples.astype(np.int16).tobytes())
+    for at, size in zip((4, 40), sizes):
+        file.getbuffer()[at : at + 4] = struct.pack("<I", size)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (8, 0), (36, 0), (0x7FFFF024, 0x7FFFF000), (0xFFFFFFFF, 0xFFFFFFFF)])
+def test_pipes_of_unknown_size(sizes):
+    samples = speech(SAID)
+    _, rate, blocks = live_blocks(wav_stream(samples, *sizes))
     assert rate == RATE and np.array_equal((32768 * np.concatenate(list(blocks))).astype(np.int16), samples)
+
+
+def test_pipes_of_unknown_size_go_on_beyond_it(monkeypatch):
+    of_sox_arecord_and_ffmpeg = 0x7FFFF000, 0x80000000, 0xFFFFFFFF
+    assert all(map(audio_sizes.is_of_stream, of_sox_arecord_and_ffmpeg)) and not audio_sizes.is_of_stream(1000)
+    monkeypatch.setattr(audio_sizes, "_OF_STREAMS", (range(1000, 1001),))
+    _, _, blocks = live_blocks(wav_stream(speech(SAID), 1036, 1000))
+    assert sum(map(len, blocks)) == len(speech(SAID)) > 500
 
 
 def test_the_program_streams(tmp_path, capsys):
