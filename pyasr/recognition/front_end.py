@@ -75,7 +75,15 @@ class ModelInputs:
 
     def __call__(self, features: list[np.ndarray]) -> list[np.ndarray]:
         """The input from the features of all utterances of a speaker; some may have no frames."""
-        return [self.transformed(extended) for extended in inputs_of_speaker(features, self.options)]
+        return [self.finished(matrix) for matrix in self.normalised(features)]
+
+    def normalised(self, features: list[np.ndarray]) -> list[np.ndarray]:
+        """Features of all utterances of a speaker after CMVN; `finished` makes the input of each, which may be many times as large."""
+        return normalised_of_speaker(features, self.options)
+
+    def finished(self, normalised: np.ndarray) -> np.ndarray:
+        """The input from an utterance's normalised features."""
+        return self.transformed(self.options.extend(normalised))
 
     def before(self) -> KnownBefore | None:
         """What the normalisation of a stream begins with."""
@@ -88,10 +96,15 @@ class ModelInputs:
 
 def inputs_of_speaker(features: list[np.ndarray], options: InputOptions) -> list[np.ndarray]:
     """Normalised and extended features of all utterances of a speaker; some may have no frames."""
+    return list(map(options.extend, normalised_of_speaker(features, options)))
+
+
+def normalised_of_speaker(features: list[np.ndarray], options: InputOptions) -> list[np.ndarray]:
+    """Normalised features of all utterances of a speaker; some may have no frames."""
     of_speaker = None
     if options.cmvn == "speaker" and features:
         of_speaker = normaliser(sum(map(cmvn_stats, features)), options.norm_vars)
-    return [options.extend(options.normalise(matrix, of_speaker) if len(matrix) else matrix) for matrix in features]
+    return [options.normalise(matrix, of_speaker) if len(matrix) else matrix for matrix in features]
 
 
 def with_frames(features: list[np.ndarray]) -> list[int]:

@@ -76,7 +76,7 @@ class System:
         if self.inputs is None:
             spoken, adapted = self.features.adapted(waves, names, num_threads)
             return spoken, self.words_of_adapted(adapted, names)
-        features = self.inputs(self.features(waves, names, num_threads))
+        features = self.inputs.normalised(self.features(waves, names, num_threads))
         spoken = with_frames(features)
         return spoken, self._search([features[i] for i in spoken], [names[i] for i in spoken], num_threads)
 
@@ -84,10 +84,11 @@ class System:
         """The words of utterances that were adapted to."""
         if self.inputs is None:
             return [self.words(lattice) for lattice in adapted.lattices]
-        return self._search(self.inputs(adapted.features), names, num_threads=1)
+        return self._search(self.inputs.normalised(adapted.features), names, num_threads=1)
 
-    def _search(self, features: list[np.ndarray], names: list[str], num_threads: int) -> list[list[Word]]:
-        scored = scores_of_segments(names, features, self.acoustics.scores)
+    def _search(self, normalised: list[np.ndarray], names: list[str], num_threads: int) -> list[list[Word]]:
+        """The words of segments; the input of each is made when it is searched, so that a long recording's need not all be in memory."""
+        scored = scores_of_segments(names, normalised, lambda matrix: self.acoustics.scores(self.inputs.finished(matrix)))
         return [words for _, words in self.decoder.decode_many(scored, num_threads, self.words)]
 
 

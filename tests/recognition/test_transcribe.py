@@ -19,6 +19,7 @@ from tone_toys import RATE, WORD_S, WORDS, begin_s, decode_and_score, speech, wr
 import pyasr
 from pyasr.base.errors import UserError
 from pyasr.data import audio_sizes
+from pyasr.feats.inputs import InputOptions
 from pyasr.io.text import read_table
 from pyasr.recognition import system
 from pyasr.recognition.packed import PackedFile
@@ -102,6 +103,15 @@ def test_a_segment_too_long_for_memory_is_named(exp, recognizer, monkeypatch):
     told = r"^u1.wav from 0.00 to 2.15 s: memory is not enough for its 2\d\d frames: .*; cut it into shorter segments \(--max-segment-s\)$"
     with pytest.raises(UserError, match=told):
         recognizer.transcribe(exp / "u1.wav")
+
+
+def test_the_input_of_a_segment_is_made_when_it_is_decoded(exp, monkeypatch):
+    recognizer, order = pyasr.Recognizer(exp / "packed", cut=CutOptions(max_segment_s=1.0, min_segment_s=0.5)), []
+    extend, scores = InputOptions.extend, recognizer.system.acoustics.scores
+    monkeypatch.setattr(InputOptions, "extend", lambda inputs, features: order.append("extended") or extend(inputs, features))
+    monkeypatch.setattr(recognizer.system.acoustics, "scores", lambda features: order.append("scored") or scores(features))
+    num_segments = len(recognizer.transcribe(exp / "u3.wav").segments)
+    assert num_segments > 2 and order == ["extended", "scored"] * num_segments
 
 
 def test_recordings_without_a_frame_or_a_word(recognizer):
