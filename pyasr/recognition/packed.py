@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pyasr.base.errors import UserError
+from pyasr.base.fingerprint import counts
 from pyasr.base.foreign_json import read_object
 from pyasr.base.options import load, save
 from pyasr.decode.determinize import DeterminizeOptions
@@ -34,6 +35,7 @@ GMM, NETWORK, CTC = KINDS = ("gmm", "network", "ctc")
 HCLG = "HCLG.fst"
 _FORMAT, _READ_FORMATS = 2, (1, 2)  # the second one brought streams
 _MOST_INFO_BYTES = 1 << 20
+_BESIDE = (".", "README", "LICENSE")  # begins of names of files that are no part of a model
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def write_info(model: Path, info: ModelInfo) -> None:
 
 
 def read_info(model: Path) -> ModelInfo:
-    """What a packed model is, after a look at all of its files. Raises UserError where one is missing or has changed."""
+    """What a packed model is, after a look at all of its files. Raises UserError where one is missing, has changed, or was not packed."""
     model = Path(model)
     path = model / INFO
     if not path.is_file():
@@ -123,7 +125,16 @@ def read_info(model: Path) -> ModelInfo:
         raise UserError(f"{path}: not the description of a model; pack the model again with utils/pack_model.py")
     for file in info.files:
         file.check(model)
+    if others := sorted({*files_of(model)} - {INFO, *(file.name for file in info.files)}):
+        found = f"{model / others[0]}: not one of the files that were packed, as one is that another model has left"
+        raise UserError(f"{found}; move it elsewhere, or copy the model into an empty directory")
     return info
+
+
+def files_of(model: Path) -> list[str]:
+    """Names of the files in the directory of a model that may be read as parts of it, sorted."""
+    names = (str(path.relative_to(model)) for path in model.rglob("*") if path.is_file() and not path.name.startswith(_BESIDE))
+    return sorted(filter(counts, names))
 
 
 def _check_format(path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.fingerprint import counts, fingerprint
+from pyasr.base.fingerprint import fingerprint
 from pyasr.base.options import save
 from pyasr.decode.decode_dir import NETWORK as NETWORK_FILE
 from pyasr.decode.decode_fmllr import AdaptOptions
@@ -23,7 +23,7 @@ from pyasr.ivector.ubm import UBM_FILE
 from pyasr.lang.subwords import UNITS, UNITS_DIR
 from pyasr.recognition.adaptation import FIRST_DIR, FirstPasses
 from pyasr.recognition.front_end import EVERYONE, FEATURES
-from pyasr.recognition.packed import GMM, GRAPH_DIR, HCLG, NETWORK, ModelInfo, PackedFile, graph_file, own_graph, write_info
+from pyasr.recognition.packed import GMM, GRAPH_DIR, HCLG, NETWORK, ModelInfo, PackedFile, files_of, graph_file, own_graph, write_info
 from pyasr.recognition.pasting import VECTORS_DIR, PastedStream, PastedVectors, Pasting, stream_dir
 from pyasr.recognition.provenance import DecodedSystem, ExtractedVectors, FeatureSource, PastedData, trained_on
 
@@ -36,9 +36,8 @@ def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
     _copy_graph(system.graph, out / GRAPH_DIR, graph_file(system.kind))
     pasted = None if system.adapts else PastedData.of(system.data)
     made = _pack_pasted(pasted, system, out) if pasted else _pack_alone(system, out)
-    files = sorted(name for path in out.rglob("*") if path.is_file() and counts(name := str(path.relative_to(out))))
     write_info(out, ModelInfo(system.kind, *point, **system.search, **made, source=str(system.path),
-                              files=tuple(PackedFile.of(out, name) for name in files)))
+                              files=tuple(PackedFile.of(out, name) for name in files_of(out))))
 
 
 def _pack_alone(system: DecodedSystem, out: Path) -> dict:

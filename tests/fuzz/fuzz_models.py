@@ -41,7 +41,7 @@ from pyasr.nn.layered import LayeredNetwork, read_network
 from pyasr.nn.lstm_lm import load_lm
 from pyasr.parallel.comm import SoloComm
 from pyasr.recognition.adaptation import FirstPasses
-from pyasr.recognition.packed import ModelInfo, PackedFile, write_info
+from pyasr.recognition.packed import ModelInfo, PackedFile, files_of, write_info
 from pyasr.recognition.pasting import PastedStream, PastedVectors, Pasting
 from pyasr.recognition.system import System
 from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
@@ -98,7 +98,7 @@ def _packed(path: Path) -> None:
     write_extractor(model / "vectors/final.ie", random_extractor())
     first = FirstPasses("graph", DecodeOptions(), DeterminizeOptions(), AdaptOptions(), FmllrOptions())
     vectors = PastedVectors(True, ExtractOptions(), ExtractDirOptions(), None)
-    pasting, files = Pasting(PasteOptions(), (PastedStream(first),), vectors), (PackedFile.of(model, "graph/words.txt"),)
+    pasting, files = Pasting(PasteOptions(), (PastedStream(first),), vectors), tuple(PackedFile.of(model, name) for name in files_of(model))
     info = ModelInfo("gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), None, "exp/tri4/decode", files, pasting=pasting)
     write_info(model, info)
 

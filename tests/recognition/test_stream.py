@@ -14,7 +14,8 @@ import pytest
 import torch
 from steps_here import run_here
 from tone_toys import (
-    FBANK, NUM_PDFS, RATE, WORD_S, begin_s, linear_network, moments, save_network, silence, speech, transitions, write_packed, write_wav,
+    FBANK, NUM_PDFS, RATE, WORD_S, begin_s, described, linear_network, moments, save_network, silence, speech, transitions, write_packed,
+    write_wav,
 )  # fmt: skip
 
 from pyasr import Recognizer
@@ -43,15 +44,15 @@ SMALL = SlidingOptions(cmn_window=50, min_cmn_window=20)
 
 
 def gaussians(folder: Path, features=FBANK) -> Recognizer:
-    packed = write_packed(folder, GMM, InputOptions(cmvn="none"), features)
+    packed = write_packed(folder, InputOptions(cmvn="none"), features)
     means, variances = moments()
     write_model(packed / "final.mdl", transitions(), AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), means, variances))
-    return Recognizer(packed)
+    return Recognizer(described(packed, GMM))
 
 
 def network(folder: Path, lines: list[str], chunk: int = 0, inputs: InputOptions = InputOptions(cmvn="none")) -> Recognizer:
     """A network over time of random parameters, or without `lines` a feed-forward one, at a scale at which it says this and that."""
-    packed, dim, generator = write_packed(folder, NETWORK, inputs), inputs.dim(BINS), torch.Generator().manual_seed(0)
+    packed, dim, generator = write_packed(folder, inputs), inputs.dim(BINS), torch.Generator().manual_seed(0)
     made = LayeredNetwork(lines, dim, NUM_PDFS, chunk) if lines else FeedForward(DnnOptions(1, 16), dim, NUM_PDFS)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, 0.0, 0.3, generator=generator)
@@ -60,7 +61,7 @@ def network(folder: Path, lines: list[str], chunk: int = 0, inputs: InputOptions
     centre, spread = said.mean(0), (said - said.mean(0)).std()
     dataclasses.replace(model, log_priors=torch.from_numpy(centre), factor=float(5 / spread)).save(packed / "final.nnet")
     write_model(packed / "final.mdl", transitions(), AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), *moments()))
-    return Recognizer(packed)
+    return Recognizer(described(packed, NETWORK))
 
 
 def streamed(recognizer: Recognizer, samples: np.ndarray, sizes: list[int], rate: int | None = None):
@@ -136,10 +137,10 @@ def test_words_appear_as_they_are_said_and_at_any_rate(tmp_path):
 
 def test_times_of_a_network_that_answers_one_frame_of_three(tmp_path):
     """They are those of the recording, in every format and in a second utterance of a stream."""
-    packed = write_packed(tmp_path, NETWORK, InputOptions(cmvn="none"))
+    packed = write_packed(tmp_path, InputOptions(cmvn="none"))
     save_network(packed, linear_network(*moments(), BINS, stride=3))
     write_model(packed / "final.mdl", transitions(), AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), *moments()))
-    recognizer, pause_s = Recognizer(packed), 3.0
+    recognizer, pause_s = Recognizer(described(packed, NETWORK)), 3.0
     assert recognizer.system.acoustics.subsampling == 3
     whole = recognizer.transcribe(speech(SAID).astype(np.int16))
     ctm = [line.split() for line in FORMATS["ctm"].lines(whole)]
@@ -206,13 +207,13 @@ def test_running_normalisation_is_that_of_kaldi_by_its_definition():
 
 
 def test_a_model_normalised_by_speaker_streams_nearly_as_it_transcribes(tmp_path):
-    packed = write_packed(tmp_path, GMM, InputOptions(cmvn="speaker"))
+    packed = write_packed(tmp_path, InputOptions(cmvn="speaker"))
     means, variances = moments()
     centre = Extractor(FBANK)([speech(SAID)])[0]
     write_model(packed / "final.mdl", transitions(),
                 AmDiagGmm.from_moments(range(NUM_PDFS + 1), np.ones(NUM_PDFS), means - centre.mean(0), variances))
     write_matrix(packed / "global_cmvn", cmvn_stats(centre))
-    recognizer = Recognizer(packed)
+    recognizer = Recognizer(described(packed, GMM))
     assert recognizer.transcribe(speech(SAID).astype(np.int16)).text.split() == streamed(recognizer, speech(SAID), [999]).text.split() == SAID
 
 

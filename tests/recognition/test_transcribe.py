@@ -20,6 +20,7 @@ import pyasr
 from pyasr.base.errors import UserError
 from pyasr.data import audio_sizes
 from pyasr.feats.inputs import InputOptions
+from pyasr.feats.transforms import write_matrix
 from pyasr.io.text import read_table
 from pyasr.recognition import system
 from pyasr.recognition.packed import PackedFile
@@ -245,6 +246,20 @@ def test_a_model_that_is_not_whole_is_refused(exp, tmp_path):
     info["files"][0]["name"] = "../../etc/passwd"
     (copy / "model.json").write_text(json.dumps(info))
     with pytest.raises(UserError, match="lies outside the directory"):
+        pyasr.Recognizer(copy)
+
+
+@pytest.mark.parametrize("name", ["final.mat", "global_cmvn", "first/final.alimdl", "graph/lexiconp.txt"])
+def test_a_file_that_was_not_packed_is_refused(name, exp, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(exp / "packed", copy)
+    for beside in ("README.md", "LICENSE", ".git/config", "graph/.DS_Store", "log/pack.log"):
+        (copy / beside).parent.mkdir(exist_ok=True)
+        (copy / beside).write_text("of its user\n")
+    assert pyasr.Recognizer(copy).transcribe(exp / "u0.wav").text.split() == SAID["u0"]
+    (copy / name).parent.mkdir(exist_ok=True)
+    write_matrix(copy / name, np.eye(12, dtype=np.float32))
+    with pytest.raises(UserError, match=f"{name}: not one of the files that were packed"):
         pyasr.Recognizer(copy)
 
 

@@ -26,7 +26,7 @@ from pyasr.lang.subwords import BLANK, BOUNDARY, UNKNOWN
 from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.layered import LayeredNetwork
-from pyasr.recognition.packed import ModelInfo, write_info
+from pyasr.recognition.packed import ModelInfo, PackedFile, files_of, write_info
 
 RATE, WORD_S, PAUSE_S = 8000, 0.25, 0.15
 PITCHES = {"do": 400, "re": 700, "mi": 1100, "fa": 1700}
@@ -125,13 +125,19 @@ def decode_and_score(model: Path, data: Path, *flags) -> Path:
     return decode
 
 
-def write_packed(folder: Path, kind: str, inputs: InputOptions, features=FBANK) -> Path:
-    """A packed model without a model yet, whose graph, features and description are there."""
+def write_packed(folder: Path, inputs: InputOptions, features=FBANK) -> Path:
+    """A packed model without a model and a description yet, whose graph and features are there."""
     packed = folder / "packed"
     write_graph(packed / "graph")
     save(packed / "features.json", features)
     inputs.save(packed)
-    write_info(packed, ModelInfo(kind, 1, 0.0, DecodeOptions(acoustic_scale=1.0), DeterminizeOptions(), first=None, source="toy"))
+    return packed
+
+
+def described(packed: Path, kind: str) -> Path:
+    """The packed model, with its description."""
+    files = tuple(PackedFile.of(packed, name) for name in files_of(packed))
+    write_info(packed, ModelInfo(kind, 1, 0.0, DecodeOptions(acoustic_scale=1.0), DeterminizeOptions(), None, source="toy", files=files))
     return packed
 
 
