@@ -3,7 +3,7 @@
 
 Any sampling rate and number of channels. Long recordings are cut at pauses; words, times and order are those of the recording. Several
 threads decode segments of a recording side by side. With --stream audio is taken as it arrives, and text is written as soon as an
-utterance has ended.
+utterance has ended; Ctrl-C ends standard input, and what was said until then is written.
 
 Reads   MODEL (made by utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64, CAF; - is standard input
 Writes  transcripts to standard output, in the order of the recordings, or with --out-dir a file for each, in the subfolder in which its
@@ -32,6 +32,7 @@ from pyasr.base.step import run_step
 from pyasr.decode.endpoint import EndpointOptions
 from pyasr.decode.mbr import MbrOptions
 from pyasr.recognition.formats import FORMATS, as_word, name_of
+from pyasr.recognition.live_input import LiveInput
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recognizer import Recognizer
 from pyasr.recognition.recordings import (
@@ -68,9 +69,16 @@ def recordings(options: Transcribe, path: Path) -> Iterator[Recording]:
     yield from [of_raw(content, "stdin", options.raw_rate)] if options.raw_rate else of_bytes(content, "stdin", options.channels)
 
 
-def stream(options: Transcribe, recognizer: Recognizer, path: Path):
-    """One channel; as text on standard output, a transcript for each utterance as soon as it has ended, else one of all."""
-    name, rate, blocks = live_blocks(sys.stdin.buffer, options.raw_rate) if str(path) == "-" else file_blocks(path)
+def stream(options: Transcribe, recognizer: Recognizer, path: Path) -> Iterator[Transcript]:
+    """Of one channel; as text on standard output, a transcript for each utterance as soon as it has ended, else one of all."""
+    if str(path) != "-":
+        yield from streamed(options, recognizer, *file_blocks(path))
+        return
+    with LiveInput(sys.stdin.buffer) as file:
+        yield from streamed(options, recognizer, *live_blocks(file, options.raw_rate))
+
+
+def streamed(options: Transcribe, recognizer: Recognizer, name: str, rate: int, blocks: Iterator) -> Iterator[Transcript]:
     live, at_once = recognizer.stream(rate, options.endpoint), options.format == "text" and options.out_dir is None
     for block in blocks:
         for segment in live.accept(block):

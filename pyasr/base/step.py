@@ -58,7 +58,7 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
         _drop_output()
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt as stop:
-        print(f"{name}: interrupted; run the same command again to go on", file=sys.stderr)
+        print(f"{name}: interrupted; {str(stop) or 'run the same command again to go on'}", file=sys.stderr)
         sys.exit(143 if isinstance(stop, Terminated) else 130)
     except OSError as error:
         told = disk_error(error, Path(error.filename or "."))

@@ -5,9 +5,15 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
+import signal
 import struct
+import sys
+import threading
 import wave
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,6 +41,7 @@ from pyasr.nn.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.recognition.formats import FORMATS
 from pyasr.recognition.front_end import inputs_of_speaker
+from pyasr.recognition.live_input import LiveInput
 from pyasr.recognition.packed import GMM, NETWORK
 from pyasr.recognition.recordings import live_blocks
 
@@ -297,3 +304,53 @@ def test_the_program_streams(tmp_path, capsys):
     assert capsys.readouterr().out == "do mi fa\n"
     with pytest.raises(UserError, match="--stream takes one recording after the other"):
         run_here("transcribe.py", "--stream", "true", "--channels", "each", recognizer.system.path, tmp_path / "a.wav", folder="utils")
+
+
+class Microphone:
+    """A pipe that stays open; when so many bytes of it have been read, the program is interrupted."""
+
+    def __init__(self, content: bytes, num_read: int):
+        reading, self.writing = os.pipe()
+        os.write(self.writing, content)
+        self.pipe, self.num_read, self.fileno = os.fdopen(reading, "rb"), num_read, lambda: reading
+
+    def read(self, size: int) -> bytes | None:
+        content = self.pipe.read(size)
+        before, self.num_read = self.num_read, self.num_read - len(content or b"")
+        if before > 0 >= self.num_read:
+            signal.raise_signal(signal.SIGINT)
+        return content
+
+    def close(self) -> None:
+        self.pipe.close()
+        os.close(self.writing)
+
+
+@pytest.mark.parametrize("flags", [(), ("--format", "ctm")])
+def test_what_was_said_until_the_program_is_interrupted_is_written(flags, tmp_path, capsys, monkeypatch):
+    path = gaussians(tmp_path).system.path
+    said = np.concatenate([speech(["do", "re"]), silence(1.0, np.random.default_rng(0)), speech(["mi", "fa"])]).astype(np.int16).tobytes()
+    with closing(Microphone(said, len(said) - 8000)) as microphone:  # within the last word, the rest of which is in the pipe
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=microphone))
+        capsys.readouterr()
+        with pytest.raises(KeyboardInterrupt, match="what had come by then is written"):
+            run_here("transcribe.py", "--stream", "true", "--raw-rate", RATE, *flags, path, "-", folder="utils")
+        words = capsys.readouterr().out.split()
+        assert [word for word in words if word in SAID] == ["do", "re", "mi", "fa"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler and os.get_blocking(microphone.fileno())
+
+
+def test_a_reading_that_waits_is_interrupted():
+    stop = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
+    with closing(Microphone(b"said", 1000)) as microphone, pytest.raises(KeyboardInterrupt), LiveInput(microphone) as file:
+        stop.start()
+        assert (file.read(10), file.read(10)) == (b"said", b"")
+
+
+def test_an_interruption_ends_a_file_without_end_and_a_second_one_is_not_held_back():
+    with open("/dev/zero", "rb") as zero, pytest.raises(KeyboardInterrupt, match="^$"), LiveInput(zero) as file:
+        assert len(file.read(10)) == 10
+        signal.raise_signal(signal.SIGINT)
+        assert sum(map(len, iter(lambda: file.read(1 << 18), b""))) == 1 << 20
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("held back")
