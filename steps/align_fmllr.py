@@ -25,7 +25,8 @@ class AlignFmllr(AlignStep):
 
 
 def main(options: AlignFmllr) -> None:
-    with output_of(options, options.ali_dir, input_files(options.data, options.lang, options.model_dir)) as out:
+    inputs = [*input_files(options.data, options.lang, options.model_dir), options.lang / "phones/silence.int"]
+    with output_of(options, options.ali_dir, inputs) as out:
         spec = AlignFmllrSpec(options.data, options.lang, options.model_dir, out, options.align, options.boost_silence, options.fmllr)
         run_ranks(options.jobs, out / "log" / "align.log", "pyasr.hmm.align_fmllr:align_rank", spec, num_ranks=options.jobs.nj)
         complete_ali_dir(options, out)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Build the tree of LF-MMI networks: left biphones at a third of the frame rate, from the alignments of a GMM system.
 
-Reads  DATA/{feats.scp,cmvn.scp,utt2spk}, LANG/phones/{sets.int,roots.int,extra_questions.int}, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,
-       input.json} and, of an adapted system, ALI_DIR/{final.mat,trans.*}
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk}, LANG/phones/{sets.int,roots.int,extra_questions.int,context_indep.int}, ALI_DIR/{ali.*.gz,
+       num_jobs,final.mdl,input.json} and, of an adapted system, ALI_DIR/{final.mat,trans.*}
 Writes OUT/{tree,final.mdl,frame_subsampling_factor,phones.txt}
 
 final.mdl is a transition model alone: HMMs that a phone can pass in one frame (docs/lfmmi.md). Features are those of the GMM system.

@@ -36,7 +36,7 @@ class TrainMono:
 
 
 def main(options: TrainMono) -> None:
-    inputs = [*input_files(options.data, options.lang), options.lang / "topo"]
+    inputs = [*input_files(options.data, options.lang), options.lang / "topo", options.lang / "phones/sets.int"]
     with output_of(options, options.dir, inputs, resume=True) as out:
         train = TrainOptions(options.schedule, options.align, options.update)
         spec = MonoSpec(options.data, options.lang, out, train, options.inputs)

@@ -19,6 +19,7 @@ from pyasr.lang.symbols import SymbolTable
 
 LANG_FILES = ("phones.txt", "words.txt", "L.fst", "oov.txt", "phones/optional_silence.int")
 DATA_FILES = ("utt2spk", "text", "feats.scp")
+TREE_FILES = ("topo", *(f"phones/{name}.int" for name in ("roots", "sets", "extra_questions", "context_indep", "silence")))
 MODEL_FILES = ("final.mdl", "tree")
 
 
@@ -31,7 +32,7 @@ def input_files(data: Path, lang: Path, model_dir: Path | None = None) -> list[P
 
 def training_files(data: Path, lang: Path, ali_dir: Path) -> list[Path]:
     """The files that the training of a triphone system reads, for the fingerprints of a stage output."""
-    files = [*input_files(data, lang), lang / "topo", lang / "phones/roots.int", ali_dir / "final.mdl", *job_archive_files(ali_dir)]
+    files = [*input_files(data, lang), *(lang / name for name in TREE_FILES), ali_dir / "final.mdl", *job_archive_files(ali_dir)]
     matrix, transforms = ali_dir / MATRIX_FILE, transform_files(ali_dir) if (ali_dir / "trans.1").exists() else []
     return [*files, *([matrix] if matrix.exists() else []), *transforms]
 

@@ -1,13 +1,16 @@
-"""Which files decide whether what was trained on alignments, or decoded with transforms, is up to date: those of all jobs."""
+"""Which files decide whether what was trained on alignments, or decoded with transforms, is up to date: all that are read, of all jobs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from gmm_corpus import write_corpus
+from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.decode.decode_dir import input_files
+from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm_dir import training_files
 
 
@@ -33,3 +36,24 @@ def test_alignments_and_transforms_of_all_jobs(tmp_path):
 def test_a_directory_without_alignments(tmp_path):
     with pytest.raises(UserError, match="num_jobs: missing or no number; is this an alignment directory?"):
         training_files(tmp_path, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("step, names", [("train_mono", ["sets"]), ("align_fmllr", ["silence"]), ("train_lda_mllt", ["silence"]),
+                                         ("train_deltas", ["roots", "sets", "extra_questions", "context_indep"])])  # fmt: skip
+def test_lists_of_phones_that_are_read(tmp_path, monkeypatch, capsys, step, names):
+    data, lang = write_corpus(tmp_path, num_utterances=2)
+    model = touched(tmp_path / "model", "final.mdl", "tree", "ali.1.gz")
+    (model / "num_jobs").write_text("1\n")
+    InputOptions().save(model)
+    monkeypatch.setattr(f"pyasr.hmm.{step}.{'align' if step == 'align_fmllr' else 'train'}_rank", lambda spec, comm: None)
+
+    def told() -> str:
+        run_here(f"{step}.py", data, lang, *([] if step == "train_mono" else [model]), tmp_path / "out", threads=True)
+        return capsys.readouterr().out
+
+    told()
+    assert f"{tmp_path / 'out'} is up to date" in told()
+    for name in names:
+        with (lang / f"phones/{name}.int").open("a") as f:
+            f.write("\n")
+        assert f"is out of date: {lang}/phones/{name}.int changed" in told()
