@@ -3,6 +3,7 @@
 import io
 import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from normalise import cardinal, normalise  # noqa: E402
 from queen import QueenFile, read_texts, segments  # noqa: E402
 from queen_toys import write_queen  # noqa: E402
 
+from pyasr.base import log, options  # noqa: E402
 from pyasr.base.errors import UserError  # noqa: E402
 
 
@@ -110,3 +112,31 @@ def test_quick_sample_takes_every_speaker_in_proportion():
     chosen = prepare_data.quick_sample(utterances, 20)
     assert chosen == prepare_data.quick_sample(utterances[::-1], 20)
     assert [sum(u.speaker == s for u in chosen) for s in "ab"] == [16, 4]
+
+
+@pytest.fixture
+def prepare(tmp_path, monkeypatch, capsys):
+    """A function of flags: what is told by local/prepare_data.py of two utterances, whose audio is made up."""
+    (tmp_path / "corpus").mkdir()
+    write_queen(tmp_path / "corpus/queen.1c")
+    split = tmp_path / "split.tsv"
+    split.write_text("name\tcharacter\tactor\tseconds\tpart\n07SSSSJ1\tjoe\tann\t1.5\ttrain\nJOE00021\tjoe\tbob\t0.5\ttest\n")
+    monkeypatch.setattr(prepare_data, "SPLIT", split)
+    monkeypatch.setattr(prepare_data, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(prepare_data, "decode_shard", lambda path, utterances, out, audio_format: [
+        (out / f"{utterance.name}.{audio_format}").touch() for utterance in utterances])
+
+    def run(*flags):
+        log.setup("prepare_data.py")
+        words = [*flags, "--dev-actor", "none", tmp_path / "corpus", tmp_path / "data"]
+        prepare_data.main(options.parse(prepare_data.PrepareData, list(map(str, words)), prepare_data.__doc__, {})[0])
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_any_number_of_processes_makes_the_same(prepare, tmp_path):
+    assert "up to date" not in prepare("--nj", 2)
+    assert prepare("--nj", 4).count("is up to date") == 3  # audio, train, test
+    with pytest.raises(UserError, match="train exists with other options .numbers: spell -> drop.; give --force"):
+        prepare("--numbers", "drop")

@@ -23,7 +23,7 @@ from queen import QueenFile, read_texts
 
 from pyasr.base import log
 from pyasr.base.errors import UpToDate, UserError
-from pyasr.base.options import argument, option
+from pyasr.base.options import argument, group, option
 from pyasr.base.output import stage_output
 from pyasr.base.step import make_part, run_step
 from pyasr.base.table_paths import as_named
@@ -40,6 +40,13 @@ SAME_CHARACTER = {  # short names of dialogs and full names of cutaways
 
 
 @dataclass(frozen=True)
+class DecodeJobs:
+    """How the work is spread; never changes what is made."""
+
+    nj: int = option(2, "parallel processes that decode", minimum=1)
+
+
+@dataclass(frozen=True)
 class PrepareData:
     corpus: Path = argument("directory that local/get_corpus.py made")
     data: Path = argument("directory of data directories")
@@ -47,7 +54,7 @@ class PrepareData:
     numbers: str = option("spell", "numbers in the texts: spelled in words, or dropped", choices=("spell", "drop"))
     audio_format: str = option("wav", "format of the decoded audio", choices=("wav", "flac"))
     quick: bool = option(False, "only 45 minutes of speech")
-    nj: int = option(2, "parallel processes that decode", minimum=1)
+    jobs: DecodeJobs = group(DecodeJobs)
 
 
 class Utterance(NamedTuple):
@@ -127,10 +134,10 @@ def decode_all(options: PrepareData, queen: QueenFile, utterances: list[Utteranc
     """One 8 kHz file an utterance in `audio`."""
     try:
         with stage_output(audio, {"audio_format": options.audio_format}, [queen.path]) as out:
-            size = math.ceil(len(utterances) / (4 * options.nj))
+            size = math.ceil(len(utterances) / (4 * options.jobs.nj))
             shards = [utterances[i:i + size] for i in range(0, len(utterances), size)]
             progress = log.Progress("decoding", len(utterances), "utterances")
-            with ProcessPoolExecutor(options.nj) as pool:
+            with ProcessPoolExecutor(options.jobs.nj) as pool:
                 jobs = [pool.submit(decode_shard, queen.path, shard, out, options.audio_format) for shard in shards]
                 for i, job in enumerate(jobs, 1):
                     job.result()
