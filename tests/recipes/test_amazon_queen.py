@@ -17,7 +17,7 @@ from normalise import cardinal, normalise  # noqa: E402
 from queen import QueenFile, read_texts, segments  # noqa: E402
 from queen_toys import write_queen  # noqa: E402
 
-from pyasr.base import log, options  # noqa: E402
+from pyasr.base import log, options, step  # noqa: E402
 from pyasr.base.errors import UserError  # noqa: E402
 
 
@@ -140,3 +140,14 @@ def test_any_number_of_processes_makes_the_same(prepare, tmp_path):
     assert prepare("--nj", 4).count("is up to date") == 3  # audio, train, test
     with pytest.raises(UserError, match="train exists with other options .numbers: spell -> drop.; give --force"):
         prepare("--numbers", "drop")
+
+
+def test_force_makes_audio_and_tables_of_another_format(prepare, tmp_path, monkeypatch):
+    prepare()
+    with pytest.raises(UserError, match="audio exists with other options .audio_format: wav -> flac.; give --force"):
+        prepare("--audio-format", "flac")
+    monkeypatch.setitem(step._state, "force", True)
+    prepare("--audio-format", "flac")
+    made = sorted((tmp_path / "data/local/audio").glob("*.*"))
+    assert [path.name for path in made if path.suffix != ".json"] == ["07SSSSJ1.flac", "JOE00021.flac"]
+    assert (tmp_path / "data/train/wav.scp").read_text().endswith("07SSSSJ1.flac\n")

@@ -22,9 +22,8 @@ from normalise import normalise
 from queen import QueenFile, read_texts
 
 from pyasr.base import log
-from pyasr.base.errors import UpToDate, UserError
+from pyasr.base.errors import UserError
 from pyasr.base.options import argument, group, option
-from pyasr.base.output import stage_output
 from pyasr.base.step import make_part, run_step
 from pyasr.base.table_paths import as_named
 from pyasr.data.audio import INT16_SCALE, resample, write_audio
@@ -47,12 +46,19 @@ class DecodeJobs:
 
 
 @dataclass(frozen=True)
+class AudioOptions:
+    """The decoded audio."""
+
+    audio_format: str = option("wav", "format of the decoded audio", choices=("wav", "flac"))
+
+
+@dataclass(frozen=True)
 class PrepareData:
     corpus: Path = argument("directory that local/get_corpus.py made")
     data: Path = argument("directory of data directories")
     dev_actor: str | None = option("reitel", "actor whose utterances are the development set; 'none': all are for training")
     numbers: str = option("spell", "numbers in the texts: spelled in words, or dropped", choices=("spell", "drop"))
-    audio_format: str = option("wav", "format of the decoded audio", choices=("wav", "flac"))
+    audio: AudioOptions = group(AudioOptions)
     quick: bool = option(False, "only 45 minutes of speech")
     jobs: DecodeJobs = group(DecodeJobs)
 
@@ -77,7 +83,7 @@ def main(options: PrepareData) -> None:
     queen = QueenFile(options.corpus / "queen.1c")
     utterances = read_utterances(queen, options.numbers)
     audio = options.data / "local" / "audio"
-    decode_all(options, queen, utterances, audio)
+    make_part(options.audio, audio, [queen.path], lambda out: decode_all(options, queen, utterances, out))
     parts = choose(utterances, options)
     for part in filter(parts.get, ("train", "dev", "test")):
         make_data_dir(options, part, parts[part], audio)
@@ -130,20 +136,16 @@ def quick_sample(utterances: list[Utterance], seconds: float) -> list[Utterance]
     return chosen
 
 
-def decode_all(options: PrepareData, queen: QueenFile, utterances: list[Utterance], audio: Path) -> None:
-    """One 8 kHz file an utterance in `audio`."""
-    try:
-        with stage_output(audio, {"audio_format": options.audio_format}, [queen.path]) as out:
-            size = math.ceil(len(utterances) / (4 * options.jobs.nj))
-            shards = [utterances[i:i + size] for i in range(0, len(utterances), size)]
-            progress = log.Progress("decoding", len(utterances), "utterances")
-            with ProcessPoolExecutor(options.jobs.nj) as pool:
-                jobs = [pool.submit(decode_shard, queen.path, shard, out, options.audio_format) for shard in shards]
-                for i, job in enumerate(jobs, 1):
-                    job.result()
-                    progress.update(min(i * size, len(utterances)))
-    except UpToDate as note:
-        log.info(str(note))
+def decode_all(options: PrepareData, queen: QueenFile, utterances: list[Utterance], out: Path) -> None:
+    """One 8 kHz file an utterance in `out`."""
+    size = math.ceil(len(utterances) / (4 * options.jobs.nj))
+    shards = [utterances[i:i + size] for i in range(0, len(utterances), size)]
+    progress = log.Progress("decoding", len(utterances), "utterances")
+    with ProcessPoolExecutor(options.jobs.nj) as pool:
+        jobs = [pool.submit(decode_shard, queen.path, shard, out, options.audio.audio_format) for shard in shards]
+        for i, job in enumerate(jobs, 1):
+            job.result()
+            progress.update(min(i * size, len(utterances)))
 
 
 def decode_shard(path: Path, utterances: list[Utterance], out: Path, audio_format: str) -> None:
@@ -159,7 +161,7 @@ def decode_shard(path: Path, utterances: list[Utterance], out: Path, audio_forma
 
 def make_data_dir(options: PrepareData, part: str, utterances: list[Utterance], audio: Path) -> None:
     where = as_named(audio)
-    tables = {"wav.scp": {u.key: where / f"{u.name}.{options.audio_format}" for u in utterances},
+    tables = {"wav.scp": {u.key: where / f"{u.name}.{options.audio.audio_format}" for u in utterances},
               "text": {u.key: u.text for u in utterances},
               "utt2spk": {u.key: u.speaker for u in utterances},
               "utt2dur": {u.key: u.seconds for u in utterances}}
