@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Estimate the warp factors of the speakers of a data directory from its alignments with a GMM system.
 
-Reads  DATA/{wav.scp,utt2spk,segments,feats/options.json}, LANG, ALI_DIR/{ali.JOB.gz,num_jobs,final.mdl,final.alimdl,final.mat,input.json}
+Reads  DATA/{wav.scp,utt2spk,segments,reco2speed,reco2volume,reco2distortion,feats/options.json}, LANG/{phones.txt,phones/silence.int},
+       ALI_DIR/{ali.JOB.gz,num_jobs,final.mdl,final.alimdl,final.mat,input.json}
 Writes OUT/spk2warp
 
 Copied to the data directory, spk2warp makes steps/make_mfcc.py and its like warp the features. For data without transcripts, align
@@ -20,8 +21,10 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
+from pyasr.feats.extract import audio_tables
+from pyasr.feats.inputs import input_option_files
 from pyasr.feats.options import OPTIONS_FILE
-from pyasr.hmm.model import MODEL
+from pyasr.hmm.model import first_pass_model
 from pyasr.hmm.vtln import VtlnOptions, VtlnSpec, merge_scores
 from pyasr.io.int_vectors import job_archive_files
 
@@ -39,7 +42,9 @@ class ComputeVtln:
 
 def main(options: ComputeVtln) -> None:
     data, ali_dir = options.data, options.ali_dir
-    inputs = [data / "wav.scp", data / "utt2spk", data / "feats" / OPTIONS_FILE, ali_dir / MODEL, *job_archive_files(ali_dir)]
+    lang = [options.lang / "phones.txt", options.lang / "phones/silence.int"]
+    model = [first_pass_model(ali_dir), *input_option_files(ali_dir)]
+    inputs = [*audio_tables(data), data / "feats" / OPTIONS_FILE, *lang, *model, *job_archive_files(ali_dir)]
     tables = DataDir(data)
     tables.check_commands()
     num_jobs = min(options.jobs.nj, len(tables.spk2utt))

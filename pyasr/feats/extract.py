@@ -71,8 +71,7 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     tables = DataDir(data)
     utterance_warps(tables)  # a mistake in them is told before any work
     tables.check_commands()
-    optional = [data / name for name in ("segments", *AUDIO_CHANGES, SPEAKER_WARPS, UTTERANCE_WARPS)]
-    inputs = [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
+    inputs = [*audio_tables(data), *(data / name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if tables.has(name))]
     with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:
         save(out / OPTIONS_FILE, features)
         spec = ExtractSpec(data, out, as_named(feats), step.jobs.nj, step.archive)
@@ -80,6 +79,12 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
         merge_shards(spec)
         withdraw(data)
     publish(data)
+
+
+def audio_tables(data: Path) -> list[Path]:
+    """The tables of a data directory that say what an utterance's audio is, for the fingerprints of a stage output."""
+    optional = (data / name for name in ("segments", *AUDIO_CHANGES))
+    return [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
 
 
 def extract_shard(spec: ExtractSpec, job: int) -> None:

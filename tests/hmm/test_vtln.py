@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import soundfile
+from steps_here import run_here as run_step_here
 
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
@@ -185,3 +186,28 @@ def test_alignments_of_other_data_are_refused(system, tmp_path):
     write_int_vectors(other / "ali.1.gz", {utt: tids[:-1] for utt, tids in alignments.items()})
     with pytest.raises(UserError, match=r"the alignment of neutral-0 has \d+ frames, its audio \d+; align the data directory again"):
         estimate((data, lang, other), tmp_path / "short")
+
+
+def test_what_makes_warps_out_of_date(tmp_path, monkeypatch, capsys):
+    data, lang, ali = (tmp_path / name for name in ("data", "lang", "ali"))
+    write = {data: ["feats/options.json", "segments", "reco2speed", "reco2volume", "reco2distortion"], lang: ["phones.txt", "phones/silence.int"],
+             ali: ["final.alimdl", "final.mat", "input.json", "ali.1.gz"]}  # fmt: skip
+    files = [directory / name for directory, names in write.items() for name in names]
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (ali / "num_jobs").write_text("1\n")
+    write_table(data / "wav.scp", {"u1": "u1.wav"})
+    write_table(data / "utt2spk", {"u1": "s1"})
+    monkeypatch.setattr("pyasr.hmm.vtln.score_speakers", lambda spec, job: None)
+    monkeypatch.setattr("pyasr.hmm.vtln.merge_scores", lambda spec: None)
+
+    def told() -> str:
+        run_step_here("compute_vtln.py", data, lang, ali, tmp_path / "out")
+        return capsys.readouterr().out
+
+    told()
+    assert "is up to date" in told()
+    for path in files:
+        path.write_text("u1 {}\n")
+        assert f"is out of date: {path} changed" in told()
