@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.data.datadir import DataDir
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.transforms import apply_transform
 from pyasr.hmm.shard import Shard
@@ -17,13 +18,14 @@ from pyasr.lang.lang_dir import LangDir
 class AdaptableShard(Shard):
     """A `Shard` that keeps the features `base` (T, D0) as they are before deltas, splicing and transforms: `feats` are made of these.
 
-    extend    InputOptions: deltas and splicing
-    speakers  {utterance: speaker}
+    extend        InputOptions: deltas and splicing
+    speakers      {utterance: speaker}
+    all_speakers  those of the whole data directory, also where none of their utterances can be used
     """
 
-    def prepare(self, extend: InputOptions, speakers: dict[str, str]) -> AdaptableShard:
+    def prepare(self, extend: InputOptions, speakers: dict[str, str], all_speakers: set[str]) -> AdaptableShard:
         """Take the features that were loaded as `base`; `feats` stay empty until `transform`."""
-        self.extend, self.speakers = extend, speakers
+        self.extend, self.speakers, self.all_speakers = extend, speakers, all_speakers
         self.base, self.feats = self.feats, np.zeros((len(self.feats), 0), np.float32)
         return self
 
@@ -54,4 +56,4 @@ def load_adaptable(data: Path, inputs: InputOptions, lang: LangDir, job: int, nu
     """Shard `job` (1-based) of `num_jobs`, to be fed as `inputs` say. Raises UserError when none of its utterances can be used."""
     reader = FeatureReader(data, dataclasses.replace(inputs, deltas=0, splice_left=0, splice_right=0))
     shard = AdaptableShard.load(reader, lang, job, num_jobs)
-    return shard.prepare(inputs, {utt: reader.speaker(utt) for utt in shard.keys})
+    return shard.prepare(inputs, {utt: reader.speaker(utt) for utt in shard.keys}, set(DataDir(data).spk2utt))

@@ -138,7 +138,12 @@ class SpeakerTransforms:
         return self.shard.transformed(lambda utt: self.base)
 
     def write(self, out: Path) -> None:
-        """trans.N of this rank, final.mat."""
-        write_transforms(out / f"trans.{self.comm.rank + 1}", self.matrices)
+        """trans.N of this rank, final.mat; rank 0 writes the identity for speakers of whom no utterance can be used."""
+        matrices, estimated = dict(self.matrices), set().union(*self.comm.allgather(sorted(self.matrices)))
+        without = sorted(self.shard.all_speakers - estimated) if self.comm.rank == 0 else []
+        if without:
+            log.warning(f"{len(without)} speakers have no utterance that can be used; their transform is the identity: {' '.join(without[:5])}")
+            matrices |= dict.fromkeys(without, identity(len(self.base)))
+        write_transforms(out / f"trans.{self.comm.rank + 1}", matrices)
         if self.comm.rank == 0 and self.has_matrix:
             write_matrix(out / MATRIX_FILE, self.base)

@@ -29,7 +29,7 @@ from pyasr.hmm.train_sat import train_rank as train_sat_rank
 from pyasr.hmm.train_triphones import TreeOptions, TriphoneSpec
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import read_job_archives
-from pyasr.io.text import read_table
+from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
@@ -169,6 +169,20 @@ def test_alignment_with_fmllr(corpus, lda_sat, tmp_path):
     ours, theirs = read_job_archives(one), read_job_archives(lda_sat)
     equal = np.mean(np.concatenate([ours[utt] == theirs[utt] for utt in theirs]))
     assert ours.keys() == set(read_table(corpus[0] / "text")) and equal > 0.95
+
+
+def test_speakers_without_a_transcript(corpus, mono, tmp_path):
+    """They get the identity, so that features can be made of the whole data directory."""
+    data = Path(shutil.copytree(corpus[0], tmp_path / "data"))
+    kept = {utt: words for utt, words in read_table(data / "text").items() if not utt.startswith("s3")}
+    write_table(data / "text", kept)
+    ali = align((data, corpus[1]), mono, tmp_path / "ali", 2)
+    transforms = read_transforms(ali)
+    assert transforms.keys() == set(SPEAKERS)
+    np.testing.assert_array_equal(transforms["s3"], np.eye(DIM, DIM + 1))
+    assert not any(np.allclose(transforms[speaker], np.eye(DIM, DIM + 1), atol=0.01) for speaker in SPEAKERS[:3])
+    adapted, plain = open_features(data, ali, ali), open_features(data, ali)
+    np.testing.assert_allclose(adapted["s3-003"], plain["s3-003"], atol=1e-5)
 
 
 def test_sat_begins_with_the_transforms_of_the_alignment(corpus, lda_sat, tmp_path, monkeypatch):
