@@ -1,7 +1,7 @@
 """Alignments of copies of utterances in noise and in rooms: those of the utterances that they are copies of (Kaldi's copy_ali_dir.sh).
 
-A copy is called `rev1-sp0.9-UTT`, where `sp0.9-UTT` is a copy of UTT at another speed. Its alignment is that of the utterance whose name is
-left without `rev1-`, if that is aligned, otherwise that of UTT, to which `utt2uniq` leads.
+A copy is called `rev1-sp0.9-UTT` or `sp0.9-UTT-rev1`, where `sp0.9-UTT` is a copy of UTT at another speed. Its alignment is that of the
+utterance whose name is left without `rev1`, if that is aligned, otherwise that of UTT, to which `utt2uniq` leads.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _OF_UTTERANCES = ("ali.*", "trans.*", "failed_utterances")
 
 
 def names_of_original(utt: str, original: str) -> Iterator[str]:
-    """What an utterance may have been called before it was copied: its name without more and more of its prefixes, then `original`."""
-    name = utt
+    """What an utterance may have been called before it was copied: its name without what follows `original` in it and without more and
+    more of its prefixes, then `original`."""
+    name = utt.rpartition(original)[0] + original
     while name.endswith(original) and name != original:
         yield name
         name = name.partition("-")[2]

@@ -6,6 +6,7 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.data.datadir import write_data_dir
+from pyasr.hmm.copy_ali import names_of_original
 from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
 
 FRAMES = {"ann-0": 5, "ann-1": 7, "bob-0": 6, "sp0.9-ann-0": 6, "sp0.9-ann-1": 8, "sp0.9-bob-0": 7}
@@ -44,9 +45,17 @@ def test_copies_get_the_alignment_of_their_speed(made):
 
 def test_names_with_a_suffix(made):
     path, alignments = made
-    write_tables(path / "data", {"ann-0-noise": 5, "ann-1-noise": 7})
+    write_tables(path / "data", {"ann-0-noise": 5, "ann-1-noise": 7, "sp0.9-ann-0-noise": 6, "rev1-sp0.9-ann-1-noise": 8})
     run_here("copy_ali_dir.py", path / "data", path / "ali", path / "out")
-    assert np.array_equal(read_job_archives(path / "out")["ann-1-noise"], alignments["ann-1"])
+    copied = read_job_archives(path / "out")
+    assert len(copied) == 4
+    for utt, alignment in copied.items():
+        assert np.array_equal(alignment, alignments[utt.removeprefix("rev1-").removesuffix("-noise")])
+
+
+def test_names_before_copying():
+    assert list(names_of_original("rev1-sp0.9-u-1-noise", "u-1")) == ["rev1-sp0.9-u-1", "sp0.9-u-1", "u-1"]
+    assert list(names_of_original("another", "u-1")) == list(names_of_original("u-1", "u-1")) == ["u-1"]
 
 
 def test_what_does_not_fit(made):
