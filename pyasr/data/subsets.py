@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyasr.base import log
@@ -154,8 +155,9 @@ def _union(name: str, parts: list[dict], sources: list[DataDir]) -> dict[str, st
                 log.warning(f"{name} is left out: speaker {key} has other values in {data.path}; make it again")
                 return None
             if name in UTTERANCE_TABLES or table[key] != found[key]:
+                flag = "--reco-prefix" if name in RECORDING_TABLES and "segments" in tables else "--utt-prefix"
                 raise UserError(f"{data.path}/{name}: '{key}' is in another of the directories too; "
-                                "rename with utils/copy_data_dir.py --utt-prefix")
+                                f"rename with utils/copy_data_dir.py {flag}")
         found |= table
     return found
 
@@ -168,6 +170,8 @@ class Renaming:
     utt_suffix: str = option("", "put after every utterance")
     spk_prefix: str = option("", "put before every speaker")
     spk_suffix: str = option("", "put after every speaker")
+    reco_prefix: str = option("", "put before every recording that has segments; others are named as their utterances")
+    reco_suffix: str = option("", "put after every recording that has segments")
 
     def utterance(self, name: str) -> str:
         """New name of an utterance."""
@@ -177,6 +181,10 @@ class Renaming:
         """New name of a speaker."""
         return f"{self.spk_prefix}{name}{self.spk_suffix}"
 
+    def recording(self, name: str) -> str:
+        """New name of a recording that has segments."""
+        return f"{self.reco_prefix}{name}{self.reco_suffix}"
+
 
 def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = True) -> None:
     """A copy of `data` with other names, without the tables of features where they are to be made anew."""
@@ -185,20 +193,22 @@ def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = Tru
 
 
 def renamed(tables: dict[str, dict[str, str]], renaming: Renaming) -> dict[str, dict[str, str]]:
-    """The tables with other names of utterances and speakers. Recordings that have segments keep theirs."""
-    by_utterance = UTTERANCE_TABLES + (() if "segments" in tables else RECORDING_TABLES)
-    result = {}
-    for name, table in tables.items():
-        rename = renaming.utterance if name in by_utterance else renaming.speaker if name in SPEAKER_TABLES else str
-        result[name] = {rename(key): value for key, value in table.items()}
+    """The tables with other names of utterances, speakers and recordings."""
+    recording = renaming.recording if "segments" in tables else renaming.utterance
+    rename_by = dict.fromkeys(UTTERANCE_TABLES, renaming.utterance) | dict.fromkeys(SPEAKER_TABLES, renaming.speaker)
+    rename_by |= dict.fromkeys(RECORDING_TABLES, recording)
+    result = {name: {rename_by[name](key): value for key, value in table.items()} for name, table in tables.items()}
+    if "segments" in tables:
+        result["segments"] = {utt: _renamed_segment(segment, recording) for utt, segment in result["segments"].items()}
     return result | {"utt2spk": {key: renaming.speaker(value) for key, value in result["utt2spk"].items()}}
+
+
+def _renamed_segment(segment: str, recording: Callable[[str], str]) -> str:
+    """'RECORDING BEGIN END' with another recording; what a damaged line lacks is lacking still."""
+    name, *times = segment.split(maxsplit=1) or [""]
+    return " ".join([recording(name), *times])
 
 
 def own_copy(tables: dict[str, dict[str, str]], renaming: Renaming) -> dict[str, dict[str, str]]:
     """`renamed`, with recordings renamed as utterances are: tables that can be joined with those they were made of."""
-    copy = renamed(tables, renaming)
-    if "segments" in copy:
-        copy |= {name: {renaming.utterance(key): value for key, value in copy[name].items()} for name in RECORDING_TABLES if name in copy}
-        places = {utt: segment.split(maxsplit=1) for utt, segment in copy["segments"].items()}
-        copy["segments"] = {utt: f"{renaming.utterance(recording)} {times}" for utt, (recording, times) in places.items()}
-    return copy
+    return renamed(tables, replace(renaming, reco_prefix=renaming.utt_prefix, reco_suffix=renaming.utt_suffix))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from steps_here import run_here
 from trees import make_data_dir
 
 from pyasr.base.errors import UserError
@@ -105,6 +106,26 @@ def test_combined_with_data_as_they_were(tmp_path):
     assert validate(out.path) == []
     assert (out.reco2speed["ann-000"], out.reco2speed["sp1.1-ann-000"]) == ("1", "1.1")
     assert out.table("utt2uniq")["ann-000"] == out.table("utt2uniq")["sp1.1-ann-000"] == "ann-000"
+
+
+@pytest.mark.parametrize("with_segments", [False, True])
+def test_other_volumes_combined_with_data_as_they_were(tmp_path, with_segments):
+    data = make_data_dir(tmp_path / "data", with_segments)
+    run_here("perturb_data_dir.py", "--speeds", "", "--perturb-volume", "true", data, tmp_path / "loud", folder="utils")
+    flags, more = ["--utt-prefix", "v-", "--spk-prefix", "v-"], ["--reco-prefix", "v-"]
+    if with_segments:
+        run_here("copy_data_dir.py", *flags, tmp_path / "loud", tmp_path / "some", folder="utils")
+        told = "some/reco2volume: 'ann' is in another of the directories too; rename with utils/copy_data_dir.py --reco-prefix"
+        with pytest.raises(UserError, match=told):
+            run_here("combine_data.py", tmp_path / "out", data, tmp_path / "some", folder="utils")
+    run_here("copy_data_dir.py", *flags, *more, tmp_path / "loud", tmp_path / "renamed", folder="utils")
+    run_here("combine_data.py", tmp_path / "out", data, tmp_path / "renamed", folder="utils")
+    out, loud = DataDir(tmp_path / "out"), DataDir(tmp_path / "loud")
+    assert validate(out.path) == [] and len(out.utterances) == 24
+    for utt in ("ann-000", "cy-003"):
+        assert out.reco2volume[out.recording(utt)] == "1"
+        assert out.reco2volume[out.recording(f"v-{utt}")] == loud.reco2volume[loud.recording(utt)] != "1"
+        assert out.wav_scp[out.recording(f"v-{utt}")] == loud.wav_scp[loud.recording(utt)]
 
 
 def test_fixing_completes_speeds(tmp_path):
