@@ -30,7 +30,7 @@ def make_questions(
 
     sets         phones that are always asked about together (phones/sets.int)
     extra        further questions (phones/extra_questions.int)
-    pdf_classes  the states whose statistics are clustered; Kaldi's default is the central one of three
+    pdf_classes  the states whose statistics are clustered; Kaldi takes the central one of phones other than silence
     """
     found = dict.fromkeys([*cluster_phones(stats, sets, pdf_classes, seed), *map(frozenset, extra)])
     num_classes = int(stats.key(PDF_CLASS).max()) + 1

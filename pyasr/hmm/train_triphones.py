@@ -111,7 +111,8 @@ def _first_model(spec: TriphoneSpec, lang: LangDir, shard: Shard, old: Transitio
     if comm.rank == 0:
         stats = rounded(TreeStats.add(parts))
         topology = Topology.read(lang.topo)
-        questions = make_questions(stats, lang.sets, lang.extra_questions, seed=spec.train.schedule.seed)
+        central = topology.num_pdf_classes(lang.nonsilence_phones[0]) // 2
+        questions = make_questions(stats, lang.sets, lang.extra_questions, pdf_classes=(central,), seed=spec.train.schedule.seed)
         tree = build_tree(stats, questions, read_roots(lang.path / "phones" / "roots.int"), topology, spec.tree.num_leaves,
                           cluster_thresh=spec.tree.cluster_thresh)
         tree.write(spec.out / "tree")

@@ -1,15 +1,17 @@
 """Triphone training on toy data: better than monophones, the same with any number of ranks, resumable, alignments checked."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gmm_corpus import write_corpus
+from toy_language import write_toy_lang
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.hmm import train_gmm
+from pyasr.hmm import train_gmm, train_triphones
 from pyasr.hmm.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model import read_model, read_tree
 from pyasr.hmm.shard import Shard
@@ -130,3 +132,27 @@ def test_utterances_without_alignment_wait_for_the_first_realignment(corpus, mon
     write_int_vectors(ali / "ali.1.gz", {utt: tids for utt, tids in alignments.items() if utt != missing})
     out = train(corpus, ali, tmp_path / "out")
     assert missing in read_job_archives(out)
+
+
+@pytest.mark.parametrize("num_states", [1, 4])
+@pytest.mark.parametrize("num_sil_states", [1, 5])
+def test_questions_are_of_the_central_state(tmp_path, monkeypatch, num_states, num_sil_states):
+    """Some unite several phones, but not all, whatever the numbers of states."""
+    data, _ = write_corpus(tmp_path, num_utterances=30, seed=5)
+    lang = write_toy_lang(tmp_path / "short", 5, num_words=12, num_phones=4, num_nonsil_states=num_states, num_sil_states=num_sil_states)
+    (tmp_path / "mono").mkdir()
+    calls, real = [], train_triphones.make_questions
+
+    def watched(*words, pdf_classes, **more):
+        calls.append((pdf_classes, real(*words, pdf_classes=pdf_classes, **more)))
+        return calls[-1][1]
+
+    monkeypatch.setattr(train_triphones, "make_questions", watched)
+    short = dataclasses.replace(MONO, schedule=ScheduleOptions(num_iters=2, max_iter_inc=1, num_gauss=20, realign_iters="1"))
+    train_mono_rank(MonoSpec(data, lang, tmp_path / "mono", short, INPUTS), SoloComm())
+    spec = TriphoneSpec(data, lang, tmp_path / "mono", tmp_path, TreeOptions(num_leaves=20), short, INPUTS)
+    train_rank(spec, SoloComm())
+    (pdf_classes, questions), = calls
+    phones = LangDir(lang)
+    spoken, size = set(phones.nonsilence_phones), len(phones.sets[-1])
+    assert pdf_classes == (num_states // 2,) and any(size < len(asked & spoken) < len(spoken) for asked in questions[1])
