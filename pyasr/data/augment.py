@@ -139,6 +139,8 @@ class Babble:
             self._of_speaker.setdefault(data.utt2spk[utt], []).append(utt)
         if len(self._of_speaker) < 2:
             raise UserError(f"{data.path}: babble takes two speakers or more, with utterances at their own speed; leave --num-babble away")
+        self._utterances = list(self._of_speaker.values())
+        self._index = {speaker: i for i, speaker in enumerate(self._of_speaker)}
 
     @cached_property
     def _speakers(self) -> dict[str, set[str]]:
@@ -150,13 +152,21 @@ class Babble:
 
     def draw(self, recording: str, num: int, rng: np.random.Generator) -> list[tuple[str, float, float | None]]:
         """(audio, begin, end in seconds) of an utterance each of `num` speakers who do not speak in the recording, or of all of them."""
-        others = [speaker for speaker in self._of_speaker if speaker not in self._speakers.get(recording, ())]
-        chosen = rng.choice(len(others), min(num, len(others)), replace=False)
-        return [self._place(str(rng.choice(self._of_speaker[others[i]]))) for i in chosen]
+        own = sorted(self._index[speaker] for speaker in self._speakers.get(recording, ()) if speaker in self._index)
+        num_others = len(self._index) - len(own)
+        chosen = [self._utterances[_beside(i, own)] for i in rng.choice(num_others, min(num, num_others), replace=False)]
+        return [self._place(utterances[rng.integers(len(utterances))]) for utterances in chosen]
 
     def _place(self, utt: str) -> tuple[str, float, float | None]:
         segment, audio = self.data.segments.get(utt), self.data.wav_scp[self.data.recording(utt)]
         return (audio, 0.0, None) if segment is None else (audio, segment.begin_s, segment.end_s if segment.end_s > 0 else None)
+
+
+def _beside(number: int, taken: list[int]) -> int:
+    """The one of this number among 0, 1, ... without those of the ascending list `taken`."""
+    for index in taken:
+        number += number >= index
+    return number
 
 
 def _rounded(value: float) -> float:

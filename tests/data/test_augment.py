@@ -10,8 +10,8 @@ from trees import make_data_dir, write_tone
 
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
-from pyasr.data.augment import AugmentOptions, augmented
-from pyasr.data.datadir import DataDir
+from pyasr.data.augment import AugmentOptions, Babble, augmented
+from pyasr.data.datadir import DataDir, write_data_dir
 from pyasr.data.perturb import Perturbation, perturbed
 from pyasr.data.recordings import duration_s, read_recording
 from pyasr.data.repair import fix
@@ -191,3 +191,20 @@ def test_babble_of_one_speaker(tmp_path):
     write_table(data.path / "utt2spk", dict.fromkeys(data.utterances, "ann"))
     with pytest.raises(UserError, match="babble takes two speakers or more"):
         augmented(DataDir(data.path), AugmentOptions(num_babble="2"))
+
+
+def test_babble_against_its_plain_definition(tmp_path):
+    """Without those of all others being listed for every recording."""
+    rng = np.random.default_rng(0)
+    speakers = {f"u{i:02d}": f"s{rng.integers(9)}" for i in range(60)}
+    segments = {utt: f"r{rng.integers(20)} {i} {i + 1}" for i, utt in enumerate(speakers)}
+    write_data_dir(tmp_path, {"utt2spk": speakers, "segments": segments, "wav.scp": {f"r{i}": f"/x/{i}.wav" for i in range(21)}})
+    babble = Babble(DataDir(tmp_path))
+    for recording in (f"r{i}" for i in range(21)):
+        own = {speakers[utt] for utt, segment in segments.items() if segment.split()[0] == recording}
+        others = [speaker for speaker in dict.fromkeys(speakers.values()) if speaker not in own]
+        rng, same = np.random.default_rng(3), np.random.default_rng(3)
+        chosen = [others[i] for i in rng.choice(len(others), min(5, len(others)), replace=False)]
+        utterances = [str(rng.choice([utt for utt in speakers if speakers[utt] == speaker])) for speaker in chosen]
+        expected = [float(segments[utt].split()[1]) for utt in utterances]
+        assert [begin_s for _, begin_s, _ in babble.draw(recording, 5, same)] == expected
