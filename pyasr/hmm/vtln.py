@@ -169,9 +169,9 @@ def choose_warps(scores: dict[str, tuple[int, list[float]]], options: VtlnOption
     """{speaker: the factor of greatest likelihood}, 1 for speakers with too little speech. Logs what is gained."""
     factors = options.factors
     neutral = int(np.argmin(np.abs(factors - 1)))
-    short = sorted(speaker for speaker, (num_frames, _) in scores.items() if num_frames < options.min_speech)
+    short = {speaker for speaker, (num_frames, _) in scores.items() if num_frames < options.min_speech}
     if short:
-        names = ", ".join(short[:5])
+        names = ", ".join(sorted(short)[:5])
         log.warning(f"{len(short)} speakers have less than {options.min_speech} frames of aligned speech and keep the factor 1: {names}")
     chosen = {speaker: neutral if speaker in short else int(np.argmax(log_likes)) for speaker, (_, log_likes) in scores.items()}
     gain = sum(scores[speaker][1][place] - scores[speaker][1][neutral] for speaker, place in chosen.items())
