@@ -7,7 +7,7 @@ to (4) of one frame.
 from __future__ import annotations
 
 from pyasr.export.onnx_graph import Graph
-from pyasr.export.onnx_ops import affine, reshape, reversed_frames, size, sizes_of
+from pyasr.export.onnx_ops import affine, missing, reshape, reversed_frames, size, sizes_of
 from pyasr.export.values import array
 from pyasr.nn.lstm import Lstm
 
@@ -31,8 +31,7 @@ def _filled_up(graph: Graph, x: str, num_frames: str, delay: int) -> str:
     """Frames with zeros after them, to a multiple of `delay`."""
     if delay == 1:
         return x
-    missing = graph.op("Mod", graph.op("Neg", num_frames), graph.constant([delay]))
-    return graph.op("Pad", x, sizes_of(graph, 0, 0, 0, missing, 0, 0))
+    return graph.op("Pad", x, sizes_of(graph, 0, 0, 0, missing(graph, num_frames, delay), 0, 0))
 
 
 def _frame(lstm: Lstm, outer: Graph) -> Graph:

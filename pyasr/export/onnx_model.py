@@ -25,7 +25,7 @@ from pyasr.base.errors import UserError
 from pyasr.export.onnx_chunks import Chunks
 from pyasr.export.onnx_graph import Graph, model_file
 from pyasr.export.onnx_layers import add_layer
-from pyasr.export.onnx_ops import repeat_ends, reshape, shifted, side_by_side
+from pyasr.export.onnx_ops import missing, repeat_ends, reshape, shifted, side_by_side, size
 from pyasr.export.source import feature_dim
 from pyasr.export.values import array
 from pyasr.feats.deltas import DELTA_WINDOW, delta_matrix
@@ -120,9 +120,16 @@ def _(network: LayeredNetwork, graph: Graph, x: str, whole: bool) -> str:
     if not whole:
         return _layers(network, graph, x)
     if not network.chunk:
-        return _layers(network, graph, repeat_ends(graph, x, network.left, network.right))
+        return _layers(network, graph, repeat_ends(graph, x, network.left, _num_after(network, graph, x)))
     chunks = Chunks(network, graph, x)
     return chunks.joined(_layers(network, graph, chunks.frames()))
+
+
+def _num_after(network: LayeredNetwork, graph: Graph, x: str) -> int | str:
+    """How often the last frame is repeated: for context, and before that to fill up to whole outputs."""
+    if network.subsampling == 1:
+        return network.right
+    return graph.op("Add", missing(graph, size(graph, x, 0), network.subsampling), graph.constant([network.right]))
 
 
 def _layers(network: LayeredNetwork, graph: Graph, x: str) -> str:

@@ -40,21 +40,26 @@ def side_by_side(graph: Graph, parts: list[str]) -> str:
 
 def reshape(graph: Graph, x: str, *sizes: int | str) -> str:
     """Sizes are numbers, 0 for that of x and -1 for what is left, or values (1,) of the graph."""
-    if all(isinstance(size, int) for size in sizes):
-        return graph.op("Reshape", x, graph.constant(sizes))
     return graph.op("Reshape", x, sizes_of(graph, *sizes))
 
 
 def sizes_of(graph: Graph, *sizes: int | str) -> str:
     """Numbers and values (1,) of the graph in one value."""
+    if all(isinstance(size, int) for size in sizes):
+        return graph.constant(sizes)
     return graph.op("Concat", *(graph.constant([size]) if isinstance(size, int) else size for size in sizes), axis=0)
 
 
-def repeat_ends(graph: Graph, x: str, left: int, right: int) -> str:
-    """The first frame so often before, the last so often after all."""
-    return graph.op("Pad", x, graph.constant([left, 0, 0, right, 0, 0]), mode="edge") if left or right else x
+def repeat_ends(graph: Graph, x: str, left: int, right: int | str) -> str:
+    """The first frame so often before, the last so often after all; `right` may be a value (1,) of the graph."""
+    return graph.op("Pad", x, sizes_of(graph, left, 0, 0, right, 0, 0), mode="edge") if left or right else x
 
 
 def size(graph: Graph, x: str, axis: int) -> str:
     """The size of an axis as a value (1,) of the graph."""
     return graph.op("Shape", x, start=axis, end=axis + 1)
+
+
+def missing(graph: Graph, number: str, divisor: int) -> str:
+    """What a value (1,) of the graph lacks to a multiple of `divisor`."""
+    return graph.op("Mod", graph.op("Neg", number), graph.constant([divisor]))

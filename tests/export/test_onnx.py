@@ -32,6 +32,7 @@ LAYERS = {
     "blstmp clipped": ["blstm cells=6 recurrent=4 clip=0.05 delay=2"],
     "window": ["affine dim=5", "window-blstm cells=4 left=2 right=3 clip=0.1 bias=false", "affine dim=4"],
     "ctc": ["tdnn splice=-1..1 dim=6 stride=3", "blstm cells=4"],
+    "pyramid": ["blstm cells=4", "affine dim=5 stride=3", "blstm cells=3"],
 }  # fmt: skip
 
 
