@@ -36,7 +36,7 @@ def _widened(x: torch.Tensor) -> torch.Tensor:
 class _PNormFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, group_size):
-        y = x.view(len(x), group_size, -1).square().sum(1).sqrt_()
+        y = _groups(x, group_size).square().sum(1).sqrt_()
         ctx.group_size = group_size
         ctx.save_for_backward(x, y)
         return y
@@ -45,7 +45,12 @@ class _PNormFunction(torch.autograd.Function):
     def backward(ctx, grad):
         x, y = ctx.saved_tensors
         ratio = (grad / y).masked_fill_(y == 0, 0)
-        return (x.view(len(x), ctx.group_size, -1) * ratio.unsqueeze(1)).view_as(x), None
+        return (_groups(x, ctx.group_size) * ratio.unsqueeze(1)).view_as(x), None
+
+
+def _groups(x: torch.Tensor, size: int) -> torch.Tensor:
+    """(N, size * M) as (N, size, M), also where N is 0."""
+    return x.view(len(x), size, x.shape[1] // size)
 
 
 class PNorm(nn.Module):

@@ -50,6 +50,14 @@ def test_values_and_gradients(layer, formula, width):
     np.testing.assert_allclose(at.grad.numpy(), finite_differences(formula, x, weights), atol=1e-8)
 
 
+@pytest.mark.parametrize("layer, width", [(PNorm(3), 4), (Normalize(), 12), (SumGroup(EXTRAS), 9)])
+def test_nothing_comes_of_no_rows(layer, width):
+    x = torch.zeros(0, 12, requires_grad=True)
+    y = layer(x)
+    y.sum().backward()
+    assert y.shape == (0, width) and x.grad.shape == (0, 12)
+
+
 @pytest.mark.parametrize("layer", [PNorm(3), Normalize()])
 def test_zeros_have_finite_gradients(layer):
     x = torch.zeros(2, 12, requires_grad=True)

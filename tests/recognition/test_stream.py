@@ -57,10 +57,11 @@ def gaussians(folder: Path, features=FBANK) -> Recognizer:
     return Recognizer(described(packed, GMM))
 
 
-def network(folder: Path, lines: list[str], chunk: int = 0, inputs: InputOptions = InputOptions(cmvn="none")) -> Recognizer:
+def network(folder: Path, lines: list[str], chunk: int = 0, inputs: InputOptions = InputOptions(cmvn="none"),
+            dnn: DnnOptions = DnnOptions(1, 16)) -> Recognizer:  # fmt: skip
     """A network over time of random parameters, or without `lines` a feed-forward one, at a scale at which it says this and that."""
     packed, dim, generator = write_packed(folder, inputs), inputs.dim(BINS), torch.Generator().manual_seed(0)
-    made = LayeredNetwork(lines, dim, NUM_PDFS, chunk) if lines else FeedForward(DnnOptions(1, 16), dim, NUM_PDFS)
+    made = LayeredNetwork(lines, dim, NUM_PDFS, chunk) if lines else FeedForward(dnn, dim, NUM_PDFS)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, 0.0, 0.3, generator=generator)
     model = AcousticModel(made.eval(), torch.full((dim,), 10.0), torch.full((dim,), 0.3), torch.zeros(NUM_PDFS))
@@ -114,6 +115,14 @@ def test_networks_over_time_say_the_same_of_a_stream(lines, chunk, tmp_path):
 def test_input_is_that_of_the_whole(inputs, tmp_path):
     recognizer, samples = network(tmp_path, [], inputs=inputs), speech(SAID)
     assert_same(streamed(recognizer, samples, [12345]), recognizer.transcribe(samples.astype(np.int16)))
+
+
+def test_first_samples_may_be_look_ahead_alone(tmp_path):
+    """The network is then given no frames, which p-norm units have to bear as others do."""
+    inputs, samples = InputOptions(cmvn="none", deltas=2, splice_left=5, splice_right=5), speech(SAID)
+    recognizer = network(tmp_path, [], inputs=inputs, dnn=DnnOptions(1, 16, "pnorm", 2))
+    assert_same(streamed(recognizer, samples, [12345]), recognizer.transcribe(samples.astype(np.int16)))
+    assert not recognizer.stream(None, endpoint=None).finish().words
 
 
 @pytest.mark.parametrize("snip_edges, dither", [(True, 0.0), (False, 0.0), (True, 2.0), (False, 2.0)])
