@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from pyasr.train.corpus import check_frames
 from pyasr.train.dnn import dropout_seed, initial_random
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions
-from pyasr.train.on_ranks import training_output
+from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.padded_utterances import CtcMinibatch, PaddedUtterances
 from pyasr.train.rank_job import make_job, write_model
 from pyasr.train.schedules import ScheduleOptions
@@ -86,8 +85,7 @@ def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
     units = [step.units_dir / name for name in (MODEL, UNITS, WORDS)]
     with training_output(step, [*input_tables(step.data, input), step.data / "text", step.network, *units]) as out:
         (out / UNITS_DIR).mkdir(exist_ok=True)
-        for path in units:
-            shutil.copy(path, out / UNITS_DIR)
+        copy_inputs(units, out / UNITS_DIR)
         input.save(out)
         prepare(step, input, out)
         yield CtcSpec(step.data, step.network, out, input, step.training)

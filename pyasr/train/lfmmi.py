@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +37,7 @@ from pyasr.train.dnn import dropout_seed, initial_random, refuse_beside
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.lfmmi_learner import ChunkObjective, LfMmiJob, LfMmiLearner, Numerators, Phases, output_numbers
 from pyasr.train.loop import LoopOptions
-from pyasr.train.on_ranks import training_output
+from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.prepare import TargetOptions
 from pyasr.train.rank_job import make_job, run_and_combine, write_model
 from pyasr.train.sample import SampleOptions
@@ -163,8 +162,7 @@ def prepare(step: LfMmiStep, out: Path) -> None:
 
     Raises UserError where alignments, features and model do not match, or too many utterances have no room for their phones.
     """
-    for name in _TREE_FILES:
-        shutil.copy(step.tree_dir / name, out)
+    copy_inputs([step.tree_dir / name for name in _TREE_FILES], out)
     reader, training = FeatureReader(step.data, InputOptions(cmvn="none")), step.training
     trans = read_transitions(out / MODEL)
     tree, factor = read_tree(out / "tree", trans), read_subsampling(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,12 @@ def training_output(step, inputs: list[Path], parts: str = "") -> Iterator[Path]
         for pattern in _NEEDED_IN_TRAINING:
             for path in {*out.glob(pattern), *out.glob(parts + pattern)}:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def copy_inputs(files: Iterable[Path], directory: Path) -> None:
+    """Copies, by their names, of inputs that a model needs; writable also where the inputs are not, since a resumption makes them again."""
+    for path in files:
+        shutil.copyfile(path, directory / path.name)
 
 
 def train_on_ranks(step: OnRanks, function: str, spec, parts: str = "", log: str = "train.log") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from pyasr.nn.acoustic import MODEL_FILE
 from pyasr.nn.dbn import DBN_FILE
 from pyasr.train.dbn import check_dbn
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
-from pyasr.train.on_ranks import training_output
+from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.soft_targets import TeacherOptions
 from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout, join, make_targets
 
@@ -67,8 +66,7 @@ def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpe
             check_dbn(dbn, step.training.dnn, step.input, step.data)
         if step.training.teacher.teacher:
             check_teachers_tree(step.training.teacher.teacher, step.ali_dir)
-        for source in (step.ali_dir / "final.mdl", step.ali_dir / "tree", step.lang / "phones.txt"):
-            shutil.copy(source, out)
+        copy_inputs([step.ali_dir / "final.mdl", step.ali_dir / "tree", step.lang / "phones.txt"], out)
         input.save(out)
         prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens)
         yield TrainSpec(step.data, out, input, step.training, dbn)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,7 @@ from pyasr.train.dnn import dropout_seed
 from pyasr.train.lattice_learner import LatticeLearner, LatticeTraining
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.loop import LoopOptions
-from pyasr.train.on_ranks import training_output
+from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.prepare import TargetOptions, check_paths
 from pyasr.train.rank_job import make_job, write_model
 from pyasr.train.schedules import ScheduleOptions
@@ -90,8 +89,7 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
     step.training.learner.check()
     with training_output(step, _inputs(step, lattices)) as out:
         check_phones(step.dnn_dir, LangDir(step.lang))
-        for source in (step.dnn_dir / MODEL, step.dnn_dir / "tree", step.lang / "phones.txt"):
-            shutil.copy(source, out)
+        copy_inputs([step.dnn_dir / MODEL, step.dnn_dir / "tree", step.lang / "phones.txt"], out)
         InputOptions.load(step.dnn_dir).save(out)
         prepare(step, lattices, out)
         yield SmbrSpec(step.data, step.lang, step.dnn_dir, out, step.training)

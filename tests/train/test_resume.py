@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import signal
+import stat
 import time
 
 import numpy as np
@@ -19,6 +20,7 @@ from pyasr.parallel.threads import run_threads
 from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
 from pyasr.train.chunks import Packing
 from pyasr.train.compact import Plain
+from pyasr.train.on_ranks import copy_inputs
 from pyasr.train.shard import Shard
 from pyasr.train.targets import Targets
 
@@ -206,3 +208,16 @@ def test_going_back_to_the_best_model_begins_from_standstill(tmp_path):
     job._epoch = lambda number: (standing.append(not job.learner.velocity.any()), epoch(number))
     job.run()
     assert moving == [True, True] and standing == [True, True]
+
+
+def test_copies_of_read_only_inputs_can_be_made_again(tmp_path):
+    """Also by root, whom no mode keeps from writing: the copies are writable."""
+    inputs = [tmp_path / "final.mdl", tmp_path / "tree"]
+    (tmp_path / "out").mkdir()
+    for path in inputs:
+        path.write_text(path.name)
+        path.chmod(0o444)
+    for _ in range(2):
+        copy_inputs(inputs, tmp_path / "out")
+    for copy in (tmp_path / "out/final.mdl", tmp_path / "out/tree"):
+        assert copy.read_text() == copy.name and copy.stat().st_mode & stat.S_IWUSR
