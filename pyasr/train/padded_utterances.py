@@ -88,8 +88,9 @@ class PaddedUtterances:
             yield self.minibatch_of(members)
 
     def largest(self) -> tuple[torch.Tensor, CtcMinibatch]:
-        """The minibatch of the longest utterances."""
-        return self.minibatch_of(self._cut(np.argsort(self.lengths, kind="stable"))[-1])
+        """The minibatch of the most frames, with those that are repeated, when all utterances are in order of length."""
+        groups = self._cut(np.argsort(self.lengths, kind="stable"))
+        return self.minibatch_of(max(groups, key=lambda members: len(members) * self.lengths[members].max()))
 
     def _groups(self, random: np.random.Generator) -> list[np.ndarray]:
         """Random minibatches: utterances are put in order of length within random pools."""

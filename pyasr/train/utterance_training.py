@@ -40,7 +40,7 @@ class UtteranceTraining(ObjectiveTraining):
         super().run()
 
     def largest_minibatch(self) -> tuple | None:
-        """The one that the longest utterance is in."""
+        """As of the utterances' own `largest`."""
         return self.training.largest() if len(self.training.keys) else None
 
     def what_to_lower(self) -> str:

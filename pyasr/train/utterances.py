@@ -60,19 +60,24 @@ class Utterances:
         yield from self._minibatches(np.arange(len(self.keys)))
 
     def largest(self) -> tuple[torch.Tensor, LatticeSupervision]:
-        """The minibatch of the longest utterances."""
-        return next(self._minibatches(np.argsort(-self.lengths, kind="stable")))
+        """The minibatch of the most frames, when the longest utterances come first."""
+        groups = self._cut(np.argsort(-self.lengths, kind="stable"))
+        return self.minibatch_of(max(groups, key=lambda members: self.lengths[members].sum()))
 
     def _minibatches(self, order: np.ndarray) -> LatticeMinibatches:
+        return map(self.minibatch_of, self._cut(order))
+
+    def _cut(self, order: np.ndarray) -> Iterator[list[int]]:
+        """Neighbours together, as many as have no more than `minibatch` frames, one at least."""
         members, num_frames = [], 0
         for i in order:
             if members and num_frames + self.lengths[i] > self.minibatch:
-                yield self.minibatch_of(members)
+                yield members
                 members, num_frames = [], 0
             members.append(i)
             num_frames += self.lengths[i]
         if members:
-            yield self.minibatch_of(members)
+            yield members
 
     def minibatch_of(self, members: Sequence[int]) -> tuple[torch.Tensor, LatticeSupervision]:
         """Utterances `members` (indices into `keys`), one after the other."""

@@ -18,6 +18,7 @@ from pyasr.train.learner import LearnerOptions
 from pyasr.train.padded_utterances import PaddedUtterances
 from pyasr.train.targets import Targets
 from pyasr.train.utterance_training import UtteranceTraining
+from pyasr.train.utterances import Utterances
 
 NUM_UNITS = 4
 LINES = ["tdnn splice=-1..1 stride=3 dim=6", "lstm cells=4"]
@@ -88,6 +89,24 @@ def test_an_utterance_longer_than_memory_allows_is_refused_by_its_name(tmp_path,
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1.5 * kept[1])
     with pytest.raises(UserError, match=r"data: a-3 has 3000 frames, too many to be learned as a whole: it takes about \d MB of memory, \d MB are free"):
         memory.check_utterances_fit(learner, utterances, SoloComm())
+
+
+def test_the_largest_padded_minibatch_is_the_one_of_the_most_frames(tmp_path):
+    """Here not what is left over for the longest utterance."""
+    make_data(tmp_path / "data", {**{f"a-{i}": 99 for i in range(8)}, "a-8": 100}, NUM_UNITS)
+    x, supervision = utterances_of(tmp_path / "data", minibatch=800).largest()
+    assert supervision.lengths.tolist() == 8 * [99] and len(x) == 8
+
+
+def test_the_largest_minibatch_of_lattices_is_the_one_of_the_most_frames(tmp_path):
+    """Here not that of the longest utterance."""
+    references = make_data(tmp_path / "data", {"a-0": 60, "a-1": 100, "a-2": 60, "a-3": 50}, NUM_UNITS)
+    reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
+    model = SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
+    options = LearnerOptions(minibatch=120, device="cpu", precision="float32")
+    utterances = Utterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
+    x, supervision = utterances.largest()
+    assert [len(reference) for reference in supervision.references] == [60, 60] and x.shape == (120, DIM)
 
 
 def test_the_longest_utterance_is_named_where_memory_is_not_enough(tmp_path):
