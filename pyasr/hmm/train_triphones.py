@@ -88,7 +88,7 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adapt
     old = read_transitions(spec.ali_dir / "final.mdl")
     tree, model = None, None
     if not comm.bcast_object(has_checkpoint(spec.out)):
-        shard.set_alignments(read_job_archives(spec.ali_dir), old.num_tids, spec.ali_dir)
+        shard.set_alignments(read_job_archives(spec.ali_dir, keys=set(shard.keys)), old.num_tids, spec.ali_dir)
         if adaptation:
             adaptation.begin()
         tree, model = _first_model(spec, lang, shard, old, comm)

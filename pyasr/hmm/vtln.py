@@ -104,10 +104,11 @@ def score_speakers(spec: VtlnSpec, job: int) -> None:
     check_phones(spec.ali_dir, lang)
     trans, gmm = read_model(first_pass_model(spec.ali_dir))
     weighting = SilenceWeighting(trans, lang.silence_phones, 0.0)
-    pdfs = {utt: weighting.pdfs_of_alignment(tids) for utt, tids in read_job_archives(spec.ali_dir).items()}
     data = DataDir(spec.data)
     warped = WarpedInputs(data, spec.ali_dir, spec.seed)
     speakers, scores = speakers_of_jobs(data, spec.num_jobs)[job - 1], {}
+    alignments = read_job_archives(spec.ali_dir, keys={utt for speaker in speakers for utt in data.spk2utt[speaker]})
+    pdfs = {utt: weighting.pdfs_of_alignment(tids) for utt, tids in alignments.items()}
     progress = log.Progress("warps", len(speakers), "speakers")
     for speaker in speakers:
         num_frames, log_likes = score_speaker(data.spk2utt[speaker], warped, pdfs, gmm, spec.vtln.factors)

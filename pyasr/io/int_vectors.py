@@ -7,6 +7,7 @@ line's end.
 from __future__ import annotations
 
 import struct
+from collections.abc import Container
 from pathlib import Path
 
 import numpy as np
@@ -43,11 +44,12 @@ def write_int_vectors(path: Path, vectors: dict[str, np.ndarray], binary: bool =
         write_content(f, path, b"".join(entries(key, vector) for key, vector in vectors.items()))
 
 
-def read_job_archives(directory: Path, stem: str = "ali") -> dict[str, np.ndarray]:
-    """All vectors of `DIRECTORY/STEM.1.gz` ... `STEM.N.gz`, where N stands in `DIRECTORY/num_jobs`."""
+def read_job_archives(directory: Path, stem: str = "ali", keys: Container[str] | None = None) -> dict[str, np.ndarray]:
+    """All vectors of `DIRECTORY/STEM.1.gz` ... `STEM.N.gz`, where N stands in `DIRECTORY/num_jobs`, or those of `keys`: no more than one
+    archive and these are in memory at once."""
     vectors: dict[str, np.ndarray] = {}
     for path in job_archive_files(directory, stem):
-        more = read_int_vectors(path)
+        more = {key: vector for key, vector in read_int_vectors(path).items() if keys is None or key in keys}
         twice = vectors.keys() & more.keys()
         if twice:
             raise UserError(f"{path}: {min(twice)} is also in the archive of an earlier job; align again")

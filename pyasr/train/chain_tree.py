@@ -77,8 +77,9 @@ def choose_utterances(spec: ChainTreeSpec, options: LeftOutOptions) -> None:
 def accumulate_shard(spec: ChainTreeSpec, job: int) -> None:
     """Statistics of the `job`-th part of the utterances, 1-based; of a part of which none was chosen, nothing is written."""
     lang, chosen = LangDir(spec.lang), set(read_lines(spec.out / STATS_DIR / _UTTERANCES))
-    mine, alignments = [utt for utt in split(spec.data, spec.num_jobs)[job - 1] if utt in chosen], read_job_archives(spec.ali_dir)
+    mine = [utt for utt in split(spec.data, spec.num_jobs)[job - 1] if utt in chosen]
     if mine:
+        alignments = read_job_archives(spec.ali_dir, keys=set(mine))
         features = _Kept(open_features(spec.data, spec.ali_dir, spec.transform_dir), spec.tree.frame_subsampling_factor)
         old = read_transitions(spec.ali_dir / MODEL)
         trans, converted = chain_alignments(old, {utt: alignments[utt] for utt in mine}, lang.sets, features.factor)

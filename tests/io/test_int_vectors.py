@@ -46,6 +46,7 @@ def test_jobs_are_merged(tmp_path):
     write_int_vectors(tmp_path / "ali.2.gz", {"b": [2]})
     (tmp_path / "num_jobs").write_text("2\n")
     assert sorted(read_job_archives(tmp_path)) == ["a", "b"]
+    assert {key: vector.tolist() for key, vector in read_job_archives(tmp_path, keys={"b", "c"}).items()} == {"b": [2]}
     write_int_vectors(tmp_path / "ali.2.gz", {"a": [2]})
     with pytest.raises(UserError, match="ali.2.gz: a is also"):
         read_job_archives(tmp_path)
