@@ -30,6 +30,8 @@ def write_nnet1(model: AcousticModel, options: InputOptions, out: Path) -> None:
     """The three files of a model in `out`. Raises UserError for a network that nnet1 has no components for."""
     parts = [*network_parts(model.network), Unit("log-softmax", model.num_pdfs)]
     _check(parts)
+    if model.subsampling != 1:
+        raise UserError(f"the network answers on one of {model.subsampling} frames, which nnet1 cannot; export it with --form nnet3")
     _write_chain(out / TRANSFORM_FILE, input_parts(model, options), feature_dim(model, options) * (options.deltas + 1))
     _write_chain(out / NETWORK_FILE, parts, parts[0].weight.shape[1])
     with KaldiWriter(out / COUNTS_FILE, binary=False) as writer:
