@@ -111,7 +111,7 @@ class Job:
             accepted = self.schedule.end_epoch(heldout, 0.0)
             if not accepted:
                 self._load_state(best)
-            log.info(f"epoch {epoch}: perplexity {math.exp(loss):.1f} in training, {math.exp(heldout):.1f} held out, "
+            log.info(f"epoch {epoch}: perplexity {_exp(loss):.1f} in training, {_exp(heldout):.1f} held out, "
                      f"learning rate {rate:.3g}{'' if accepted else '; taken back'}")  # fmt: skip
             shared = {"state": self._state(), "schedule": dataclasses.asdict(self.schedule.state)}
             save_checkpoint(self.directory, SoloComm(), shared, {}, epoch * self.training.num_tokens)
@@ -153,6 +153,14 @@ class Job:
         self.schedule.state = ScheduleState(**found.shared["schedule"])
         log.info(f"resuming after epoch {self.schedule.state.epoch}")
         return True
+
+
+def _exp(loss: float) -> float:
+    """Perplexity, also of a network that has diverged, whose losses are greater than the logarithm of any float."""
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf
 
 
 def ngram_scores(path: Path, words: list[str], text: Sentences, options: LstmLmOptions) -> tuple[np.ndarray, np.ndarray]:

@@ -122,6 +122,14 @@ def test_training_ends_when_nothing_is_gained(corpus, capsys):
     assert "without" not in told and load_lm(corpus / "lm").weight is None
 
 
+def test_an_epoch_that_diverges_is_taken_back(corpus, capsys):
+    """Its loss, in nats, is above the logarithm of all floats."""
+    train(corpus, corpus / "lm", "--num-epochs", 1, "--learning-rate", 1e6)
+    assert "inf held out, learning rate 1e+06; taken back" in capsys.readouterr().out
+    told = re.search(r"perplexity ([\d.]+),", (corpus / "lm/perplexity.txt").read_text())
+    assert float(told[1]) == pytest.approx(len(WORDS) + 1, rel=0.2)  # of a network that has learnt nothing
+
+
 @pytest.mark.parametrize(("names", "content", "message"), [
     (dict(text="empty"), "", "empty: there are no words in it"),
     (dict(heldout="empty"), "u1\n", "empty: there are no words in it"),
