@@ -135,7 +135,8 @@ class SupervisionMaker:
     def chunk(self, states: UtteranceStates, first_frame: int, num_frames: int) -> Supervision:
         """The numerator of frames first_frame .. first_frame + num_frames - 1, counted at the network's frame rate.
 
-        Raises ValueError for frames that the utterance does not have, UserError where the denominator has no such sequence of phones.
+        Raises ValueError for frames that the utterance does not have, UserError where the denominator has no such sequence of phones that
+        begins in one of the states where a chunk may begin.
         """
         last = first_frame + num_frames
         if not 0 <= first_frame < last <= states.num_frames:
@@ -148,7 +149,7 @@ class SupervisionMaker:
         finals = np.where(np.arange(num_states) >= first_final, 0.0, np.inf)
         if first_final == num_states:
             raise UserError(f"{states.key}: the denominator graph has no path for the phones of frames {first_frame} .. {last - 1}; "
-                            "estimate its phone language model from alignments with this utterance")
+                            "estimate its phone language model from alignments with this utterance and many others")
         return _trimmed(states.key, num_frames, arcs, finals, outputs // self.graph.num_pdfs, outputs % self.graph.num_pdfs)
 
     def whole(self, key: str, aligned: AlignedPhones) -> Supervision:

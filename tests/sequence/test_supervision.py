@@ -6,7 +6,9 @@ import torch
 from lfmmi_toys import allowed_strings, chain_model, enumerated, random_sequences, skipping_model, string_weight
 
 from pyasr.base.errors import UserError
-from pyasr.sequence.chain import AlignedPhones
+from pyasr.hmm.transitions import TransitionModel
+from pyasr.hmm.tree import monophone_tree
+from pyasr.sequence.chain import AlignedPhones, chain_topology
 from pyasr.sequence.denominator_graph import make_denominator_graph
 from pyasr.sequence.lfmmi import lf_mmi_with_posteriors
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
@@ -116,3 +118,15 @@ def test_what_cannot_be_supervised_is_refused_by_name():
     unseen = AlignedPhones(np.array([3, 3, 3, 3, 3, 3], np.int32), np.array([0, 3, 6, 9, 12, 15, 18]))
     with pytest.raises(UserError, match="unseen: the denominator graph has no path"):
         made.whole("unseen", unseen)
+
+
+def test_a_chunk_that_begins_later_than_the_initial_states_lie_is_refused():
+    """Of a language of one sentence, 150 phones of two outputs each, of which a chunk may begin in the first 100 at most."""
+    phones = np.arange(1, 151)
+    tree = monophone_tree([[phone] for phone in phones.tolist()], dict.fromkeys(phones.tolist(), 2))
+    model = TransitionModel.from_tree(chain_topology(phones.tolist()), tree), tree
+    made = SupervisionMaker(make_denominator_graph(estimate_phone_lm([phones]), *model), *model)
+    states = made.utterance("utt", AlignedPhones(phones.astype(np.int32), 6 * np.arange(151)))
+    assert made.chunk(states, 0, 50).num_frames == 50
+    with pytest.raises(UserError, match="utt: .* for the phones of frames 240 .. 289; estimate .* with this utterance and many others"):
+        made.chunk(states, 240, 50)
