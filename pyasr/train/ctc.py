@@ -55,7 +55,7 @@ class CtcStep:
 
     data: Path = argument("data directory with features and transcripts")
     units_dir: Path = argument("directory of the units (utils/train_subwords.py)")
-    network: Path = argument("file of layers (docs/networks.md)")
+    network: Path = argument("file of layers (docs/networks.md); layers splice, so --splice-left and --splice-right do not count")
     out: Path = argument("directory of the model to be trained")
     input: InputOptions = group(InputOptions)
     targets: CtcTargetOptions = group(CtcTargetOptions)

@@ -8,10 +8,11 @@ import pytest
 import torch
 from corpora import write_table
 from schemes import SCHEME_FLAGS, initial_objective, ranks_for
-from steps_here import run_here
+from steps_here import run_here, step_of
 from toy_jobs import power_cut
 
 from pyasr.base.errors import UserError
+from pyasr.base.options import HelpRequested, parse
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.ark import ArkWriter
 from pyasr.lang.subwords import Subwords
@@ -126,6 +127,13 @@ def test_utterances_in_a_minibatch_do_not_change_one_another(corpus):
     done = whole[0][1].numel()
     rest = list(utterances.minibatches(0, 2, done))
     assert [supervision.names for _, supervision in rest] == [supervision.names for _, supervision in whole[1:]]
+
+
+def test_help_says_that_splicing_does_not_count():
+    module, cls = step_of("train_ctc.py")
+    with pytest.raises(HelpRequested) as caught:
+        parse(cls, ["--help"], module.__doc__)
+    assert "layers splice, so --splice-left and --splice-right do not count" in " ".join(str(caught.value).split())
 
 
 def test_what_cannot_be_learned_is_named(corpus, tmp_path):
