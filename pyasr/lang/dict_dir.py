@@ -13,6 +13,7 @@ from pyasr.lang.symbols import EPSILON, write_lines
 
 POSITIONS = ("_B", "_E", "_I", "_S")
 RESERVED_WORDS = (EPSILON, "<s>", "</s>", "#0")
+_LEXICA = (LEXICON_FILE, "lexiconp.txt", "lexicon.txt")
 PhoneGroups = list[tuple[str, ...]]
 
 
@@ -50,9 +51,9 @@ class DictDir:
 
 def read_dict_dir(directory: Path) -> DictDir:
     """Read and check `local/dict`; `extra_questions.txt` may be missing. The lexicon is the first there is of `lexiconp_silprob.txt` (with
-    `silprob.txt`), `lexiconp.txt`, `lexicon.txt`.
+    `silprob.txt`), `lexiconp.txt`, `lexicon.txt`; the others have to hold the same pronunciations, in any order.
 
-    Raises UserError naming every inconsistency between lexicon and phone lists.
+    Raises UserError for a pronunciation that only one of the lexica has, and naming every inconsistency between lexicon and phone lists.
     """
     directory = Path(directory)
     silence, nonsilence = (_groups(directory / f"{name}_phones.txt") for name in ("silence", "nonsilence"))
@@ -67,10 +68,22 @@ def read_dict_dir(directory: Path) -> DictDir:
 
 
 def _read_lexicon(directory: Path) -> tuple[Lexicon, SilenceProbs | None]:
-    if (directory / LEXICON_FILE).exists():
-        return read_silence_probs(directory)
-    with_probabilities = directory / "lexiconp.txt"
-    return read_lexicon(with_probabilities if with_probabilities.exists() else directory / "lexicon.txt"), None
+    first, *others = [name for name in _LEXICA if (directory / name).exists()] or _LEXICA[-1:]
+    lexicon, silence_probs = read_silence_probs(directory) if first == LEXICON_FILE else (read_lexicon(directory / first), None)
+    for name in others:
+        other = read_lexicon(directory / name)
+        _check_holds_all(directory, name, other, first, lexicon)
+        _check_holds_all(directory, first, lexicon, name, other)
+    return lexicon, silence_probs
+
+
+def _check_holds_all(directory: Path, name: str, lexicon: Lexicon, other_name: str, other: Lexicon) -> None:
+    lacking = [(word, phones) for word, _, phones in lexicon.rows() if phones not in other.entries.get(word, ())]
+    if lacking:
+        word, phones = lacking[0]
+        more = f" (nor {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+        raise UserError(f"{directory}: {name} has '{word} {' '.join(phones)}', but {other_name} has not{more}; "
+                        "write it into both, or remove the file that is out of date")
 
 
 def _groups(path: Path) -> PhoneGroups:

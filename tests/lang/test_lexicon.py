@@ -108,6 +108,25 @@ def test_bad_dict_dir(tmp_path, changes, told):
         read_dict_dir(dict_dir(tmp_path, **changes))
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"lexicon": "<unk> SPN\na AH\ncat K AE T\ntack T AE K\n"},
+         "lexicon.txt has 'tack T AE K', but lexiconp.txt has not; write it into both, or remove"),
+        ({"lexicon": "<unk> SPN\na AH\na AE\ncat K AE T\n"}, "lexicon.txt has 'a AE', but lexiconp.txt has not;"),
+        ({"lexicon": "<unk> SPN\n"}, r"lexiconp.txt has 'a AH', but lexicon.txt has not \(nor 1 more\);"),
+    ],
+)
+def test_lexica_of_other_entries(tmp_path, changes, told):
+    with pytest.raises(UserError, match=told):
+        read_dict_dir(dict_dir(tmp_path, lexiconp="<unk> 1 SPN\na 1 AH\ncat 0.5 K AE T\n", **changes))
+
+
+def test_order_of_lexica_does_not_matter(tmp_path):
+    content = read_dict_dir(dict_dir(tmp_path, lexiconp="cat 0.5 K AE T\n<unk> 1 SPN\na 1 AH\n"))
+    assert content.lexicon.entries["cat"] == {("K", "AE", "T"): 0.5}
+
+
 def test_every_problem_is_told_at_once(tmp_path):
     with pytest.raises(UserError) as error:
         read_dict_dir(dict_dir(tmp_path, nonsilence_phones="AH\nAE\n", optional_silence="X\n"))

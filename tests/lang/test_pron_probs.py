@@ -106,6 +106,15 @@ def test_directory_is_read_again_as_it_was(probable, tmp_path):
     assert (tmp_path / "lexiconp_silprob.txt").read_text().splitlines()[1].split()[::5] == ["a", "AH"]
 
 
+@pytest.mark.parametrize("name, line", [("lexicon.txt", "zoo Z UW"), ("lexiconp.txt", "zoo 1 Z UW")])
+def test_word_that_only_one_of_the_lexica_has(probable, tmp_path, name, line):
+    probable.write(tmp_path)
+    with open(tmp_path / name, "a") as f:
+        f.write(f"{line}\n")
+    with pytest.raises(UserError, match=f"{name} has 'zoo Z UW', but lexiconp_silprob.txt has not; write it into both"):
+        read_dict_dir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def lang(probable, tmp_path_factory):
     out = tmp_path_factory.mktemp("silprob") / "lang"
