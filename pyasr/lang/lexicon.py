@@ -12,11 +12,18 @@ from pyasr.lang.symbols import write_lines
 
 Phones = tuple[str, ...]
 _VARIANT = re.compile(r"\(\d+\)$")
+_VOWEL = "(AA|AE|AH|AO|AW|AX|AXR|AY|EH|ER|EY|IH|IX|IY|OW|OY|UH|UW|UX)"  # of ARPAbet
+_STRESSED, _WITH_TONE = re.compile(_VOWEL + "[012]"), re.compile(_VOWEL + "[3-9]")
 
 
 def without_stress(phones: Phones) -> Phones:
-    """ARPAbet vowels without their stress digit: AH0 -> AH."""
-    return tuple(phone.rstrip("012") for phone in phones)
+    """ARPAbet vowels without their stress digit: AH0 -> AH. Other phones keep their digits."""
+    return tuple(phone[:-1] if _STRESSED.fullmatch(phone) else phone for phone in phones)
+
+
+def stressed_vowels(phones: set[str]) -> set[str]:
+    """Those of all phones of a dictionary that end in a stress digit: none where ARPAbet vowels have other digits too, which are tones."""
+    return set() if any(map(_WITH_TONE.fullmatch, phones)) else set(filter(_STRESSED.fullmatch, phones))
 
 
 class Lexicon:

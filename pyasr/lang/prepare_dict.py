@@ -13,7 +13,7 @@ from pyasr.base.options import option
 from pyasr.io.text import read_lines
 from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups
 from pyasr.lang.letter_to_sound import Guess, LetterToSound
-from pyasr.lang.lexicon import Lexicon, read_cmudict, read_lexicon, without_stress
+from pyasr.lang.lexicon import Lexicon, read_cmudict, read_lexicon, stressed_vowels, without_stress
 from pyasr.lang.symbols import write_lines
 from pyasr.lang.vocabulary import read_sentences
 
@@ -31,7 +31,7 @@ class DictOptions:
     fallback: str = option(
         "letters", "words missing from the dictionary: left out, or pronounced by their letters", choices=("none", "letters")
     )
-    stress: bool = option(False, "keep the stress digits of vowels")
+    stress: bool = option(False, "keep the stress digits of ARPAbet vowels")
     words: Path | None = option(None, "further words for the vocabulary, the first field of each line")
     oov_word: str = option("<unk>", "the word that stands for all others; pronounced as spoken noise")
     text_ids: bool = option(True, "the first field of each line of the text is an utterance id")
@@ -66,12 +66,11 @@ def _tell(guess: Guess | None) -> str:
     return f"{guess.method.replace(' ', '-')} {' '.join(guess.phones)}" if guess else "left-out"
 
 
-def read_dictionary(name: str, stress: bool) -> Lexicon:
-    """The dictionary that `--dictionary` names."""
+def read_dictionary(name: str) -> Lexicon:
+    """The dictionary that `--dictionary` names, with stress if it has any."""
     if name == "cmudict" or name.endswith(".dict"):
-        return read_cmudict(None if name == "cmudict" else Path(name), stress)
-    lexicon = read_lexicon(Path(name))
-    return lexicon if stress else _plain(lexicon)
+        return read_cmudict(None if name == "cmudict" else Path(name), stress=True)
+    return read_lexicon(Path(name))
 
 
 def _plain(lexicon: Lexicon) -> Lexicon:
@@ -102,7 +101,8 @@ def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions) -> Vocab
     Words in brackets (<laugh>, [noise]) are spoken noise, as is the OOV word.
     """
     vocabulary = Vocabulary(counts)
-    source = dictionary if options.stress else _plain(dictionary)
+    drop_stress = not options.stress and bool(stressed_vowels(dictionary.phones()))
+    source = _plain(dictionary) if drop_stress else dictionary
     guesser = None
     for word in sorted(counts):
         found = source.entries.get(word) or source.entries.get(word.lower())
@@ -114,25 +114,25 @@ def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions) -> Vocab
             continue
         if options.fallback == "letters" and guesser is None:
             guesser = LetterToSound.train(dictionary, Counter({word.lower(): count for word, count in counts.items()}))
-        vocabulary.missing[word] = _guess(guesser, word, options.stress)
+        vocabulary.missing[word] = _guess(guesser, word, drop_stress)
         if vocabulary.missing[word]:
             vocabulary.lexicon.add(word, vocabulary.missing[word].phones)
     vocabulary.lexicon.add(options.oov_word, (SPOKEN_NOISE,))
     return vocabulary
 
 
-def _guess(guesser: LetterToSound | None, word: str, stress: bool) -> Guess | None:
+def _guess(guesser: LetterToSound | None, word: str, drop_stress: bool) -> Guess | None:
     guess = guesser.pronounce(word) if guesser else None
-    return guess if guess is None or stress else Guess(without_stress(guess.phones), guess.method)
+    return Guess(without_stress(guess.phones), guess.method) if guess and drop_stress else guess
 
 
 def phone_groups(phones: set[str]) -> tuple[PhoneGroups, PhoneGroups]:
     """(groups of non-silence phones: those that differ in stress only; questions about the stress)."""
-    groups: dict[str, list[str]] = {}
+    stressed, groups = stressed_vowels(phones), {}
     for phone in sorted(phones):
-        groups.setdefault(phone.rstrip("012"), []).append(phone)
-    digits = sorted({phone[-1] for phone in phones if phone[-1] in "012"})
-    return [tuple(group) for group in groups.values()], [tuple(sorted(p for p in phones if p[-1] == digit)) for digit in digits]
+        groups.setdefault(phone[:-1] if phone in stressed else phone, []).append(phone)
+    digits = sorted({phone[-1] for phone in stressed})
+    return [tuple(group) for group in groups.values()], [tuple(sorted(p for p in stressed if p[-1] == digit)) for digit in digits]
 
 
 def as_dict_dir(lexicon: Lexicon) -> DictDir:
@@ -145,7 +145,7 @@ def as_dict_dir(lexicon: Lexicon) -> DictDir:
 def write_dict(text: Path, options: DictOptions, out: Path) -> Vocabulary:
     """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`."""
     counts = count_words(text, options)
-    vocabulary = look_up(counts, read_dictionary(options.dictionary, stress=True), options)
+    vocabulary = look_up(counts, read_dictionary(options.dictionary), options)
     as_dict_dir(vocabulary.lexicon).write(out)
     write_lines(out / "missing_words.txt", vocabulary.report())
     log.info(vocabulary.summary())

@@ -168,6 +168,18 @@ def test_stress_gives_groups_of_phones_and_questions(tmp_path):
     assert ("AE1", "AH1") in content.extra_questions
 
 
+@pytest.mark.parametrize("phones", ["m a1/m a2/m a3/m a4", "M AA1/M AA2/M AA3/M AA4", "m 2/m 2:/m 9/m a6", "M AI1/M AI2"])
+@pytest.mark.parametrize("stress", [False, True])
+def test_tones_and_digits_of_other_alphabets_are_no_stress(tmp_path, phones, stress):
+    dictionary = write(tmp_path / "other.txt", "".join(f"w{i} {variant}\n" for i, variant in enumerate(phones.split("/"))))
+    (tmp_path / "dict").mkdir()
+    write_dict(write(tmp_path / "text", "utt1 w0 w1 w2 w3\n"), DictOptions(str(dictionary), "none", stress), tmp_path / "dict")
+    content = read_dict_dir(tmp_path / "dict")
+    assert [" ".join(*content.lexicon.pronunciations(f"w{i}")) for i in range(phones.count("/") + 1)] == phones.split("/")
+    assert sorted(content.nonsilence) == sorted((phone,) for phone in set(phones.replace("/", " ").split()))
+    assert len(content.extra_questions) == 2
+
+
 def test_further_words_join_the_vocabulary(tmp_path):
     words = write(tmp_path / "words", "dog ignored\nzip\n")
     _, out = prepare(tmp_path, words=words)
@@ -182,3 +194,4 @@ def test_text_without_words_and_reserved_words(tmp_path):
 
 def test_without_stress():
     assert without_stress(("AH0", "T", "EY1", "ER2")) == ("AH", "T", "EY", "ER")
+    assert without_stress(("AH3", "2", "a1", "K2", "AI0")) == ("AH3", "2", "a1", "K2", "AI0")
