@@ -1,23 +1,23 @@
 """Pronunciations for words that a dictionary lacks: a few rules for what letters do not tell, else a joint-sequence model.
 
-The rules, in this order: possessives and contractions (`queen's`, `why've`), dropped g (`stickin'`), hyphens and apostrophes,
-interjections, stretched words (`beeeeautiful`), words without vowels (mumbled, or spelt if short). There are none for endings, compounds
-and British spellings: on held-out words of the CMU dictionary the model is better at them (docs/lang.md).
+The rules, in this order: possessives and contractions (`queen's`, `why've`), dropped g (`stickin'`), hyphens and apostrophes, accents that
+the dictionary does not have (`café`), interjections, stretched words (`beeeeautiful`), words without vowels (mumbled, or spelt if short).
+There are none for endings, compounds and British spellings: on held-out words of the CMU dictionary the model is better at them
+(docs/lang.md).
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
 from pyasr.lang.graphones import JointModel
 from pyasr.lang.lexicon import Lexicon, Phones
 
-_TRAINABLE = re.compile(r"[^\W\d_]+(['-][^\W\d_]+)*$")  # letters of any alphabet
 _SIBILANTS, _VOICELESS = {"S", "Z", "SH", "ZH", "CH", "JH"}, {"P", "T", "K", "F", "TH"}
-_VOWELS = set("aeiouy")
 
 _CONTRACTIONS = {"'ll": "AH L", "'ve": "AH V", "'re": "ER", "'d": "D", "'m": "M", "n't": "AH N T", "'em": "AH M"}
 
@@ -51,6 +51,21 @@ class Guess:
     method: str
 
 
+def usual_spelling(word: str) -> str:
+    """In lower case, accents composed with their letters, with the typewriter's apostrophe (don’t as don't)."""
+    return unicodedata.normalize("NFC", word.lower()).replace("\u2019", "'")
+
+
+def _is_spoken(character: str) -> bool:
+    """Whether it is a letter of any alphabet, or a sign upon one (accents, vowels of Indian scripts)."""
+    return unicodedata.category(character)[0] in "LM"
+
+
+def _is_trainable(word: str) -> bool:
+    """Whether it consists of letters, with single hyphens and apostrophes between them."""
+    return all(part.isalpha() or (part and all(map(_is_spoken, part))) for part in re.split("['-]", word))
+
+
 def plural_ending(phones: Phones) -> Phones:
     """How -s or -'s sounds after `phones`."""
     last = phones[-1].rstrip("012")
@@ -75,12 +90,12 @@ class LetterToSound:
         where they give phones that the lexicon does not have, the model is asked. Raises UserError when no word can be aligned.
         """
         lexicon = _in_lower_case(lexicon)
-        pairs = [(word, phones) for word in lexicon.entries if _TRAINABLE.match(word) for phones in lexicon.entries[word]]
+        pairs = [(word, phones) for word in lexicon.entries if _is_trainable(word) for phones in lexicon.entries[word]]
         return cls(lexicon, JointModel.train(pairs, order), counts)
 
     def pronounce(self, word: str) -> Guess | None:
         """The pronunciation of `word` (any case), or None where no letter of it can be spoken."""
-        word = word.lower()
+        word = usual_spelling(word)
         for method, rule in self._rules():
             phones = rule(word)
             if phones and self._phones.issuperset(phones):
@@ -97,6 +112,7 @@ class LetterToSound:
             ("contraction", self._contraction),
             ("dropped g", self._dropped_g),
             ("parts", self._parts),
+            ("accents", self._without_accents),
             ("interjection", self._interjection),
             ("stretched", self._stretched),
             ("no vowels", self._without_vowels),
@@ -137,13 +153,23 @@ class LetterToSound:
         return (*full[:-1], "N") if full and full[-1] == "NG" else full
 
     def _parts(self, word: str) -> Phones | None:
-        """What is left without hyphens, blanks and apostrophes, spoken part by part."""
-        parts = [part for part in re.split(r"[^a-z']+", word) if part.strip("'")]
+        """Runs of letters and inner apostrophes, spoken one by one."""
+        runs = ("".join(run) for inside, run in itertools.groupby(word, lambda c: c == "'" or _is_spoken(c)) if inside)
+        parts = [part for part in runs if any(map(str.isalpha, part))]
         if len(parts) == 1 and parts[0] == word:
             inner = word.strip("'")
             return self._known_or_guessed(inner) if inner and inner != word else None
         sounds = [self._known_or_guessed(part) for part in parts]
         return tuple(itertools.chain(*sounds)) if sounds and all(sounds) else None
+
+    def _without_accents(self, word: str) -> Phones | None:
+        """Letters that the dictionary does not have as those that it has of what they are composed of: café as cafe."""
+        letters = self.model.letters
+        spelt = [
+            c if c in letters or not _is_spoken(c) else "".join(filter(letters.__contains__, unicodedata.normalize("NFKD", c.casefold())))
+            for c in word
+        ]
+        return self._known_or_guessed("".join(spelt)) if all(spelt) and "".join(spelt) != word else None
 
     def _stretched(self, word: str) -> Phones | None:
         """beeeeautiful: every run of three and more letters shortened to one or two; the reading most frequent in the text wins."""
@@ -162,16 +188,18 @@ class LetterToSound:
 
     def _without_vowels(self, word: str) -> Phones | None:
         """Short ones are spelt (fx); the others, and those with r, are mumbled: each consonant once, r as ER (grrblt)."""
-        letters = re.sub(r"[^a-z]", "", word)
-        if not letters or set(letters) & _VOWELS:
+        letters = "".join(filter(_is_spoken, word))
+        if not letters or not _CONSONANTS.keys() >= set(letters):
             return None
         if len(letters) <= 3 and "r" not in letters:
             return self._stressed(tuple(itertools.chain(*(_LETTER_NAMES[letter] for letter in letters))))
         return self._stressed(tuple(itertools.chain(*(_CONSONANTS[letter] for letter, _ in itertools.groupby(letters)))))
 
     def _by_model(self, word: str) -> Guess | None:
-        best = self.model.pronounce("".join(letter for letter in word if letter.isalpha() and letter in self.model.letters))
-        return Guess(best[0][0], "model") if best else None
+        letters = list(filter(_is_spoken, word))
+        known = [letter for letter in letters if letter in self.model.letters]
+        best = self.model.pronounce("".join(known))
+        return Guess(best[0][0], "model" if known == letters else "known letters") if best else None
 
 
 def _in_lower_case(lexicon: Lexicon) -> Lexicon:

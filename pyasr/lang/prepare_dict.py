@@ -12,7 +12,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.io.text import read_lines
 from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups
-from pyasr.lang.letter_to_sound import Guess, LetterToSound
+from pyasr.lang.letter_to_sound import Guess, LetterToSound, usual_spelling
 from pyasr.lang.lexicon import Lexicon, read_cmudict, read_lexicon, stressed_vowels, without_stress
 from pyasr.lang.symbols import write_lines
 from pyasr.lang.vocabulary import read_sentences
@@ -96,7 +96,8 @@ def count_words(text: Path, options: DictOptions) -> Counter:
 
 
 def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions) -> Vocabulary:
-    """Pronunciations of all words; `dictionary` has stress if its source has. Words are looked up as they are, then in lower case.
+    """Pronunciations of all words; `dictionary` has stress if its source has. Words are looked up as they are, then in lower case,
+    then in their usual spelling.
 
     Words in brackets (<laugh>, [noise]) are spoken noise, as is the OOV word.
     """
@@ -105,7 +106,7 @@ def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions) -> Vocab
     source = _plain(dictionary) if drop_stress else dictionary
     guesser = None
     for word in sorted(counts):
-        found = source.entries.get(word) or source.entries.get(word.lower())
+        found = next(filter(None, map(source.entries.get, (word, word.lower(), usual_spelling(word)))), None)
         if _NOISE.match(word) or word == options.oov_word:
             found = {(SPOKEN_NOISE,): 1.0}
         for phones, probability in (found or {}).items():

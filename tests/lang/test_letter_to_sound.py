@@ -5,7 +5,7 @@ import pytest
 from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
 from pyasr.lang.graphones import JointModel
-from pyasr.lang.letter_to_sound import LetterToSound
+from pyasr.lang.letter_to_sound import Guess, LetterToSound
 from pyasr.lang.lexicon import Lexicon, read_cmudict, without_stress
 
 
@@ -55,6 +55,10 @@ def test_held_out_words_of_the_cmu_dictionary(held_out):
         ("fx", "EH F EH K S", "no vowels"),
         ("moo-cow", "M UW K AW", "parts"),
         ("'cause'", "K AA Z", "parts"),
+        ("hat\u2764\ufe0f", "HH AE T", "parts"),
+        ("hät", "HH AE T", "accents"),
+        ("ha\u0308t-cow", "HH AE T K AW", "parts"),
+        ("f\u00e9x", None, "accents"),
     ],
 )
 def test_rules(held_out, word, phones, method):
@@ -68,7 +72,9 @@ def test_words_that_cannot_be_spoken(held_out):
     assert converter.pronounce("1234") is None
     assert converter.pronounce("'") is None
     assert converter.pronounce("") is None
-    assert converter.pronounce("été").phones  # the letters that are known
+    assert converter.pronounce("Привет") is None
+    assert converter.pronounce("été").phones == converter.pronounce("ete").phones
+    assert converter.pronounce("bøtter") == Guess(converter.pronounce("btter").phones, "known letters")
 
 
 def test_guesses_are_written_as_the_lexicon_is(held_out):
@@ -101,6 +107,24 @@ def test_dictionary_in_capitals_and_of_another_alphabet():
     converter = LetterToSound.train(lexicon, order=2)
     assert converter.pronounce("Забаза").phones == tuple("z a b a z a".split())
     assert converter.pronounce("hmmm") is None  # a rule that speaks ARPAbet does not apply
+
+
+def spelt_as_spoken(sounds, count=300):
+    """A lexicon of random words, each letter of which has its own phone."""
+    rng = generator(2, "letters")
+    words = {"".join(rng.choice(list(sounds), rng.integers(2, 7))) for _ in range(count)}
+    return Lexicon({word: {tuple(sounds[letter] for letter in word): 1.0} for word in sorted(words)})
+
+
+def test_letters_outside_a_to_z_are_spoken():
+    """ö and ß of a dictionary in other phones; the vowel signs of another alphabet, which are no letters to str.isalpha."""
+    sounds = {"b": "b", "e": "@", "g": "g", "l": "l", "o": "o", "ö": "oe", "r": "r", "ß": "s"}
+    converter = LetterToSound.train(spelt_as_spoken(sounds), order=3)
+    assert converter.pronounce("größöler") == Guess(tuple("g r oe s oe l @ r".split()), "model")
+    assert converter.pronounce("gro\u0308ßolber-böllgeß") == Guess(tuple("g r oe s o l b @ r b oe l l g @ s".split()), "parts")
+    assert converter.pronounce("grölére") == Guess(tuple("g r oe l @ r @".split()), "accents")
+    hindi = LetterToSound.train(spelt_as_spoken({"क": "k", "म": "m", "ल": "l", "\u093e": "aa", "\u093f": "i", "\u0947": "e"}), order=3)
+    assert hindi.pronounce("कमल\u093eम\u093fल\u0947क").phones == tuple("k m l aa m i l e k".split())
 
 
 def test_dictionary_that_cannot_be_aligned():

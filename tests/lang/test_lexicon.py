@@ -161,6 +161,14 @@ def test_prepared_dict_with_letters(tmp_path):
     assert not any(phone[-1].isdigit() for phone in content.lexicon.phones())
 
 
+def test_typographic_apostrophes_are_looked_up_as_plain_ones(tmp_path):
+    dictionary = write(tmp_path / "small.dict", "don't D OW1 N T\ndo D UW1\n")
+    (tmp_path / "dict").mkdir()
+    vocabulary = write_dict(write(tmp_path / "text", "u1 don\u2019t Don\u2019t\n"), DictOptions(str(dictionary)), tmp_path / "dict")
+    assert not vocabulary.missing
+    assert vocabulary.lexicon.pronunciations("Don\u2019t") == [("D", "OW", "N", "T")]
+
+
 def test_stress_gives_groups_of_phones_and_questions(tmp_path):
     vocabulary, _ = prepare(tmp_path, stress=True)
     content = as_dict_dir(vocabulary.lexicon)
