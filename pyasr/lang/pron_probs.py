@@ -8,8 +8,8 @@ Kaldi's dict_dir_add_pronprobs.sh. A w here is a word with one of its pronunciat
     F(s | w)    = (C(s w) + lambda3) / (sum over v C(v w) P(s | v) + lambda3)                 correction where silence precedes w
     F(n | w)    = (C(n w) + lambda3) / (sum over v C(v w) (1 - P(s | v)) + lambda3)           correction where none does; both at least 0.01
 
-The cost of silence between v and w is then -ln P(s | v) F(s | w), of none -ln (1 - P(s | v)) F(n | w). Kaldi's script rounds to two digits,
-this does not.
+P(s) is the share of silence at all places, at least 1e-6, since Kaldi takes no dictionary with 0. The cost of silence between v and w is
+then -ln P(s | v) F(s | w), of none -ln (1 - P(s | v)) F(n | w). Kaldi's script rounds to two digits, this does not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyasr.lang.pron_counts import BEGIN, END, PronCounts, SilenceCounts, Token
 from pyasr.lang.silence_probs import SilenceProbs, WordSilence
 from pyasr.lang.symbols import EPSILON
 
-_LEAST = 0.01
+_LEAST, _LEAST_OVERALL = 0.01, 1e-6
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def silence_probabilities(tokens: list[Token], counts: PronCounts, options: Pron
     num_places = sum(found.before + found.none_before for found in counts.silences.values())
     if not num_places:
         raise UserError("the counts of silences are empty; count anew with steps/get_prons.py")
-    overall = total / num_places
+    overall = max(total / num_places, _LEAST_OVERALL)
     after = {token: _after(counts.silences.get(token, nothing), overall, options) for token in {*tokens, BEGIN}}
     expected = _expected(counts.bigrams, after, overall)
     factors = {token: _corrections(token, counts.silences.get(token, nothing), expected, options) for token in {*tokens, END}}

@@ -96,6 +96,16 @@ def test_probabilities_are_kept_from_the_ends():
     assert probs.words[B].before_none == pytest.approx(2 / 12)
 
 
+def test_alignments_without_silence_give_a_dictionary_that_can_be_read(tmp_path):
+    found = PronCounts()
+    for _ in range(1000):
+        found.add([A, B])
+    add_probabilities(small_dict(), found, PronProbOptions()).write(tmp_path)
+    again = read_dict_dir(tmp_path).silence_probs
+    assert 0.0 < again.overall < 1e-5 and again.begin == 0.01
+    assert {silence.after for silence in again.words.values()} == {0.01}
+
+
 def test_directory_is_read_again_as_it_was(probable, tmp_path):
     probable.write(tmp_path)
     again = read_dict_dir(tmp_path)
