@@ -44,7 +44,9 @@ def make_lm(text: Path, lexicon: Path, options: NgramOptions, out: Path, eval_te
     write_arpa(out / ARPA_FILE, model)
     log.info(", ".join(f"{len(table)} {n}-grams" for n, table in enumerate(model.tables, 1)))
     if eval_text:
-        sentence = f"{eval_text}: {perplexity(model, read_sentences(eval_text, options.text_ids), options.oov_word)}"
+        sentences = read_sentences(eval_text, options.text_ids)
+        _check_not_reserved(eval_text, [word for words in sentences for word in words if word in _NO_WORDS])
+        sentence = f"{eval_text}: {perplexity(model, sentences, options.oov_word)}"
         log.info(sentence)
         with atomic_write(out / PERPLEXITY_FILE) as f:
             f.write(f"{sentence}\n")
@@ -59,20 +61,24 @@ def read_vocabulary(path: Path) -> list[str]:
 def train(text: Path, vocabulary: list[str], options: NgramOptions) -> Arpa:
     """The model of a text file; words outside the vocabulary count as `options.oov_word`, lines without words are left out.
 
-    Raises UserError when a word of the text is outside the vocabulary and the OOV word is too, when all words are outside it, and when
-    there are none.
+    Raises UserError when a word of the text is outside the vocabulary and the OOV word is too, when all words are outside it, when
+    there are none, and for `<s>`, `</s>`, `<eps>` and `#0`, which are no words.
     """
     sentences = read_ids(text, vocabulary, options)
     return estimate(sentences, vocabulary, options.order, _min_counts(options.min_counts))
 
 
 def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[np.ndarray, np.ndarray]:
-    """Indices into `vocabulary` of all words of a text, int64, and the numbers of words of its lines; lines without words are left out."""
+    """Indices into `vocabulary` of all words of a text, int64, and the numbers of words of its lines; lines without words are left out.
+
+    Raises UserError as `train` does.
+    """
     lines = np.frombuffer(read_bytes(path), np.uint8)
     flat, lengths = np.empty(len(lines) // 2 + 1, np.int64), np.empty(int((lines == ord("\n")).sum()) + 1, np.int64)
-    table = word_table([word.encode() for word in vocabulary])
+    table = word_table([word.encode() for word in (*vocabulary, *_NO_WORDS)])
     num_words, num_lines = map_lines(lines, *table, int(options.text_ids), flat, lengths)
     flat, lengths = flat[:num_words], lengths[:num_lines]
+    _check_not_reserved(path, [_NO_WORDS[number] for number in flat[flat >= len(vocabulary)][:1] - len(vocabulary)])
     if (flat < 0).any() and options.oov_word not in vocabulary:
         known = set(vocabulary)
         stranger = next(word for sentence in read_sentences(path, options.text_ids) for word in sentence if word not in known)
@@ -83,6 +89,12 @@ def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[n
     _tell_oov(path, flat < 0, lengths, options.oov_word)
     flat[flat < 0] = vocabulary.index(options.oov_word) if options.oov_word in vocabulary else -1
     return flat, lengths
+
+
+def _check_not_reserved(path: Path, found: list[str]) -> None:
+    if found:
+        told = f"'{found[0]}' is reserved and cannot be a word"
+        raise UserError(f"{path}: {told}; remove it from the text, whose lines are the sentences")
 
 
 def _tell_oov(path: Path, outside: np.ndarray, lengths: np.ndarray, oov_word: str) -> None:

@@ -14,7 +14,7 @@ from pyasr.base.fingerprint import read_done
 from pyasr.base.seeds import generator
 from pyasr.lang.arpa import Scorer, perplexity, read_arpa
 from pyasr.lang.ngram import discounts, estimate
-from pyasr.lang.train_lm import NgramOptions, read_ids, read_vocabulary, train
+from pyasr.lang.train_lm import NgramOptions, make_lm, read_ids, read_vocabulary, train
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM_WORDS = 200
@@ -248,6 +248,20 @@ def test_oov_words_without_an_oov_word(tmp_path):
     (tmp_path / "text").write_text("u1 a strange\n")
     with pytest.raises(UserError, match="'strange' is not in the vocabulary, nor is the OOV word '<unk>'"):
         read_ids(tmp_path / "text", ["a", "b"], NgramOptions())
+
+
+@pytest.mark.parametrize("line, word", [("<s> a b </s>", "<s>"), ("a b </s>", "</s>"), ("a #0", "#0"), ("a <eps> zz", "<eps>")])
+def test_reserved_words_in_the_text(tmp_path, line, word):
+    (tmp_path / "text").write_text(f"a b\n{line}\n")
+    with pytest.raises(UserError, match=f"text: '{word}' is reserved and cannot be a word; remove it from the text"):
+        train(tmp_path / "text", ["a", "b", "<unk>"], NgramOptions(text_ids=False))
+
+
+def test_reserved_words_in_the_text_to_evaluate_on(tmp_path):
+    for name, text in (("text", "u1 a b\n"), ("eval", "u1 <s> a b </s>\n"), ("lexicon.txt", "<unk>\na\nb\n")):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match="eval: '<s>' is reserved"):
+        make_lm(tmp_path / "text", tmp_path / "lexicon.txt", NgramOptions(), tmp_path, tmp_path / "eval")
 
 
 def test_lines_of_nothing_but_oov_words_are_counted(tmp_path, caplog):
