@@ -87,7 +87,10 @@ def accumulate_tree_stats(
     alignments  utterance -> transition-ids (T)
     feats       anything with feats[utterance] -> float32 (T, D); each is asked for once
     ci_phones   context-independent phones: their windows are UNKNOWN but for the phone itself
+
+    Raises UserError for features of other lengths, no alignments, and more phones or a wider context than events can hold.
     """
+    _check_events_fit(trans, context_width)
     ci_phones = np.array(sorted(ci_phones), np.int32)
     frame_events = {}
     for group in groups(alignments):
@@ -120,13 +123,20 @@ def _frame_events(trans, group, ci_phones, width, centre) -> dict[str, np.ndarra
     return dict(zip(group, np.split(codes, ends)))
 
 
-_RADIX = 8192  # more phones than anyone has; four digits fit an int64
+_RADIX = 2**15  # four digits fit an int64
+
+
+def _check_events_fit(trans: TransitionModel, width: int) -> None:
+    if (width + 1) * np.log2(_RADIX) >= 63:
+        raise UserError(f"a context of {width} phones is wider than the tree statistics can hold; use 3")
+    greatest = trans.topology.phones[-1]
+    if greatest + 1 >= _RADIX:
+        told = f"the topology has a phone {greatest}, but the tree statistics can hold phones up to {_RADIX - 2}"
+        raise UserError(f"{told}; make the lang directory from fewer phones, or with --position-dependent-phones false")
 
 
 def _number_events(frame_events: dict[str, np.ndarray], width: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The events that occur, and the number of each frame's event."""
-    if (width + 1) * np.log2(_RADIX) >= 63:
-        raise UserError(f"a context of {width} phones is wider than the tree statistics can hold; use 3")
     unique = {utt: np.unique(codes, return_inverse=True) for utt, codes in frame_events.items()}
     codes = np.unique(np.concatenate([np.zeros(0, np.int64), *(found for found, _ in unique.values())]))
     digits = [codes // _RADIX**power % _RADIX - (power > 0) for power in range(width, -1, -1)]

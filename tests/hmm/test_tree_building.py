@@ -10,6 +10,7 @@ from tree_toys import PHONES, SETS, SIL, alignment_of, emission, plain_log_like,
 from pyasr.base.errors import UserError
 from pyasr.hmm.leaf_clustering import cluster_leaves
 from pyasr.hmm.questions import cluster_phones, make_questions, read_int_lines
+from pyasr.hmm.topology import Topology
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import PDF_CLASS, ContextTree, Leaf, Split, leaves, monophone_tree
 from pyasr.hmm.tree_building import Roots, build_tree, grow_tree, init_model_from_stats, read_roots
@@ -40,6 +41,23 @@ def test_statistics_by_loops(stats):
     assert list(map(tuple, stats.events.tolist())) == sorted(expected)
     assert np.allclose(stats.sums, [expected[event] for event in sorted(expected)], rtol=1e-12)
     assert stats.num_frames == sum(map(len, FEATS.values()))
+
+
+def with_phones_times(factor):
+    """TRANS with other ids for its phones, so that the same alignments are valid."""
+    topo = Topology(TOPO.entries, {phone * factor: entry for phone, entry in TOPO.phone_to_entry.items()})
+    return TransitionModel(topo, TRANS.tuples * [factor, 1, 1])
+
+
+def test_statistics_with_many_phones(stats):
+    many = accumulate_tree_stats(with_phones_times(4000), ALIGNMENTS, FEATS, [4000 * phone for phone in SIL])
+    windows = stats.events[:, :3]
+    assert (many.events[:, :3] == np.where(windows > 0, 4000 * windows, windows)).all()
+    assert (many.events[:, 3] == stats.events[:, 3]).all() and (many.sums == stats.sums).all()
+    with pytest.raises(UserError, match="the topology has a phone 32768, but the tree statistics can hold phones up to 32766"):
+        accumulate_tree_stats(with_phones_times(4096), ALIGNMENTS, FEATS)
+    with pytest.raises(UserError, match="a context of 4 phones is wider than"):
+        accumulate_tree_stats(TRANS, ALIGNMENTS, FEATS, context_width=4)
 
 
 def test_statistics_of_parts_add_up(stats, tmp_path):
