@@ -15,9 +15,9 @@ OPTIONS_FILE = "options.json"
 class FrameOptions:
     """How the waveform is cut into windowed frames."""
 
-    sample_frequency: float = option(16000.0, "samples per second of the audio", minimum=1.0)
-    frame_length: float = option(25.0, "length of a frame in ms", minimum=1.0)
-    frame_shift: float = option(10.0, "distance of two frames in ms", minimum=0.1)
+    sample_frequency: float = option(16000.0, "samples per second of the audio", minimum=1000.0, maximum=1e6)
+    frame_length: float = option(25.0, "length of a frame in ms", minimum=1.0, maximum=10000.0)
+    frame_shift: float = option(10.0, "distance of two frames in ms", minimum=1.0)
     dither: float = option(0.0, "standard deviation of the noise added to the samples (int16 scale)", minimum=0.0)
     preemphasis_coefficient: float = option(0.97, "c in x[i] - c x[i-1]", minimum=0.0, maximum=1.0)
     remove_dc_offset: bool = option(True, "subtract the mean of each frame")
