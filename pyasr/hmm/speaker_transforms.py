@@ -142,7 +142,8 @@ class SpeakerTransforms:
         matrices, estimated = dict(self.matrices), set().union(*self.comm.allgather(sorted(self.matrices)))
         without = sorted(self.shard.all_speakers - estimated) if self.comm.rank == 0 else []
         if without:
-            log.warning(f"{len(without)} speakers have no utterance that can be used; their transform is the identity: {' '.join(without[:5])}")
+            names = ", ".join(without[:5])
+            log.warning(f"{len(without)} speakers have no utterance that can be used, and the identity as their transform: {names}")
             matrices |= dict.fromkeys(without, identity(len(self.base)))
         write_transforms(out / f"trans.{self.comm.rank + 1}", matrices)
         if self.comm.rank == 0 and self.has_matrix:

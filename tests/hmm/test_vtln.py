@@ -190,9 +190,9 @@ def test_alignments_of_other_data_are_refused(system, tmp_path):
 
 def test_what_makes_warps_out_of_date(tmp_path, monkeypatch, capsys):
     data, lang, ali = (tmp_path / name for name in ("data", "lang", "ali"))
-    write = {data: ["feats/options.json", "segments", "reco2speed", "reco2volume", "reco2distortion"], lang: ["phones.txt", "phones/silence.int"],
-             ali: ["final.alimdl", "final.mat", "input.json", "ali.1.gz"]}  # fmt: skip
-    files = [directory / name for directory, names in write.items() for name in names]
+    names = {data: ["feats/options.json", "segments", "reco2speed", "reco2volume", "reco2distortion"],
+             lang: ["phones.txt", "phones/silence.int"], ali: ["final.alimdl", "final.mat", "input.json", "ali.1.gz"]}
+    files = [directory / name for directory in names for name in names[directory]]
     for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
