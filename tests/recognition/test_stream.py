@@ -335,6 +335,15 @@ class Microphone:
         os.close(self.writing)
 
 
+@pytest.fixture
+def interruptions():
+    """SIGINT interrupts, also where the tests themselves run in the background of a script, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptions")
 @pytest.mark.parametrize("flags", [(), ("--format", "ctm")])
 def test_what_was_said_until_the_program_is_interrupted_is_written(flags, tmp_path, capsys, monkeypatch):
     path = gaussians(tmp_path).system.path
@@ -349,6 +358,7 @@ def test_what_was_said_until_the_program_is_interrupted_is_written(flags, tmp_pa
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler and os.get_blocking(microphone.fileno())
 
 
+@pytest.mark.usefixtures("interruptions")
 def test_a_reading_that_waits_is_interrupted():
     stop = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT))
     with closing(Microphone(b"said", 1000)) as microphone, pytest.raises(KeyboardInterrupt), LiveInput(microphone) as file:
@@ -356,6 +366,7 @@ def test_a_reading_that_waits_is_interrupted():
         assert (file.read(10), file.read(10)) == (b"said", b"")
 
 
+@pytest.mark.usefixtures("interruptions")
 def test_an_interruption_ends_a_file_without_end_and_a_second_one_is_not_held_back():
     with open("/dev/zero", "rb") as zero, pytest.raises(KeyboardInterrupt, match="^$"), LiveInput(zero) as file:
         assert len(file.read(10)) == 10
