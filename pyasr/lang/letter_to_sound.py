@@ -164,12 +164,15 @@ class LetterToSound:
 
     def _without_accents(self, word: str) -> Phones | None:
         """Letters that the dictionary does not have as those that it has of what they are composed of: café as cafe."""
-        letters = self.model.letters
-        spelt = [
-            c if c in letters or not _is_spoken(c) else "".join(filter(letters.__contains__, unicodedata.normalize("NFKD", c.casefold())))
-            for c in word
-        ]
+        spelt = [self._known_letters(character) for character in word]
         return self._known_or_guessed("".join(spelt)) if all(spelt) and "".join(spelt) != word else None
+
+    def _known_letters(self, character: str) -> str:
+        """Itself, or the dictionary's letters of which it is composed; none of them where it has none."""
+        letters = self.model.letters
+        if character in letters or not _is_spoken(character):
+            return character
+        return "".join(filter(letters.__contains__, unicodedata.normalize("NFKD", character.casefold())))
 
     def _stretched(self, word: str) -> Phones | None:
         """beeeeautiful: every run of three and more letters shortened to one or two; the reading most frequent in the text wins."""
