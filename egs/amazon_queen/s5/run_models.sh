@@ -84,7 +84,7 @@ by_lattices() {
   train train_smbr "$model" "$seed" --config conf/smbr.conf "$@" "$data/train_fmllr" "$data/lang_prons" "${begin}_ali" "${begin}_denlats" "$begin"
 }
 
-if wanted dnn_sp lfmmi && stage 1 "Speech at three speeds, aligned, adapted to speakers"; then
+if wanted dnn_sp lfmmi ctc lm && stage 1 "Speech at three speeds, aligned, adapted to speakers"; then
   utils/perturb_data_dir.py "$data/train" "$data/train_sp"
   steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/train_sp"
   steps/compute_cmvn.py "$data/train_sp"
@@ -146,7 +146,7 @@ if wanted ctc && stage 14 "CTC on subwords"; then
   utils/make_ctc_graph.py "$data/lang_ctc_test" "$dir/ctc_graph"
   for seed in $(seq "$num_seeds"); do
     out=$dir/ctc/seed$seed
-    train train_ctc ctc "$seed" --config conf/ctc.conf "$data/train_fmllr" "$dir/units" conf/network/ctc.net
+    train train_ctc ctc "$seed" --config conf/ctc.conf "$data/train_sp_fmllr" "$dir/units" conf/network/ctc.net
     for set in dev test; do
       for search in greedy prefix wfst; do
         how="$narrow --search $search"
