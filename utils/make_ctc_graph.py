@@ -23,7 +23,7 @@ class MakeCtcGraph:
 
 
 def main(options: MakeCtcGraph) -> None:
-    names = ("L_disambig.fst", "G.fst", "phones.txt", "words.txt", "phones/disambig.int")
+    names = ("L_disambig.fst", "G.fst", "phones.txt", "words.txt", "phones")
     with output_of(options, options.out, [options.lang / name for name in names]) as out:
         make_tlg(options.lang, out)
 

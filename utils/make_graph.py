@@ -29,8 +29,8 @@ class MakeGraph:
 
 
 def main(options: MakeGraph) -> None:
-    inputs = [options.lang / "L_disambig.fst", options.lang / "G.fst", options.lang / "phones.txt", options.lang / "words.txt",
-              options.model_dir / "final.mdl", options.model_dir / "tree"]
+    inputs = [options.lang / name for name in ("L_disambig.fst", "G.fst", "phones.txt", "words.txt", "phones")]
+    inputs += [options.model_dir / "final.mdl", options.model_dir / "tree"]
     with output_of(options, options.out, inputs) as out:
         _tell_scale(options)
         make_hclg(options.lang, options.model_dir, out, options.graph)

@@ -58,7 +58,10 @@ class LangDir:
 
     @cached_property
     def nonsilence_phones(self) -> list[int]:
-        return self._phone_list("nonsilence")
+        found = self._phone_list("nonsilence")
+        if not found:
+            raise UserError(f"{self.path}/phones/nonsilence.int: there are no phones but silence; run utils/validate_lang.py")
+        return found
 
     @cached_property
     def real_phones(self) -> list[int]:

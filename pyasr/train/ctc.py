@@ -34,9 +34,10 @@ from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
 
 @dataclass(frozen=True)
 class CtcTraining:
-    """All options of the training itself; --minibatch counts frames, those that are repeated too."""
+    """All options of the training itself; --minibatch counts frames, those that are repeated too. The learning rate is for the mean over the
+    units of a minibatch of average text."""
 
-    schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=0.1)
+    schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=0.3)
     learner: LearnerOptions = group(LearnerOptions, minibatch=8000)
     mixing: MixingOptions = group(MixingOptions)
     loop: LoopOptions = group(LoopOptions)
@@ -150,6 +151,7 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
         utterances.normalise_by(mean, inverse_std, network)
     torch.manual_seed(dropout_seed(seed, comm.rank))
     learner = CtcLearner(network, options.learner, comm.size)
-    make_job(CtcJob, learner, (training, heldout), strategy, options, options.learner.minibatch, spec.out, training.longest).run()
+    units = options.learner.minibatch * training.units_per_frame(comm)
+    make_job(CtcJob, learner, (training, heldout), strategy, options, options.learner.minibatch, spec.out, training.longest, units).run()
     normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
     write_model(comm, spec.out, learner.network.with_parameters(learner.flat.values()), normaliser, torch.zeros(targets.num_pdfs))

@@ -16,6 +16,7 @@ from pyasr.base.seeds import generator
 from pyasr.feats.cmvn import cmvn_stats
 from pyasr.feats.inputs import FeatureReader
 from pyasr.nn.layered import LayeredNetwork, whole_outputs
+from pyasr.parallel.comm import Comm
 from pyasr.sequence.ctc import CtcSupervision
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.targets import Targets
@@ -54,6 +55,10 @@ class PaddedUtterances:
     def longest(self) -> int:
         """Frames of the longest."""
         return int(self.lengths.max(initial=0))
+
+    def units_per_frame(self, comm: Comm) -> float:
+        """Of the utterances of all ranks. Every rank must call this."""
+        return comm.reduce_scalar(sum(len(self.targets.pdfs_of(key)) for key in self.keys)) / comm.reduce_scalar(self.num_frames)
 
     def statistics(self) -> np.ndarray:
         """Sums of the features and their squares, as of `cmvn_stats`."""

@@ -23,7 +23,7 @@ from pyasr.train.schedules import make_schedule
 
 
 def make_job(kind: Callable[..., Training], learner: Learner, frames: tuple, strategy: Strategy, options, minibatch: int,
-             directory: Path, longest: int = 0) -> Training:  # fmt: skip
+             directory: Path, longest: int = 0, terms: float = 0.0) -> Training:  # fmt: skip
     """A training job, of which the log tells. Every rank must call this.
 
     kind       makes it of what `Training` takes
@@ -31,24 +31,26 @@ def make_job(kind: Callable[..., Training], learner: Learner, frames: tuple, str
     options    of the training, with the groups `schedule` and `loop`
     minibatch  frames that the learning rate is for
     longest    the most frames of a minibatch of this rank, where they may be more than that
+    terms      what `--lr-convention mean` divides the gradient of a minibatch by, where its loss is no sum over frames
     """
     training, heldout = frames
     schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames))
-    rate_factor = options.schedule.rate_factor(strategy.num_averaged, minibatch)
+    terms = terms or minibatch
+    rate_factor = options.schedule.rate_factor(strategy.num_averaged, terms)
     most = int(strategy.comm.reduce_scalar(max(minibatch, longest), "max"))
     job = kind(learner, training, heldout, strategy, schedule, options.loop, most, rate_factor, directory)
-    _announce(job, minibatch)
+    _announce(job, terms)
     return job
 
 
-def _announce(job: Training, minibatch: int) -> None:
+def _announce(job: Training, terms: float) -> None:
     """What is trained, on how much, with which learning rate."""
     flat, comm, network = job.learner.flat, job.comm, job.learner.network
     dtype = str(flat.work.dtype).removeprefix("torch.")
     sizes = f"{flat.num_parameters} parameters, {network.num_pdfs} outputs, {job.schedule.epoch_frames} frames an epoch"
     comm.say(f"{sizes}, {comm.size} ranks, products in {dtype}")
     comm.say(f"the frames of a rank are {job.training.describe()}")
-    comm.say(job.schedule.options.describe(job.strategy.num_averaged, minibatch))
+    comm.say(job.schedule.options.describe(job.strategy.num_averaged, terms))
 
 
 def run_and_combine(job: Training, options, log_probability: LogProbability) -> None:

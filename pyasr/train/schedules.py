@@ -38,7 +38,7 @@ class ScheduleOptions(ScalingOptions):
     """Learning rate and its course. The rate is that of one rank."""
 
     learning_rate: float = option(0.1, "initial learning rate of one rank, by the convention of --lr-convention", minimum=0.0)
-    lr_convention: str = option("mean", "whether a minibatch's gradient is the mean or the sum over its frames", choices=("mean", "sum"))
+    lr_convention: str = option("mean", "whether a minibatch's gradient is the mean or the sum over its frames (CTC: units)", choices=("mean", "sum"))
     schedule: str = option("exponential", "course of the learning rate", choices=NAMES)
     num_epochs: int = option(10, "passes over the training data (newbob: at most)", minimum=1)
     final_factor: float = option(0.01, "exponential: final rate relative to the initial one", minimum=0.0)
@@ -56,15 +56,16 @@ class ScheduleOptions(ScalingOptions):
         """Whether the course depends on the held-out set, and may go back to an earlier model."""
         return make_schedule(self, 1).may_go_back
 
-    def rate_factor(self, num_ranks: float, minibatch: int) -> float:
-        """From the rate of one rank, in the convention of these options, to that of gradients summed over the minibatch."""
-        return self.scale(num_ranks) * (1.0 if self.lr_convention == "sum" else 1.0 / minibatch)
+    def rate_factor(self, num_ranks: float, terms: float) -> float:
+        """From the rate of one rank, in the convention of these options, to that of gradients summed over the minibatch, whose loss is a
+        sum of so many terms."""
+        return self.scale(num_ranks) * (1.0 if self.lr_convention == "sum" else 1.0 / terms)
 
-    def describe(self, num_ranks: float, minibatch: int) -> str:
+    def describe(self, num_ranks: float, terms: float) -> str:
         """Rate, convention, scaling and course, for the log."""
         factor = self.scale(num_ranks)
         return (
-            f"learning rate {self.learning_rate:g} ({self.lr_convention} over minibatches of {minibatch}), {self.lr_scaling} scaling: "
+            f"learning rate {self.learning_rate:g} ({self.lr_convention} over minibatches of {terms:.6g}), {self.lr_scaling} scaling: "
             f"effective {self.learning_rate:g} x {factor:g} = {self.learning_rate * factor:g}; {self.schedule}, {self.num_epochs} epochs"
         )
 

@@ -1,6 +1,7 @@
 """H, self-loops and HCLG against brute force over the topology, the tree, L and G, and against Kaldi's programs."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -257,6 +258,15 @@ def test_step_makes_the_graph_once(system):
     assert first.returncode == 0, first.stderr
     assert second.returncode == 0 and "up to date" in second.stdout
     assert read_fst(root / "step_graph/HCLG.fst").num_arcs == graph.num_arcs
+
+
+def test_a_graph_whose_list_of_phones_has_changed_is_not_up_to_date(system, tmp_path):
+    root, *_ = system
+    shutil.copytree(root / "lang_test", tmp_path / "lang")
+    assert run_step(tmp_path, "lang", root / "model", "graph").returncode == 0
+    (tmp_path / "lang/phones/optional_silence.txt").write_text("another\n")
+    again = run_step(tmp_path, "lang", root / "model", "graph")
+    assert "up to date" not in again.stdout and "lang/phones" in again.stdout + again.stderr
 
 
 def test_bad_inputs_are_one_sentence_and_leave_nothing(system, tmp_path):

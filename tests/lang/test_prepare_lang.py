@@ -320,6 +320,13 @@ def test_pronunciations_in_numbers(tmp_path):
         LangDir(lang.path).align_lexicon
 
 
+def test_a_lang_dir_of_silence_alone_is_refused(tmp_path):
+    lang = make(tmp_path)
+    (lang.path / "phones/nonsilence.int").write_text("")
+    with pytest.raises(UserError, match="nonsilence.int: there are no phones but silence"):
+        LangDir(lang.path).real_phones
+
+
 def test_not_a_lang_dir(tmp_path):
     with pytest.raises(UserError, match="not a language directory"):
         LangDir(tmp_path)
