@@ -34,8 +34,8 @@ from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
 
 @dataclass(frozen=True)
 class CtcTraining:
-    """All options of the training itself; --minibatch counts frames, those that are repeated too. The learning rate is for the mean over the
-    units of a minibatch of average text."""
+    """All options of the training itself; --minibatch counts frames, those that are repeated too. The learning rate is for the mean over
+    units, of which a minibatch has as many as is usual in these data."""
 
     schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=0.3)
     learner: LearnerOptions = group(LearnerOptions, minibatch=8000)

@@ -38,7 +38,8 @@ class ScheduleOptions(ScalingOptions):
     """Learning rate and its course. The rate is that of one rank."""
 
     learning_rate: float = option(0.1, "initial learning rate of one rank, by the convention of --lr-convention", minimum=0.0)
-    lr_convention: str = option("mean", "whether a minibatch's gradient is the mean or the sum over its frames (CTC: units)", choices=("mean", "sum"))
+    lr_convention: str = option("mean", "whether a minibatch's gradient is the mean or the sum over its frames (CTC: units)",
+                                choices=("mean", "sum"))  # fmt: skip
     schedule: str = option("exponential", "course of the learning rate", choices=NAMES)
     num_epochs: int = option(10, "passes over the training data (newbob: at most)", minimum=1)
     final_factor: float = option(0.01, "exponential: final rate relative to the initial one", minimum=0.0)
