@@ -98,26 +98,34 @@ class Trials:
     def run(self, seed: int) -> Trial:
         """The trial that this seed stands for."""
         chance, kinds, begin = random.Random(seed), possible_kinds(), time.monotonic()
-        kind = kinds[seed % len(kinds)]
-        stage, after_s = moment(chance, self.seconds)
-        first = 1 if kind == "damaged file" else stage  # any stage may have made the file
-        last = len(self.seconds) if self.to_end else stage
-        words = ["--stage", str(first), "--stop-stage", str(last)]
-        self.ground.lay_out(self.snapshots / str(stage - 1))
-        run = self.ground.start(*words)
-        self._wait_for(run, stage, after_s)
-        what, undo = KINDS[kind](self.ground, run, chance) if run.poll() is None else ("nothing: it came too late", lambda: None)
+        kind, run = kinds[seed % len(kinds)], None
+        while run is None:
+            stage, after_s = moment(chance, self.seconds)
+            words, last = self._words(kind, stage)
+            run = self._running_at(stage, after_s, words)
+        what, undo = KINDS[kind](self.ground, run, chance)
         status, ended_s, problems = self._end_of_disturbed(run, undo)
         told = _told(self.ground.said())
         problems += self._problems_of_second_run(words, last)
         taken = round(time.monotonic() - begin, 1)
         return Trial(seed, kind, stage, round(after_s, 2), " ".join(words), what, status, ended_s, told, problems, taken, commit())
 
-    def _wait_for(self, run: subprocess.Popen, stage: int, after_s: float) -> None:
-        """The moment: `after_s` CPU seconds after the stage's beginning, or the recipe's end where this comes sooner."""
+    def _words(self, kind: str, stage: int) -> tuple[list[str], int]:
+        """(what run.sh is given for a fault in this stage, the last stage it runs)."""
+        first = 1 if kind == "damaged file" else stage  # any stage may have made the file
+        last = len(self.seconds) if self.to_end else stage
+        return ["--stage", str(first), "--stop-stage", str(last)], last
+
+    def _running_at(self, stage: int, after_s: float, words: list[str]) -> subprocess.Popen | None:
+        """A run, `after_s` CPU seconds after the beginning of the stage; None where it has ended by then, quicker than undisturbed."""
+        self.ground.lay_out(self.snapshots / str(stage - 1))
+        run = self.ground.start(*words)
         wait_until(lambda: run.poll() is not None or f"== stage {stage}:" in self.ground.said(), _MOST_S)
         begin_s = self.ground.cpu_s()
         wait_until(lambda: run.poll() is not None or self.ground.cpu_s() >= begin_s + after_s, _MOST_S)
+        if run.poll():
+            raise UserError(f"the recipe fails without any fault: see {self.ground.output}")
+        return run if run.poll() is None else None
 
     def _end_of_disturbed(self, run: subprocess.Popen, undo: Undo) -> tuple[int, float, list[str]]:
         """(exit status of the disturbed run, seconds from the fault to its end, what was wrong with how it ended)."""

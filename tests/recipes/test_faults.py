@@ -37,6 +37,13 @@ def test_all_is_well_after_the_same_command(seed, trials):
     assert trial.problems == [] and trial.stage <= NUM_STAGES
 
 
+def test_a_moment_that_does_not_come_is_drawn_again(trials, monkeypatch):
+    moments = iter([(1, 1e9), (1, 0.1)])
+    monkeypatch.setattr(faults, "moment", lambda *_: next(moments))
+    trial = trials.run(5)
+    assert (trial.stage, trial.after_s, trial.problems) == (1, 0.1, [])
+
+
 def test_what_is_not_well_is_seen(trials):
     """A file that is another, one half-written and a process that is left."""
     recipe, ground = trials.ground.recipe, trials.ground
