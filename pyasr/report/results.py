@@ -63,7 +63,8 @@ def _family_row(name: str, family: list[System]) -> list[str]:
 
 def _families_notes(families: dict[str, list[System]]) -> str:
     signatures = sorted({f"`{system.test['signature']}`" for family in families.values() for system in family})
-    return f"\n* LM weight and word insertion penalty of each seed are chosen on dev. Signature {', '.join(signatures)}."
+    return (f"\n* LM weight and word insertion penalty of each seed are chosen on dev. Signature {', '.join(signatures)}.\n"
+            "* Seconds are those of a network's own training, not of a network, alignments or lattices that it began with.")
 
 
 def _row(system: System, bold: bool) -> list[str]:
