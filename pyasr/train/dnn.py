@@ -122,6 +122,8 @@ def check_training(options: DnnTraining, dbn: Path | None) -> None:
         raise UserError("--carry-state: a feed-forward network has no state; give --network with a file that has lstm layers")
     if options.teacher.teacher:
         check_teacher(options)
+    elif options.teacher.teacher_data:
+        raise UserError(f"--teacher-data {options.teacher.teacher_data}: there is no teacher to see it; give --teacher, or leave it out")
 
 
 def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
@@ -135,6 +137,8 @@ def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
     if options.over_time.carry_state:
         given = {"--combine": options.combine.combine != "none", "--priors posteriors": options.priors.priors == "posteriors"}
         refuse_beside("--carry-state", given, "these go by a sample of chunks, which would all begin without a state")
+    shape = {f"--{name.replace('_', '-')}": value != getattr(DnnOptions(), name) for name, value in vars(options.dnn).items()}
+    refuse_beside("--network", shape, "layers and their dropout are those of the file")
 
 
 def check_teacher(options: DnnTraining) -> None:

@@ -75,11 +75,21 @@ class ScheduleOptions(ScalingOptions):
         marks = numbers(self.step_epochs, "--step-epochs") + numbers(self.step_frames, "--step-frames")
         if self.schedule == "step" and not marks:
             raise UserError("--schedule step: no step is given; give --step-epochs or --step-frames")
+        self._check_course()
         if self.constant_epochs >= self.num_epochs:
             raise UserError(f"--constant-epochs {self.constant_epochs}: there are only {self.num_epochs} epochs; raise --num-epochs")
         if self.schedule == "warm-up" and self.warm_up_epochs >= self.num_epochs:
             found = f"the rate would not fall again within the {self.num_epochs} epochs"
             raise UserError(f"--warm-up-epochs {self.warm_up_epochs:g}: {found}; raise --num-epochs, or warm up for fewer")
+
+    def _check_course(self) -> None:
+        """Raise UserError for steps or constant epochs that are given beside a schedule that has none."""
+        steps, constant = ("step",), ("exponential", "exponential-frames")
+        for flag, value, known in (("--step-epochs", self.step_epochs, steps), ("--step-frames", self.step_frames, steps),
+                                   ("--constant-epochs", self.constant_epochs, constant)):  # fmt: skip
+            if value and self.schedule not in known:
+                found = f"it does not count with --schedule {self.schedule}"
+                raise UserError(f"{flag} {value}: {found}; give --schedule {known[0]}, or leave it out")
 
     def check_deaf(self) -> None:
         """The same; also for a schedule that listens: to be called where the objective is no cross-entropy of frames."""
