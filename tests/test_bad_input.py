@@ -209,6 +209,16 @@ def test_more_parts_than_utterances(audio, tmp_path):
     assert_refused(tmp_path, sentence, "split_data_dir.py", audio, 13)
 
 
+@pytest.mark.parametrize("words", [("copy_data_dir.py", "DATA", "OUT"), ("combine_data.py", "OUT", "DATA"),
+                                   ("combine_data.py", "OUT", "SOUND", "DATA")])  # fmt: skip
+def test_data_without_speakers(words, audio, tmp_path):
+    damaged = shutil.copytree(audio, tmp_path / "damaged")
+    (damaged / "utt2spk").unlink()
+    where = {"DATA": damaged, "SOUND": audio, "OUT": tmp_path / "out"}
+    told = assert_refused(tmp_path, f"{damaged}/utt2spk: no such file", *(where.get(word, word) for word in words))
+    assert "left out" not in told
+
+
 def test_a_file_in_place_of_a_directory(audio, tmp_path):
     taken = tmp_path / "taken"
     taken.touch()

@@ -24,8 +24,8 @@ def table_files(data: DataDir, with_features: bool = True) -> list[Path]:
 
 
 def read_all(data: DataDir) -> dict[str, dict[str, str]]:
-    """All tables that Kaldi knows and `data` has."""
-    return {name: data.table(name) for name in TABLES if data.has(name)}
+    """All tables that Kaldi knows and `data` has. Raises UserError where utt2spk is missing."""
+    return {"utt2spk": data.utt2spk} | {name: data.table(name) for name in TABLES if name != "utt2spk" and data.has(name)}
 
 
 def write_all(path: Path, tables: dict[str, dict[str, str]]) -> None:
