@@ -12,8 +12,10 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir, completed
+from pyasr.data.recordings import speed as speed_of
 from pyasr.data.subsets import FEATURE_TABLES, Renaming, own_copy, read_all
 from pyasr.data.validation import speed_complaint
+from pyasr.io.text import read_numbers
 
 _OF_ONE_SPEED = ("utt2warp", "spk2warp")
 _DURATIONS = ("utt2dur", "reco2dur")
@@ -49,7 +51,9 @@ def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]
     """The tables of `data` without those of features, with a copy at each speed, and volumes.
 
     A copy's names begin with `sp0.9-`; speakers of another speed are other speakers. `utt2uniq` leads to the utterance as it was.
+    Raises UserError for times, durations and speeds that are none.
     """
+    _check_times(data)
     tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, *_OF_ONE_SPEED, "spk2utt")}
     tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
     speeds = options.factors()
@@ -62,6 +66,15 @@ def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]
     if options.perturb_volume:
         tables[VOLUME] = {name: options.volume(name) for name in tables.get("wav.scp", {})}
     return tables
+
+
+def _check_times(data: DataDir) -> None:
+    """Raise UserError for a line of segments, durations or speeds that is none."""
+    data.segments
+    for name in filter(data.has, _DURATIONS):
+        read_numbers(data.path / name)
+    for recording in data.reco2speed:
+        speed_of(data, recording)
 
 
 def _at_speed(tables: dict[str, dict[str, str]], speed: str) -> dict[str, dict[str, str]]:

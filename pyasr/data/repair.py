@@ -132,9 +132,9 @@ def _agree(tables: dict[str, dict], path: Path, said: list[str]) -> None:
 
 
 def filter_tables(tables: dict[str, dict], kept: set[str]) -> None:
-    """Leave in each table only what belongs to the utterances `kept`."""
+    """Leave in each table only what belongs to the utterances `kept`, of which segments, where there are any, have lines."""
     speakers = {tables["utt2spk"][utt] for utt in kept}
-    recordings = {tables["segments"][utt].split()[0] for utt in kept} if "segments" in tables else kept
+    recordings = {tables["segments"][utt].split()[0] for utt in kept} if tables.get("segments") else kept
     for names, keys in ((UTTERANCE_TABLES, kept), (SPEAKER_TABLES, speakers), (RECORDING_TABLES, recordings)):
         for name in names:
             if name in tables:

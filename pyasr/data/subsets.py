@@ -35,12 +35,14 @@ def write_all(path: Path, tables: dict[str, dict[str, str]]) -> None:
 
 
 def write_subset(data: DataDir, out: Path, utterances: list[str]) -> None:
-    """The data directory of some utterances of `data`. Raises UserError for one that `data` does not have, or for none at all."""
+    """The data directory of some utterances of `data`. Raises UserError for one that `data` or its segments lack, or for none at all."""
     unknown = [utt for utt in utterances if utt not in data.utt2spk]
     if unknown:
         raise UserError(f"{data.path}/utt2spk: no utterance '{unknown[0]}' ({len(unknown)} such); correct the list")
     if not utterances:
         raise UserError(f"{data.path}: no utterance chosen; choose at least one")
+    for utterance in utterances:
+        data.recording(utterance)
     tables = read_all(data)
     filter_tables(tables, set(utterances))
     write_all(out, tables)

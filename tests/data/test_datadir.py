@@ -72,6 +72,23 @@ def test_subset_is_a_sound_directory(with_segments, tmp_path):
     assert set(part.wav_scp) == ({"ann", "cy"} if with_segments else {"ann-002", "cy-001"})
 
 
+@pytest.mark.parametrize("words", [("split_data_dir.py", "DATA", 2), ("subset_data_dir.py", "--shortest", 12, "DATA", "OUT")])
+def test_a_line_that_segments_lack_is_told(words, tmp_path):
+    data = make_data_dir(tmp_path / "data", with_segments=True)
+    write_table(data / "segments", {utt: line for utt, line in DataDir(data).table("segments").items() if utt != "bob-002"})
+    words = [{"DATA": data, "OUT": tmp_path / "out"}.get(word, word) for word in words]
+    with pytest.raises(UserError, match=f"{data}/segments: no line for bob-002; run utils/fix_data_dir.py {data}"):
+        run_here(*words, folder="utils")
+
+
+def test_segments_without_a_line_are_none(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    (data / "segments").write_text("")
+    (tmp_path / "out").mkdir()
+    subsets.write_subset(DataDir(data), tmp_path / "out", ["bob-002"])
+    assert list(DataDir(tmp_path / "out").wav_scp) == ["bob-002"]
+
+
 def test_ways_of_choosing(tmp_path):
     data = DataDir(make_data_dir(tmp_path / "data"))
     data.utt2dur.update({"cy-003": 0.1, "ann-001": 0.05})

@@ -136,6 +136,19 @@ def test_fixing_completes_speeds(tmp_path):
     assert validate(data) == [] and DataDir(data).reco2speed["ann-000"] == "1.1" and DataDir(data).reco2speed["bob-000"] == "1"
 
 
+@pytest.mark.parametrize("table, line, sentence", [
+    ("segments", "ann-000 ann x 0.2", "'ann-000 ann x 0.2' is not 'UTTERANCE RECORDING BEGIN END'"),
+    ("utt2dur", "ann-000 abc", "'ann-000 abc' does not end in a positive number"),
+    ("reco2dur", "ann 0", "'ann 0' does not end in a positive number"),
+    ("reco2speed", "ann x", "'ann x' is not a speed from 0.25 to 4; correct the line"),
+])  # fmt: skip
+def test_damaged_numbers(tmp_path, table, line, sentence):
+    data = make_data_dir(tmp_path / "data", with_segments=True)
+    (data / table).write_text(f"{line}\n")
+    with pytest.raises(UserError, match=f"{data}/{table}:.*{sentence}"):
+        perturbed(DataDir(data), Perturbation())
+
+
 @pytest.mark.parametrize("speeds", ["0.9 x", "1", "0.9 0.9", "0", "nan", "100"])
 def test_wrong_speeds(tmp_path, speeds):
     data = make_data_dir(tmp_path / "data")
