@@ -145,18 +145,30 @@ class FeatureReader:
         return self._num_frames[utt]
 
     def raw(self, utt: str) -> np.ndarray:
-        """The features as they are stored, float32 (T, D)."""
+        """The features as they are stored, float32 (T, D). Raises UserError where there are none, or other utterances have another D."""
+        features = self._stored(utt)
+        if len(features) and features.shape[1] != self._columns:
+            found = f"{utt} has {features.shape[1]} columns, other utterances have {self._columns}"
+            raise UserError(f"{self.data}: {found}; make the features of {self.data} again, or leave the utterance out")
+        return features
+
+    def _stored(self, utt: str) -> np.ndarray:
         try:
             return self._reader.load(self._table[utt])
         except KeyError:
             raise UserError(f"{self.data}/feats.scp: no features of utterance {utt}; run steps/make_mfcc.py {self.data} again") from None
 
     @cached_property
+    def _columns(self) -> int:
+        """D, from the first utterance that has frames, which is read for it once."""
+        return next((features.shape[1] for features in map(self._stored, self.keys) if len(features)), 0)
+
+    @cached_property
     def dim(self) -> int:
-        """Columns of the input matrices, from the first utterance, which is read for it once."""
+        """Columns of the input matrices."""
         if not self.keys:
             raise UserError(f"{self.data}/feats.scp is empty; run steps/make_mfcc.py {self.data}")
-        return self.options.dim(self.raw(self.keys[0]).shape[1]) if self.matrix is None else len(self.matrix)
+        return self.options.dim(self._columns) if self.matrix is None else len(self.matrix)
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """CMVN, deltas, splicing, then the transforms: float32 (T, dim)."""

@@ -11,13 +11,11 @@ from pyasr.feats.inputs import FeatureReader
 
 
 def read_features(reader: FeatureReader, key: str, num_frames: int) -> np.ndarray:
-    """The features of an utterance, float32 (num_frames, dim). Raises UserError for other numbers of frames or columns than are known of
-    the data, and for what is no number."""
+    """The features of an utterance, float32 (num_frames, dim). Raises UserError for another number of frames than is known of the data, for
+    what is no number, and as the reader does."""
     features = reader[key]
     if len(features) != num_frames:
         raise _bad_features(reader.data, f"{key} has {len(features)} frames, utt2num_frames says {num_frames}")
-    if features.shape[1] != reader.dim:
-        raise _bad_features(reader.data, f"{key} has {features.shape[1]} columns, other utterances have {reader.dim}")
     check_numbers(features, key, reader.data)
     return features
 

@@ -130,3 +130,16 @@ def test_speaker_without_statistics(data):
     write_table(data / "utt2spk", {utt: "c" for utt in UTTERANCES})
     with pytest.raises(UserError, match="no statistics of speaker c"):
         FeatureReader(data, InputOptions())["a-1"]
+
+
+@pytest.mark.parametrize("cmvn", ["speaker", "utterance", "sliding", "none"])
+def test_features_of_another_width_are_named(data, cmvn):
+    """Those that come first count, also for who never reads them; utterances without frames have none."""
+    features = {"a-0": np.zeros((0, 0)), "a-1": np.ones((30, 5)), "a-2": np.ones((7, 5)), "b-1": np.ones((12, 6)), "b-2": np.ones((1, 6))}
+    with ArkWriter(data / "mixed.ark", data / "feats.scp") as writer:
+        for utt, matrix in features.items():
+            writer.write(utt, matrix.astype(np.float32))
+    reader = FeatureReader(data, InputOptions(cmvn=cmvn, deltas=1))
+    with pytest.raises(UserError, match=f"{data}: b-2 has 6 columns, other utterances have 5; make the features of {data} again, or leave"):
+        reader["b-2"]
+    assert reader.dim == reader["a-2"].shape[1] == 10 and reader.raw("a-0").size == 0
