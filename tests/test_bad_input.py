@@ -219,6 +219,21 @@ def test_data_without_speakers(words, audio, tmp_path):
     assert "left out" not in told
 
 
+@pytest.mark.parametrize("words", [("copy_data_dir.py", "DATA", "OUT"), ("combine_data.py", "OUT", "SOUND", "DATA"),
+                                   ("perturb_data_dir.py", "DATA", "OUT"), ("compute_cmvn.py", "DATA"), MFCC + ("DATA",)])  # fmt: skip
+def test_data_without_utterances(words, audio, tmp_path):
+    empty = shutil.copytree(audio, tmp_path / "empty")
+    for name in ("utt2spk", "feats.scp"):
+        (empty / name).write_text("")
+    where = {"DATA": empty, "SOUND": audio, "OUT": tmp_path / "out"}
+    assert_refused(tmp_path, f"{empty}/utt2spk: no utterances; make the directory again", *(where.get(word, word) for word in words))
+
+
+def test_normalisation_without_features(audio, tmp_path):
+    (audio / "feats.scp").write_text("")
+    assert_refused(tmp_path, f"{audio}/feats.scp: no features; run steps/make_mfcc.py {audio}", "compute_cmvn.py", audio)
+
+
 def test_a_file_in_place_of_a_directory(audio, tmp_path):
     taken = tmp_path / "taken"
     taken.touch()

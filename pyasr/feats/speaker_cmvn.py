@@ -14,7 +14,7 @@ from pyasr.io.text import read_table, read_utt2spk, write_table
 
 
 def speaker_stats(data: Path) -> dict[str, np.ndarray]:
-    """Speaker to statistics (2, D + 1), in float64, over all its utterances that have features."""
+    """Speaker to statistics (2, D + 1), in float64, over all its utterances that have features. Raises UserError where there are none."""
     utt2spk = read_utt2spk(data / "utt2spk")
     found: dict[str, np.ndarray] = {}
     for utt, features in iterate(data / "feats.scp"):
@@ -26,6 +26,8 @@ def speaker_stats(data: Path) -> dict[str, np.ndarray]:
             counts = f"{stats.shape[1] - 1} columns, earlier ones {found[speaker].shape[1] - 1}"
             raise UserError(f"{data}/feats.scp: {utt} has {counts}; make the features again")
         found[speaker] = found[speaker] + stats if speaker in found else stats
+    if not found:
+        raise UserError(f"{data}/feats.scp: no features; run steps/make_mfcc.py {data}")
     return found
 
 

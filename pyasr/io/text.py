@@ -44,8 +44,10 @@ def _split_at_blank(line: str) -> tuple[str, str, str]:
 
 
 def read_utt2spk(path: Path) -> dict[str, str]:
-    """{utterance: speaker}. Raises UserError with file and line for a line that does not have two columns."""
+    """{utterance: speaker}. Raises UserError with file and line for a line that does not have two columns, and where there is none."""
     table = read_table(path)
+    if not table:
+        raise UserError(f"{path}: no utterances; make the directory again")
     for number, (utterance, speaker) in enumerate(table.items(), 1):
         if len(speaker.split()) != 1:
             found = f"{1 + len(speaker.split())} column(s), expected 'UTTERANCE SPEAKER'"

@@ -97,7 +97,7 @@ def test_data_without_features(corpus, tmp_path):
     with pytest.raises(UserError, match="data/feats.scp: no such file"):
         run_here("pretrain_dbn.py", *FLAGS, tmp_path / "data", tmp_path / "dbn", threads=True)
     (tmp_path / "data" / "feats.scp").write_text("")
-    (tmp_path / "data" / "utt2spk").write_text("")
+    (tmp_path / "data" / "utt2spk").write_text("a s\n")
     with pytest.raises(UserError, match="feats.scp is empty|no utterance has"):
         run_here("pretrain_dbn.py", *FLAGS, tmp_path / "data", tmp_path / "dbn", threads=True)
     assert not (tmp_path / "dbn").exists()
