@@ -1,7 +1,8 @@
 """Outputs that are either complete or not there: write beside, rename over.
 
 A step's output directory OUT is written as OUT.tmp and renamed when the step has ended well, with `.done.json` inside: the options,
-the fingerprints of the inputs it was made from and of what it holds, and what made it.
+the fingerprints of the inputs it was made from and of what it holds, and what made it. The output of before is `.OUT.old` meanwhile.
+What no step has made is never removed, under whichever of these names it is found.
 
 An output of which a file was damaged, changed or lost since is made anew; its changed files are kept in `.OUT.changed`, beside it.
 """
@@ -79,6 +80,11 @@ def disk_error(error: OSError, path: Path) -> Exception:
     return error
 
 
+def is_aside(path: Path) -> bool:
+    """Whether it lies in something half written, in an output that was replaced or that a user keeps as OUT.old, or among changed files."""
+    return any(part.endswith((".tmp", ".old", ".changed")) for part in Path(path).parts)
+
+
 def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
     """Readable differences between two option dictionaries: ['num_gauss: 1000 -> 2000']."""
     lines = []
@@ -104,8 +110,7 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     Returns when the output has to be made: it is not there, an input has changed, come or gone, or one of its files or of those in `also`
     is not as it was made. A directory that no step has made is never replaced, not even with `force`: it may be anything.
     """
-    if out.exists() and not (out / DONE).exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} exists and was not made by a step; move it away, or give another output name")
+    _refuse_to_replace(out)
     done = read_done(out)
     if done is None or force:
         return
@@ -122,6 +127,16 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     print(f"{out} is out of date: {', '.join(what[:_MOST_NAMED])} changed; making it anew", flush=True)
 
 
+def _refuse_to_replace(path: Path) -> None:
+    if _is_strange(path):
+        raise UserError(f"{path} exists and was not made by a step; move it away, or give another output name")
+
+
+def _is_strange(path: Path) -> bool:
+    """Whether something is there that no step has made: a file, a link, a directory that is not empty and has no done-file."""
+    return path.is_symlink() or path.exists() and not (path / DONE).exists() and (not path.is_dir() or any(path.iterdir()))
+
+
 def _stale(before: dict[str, str], now: dict[str, str]) -> list[str]:
     """Inputs that have other fingerprints than before, were not there then, or are no longer there."""
     return [name for name in {**now, **before} if before.get(name) != now.get(name)]
@@ -135,7 +150,7 @@ def _is_copy(path: Path, original: Path) -> bool:
 def _keep_aside(out: Path, names: list[str]) -> None:
     """Copy changed files to `.OUT.changed`: they may have been changed on purpose."""
     for name in names:
-        kept = out.with_name(f".{out.name}.changed") / name
+        kept = out.with_name(f".{_short(out.name)}.changed") / name
         if (out / name).exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(out / name, kept)
@@ -168,12 +183,14 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
         if not Path(path).exists():
             raise UserError(f"{path}: no such file or directory")
     scratch = out.with_name(out.name + ".tmp")
-    if (scratch / DONE).exists():  # an earlier run was killed between its last write and the renaming, or is about to rename
+    if _is_finished(scratch):  # an earlier run was killed between its last write and the renaming, or is about to rename
         with _claimed(scratch):
-            if (scratch / DONE).exists():
+            if _is_finished(scratch):
                 _swap(scratch, out)
     prints = {str(path): fingerprint(path) for path in inputs}
+    _remove_leftovers(out)
     check_current(out, options, prints, force, also, defaults)
+    _refuse_to_replace(_replaced(out))
     started = {"options": options, "inputs": prints}
     try:
         with _claimed(scratch):
@@ -208,7 +225,7 @@ def _check_unchanged(prints: dict[str, str], scratch: Path) -> None:
         if changed:
             raise UserError(f"{', '.join(changed[:_MOST_NAMED])} changed while it was read; run the same command again")
     except UserError:
-        (scratch / STARTED).unlink(missing_ok=True)
+        _forget(scratch)
         raise
 
 
@@ -277,6 +294,7 @@ def _without(started: dict, names: tuple[str, ...]) -> dict:
 
 def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, may_change: tuple[str, ...], defaults: dict) -> None:
     """Empty the scratch directory, but for an interrupted run that can be resumed. Raises UserError rather than delete `precious` files."""
+    _check_own(scratch)
     marker, started = scratch / STARTED, json.loads(json.dumps(started))
     before = _read_started(marker, defaults)
     if keep and before and _without(before, may_change) == _without(started, may_change):
@@ -289,11 +307,23 @@ def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, ma
         raise UserError(f"{scratch}: {found}; give those options to go on with it, or --force to begin anew")
     if before and (stale := _stale(before["inputs"], started["inputs"])):
         print(f"{scratch}: {', '.join(stale)} changed since an interrupted run; beginning anew", flush=True)
-    for entry in scratch.iterdir():
-        _remove(entry)
+    _forget(scratch)
+    _empty(scratch, STARTED)
     (scratch / "log").mkdir()
     with atomic_write(marker) as f:
         json.dump(started, f)
+
+
+def _check_own(scratch: Path) -> None:
+    """Raise UserError where the scratch directory holds what no interrupted run has left: somebody else's, which may be anything."""
+    found = {entry.name for entry in scratch.iterdir()}
+    if STARTED not in found and (found - {"log"} or any(scratch.glob("log/*"))):
+        raise UserError(f"{scratch} is to be written in, but holds what no step has left there; move it away, or give another output name")
+
+
+def _forget(scratch: Path) -> None:
+    """Have nobody go on with what is in the scratch directory; it stays one that a step has made."""
+    (scratch / STARTED).write_text("", encoding="utf-8")
 
 
 def _remove_half_written(scratch: Path) -> None:
@@ -302,18 +332,47 @@ def _remove_half_written(scratch: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _is_finished(scratch: Path) -> bool:
+    """Whether a run has made all of it, and has only to give it its name. Without the marker it is an output that somebody has renamed."""
+    return (scratch / DONE).exists() and (scratch / STARTED).exists()
+
+
 def _swap(scratch: Path, out: Path) -> None:
     """Put the finished scratch directory in the place of the old output."""
-    for name in (STARTED, RUNS):
-        (scratch / name).unlink(missing_ok=True)
-    old = out.with_name(out.name + ".old")
-    _remove(old)
+    (scratch / RUNS).unlink(missing_ok=True)
+    old = _replaced(out)
+    for path in (out, old):
+        _refuse_to_replace(path)
+    _discard(old)
     if out.exists():
         out.rename(old)
     scratch.rename(out)
-    shutil.rmtree(old, ignore_errors=True)
+    _remove_leftovers(out)
 
 
-def _remove(path: Path) -> None:
-    """Remove a file, a link or a directory with all that it holds, if there is one."""
-    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+def _replaced(out: Path) -> Path:
+    """Where an output is from when it is replaced until it is removed."""
+    return out.with_name(f".{_short(out.name)}.old")
+
+
+def _remove_leftovers(out: Path) -> None:
+    """Once the new output is there: what is left of the old one and of the making, also of a run that was killed before it came to this."""
+    if (out / DONE).exists():
+        with contextlib.suppress(OSError):  # harmless: it is looked for again by the next run
+            (out / STARTED).unlink(missing_ok=True)
+            if not _is_strange(old := _replaced(out)):
+                _discard(old)
+
+
+def _discard(old: Path) -> None:
+    """Remove a replaced output, if there is one. The done-file goes last: by it the next run knows what a killed one has left."""
+    if old.exists():
+        _empty(old, DONE)
+        shutil.rmtree(old)
+
+
+def _empty(directory: Path, but: str) -> None:
+    """Remove all from a directory but the file of this name."""
+    for entry in directory.iterdir():
+        if entry.name != but:
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

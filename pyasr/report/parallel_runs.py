@@ -15,7 +15,7 @@ from statistics import mean
 
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import parse_object, read_object
-from pyasr.base.output import read_done
+from pyasr.base.output import is_aside, read_done
 from pyasr.report.verdicts import LOSS_NOISE, chance
 from pyasr.score.decode_dir import read_summary, scoring_dir
 
@@ -178,7 +178,7 @@ class Runs:
 
 def find_runs(directory: Path) -> Runs:
     """All complete runs below `directory`. Raises UserError where there is none."""
-    paths = [path for path in sorted(Path(directory).glob("*/simulation.json")) if path.parent.suffix not in (".tmp", ".old")]
+    paths = [path for path in sorted(Path(directory).glob("*/simulation.json")) if not is_aside(path.relative_to(directory))]
     if not paths:
         raise UserError(f"{directory}: no simulation in it; run steps/simulate_parallel.py first")
     return Runs([_read(path) for path in paths])

@@ -12,7 +12,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
-from pyasr.base.output import read_done
+from pyasr.base.output import is_aside, read_done
 from pyasr.score.decode_dir import SUMMARY, read_summary, scoring_dir
 
 _SIMULATION = "simulation.json"  # of steps/simulate_parallel.py
@@ -68,7 +68,7 @@ def find_systems(exp: Path) -> list[System]:
 def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
     """Decode directories that have such scores; but for those of simulated trainings, which have a page of their own."""
     found = [path.parents[1] for path in sorted(Path(exp).rglob(f"{scoring_dir('', mbr)}/{SUMMARY}"))]
-    complete = [path for path in found if not any(part.endswith((".tmp", ".old")) for part in path.parts)]
+    complete = [path for path in found if not is_aside(path.relative_to(exp))]
     return [path for path in complete if not (path.parent / _SIMULATION).exists()]
 
 

@@ -47,11 +47,13 @@ def test_a_moment_that_does_not_come_is_drawn_again(trials, monkeypatch):
 def test_what_is_not_well_is_seen(trials):
     """A file that is another, one half-written and a process that is left."""
     recipe, ground = trials.ground.recipe, trials.ground
-    (recipe / "data/lang.tmp").mkdir()
+    half_written = ["data/.lang.old", "data/lang.tmp"]
+    for name in half_written:
+        (recipe / name).mkdir()
     (recipe / "data/train/text").write_text("other")
     wanted = fault_ground.contents(trials.snapshots / str(NUM_STAGES))
     assert fault_ground.contents(recipe).keys() == wanted.keys() and fault_ground.contents(recipe) != wanted
-    assert fault_ground.half_written(recipe) == ["data/lang.tmp"]
+    assert fault_ground.half_written(recipe) == half_written
     process = subprocess.Popen(["sleep", "60"], env={"PYASR_FAULT_GROUND": str(ground.place)})
     assert fault_ground.wait_until(lambda: ground.processes() == {process.pid: "sleep 60"}, 10)
     fault_ground.end(ground.processes())

@@ -155,6 +155,12 @@ def test_what_seeds_do_is_what_counts_as_chance(tmp_path):
     assert math.isnan(chance({1: {"a": 1.0, "b": 1.0}})) and math.isnan(chance({}))
 
 
+def test_what_was_kept_of_a_run_is_none(tmp_path):
+    for name in ("runs.tmp/allreduce_2", "runs.tmp/.allreduce_2.changed", "runs.tmp/.allreduce_2.old"):
+        make_run(tmp_path, name, 2, 2.0)
+    assert [run.directory.name for run in find_runs(tmp_path / "runs.tmp").all] == ["allreduce_2"]
+
+
 def test_trainings_by_mpi_ranks_stand_beside_those_by_virtual_learners(tmp_path):
     make_run(tmp_path, "allreduce_2", 2, 2.0)
     for name in ("allreduce_2", "butterfly_2", "gradient_4.tmp"):  # there is no such simulation; it is not complete

@@ -68,6 +68,14 @@ def test_same_run_gives_the_same_table(tmp_path):
     assert tables[0] == tables[1]
 
 
+def test_what_was_kept_of_an_output_is_no_system(tmp_path):
+    exp = make_experiment(tmp_path / "runs.tmp", {"mono": 0.5})
+    names = [system.name for system in find_systems(exp)]
+    for name in (".mono.old", "mono.old", "mono.tmp", "mono/.decode_test.changed"):
+        shutil.copytree(exp / "mono/decode_test", exp / name)
+    assert [system.name for system in find_systems(exp)] == names != []
+
+
 @pytest.mark.parametrize("own_dev", [False, True])
 def test_parameters_of_another_system(own_dev, tmp_path, monkeypatch):
     """They are said to be chosen neither on test nor on the system's own dev set."""
