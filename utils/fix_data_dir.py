@@ -2,7 +2,7 @@
 """Repair a data directory: sort it, remove broken lines and utterances that are not in every table, make spk2utt anew.
 
 Reads   DATA
-Writes  DATA; what was there before is kept in DATA/.backup
+Writes  DATA; what was there before is kept in DATA/.backup, as NAME, NAME.2 and so on
 
     utils/fix_data_dir.py data/train
 """

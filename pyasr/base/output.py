@@ -14,6 +14,7 @@ import errno
 import fcntl
 import filecmp
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -150,10 +151,19 @@ def _is_copy(path: Path, original: Path) -> bool:
 def _keep_aside(out: Path, names: list[str]) -> None:
     """Copy changed files to `.OUT.changed`: they may have been changed on purpose."""
     for name in names:
-        kept = out.with_name(f".{_short(out.name)}.changed") / name
         if (out / name).exists():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(out / name, kept)
+            keep_copy(out / name, out.with_name(f".{_short(out.name)}.changed") / name)
+
+
+def keep_copy(path: Path, place: Path) -> Path:
+    """Where a copy of the file lies: at `place`, or where another file is kept there already, at the first of PLACE.2, PLACE.3, ..."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        kept = place if number == 1 else place.with_name(f"{place.name}.{number}")
+        if not os.path.lexists(kept):
+            return Path(shutil.copy2(path, kept))
+        if kept.is_file() and filecmp.cmp(path, kept, shallow=False):
+            return kept
 
 
 @contextlib.contextmanager

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import adopt
 from pyasr.base.table_paths import placed, root_of
+from pyasr.data.backup import back_up
 from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
 from pyasr.data.validation import (
     MADE_BY_HAND, OF_WORDS, RULES, Table, archive_of, by_hand, look_at_audio, overshoot_complaint, recording_seconds,
 )
 from pyasr.io.text import invert, write_table
 
-BACKUP = ".backup"
 _ESSENTIAL = ("utt2spk", "text", "segments", "feats.scp")  # an utterance without an entry here is removed
 # All other tables but those of MADE_BY_HAND can be made again; one that lacks an entry is removed.
 
 
 def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> list[str]:
-    """Repair the data directory `path` in place; what was done, a sentence each. Changed files are kept in PATH/.backup.
+    """Repair the data directory `path` in place; what was done, a sentence each. Changed files are kept in PATH/.backup, each time anew.
 
     audio             'exists' removes recordings whose file is missing, 'read' those that cannot be read to their end, 'no' does not look;
                       those stay that a table, an installed program or an option would put right
@@ -187,8 +186,7 @@ def _write_changed(path: Path, tables: dict[str, dict], said: list[str]) -> None
         old = path / name
         content = "".join(f"{key} {value}".rstrip() + "\n" for key, value in sorted(tables.get(name, {}).items())).encode()
         if old.exists() and (name not in tables or old.read_bytes() != content):
-            (path / BACKUP).mkdir(exist_ok=True)
-            shutil.copy2(old, path / BACKUP / name)
+            said.append(f"kept {old} as it was in {back_up(old)}")
         if name not in tables:
             old.unlink(missing_ok=True)
         elif not old.exists() or old.read_bytes() != content:

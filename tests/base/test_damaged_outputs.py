@@ -40,6 +40,15 @@ def test_the_same_command_makes_it_anew_and_keeps_what_was_changed(damage, tmp_p
     assert (kept.read_text() if kept.exists() else None) == left
 
 
+def test_each_change_is_kept(tmp_path):
+    result, kept = (tmp_path / name / "part" / "result" for name in ("out", ".out.changed"))
+    for content in ("one", "two", "one", "three"):
+        make(tmp_path / "out")
+        result.write_text(content)
+    make(tmp_path / "out")
+    assert {path.name: path.read_text() for path in kept.parent.iterdir()} == {"result": "one", "result.2": "two", "result.3": "three"}
+
+
 def test_another_time_alone_is_no_change(tmp_path):
     make(tmp_path / "out")
     before = fingerprint(tmp_path / "out")

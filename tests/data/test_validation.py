@@ -17,7 +17,7 @@ from pyasr.base.errors import UserError
 from pyasr.data.datadir import write_data_dir
 from pyasr.data.repair import fix
 from pyasr.data.validation import validate
-from pyasr.io.text import read_table
+from pyasr.io.text import read_table, write_table
 
 UTILS = Path(__file__).parents[2] / "utils"
 
@@ -289,6 +289,20 @@ def test_fix_keeps_what_it_replaces(tmp_path):
     edit(data / "text", 3, lambda s: s.split()[0])
     fix(data)
     assert "ann-002\n" in (data / ".backup/text").read_text()
+
+
+def test_fix_keeps_what_it_has_replaced_before(tmp_path):
+    """As where some audio cannot be reached today, and other audio tomorrow."""
+    data = make_data_dir(tmp_path / "data")
+    tables = []
+    for utt, kept in (("ann-002", "text"), ("bob-001", "text.2")):
+        tables.append((data / "text").read_bytes())
+        wav = read_table(data / "wav.scp")
+        del wav[utt]
+        write_table(data / "wav.scp", wav)
+        assert f"kept {data}/text as it was in {data}/.backup/{kept}" in fix(data)
+    fix(data)
+    assert [path.read_bytes() for path in sorted((data / ".backup").glob("text*"))] == tables
 
 
 def test_large_directory_is_validated_in_five_seconds(tmp_path):
