@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from pyasr.nn import lstm
+from pyasr.nn.layered import parse_line
 from pyasr.nn.lstm import Lstm, LstmState
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.nn.sequence_layers import Recurrent, WindowRecurrent
@@ -83,6 +84,26 @@ def test_any_number_of_frames_with_a_delay():
 def test_cells_are_clipped_in_these_tests():
     free, clipped = (by_equations(layer_of(cell_clip=clip), inputs()) for clip in (0.0, 0.3))
     assert (free - clipped).abs().max() > 0.05
+
+
+OF_FILES = [
+    ("clip=0.3", dict(cell_clip=0.3)),
+    ("recurrent=2 nonrecurrent=1 peepholes=true clip=0.4 delay=2 bias=false",
+     dict(recurrent_dim=2, nonrecurrent_dim=1, peepholes=True, cell_clip=0.4, delay=2, bias=False)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options, shape", OF_FILES)
+@pytest.mark.parametrize("kind, directions", [("lstm", [False]), ("blstm", [False, True]), ("window-blstm", [False, True])])
+def test_a_line_of_a_file_makes_the_layer_that_it_says(kind, directions, options, shape):
+    """By the equations, with weights large enough for cells to be clipped."""
+    (line,), x = parse_line(f"{kind} cells={H} {options}"), inputs(requires_grad=False)
+    layers = list(line.options.build(D).double().directions)
+    assert [layer.backward for layer in layers] == directions
+    for layer in layers:
+        peer = layer_of(**shape, backward=layer.backward)
+        layer.load_state_dict(peer.state_dict())
+        torch.testing.assert_close(layer(x)[0], by_equations(peer, x))
 
 
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[-1]])

@@ -7,6 +7,7 @@ import pytest
 
 from pyasr.base.options import parse
 from pyasr.nn import natural_gradient, rbm
+from pyasr.nn.layered import parse_line, read_network
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.train import combine, priors, rbm_learner
 from pyasr.train.dbn import DbnStep, RbmOptions
@@ -42,6 +43,9 @@ FAST = "Kaldi's steps/nnet2/train_pnorm_fast.sh"
 TANH = "Kaldi's steps/nnet2/train_tanh.sh"
 SMBR = "Kaldi's steps/nnet/train_mpe.sh in egs/swbd/s5c/local/nnet/run_dnn.sh"
 NNET1 = "Kaldi's steps/nnet/train.sh and train_scheduler.sh"
+LSTMP = "Kaldi's egs/swbd lstm and nnet3/train_rnn.py"
+IBM = "arXiv:1904.04956"
+CHAN = "arXiv:1504.01482"
 
 OPTIONS = [
     (PRETRAIN, flat(RbmOptions()), dict(rbm_lr_low=0.01, rbm_lr=0.4, rbm_l2penalty=0.0002, param_stddev=0.1, max_frames=6000, rbm_iter=1)),
@@ -71,16 +75,47 @@ RECIPES = [
      dict(activation="tanh", input_transform="lda", natural_gradient="simple", ng_alpha=4.0, max_change_per_sample=10 / 128,
           last_layers_rate=0.5, lr_convention="sum", final_factor=0.1)),
     ("Kaldi's nnet3/nnet-training.h", "dnn.conf", DnnStep, dict(max_change=2.0)),
-    ("arXiv:1904.04956; torch's rate 0.1 with momentum 0.9, 2560 segments of 16 ranks", "published/ibm.conf", DnnStep,
+    (f"{IBM}; torch's rate 0.1 with momentum 0.9, 2560 segments of 16 ranks", "published/ibm.conf", DnnStep,
      dict(chunk=21, minibatch=2560 // 16 * 21, parallel="gradient", momentum=0.9, learning_rate=1.0, lr_scaling="none",
           schedule="warm-up", warm_up_epochs=10.0, warm_up_factor=10.0, num_epochs=16, natural_gradient="none", max_change=0.0)),
-    ("Kaldi's egs/swbd lstm and nnet3/train_rnn.py", "published/lstmp.conf", DnnStep,
+    (LSTMP, "published/lstmp.conf", DnnStep,
      dict(chunk=20, minibatch=100 * 20, momentum=0.5, natural_gradient="online", learning_rate=3e-4, final_factor=0.1, num_epochs=8,
           lr_convention="sum", schedule="exponential-frames", parallel="kaldi", initial_ranks=3, period_frames=20_000 * 20, ng_num_minibatches_history=4.0,
           max_change=2.0, combine_models=20)),
-    ("arXiv:1504.01482", "published/tc_dnn_blstm_dnn.conf", DnnStep,
+    (CHAN, "published/tc_dnn_blstm_dnn.conf", DnnStep,
      dict(chunk=1, minibatch=128, learning_rate=0.1, schedule="exponential", lr_scaling="none", momentum=0.0, parallel="asgd",
           gradient_decay=1.0, server_momentum=0.0, natural_gradient="none")),
+]  # fmt: skip
+
+
+def layers(kind: str, repeat: int = 1, **published) -> list[tuple[str, dict]]:
+    """So many layers of a network in turn: their kind, and the options that are published."""
+    return [(kind, published)] * repeat
+
+
+def lstmp(cells: int) -> list[tuple[str, dict]]:
+    """The layers of Kaldi's LSTMP; the projections are a quarter of the cells each."""
+    memory = dict(cells=cells, recurrent=cells // 4, nonrecurrent=cells // 4, peepholes=True, bias=True, clip=0.0)
+    remembering = [layer for delay in (1, 2, 3) for layer in layers("lstm", delay=delay, **memory)]
+    return [*layers("tdnn", splice="-2..2", activation="relu"), *remembering, *layers("delay", frames=5), *layers("crop", left=40, right=0)]
+
+
+def chans(init: float, **dnn) -> list[tuple[str, dict]]:
+    """The layers of Chan's TC-DNN-BLSTM-DNN, whose two DNNs are alike."""
+    both = layers("affine", 2, splice="0", activation="relu", init=init, **dnn)
+    window = dict(cells=128, left=10, right=10, clip=3.0, bias=False, init=0.01, recurrent=0, nonrecurrent=0, peepholes=False, delay=1)
+    return [*both, *layers("window-blstm", **window), *both]
+
+
+NETWORKS = [
+    (IBM, "ibm", [*layers("blstm", 6, cells=512, recurrent=0, nonrecurrent=0, peepholes=False, clip=0.0, bias=True, delay=1),
+                  *layers("linear", dim=256, activation="none")]),
+    (LSTMP, "lstmp", lstmp(1024)),
+    (f"{LSTMP}; half as wide", "lstmp_512", lstmp(512)),
+    (f"{CHAN}; 0.001 taken for a variance", "tc_dnn_blstm_dnn", chans(0.0316, dim=2048)),
+    (f"{CHAN}; DNNs of a quarter of the width, which begin as rectifiers do", "tc_dnn_blstm_dnn_512", chans(0.0, dim=512)),
+    ("Kaldi's egs/swbd/s5c/local/nnet3/run_tdnn.sh", "tdnn",
+     [layer for splice in ("-2..2", "-1,2", "-3,3", "-7,2", "0") for layer in layers("tdnn", splice=splice, activation="relu", normalize=True)]),
 ]  # fmt: skip
 
 
@@ -93,6 +128,13 @@ def test_defaults(source, found, published):
 def test_recipes(source, conf, cls, published):
     found = step(cls, conf)
     assert {name: found[name] for name in published} == published, source
+
+
+@pytest.mark.parametrize("source, network, published", NETWORKS)
+def test_networks(source, network, published):
+    found = [layer for text in read_network(CONF / f"network/{network}.net") for layer in parse_line(text)]
+    assert [(layer.kind, {name: getattr(layer.options, name) for name in options}) for layer, (_, options) in zip(found, published)] == published
+    assert len(found) == len(published), source
 
 
 def test_a_rate_that_is_halved_with_every_epoch():
