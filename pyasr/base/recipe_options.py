@@ -5,6 +5,7 @@
 Reads the lines `name=value  # help` of RUN.SH above its call of parse_recipe_options; `--name VALUE` or `--name=VALUE` replaces the value.
 Prints assignments for the shell to evaluate. The type of a variable is that of its default: whole number, number, true/false (may stand
 alone as `--name`) or text. A help that says "(path)" marks a file or directory: it is taken relative to START_DIR, where the user stands.
+One that says "(any of these)" marks a list with spaces, all words of which must be among those of the default.
 """
 
 from __future__ import annotations
@@ -51,7 +52,16 @@ class Variable:
         """The value as the shell is to have it. Raises UserError when it is not of the variable's kind."""
         if not re.fullmatch(_KINDS[self.kind], value):
             raise UserError(f"--{self.flag}: '{value}' is not {self.kind}")
+        if "(any of these)" in self.help:
+            self._check_words(value)
         return str(start_dir / value) if "(path)" in self.help and value else value
+
+    def _check_words(self, value: str) -> None:
+        """Raise UserError where a word of `value` is not among those of the default."""
+        known = self.default.split()
+        for word in value.split():
+            if word not in known:
+                raise UserError(f"--{self.flag}: '{word}' is none of {' '.join(known)}; give one or several of these, with spaces between them")
 
 
 def read_variables(recipe: Path) -> tuple[str, list[Variable]]:

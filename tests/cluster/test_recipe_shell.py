@@ -26,6 +26,7 @@ num=3          # a count
 rate=0.5       # a number
 quick=false    # the short version
 what=ok        # what to do
+fruit="fig pear apple"    # what to eat (any of these)
 parse_recipe_options "$@"
 echo "num=$num rate=$rate quick=$quick corpus=$corpus"
 
@@ -83,8 +84,8 @@ def test_a_recipe_whose_caller_has_closed_its_streams(recipe):
 
 
 @pytest.mark.parametrize("what, command, line", [
-    ("step", "'false'", 20), ("pipe", "'... | cat'", 21), ("subshell", "'( false; true )'", 22), ("function", "'false'", 23),
-    ("substitution", "'word=$(false)'", 24), ("unset", "", 25), ("spawn", "'join'", 26), ("spawned_function", "'join'", 27), ("forgotten", "", 28),
+    ("step", "'false'", 21), ("pipe", "'... | cat'", 22), ("subshell", "'( false; true )'", 23), ("function", "'false'", 24),
+    ("substitution", "'word=$(false)'", 25), ("unset", "", 26), ("spawn", "'join'", 27), ("spawned_function", "'join'", 28), ("forgotten", "", 29),
 ])
 def test_a_failure_stops_the_recipe_and_is_named(what, command, line, recipe):
     done = run(recipe, "--what", what)
@@ -113,6 +114,7 @@ def test_stages(recipe):
     (["--quick", "false", "--rate", "2"], "num=3 rate=2 quick=false corpus="),
     (["--corpus", "/a b/$x'c"], "num=3 rate=0.5 quick=false corpus=/a b/$x'c"),
     (["--corpus", ""], "num=3 rate=0.5 quick=false corpus="),
+    (["--fruit", " apple  fig"], "num=3 rate=0.5 quick=false corpus="),
 ])
 def test_good_options(words, line, recipe):
     done = run(recipe, *words, timeout=5)
@@ -131,6 +133,8 @@ def test_good_options(words, line, recipe):
     (["three"], "three: a recipe takes options only"),
     (["-n", "3"], "-n: a recipe takes options only"),
     (["--stage", "two"], "--stage: 'two' is not a whole number"),
+    (["--fruit", "pear plum"], "--fruit: 'plum' is none of fig pear apple; give one or several of these, with spaces between them"),
+    (["--fruit=pear,fig"], "--fruit: 'pear,fig' is none of fig pear apple"),
 ])
 def test_bad_options(words, sentence, recipe):
     done = run(recipe, *words, timeout=5)

@@ -1,6 +1,7 @@
 """Every file of options and every network of the Amazon Queen recipe: steps take them, and published networks are those that were published."""
 
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,6 +81,12 @@ def test_the_plain_lstm_learns_as_its_configuration_says(tmp_path, monkeypatch):
     model, reader = load_model(tmp_path / MODEL_FILE), FeatureReader(tmp_path / "data", input)
     right = np.concatenate([model.log_posteriors(reader[key]).argmax(1) == targets.pdfs_of(key) for key in targets.keys[:6]])
     assert right.mean() > 0.6, right.mean()
+
+
+def test_a_model_that_does_not_exist_is_refused_before_anything_is_done():
+    done = subprocess.run([RECIPE / "run_models.sh", "--models", "dnn lstmpp,cnn"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("run_models.sh: error: --models: 'lstmpp,cnn' is none of dnn dnn_sp ") and done.stderr.count("\n") == 1
 
 
 def test_models_of_the_recipe_have_stages_in_order():

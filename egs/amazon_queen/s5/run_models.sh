@@ -12,7 +12,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 
-models="dnn dnn_sp smbr tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train
+models="dnn dnn_sp smbr tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train (any of these)
 num_seeds=3     # networks of each kind, with seeds 1, 2, ...
 quick=false     # see above
 nj=2            # parallel jobs
