@@ -17,6 +17,7 @@ from pyasr.train.prepare import DnnStep
 from pyasr.train.rbm_learner import MomentumOptions
 from pyasr.train.schedules import ScheduleOptions, make_schedule
 from pyasr.train.smbr import SmbrTraining
+from pyasr.train.soft_targets import TeacherOptions
 
 CONF = Path(__file__).resolve().parents[2] / "egs" / "amazon_queen" / "s5" / "conf"
 
@@ -59,6 +60,7 @@ OPTIONS = [
     (FAST, flat(GrowthOptions()), dict(mix_up_power=0.25, mix_up_min_count=10.0, mix_up_stddev=0.01)),
     (NNET1, flat(ScheduleOptions()), dict(start_halving_gain=0.01, end_halving_gain=0.001, halving_factor=0.5)),
     ("arXiv:1507.01239", flat(ScheduleOptions()), dict(final_factor=0.01, lr_scaling="linear")),
+    ("arXiv:1504.01483", flat(TeacherOptions()), dict(teacher_mass=0.98)),
     (SMBR, flat(SmbrTraining()), dict(learning_rate=1e-5, num_epochs=4, final_factor=1.0, lr_convention="sum")),
 ]  # fmt: skip
 RECIPES = [

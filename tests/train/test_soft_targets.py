@@ -6,14 +6,16 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from corpora import make_alignments, make_data
+from corpora import DIM, make_alignments, make_data
 from steps_here import run_here
 from toy_jobs import NUM_PDFS, with_options
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.tree import monophone_tree
+from pyasr.io.ark import ArkWriter
 from pyasr.nn.acoustic import MODEL_FILE, load_model
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 from pyasr.train import soft_targets
@@ -81,14 +83,36 @@ def corpus(tmp_path_factory):
     return path, targets, dataclasses.replace(targets, pdfs=wrong.astype(targets.pdfs.dtype))
 
 
-@pytest.mark.parametrize("scheme", ["allreduce", "kaldi"])
-def test_a_student_learns_from_its_teacher_alone(corpus, tmp_path, scheme):
-    """The alignment's targets of training frames are random; held out are right ones."""
+@pytest.fixture(scope="module")
+def blstm(corpus):
+    """A teacher that reads chunks in both directions, and its own features of the same frames, of which there are more columns."""
+    path, targets, _ = corpus
+    seen, out, input = path / "seen", path / "blstm", InputOptions(cmvn="none")
+    shutil.copytree(path / "data", seen)
+    mixed, reader = np.random.default_rng(2).standard_normal((DIM, DIM + 3)).astype(np.float32), FeatureReader(path / "data", input)
+    with ArkWriter(seen / "f.ark", seen / "feats.scp") as writer:
+        for key in targets.keys:
+            writer.write(key, reader[key] @ mixed)
+    out.mkdir()
+    (out / "layers.net").write_text("blstm cells=8\nlinear dim=8", encoding="utf-8")
+    targets.save(out / TARGETS_FILE)
+    natural = NaturalGradientOptions(natural_gradient="online", ng_rank_in=4, ng_rank_out=4)
+    options = with_options(over_time=dict(network=out / "layers.net", chunk=10), schedule=dict(num_epochs=8, learning_rate=0.5),
+                           learner=dict(minibatch=100, natural_gradient=natural, max_change=0.5))  # fmt: skip
+    train_rank(TrainSpec(seen, out, input, options), SoloComm())
+    input.save(out)
+    return dict(teacher=out, teacher_data=seen)
+
+
+@pytest.mark.parametrize("kind, scheme", [("feed-forward", "allreduce"), ("feed-forward", "kaldi"), ("blstm", "allreduce")])
+def test_a_student_learns_from_its_teacher_alone(corpus, blstm, tmp_path, kind, scheme):
+    """The alignment's targets of training frames are random; held out are right ones. It sees single frames, and the BLSTM other columns."""
     path, right, wrong = corpus
+    teacher = blstm if kind == "blstm" else dict(teacher=path / "teacher")
     out = tmp_path / "student"
     out.mkdir()
     wrong.save(out / TARGETS_FILE)
-    options = with_options(teacher=dict(teacher=path / "teacher"), schedule=dict(num_epochs=8), mixing=dict(parallel=scheme))
+    options = with_options(teacher=teacher, schedule=dict(num_epochs=8), mixing=dict(parallel=scheme))
     run_threads(2, lambda comm: train_rank(TrainSpec(path / "data", out, InputOptions(cmvn="none"), options), comm))
     model, reader = load_model(out / MODEL_FILE), FeatureReader(path / "data", InputOptions(cmvn="none"))
     held = right.shard(0, 1, heldout=True)

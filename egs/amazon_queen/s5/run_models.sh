@@ -160,8 +160,9 @@ if wanted ctc && stage 14 "CTC on subwords"; then
 fi
 
 if wanted student && stage 15 "Small DNNs, taught by the LSTMP and by the alignment"; then
-  by_frames small _fmllr dnn --hidden-layers 2 --hidden-dim 256
-  by_frames student _fmllr dnn --hidden-layers 2 --hidden-dim 256 --teacher "$dir/lstmp/seed1"
+  # two layers of 512 rectifiers as in arXiv:1504.01483; conf/dnn.conf has dropout besides
+  by_frames small _fmllr dnn --hidden-layers 2 --hidden-dim 512
+  by_frames student _fmllr dnn --hidden-layers 2 --hidden-dim 512 --teacher "$dir/lstmp/seed1"
 fi
 
 if wanted lm && stage 16 "Lattices of LF-MMI with a 4-gram and an LSTM language model, minimum Bayes risk, times of words"; then
