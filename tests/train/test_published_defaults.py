@@ -61,7 +61,9 @@ OPTIONS = [
     (NNET1, flat(ScheduleOptions()), dict(start_halving_gain=0.01, end_halving_gain=0.001, halving_factor=0.5)),
     ("arXiv:1507.01239", flat(ScheduleOptions()), dict(final_factor=0.01, lr_scaling="linear")),
     ("arXiv:1504.01483", flat(TeacherOptions()), dict(teacher_mass=0.98)),
-    (SMBR, flat(SmbrTraining()), dict(learning_rate=1e-5, num_epochs=4, final_factor=1.0, lr_convention="sum")),
+    (SMBR, flat(SmbrTraining()),
+     dict(criterion="smbr", one_silence_class=True, drop_frames=True, minibatch=1, learning_rate=1e-5, num_epochs=4, final_factor=1.0,
+          lr_convention="sum")),
 ]  # fmt: skip
 RECIPES = [
     (PRETRAIN, "dbn.conf", DbnStep, dict(hidden_layers=6, rbm_iter=1, rbm_lr_low=0.01, rbm_lr=0.4, minibatch=100)),
