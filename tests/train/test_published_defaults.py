@@ -85,7 +85,7 @@ RECIPES = [
     (LSTMP, "published/lstmp.conf", DnnStep,
      dict(chunk=20, minibatch=100 * 20, momentum=0.5, natural_gradient="online", learning_rate=3e-4, final_factor=0.1, num_epochs=8,
           lr_convention="sum", schedule="exponential-frames", parallel="kaldi", initial_ranks=3, period_frames=20_000 * 20, ng_num_minibatches_history=4.0,
-          max_change=2.0, combine_models=20)),
+          max_change=2.0, combine="average", combine_models=20)),
     (CHAN, "published/tc_dnn_blstm_dnn.conf", DnnStep,
      dict(chunk=1, minibatch=128, learning_rate=0.1, schedule="exponential", lr_scaling="none", momentum=0.0, parallel="asgd",
           gradient_decay=1.0, server_momentum=0.0, natural_gradient="none")),
