@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from corpora import make_data
+from corpora import DIM, make_data
 from schemes import ranks_for
 from toy_jobs import NUM_PDFS, Crash, with_options
 
@@ -18,6 +18,7 @@ from pyasr.io.text import write_table
 from pyasr.nn.acoustic import MODEL_FILE, load_model
 from pyasr.nn.feed_forward import DnnOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.nn.sequence_layers import Convolution
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.strategies import strategy_names
 from pyasr.parallel.threads import run_threads
@@ -33,6 +34,7 @@ NETWORKS = {
     "lstm": "lstm cells=12 recurrent=8 peepholes=true clip=3\ndelay frames=2",
     "blstm": "blstm cells=8\nlinear dim=8",
     "window": "affine dim=12\nwindow-blstm cells=6 left=2 right=2\naffine dim=12",
+    "cnn": "conv channels=3 filters=8 time=3 bands=3 pool=2 step=2\naffine dim=12",
 }
 
 
@@ -54,13 +56,13 @@ def corpus(tmp_path_factory):
     return path
 
 
-def spec_of(corpus, out: Path, lines: str, chunk=10, carry_state=False, **groups) -> TrainSpec:
+def spec_of(corpus, out: Path, lines: str, chunk=10, carry_state=False, deltas=0, **groups) -> TrainSpec:
     out.mkdir(parents=True)
     (out / "layers.net").write_text(lines)
     Targets.load(corpus / TARGETS_FILE).save(out / TARGETS_FILE)
     over_time = dict(network=out / "layers.net", chunk=chunk, carry_state=carry_state)
     options = with_options(over_time=over_time, learner=dict(minibatch=100, **groups.pop("learner", {})), **groups)
-    return TrainSpec(corpus / "data", out, InputOptions(cmvn="none"), options)
+    return TrainSpec(corpus / "data", out, InputOptions(cmvn="none", deltas=deltas), options)
 
 
 def metrics_of(out: Path) -> list[dict]:
@@ -70,9 +72,10 @@ def metrics_of(out: Path) -> list[dict]:
 @pytest.mark.parametrize("name, carry_state", [*((name, False) for name in NETWORKS), ("lstm", True)])
 def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name, carry_state):
     """On two ranks with natural gradient; held-out accuracy is that of the model on the utterances, which it cuts as training did, or reads
-    in one piece where states were carried."""
+    in one piece where states were carried. The CNN's channels are features and both orders of derivatives."""
     learner = dict(natural_gradient=NaturalGradientOptions(natural_gradient="online", ng_rank_in=4, ng_rank_out=4), max_change=0.5)
-    spec = spec_of(corpus, tmp_path / "out", NETWORKS[name], carry_state=carry_state, learner=learner, schedule=dict(num_epochs=24 if name == "lstm" else 8, learning_rate=0.5))
+    spec = spec_of(corpus, tmp_path / "out", NETWORKS[name], carry_state=carry_state, deltas=2 if name == "cnn" else 0, learner=learner,
+                   schedule=dict(num_epochs=24 if name == "lstm" else 8, learning_rate=0.5))  # fmt: skip
     run_threads(2, lambda comm: train_rank(spec, comm))
     told = metrics_of(spec.out)
     assert told[-1]["heldout_accuracy"] > 0.7
@@ -81,6 +84,18 @@ def test_networks_learn_and_their_models_tell_the_same(corpus, tmp_path, name, c
     held = targets.shard(0, 1, heldout=True)
     right = np.concatenate([(model.log_likelihoods(reader[key]) + model.log_priors.numpy()).argmax(1) == targets.pdfs_of(key) for key in held])
     assert right.mean() == pytest.approx(told[-1]["heldout_accuracy"], abs=1e-6)
+
+
+def test_channels_of_a_cnn_are_features_and_their_derivatives(corpus):
+    """Slopes over five frames, worked out here; ends are repeated."""
+    plain, derived = (FeatureReader(corpus / "data", InputOptions(cmvn="none", deltas=order))["a-03"] for order in (0, 2))
+    static = torch.nn.functional.pad(torch.from_numpy(plain).T, (4, 4), mode="replicate").T
+    first = sum(k * (static[2 + k : len(static) - 2 + k] - static[2 - k : len(static) - 2 - k]) for k in (1, 2)) / 10
+    second = sum(k * (first[2 + k : len(first) - 2 + k] - first[2 - k : len(first) - 2 - k]) for k in (1, 2)) / 10
+    images = torch.stack([static[4:-4], first[2:-2], second])[None]
+    layer = Convolution(3 * DIM, 3, filters=4, time=3, bands=3, pool=2, step=2)
+    expected = torch.nn.functional.max_pool2d(layer.convolution(images).relu(), (1, 2))
+    torch.testing.assert_close(layer(torch.from_numpy(derived)[:, None]), expected.permute(2, 0, 1, 3).flatten(2), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("scheme, name, other", [
