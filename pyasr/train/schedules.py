@@ -2,7 +2,8 @@ r"""Learning-rate schedules. Time t is counted in epochs: frames seen over all r
 
 exponential         (Su, Chen, Xu 2015)  lr_e = i exp(x ln(f / i) / n),  x = e - 1, n = E - 1 for epochs e = 1..E: from i to f
 exponential-frames  (Kaldi's nnet2 and nnet3)  the same curve in frames: x = t, n = E, so the rate falls with every mixing
-step                (the common form)  i `halving_factor`^k, k the number of the given epochs or frames that have gone by
+step                (the common form)  i `halving_factor`^k, k the number of the given epochs or frames that have gone by; never less than
+                    `least_rate`
 warm-up             (Zhang, Cui et al., arXiv:1904.04956)  i (1 + (p - 1) t / W) over W epochs, from i to the peak p i; then it is
                     multiplied by 1 / sqrt 2 as each epoch begins
 newbob              (Kaldi's nnet1)  after an epoch, relative to the best held-out loss so far: loss not lower: back to the best model;
@@ -49,6 +50,7 @@ class ScheduleOptions(ScalingOptions):
     halving_factor: float = option(0.5, "newbob and step: factor of one halving", minimum=0.0, maximum=1.0)
     step_epochs: str = option("", "step: epochs after which the rate is halved, such as 6,8,9.5")
     step_frames: str = option("", "step: frames seen, over all ranks, after which the rate is halved, such as 20e6,30e6")
+    least_rate: float = option(0.0, "step: rate that no halving goes below", minimum=0.0)
     warm_up_epochs: float = option(10.0, "warm-up: epochs until the peak", minimum=0.0)
     warm_up_factor: float = option(10.0, "warm-up: peak rate relative to the initial one", minimum=0.0)
 
@@ -71,11 +73,14 @@ class ScheduleOptions(ScalingOptions):
         )
 
     def check(self) -> None:
-        """Raise UserError for lists that are none, steps that never come, and a rate that never falls."""
+        """Raise UserError for lists that are none, steps that never come, and a rate that never falls, or rises as it should fall."""
         marks = numbers(self.step_epochs, "--step-epochs") + numbers(self.step_frames, "--step-frames")
         if self.schedule == "step" and not marks:
             raise UserError("--schedule step: no step is given; give --step-epochs or --step-frames")
         self._check_course()
+        if self.schedule == "step" and self.least_rate > self.learning_rate:
+            found = f"the rate begins below it, at {self.learning_rate:g}"
+            raise UserError(f"--least-rate {self.least_rate:g}: {found}; lower it, or raise --learning-rate")
         if self.constant_epochs >= self.num_epochs:
             raise UserError(f"--constant-epochs {self.constant_epochs}: there are only {self.num_epochs} epochs; raise --num-epochs")
         if self.schedule == "warm-up" and self.warm_up_epochs >= self.num_epochs:
@@ -183,9 +188,9 @@ class Step(Schedule):
         self._marks = [epoch * epoch_frames for epoch in epochs] + frames
 
     def rate(self, frames_seen: int) -> float:
-        """The initial rate, halved for every mark that has gone by."""
+        """The initial rate, halved for every mark that has gone by, down to the least one."""
         passed = sum(mark <= frames_seen for mark in self._marks)
-        return self.options.learning_rate * self.options.halving_factor**passed
+        return max(self.options.learning_rate * self.options.halving_factor**passed, self.options.least_rate)
 
 
 class WarmUp(Schedule):

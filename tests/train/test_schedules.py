@@ -52,6 +52,13 @@ def test_steps_at_epochs_and_frames():
     assert rates == [0.8, 0.8, 0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
 
 
+def test_steps_end_at_the_least_rate():
+    rates = rates_of_epochs(schedule_of(learning_rate=0.8, schedule="step", num_epochs=5, step_epochs="1,2,3,4", least_rate=0.15))
+    assert rates == [0.8, 0.4, 0.2, 0.15, 0.15]
+    with pytest.raises(UserError, match="--least-rate 0.9: the rate begins below it, at 0.8; lower it, or raise --learning-rate"):
+        schedule_of(learning_rate=0.8, schedule="step", step_epochs="1", least_rate=0.9)
+
+
 def test_steps_that_are_none():
     with pytest.raises(UserError, match="no step is given"):
         schedule_of(schedule="step")
