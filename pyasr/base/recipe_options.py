@@ -61,7 +61,8 @@ class Variable:
         known = self.default.split()
         for word in value.split():
             if word not in known:
-                raise UserError(f"--{self.flag}: '{word}' is none of {' '.join(known)}; give one or several of these, with spaces between them")
+                found = f"'{word}' is none of {' '.join(known)}"
+                raise UserError(f"--{self.flag}: {found}; give one or several of these, with spaces between them")
 
 
 def read_variables(recipe: Path) -> tuple[str, list[Variable]]:
