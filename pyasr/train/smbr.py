@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.fingerprint import read_done
 from pyasr.base.options import argument, group
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files, input_tables, open_features
 from pyasr.hmm.gmm_dir import check_phones
@@ -39,6 +42,7 @@ from pyasr.train.utterances import Utterances
 
 HYPOTHESES_FILE = "hypotheses.npz"
 _NUM_CHECKED = 100
+_SAME_SCALE = 0.01  # relative difference of scales that makes none
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,20 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
     step.training.learner.check()
     with training_output(step, _inputs(step, lattices)) as out:
         check_phones(step.dnn_dir, LangDir(step.lang))
+        warn_of_another_scale(step.decode_dir, step.training.criterion.acoustic_scale)
         copy_inputs([step.dnn_dir / MODEL, step.dnn_dir / "tree", step.lang / "phones.txt"], out)
         InputOptions.load(step.dnn_dir).save(out)
         prepare(step, lattices, out)
         yield SmbrSpec(step.data, step.lang, step.dnn_dir, out, step.training)
+
+
+def warn_of_another_scale(decode_dir: Path, acoustic_scale: float) -> None:
+    """Warn where the lattices were made at another scale than this: by theirs it was chosen which paths they have."""
+    decode = (read_done(decode_dir) or {}).get("options", {}).get("decode", {})
+    theirs = decode.get("acoustic_scale", acoustic_scale)
+    if not math.isclose(theirs, acoustic_scale, rel_tol=_SAME_SCALE):
+        found = f"the lattices were made at --acoustic-scale {theirs:g}, which chose the paths that they have"
+        log.warning(f"{decode_dir}: {found}, and are learned from at {acoustic_scale:g}; give both steps the same")
 
 
 def _inputs(step: SmbrStep, lattices: list[Path]) -> list[Path]:

@@ -8,10 +8,12 @@ import pytest
 import torch
 from corpora import DIM, transition_model
 from lattice_corpus import LENGTHS, NUM_PDFS, SCALE, SILENCES, write_lattice_corpus
-from steps_here import run_here
+from steps_here import run_here, step_of
 from toy_jobs import power_cut
 
 from pyasr.base.errors import UserError
+from pyasr.base.fingerprint import DONE
+from pyasr.base.options import parse, to_json
 from pyasr.decode.compact import to_compact
 from pyasr.decode.lattice import Lattice
 from pyasr.decode.lattice_io import read_either, write_lattices
@@ -148,6 +150,16 @@ def test_utterances_without_a_fitting_lattice_are_left_out_by_name(copy, tmp_pat
     assert "1 utterances left out: there is no lattice: c-02" in told
     (frames,) = [json.loads(line)["frames"] for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines() if "accepted" in line]
     assert frames == sum(LENGTHS.values()) - LENGTHS["b-01"] - LENGTHS["c-02"]
+
+
+@pytest.mark.parametrize("theirs, told", [(1 / 12, True), (SCALE, False), (0.2999, False)])
+def test_lattices_of_another_scale_are_told(copy, tmp_path, capsys, theirs, told):
+    """As steps/decode.py puts it down."""
+    options, _ = parse(step_of("decode.py")[1], ["--acoustic-scale", str(theirs), "graph", "data", "denlats"])
+    (copy / "denlats" / DONE).write_text(json.dumps({"options": to_json(options), "inputs": {}}))
+    train(copy, tmp_path / "out", "--num-epochs", 1, num_ranks=1)
+    chosen = "the lattices were made at --acoustic-scale 0.0833333, which chose the paths that they have"
+    assert (f"denlats: {chosen}, and are learned from at 0.3; give both steps the same" in capsys.readouterr().out) == told
 
 
 def test_lattices_of_another_model(copy, tmp_path):

@@ -74,12 +74,13 @@ by_frames() {
   done
 }
 
-# by_lattices MODEL SEED BEGIN OPTIONS...: the network of the directory BEGIN, trained by sMBR on its own alignment and lattices.
+# by_lattices MODEL SEED BEGIN OPTIONS...: the network of the directory BEGIN, trained by sMBR on its own alignment and lattices, which are
+# made at the scale that it learns at.
 by_lattices() {
   local model=$1 seed=$2 begin=$3
   shift 3
   steps/align_dnn.py $jobs --cmd "$train_cmd" "$data/train_fmllr" "$data/lang_prons" "$begin" "${begin}_ali"
-  steps/decode.py $jobs --cmd "$decode_cmd" --lattice-beam 7 $narrow --model-dir "$begin" \
+  steps/decode.py $jobs --cmd "$decode_cmd" --lattice-beam 7 --acoustic-scale 0.1 $narrow --model-dir "$begin" \
     "$exp/tri3/graph_unigram" "$data/train_fmllr" "${begin}_denlats"
   train train_smbr "$model" "$seed" --config conf/smbr.conf "$@" "$data/train_fmllr" "$data/lang_prons" "${begin}_ali" "${begin}_denlats" "$begin"
 }
