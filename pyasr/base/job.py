@@ -1,4 +1,7 @@
-"""Entry point of one job of `run_jobs`: `python -m pyasr.base.job MODULE:FUNCTION SPEC.json JOB` calls FUNCTION(spec, JOB)."""
+"""Entry point of one job of `run_jobs`: `python -m pyasr.base.job MODULE:FUNCTION SPEC.json JOB` calls FUNCTION(spec, JOB).
+
+When it has returned, SPEC.JOB.done is written: the job's proof of success, because a runner may exit with status 0 and have run nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,18 @@ def resolve(name: str):
     return found
 
 
+def done_marker(spec: Path, job: int) -> Path:
+    """Where job `job` leaves its mark when it has ended well: `log/extract.spec.json` -> `log/extract.spec.3.done`."""
+    return Path(spec).with_suffix(f".{job}.done")
+
+
 def main(argv: list[str]) -> int:
     """Run job JOB of `argv` = [MODULE:FUNCTION, SPEC.json, JOB]; the exit status. A UserError is printed as `error: SENTENCE`, status 1."""
-    name, spec, job = argv
+    name, spec, job = argv[0], Path(argv[1]), int(argv[2])
     log.setup(name.partition(":")[2])
     try:
-        resolve(name)(options.load(spec), int(job))
+        resolve(name)(options.load(spec), job)
+        done_marker(spec, job).touch()
     except (UserError, OSError) as error:
         told = as_user_error(error)
         if told is None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from pyasr.base import options
 from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import Silence
+from pyasr.base.job import done_marker
 from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.base.last_words import LastWords, first, words_of
 from pyasr.base.log import warning
@@ -66,12 +67,17 @@ def run_jobs(jobs: JobOptions, log: Path, function: str, spec, *, num_jobs: int 
     num_jobs = num_jobs or jobs.nj
     if "JOB" not in Path(log).name:
         raise ValueError(f"{log}: no JOB in the name of the log")
-    words = [sys.executable, "-m", "pyasr.base.job", function, str(_save_spec(log, spec))]
+    saved = _save_spec(log, spec)
+    proofs = [done_marker(saved, job) for job in range(1, num_jobs + 1)]
+    for left in proofs:
+        left.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "pyasr.base.job", function, str(saved)]
     name = _unused_name([*words, str(Path(log).parent)])
     numbered = Path(log).with_name(Path(log).name.replace("JOB", name))
     logs = [Path(log).with_name(Path(log).name.replace("JOB", str(job))) for job in range(1, num_jobs + 1)]
     if not _run(jobs, [f"{name}=1:{num_jobs}"], numbered, [*words, name]):
         raise UserError(_what_failed(logs))
+    _take_proofs(jobs, proofs)
 
 
 def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, recovery: Recovery = Recovery()) -> None:
@@ -99,7 +105,7 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
 def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions) -> None:
     saved = _save_spec(log, spec)
     marker, said, listener = saved.with_suffix(".done"), words_of(saved), Listener(saved, num_ranks, how.rank_timeout)
-    for left in (said, status_path(log), _report_file(log)):
+    for left in (said, marker, status_path(log), _report_file(log)):
         left.unlink(missing_ok=True)
     settings = [str(how.rank_timeout), "true" if how.share_devices else "false", str(num_ranks)]
     words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), *settings]
@@ -107,7 +113,7 @@ def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks:
         options_of_ranks = ["--num-ranks", str(num_ranks), "--done-marker", str(marker)]
         options_of_ranks += ["--share-devices", "true"] if how.share_devices else []
         if _run(jobs, options_of_ranks, log, words, listener.ending, {LATER: str(_report_file(log))}):
-            return marker.unlink(missing_ok=True)
+            return _take_proofs(jobs, [marker])
     finally:
         listener.forget()
     raise _failure(log, listener.silence, first(said), marker)
@@ -177,6 +183,16 @@ def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], me
             process.wait()
             raise
     return status == 0
+
+
+def _take_proofs(jobs: JobOptions, proofs: list[Path]) -> None:
+    """Remove the files that say that the work was done. Raises UserError where one is not there: a runner may end well and run nothing."""
+    there = os.listdir(proofs[0].parent)  # which also makes network filesystems notice files that other hosts have written
+    if missing := [proof for proof in proofs if proof.name not in there]:
+        raise UserError(f"--cmd '{jobs.cmd}' ended with status 0 but has not run the work ({missing[0]} is not there), so nothing is made; "
+                        "give run.pl, slurm.pl or queue.pl, without --dry-run")  # fmt: skip
+    for proof in proofs:
+        proof.unlink()
 
 
 def _python_path() -> str:

@@ -12,6 +12,7 @@ import pytest
 from pyasr.base.device_lock import claim
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
+from pyasr.base.output import stage_output
 from pyasr.cluster.command_line import parse_request, protect, shell_word
 from pyasr.cluster.jobs import run_jobs, run_ranks
 from pyasr.cluster.report import HINTS, hint
@@ -380,7 +381,7 @@ def test_run_jobs(functions):
     log = functions / "a JOB's $dir" / "x.JOB.log"
     run_jobs(JobOptions(nj=3), log, "jobs_under_test:good", JobOptions(cmd=str(functions)))
     assert [(functions / f"out.{job}").read_text() for job in (1, 2, 3)] == ["1", "2", "3"]
-    assert log.with_name("x.3.log").exists() and log.with_name("x.spec.json").exists()
+    assert log.with_name("x.3.log").exists() and log.with_name("x.spec.json").exists() and not list(log.parent.glob("*.done"))
 
 
 @pytest.mark.parametrize("function, sentence", [
@@ -397,6 +398,21 @@ def test_run_jobs_says_what_failed(function, sentence, functions):
 def test_unknown_runner(functions):
     with pytest.raises(UserError, match="there is no program 'queue.pll'"):
         run_jobs(JobOptions(cmd="queue.pll -l x"), functions / "x.JOB.log", "jobs_under_test:good", JobOptions())
+
+
+@pytest.mark.parametrize("cmd", ["run.pl --dry-run", "slurm.pl --dry-run", "echo"])
+@pytest.mark.parametrize("run, more, proof", [(run_jobs, {}, "x.spec.1.done"), (run_ranks, {"num_ranks": 2}, "x.spec.done")])
+def test_a_runner_that_ends_well_and_runs_nothing_makes_nothing(cmd, run, more, proof, functions):
+    """Nor does it with proofs that an earlier run has left, and what was made before stays."""
+    log = functions / "exp.tmp" / "log" / ("x.JOB.log" if run is run_jobs else "x.log")
+    with stage_output(functions / "exp", {}, []) as out:
+        (out / "final.mdl").touch()
+    with pytest.raises(UserError, match=rf"^--cmd '{cmd}' ended with status 0 but has not run the work \(.*/{proof} is not there\)"):
+        with stage_output(functions / "exp", {}, [], force=True):
+            log.parent.mkdir(exist_ok=True)
+            (log.parent / proof).touch()
+            run(JobOptions(cmd=cmd), log, "jobs_under_test:good", JobOptions(cmd=str(functions)), **more)
+    assert (functions / "exp" / "final.mdl").exists()
 
 
 def test_quotation_marks_of_a_runner_that_are_left_open(functions):
