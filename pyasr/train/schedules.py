@@ -91,6 +91,7 @@ class ScheduleOptions(ScalingOptions):
         """Raise UserError for steps or constant epochs that are given beside a schedule that has none."""
         steps, constant = ("step",), ("exponential", "exponential-frames")
         for flag, value, known in (("--step-epochs", self.step_epochs, steps), ("--step-frames", self.step_frames, steps),
+                                   ("--least-rate", self.least_rate, steps),
                                    ("--constant-epochs", self.constant_epochs, constant)):  # fmt: skip
             if value and self.schedule not in known:
                 found = f"it does not count with --schedule {self.schedule}"
