@@ -2,7 +2,7 @@
 """Make cepstra of perceptual linear prediction of a data directory; with --add-pitch true, features of voicing and pitch beside them.
 
 Reads  DATA/{wav.scp,utt2spk}, DATA/segments where there is one, warp factors from DATA/spk2warp or utt2warp where there is one
-Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames
+Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames; tables of other features are kept in DATA/.backup
 
 Example:
     steps/make_plp.py --nj 4 --config conf/plp.conf data/train

@@ -210,7 +210,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
             files = file_states(scratch)
             made = {"content": content_of(files), "files": files, "seconds": seconds()}
             _write_done(scratch, {**started, **made, **run_record()})
-            _take_over(also)
+            take_over(also)
             _swap(scratch, out)
     except OSError as error:
         raise disk_error(error, out) from error
@@ -248,9 +248,9 @@ def adopt(directory: Path) -> None:
         _write_done(directory, {**done, "files": files, "content": content_of(files)})
 
 
-def _take_over(also: list[Path]) -> None:
+def take_over(files: list[Path]) -> None:
     """These files are no longer those of the outputs in which they lie."""
-    for path in map(Path, also):
+    for path in map(Path, files):
         done = read_done(path.parent)
         if done and done.get("files", {}).pop(path.name, None):
             _write_done(path.parent, done)

@@ -20,6 +20,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, load, option, save
 from pyasr.base.step import output_of
 from pyasr.base.table_paths import as_named
+from pyasr.data.backup import set_aside
 from pyasr.data.datadir import AUDIO_CHANGES, DataDir, split
 from pyasr.data.recordings import cut_utterance, read_recording
 from pyasr.feats.extractor import Extractor
@@ -164,9 +165,14 @@ def merge_shards(spec: ExtractSpec) -> None:
 
 
 def withdraw(data: Path) -> None:
-    """Take away DATA's tables, just before the archives that they point into are replaced."""
+    """Take away DATA's tables, just before the archives that they point into are replaced.
+
+    Those that point elsewhere are the user's own and kept in DATA/.backup; so are statistics, of other features, that DATA/cmvn has not.
+    """
     for name in TABLES:
+        set_aside(data / name, data / "feats")
         (data / name).unlink(missing_ok=True)
+    set_aside(data / "cmvn.scp", data / "cmvn")
 
 
 def publish(data: Path) -> None:

@@ -1,6 +1,7 @@
 """The feature steps on a small data directory: what they write, and what they say of bad audio."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from pyasr.base.errors import UserError
+from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.options import save
+from pyasr.base.output import stage_output
 from pyasr.data.datadir import DataDir
 from pyasr.data.vad import VadOptions, segments_of
 from pyasr.feats.extract import ArchiveOptions, ExtractSpec, extract_shard, merge_shards, read_waveforms
@@ -73,6 +75,38 @@ def test_steps_from_audio_to_cmvn(data):
     assert list(read_table(data / "cmvn.scp")) == ["a", "b"]
     for again in (step("make_mfcc.py", "--nj", 1, *FLAGS, data), step("compute_cmvn.py", data)):
         assert again.returncode == 0 and "up to date" in again.stdout, again.stdout + again.stderr
+
+
+def test_tables_of_other_features_are_kept(data):
+    """As those of a data directory that Kaldi has made; its statistics are no longer used, and the next new features replace ours alone."""
+    own = {"feats.scp": {utt: f"/k/raw.ark:{5 + i}" for i, utt in enumerate(LENGTHS)}, "cmvn.scp": {"a": "/k/cmvn.ark:2", "b": "/k/cmvn.ark:99"},
+           "utt2num_frames": dict.fromkeys(LENGTHS, "9")}  # fmt: skip
+    for name, table in own.items():
+        write_table(data / name, table)
+    made = step("make_mfcc.py", "--nj", 1, *FLAGS, data)
+    for name, output in (("feats.scp", "feats"), ("utt2num_frames", "feats"), ("cmvn.scp", "cmvn")):
+        assert f"{data}/{name} is not that of {data}/{output}: moved to {data}/.backup/{name}" in made.stdout
+    assert not (data / "cmvn.scp").exists() and load_all(data / "feats.scp").keys() == LENGTHS.keys()
+    write_table(data / "cmvn.scp", {"a": "/k/cmvn.ark:7"})
+    assert "moved to" in step("compute_cmvn.py", data).stdout
+    cmvn = read_table(data / "cmvn.scp")
+    anew = step("make_mfcc.py", "--nj", 1, "--use-energy", "true", "--force", *FLAGS[:2], data)
+    assert anew.returncode == 0 and "moved to" not in anew.stdout
+    assert read_table(data / "cmvn.scp") == cmvn
+    kept = {path.name: read_table(path) for path in (data / ".backup").iterdir()}
+    assert kept == {**own, "cmvn.scp.2": {"a": "/k/cmvn.ark:7"}}
+
+
+def test_a_copy_whose_tables_were_set_aside_stays_up_to_date(data, tmp_path):
+    """The statistics that a data directory was copied with are no longer among the files that its making has to answer for."""
+    write_table(data / "cmvn.scp", {"a": "/k/cmvn.ark:2", "b": "/k/cmvn.ark:99"})
+    with stage_output(tmp_path / "copy", {}, []) as out:
+        for path in data.iterdir():
+            shutil.copy(path, out)
+    assert step("make_mfcc.py", "--nj", 1, *FLAGS, tmp_path / "copy").returncode == 0
+    assert not (tmp_path / "copy/cmvn.scp").exists()
+    with pytest.raises(UpToDate), stage_output(tmp_path / "copy", {}, []):
+        pass
 
 
 def test_number_of_jobs_changes_nothing(data, tmp_path):
