@@ -10,7 +10,6 @@ Writes  nothing; a line for each output to standard output, in the order in whic
     utils/show_progress.py exp
 """
 
-import json
 import shutil
 import time
 from dataclasses import dataclass
@@ -19,13 +18,13 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import DONE, read_done
 from pyasr.base.options import argument
-from pyasr.base.output import STARTED
+from pyasr.base.output import STARTED, is_aside
 from pyasr.base.run_times import changed, last_change
 from pyasr.base.step import run_step
 from pyasr.cluster.group_progress import lasting
-from pyasr.cluster.status import read_status
+from pyasr.cluster.status import failures, read_status
 from pyasr.train.progress import METRICS_FILE
-from pyasr.train.progress_bar import bar, last_interval
+from pyasr.train.progress_bar import bar, last_interval, whole_lines
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ def done_line(out: Path) -> str:
 
 
 def last_epoch(metrics: Path) -> str:
-    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()] if metrics.exists() else []
-    epochs = [line for line in lines if "heldout_objective" in line]
+    text = metrics.read_text(encoding="utf-8", errors="replace") if metrics.exists() else ""
+    epochs = [line for line in whole_lines(text) if "heldout_objective" in line]
     return f", epoch {epochs[-1]['epoch']}: objective of held-out frames {epochs[-1]['heldout_objective']:.4f}" if epochs else ""
 
 
@@ -56,17 +55,25 @@ def lines_under_way(scratch: Path) -> list[str]:
 
 
 def jobs(scratch: Path) -> str:
-    logs = sorted((scratch / "log").glob("*.log"))
-    ended = {log: status for log in logs if (status := read_status(log))}
-    failed = [log for log, status in ended.items() if not status.ok]
-    told = f"; of {len(logs)} jobs that have begun {len(ended)} have ended" if logs else ""
+    logs = [log for log in sorted((scratch / "log").glob("*.log")) if not is_kept(log)]
+    num_ended = sum(read_status(log) is not None for log in logs)
+    failed = [log for log, _ in failures(logs)]
+    told = f"; of {len(logs)} jobs that have begun {num_ended} have ended" if logs else ""
     return told + (f", {len(failed)} of them failed, see {failed[0]}" if failed else "")
+
+
+def is_kept(log: Path) -> bool:
+    """Whether it is what a job had printed until it was begun again: NAME.1.log beside NAME.log, NAME.requeued-1.log."""
+    name, _, number = log.name.removesuffix(".log").rpartition(".")
+    return number.startswith("requeued-") or number.isdigit() and log.with_name(f"{name}.log").exists()
 
 
 def main(options: ShowProgress) -> None:
     if not options.exp.is_dir():
         raise UserError(f"{options.exp}: no such directory; give the exp/ of a recipe")
     finished, begun = ([path.parent for path in sorted(options.exp.rglob(name), key=changed)] for name in (DONE, STARTED))
+    finished = [out for out in finished if not is_aside(out.relative_to(options.exp))]
+    begun = [out for out in begun if out.suffix == ".tmp"]
     if not finished and not begun:
         raise UserError(f"{options.exp}: no step has made anything here, nor begun to; give the exp/ of a recipe")
     for line in (*map(done_line, finished), *(line for scratch in begun for line in lines_under_way(scratch))):

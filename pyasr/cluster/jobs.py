@@ -31,7 +31,7 @@ from pyasr.cluster.listener import Listener
 from pyasr.cluster.mpi import ROOT, find_mpiexec
 from pyasr.cluster.report import LATER, own_sentence, show_kept
 from pyasr.cluster.runner_config import split_words
-from pyasr.cluster.status import NOT_PROVED, read_status, status_path
+from pyasr.cluster.status import NOT_PROVED, failures, read_status, status_path
 
 __all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
 _LITTLE_DISK = 1 << 16  # bytes: less is not enough for a log and a status
@@ -201,10 +201,10 @@ def _python_path() -> str:
 
 def _what_failed(logs: list[Path], said: str | None = None) -> str:
     """One sentence on the job that failed first."""
-    ended = [(status.end, log, status) for log in logs if (status := read_status(log)) and not status.ok and not status.stopped]
-    if not ended:
+    failed = failures(logs)
+    if not failed:
         return _without_status(logs[0])
-    _, log, status = min(ended, key=lambda item: item[0])
+    log, status = failed[0]
     which = f"job {status.job} of {len(logs)} failed" if len(logs) > 1 else "its job failed"
     return f"{which}: {status.reason or said or own_sentence(log) or status.how()} (log: {log})"
 

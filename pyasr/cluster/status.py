@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -71,6 +72,12 @@ def read_status(log: Path) -> JobStatus | None:
         return JobStatus(**json.loads(status_path(log).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def failures(logs: Iterable[Path]) -> list[tuple[Path, JobStatus]]:
+    """Logs and statuses of the jobs that failed by themselves, in the order in which they ended; not of those stopped because of them."""
+    found = [(log, status) for log in logs if (status := read_status(log)) and not status.ok and not status.stopped]
+    return sorted(found, key=lambda item: item[1].end)
 
 
 def from_wait(job: int, wait_status: int, usage, begin: float, command: str, stopped: bool) -> JobStatus:

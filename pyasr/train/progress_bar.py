@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import sys
 import threading
 from pathlib import Path
 from typing import TextIO
 
+from pyasr.base.foreign_json import parse_object
 from pyasr.train.progress import METRICS_FILE, minutes
 
 _PERIOD_S = 0.5
@@ -47,9 +47,17 @@ def last_interval(metrics: Path) -> dict | None:
     """The last whole line of metrics.jsonl that tells of an interval, if there is one in the last 4 kB."""
     with metrics.open("rb") as f:
         f.seek(max(f.seek(0, 2) - 4096, 0))
-        lines = f.read().decode().split("\n")[:-1]
-    whole = [json.loads(line) for line in lines[-2:] if line.startswith("{")]
-    return next((line for line in reversed(whole) if "left_s" in line), None)
+        text = f.read().decode("utf-8", "replace")
+    return next((line for line in reversed(whole_lines(text)[-2:]) if "left_s" in line), None)
+
+
+def whole_lines(text: str) -> list[dict]:
+    """The lines of metrics.jsonl; without those of which the end or the beginning is missing."""
+    found = []
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):  # harmless: a run was killed while it wrote, or writes it at this moment
+            found.append(parse_object(line))
+    return found
 
 
 def bar(line: dict, columns: int) -> str:
