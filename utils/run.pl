@@ -9,6 +9,7 @@
   --gpu N             GPUs of a job, by CUDA_VISIBLE_DEVICES, kept from other jobs by locks; on a machine without any, no change [0]
   --share-devices B   true: with other runners, where none is free; false: refuse then [false]
   --done-marker FILE  file that the command must have written, besides ending with status 0
+  --run-id WORD       kept in status files: slurm.pl and queue.pl, which give it, believe those of their own run alone
   --config FILE       defaults of options, and names of further ones, as in Kaldi's conf/queue.conf
   --dry-run           print the commands of the jobs and run none
   --mem --time        and the options that FILE declares, and words with one dash: for other runners, without effect here; so are

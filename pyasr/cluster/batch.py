@@ -8,6 +8,7 @@ because its time was over or its place needed, and says that it can go on when i
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 import shutil
 import sys
@@ -28,6 +29,7 @@ _CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")  # 
 _LEAST_WAIT_S, _MOST_WAIT_S = 0.1, 5.0  # between two looks for status files
 _FIRST_QUESTION_S, _MOST_QUESTION_S = 2.0, 15.0  # between two questions to the scheduler
 _LATE_S = 10.0  # after which a status file written on another host must be seen here
+_ENDING_S, _ENDING_LOOK_S = 30.0, 0.25  # that jobs which were cancelled are given to end, and between two looks whether they have
 
 
 class BatchRunner:
@@ -49,6 +51,7 @@ class BatchRunner:
 
     def run(self) -> list[JobStatus]:
         """Submit, and wait for the jobs; after the first failure those that are left are cancelled."""
+        self.request = replace(self.request, run_id=secrets.token_hex(8))
         self.guard = Guard(self._cancel)
         self._prepare()
         try:
@@ -101,11 +104,16 @@ class BatchRunner:
         has said that they are over: it may start them again."""
         directories = {self.request.log_of(job).parent for job in self.left}
         there = {directory / name for directory in directories for name in _listed(directory)}
-        found = [read_status(log) for job in self.left if status_path(log := self.request.log_of(job)) in there]
+        found = [self._status_of(job) for job in self.left if status_path(self.request.log_of(job)) in there]
         ended = sorted((status for status in found if status and not status.stopped), key=lambda status: status.end)
         for status in ended:
             self._take(status)
         return bool(ended)
+
+    def _status_of(self, job: int) -> JobStatus | None:
+        """The status of a job of this run, if it is there. One of a run before, which was stopped, may end late."""
+        status = read_status(self.request.log_of(job))
+        return status if status and status.run_id == self.request.run_id else None
 
     def _take(self, status: JobStatus) -> None:
         if status.status == TRY_AGAIN and self.num_requeued[status.job] < self.request.max_requeue:
@@ -154,7 +162,7 @@ class BatchRunner:
             if fate.reason:
                 self._tell(f"{self._name(job)} {fate.reason}")
             return
-        status = read_status(self.request.log_of(job))
+        status = self._status_of(job)
         if status and not status.stopped:
             return self._take(status)
         if status is None and time.monotonic() - self.over.setdefault(job, time.monotonic()) < _LATE_S:
@@ -166,7 +174,8 @@ class BatchRunner:
         reason = fate.reason or f"it has ended, says {self.scheduler.name}, but it has left no status: it was killed, or could not begin"
         log, host = self.request.log_of(job), fate.host or "a host unknown"
         status = status or JobStatus(job, 1, None, False, host, self.begin, time.time(), 0.0, self.request.command_of(job))
-        status = replace(status, status=status.status or 1, stopped=False, reason=reason, host_lost=fate.host_lost)
+        known = dict(reason=reason, host_lost=fate.host_lost, run_id=self.request.run_id)
+        status = replace(status, status=status.status or 1, stopped=False, **known)
         if not log.exists() and output_of(self.request, job).exists():
             shutil.copyfile(output_of(self.request, job), log)
         write_status(log, status)
@@ -185,8 +194,23 @@ class BatchRunner:
         ignore_stop()
         if self.left or self._has_failed():
             self._cancel(self.numbers)
+            self._wait_for_cancelled()
         for number in self.numbers:
             self.guard.drop(number)
+
+    def _wait_for_cancelled(self) -> None:
+        """Who runs the same command again must not have these jobs beside the new ones. They are not waited for without an end, nor where
+        the scheduler does not answer."""
+        deadline = time.monotonic() + _ENDING_S
+        while any(map(self._is_active, self.numbers)):
+            if time.monotonic() > deadline:
+                return self._tell(f"jobs were cancelled, but have not ended, says {self.scheduler.name}: {' '.join(self.numbers)}; "
+                                  "wait until they have, before the same command is run again")  # fmt: skip
+            time.sleep(_ENDING_LOOK_S)
+
+    def _is_active(self, number: str) -> bool:
+        """Whether the scheduler has still to do with any job of this number."""
+        return any(fate.active for fate in (self.scheduler.fates(number, []) or {}).values())
 
 
 def _listed(directory: Path) -> list[str]:
@@ -234,6 +258,7 @@ def script(request: Request, scheduler: Scheduler) -> str:
     options = ["--num-threads", str(request.num_threads)]
     options += ["--num-ranks", str(request.num_ranks)] if request.num_ranks else _gpu_options(request)
     options += ["--done-marker", request.done_marker] if request.done_marker else []
+    options += ["--run-id", request.run_id] if request.run_id else []
     job = [f"{request.name}=${scheduler.task_variable}"] if request.name else []
     words = [*map(shlex.quote, [sys.executable, str(ROOT / "utils" / "run.pl"), *options]), *job,
              *map(shlex.quote, [request.log, *request.words])]  # fmt: skip

@@ -19,8 +19,8 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.cluster.runner_config import RunnerConfig, read_runner_config
 
-_OPTIONS = ("num_threads", "max_jobs_run", "num_ranks", "gpu", "share_devices", "mem", "time", "partition", "done_marker", "max_requeue",
-            "config", "dry_run")  # fmt: skip
+_OPTIONS = ("num_threads", "max_jobs_run", "num_ranks", "gpu", "share_devices", "mem", "time", "partition", "done_marker", "run_id",
+            "max_requeue", "config", "dry_run")  # fmt: skip
 _SWITCHES = ("dry_run",)
 _LEAST = {"num_threads": 1, "max_jobs_run": 1, "num_ranks": 1, "gpu": 0, "max_requeue": 0}
 _TRUTHS = {"true": True, "false": False}
@@ -36,6 +36,7 @@ _NUM_VALUES = {"V": 0, "cwd": 0, "pe": 2}  # of words with one dash; of others 1
 class Request:
     """What is to be run.
 
+    run_id word for status files, by which a batch runner tells those of its own run from those of another of the same command
     name   word that stands for the job's number; "" for a single job without one
     site   configuration of the runner and of --config, and what the command line gives of what it declares
     given  (option, value) of these, with the defaults of `site`
@@ -53,6 +54,7 @@ class Request:
     partition: str = ""
     config: str = ""
     done_marker: str = ""
+    run_id: str = ""
     max_requeue: int = 3
     dry_run: bool = False
     name: str = ""

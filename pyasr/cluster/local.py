@@ -22,7 +22,7 @@ from pyasr.cluster.command_line import Request
 from pyasr.cluster.gpus import GpuSlots, HeldGpu, environment_of, granted_by_grid_engine
 from pyasr.cluster.mpi import launch_prefix
 from pyasr.cluster.processes import Guard, ignore_stop, signal_group
-from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, status_path, write_status
+from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, read_status, status_path, write_status
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -99,7 +99,8 @@ class LocalRunner:
         with _text(log, "a") as f:
             process = subprocess.Popen(["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, stdout=f,
                                        stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)
-        self.running[process.pid] = _Running(process, job, log, command, gpus, time.time(), log.stat())
+            log_file = os.fstat(f.fileno())
+        self.running[process.pid] = _Running(process, job, log, command, gpus, time.time(), log_file)
 
     def _left_before(self, log: Path) -> list[Path]:
         """What the same job may have left that does not count any more: a scheduler may have begun it before, on another host perhaps."""
@@ -120,10 +121,10 @@ class LocalRunner:
         signal_group(pid, signal.SIGKILL)  # what the job left in the background
         self.guard.drop(str(pid))
         (self.gpus.give_back if self.waiting else self.gpus.let_go)(run.gpus)
-        stop_file(run.log).unlink(missing_ok=True)
-        status = from_wait(run.job, wait_status, usage, run.begin, run.command, stopped)
+        status = replace(from_wait(run.job, wait_status, usage, run.begin, run.command, stopped), run_id=self.request.run_id)
         if not self._is_given_up(run):
-            status = self._put_down(self._proved(status, run.log), run.log)
+            stop_file(run.log).unlink(missing_ok=True)
+            status = self._put_down(self._with_its_file_free(self._proved(status, run.log), run.log), run.log)
         self.ended.append(status)
         return status
 
@@ -135,19 +136,35 @@ class LocalRunner:
         return status
 
     def _is_given_up(self, run: _Running) -> bool:
-        """Whether who waits for the job, on another host perhaps, does so no more: its status has been put down already, as that of a job
-        whose host is lost, or its log was moved for the ranks that go on in its place."""
-        moved = self.request.num_ranks and not (run.log.exists() and os.path.samestat(run.log.stat(), run.log_file))
-        return bool(moved) or status_path(run.log).exists()
+        """Whether who waits for the job, on another host perhaps, does so no more: its log has gone, or is that of another job, since the
+        same command runs anew, or ranks go on in its place; or its status has been put down already, as that of a job whose host is lost."""
+        if not (self.request.run_id or self.request.num_ranks):
+            return False
+        if not (run.log.exists() and os.path.samestat(run.log.stat(), run.log_file)):
+            return True
+        status = read_status(run.log)
+        return status is not None and status.reason != "" and status.run_id == self.request.run_id
 
     def _proved(self, status: JobStatus, log: Path) -> JobStatus:
         """The status, or a failure where the proof of success is not there."""
         marker = self.request.done_marker
         if not status.ok or not marker or Path(marker).exists():
             return status
+        return self._failure(status, log, NOT_PROVED.format(marker=marker))
+
+    def _with_its_file_free(self, status: JobStatus, log: Path) -> JobStatus:
+        """The status, or a failure where its file is one that the command has written, which then gets another name."""
+        file = status_path(log)
+        if not file.exists() or read_status(log):
+            return status
+        kept = file.replace(file.with_name(f"{file.name}.kept"))
+        own = "here the job's exit status is put down, but its command has written this file"
+        return self._failure(status, log, f"{file}: {own}, which is {kept} now; give the log or the file another name")
+
+    def _failure(self, status: JobStatus, log: Path, sentence: str) -> JobStatus:
         with _text(log, "a") as f:
-            f.write(f"error: {NOT_PROVED.format(marker=marker)}\n")
-        return replace(status, status=1)
+            f.write(f"error: {sentence}\n")
+        return replace(status, status=status.status or 1)
 
     def _stop_running(self) -> None:
         """End all jobs that still run; a second signal must not break this off."""

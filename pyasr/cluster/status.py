@@ -26,6 +26,7 @@ class JobStatus:
     peak_memory_mb  largest resident memory of one of its processes
     reason          what a scheduler says of a job that could not put down its own status; "" where it could
     host_lost       it ended with its host
+    run_id          of the runner that waits for it elsewhere; "" where it is the one that has run it
     """
 
     job: int
@@ -39,6 +40,7 @@ class JobStatus:
     command: str
     reason: str = ""
     host_lost: bool = False
+    run_id: str = ""
 
     @property
     def ok(self) -> bool:

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from test_run_pl import wait_until
@@ -11,6 +12,7 @@ from test_run_pl import wait_until
 from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import Heart, hearts_in, hearts_of
 from pyasr.base.job_options import JobOptions, RankJobOptions
+from pyasr.cluster import batch
 from pyasr.cluster.batch import BatchRunner, submission
 from pyasr.cluster.command_line import parse_request
 from pyasr.cluster.grid_engine import GridEngine
@@ -54,6 +56,13 @@ def slurm_pl(tmp_path):
 def program(path, text):
     path.write_text(text)
     path.chmod(0o755)
+
+
+def begin_slurm_of_processes(programs):
+    """A Slurm whose jobs are processes, and their numbers these."""
+    program(programs / "sbatch", "#!/bin/bash\nsetsid bash \"${!#}\" > /dev/null 2>&1 < /dev/null &\necho $!\n")
+    program(programs / "scontrol", '#!/bin/bash\nkill -0 ${!#} && echo JobState=RUNNING || echo JobState=COMPLETED\n')
+    program(programs / "scancel", "#!/bin/sh\nkill $1\n")
 
 
 def test_every_job_of_an_array_is_submitted_again_as_often_as_allowed(slurm_pl, tmp_path):
@@ -100,6 +109,54 @@ def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted
     assert runner.returncode == 128 + signal.SIGTERM and (tmp_path / "cancelled").read_text() == "7\n"
 
 
+STUBBORN = """trap '' TERM
+if [ -e before ]; then
+  touch second
+  while [ -e /proc/$(cat before) ]; do sleep 0.05; done
+  echo well
+else
+  echo $PPID > new; mv new before; sleep 60
+fi
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_same_command_right_after_a_runner_was_stopped(number, slurm_pl, tmp_path, monkeypatch):
+    """Though its job takes its time to end: a runner that can waits until it has, and what it puts down while the new job runs is not taken
+    for the new one's."""
+    begin_slurm_of_processes(tmp_path / "bin")
+    if number == signal.SIGKILL:
+        program(tmp_path / "bin" / "scancel", f"#!/bin/sh\nuntil [ -e {tmp_path}/second ]; do sleep 0.05; done\nkill $1\n")
+    (tmp_path / "job.sh").write_text(STUBBORN)
+    command = ["slurm.pl", "a.log", "bash", "job.sh"]
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL) as runner:
+        wait_until((tmp_path / "before").exists)
+        runner.send_signal(number)
+        runner.wait(60)
+    assert number == signal.SIGKILL or not Path("/proc", (tmp_path / "before").read_text().strip()).exists()
+    done = slurm_pl(*command[1:])
+    assert (done.returncode, done.stderr) == (0, "") and read_status(tmp_path / "a.log").ok
+    assert (tmp_path / "a.log").read_text().count("# Ended") == (tmp_path / "a.log").read_text().count("\nwell\n# Acc") == 1
+
+
+def test_jobs_that_do_not_end_when_they_are_cancelled(monkeypatch, capsys):
+    """Are told, with their number."""
+    monkeypatch.setattr(batch, "_ENDING_S", 0.0)
+    runner = BatchRunner(parse_request(["a.log", "false"]), Ending())
+    runner.numbers = ["7"]
+    runner._wait_for_cancelled()
+    told = ": jobs were cancelled, but have not ended, says Slurm: 7; wait until they have, before the same command is run again\n"
+    assert capsys.readouterr().err.endswith(told)
+
+
+class Ending(Slurm):
+    """A scheduler whose jobs take their time to end."""
+
+    def fates(self, number, tasks):
+        return {0: Fate(True)}
+
+
 def test_numbers_that_schedulers_give():
     for scheduler, said in ((Slurm(), "12\n"), (Slurm(), "a greeting\n12;cluster\n"), (GridEngine(), 'Your job 12 ("x") has been submitted\n'),
                             (GridEngine(), 'Your job-array 12.1-3:1 ("x") has been submitted\n')):  # fmt: skip
@@ -108,9 +165,7 @@ def test_numbers_that_schedulers_give():
 
 def test_ranks_that_a_scheduler_begins_again_are_not_taken_for_those_before(slurm_pl, tmp_path, monkeypatch):
     """Neither for silent ones, though the job goes on for longer than these may be, nor are their last words its own."""
-    program(tmp_path / "bin" / "sbatch", "#!/bin/bash\nsetsid bash \"${!#}\" > /dev/null 2>&1 < /dev/null &\necho 7\n")
-    program(tmp_path / "bin" / "scontrol", "#!/bin/sh\necho JobState=RUNNING\n")
-    program(tmp_path / "bin" / "scancel", "#!/bin/sh\n")
+    begin_slurm_of_processes(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests' / 'parallel'}:{os.environ['PYTHONPATH']}")
     function, recovery = "rank_workers:asked_to_end_and_lost_before_an_error", Recovery(RankJobOptions(max_restarts=1, rank_timeout=5.0))

@@ -17,7 +17,7 @@ from pyasr.cluster.command_line import parse_request, protect, shell_word
 from pyasr.cluster.jobs import run_jobs, run_ranks
 from pyasr.cluster.report import HINTS, hint
 from pyasr.cluster.runner_config import read_runner_config
-from pyasr.cluster.status import JobStatus, read_status
+from pyasr.cluster.status import JobStatus, read_status, write_status
 
 
 def run_pl(*words, cwd, timeout=60):
@@ -424,7 +424,18 @@ def test_quotation_marks_of_a_runner_that_are_left_open(functions):
 
 def test_a_job_that_nobody_waits_for_any_more_puts_nothing_down(tmp_path):
     """Its host was thought lost, and its status was put down elsewhere; its ranks go on in another job, which has its log's name now."""
-    run_pl("x.log", "touch", "x.status", cwd=tmp_path)
-    assert (tmp_path / "x.status").read_text() == "" and "# Ended" not in (tmp_path / "x.log").read_text()
+    lost = JobStatus(1, 1, None, False, "host", 0.0, 1.0, 10.0, "x", reason="its host was lost", run_id="7")
+    write_status(tmp_path / "lost.log", lost)
+    run_pl("--run-id", "7", "x.log", "cp", "lost.status", "x.status", cwd=tmp_path)
+    assert read_status(tmp_path / "x.log") == lost and "# Ended" not in (tmp_path / "x.log").read_text()
+    run_pl("--run-id", "8", "x.log", "cp", "lost.status", "x.status", cwd=tmp_path)
+    assert read_status(tmp_path / "x.log").run_id == "8" and "# Ended (code 0)" in (tmp_path / "x.log").read_text()
     run_pl("--num-ranks", "1", "y.log", "mv", "y.log", "y.1.log", cwd=tmp_path)
     assert (tmp_path / "y.1.log").exists() and not (tmp_path / "y.log").exists() and not (tmp_path / "y.status").exists()
+
+
+def test_a_command_that_writes_the_file_of_its_status(tmp_path):
+    """Does not lose what it has written, and is told of it."""
+    done = run_pl("build.log", "echo", "built", ">", "build.status", cwd=tmp_path)
+    assert done.returncode == 1 and (tmp_path / "build.status.kept").read_text() == "built\n" and read_status(tmp_path / "build.log").status == 1
+    assert "| error: build.status: here the job's exit status is put down, but its command has written this file, which is" in done.stderr
