@@ -101,6 +101,7 @@ class LocalRunner:
                                        stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)
             log_file = os.fstat(f.fileno())
         self.running[process.pid] = _Running(process, job, log, command, gpus, time.time(), log_file)
+        self.guard.hold(str(process.pid))
 
     def _left_before(self, log: Path) -> list[Path]:
         """What the same job may have left that does not count any more: a scheduler may have begun it before, on another host perhaps."""
@@ -112,6 +113,8 @@ class LocalRunner:
         """Wait for the next job that ends, and put down how it did."""
         pid, wait_status, usage = os.wait4(-1, 0)
         while pid not in self.running:
+            if pid == self.guard.pid:
+                self.guard.replace()
             pid, wait_status, usage = os.wait4(-1, 0)
         return self._finish(pid, wait_status, usage, stopped=False)
 

@@ -47,44 +47,66 @@ def _reap(groups: list[int]) -> None:
 class Guard:
     """A small process that outlives its parent by a moment and ends what the parent left: process groups, unless `end` ends other things.
 
-    The parent tells it by a pipe what has begun and ended; the pipe closes when the parent dies, however it dies.
+    The parent tells it by a pipe what has begun and ended; the pipe closes when the parent dies, however it dies. A guard that was killed is
+    replaced as soon as the parent has something to tell it, or calls `replace`.
     """
 
     def __init__(self, end: Callable[[list[str]], None] | None = None):
+        self._end = end or (lambda groups: end_groups(list(map(int, groups))))
+        self._held: set[str] = set()
+        self._begin()
+
+    def _begin(self) -> None:
         reader, self._writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._writer)
-            _guard(reader, end or (lambda groups: end_groups(list(map(int, groups)))))
+            _guard(reader, self._end, self._held)
         os.close(reader)
+
+    def replace(self) -> None:
+        """Begin another guard, which knows what is held."""
+        os.close(self._writer)
+        self._begin()
 
     def hold(self, name: str) -> None:
         """What has this name, a word, has begun."""
-        os.write(self._writer, f"+{name}\n".encode())
+        self._held.add(name)
+        self._tell(f"+{name}")
 
     def drop(self, name: str) -> None:
         """It has ended, and its name may be used again by others."""
-        os.write(self._writer, f"-{name}\n".encode())
+        self._held.discard(name)
+        self._tell(f"-{name}")
+
+    def _tell(self, words: str) -> None:
+        try:
+            os.write(self._writer, f"{words}\n".encode())
+        except BrokenPipeError:
+            self.replace()
 
     def enter(self) -> None:
-        """For a job's process between fork and exec: become the leader of a group that is guarded.
+        """For a job's process between fork and exec: become the leader of a group that is guarded, if the guard lives; the parent, who can
+        replace it, holds the group as well.
 
         It is a session as well: a background group of the terminal's session would be stopped, without a word, when it reads the terminal.
         """
         os.setsid()
-        self.hold(str(os.getpid()))
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._writer, f"+{os.getpid()}\n".encode())
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as subprocess has it for all that it starts
 
 
-def _guard(reader: int, end: Callable[[list[str]], None]) -> None:
+def _guard(reader: int, end: Callable[[list[str]], None], held: set[str]) -> None:
     """The guard's own life; does not return."""
     try:
         os.setsid()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(null, fd)
-        held = set()
         with os.fdopen(reader, encoding="utf-8") as lines:
             for line in lines:
                 (held.add if line[0] == "+" else held.discard)(line[1:].rstrip("\n"))

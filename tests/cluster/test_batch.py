@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_run_pl import wait_until
+from test_run_pl import kill_guard, wait_until
 
 from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import Heart, hearts_in, hearts_of
@@ -138,6 +138,18 @@ def test_the_same_command_right_after_a_runner_was_stopped(number, slurm_pl, tmp
     done = slurm_pl(*command[1:])
     assert (done.returncode, done.stderr) == (0, "") and read_status(tmp_path / "a.log").ok
     assert (tmp_path / "a.log").read_text().count("# Ended") == (tmp_path / "a.log").read_text().count("\nwell\n# Acc") == 1
+
+
+def test_a_guard_that_is_killed(slurm_pl, tmp_path, monkeypatch):
+    """Is no concern of a job that goes well."""
+    begin_slurm_of_processes(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    words = ["slurm.pl", "a.log", "bash", "-c", "touch begun; until [ -e end ]; do sleep 0.05; done"]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as runner:
+        wait_until((tmp_path / "begun").exists)
+        kill_guard(runner)
+        (tmp_path / "end").touch()
+        assert (runner.wait(60), runner.stderr.read()) == (0, "")
 
 
 def test_jobs_that_do_not_end_when_they_are_cancelled(monkeypatch, capsys):

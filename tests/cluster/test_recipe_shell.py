@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from test_run_pl import children
 
 COMMAND = re.compile(r"(?<=\s)(steps|local|utils)/[\w$]+\.py(?=\s)")
 RECIPE = """#!/usr/bin/env bash
@@ -227,18 +228,6 @@ def read_terminal(fd: int) -> bytes:
         return os.read(fd, 1000)
     except OSError:
         return b""
-
-
-def children(parent: int, program: bytes) -> list[int]:
-    """Processes of this parent that run this program."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            is_child = path.joinpath("stat").read_text().rpartition(")")[2].split()[1] == str(parent)
-            found += [int(path.name)] if is_child and path.joinpath("cmdline").read_bytes().startswith(program + b"\0") else []
-        except OSError:
-            pass
-    return found
 
 
 def num_sleeping(seconds: str) -> int:

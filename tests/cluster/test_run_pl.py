@@ -291,6 +291,54 @@ def test_killing_run_pl_leaves_no_process(number, tmp_path, hangups):
     wait_until(lambda: count() == 0)
 
 
+def guards(runner):
+    """Of a runner: those of its children that are no other program."""
+    return children(runner.pid, read(Path(f"/proc/{runner.pid}/cmdline")).rstrip(b"\0"))
+
+
+def children(parent: int, program: bytes) -> list[int]:
+    """Processes of this parent that run this program."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            is_child = path.joinpath("stat").read_text().rpartition(")")[2].split()[1] == str(parent)
+            found += [int(path.name)] if is_child and path.joinpath("cmdline").read_bytes().startswith(program + b"\0") else []
+        except OSError:
+            pass
+    return found
+
+
+def kill_guard(runner):
+    wait_until(lambda: guards(runner))
+    (guard,) = guards(runner)
+    os.kill(guard, signal.SIGKILL)
+    return guard
+
+
+def test_a_runner_goes_on_when_its_guard_is_killed(tmp_path):
+    """With another guard, which knows the jobs that run, and ends them when the runner is killed as well."""
+    script = r"echo \$\$ > pid.JOB; until [ -e end.JOB ]; do sleep 0.05; done"
+    runner = subprocess.Popen(["run.pl", "--max-jobs-run", "2", "JOB=1:3", "x.JOB.log", "bash", "-c", script],
+                              cwd=tmp_path, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    wait_until(lambda: read(tmp_path / "pid.1") and read(tmp_path / "pid.2"))
+    guard = kill_guard(runner)
+    wait_until(lambda: guards(runner) not in ([], [guard]))
+    (tmp_path / "end.1").touch()
+    wait_until(lambda: read(tmp_path / "pid.3").endswith(b"\n"))
+    kill_guard(runner)
+    wait_until(lambda: guards(runner))
+    runner.kill()
+    assert runner.communicate(timeout=60)[1] == "" and read_status(tmp_path / "x.1.log").ok
+    left = [Path("/proc", (tmp_path / f"pid.{job}").read_text().strip()) for job in (2, 3)]
+    wait_until(lambda: not any(process.exists() for process in left))
+
+
+def test_a_job_ends_when_nobody_reads_what_it_says(tmp_path):
+    """By SIGPIPE, as in a shell."""
+    done = run_pl("x.log", "bash", "-c", r"kill -PIPE \$\$", cwd=tmp_path, timeout=60)
+    assert done.returncode == 1 and "killed by signal 13" in done.stderr
+
+
 def test_run_pl_under_nohup_outlives_its_terminal(tmp_path):
     """And so does its job."""
     script = r"kill -HUP \$PPID \$\$; sleep 0.2; echo went on"
