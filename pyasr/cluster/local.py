@@ -139,8 +139,8 @@ class LocalRunner:
         return status
 
     def _is_given_up(self, run: _Running) -> bool:
-        """Whether who waits for the job, on another host perhaps, does so no more: its log has gone, or is that of another job, since the
-        same command runs anew, or ranks go on in its place; or its status has been put down already, as that of a job whose host is lost."""
+        """Whether who waits for the job, on another host perhaps, does so no more: its log has gone, or is that of another job, since
+        the same command runs anew, or ranks go on in its place; or its status is there already, as that of a job whose host is lost."""
         if not (self.request.run_id or self.request.num_ranks):
             return False
         if not (run.log.exists() and os.path.samestat(run.log.stat(), run.log_file)):
