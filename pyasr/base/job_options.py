@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from pyasr.base.options import option
@@ -13,7 +14,7 @@ class JobOptions:
 
     nj: int = option(2, "number of parallel jobs", minimum=1)
     cmd: str = option("run.pl", "how jobs are run: run.pl, slurm.pl or queue.pl with any of its options, e.g. 'slurm.pl --mem 4G'")
-    num_threads: int = option(1, "threads of each job", minimum=1)
+    num_threads: int | None = option(None, "threads of each job; unless given, as --cmd or its configuration says, else 1", minimum=1)
 
 
 @dataclass(frozen=True)
@@ -24,3 +25,8 @@ class RankJobOptions(JobOptions):
     rank_timeout: float = option(600.0, "seconds for which a rank may be stopped (SIGSTOP), or its host silent, and not be lost; 0: any",
                                  minimum=0.0)  # fmt: skip
     share_devices: bool = option(False, "let several ranks of a host, and other jobs, compute on one GPU, where there are too few")
+
+
+def threads_of_job(given: int | None = None) -> int:
+    """Threads of the job, or rank, that this process is: `given`, else those that its runner has given it."""
+    return given or int(os.environ.get("OMP_NUM_THREADS", "1"))

@@ -173,7 +173,8 @@ def _runner(cmd: str) -> list[str]:
 
 def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], meanwhile=contextlib.nullcontext, more=None) -> bool:
     """Let the runner do it, with `more` in its environment and in the context `meanwhile(its process)`; whether all went well."""
-    command = [*_runner(jobs.cmd), "--num-threads", str(jobs.num_threads), *arguments, str(log), *map(protect, words)]
+    threads = ["--num-threads", str(jobs.num_threads)] if jobs.num_threads else []
+    command = [*_runner(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
     environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name, **(more or {})}
     with subprocess.Popen(command, env=environment, preexec_fn=die_with_parent) as process, meanwhile(process):
         try:

@@ -47,8 +47,8 @@ def _reap(groups: list[int]) -> None:
 class Guard:
     """A small process that outlives its parent by a moment and ends what the parent left: process groups, unless `end` ends other things.
 
-    The parent tells it by a pipe what has begun and ended; the pipe closes when the parent dies, however it dies. A guard that was killed is
-    replaced as soon as the parent has something to tell it, or calls `replace`.
+    The parent tells it by a pipe what has begun and ended; the pipe closes when the parent dies, however it dies. A guard that was
+    killed is replaced as soon as the parent has something to tell it, or calls `replace`.
     """
 
     def __init__(self, end: Callable[[list[str]], None] | None = None):

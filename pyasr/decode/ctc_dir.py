@@ -45,9 +45,10 @@ _NO_WORDS = "<none>"
 class CtcSpec:
     """The work of one decoding, given to every job.
 
-    posteriors  table of log posteriors in place of network and features
-    graph       directory of TLG.fst, for the search in it
-    lm          ARPA file, for the prefix search
+    num_threads  threads of each job; None: as many as its runner gives it
+    posteriors   table of log posteriors in place of network and features
+    graph        directory of TLG.fst, for the search in it
+    lm           ARPA file, for the prefix search
     """
 
     search: str
@@ -56,7 +57,7 @@ class CtcSpec:
     units_dir: Path
     out: Path
     num_jobs: int
-    num_threads: int
+    num_threads: int | None
     posteriors: Path | None = None
     graph: Path | None = None
     lm: Path | None = None
@@ -128,7 +129,7 @@ def _graph_shard(spec: CtcSpec, job: int) -> None:
     decoder = load_decoder(inner, unit_tid2pdf(len(units)), GRAPH)
     posteriors = LogPosteriors(spec, len(units))
     with ShardWriter(inner, job, set(posteriors.keys)) as writer:
-        for utt, lattice in decoder.decode_many(posteriors.of(writer.keys, ACOUSTIC_FACTOR), spec.num_threads, inner.determinizer()):
+        for utt, lattice in decoder.decode_many(posteriors.of(writer.keys, ACOUSTIC_FACTOR), inner.threads(), inner.determinizer()):
             writer.write(utt, lattice)
 
 

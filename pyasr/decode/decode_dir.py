@@ -19,7 +19,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.job_options import JobOptions
+from pyasr.base.job_options import JobOptions, threads_of_job
 from pyasr.base.memory import computed
 from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write
@@ -43,6 +43,7 @@ NETWORK = "final.nnet"
 class DecodeSpec:
     """The work of one decoding, given to every job.
 
+    num_threads    threads of each job; None: as many as its runner gives it
     transform_dir  directory with the speakers' fMLLR transforms; without it a SAT system's alignment model is used
     """
 
@@ -51,10 +52,14 @@ class DecodeSpec:
     data: Path
     out: Path
     num_jobs: int
-    num_threads: int
+    num_threads: int | None
     decode: DecodeOptions
     transform_dir: Path | None = None
     lattices: DeterminizeOptions = DeterminizeOptions()
+
+    def threads(self) -> int:
+        """Utterances that the job, in which this is called, decodes at once."""
+        return threads_of_job(self.num_threads)
 
     def determinizer(self) -> Determinizer:
         """The function that makes what is written of what the search gives."""
@@ -176,7 +181,7 @@ def decode_shard(spec: DecodeSpec, job: int) -> None:
     decoder = load_decoder(spec, tid2pdf)
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir)
     with ShardWriter(spec, job, set(reader.keys)) as writer:
-        for utt, lattice in decoder.decode_many(scored(reader, scorer, writer.keys), spec.num_threads, spec.determinizer()):
+        for utt, lattice in decoder.decode_many(scored(reader, scorer, writer.keys), spec.threads(), spec.determinizer()):
             writer.write(utt, lattice)
 
 

@@ -91,7 +91,7 @@ def decode_again(spec: FmllrDecodeSpec, job: int) -> None:
     posteriors, found, stats = _posteriors(spec, trans), {}, {}
     decoder = load_decoder(spec.decode, trans.tid2pdf)
     with LatticeWriter(_raw_lattices(spec, job)) as writer:
-        for utt, lattice in decoder.decode_many(scored(reader, gmm, keys), spec.decode.num_threads):
+        for utt, lattice in decoder.decode_many(scored(reader, gmm, keys), spec.decode.threads()):
             writer.write(utt, lattice)
             found[utt] = {"reached_final": lattice.reached_final, "stats": asdict(lattice.stats)}
             _add(stats, speaker_stats([(reader.speaker(utt), reader[utt], posteriors(lattice))], gmm))

@@ -19,6 +19,7 @@ from pyasr.base import log, options
 from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import hearts_of
 from pyasr.base.job import as_user_error, resolve
+from pyasr.base.job_options import threads_of_job
 from pyasr.base.last_words import LastWords, first, leave, words_of
 from pyasr.base.output import atomic_write
 from pyasr.base.stop_request import TRY_AGAIN, StopRequested
@@ -44,7 +45,7 @@ def set_threads() -> None:
     """Give torch the number of threads the runner has chosen; numpy and numba have read it from the environment at their import."""
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        torch.set_num_threads(threads_of_job())
 
 
 def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: int) -> None:

@@ -409,7 +409,9 @@ def job_functions():
     """Module of functions for run_jobs, as text: it lies where PYTHONPATH of the test says."""
     return '''
 from pyasr.base.errors import UserError
+from pyasr.base.job_options import threads_of_job
 def good(spec, job): open(f"{spec.cmd}/out.{job}", "w").write(str(job))
+def tells_threads(spec, job): print("threads", threads_of_job(spec.num_threads))
 def third_fails(spec, job):
     if job == 3: raise UserError("data/wav/a.wav: cut off after 512 bytes; fetch it again")
 def third_raises(spec, job):
@@ -441,6 +443,18 @@ def test_run_jobs(functions):
 def test_run_jobs_says_what_failed(function, sentence, functions):
     with pytest.raises(UserError, match=sentence):
         run_jobs(JobOptions(nj=4), functions / "log" / "x.JOB.log", f"jobs_under_test:{function}", JobOptions())
+
+
+def test_threads_of_jobs(functions):
+    """As --num-threads of the step says, else the runner's own in --cmd, else its configuration."""
+    (functions / "queue.conf").write_text("default num_threads=4")
+    configured = f"run.pl --config {functions / 'queue.conf'}"
+    for given, cmd, expected in ((None, "run.pl", 1), (None, "run.pl --num-threads 2", 2), (3, "run.pl --num-threads 2", 3),
+                                 (None, configured, 4), (None, f"{configured} --num-threads 2", 2)):  # fmt: skip
+        options = JobOptions(nj=1, cmd=cmd, num_threads=given)
+        run_jobs(options, functions / "x.JOB.log", "jobs_under_test:tells_threads", options)
+        said = (functions / "x.1.log").read_text()
+        assert f"\nthreads {expected}\n" in said and f" threads={expected}\n" in said, (given, cmd)
 
 
 def test_unknown_runner(functions):
