@@ -8,10 +8,13 @@ SIGUSR1 is a scheduler's warning that the end is near: jobs are asked to save wh
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from pyasr.cluster.processes import Guard, ignore_stop, signal_group
 from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, read_status, status_path, write_status
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+_LONG_LINE = 100_000  # bytes; one word of a command can have 131,071
 
 
 @dataclass
@@ -96,8 +100,8 @@ class LocalRunner:
             f.write(f"# {command}\n# Started at {time.ctime()}\n#\n")
         gpus = self.gpus.take()
         environment = {**self.environment, **environment_of(gpus), VARIABLE: str(stop_file(log).absolute())}
-        with _text(log, "a") as f:
-            process = subprocess.Popen(["bash", "-o", "pipefail", "-c", command], stdin=subprocess.DEVNULL, stdout=f,
+        with _text(log, "a") as f, _script(command) as (line, files):
+            process = subprocess.Popen(["bash", "-o", "pipefail", "-c", line], stdin=subprocess.DEVNULL, stdout=f, pass_fds=files,
                                        stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)
             log_file = os.fstat(f.fileno())
         self.running[process.pid] = _Running(process, job, log, command, gpus, time.time(), log_file)
@@ -193,6 +197,19 @@ class LocalRunner:
 def stop_file(log: Path) -> Path:
     """`x.3.log` -> `x.3.stop`, which is there when the job has been asked to end."""
     return log.with_name(log.name.removesuffix(".log") + ".stop")
+
+
+@contextlib.contextmanager
+def _script(command: str) -> Iterator[tuple[str, list[int]]]:
+    """(what `bash -c` is given, open files that it needs) to run a line, which may be longer than a word of a command can be."""
+    text = os.fsencode(command)
+    if len(text) < _LONG_LINE:
+        yield command, []
+        return
+    with tempfile.TemporaryFile() as f:
+        f.write(text)
+        f.flush()
+        yield f". /dev/fd/{f.fileno()}", [f.fileno()]
 
 
 def _text(log: Path, mode: str):

@@ -66,6 +66,14 @@ def test_failure_is_reported_once_and_stops_the_rest(tmp_path):
     assert repeated.returncode == 0 and read_status(tmp_path / "log/a.2.log").ok
 
 
+def test_a_line_of_any_length(tmp_path):
+    """Is run as any other, by a shell with the same options and the same name."""
+    names = [f"{name:020}" for name in range(12_000)]
+    done = run_pl("x.log", "echo", *names, ">", "names", ";", "echo", "$0", ";", "cat", ";", "false", "|", "cat", cwd=tmp_path)
+    assert done.returncode == 1 and (tmp_path / "names").read_text().split() == names
+    assert "\nbash\n# Accounting" in (tmp_path / "x.log").read_text() and read_status(tmp_path / "x.log").status == 1
+
+
 def test_killed_job_and_failing_pipe(tmp_path):
     done = run_pl("x.log", "bash", "-c", "kill -9 $$", cwd=tmp_path)
     assert done.returncode == 1 and "killed by signal 9" in done.stderr and "want of memory" in done.stderr
