@@ -109,6 +109,15 @@ def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted
     assert runner.returncode == 128 + signal.SIGTERM and (tmp_path / "cancelled").read_text() == "7\n"
 
 
+def test_a_status_that_is_seen_after_the_scheduler_has_said_that_the_job_is_over(slurm_pl, tmp_path):
+    """Five seconds, as on filesystems that tell hosts late of each other's files: the job is not told as lost, nor others cancelled."""
+    late = "mv a.2.status held; (sleep 5; mv held a.2.status) > /dev/null 2>&1 &\necho 7"
+    program(tmp_path / "bin" / "sbatch", SBATCH.replace("echo 7", late))
+    program(tmp_path / "bin" / "scontrol", '#!/bin/sh\nfor task in 1 2; do echo ArrayTaskId=$task JobState=COMPLETED; done\n')
+    done = slurm_pl("JOB=1:2", "a.JOB.log", "true")
+    assert (done.returncode, done.stderr) == (0, "") and read_status(tmp_path / "a.2.log").ok and not (tmp_path / "held").exists()
+
+
 STUBBORN = """trap '' TERM
 if [ -e before ]; then
   touch second
