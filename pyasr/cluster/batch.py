@@ -11,6 +11,7 @@ import os
 import secrets
 import shlex
 import shutil
+import signal
 import sys
 import time
 from collections import Counter
@@ -40,6 +41,7 @@ class BatchRunner:
         self.begin = time.time()
         self.left: dict[int, str] = {}  # jobs that have not ended, and the scheduler's numbers for them
         self.numbers: list[str] = []
+        self.number_of: dict[int, str] = {}  # of each job, the last
         self.over: dict[int, float] = {}  # when the scheduler said first that it has nothing more to do with them
         self.ended: list[JobStatus] = []
         self.num_requeued: Counter[int] = Counter()  # of each job
@@ -59,6 +61,7 @@ class BatchRunner:
             self._wait()
         finally:
             self._stop_left()
+        self.ended = list(map(self._with_reason, self.ended))
         return self.ended
 
     def _prepare(self) -> None:
@@ -78,6 +81,7 @@ class BatchRunner:
             self.guard.hold(number)
             self.numbers.append(number)
             self.left |= dict.fromkeys(jobs, number)
+            self.number_of |= dict.fromkeys(jobs, number)
 
     def _cancel(self, numbers: list[str]) -> None:
         for number in numbers:
@@ -179,6 +183,19 @@ class BatchRunner:
         if not log.exists() and output_of(self.request, job).exists():
             shutil.copyfile(output_of(self.request, job), log)
         write_status(log, status)
+        return status
+
+    def _with_reason(self, status: JobStatus) -> JobStatus:
+        """The status, with what the scheduler says if the job's command was killed over a limit, and what ran it was not. Ranks have their
+        own word on who was killed, and may go on."""
+        if status.signal != signal.SIGKILL or status.reason or self.request.num_ranks:
+            return status
+        task = status.job if self.request.name else 0
+        fate = (self.scheduler.fates(self.number_of[status.job], [task]) or {}).get(task, UNKNOWN)
+        if not fate.over_limit:
+            return status
+        status = replace(status, reason=fate.reason)
+        write_status(self.request.log_of(status.job), status)
         return status
 
     def _name(self, job: int) -> str:

@@ -25,6 +25,7 @@ from pyasr.cluster.status import JobStatus
 class Runner(Protocol):
     """Runs the jobs of one request; `ended`: the statuses that it has so far."""
 
+    request: Request
     ended: list[JobStatus]
 
     def plan(self) -> str:
@@ -64,7 +65,7 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
         jobs = runner(request)
         with telling(request, lambda: len(jobs.ended)):
             ended = jobs.run()
-        return _tell(request, ended, later)
+        return _tell(jobs.request, ended, later)
     except UserError as error:
         return _fail(f"error: {error}")
     except OSError as error:

@@ -147,4 +147,4 @@ def _ended(fields: dict[str, str]) -> Fate:
     if code in ("0", ""):
         return Fate(False, "", host)
     known = {"37": _OVER_A_LIMIT, "100": _KILLED}.get(code, "it could not be run")
-    return Fate(False, f"{known} (Grid Engine says failed {code}: {text.strip()})", host)
+    return Fate(False, f"{known} (Grid Engine says failed {code}: {text.strip()})", host, over_limit=known == _OVER_A_LIMIT)

@@ -24,7 +24,7 @@ HINTS = [
     (r"No space left on device|[Tt]he disk is full|Disk quota exceeded",
      "the disk is full: free some space (df -h .) and run the same command again"),
     (r"MemoryError|Cannot allocate memory|bad_alloc|DefaultCPUAllocator",
-     "memory ran out: run fewer jobs at a time (--cmd 'run.pl --max-jobs-run 1')"),
+     "memory ran out: {fewer_jobs}"),
     (r"[Bb]us error|SIGBUS", "most often /dev/shm is too small for MPI (df -h /dev/shm): give it 64 MB or more"),
     (r"[Ii]llegal instruction|SIGILL",
      "this processor lacks an instruction that a library was built with: install the library's version for it"),
@@ -35,7 +35,7 @@ HINTS = [
     (r"(?i)licen[cs]e[^.\n]{0,40}(missing|not found|expired|invalid|refused|denied)|\bno (valid )?licen[cs]e|licen[cs]e (server|check)",
      "a program found no valid licence: install its licence, or see that its licence server answers (its documentation says how)"),
     (r"Killed \(signal 9\)|exited on signal 9",
-     "a rank was killed from outside, most often for want of memory: run fewer ranks, see also 'dmesg'"),
+     "a rank was killed from outside, most often for want of memory: {fewer_ranks}"),
     (r"FileNotFoundError|[Nn]o such file or directory", "an input is missing: see whether the stage before has made it"),
     (r"command not found", "a program is not on PATH: was path.sh sourced?"),
     (r"[Pp]ermission denied", "a file may not be read, written or run: see its owner and mode with ls -l"),
@@ -45,7 +45,10 @@ HINTS = [
      "a rank broke down in a library or was ended from outside: the cause is above this message in the log"),
 ]
 _KILLED = ("something outside killed it, most often for want of memory (its peak was {mb:.0f} MB): "
-           "run fewer jobs at a time, see also 'dmesg'")
+           "{fewer_jobs}")
+HERE = {"fewer_jobs": "run fewer jobs at a time (--cmd 'run.pl --max-jobs-run 1'), see also 'dmesg'",
+        "fewer_ranks": "run fewer ranks, see also 'dmesg'"}
+ELSEWHERE = dict.fromkeys(HERE, "ask for more with --mem, in --cmd or its configuration")  # each job has what it asks a scheduler for
 
 
 def log_tail(log: Path) -> list[str]:
@@ -60,12 +63,15 @@ def log_tail(log: Path) -> list[str]:
     return lines[-_TAIL_LINES:]
 
 
-def hint(text: str, status: JobStatus) -> str | None:
-    """The likely cause of a failure that left `text` at the end of its log, as a sentence; None when it is not a known one."""
+def hint(text: str, status: JobStatus, more_memory: dict[str, str] = HERE) -> str | None:
+    """The likely cause of a failure that left `text` at the end of its log, as a sentence; None when it is not a known one.
+
+    `more_memory`: how there is more of it for a job, `HERE` or `ELSEWHERE`.
+    """
     for pattern, sentence in HINTS:
         if re.search(pattern, text):
-            return sentence
-    return _KILLED.format(mb=status.peak_memory_mb) if status.signal == 9 else None
+            return sentence.format(**more_memory)
+    return _KILLED.format(mb=status.peak_memory_mb, **more_memory) if status.signal == 9 else None
 
 
 def own_sentence(log: Path) -> str | None:
@@ -104,7 +110,7 @@ def failure_report(request: Request, failed: list[JobStatus]) -> str:
     first = failed[0]
     log = request.log_of(first.job)
     tail = (log_tail(log) or ["(it has printed nothing)"]) if log.exists() else ["(it was not begun)"]
-    cause = None if first.reason else hint("\n".join(tail), first)
+    cause = None if first.reason else hint("\n".join(tail), first, ELSEWHERE if request.run_id else HERE)
     runner = Path(sys.argv[0]).name
     lines = [f"{runner}: {len(failed)} / {len(request.jobs)} failed, log is in {request.log}"]
     around = {"stage": os.environ.get(STAGE), "step": os.environ.get("PYASR_STEP")}

@@ -20,11 +20,12 @@ TASK = "\0"  # stands for the number of a task of an array in the name of its ou
 class Fate:
     """What a scheduler says of a job.
 
-    active     it waits, runs, or will do so again
-    reason     why it waits, or how it came to an end, for the user; "": there is nothing to say
-    host       where it ran, if that is known
-    host_lost  it ended with its host
-    waits      it has not begun, or is to begin again
+    active      it waits, runs, or will do so again
+    reason      why it waits, or how it came to an end, for the user; "": there is nothing to say
+    host        where it ran, if that is known
+    host_lost   it ended with its host
+    waits       it has not begun, or is to begin again
+    over_limit  it was ended because it took more than it had asked for
     """
 
     active: bool
@@ -32,6 +33,7 @@ class Fate:
     host: str = ""
     host_lost: bool = False
     waits: bool = False
+    over_limit: bool = False
 
 
 CUT = "..."  # at the end of a list of tasks that was too long for a scheduler

@@ -38,6 +38,7 @@ _ENDS = {
     "PREEMPTED": "it had to make room for another job, and Slurm did not queue it again (see --requeue of sbatch)",
 }
 _HOST_LOST = ("NODE_FAIL", "BOOT_FAIL")
+_OVER_LIMIT = ("OUT_OF_MEMORY", "TIMEOUT")
 _NEVER = {
     "BadConstraints": "no node of its partition {Partition} is what it asks for",
     "PartitionConfig": "it asks for more than its partition {Partition} has",
@@ -100,7 +101,8 @@ def fate(fields: dict[str, str]) -> Fate:
     if state in _ACTIVE:
         return Fate(True, f"waits: {why}" if state == "PENDING" and why not in _USUAL_WAITS else "", host, waits=state in _WAITING)
     if state in _ENDS:
-        return Fate(False, f"{_filled(_ENDS[state], fields)} (Slurm says {state})", host, state in _HOST_LOST)
+        return Fate(False, f"{_filled(_ENDS[state], fields)} (Slurm says {state})", host, state in _HOST_LOST,
+                    over_limit=state in _OVER_LIMIT)  # fmt: skip
     return Fate(False, "", host)
 
 

@@ -118,6 +118,21 @@ def test_a_status_that_is_seen_after_the_scheduler_has_said_that_the_job_is_over
     assert (done.returncode, done.stderr) == (0, "") and read_status(tmp_path / "a.2.log").ok and not (tmp_path / "held").exists()
 
 
+def test_what_is_told_where_memory_was_too_small(slurm_pl, tmp_path):
+    """Under a scheduler, each job has its own. What kills a command at its limit leaves what has run it alive, and the scheduler knows."""
+    done = slurm_pl("JOB=1:1", "a.JOB.log", "python", "-c", "raise MemoryError")
+    assert done.returncode == 1 and "hint   memory ran out: ask for more with --mem, in --cmd or its configuration\n" in done.stderr
+    killed = ["JOB=1:1", "a.JOB.log", "bash", "-c", r"kill -9 \$\$"]
+    done = slurm_pl(*killed)
+    assert done.returncode == 1 and "killed by signal 9" in done.stderr and "MB): ask for more with --mem, in" in done.stderr
+    program(tmp_path / "bin" / "scontrol", "#!/bin/sh\necho JobState=OUT_OF_MEMORY ArrayTaskId=1\n")
+    done = slurm_pl(*killed)
+    reason = "it took more memory than it had asked for; ask for more with --mem (Slurm says OUT_OF_MEMORY)"
+    assert done.returncode == 1 and reason in done.stderr and "hint" not in done.stderr and read_status(tmp_path / "a.1.log").reason == reason
+    done = slurm_pl("JOB=1:1", "a.JOB.log", "false")
+    assert done.returncode == 1 and "exit status 1" in done.stderr
+
+
 STUBBORN = """trap '' TERM
 if [ -e before ]; then
   touch second

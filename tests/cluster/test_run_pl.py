@@ -15,7 +15,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.output import stage_output
 from pyasr.cluster.command_line import parse_request, protect, shell_word
 from pyasr.cluster.jobs import run_jobs, run_ranks
-from pyasr.cluster.report import HINTS, hint
+from pyasr.cluster.report import ELSEWHERE, HERE, HINTS, hint
 from pyasr.cluster.runner_config import read_runner_config
 from pyasr.cluster.status import JobStatus, read_status, write_status
 
@@ -410,7 +410,8 @@ def test_every_hint_has_a_log_that_it_fits():
     status = JobStatus(1, 1, None, False, "host", 0.0, 1.0, 10.0, "x")
     assert len(logs) == len(HINTS)
     for number, (_, sentence) in enumerate(HINTS):
-        assert hint(logs[number], status) == sentence, number
+        for more_memory in (HERE, ELSEWHERE):
+            assert hint(logs[number], status, more_memory) == sentence.format(**more_memory), number
 
 
 def job_functions():
