@@ -47,7 +47,7 @@ def test_steps_take_their_configurations(conf, monkeypatch):
         training.learner.check()
 
 
-@pytest.mark.parametrize("conf, scheme", [("ibm", "gradient"), ("lstmp", "kaldi"), ("tc_dnn_blstm_dnn", "asgd")])
+@pytest.mark.parametrize("conf, scheme", [("ibm", "gradient"), ("lstmp", "kaldi"), ("tdnn_b", "kaldi"), ("tc_dnn_blstm_dnn", "asgd")])
 def test_published_schemes(conf, scheme, monkeypatch):
     """Minibatches of all ranks together, iterations of Kaldi's scripts, a parameter server; on features that are normalised already."""
     monkeypatch.chdir(RECIPE)

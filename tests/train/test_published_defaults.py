@@ -44,6 +44,7 @@ FAST = "Kaldi's steps/nnet2/train_pnorm_fast.sh"
 TANH = "Kaldi's steps/nnet2/train_tanh.sh"
 SMBR = "Kaldi's steps/nnet/train_mpe.sh in egs/swbd/s5c/local/nnet/run_dnn.sh"
 NNET1 = "Kaldi's steps/nnet/train.sh and train_scheduler.sh"
+TDNN_B = "Kaldi's egs/swbd/s5c/local/nnet3/tuning/run_tdnn_b.sh and nnet3/train_dnn.py"
 LSTMP = "Kaldi's egs/swbd lstm and nnet3/train_rnn.py"
 IBM = "arXiv:1904.04956"
 CHAN = "arXiv:1504.01482"
@@ -86,6 +87,10 @@ RECIPES = [
      dict(chunk=20, minibatch=100 * 20, momentum=0.5, natural_gradient="online", learning_rate=3e-4, final_factor=0.1, num_epochs=8,
           lr_convention="sum", schedule="exponential-frames", parallel="kaldi", initial_ranks=3, period_frames=20_000 * 20, ng_num_minibatches_history=4.0,
           max_change=2.0, combine="average", combine_models=20)),
+    (TDNN_B, "published/tdnn_b.conf", DnnStep,
+     dict(chunk=1, minibatch=512, momentum=0.0, natural_gradient="online", learning_rate=0.0017, final_factor=0.1, num_epochs=2,
+          lr_convention="sum", schedule="exponential-frames", parallel="kaldi", initial_ranks=3, period_frames=400_000, max_change=2.0,
+          combine="average", combine_models=20, priors="posteriors")),
     (CHAN, "published/tc_dnn_blstm_dnn.conf", DnnStep,
      dict(chunk=1, minibatch=128, learning_rate=0.1, schedule="step", halving_factor=0.5, least_rate=1e-5, num_epochs=14, lr_scaling="none",
           momentum=0.0, parallel="asgd", gradient_decay=1.0, server_momentum=0.0, natural_gradient="none")),
@@ -111,9 +116,10 @@ def chans(init: float, **dnn) -> list[tuple[str, dict]]:
     return [*both, *layers("window-blstm", **window), *both]
 
 
-def tdnn(*splices: str) -> list[tuple[str, dict]]:
-    """The layers of one of Kaldi's TDNNs of rectifiers."""
-    return [layer for splice in splices for layer in layers("tdnn", splice=splice, activation="relu", normalize=True)]
+def tdnn(*splices: str, first: int = 512, last: int = 512) -> list[tuple[str, dict]]:
+    """The layers of one of Kaldi's TDNNs of rectifiers, each by the same factor wider than the one below."""
+    dims = [round(first * (last / first) ** (k / (len(splices) - 1))) for k in range(len(splices))]
+    return [("tdnn", dict(splice=splice, dim=dim, activation="relu", normalize=True)) for splice, dim in zip(splices, dims)]
 
 
 NETWORKS = [
@@ -123,7 +129,8 @@ NETWORKS = [
     (f"{LSTMP}; half as wide", "lstmp_512", lstmp(512)),
     (f"{CHAN}; 0.001 taken for a variance", "tc_dnn_blstm_dnn", chans(0.0316, dim=2048)),
     (f"{CHAN}; DNNs of a quarter of the width, which begin as rectifiers do", "tc_dnn_blstm_dnn_512", chans(0.0, dim=512)),
-    ("Kaldi's egs/swbd/s5c/local/nnet3/run_tdnn.sh", "tdnn",
+    (TDNN_B, "tdnn_b", tdnn("-2..2", *3 * ["-1,1"], *3 * ["-2,2"], "-4,4", "0", last=1024)),
+    ("Kaldi's egs/swbd/s5c/local/nnet3/run_tdnn.sh; narrower", "tdnn",
      tdnn("-2..2", "-1,2", "-3,3", "-7,2", "0")),
 ]  # fmt: skip
 
