@@ -1,0 +1,99 @@
+"""The Amazon Queen recipe with steps that only write down how they are called: whatever models are wanted, each finds what it needs."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyasr.train.smbr import SmbrTraining
+
+ROOT = Path(__file__).parents[2]
+RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
+MODELS = re.search(r'^models="([^"]*)"', (RECIPE / "run_models.sh").read_text(encoding="utf-8"), re.M).group(1).split()
+PLACE_OF_OUTPUT = {"steps/paste_feats.py": -3}  # among the paths of a command; of others it is the last
+IN_PLACE = {"steps/make_mfcc.py", "steps/make_fbank.py", "steps/compute_cmvn.py", "steps/score.py", "utils/validate_data_dir.py"}
+SPLIT = "local/prepare_data.py"  # makes a directory for each part of the corpus
+OF_ALL = {"utils/check_install.py", "utils/collect_results.py"}  # need none in particular
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> Path:
+    """The recipe's directory, where programs are functions of the shell, whose calls are lines of `calls`, words ended by tabs."""
+    path = tmp_path_factory.mktemp("queen") / "s5"
+    path.mkdir()
+    for name in ("run.sh", "run_models.sh", "conf"):
+        (path / name).symlink_to(RECIPE / name)
+    (path / "utils").symlink_to(ROOT / "utils")
+    programs = [program.relative_to(place) for place, folder in ((ROOT, "steps"), (ROOT, "utils"), (RECIPE, "local"))
+                for program in (place / folder).glob("*.py")]  # fmt: skip
+    functions = [f"{program}() {{ printf '%s\\t' {program} \"$@\" >>calls; echo >>calls; }}" for program in programs]
+    (path / "path.sh").write_text("\n".join(functions), encoding="utf-8")
+    (path / "cmd.sh").write_text("train_cmd=run.pl decode_cmd=run.pl cuda_cmd=run.pl\n", encoding="utf-8")
+    return path
+
+
+def calls(recipe: Path, script: str, *words: str) -> list[list[str]]:
+    """The commands of a run, in order: the program and its words."""
+    (recipe / "calls").unlink(missing_ok=True)
+    environment = {**os.environ, "PYASR_SUPERVISED": "1"}  # nothing is started that could outlive it
+    done = subprocess.run(["bash", f"./{script}", *words], cwd=recipe, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [line.split("\t")[:-1] for line in (recipe / "calls").read_text(encoding="utf-8").splitlines()]
+
+
+def follow(commands: list[list[str]], made: set[str]) -> set[str]:
+    """What is there after these commands. Each must find its inputs among what was made before."""
+    made = set(made)
+    for program, *words in commands:
+        if program in OF_ALL:
+            continue
+        paths = [word for word in words if re.match("(corpus|conf|data|exp)(/|$)", word)]
+        outputs = [] if program in IN_PLACE else [paths.pop(PLACE_OF_OUTPUT.get(program, -1))]
+        missing = [path for path in paths if not is_there(path, made)]
+        assert not missing, f"{program} {' '.join(words)}: {missing} were not made before"
+        made |= {f"{path}/{part}" for path in outputs for part in ("train", "dev", "test")} if program == SPLIT else set(outputs)
+    return made
+
+
+def is_there(path: str, made: set[str]) -> bool:
+    """Whether it was made, or is a file in a directory that was, or of the recipe."""
+    is_file = Path(path).suffix != "" or Path(path).name == "text"
+    return path in made or is_file and (str(Path(path).parent) in made or (RECIPE / path).is_file())
+
+
+@pytest.fixture(scope="module")
+def made(recipe) -> set[str]:
+    """By run.sh."""
+    return follow(calls(recipe, "run.sh"), set())
+
+
+@pytest.mark.parametrize("models", [*MODELS, " ".join(MODELS)])
+def test_models_find_what_they_need(models, recipe, made):
+    """Each where it alone is wanted, after run.sh, and all together."""
+    after = follow(calls(recipe, "run_models.sh", "--models", models, "--num-seeds", "1"), made)
+    new = {path.split("/")[2] for path in after - made if path.startswith("exp/models/")}
+    assert {"lstm_lm" if model == "lm" else model for model in models.split()} <= new
+
+
+def test_what_is_missing_is_seen(recipe, made):
+    commands = calls(recipe, "run_models.sh", "--models", "lm", "--num-seeds", "1", "--stage", "2")
+    with pytest.raises(AssertionError, match="train_lfmmi.py .*'data/train_sp_fmllr', 'exp/tri3_ali_sp'.* were not made before"):
+        follow(commands, made)
+
+
+def test_students_are_as_wide_as_published(recipe):
+    """arXiv:1504.01483: two layers of 512; the one that learns from the alignment is alike."""
+    commands = calls(recipe, "run_models.sh", "--models", "student", "--num-seeds", "1")
+    trained = {words[-1]: words for program, *words in commands if program == "steps/train_dnn.py"}
+    small, student = (trained[f"exp/models/{name}/seed1"] for name in ("small", "student"))
+    at = small.index("--hidden-layers")
+    assert small[at : at + 4] == student[at : at + 4] == ["--hidden-layers", "2", "--hidden-dim", "512"]
+    assert "--teacher" in student and "--teacher" not in small
+
+
+def test_lattices_are_made_at_the_scale_that_is_learned_at(recipe):
+    commands = calls(recipe, "run_models.sh", "--models", "smbr", "--num-seeds", "1")
+    scales = [words[words.index("--acoustic-scale") + 1] for _, *words in commands if words[-1].endswith("_denlats")]
+    assert list(map(float, scales)) == 2 * [SmbrTraining().criterion.acoustic_scale]
