@@ -2,7 +2,7 @@
 """Decode a data directory: lattices and best hypotheses.
 
 Reads  GRAPH_DIR/{HCLG.fst,words.txt}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,input.json}, MODEL_DIR/final.nnet if there
-Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,shard.JOB.json,num_jobs,totals.json}
+Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,shard.JOB.json,num_jobs,totals.json}
 
 A SAT system is decoded with its final model where --transform-dir is given, else with its alignment model; see steps/decode_fmllr.py.
 Lattices are determinised: each word sequence within the lattice beam has one path, its best one (docs/lattices.md).
@@ -20,6 +20,7 @@ from pyasr.base.options import option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_output
+from pyasr.decode.lattice_dir import keep_words
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ def main(options: Decode) -> None:
         start_output(out, options.jobs.nj)
         spec = options.spec(out, options.transform_dir)
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)
+        keep_words(options.graph_dir / "words.txt", out)
         for line in join_totals(out, options.jobs.nj).report():
             log.info(line)
 

@@ -24,10 +24,11 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec, copy_words, join_lists
+from pyasr.decode.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec, join_lists
 from pyasr.decode.ctc_prefix import PrefixOptions
 from pyasr.decode.decode_dir import join_totals, start_output
 from pyasr.decode.determinize import DeterminizeOptions
+from pyasr.decode.lattice_dir import keep_words
 from pyasr.decode.search import DecodeOptions
 
 
@@ -68,7 +69,7 @@ def main(options: DecodeCtc) -> None:
         if options.search != WFST:
             log.info(f"{join_lists(out, options.jobs.nj)} utterances decoded")
             return
-        copy_words(options.graph_dir, out)
+        keep_words(options.graph_dir / "words.txt", out)
         for line in join_totals(out, options.jobs.nj).report():
             log.info(line)
 

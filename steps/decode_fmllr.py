@@ -5,7 +5,7 @@ The decoding without adaptation is kept in DECODE_DIR.si; a second system's may 
 used there, its final model afterwards.
 
 Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json}
-Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,trans.JOB,shard.JOB.json,num_jobs,totals.json}, and DECODE_DIR.si as steps/decode.py does
+Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,trans.JOB,shard.JOB.json,num_jobs,totals.json}, and DECODE_DIR.si as steps/decode.py does
 
 Example:
     steps/decode_fmllr.py --nj 4 exp/tri3/graph data/test exp/tri3/decode_test
@@ -22,7 +22,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_output
 from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, check_system, remove_intermediate
-from pyasr.decode.lattice_dir import archives
+from pyasr.decode.lattice_dir import archives, keep_words
 from pyasr.hmm.fmllr import FmllrOptions
 
 
@@ -38,6 +38,7 @@ def run_passes(options: DecodeFmllr, out: Path, spec, *functions: str) -> None:
     start_output(out, options.jobs.nj)
     for function in functions:
         run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.{function}", spec)
+    keep_words(options.graph_dir / "words.txt", out)
     for line in join_totals(out, options.jobs.nj).report():
         log.info(line)
 

@@ -3,7 +3,7 @@
 
 Reads   OLD_LANG/{G.fst,words.txt}, NEW_LM: a lang directory (G.fst), a directory of utils/train_lm.py, or an ARPA file;
         DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt}
-Writes  OUT/{lat.JOB.gz,num_jobs}, which steps/score.py and the others read like a decode directory
+Writes  OUT/{lat.JOB.gz,words.txt,num_jobs}, which steps/score.py and the others read like a decode directory
 
 A path's graph cost becomes: as it was, minus the cost of its best way through the old G, plus its probability under the new model.
 
@@ -17,7 +17,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.lattice_dir import archives, write_num_jobs
+from pyasr.decode.lattice_dir import archives, keep_words, write_num_jobs
 from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, check_models, word_tables
 from pyasr.lang.backoff_lm import model_file
 
@@ -41,6 +41,7 @@ def main(options: LmRescore) -> None:
         spec = RescoreSpec(options.decode_dir, options.data, tables[0], old, new, out, num_jobs, options.rescore)
         check_models(spec)
         run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
+        keep_words(tables[0], out)
         write_num_jobs(out, num_jobs)
 
 

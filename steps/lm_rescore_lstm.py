@@ -3,7 +3,7 @@
 
 Reads   OLD_LANG/{G.fst,words.txt}, LSTM_LM/lm.nnet, DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt};
         --ngram: see NEW_LM of steps/lm_rescore.py
-Writes  OUT/{lat.JOB.gz,num_jobs}, which steps/score.py and the others read like a decode directory
+Writes  OUT/{lat.JOB.gz,words.txt,num_jobs}, which steps/score.py and the others read like a decode directory
 
 A word's probability becomes (1 - weight) p_ngram + weight p_lstm. The n-gram model is that of OLD_LANG unless --ngram gives another.
 
@@ -17,7 +17,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.lattice_dir import archives, write_num_jobs
+from pyasr.decode.lattice_dir import archives, keep_words, write_num_jobs
 from pyasr.decode.lstm_rescore_dir import LstmRescoreOptions, LstmRescoreSpec, check_lstm
 from pyasr.decode.rescore_dir import check_models, word_tables
 from pyasr.lang.backoff_lm import model_file
@@ -46,6 +46,7 @@ def main(options: LmRescoreLstm) -> None:
         check_models(spec)
         check_lstm(spec)
         run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.lstm_rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
+        keep_words(tables[0], out)
         write_num_jobs(out, num_jobs)
 
 

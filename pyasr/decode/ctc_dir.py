@@ -8,7 +8,6 @@ DECODE_DIR/nbest.JOB.txt  without a graph: `UTTERANCE CTC_COST LM_COST WORD WORD
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,8 +211,3 @@ def list_lattice(hypotheses: list[CtcHypothesis], words: SymbolTable) -> Compact
     lattice = from_arcs(0, sources, targets, np.zeros(len(sources)), labels, graph, acoustic, ends)
     widest = float(np.ptp(graph + acoustic / ACOUSTIC_FACTOR)) if len(sources) else 0.0
     return determinize(lattice, widest + 1.0, 1 / ACOUSTIC_FACTOR)[0]
-
-
-def copy_words(graph: Path, out: Path) -> None:
-    """words.txt of the graph, beside the lattices."""
-    shutil.copyfile(graph / "words.txt", out / "words.txt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -33,9 +34,14 @@ def archives(decode_dir: Path) -> list[Path]:
 
 
 def words_file(decode_dir: Path, lang: Path) -> Path:
-    """The words.txt whose numbers the lattices bear: DECODE_DIR's own (those of CTC have one), else LANG's."""
+    """The words.txt whose numbers the lattices bear: DECODE_DIR's own (those that Kaldi made have none), else LANG's."""
     own = Path(decode_dir) / "words.txt"
     return own if own.exists() else lang / "words.txt"
+
+
+def keep_words(words: Path, out: Path) -> None:
+    """Copy the words.txt whose numbers the lattices bear beside them, so that nobody spells them by another."""
+    shutil.copyfile(words, out / "words.txt")
 
 
 def check_words(decode_dir: Path, lang: Path) -> None:

@@ -200,6 +200,7 @@ def test_aligned_lattices_are_written(system, exp, phones):
              system.lang.path, exp / "decode", exp / "aligned")
     raw, aligned = read_decode_dir(exp / "decode"), read_decode_dir(exp / "aligned")
     assert aligned.keys() == raw.keys() and aligned["b-2"].empty
+    assert (exp / "aligned/words.txt").exists() == (phones == "false")
     for utt, lattice in aligned.items():
         if lattice.empty:
             continue

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from steps_here import run_here
 
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.lattice import Lattice, best_path, sweep
@@ -23,6 +24,7 @@ from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.openfst import Fst, write_fst
 from pyasr.io.text import write_table
+from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
 
@@ -88,6 +90,16 @@ def test_words_lattices_and_report(exp):
     assert "a-1: log-like per frame" in "".join(path.read_text() for path in (exp / "model/decode/log").glob("decode.*.log"))
     again = decode(exp, "--nj", "1")
     assert again.returncode == 0 and "up to date" in again.stdout
+
+
+def test_a_lang_directory_of_other_word_numbers_spells_nothing_wrongly(exp):
+    """A word has come to it after the graph was made."""
+    write_table(exp / "data/text", {utt: " ".join(WORDS[k] for k in words) for utt, words in TRUTH.items()})
+    (exp / "lang").mkdir()
+    SymbolTable.of(["<eps>", "newcomer", *WORDS]).write(exp / "lang/words.txt")
+    run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
+    run_here("score.py", "--nj", 1, exp / "data", exp / "lang", exp / "model/decode")
+    assert json.loads((exp / "model/decode/scoring/summary.json").read_text())["chosen"]["wer"] == 0
 
 
 def test_lattices_are_compact_unless_the_raw_ones_are_wanted(exp):

@@ -189,4 +189,6 @@ def test_step(exp):
         run = subprocess.run(command, cwd=exp[0], env=environment, capture_output=True, text=True)
         assert run.returncode == 0 and expected in run.stdout, run.stderr
     assert num_wrong(hypotheses(exp[0] / "model/decode"), exp[1]) == 0
+    for directory in ("decode.si", "decode"):
+        assert (exp[0] / "model" / directory / "words.txt").read_text() == (exp[0] / "model/graph/words.txt").read_text()
     assert (exp[0] / "model/decode.si/.done.json").exists() and not list((exp[0] / "model/decode").glob("*.npz"))

@@ -45,6 +45,7 @@ def test_rescored_lattices_have_the_costs_of_the_new_models_alone(exp, flags, we
     rescore(root, "--ngram-order", 20, "--rescore-beam", 1e6, *flags)
     assert f"weight {weight} beside" in capsys.readouterr().out
     found = read_all(root / "new")
+    assert (root / "new/words.txt").read_text() == (root / "lang/words.txt").read_text()
     assert found.keys() == bare.keys() and found["b-3"].empty
     for utt, lattice in found.items():
         rows = list(zip(compact_paths(lattice), compact_paths(bare[utt]), strict=True))

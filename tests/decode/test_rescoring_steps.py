@@ -34,6 +34,7 @@ def test_rescored_lattices_have_the_costs_of_the_new_model_alone(exp, new, capsy
     root, bare = exp
     run_here("lm_rescore.py", "--nj", 2, root / "lang", root / new, root / "data", root / "decode", root / "new")
     assert "not in it" not in capsys.readouterr().out
+    assert (root / "new/words.txt").read_text() == (root / "lang/words.txt").read_text()
     found, ngrams = read_all(root / "new"), random_ngrams(1, SPOKEN, (0, 12, 20, 30))
     assert found.keys() == bare.keys() and found["b-3"].empty
     for utt, lattice in found.items():
