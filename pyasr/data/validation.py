@@ -385,7 +385,8 @@ class _Validator:
 
 def _oov_only(text: Path, lang: Path) -> Iterator[Problem]:
     """Transcripts without any word of `lang`: legal, but nearly always of another language, case or normalisation."""
-    known = read_table(lang / "words.txt").keys() - {read_lines(lang / "oov.txt")[0].strip()}
+    oov = lang / "oov.txt"  # which the units of a CTC network have none of
+    known = read_table(lang / "words.txt").keys() - ({read_lines(oov)[0].strip()} if oov.exists() else set())
     table = Table(text)
     for i, value in enumerate(table.values):
         if value and known.isdisjoint(value.split()):

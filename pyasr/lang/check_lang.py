@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import Fst, read_fst
 from pyasr.io.text import read_lines
+from pyasr.lang.subwords import BLANK
 from pyasr.lang.symbols import EPSILON, SymbolTable
 
 _LISTS = ("silence", "nonsilence", "optional_silence", "disambig", "context_indep")
@@ -22,12 +24,13 @@ def find_problems(directory: Path) -> list[str]:
     """Every inconsistency of a language directory, one sentence each with what to do; empty when it is sound.
 
     Checks the symbol tables, the lists of phones in their three forms, roots, sets, questions, word boundaries, the OOV word, the topology
-    and both lexicon transducers (G.fst too, if there is one).
+    and both lexicon transducers (G.fst too, if there is one); of the units of a CTC network, which have neither kinds nor HMMs, the symbol
+    tables, the disambiguation symbols, the spellings and the transducers.
     """
     check = _Check(Path(directory))
     check.symbol_tables()
     if check.phones and check.words:
-        for part in (check.phone_lists, check.partition, check.groups, check.word_boundaries, check.oov, check.topology, check.transducers):
+        for part in check.parts():
             part()
     return check.problems
 
@@ -35,6 +38,7 @@ def find_problems(directory: Path) -> list[str]:
 class _Check:
     def __init__(self, directory: Path):
         self.directory, self.problems = directory, []
+        self.maker = "utils/prepare_lang.py"
         self.phones: SymbolTable | None = None
         self.words: SymbolTable | None = None
         self.lists: dict[str, list[str]] = {}
@@ -47,7 +51,7 @@ class _Check:
         """Fields of the lines of a file; a missing file is a problem if it is needed."""
         if not (self.directory / name).exists():
             if needed:
-                self.add(name, "missing; make the directory anew with utils/prepare_lang.py")
+                self.add(name, f"missing; make the directory anew with {self.maker}")
             return []
         try:
             return [line.split() for line in read_lines(self.directory / name)]
@@ -74,16 +78,33 @@ class _Check:
             self.add(name, f"the ids are not 0 to {len(table) - 1} without gaps; number the symbols anew")
         return table
 
+    def parts(self) -> tuple[Callable[[], None], ...]:
+        """What else there is to check: fewer files where the first phone is the blank, so that phones are units of a CTC network."""
+        if self.phones.get(BLANK) == 1:
+            self.maker = "utils/prepare_ctc_lang.py"
+            return self.units, self.transducers
+        return self.phone_lists, self.partition, self.groups, self.word_boundaries, self.oov, self.topology, self.transducers
+
+    def units(self) -> None:
+        """phones/{disambig,align_lexicon}: units that there are, the same in .txt and .int."""
+        self._phone_list("disambig")
+        self._backoff_symbol()
+        self._group("align_lexicon")
+
     def phone_lists(self) -> None:
         """phones/{silence,nonsilence,...}: phones that there are, the same in .txt, .int and .csl."""
         for name in _LISTS:
-            rows = self.lines(f"phones/{name}.txt")
-            self.lists[name] = [phone for row in rows for phone in row]
-            self._known(f"phones/{name}.txt", self.lists[name])
-            ids = self._same_as_int(name, rows, 0)
+            ids = self._phone_list(name)
             colons = [field for row in self.lines(f"phones/{name}.csl") for field in row]
             if colons and colons != [":".join(str(i) for row in ids for i in row)]:
                 self.add(f"phones/{name}.csl", f"does not say the same as {name}.txt; write its ids joined by colons")
+
+    def _phone_list(self, name: str) -> list[list[str]]:
+        """Read phones/NAME.txt; its ids, line by line."""
+        rows = self.lines(f"phones/{name}.txt")
+        self.lists[name] = [phone for row in rows for phone in row]
+        self._known(f"phones/{name}.txt", self.lists[name])
+        return self._same_as_int(name, rows, 0)
 
     def _known(self, name: str, phones: list[str]) -> None:
         unknown = [phone for phone in phones if phone not in self.phones]
@@ -108,23 +129,30 @@ class _Check:
             self.add("phones", f"{phone} is listed twice among silence, nonsilence and disambig; remove one")
         for phone in sorted(set(self.phones.symbols) - set(kinds) - {EPSILON}):
             self.add("phones.txt", f"{phone} is in none of phones/silence.txt, nonsilence.txt, disambig.txt; add it to one")
-        if "#0" not in self.lists["disambig"]:
-            self.add("phones/disambig.txt", "no #0; the grammar's back-off arcs need it")
+        self._backoff_symbol()
         if len(self.lists["optional_silence"]) != 1 or not set(self.lists["optional_silence"]) <= set(self.lists["silence"]):
             self.add("phones/optional_silence.txt", "has to hold exactly one of the phones of silence.txt")
+
+    def _backoff_symbol(self) -> None:
+        if "#0" not in self.lists["disambig"]:
+            self.add("phones/disambig.txt", "no #0; the grammar's back-off arcs need it")
 
     def groups(self) -> None:
         """phones/{sets,roots,extra_questions,align_lexicon}: the same in .txt and .int; sets and roots hold each phone once."""
         real = set(self.lists["silence"]) | set(self.lists["nonsilence"])
         for name in _GROUPS:
-            heads = _HEADS.get(name, 0)
-            rows = self.lines(f"phones/{name}.txt", needed=name != "align_lexicon")
-            phones = [phone for row in rows for phone in row[heads:]]
-            self._known(f"phones/{name}.txt", phones)
-            self._same_as_int(name, rows, heads)
+            phones = self._group(name, needed=name != "align_lexicon")
             if name in ("sets", "roots") and sorted(phones) != sorted(real):
                 odd = sorted(real ^ set(phones)) or sorted({p for p in phones if phones.count(p) > 1})
                 self.add(f"phones/{name}.txt", f"has to hold every silence and non-silence phone once; look at {odd[0]}")
+
+    def _group(self, name: str, needed: bool = True) -> list[str]:
+        """Read phones/NAME.txt, whose lines may begin with something else; all its phones."""
+        heads, rows = _HEADS.get(name, 0), self.lines(f"phones/{name}.txt", needed)
+        phones = [phone for row in rows for phone in row[heads:]]
+        self._known(f"phones/{name}.txt", phones)
+        self._same_as_int(name, rows, heads)
+        return phones
 
     def word_boundaries(self) -> None:
         """phones/word_boundary, where there is one: a kind for each phone, the same in .txt and .int."""
@@ -180,7 +208,7 @@ class _Check:
 
     def _fst(self, name: str, of_words: bool = False) -> Fst | None:
         if not (self.directory / name).exists():
-            self.add(name, "missing; make the directory anew with utils/prepare_lang.py")
+            self.add(name, f"missing; make the directory anew with {self.maker}")
             return None
         try:
             fst = read_fst(self.directory / name)

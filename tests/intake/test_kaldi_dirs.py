@@ -16,6 +16,8 @@ from pyasr.hmm.model import write_model
 from pyasr.intake.kaldi_dirs import CheckOptions, check_directories, kinds_of
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.io.openfst import Fst, write_fst
+from pyasr.lang.lexicon import Lexicon
+from pyasr.lang.subword_lang import write_subword_lang
 
 NUM_PDFS, DIM = 5, 6
 OPTIONS = CheckOptions(need_text=False, audio="no", same_features=True)
@@ -55,6 +57,14 @@ def problems(dirs):
 def test_sound_directories_have_no_problems(dirs):
     found, kinds = check_directories(dirs, OPTIONS)
     assert found == [] and list(kinds.values()) == [["data"], ["model"], ["graph"]]
+
+
+def test_units_of_a_ctc_network_beside_data(dirs, tmp_path):
+    (tmp_path / "units").mkdir()
+    write_subword_lang(Lexicon({"w": {("a",): 1.0}}), ["<blk>", "<unk>", "a"], tmp_path / "units")
+    (tmp_path / "data" / "text").write_text("ann-1 w\nann-2 w w\nbob-1 v\n")
+    problem, = problems([tmp_path / "data", tmp_path / "units"])
+    assert f"none of its words is in {tmp_path}/units/words.txt" in problem
 
 
 def test_gaussians_beside_a_network_are_not_asked_for_dimensions(dirs):

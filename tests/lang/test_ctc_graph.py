@@ -1,6 +1,8 @@
 """TLG against enumeration: every alignment once, the best words and all others at their costs."""
 
 import itertools
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from pyasr.decode.nbest import n_best
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.io.openfst import Fst
 from pyasr.lang.backoff_lm import BackoffLm
+from pyasr.lang.check_lang import find_problems
 from pyasr.lang.ctc_graph import ctc_graph, make_tlg, unit_tid2pdf
 from pyasr.lang.grammar import make_grammar
 from pyasr.lang.lexicon import Lexicon
@@ -127,6 +130,21 @@ def test_lexicon_of_learnt_units(tmp_path):
     write_subword_lang(lexicon, subwords.units, tmp_path)
     phones = SymbolTable.read(tmp_path / "phones.txt")
     assert [phones[unit] for unit in subwords.units] == list(range(1, len(subwords) + 1))
+
+
+@pytest.mark.parametrize("name, change, told", [
+    ("phones/disambig.int", lambda s: "1\n" + s, "disambig.int:1: does not say the same as disambig.txt"),
+    ("phones/disambig.txt", lambda s: s.replace("#0", "#9"), "disambig.txt: no #0; the grammar's back-off arcs need it"),
+    ("phones/align_lexicon.txt", None, "align_lexicon.txt: missing; make the directory anew with utils/prepare_ctc_lang.py"),
+    ("phones/align_lexicon.txt", lambda s: s.replace("abb abb", "abb abb c"), "align_lexicon.txt: 1 phone.s. that phones.txt lacks, such as c"),
+    ("words.txt", lambda s: s + "new 9\n", "L.fst: 1 word.s. have no pronunciation, such as 'new'"),
+    ("L_disambig.fst", None, "L_disambig.fst: missing; make the directory anew with utils/prepare_ctc_lang.py"),
+])  # fmt: skip
+def test_validator_knows_lang_dirs_of_units(tmp_path, lang, name, change, told):
+    assert find_problems(lang / "lang") == find_problems(lang / "lang_test") == []
+    path = shutil.copytree(lang / "lang", tmp_path / "lang") / name
+    path.unlink() if change is None else path.write_text(change(path.read_text()))
+    assert any(re.search(told, problem) for problem in find_problems(tmp_path / "lang")), find_problems(tmp_path / "lang")
 
 
 def test_what_is_no_lang_dir_of_units(tmp_path, lang):
