@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
@@ -59,13 +60,15 @@ class AugmentOptions:
 def augmented(data: DataDir, options: AugmentOptions) -> dict[str, dict[str, str]]:
     """The tables of the copies, without those of features. `utt2uniq` leads to the utterance as it was.
 
-    Raises UserError where nothing is to be changed, for lists that cannot be used, and for data that are distorted already.
+    Raises UserError where nothing is to be changed, for lists that cannot be used, and for data without audio or distorted already.
     """
     if any(found.sources for found in data.reco2distortion.values()):
         raise UserError(f"{data.path}/{DISTORTION}: these are copies with noise or rooms; copy the data that they were made of")
     tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, "spk2utt")}
     if "wav.scp" not in tables:
         raise UserError(f"{data.path}/wav.scp: missing; noise and rooms need audio")
+    if silent := {data.recording(utt) for utt in data.utterances} - tables["wav.scp"].keys():
+        raise UserError(f"{data.path}/wav.scp: no line for {min(silent)}; run utils/fix_data_dir.py {data.path}")
     tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
     tables[DISTORTION] = dict.fromkeys(tables["wav.scp"], distortion.NONE)
     drawing = _Drawing(data, options)
@@ -90,9 +93,14 @@ class _Drawing:
         self.babble = Babble(data) if options.num_babble else None
         if not (self.rirs or self.foreground or self.background or self.babble):
             raise UserError("nothing to add: give --rir-list, --fg-noise, --bg-noise or --num-babble")
+        for sounds in filter(None, (self.rirs, self.foreground, self.background)):
+            sounds.check_files()
         self.fg_snrs, self.bg_snrs, self.babble_snrs = (_numbers(options, name) for name in ("fg_snrs", "bg_snrs", "babble_snrs"))
         self.num_background = _counts(options, "num_bg_noises")
         self.num_babble = _counts(options, "num_babble") if options.num_babble else []
+        if self.babble and max(self.num_babble) > self.babble.num_others:
+            asked = f"--num-babble {options.num_babble}: {self.babble.num_others} other speakers are in {data.path}"
+            log.warning(f"{asked}; where more are drawn, all of them talk")
 
     def distortion(self, recording: str, copy: int) -> Distortion:
         """The one of the 1-based copy."""
@@ -142,6 +150,11 @@ class Babble:
         self._utterances = list(self._of_speaker.values())
         self._index = {speaker: i for i, speaker in enumerate(self._of_speaker)}
 
+    @property
+    def num_others(self) -> int:
+        """How many can talk beside one speaker."""
+        return len(self._utterances) - 1
+
     @cached_property
     def _speakers(self) -> dict[str, set[str]]:
         """{recording: those who speak in it}"""
@@ -175,22 +188,20 @@ def _rounded(value: float) -> float:
 
 def _numbers(options: AugmentOptions, name: str) -> list[float]:
     """The numbers of an option such as '20:15:10'. Raises UserError for others than from -100 to 100."""
-    text = getattr(options, name)
-    try:
-        found = [float(word) for word in text.split(":")]
-    except ValueError:
-        found = [np.inf]
-    if not all(abs(number) <= 100 for number in found):
-        raise UserError(f"{_flag(name)} '{text}': expected numbers from -100 to 100 with colons between them, such as 20:15:10")
-    return found
+    return _parsed(options, name, float, -100, "numbers from -100 to 100 with colons between them, such as 20:15:10")
 
 
 def _counts(options: AugmentOptions, name: str) -> list[int]:
-    found = _numbers(options, name)
-    if any(number < 1 or number != int(number) for number in found):
-        raise UserError(f"{_flag(name)} '{getattr(options, name)}': expected whole numbers from 1 with colons between them, such as 3:4:5")
-    return list(map(int, found))
+    """The numbers of an option such as '3:4:5'. Raises UserError for others than from 1 to 100."""
+    return _parsed(options, name, int, 1, "whole numbers from 1 to 100 with colons between them, such as 3:4:5")
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def _parsed(options: AugmentOptions, name: str, kind: type, least: int, expected: str) -> list:
+    text = getattr(options, name)
+    try:
+        found = [kind(word) for word in text.split(":")]
+    except ValueError:
+        found = [np.inf]
+    if not all(least <= number <= 100 for number in found):
+        raise UserError(f"--{name.replace('_', '-')} '{text}': expected {expected}")
+    return found

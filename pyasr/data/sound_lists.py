@@ -18,6 +18,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.pipes import admit_table
 from pyasr.base.table_paths import placed, root_of
+from pyasr.data.validation import look_at_audio
 from pyasr.io.text import read_lines
 
 _KNOWN = ("rir-id", "room-id", "receiver-position-id", "source-position-id", "rt-60", "drr", "cte", "probability",
@@ -57,6 +58,12 @@ class SoundList:
         self._of_room: dict[str, list[Sound]] = {}
         for sound in self.sounds:
             self._of_room.setdefault(sound.room, []).append(sound)
+
+    def check_files(self) -> None:
+        """Raise UserError where a sound's file is missing."""
+        for sound in self.sounds:
+            if complaint := look_at_audio(sound.audio, "exists").complaint:
+                raise UserError(f"{self.path}: {sound.audio}: {complaint}; correct the list")
 
     def draw(self, rng: np.random.Generator) -> Sound:
         """One of the sounds."""

@@ -169,10 +169,13 @@ WRONG = {
     ("--rir-list", "{}/pathless"): "pathless:1: no path; write",
     ("--fg-noise", "{}/background"): "background: no foreground in this list",
     ("--bg-noise", "{}/hum.lst", "--bg-snrs", "10:x"): "--bg-snrs '10:x': expected numbers from -100 to 100",
-    ("--bg-noise", "{}/hum.lst", "--num-bg-noises", ""): "--num-bg-noises '': expected numbers from",
+    ("--bg-noise", "{}/hum.lst", "--num-bg-noises", ""): "--num-bg-noises '': expected whole numbers from 1 to 100",
+    ("--bg-noise", "{}/hum.lst", "--num-bg-noises", "500"): "--num-bg-noises '500': expected whole numbers from 1 to 100 with colons",
+    ("--num-babble", "x"): "--num-babble 'x': expected whole numbers from 1 to 100 with colons between them, such as 3:4:5",
     ("--num-babble", "0"): "--num-babble '0': expected whole numbers from 1",
     ("--num-babble", "1:1.5"): "--num-babble '1:1.5': expected whole numbers from 1",
-    ("--fg-noise", "{}/gone"): "gone.wav: no such file or directory; put the file right",
+    ("--fg-noise", "{}/gone"): "gone.wav: no such audio file; correct the list",
+    ("--rir-list", "{}/gone"): "gone: gone.wav: no such audio file; correct the list",
 }
 
 
@@ -184,6 +187,21 @@ def test_what_is_refused(sounds, words):
     data = make_data_dir(sounds / "data")
     done = reverberate(*(word.format(sounds) for word in words), data, sounds / "out")
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and WRONG[words] in done.stderr and not (sounds / "out").exists()
+
+
+def test_a_recording_that_wav_scp_lacks_is_told(sounds):
+    data = make_data_dir(sounds / "data", with_segments=True)
+    (data / "wav.scp").write_text("".join((data / "wav.scp").read_text().splitlines(keepends=True)[:2]))
+    with pytest.raises(UserError, match=f"{data}/wav.scp: no line for cy; run utils/fix_data_dir.py {data}"):
+        augmented(DataDir(data), AugmentOptions(rir_list=sounds / "rir_list"))
+
+
+def test_babble_of_more_speakers_than_there_are(sounds):
+    data = make_data_dir(sounds / "data")
+    done = reverberate("--num-babble", "2:50", data, sounds / "out")
+    assert f"--num-babble 2:50: 2 other speakers are in {data}; where more are drawn, all of them talk" in done.stderr + done.stdout
+    assert {len(found.noises) for found in DataDir(sounds / "out").reco2distortion.values()} == {2}
+    assert "talk" not in (done := reverberate("--num-babble", "1:2", data, sounds / "few")).stderr + done.stdout
 
 
 def test_babble_of_one_speaker(tmp_path):
