@@ -155,8 +155,14 @@ def _take_option(rest: list[str], given: dict[str, str], raw: list[list[str]]) -
     if is_raw:
         raw += [[typed, *values]] if name != "sync" else []  # we always wait
     else:
-        given[{"tc": "max_jobs_run"}.get(name, name)] = value if equals else " ".join(values)
+        name, value = {"tc": "max_jobs_run"}.get(name, name), value if equals else " ".join(values)
+        given[name] = min(given.get(name, value), value, key=_as_limit) if name == "max_jobs_run" else value
     return [typed, *values]
+
+
+def _as_limit(value: str) -> float:
+    """A limit on jobs as a number, to find the lowest of several, which counts; what is none, and is told of later, counts before all."""
+    return int(value) if value.isdecimal() else -1
 
 
 def _take_values(rest: list[str], number: int, option: str) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import signal
 import subprocess
 import tempfile
@@ -97,7 +98,7 @@ class LocalRunner:
         for left in self._left_before(log):
             left.unlink(missing_ok=True)
         with _text(log, "w") as f:
-            f.write(f"# {command}\n# Started at {time.ctime()}\n#\n")
+            f.write(f"# {command}\n# Started at {time.ctime()}\n# Running on {platform.node()}\n#\n")
         gpus = self.gpus.take()
         environment = {**self.environment, **environment_of(gpus), VARIABLE: str(stop_file(log).absolute())}
         with _text(log, "a") as f, _script(command) as (line, files):
@@ -137,8 +138,9 @@ class LocalRunner:
 
     def _put_down(self, status: JobStatus, log: Path) -> JobStatus:
         with _text(log, "a") as f:
-            f.write(f"# Accounting: time={round(status.end - status.begin)} threads={self.request.num_threads}\n")
-            f.write(f"# Ended (code {status.status}) at {time.ctime()}\n")
+            seconds = round(status.end - status.begin)
+            f.write(f"# Accounting: time={seconds} threads={self.request.num_threads}\n")
+            f.write(f"# Ended (code {status.status}) at {time.ctime()}, elapsed time {seconds} seconds\n")
         write_status(log, status)
         return status
 

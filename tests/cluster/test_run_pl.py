@@ -1,6 +1,7 @@
 """run.pl: Kaldi's command line and log conventions, limits, failures, and no process left behind."""
 
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -31,8 +32,9 @@ def test_jobs_in_kaldis_way(tmp_path):
     lines = (tmp_path / "log/a.2.log").read_text().splitlines()
     assert lines[0] == '# echo "job 2" | tr j J > out.2'
     assert re.fullmatch(r"# Started at \w{3} \w{3} +\d+ [\d:]{8} \d{4}", lines[1])
+    assert lines[2:4] == [f"# Running on {platform.node()}", "#"]
     assert re.fullmatch(r"# Accounting: time=\d+ threads=1", lines[-2])
-    assert re.fullmatch(r"# Ended \(code 0\) at \w{3} .*", lines[-1])
+    assert re.fullmatch(r"# Ended \(code 0\) at \w{3} .*, elapsed time \d+ seconds", lines[-1])
     status = read_status(tmp_path / "log/a.2.log")
     assert status.ok and status.job == 2 and status.signal is None and status.begin <= status.end and status.peak_memory_mb > 0
 
@@ -45,7 +47,8 @@ def test_single_job_and_threads(tmp_path):
 def test_no_more_jobs_at_a_time_than_allowed(tmp_path):
     """Every job notes how many are there while it runs."""
     script = "touch run.JOB; sleep 0.1; ls run.* | wc -l > seen.JOB; rm run.JOB"
-    assert run_pl("--max-jobs-run", "2", "JOB=1:6", "x.JOB.log", "bash", "-c", script, cwd=tmp_path).returncode == 0
+    limits = ["--max-jobs-run", "2", "--max-jobs-run=10", "-tc", "5"]  # the lowest counts, as Kaldi has it
+    assert run_pl(*limits, "JOB=1:6", "x.JOB.log", "bash", "-c", script, cwd=tmp_path).returncode == 0
     assert max(int((tmp_path / f"seen.{job}").read_text()) for job in range(1, 7)) == 2
 
 
