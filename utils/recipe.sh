@@ -90,7 +90,7 @@ join() {
   recipe_num_spawned=0
   for ((i = 0; i < number; i++)); do
     if wait "${recipe_pids[i]}"; then
-      tail -n 1 "$recipe_log_dir/spawn.${recipe_spawned[i]}.log"
+      tail -n 1 "$recipe_log_dir/spawn.${recipe_spawned[i]}.log" | recipe_show
     elif [ $failed = 0 ]; then
       failed=1
       recipe_show_failed "${recipe_spawned[i]}"
@@ -105,7 +105,12 @@ join() {
 recipe_show_failed() {
   local log=$recipe_log_dir/spawn.$1.log
   echo "$recipe_name: '$1' failed; the last lines of $log:" >&2
-  { sed -n '/^[a-z]*\.pl: [0-9]* \/ [0-9]* failed/,$p' "$log" | grep . || tail -n 15 "$log"; } | tail -n 40 | sed 's/^/    | /' >&2
+  { sed -n '/^[a-z]*\.pl: [0-9]* \/ [0-9]* failed/,$p' "$log" | grep -a . || tail -n 15 "$log"; } | tail -n 40 | recipe_show | sed 's/^/    | /' >&2
+}
+
+# Lines of a log, with control characters as \x1b, by which they give the terminal no orders.
+recipe_show() {
+  PYTHONPATH=$recipe_root "$recipe_python" -m pyasr.base.show
 }
 
 # On ERR: names stage, file, line and command. A subshell's failure is told once, by the recipe's own shell.

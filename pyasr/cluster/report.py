@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from pyasr.base.errors import printable_lines
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.status import JobStatus
 
@@ -106,7 +107,7 @@ def show_kept(report: Path) -> None:
 
 
 def failure_report(request: Request, failed: list[JobStatus]) -> str:
-    """The report on jobs that failed, in the order in which they ended."""
+    """The report on jobs that failed, in the order in which they ended; it gives a terminal no orders, whatever logs and names hold."""
     first = failed[0]
     log = request.log_of(first.job)
     tail = (log_tail(log) or ["(it has printed nothing)"]) if log.exists() else ["(it was not begun)"]
@@ -119,4 +120,4 @@ def failure_report(request: Request, failed: list[JobStatus]) -> str:
     lines += [f"  log    {log}, its last lines:"] + [f"    | {line}" for line in tail]
     lines += [f"  hint   {cause}"] if cause else []
     lines += [f"  again  {again(replace(request, log=str(log)), first.job)}"]
-    return "\n".join(lines)
+    return printable_lines("\n".join(lines))

@@ -49,6 +49,8 @@ if stage 2 "Things that may go wrong"; then
     ok) spawn a sh -c 'sleep 0.1; echo done > done'; join; cat done ;;
     ask) read -r answer; echo "answered $answer" ;;
     password) read -r answer </dev/tty ;;
+    orders) spawn good printf 'fine\\033[31m\\n'
+            spawn bad sh -c 'printf "\\033]0;pwned\\007\\ta\\377é\\000z\\n"; exit 3'; join ;;
   esac
 fi
 if stage 3 "After it"; then
@@ -100,6 +102,13 @@ def test_a_failure_stops_the_recipe_and_is_named(what, command, line, recipe):
     if what in ("spawn", "forgotten"):
         assert "'bad' failed; the last lines of exp/log/spawn.bad.log" in done.stderr and "    | the cause" in done.stderr
         assert "'good' failed" not in done.stderr
+
+
+def test_what_it_shows_of_logs_gives_the_terminal_no_orders(recipe):
+    done = run(recipe, "--what", "orders")
+    assert done.returncode == 1 and "\nfine\\x1b[31m\n" in done.stdout
+    assert "the last lines of exp/log/spawn.bad.log:\n    | \\x1b]0;pwned\\x07\ta\\xffé\\x00z\n" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
 
 
 def test_stages(recipe):

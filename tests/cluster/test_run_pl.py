@@ -77,6 +77,18 @@ def test_a_line_of_any_length(tmp_path):
     assert "\nbash\n# Accounting" in (tmp_path / "x.log").read_text() and read_status(tmp_path / "x.log").status == 1
 
 
+def test_a_report_gives_the_terminal_no_orders(tmp_path):
+    """Whatever a job has printed, whatever the log's directory is called; tabs and the lines of the command stay."""
+    log = os.fsdecode(bytes(tmp_path) + b"/l\xe9g/x.log")
+    command = ["run.pl", log, "bash", "-c", r"printf '\033]0;pwned\007\033[31mred\302\233K\ta\377é\n'" + "\nexit 3"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
+    kept = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, env={**os.environ, "PYASR_REPORT": str(tmp_path / "report")})
+    assert (told.returncode, kept.returncode, kept.stderr) == (1, 1, b"")
+    for report in (told.stderr.decode(), (tmp_path / "report").read_text(encoding="utf-8") + "\n"):
+        assert r"    | \x1b]0;pwned\x07\x1b[31mred\x9bK" + "\ta" in report and "é\n" in report
+        assert all(character.isprintable() or character in "\n\t" for character in report) and report.endswith("\n")
+
+
 def test_killed_job_and_failing_pipe(tmp_path):
     done = run_pl("x.log", "bash", "-c", "kill -9 $$", cwd=tmp_path)
     assert done.returncode == 1 and "killed by signal 9" in done.stderr and "want of memory" in done.stderr
