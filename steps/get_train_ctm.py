@@ -34,14 +34,14 @@ class GetTrainCtm:
 
 
 def main(options: GetTrainCtm) -> None:
-    ali, num_jobs, data = options.ali_dir, num_archives(options.ali_dir), DataDir(options.data)
+    ali, data = options.ali_dir, DataDir(options.data)
     times = [data.path / name for name in ("segments", "reco2file_and_channel") if data.has(name)]
     lang = [options.lang / name for name in ("phones.txt", "words.txt")]
     with output_of(options, options.out, [data.path / "text", *times, *lang, ali / MODEL, *job_archive_files(ali)]) as out:
-        spec = TrainCtmSpec(data.path, options.lang, ali, out, answer_shift_s(ali))
-        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.train_ctm:write_train_ctm", spec, num_jobs=num_jobs)
-        check_words(spec, num_jobs, options.missing)
-        log.info(f"{join_ctm(out, num_jobs)} words")
+        spec = TrainCtmSpec(data.path, options.lang, ali, out, answer_shift_s(ali), min(options.jobs.nj, num_archives(ali)))
+        run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.train_ctm:write_train_ctm", spec, num_jobs=spec.num_jobs)
+        check_words(spec, options.missing)
+        log.info(f"{join_ctm(out, spec.num_jobs)} words")
 
 
 if __name__ == "__main__":

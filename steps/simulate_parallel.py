@@ -14,7 +14,7 @@ Example:
 
 from dataclasses import dataclass
 
-from pyasr.base.job_options import JobOptions
+from pyasr.base.job_options import RunnerOptions
 from pyasr.base.options import group
 from pyasr.base.step import run_step
 from pyasr.cluster.jobs import run_jobs
@@ -25,7 +25,7 @@ from pyasr.train.virtual import SimulationSpec, VirtualOptions
 @dataclass(frozen=True)
 class SimulateParallel(DnnStep):
     virtual: VirtualOptions = group(VirtualOptions)
-    jobs: JobOptions = group(JobOptions)
+    jobs: RunnerOptions = group(RunnerOptions)
 
 
 def main(options: SimulateParallel) -> None:

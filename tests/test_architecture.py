@@ -8,6 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from steps_here import step_of
+
+from pyasr.base.options import defaults
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_FUNCTION_LINES, MAX_FILE_LINES, MAX_COLUMNS, MAX_SHARED_LINES = 60, 500, 140, 25
@@ -162,6 +165,13 @@ def test_scripts_refuse_unknown_options():
     with ThreadPoolExecutor(2) as pool:
         for script, done in pool.map(ask, [script for script in scripts() if script.name not in own_parser]):
             assert done.returncode == 1 and "no such option" in done.stderr and done.stderr.count("\n") == 1, (script, done.stderr)
+
+
+@pytest.mark.parametrize("step", sorted(path.name for path in (ROOT / "steps").glob("*.py")))
+def test_steps_that_take_a_number_of_jobs_go_by_it(step):
+    sources = [ROOT / "steps" / step, *(ROOT / f"{name.replace('.', '/')}.py" for name in imports_of(ROOT / "steps" / step))]
+    reads_it = any("jobs.nj" in path.read_text(encoding="utf-8") for path in sources if path.exists() and path.parent.name != "cluster")
+    assert reads_it == ("nj" in defaults(step_of(step)[1]).get("jobs", {}))
 
 
 def test_no_scaffolding_in_sources():

@@ -9,16 +9,22 @@ from pyasr.base.options import option
 
 
 @dataclass(frozen=True)
-class JobOptions:
-    """Jobs of a step: how many, through which runner, with how many threads each. Never changes what the step computes."""
+class RunnerOptions:
+    """Of a step whose work is one job: through which runner, with how many threads. Never changes what the step computes."""
 
-    nj: int = option(2, "number of parallel jobs", minimum=1)
     cmd: str = option("run.pl", "how jobs are run: run.pl, slurm.pl or queue.pl with any of its options, e.g. 'slurm.pl --mem 4G'")
     num_threads: int | None = option(None, "threads of each job; unless given, as --cmd or its configuration says, else 1", minimum=1)
 
 
 @dataclass(frozen=True)
-class RankJobOptions(JobOptions):
+class JobOptions(RunnerOptions):
+    """Of a step whose work is divided: among how many jobs, or ranks, too."""
+
+    nj: int = option(2, "number of parallel jobs", minimum=1)
+
+
+@dataclass(frozen=True)
+class RankJobOptions(RunnerOptions):
     """Of a step whose ranks can go on from checkpoints."""
 
     max_restarts: int = option(2, "times that a job which has lost a rank goes on from its last checkpoint with fewer ranks", minimum=0)

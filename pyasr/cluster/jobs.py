@@ -22,7 +22,7 @@ from pyasr.base import options
 from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import Silence
 from pyasr.base.job import done_marker
-from pyasr.base.job_options import JobOptions, RankJobOptions
+from pyasr.base.job_options import JobOptions, RankJobOptions, RunnerOptions
 from pyasr.base.last_words import LastWords, first, words_of
 from pyasr.base.log import warning
 from pyasr.base.parent import die_with_parent
@@ -59,8 +59,8 @@ class Recovery:
     place: Callable[[], str] = lambda: "from the beginning"
 
 
-def run_jobs(jobs: JobOptions, log: Path, function: str, spec, *, num_jobs: int | None = None) -> None:
-    """Call `function(spec, job)` for job = 1..num_jobs (`jobs.nj` unless given), each in a process of its own.
+def run_jobs(jobs: RunnerOptions, log: Path, function: str, spec, *, num_jobs: int | None = None) -> None:
+    """Call `function(spec, job)` for job = 1..num_jobs (`jobs.nj` unless given: then `JobOptions`), each in a process of its own.
 
     `log` holds JOB in its name. Raises UserError when a job fails: with the job's own sentence if it gave one.
     """
@@ -80,7 +80,7 @@ def run_jobs(jobs: JobOptions, log: Path, function: str, spec, *, num_jobs: int 
     _take_proofs(jobs, proofs)
 
 
-def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, recovery: Recovery = Recovery()) -> None:
+def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, recovery: Recovery = Recovery()) -> None:
     """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails.
 
     Where `recovery` allows it, a job that has lost ranks is started again with those that are left, or the next number that is usable, and
@@ -102,7 +102,7 @@ def run_ranks(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, 
             warning(f"{lost.what}; {go_on} {recovery.place()}, restart {restart} of at most {most} (log until then: {kept})")
 
 
-def _run_ranks_once(jobs: JobOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions) -> None:
+def _run_ranks_once(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions) -> None:
     saved = _save_spec(log, spec)
     marker, said, listener = saved.with_suffix(".done"), words_of(saved), Listener(saved, num_ranks, how.rank_timeout)
     for left in (said, marker, status_path(log), _report_file(log)):
@@ -171,7 +171,7 @@ def _runner(cmd: str) -> list[str]:
     return [found, *rest]
 
 
-def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], meanwhile=contextlib.nullcontext, more=None) -> bool:
+def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str], meanwhile=contextlib.nullcontext, more=None) -> bool:
     """Let the runner do it, with `more` in its environment and in the context `meanwhile(its process)`; whether all went well."""
     threads = ["--num-threads", str(jobs.num_threads)] if jobs.num_threads else []
     command = [*_runner(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
@@ -186,7 +186,7 @@ def _run(jobs: JobOptions, arguments: list[str], log: Path, words: list[str], me
     return status == 0
 
 
-def _take_proofs(jobs: JobOptions, proofs: list[Path]) -> None:
+def _take_proofs(jobs: RunnerOptions, proofs: list[Path]) -> None:
     """Remove the files that say that the work was done. Raises UserError where one is not there: a runner may end well and run nothing."""
     there = os.listdir(proofs[0].parent)  # which also makes network filesystems notice files that other hosts have written
     if missing := [proof for proof in proofs if proof.name not in there]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from pyasr.data.ctm import CtmLine, Recordings, utterance_lines
 from pyasr.data.datadir import DataDir
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, read_transitions
-from pyasr.hmm.prons import WordFinder, word_segments
-from pyasr.io.int_vectors import read_int_vectors
+from pyasr.hmm.prons import Segment, WordFinder, word_segments
+from pyasr.io.int_vectors import archives_of_job, read_int_vectors
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.vocabulary import map_text
@@ -20,24 +21,22 @@ from pyasr.lang.vocabulary import map_text
 
 @dataclass(frozen=True)
 class TrainCtmSpec:
-    """The work of all jobs, one for each archive of alignments."""
+    """The work of all jobs; job J takes every num_jobs-th archive of alignments."""
 
     data: Path
     lang: Path
     ali_dir: Path
     out: Path
     frame_shift_s: float
+    num_jobs: int
 
 
 def write_train_ctm(spec: TrainCtmSpec, job: int) -> None:
-    """Write ctm.JOB with the words of ali.JOB.gz, as the transcript spells them, and left_out.JOB with the utterances that have none."""
+    """Write ctm.JOB with the words of a job's archives, as the transcript spells them, and left_out.JOB with the utterances without."""
     lang, recordings, lines, left_out = LangDir(spec.lang), Recordings(DataDir(spec.data)), list[CtmLine](), {}
     check_phones(spec.ali_dir, lang)
-    trans, texts = read_transitions(spec.ali_dir / MODEL), read_table(spec.data / "text")
-    alignments = read_int_vectors(spec.ali_dir / f"ali.{job}.gz")
-    known = {utt: alignment for utt, alignment in alignments.items() if utt in texts}
-    words = map_text({utt: texts[utt] for utt in known}, lang.words, lang.oov).ids
-    for utt, segments in word_segments(trans, WordFinder(lang), known, words):
+    texts = read_table(spec.data / "text")
+    for utt, segments in _segments(spec, job, lang, texts):
         if segments is None:
             left_out[utt] = "its alignment does not hold the words of its transcript"
             continue
@@ -48,10 +47,19 @@ def write_train_ctm(spec: TrainCtmSpec, job: int) -> None:
     write_table(spec.out / f"left_out.{job}", left_out)
 
 
-def check_words(spec: TrainCtmSpec, num_jobs: int, options: LeftOutOptions) -> None:
+def _segments(spec: TrainCtmSpec, job: int, lang: LangDir, texts: dict[str, str]) -> Iterator[tuple[str, list[Segment] | None]]:
+    """(utterance, its words and silences) of a job's archives, where there is a transcript; None where the two do not fit together."""
+    trans, finder = read_transitions(spec.ali_dir / MODEL), WordFinder(lang)
+    for number in archives_of_job(spec.ali_dir, spec.num_jobs, job):
+        alignments = read_int_vectors(spec.ali_dir / f"ali.{number}.gz")
+        known = {utt: alignment for utt, alignment in alignments.items() if utt in texts}
+        yield from word_segments(trans, finder, known, map_text({utt: texts[utt] for utt in known}, lang.words, lang.oov).ids)
+
+
+def check_words(spec: TrainCtmSpec, options: LeftOutOptions) -> None:
     """Name the utterances without words. Raises UserError where they are too many: alignments of other data, or of another lexicon."""
     utterances, left_out = DataDir(spec.data).utterances, {}
-    for job in range(1, num_jobs + 1):
+    for job in range(1, spec.num_jobs + 1):
         left_out |= read_table(spec.out / f"left_out.{job}")
         (spec.out / f"left_out.{job}").unlink()
     check_left_out(left_out, len(utterances), options, str(spec.ali_dir), "give the data and language directory of the alignment")

@@ -1,6 +1,6 @@
 """Which pronunciation of each word was said, and where silence was: the words found in phone alignments (Kaldi's get_prons.sh).
 
-OUT/prons.JOB.gz   lines `UTTERANCE FIRST_FRAME NUM_FRAMES WORD PHONES...` in words and position-dependent phones, `<eps>` for the optional
+OUT/prons.N.gz     lines `UTTERANCE FIRST_FRAME NUM_FRAMES WORD PHONES...` in words and position-dependent phones, `<eps>` for the optional
                    silence between words; nbest-to-prons writes the same with ids
 """
 
@@ -20,7 +20,7 @@ from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_transitions
 from pyasr.hmm.phone_segments import groups, split_to_phones
 from pyasr.hmm.transitions import TransitionModel
-from pyasr.io.int_vectors import read_int_vectors
+from pyasr.io.int_vectors import archives_of_job, read_int_vectors
 from pyasr.io.text import read_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.pron_counts import PronCounts
@@ -32,12 +32,13 @@ _NUM_NAMED = 5
 
 @dataclass(frozen=True)
 class PronsSpec:
-    """The work of all jobs, one for each alignment archive."""
+    """The work of all jobs; job J takes every num_jobs-th archive of alignments."""
 
     data: Path
     lang: Path
     ali_dir: Path
     out: Path
+    num_jobs: int
 
 
 @dataclass(frozen=True)
@@ -114,22 +115,27 @@ def _segments(steps, phones, starts) -> list[Segment]:
 
 
 def write_prons(spec: PronsSpec, job: int) -> None:
-    """Write prons.JOB.gz for ali.JOB.gz. Raises UserError when no alignment fits its transcript."""
+    """Write prons.N.gz for each ali.N.gz of a job. Raises UserError when no alignment of one fits its transcript."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
-    trans = read_transitions(spec.ali_dir / "final.mdl")
-    alignments = read_int_vectors(spec.ali_dir / f"ali.{job}.gz")
-    texts = read_table(spec.data / "text")
+    trans, finder, texts = read_transitions(spec.ali_dir / "final.mdl"), WordFinder(lang), read_table(spec.data / "text")
+    for number in archives_of_job(spec.ali_dir, spec.num_jobs, job):
+        lines = _lines(spec, read_int_vectors(spec.ali_dir / f"ali.{number}.gz"), texts, trans, finder, lang)
+        with atomic_write(spec.out / f"prons.{number}.gz", "wb") as raw, gzip.GzipFile("", "wb", 3, raw, mtime=0) as f:
+            f.write("".join(lines).encode())
+
+
+def _lines(spec: PronsSpec, alignments: dict[str, np.ndarray], texts: dict[str, str], trans: TransitionModel, finder: WordFinder,
+           lang: LangDir) -> list[str]:  # fmt: skip
     words = map_text({utt: texts[utt] for utt in alignments if utt in texts}, lang.words, lang.oov).ids
     known = {utt: alignment for utt, alignment in alignments.items() if utt in words}
     lines, odd = [], [utt for utt in alignments if utt not in words]
-    for utt, segments in word_segments(trans, WordFinder(lang), known, words):
+    for utt, segments in word_segments(trans, finder, known, words):
         if segments is None:
             odd.append(utt)
         lines += [_line(utt, segment, lang) for segment in segments or ()]
     _report(spec, len(alignments), odd)
-    with atomic_write(spec.out / f"prons.{job}.gz", "wb") as raw, gzip.GzipFile("", "wb", 3, raw, mtime=0) as f:
-        f.write("".join(lines).encode())
+    return lines
 
 
 def _line(utt: str, segment: Segment, lang: LangDir) -> str:
@@ -146,11 +152,11 @@ def _report(spec: PronsSpec, num_alignments: int, odd: list[str]) -> None:
         log.warning(f"{len(odd)} of {num_alignments} alignments do not hold the words of {spec.data}/text, left out: {names}")
 
 
-def count_prons(out: Path, num_jobs: int) -> PronCounts:
-    """Counts over prons.1.gz ... prons.NUM_JOBS.gz in `out`."""
+def count_prons(out: Path, num_files: int) -> PronCounts:
+    """Counts over prons.1.gz ... prons.NUM_FILES.gz in `out`."""
     counts = PronCounts()
-    for job in range(1, num_jobs + 1):
-        for utterance in _utterances(out / f"prons.{job}.gz"):
+    for number in range(1, num_files + 1):
+        for utterance in _utterances(out / f"prons.{number}.gz"):
             counts.add(utterance)
     return counts
 

@@ -62,6 +62,11 @@ def job_archive_files(directory: Path, stem: str = "ali") -> list[Path]:
     return [Path(directory) / f"{stem}.{job}.gz" for job in range(1, num_archives(directory) + 1)]
 
 
+def archives_of_job(directory: Path, num_jobs: int, job: int) -> range:
+    """The numbers of the archives of job `job` out of `num_jobs`, 1-based: every num_jobs-th."""
+    return range(job, num_archives(directory) + 1, num_jobs)
+
+
 def num_archives(directory: Path) -> int:
     """The number in `DIRECTORY/num_jobs`."""
     try:

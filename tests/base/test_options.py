@@ -53,11 +53,11 @@ def parse(*words, cls=Step):
     (("--lm", "none"), dict(lm=None)),
     (("--num-ceps", "13"), dict(inner=Inner(13))),
     (("--num_ceps=13", "--window", "hamming"), dict(inner=Inner(13, "hamming"))),
-    (("--nj", "1", "--cmd", "run.pl --mem 2G"), dict(jobs=JobOptions(1, "run.pl --mem 2G"))),
-    (("--nj", "1", "--nj", "2"), dict(jobs=JobOptions(2))),
+    (("--nj", "1", "--cmd", "run.pl --mem 2G"), dict(jobs=JobOptions(nj=1, cmd="run.pl --mem 2G"))),
+    (("--nj", "1", "--nj", "2"), dict(jobs=JobOptions(nj=2))),
 ])
 def test_good_command_lines(words, changes):
-    expected = dataclasses.replace(Step(Path("d"), Path("o"), Inner(20), JobOptions(4)), **changes)
+    expected = dataclasses.replace(Step(Path("d"), Path("o"), Inner(20), JobOptions(nj=4)), **changes)
     assert parse(*words, "d", "o") == (expected, set())
     if "--fast" not in words:
         assert parse("d", "o", *words)[0] == expected == parse("d", *words, "o")[0]
@@ -157,14 +157,14 @@ def test_a_name_declared_twice_is_our_mistake():
 
 
 def test_save_and_load(tmp_path):
-    jobs = JobOptions(3, "run.pl --gpu 0", 2)
+    jobs = JobOptions("run.pl --gpu 0", 2, 3)
     opt.save(tmp_path / "o.json", jobs)
     assert opt.load(tmp_path / "o.json") == jobs
     assert list(tmp_path.iterdir()) == [tmp_path / "o.json"]
 
 
 def test_json_round_trip_of_nested_values():
-    for instance in (Step(Path("d"), Path("o"), Inner(7), JobOptions(2), 0.25, True, Path("x")), Many(1, (Path("a"), Path("b")))):
+    for instance in (Step(Path("d"), Path("o"), Inner(7), JobOptions(nj=2), 0.25, True, Path("x")), Many(1, (Path("a"), Path("b")))):
         content = json.loads(json.dumps(opt.to_json(instance)))
         content.pop("type")
         assert opt.from_json(type(instance), content) == instance

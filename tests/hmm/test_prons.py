@@ -133,7 +133,7 @@ def test_alignments_of_another_text_are_left_out_or_refused(tmp_path):
     text = read_table(KALDI / "data/text")
     odd = next(utt for utt in read_int_vectors(SYSTEM / "ali.1.gz") if text[utt] != "w0")
     (tmp_path / "data/text").write_text("".join(f"{utt} {'w0' if utt == odd else words}\n" for utt, words in text.items()))
-    spec = PronsSpec(tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path)
+    spec = PronsSpec(tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path, 2)
     write_prons(spec, 1)
     counts = count_prons(tmp_path, 1)
     assert counts.bigrams.total() == sum(len(text[utt].split()) + 1 for utt in read_int_vectors(SYSTEM / "ali.1.gz") if utt != odd)
@@ -174,6 +174,15 @@ def test_a_ctm_of_transcripts(plain, tmp_path):
     for line, (file, channel, begin_s, duration_s, _) in zip(found, sorted(expected), strict=True):
         assert (line.file, line.channel) == (file, channel)
         assert line.begin_s == pytest.approx(begin_s, abs=1e-6) and line.duration_s == pytest.approx(duration_s, abs=1e-6)
+
+
+def test_fewer_jobs_than_archives_make_the_same(out, tmp_path):
+    run_here("get_prons.py", "--nj", 1, KALDI / "data", KALDI / "lang", SYSTEM, tmp_path / "prons")
+    for path in out.glob("*.gz"):
+        assert (tmp_path / "prons" / path.name).read_bytes() == path.read_bytes()
+    for num_jobs in (1, 2):
+        run_here("get_train_ctm.py", "--nj", num_jobs, KALDI / "data", KALDI / "lang", SYSTEM, tmp_path / f"ctm{num_jobs}")
+    assert read_ctm(tmp_path / "ctm1/ctm") == read_ctm(tmp_path / "ctm2/ctm")
 
 
 def test_a_ctm_of_other_transcripts(tmp_path):
