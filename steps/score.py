@@ -10,6 +10,8 @@ Writes  DECODE_DIR/scoring/{best_wer,per_utt,per_spk,wer_*,hyp/*,summary.json}, 
     steps/score.py --params-from exp/tri1/decode_dev data/test data/lang exp/tri1/decode_test
 """
 
+import contextlib
+import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +46,12 @@ class ScoreOptions:
 
 
 def penalties(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(sorted({float(word) for word in text.split(",")}))
-    except ValueError:
-        raise UserError(f"--word-ins-penalties: '{text}' is not a list of numbers such as 0.0,0.5,1.0") from None
+    found: set[float] = set()
+    with contextlib.suppress(ValueError):  # a word that is no number: refused below
+        found = {float(word) for word in text.split(",")}
+    if not found or not all(map(math.isfinite, found)):
+        raise UserError(f"--word-ins-penalties: '{text}' is not a list of numbers such as 0.0,0.5,1.0")
+    return tuple(sorted(found))
 
 
 def lm_weights(options: ScoreOptions) -> tuple[int, ...]:

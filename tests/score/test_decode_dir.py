@@ -110,7 +110,7 @@ def test_transcript_without_speaker(scored, tmp_path):
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (["--word-ins-penalties", "0,x"], "'0,x' is not a list of numbers"),
+    *((["--word-ins-penalties", f"0,{word}"], f"'0,{word}' is not a list of numbers") for word in ("x", "nan", "-inf", "")),
     (["--min-lmwt", "12", "--max-lmwt", "9"], "--min-lmwt 12 is greater than --max-lmwt 9"),
     (["--params-from", "nowhere"], "nowhere/scoring/summary.json: no such file; score that directory first"),
     (["--nj", "abc"], "--nj: 'abc' is not a whole number")])
