@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Align a data directory to its transcripts with a network.
 
-Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.nnet,final.mdl,tree,input.json}
-Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances} and copies of final.mdl and tree
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.nnet,final.mdl,tree,input.json,phones.txt}
+Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances,phones.txt,input.json,cmvn_opts,delta_opts,splice_opts} and copies of final.mdl
+       and tree
 
 Example:
     steps/align_dnn.py --nj 4 data/train_hires data/lang exp/dnn exp/dnn_ali

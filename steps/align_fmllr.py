@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Align a data directory to its transcripts with a SAT system, estimating the speakers' fMLLR transforms, as one MPI job with --nj ranks.
 
-Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,final.alimdl,final.mat,tree,input.json}
-Writes ALI_DIR/{ali.JOB.gz,trans.JOB,num_jobs,failed_utterances} and copies of the model's files
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,final.alimdl,final.mat,tree,input.json,phones.txt}
+Writes ALI_DIR/{ali.JOB.gz,trans.JOB,num_jobs,failed_utterances,phones.txt,input.json,cmvn_opts,delta_opts,splice_opts} and copies of
+       final.mdl, final.alimdl, final.mat, tree and final.occs
 
 Example:
     steps/align_fmllr.py --nj 4 data/train data/lang exp/tri3 exp/tri3_ali

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Decode a data directory: lattices and best hypotheses.
 
-Reads  GRAPH_DIR/{HCLG.fst,words.txt}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,input.json}, MODEL_DIR/final.nnet if there
+Reads  GRAPH_DIR/{HCLG.fst,words.txt,num_pdfs}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,input.json}; where there are such,
+       MODEL_DIR/{final.nnet,final.alimdl,final.mat,frame_subsampling_factor}; with --transform-dir DIR also DIR/trans.JOB
 Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,shard.JOB.json,num_jobs,totals.json}
 
 A SAT system is decoded with its final model where --transform-dir is given, else with its alignment model; see steps/decode_fmllr.py.

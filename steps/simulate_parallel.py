@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Train a feed-forward acoustic model as steps/train_dnn.py does, on learners and a network that are simulated, in virtual time.
+"""Train an acoustic model as steps/train_dnn.py does, on learners and a network that are simulated, in virtual time.
 
-Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, LANG/phones.txt, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,tree,phones.txt}
+Reads  DATA, LANG/phones.txt and ALI_DIR as steps/train_dnn.py does, and what it reads with --network, --vtlp and --teacher
 Writes DNN_DIR/simulation.json (options; held-out objective and accuracy against virtual seconds; seconds by activity; whether it diverged),
        and, unless it diverged, what steps/train_dnn.py does: final.nnet, final.mdl, tree, input.json, phones.txt, metrics.jsonl,
        tensorboard/, log/train.1.log, times in virtual seconds

@@ -2,7 +2,7 @@
 """Train triphone GMMs on features with deltas, from the alignments of an earlier system, as one MPI job with --nj ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs}
-Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json}
+Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,cmvn_opts,delta_opts,splice_opts,failed_utterances}
 
 Example:
     steps/train_deltas.py --nj 4 --num-leaves 1200 --num-gauss 9000 data/train data/lang exp/mono_ali exp/tri1

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Train a feed-forward acoustic model by cross-entropy on the alignments of another model, on several MPI ranks.
+"""Train an acoustic model, a feed-forward one or any of --network, by cross-entropy on the alignments of another, on several MPI ranks.
 
-Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, LANG/phones.txt, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,tree,phones.txt}
-       with --dbn also DBN_DIR/{final.dbn,input.json}
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}, LANG/phones.txt, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,tree,phones.txt}
+       with --network the file of layers; with --dbn also DBN_DIR/{final.dbn,input.json}; with --vtlp DATA/feats/options.json;
+       with --teacher DIR also DIR/{final.nnet,input.json,tree}, and with --teacher-data its feats.scp, cmvn.scp, utt2spk
 Writes DNN_DIR/final.nnet (network, normalisation, priors), final.mdl and tree (transition model and tree of ALI_DIR), input.json,
-       phones.txt, metrics.jsonl, tensorboard/, log/train.log
+       phones.txt, metrics.jsonl, tensorboard/, log/train.log; frame_subsampling_factor where the network leaves frames out
 
 ALI_DIR may be one that Kaldi made, such as exp/tri4_ali. A job that was interrupted goes on from its last checkpoint when the same
 command is given again, also with another --num-ranks; one that has lost a rank does so by itself, with the ranks that are left.

@@ -2,7 +2,8 @@
 """Train triphone GMMs on spliced frames with LDA and MLLT, from the alignments of an earlier system, as one MPI job with --nj ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs}
-Writes DIR/{final.mdl,final.mat,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,failed_utterances}
+Writes DIR/{final.mdl,final.mat,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,failed_utterances},
+       DIR/{cmvn_opts,delta_opts,splice_opts}
 
 Example:
     steps/train_lda_mllt.py --nj 4 --num-leaves 1800 --num-gauss 15000 data/train data/lang exp/tri1_ali exp/tri2

@@ -2,7 +2,7 @@
 """Train monophone GMMs, from an equal alignment on, as one MPI job with --nj ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG
-Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json}
+Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,cmvn_opts,delta_opts,splice_opts,failed_utterances}
 
 Example:
     steps/train_mono.py --nj 4 --boost-silence 1.25 data/train data/lang exp/mono

@@ -4,7 +4,8 @@
 The features are those of ALI_DIR: with its final.mat where it has one. Its transforms, if there are any, are the first ones.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs,input.json}, ALI_DIR/{final.mat,trans.JOB}
-Writes DIR/{final.mdl,final.alimdl,final.mat,trans.JOB,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,failed_utterances}
+Writes DIR/{final.mdl,final.alimdl,final.mat,trans.JOB,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,failed_utterances},
+       DIR/{cmvn_opts,delta_opts,splice_opts}
 
 Example:
     steps/train_sat.py --nj 4 --num-leaves 2000 --num-gauss 20000 data/train data/lang exp/tri2_ali exp/tri3

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Find the speech in long recordings by its energy, and make a data directory of the segments, which have no transcripts.
 
-Reads   DATA/{wav.scp,utt2spk,segments}
+Reads   DATA/{wav.scp,utt2spk} and their audio; where there are such, DATA/{segments,reco2speed,reco2volume,reco2distortion} and what the
+        last one names; all other tables of DATA but text and those of features, for the lines of the segments
 Writes  OUT
 
     utils/segment_data_dir.py --max-segment-s 15 data/talks data/talks_segmented

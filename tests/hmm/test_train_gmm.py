@@ -1,6 +1,8 @@
 """Whole GMM trainings on toy data: ranks, resumption, objective; alignments that do not fit; steps from the command line."""
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -248,6 +250,15 @@ def test_steps_from_the_command_line(corpus, tmp_path):
     aligned = step(ROOT / "steps/align_si.py", "--nj", 2, "--beam", 30, *corpus, tmp_path / "mono", tmp_path / "mono_ali")
     assert aligned.returncode == 0, aligned.stdout + aligned.stderr
     assert len(read_job_archives(tmp_path / "mono_ali")) == 30
+    for program, out in (("train_mono.py", "mono"), ("align_si.py", "mono_ali")):
+        assert untold(ROOT / "steps" / program, tmp_path / out) == []
+
+
+def untold(program: Path, out: Path) -> list[str]:
+    """Files of a finished output that the program's first lines do not say that it writes."""
+    told = ast.get_docstring(ast.parse(program.read_text())).split("Writes")[1].split("\n\n")[0]
+    files = (re.sub(r"\.\d+\.", ".JOB.", path.name) for path in out.glob("[!.]*") if path.is_file())
+    return [name for name in files if not re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", told)]
 
 
 def test_missing_features_are_one_sentence(corpus, tmp_path):
