@@ -101,12 +101,26 @@ def transcripts(options: Transcribe, recognizer: Recognizer, audio: list[tuple[P
     `failed`."""
     if options.one_speaker:
         found = [(place, recording) for place in audio for recording in tried(recordings(options, place[0]), place[0], failed)]
-        spoken = recognizer.transcribe_speaker([recording for _, recording in found])
-        yield from ((*place, transcript) for (place, _), transcript in zip(found, spoken))
+        yield from ((*place, transcript) for place, transcript in of_one_speaker(recognizer, found, failed))
         return
     for path, folder in audio:
         own = stream(options, recognizer, path) if options.stream else map(recognizer.transcribe_recording, recordings(options, path))
         yield from ((path, folder, transcript) for transcript in tried(own, path, failed))
+
+
+def of_one_speaker(recognizer: Recognizer, found: list[tuple], failed: dict[Path, UserError]) -> Iterator[tuple]:
+    """(place, its transcript) of pairs (place, recording), whose recordings are adapted to together.
+
+    Where that fails, those that fail by themselves, too, are left out and put into `failed`.
+    """
+    try:
+        spoken = recognizer.transcribe_speaker([recording for _, recording in found])
+    except UserError:
+        usable = [one for one in found if [*tried(map(recognizer.transcribe_recording, one[1:]), one[0][0], failed)]]
+        if len(usable) == len(found):
+            raise
+        found, spoken = usable, recognizer.transcribe_speaker([recording for _, recording in usable])
+    return zip((place for place, _ in found), spoken)
 
 
 def write(options: Transcribe, folder: Path, transcript, is_one_of_several: bool) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.data.audio import INT16_SCALE, decode_audio
 from pyasr.data.audio_sizes import is_of_stream
+from pyasr.io.content import read_file
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".aif", ".aiff", ".au", ".w64", ".rf64", ".caf")
 MIX, EACH = CHANNELS = ("mix", "each")
@@ -68,12 +69,8 @@ def _files_below(path: Path) -> Iterator[Path]:
 
 
 def read_recordings(path: Path, channels: str = MIX) -> list[Recording]:
-    """The channels of an audio file, or their mean. Raises UserError for a file that is missing, damaged or no audio."""
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    return split_channels(Path(path).name, *decode_audio(io.BytesIO(content), str(path)), channels)
+    """The channels of an audio file, or their mean. Raises UserError for a file that is missing, damaged or no audio, and for a device."""
+    return split_channels(Path(path).name, *decode_audio(io.BytesIO(read_file(path)), str(path)), channels)
 
 
 def of_bytes(content: bytes, name: str, channels: str = MIX) -> list[Recording]:

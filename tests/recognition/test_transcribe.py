@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,6 +24,7 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import write_matrix
 from pyasr.io.text import read_table
 from pyasr.recognition import system
+from pyasr.recognition.acoustics import Gaussians
 from pyasr.recognition.packed import PackedFile
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recordings import Recording, find_audio, read_recordings
@@ -163,6 +165,42 @@ def test_a_damaged_recording_does_not_stop_the_others(flags, exp, tmp_path, caps
     assert first.startswith(f"{tmp_path}/a.wav: not readable as audio") and second.startswith(f"{tmp_path}/b/c.wav: not readable as audio")
     with pytest.raises(UserError, match="a.wav: not readable as audio"):
         run_here("transcribe.py", *flags, exp / "packed", tmp_path / "a.wav", folder="utils")
+
+
+@pytest.mark.parametrize("flags", [(), ("--one-speaker", "true")])
+def test_a_recording_whose_rate_is_out_of_bounds_does_not_stop_the_others(flags, exp, tmp_path, capsys):
+    """Audio that can be read, but not converted."""
+    for utt in ("u0", "u1"):
+        shutil.copy(exp / f"{utt}.wav", tmp_path)
+    soundfile.write(tmp_path / "odd.wav", np.zeros(9000, np.int16), 900_000, subtype="PCM_16")
+    capsys.readouterr()
+    with pytest.raises(UserError, match="^1 of 3 recordings could not be transcribed; the reasons are told above$"):
+        run_here("transcribe.py", *flags, exp / "packed", tmp_path, folder="utils")
+    told = capsys.readouterr()
+    assert told.out.split() == ["u0", *SAID["u0"], "u1", *SAID["u1"]]
+    assert re.fullmatch(rf"{tmp_path}/odd.wav: .*audio of 900000 Hz; give audio of .*\n", told.err)
+
+
+def test_a_segment_too_long_for_memory_does_not_stop_the_others_of_its_speaker(exp, tmp_path, capsys, monkeypatch):
+    for utt in ("u0", "u1"):
+        (tmp_path / utt).mkdir()
+        shutil.copy(exp / f"{utt}.wav", tmp_path / utt / "t.wav")
+    scores, most = Gaussians.scores, 200
+
+    def scores_of_few(self, matrix):
+        if len(matrix) > most:
+            raise MemoryError
+        return scores(self, matrix)
+
+    monkeypatch.setattr(Gaussians, "scores", scores_of_few)
+    command = ("transcribe.py", "--one-speaker", "true", "--out-dir", tmp_path / "out", exp / "packed", tmp_path)
+    with pytest.raises(UserError, match="^1 of 2 recordings could not be transcribed"):
+        run_here(*command, folder="utils")
+    assert (tmp_path / "out/u0/t.txt").read_text().split() == SAID["u0"] and not (tmp_path / "out/u1").exists()
+    assert f"{tmp_path}/u1/t.wav: t.wav from 0.00 to 2.15 s: memory is not enough" in capsys.readouterr().err
+    most = 0
+    with pytest.raises(UserError, match="^2 of 2 recordings"):
+        run_here(*command, folder="utils")
 
 
 @pytest.mark.parametrize("one_speaker", ["false", "true"])
@@ -363,6 +401,8 @@ def test_pipes_are_read_and_devices_refused(tmp_path):
     assert np.all(recording.samples == 8192) and len(recording.samples) == 500
     with pytest.raises(UserError, match="/dev/null: a device; give a file, or - for standard input"):
         find_audio((Path("/dev/null"),))
+    with pytest.raises(UserError, match="/dev/null: a device, not a file; give a file"):  # /dev/zero has no end
+        read_recordings(Path("/dev/null"))
 
 
 def test_pyasr_has_nothing_else():
