@@ -83,6 +83,17 @@ def shown():
                 yield pytest.param(name, words, id=f"{source.stem}: {command}"[:90])
 
 
+def test_steps_of_the_readme_follow_each_other():
+    """Each takes what was there, data and lang, or what one before has made, features and normalisation among it."""
+    block = re.search(r"(?:^    steps/.*\n)+", (ROOT / "README.md").read_text(), re.M)[0]
+    there = {"data/train", "data/lang"}
+    for line in block.splitlines():
+        *taken, last = re.findall(r"(?:data|exp)/\w+", line)
+        assert set(taken) <= there and (last in there or last.startswith("exp/")), line
+        there.add(last)
+    assert re.match(r"make_mfcc compute_cmvn train_", " ".join(re.findall(r"steps/(\w+)", block)))
+
+
 @cache
 def options_of(path: Path):
     """The options class that a program hands to `run_step`; None for a program with a parser of its own."""
