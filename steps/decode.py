@@ -30,6 +30,7 @@ class Decode(DecodeStep):
 
 
 def main(options: Decode) -> None:
+    options.decode.check()
     inputs = input_files(options.graph_dir, options.model, options.data, options.transform_dir)
     with output_of(options, options.decode_dir, inputs, resume=True) as out:
         start_output(out, options.jobs.nj)

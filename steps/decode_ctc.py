@@ -53,6 +53,7 @@ class DecodeCtc:
 
 
 def check(options: DecodeCtc) -> None:
+    options.decode.check()
     if options.search == WFST and not options.graph_dir:
         raise UserError("--search wfst needs --graph-dir, made by utils/make_ctc_graph.py")
     if options.search != WFST and options.graph_dir:

@@ -57,6 +57,7 @@ def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:
 
 
 def main(options: DecodeFmllr) -> None:
+    options.decode.check()
     inputs = input_files(options.graph_dir, options.model, options.data)
     check_system(options.model)
     si_dir = options.si_dir or decode_without(options, inputs)

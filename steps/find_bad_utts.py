@@ -41,6 +41,7 @@ class FindBadUtts:
 
 
 def main(options: FindBadUtts) -> None:
+    options.decode.check()
     lang, num_jobs = LangDir(options.lang), options.jobs.nj
     transforms = transform_files(options.transform_dir) if options.transform_dir else []
     inputs = [*input_files(options.data, options.lang, options.model_dir), lang.lexicon_disambig_fst, *transforms]

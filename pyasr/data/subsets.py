@@ -92,7 +92,8 @@ def per_speaker(data: DataDir, num: int) -> list[str]:
 
 
 def of_speakers(data: DataDir, num: int) -> list[str]:
-    """All utterances of whole speakers, in C order of speakers, until there are at least `num`."""
+    """All utterances of whole speakers, in C order of speakers, until there are at least `num`. Raises UserError where there are fewer."""
+    _enough(data, data.utterances, num)
     chosen: list[str] = []
     for speaker in sorted(data.spk2utt):
         if len(chosen) < num:

@@ -39,6 +39,11 @@ class DecodeOptions:
     beam_delta: float = option(0.5, "added to the beam of the next frame where max-active or min-active sets it", minimum=0.0)
     prune_interval: int = option(25, "frames between two prunings of the links", minimum=1)
 
+    def check(self) -> None:
+        """Raise UserError for numbers of tokens that no frame can have."""
+        if self.min_active > self.max_active:
+            raise UserError(f"--min-active {self.min_active} is above --max-active {self.max_active}; lower the one or raise the other")
+
 
 class Graph:
     """A decoding graph laid out for the search: the emitting arcs of each state first, its epsilon arcs after them, pdfs for labels.

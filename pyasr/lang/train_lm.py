@@ -65,7 +65,7 @@ def train(text: Path, vocabulary: list[str], options: NgramOptions) -> Arpa:
     there are none, and for `<s>`, `</s>`, `<eps>` and `#0`, which are no words.
     """
     sentences = read_ids(text, vocabulary, options)
-    return estimate(sentences, vocabulary, options.order, _min_counts(options.min_counts))
+    return estimate(sentences, vocabulary, options.order, _min_counts(options.min_counts, options.order))
 
 
 def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[np.ndarray, np.ndarray]:
@@ -108,8 +108,11 @@ def _tell_oov(path: Path, outside: np.ndarray, lengths: np.ndarray, oov_word: st
         (log.warning if only else log.info)(f"{path}: {share} are outside the vocabulary and count as {oov_word}{lines}")
 
 
-def _min_counts(text: str) -> tuple[int, ...]:
+def _min_counts(text: str, order: int) -> tuple[int, ...]:
     try:
-        return tuple(int(field) for field in text.split(","))
+        found = tuple(int(field) for field in text.split(","))
     except ValueError:
         raise UserError(f"--min-counts: '{text}' is not a list of whole numbers such as 1,2") from None
+    if len(found) > max(order - 1, 1):
+        raise UserError(f"--min-counts: {len(found)} numbers in '{text}', but --order {order} has {order - 1} above 1; leave some out")
+    return found

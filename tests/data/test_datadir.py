@@ -97,8 +97,9 @@ def test_ways_of_choosing(tmp_path):
     assert subsets.per_speaker(data, 2) == ["ann-000", "ann-002", "bob-000", "bob-002", "cy-000", "cy-002"]
     assert subsets.of_speakers(data, 5) == data.spk2utt["ann"] + data.spk2utt["bob"]
     assert subsets.random_choice(data, 5, seed=1) == subsets.random_choice(data, 5, seed=1) != subsets.random_choice(data, 5, seed=2)
-    with pytest.raises(UserError, match="12 utterances, fewer than the 13"):
-        subsets.first(data, 13)
+    for way in (subsets.first, subsets.of_speakers):
+        with pytest.raises(UserError, match="12 utterances, fewer than the 13"):
+            way(data, 13)
 
 
 def test_transcripts_that_are_said_again_and_again(tmp_path):

@@ -160,6 +160,12 @@ def test_bad_input_is_one_sentence_and_leaves_no_output(exp, spoil, message):
     assert not (exp / "model/decode").exists()
 
 
+def test_more_tokens_at_least_than_at_most_are_refused(exp):
+    run = decode(exp, "--max-active", "100")
+    assert run.stderr == "decode.py: error: --min-active 200 is above --max-active 100; lower the one or raise the other\n"
+    assert run.returncode == 1 and not (exp / "model/decode.tmp").exists()
+
+
 def test_features_that_are_not_numbers_name_the_utterance(exp):
     with ArkWriter(exp / "data/f.ark", exp / "data/feats.scp") as writer:
         for utt in TRUTH:

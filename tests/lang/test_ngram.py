@@ -300,6 +300,7 @@ def test_train_lm_from_the_command_line(tmp_path):
     assert (tmp_path / "lm/again/lm.arpa.gz").read_bytes() == arpa.read_bytes()  # what is made of it stays up to date
     for arguments, told in (
         (["--min-counts", "1,x"], "--min-counts: '1,x' is not a list"),
+        (["--min-counts", "1,1,1"], "--min-counts: 3 numbers in '1,1,1', but --order 3 has 2 above 1; leave some out"),
         (["--order", "x"], "--order: 'x' is not a whole number"),
     ):
         done = run(*arguments, *inputs, tmp_path / "never")
