@@ -93,9 +93,11 @@ def test_directory_that_is_not_on_the_host(grid, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_killing_queue_pl_leaves_no_job(number, grid, tmp_path):
-    case = Case(grid, "queue.pl", tmp_path / f"orphan{number}", f"orphan{number}.log", "sleep", "300").begun()
+    """Nor does it end before the job has, where it can wait."""
+    case = Case(grid, "queue.pl", tmp_path / f"orphan{number}", f"orphan{number}.log", "trap", "true", "TERM", ";", "sleep", "300").begun()
     case.process.send_signal(number)
     assert case.end()[0] != 0
+    assert number == signal.SIGKILL or not is_there(grid, f"orphan{number}")
     wait_until(lambda: not is_there(grid, f"orphan{number}"), WAIT_S)
 
 

@@ -129,9 +129,11 @@ def test_over_its_time_limit(cases):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_killing_slurm_pl_leaves_no_job(number, slurm, tmp_path):
-    case = Case(slurm, "slurm.pl", tmp_path / f"orphan{number}", f"orphan{number}.log", "sleep", "300").begun()
+    """Nor does it end before the job has, where it can wait."""
+    case = Case(slurm, "slurm.pl", tmp_path / f"orphan{number}", f"orphan{number}.log", "trap", "true", "TERM", ";", "sleep", "300").begun()
     case.process.send_signal(number)
     assert case.end()[0] != 0
+    assert number == signal.SIGKILL or not slurm.call("squeue", "-h", "-n", f"orphan{number}")
     wait_until(lambda: not slurm.call("squeue", "-h", "-n", f"orphan{number}"), WAIT_S)
 
 
