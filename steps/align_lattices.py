@@ -2,7 +2,7 @@
 """Align lattices with words, so that each arc has the frames of one word or silence, or with phones.
 
 Reads   DATA/utt2spk, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/{lat.*.gz,words.txt}, MODEL_DIR/final.mdl
-Writes  OUT/{lat.JOB.gz,words.txt,num_jobs}; with --phones true the arcs bear phones in place of words, and words.txt is not there
+Writes  OUT/{lat.JOB.gz,words.txt,num_jobs}; with --phones true the arcs bear phones in place of words, and there is no words.txt
 
     steps/align_lattices.py data/test data/lang_test exp/tri1/decode_test exp/tri1/decode_test_aligned
 """

@@ -5,7 +5,8 @@ The decoding without adaptation is kept in DECODE_DIR.si; a second system's may 
 used there, its final model afterwards.
 
 Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json}
-Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,trans.JOB,shard.JOB.json,num_jobs,totals.json}, and DECODE_DIR.si as steps/decode.py does
+Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,trans.JOB,shard.JOB.json,num_jobs,totals.json},
+       and DECODE_DIR.si as steps/decode.py does
 
 Example:
     steps/decode_fmllr.py --nj 4 exp/tri3/graph data/test exp/tri3/decode_test
@@ -57,7 +58,6 @@ def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:
 
 
 def main(options: DecodeFmllr) -> None:
-    options.decode.check()
     inputs = input_files(options.graph_dir, options.model, options.data)
     check_system(options.model)
     si_dir = options.si_dir or decode_without(options, inputs)
