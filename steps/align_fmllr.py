@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
+from pyasr.data.datadir import check_split
 from pyasr.hmm.align import AlignStep, complete_ali_dir
 from pyasr.hmm.align_fmllr import AlignFmllrSpec
 from pyasr.hmm.fmllr import FmllrOptions
@@ -26,6 +27,7 @@ class AlignFmllr(AlignStep):
 
 
 def main(options: AlignFmllr) -> None:
+    check_split(options.data, options.jobs.nj)
     inputs = [*input_files(options.data, options.lang, options.model_dir), options.lang / "phones/silence.int"]
     with output_of(options, options.ali_dir, inputs) as out:
         spec = AlignFmllrSpec(options.data, options.lang, options.model_dir, out, options.align, options.boost_silence, options.fmllr)

@@ -27,6 +27,10 @@ class SimulateParallel(DnnStep):
     virtual: VirtualOptions = group(VirtualOptions)
     jobs: RunnerOptions = group(RunnerOptions)
 
+    @property
+    def num_ranks(self) -> int:
+        return self.virtual.num_learners
+
 
 def main(options: SimulateParallel) -> None:
     with staged_training(options) as spec:

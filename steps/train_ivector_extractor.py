@@ -15,6 +15,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
+from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
 from pyasr.ivector.em import EmOptions
 from pyasr.ivector.features import write_inputs
@@ -36,6 +37,7 @@ class TrainIvectorExtractor:
 
 def main(options: TrainIvectorExtractor) -> None:
     options.ubm.check()
+    check_split(options.data, options.jobs.nj)
     tables, of_model = input_tables(options.data, options.inputs), input_option_files(options.model_dir) if options.model_dir else []
     with output_of(options, options.dir, [*tables, *of_model]) as out:
         write_inputs(out, options.inputs, options.model_dir)

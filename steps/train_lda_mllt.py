@@ -29,6 +29,8 @@ class TrainLdaMllt(TriphoneStep):
 
 
 def main(options: TrainLdaMllt) -> None:
+    options.check()
+    options.lda.check()
     with output_of(options, options.dir, options.input_files, resume=True) as out:
         spec = LdaMlltSpec(options.spec(out, options.inputs), options.lda)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_lda_mllt:train_rank", spec, num_ranks=options.jobs.nj)

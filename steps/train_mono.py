@@ -15,6 +15,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
+from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm_dir import input_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions
@@ -36,6 +37,8 @@ class TrainMono:
 
 
 def main(options: TrainMono) -> None:
+    check_split(options.data, options.jobs.nj)
+    options.schedule.check()
     inputs = [*input_files(options.data, options.lang), options.lang / "topo", options.lang / "phones/sets.int"]
     with output_of(options, options.dir, inputs, resume=True) as out:
         train = TrainOptions(options.schedule, options.align, options.update)

@@ -34,6 +34,8 @@ class TrainSat(TriphoneStep):
 
 
 def main(options: TrainSat) -> None:
+    options.check()
+    options.sat.check()
     with output_of(options, options.dir, options.input_files, resume=True) as out:
         spec = SatSpec(options.spec(out, InputOptions.load(options.ali_dir)), options.sat, options.fmllr)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_sat:train_rank", spec, num_ranks=options.jobs.nj)

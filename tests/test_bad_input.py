@@ -1,6 +1,7 @@
 """Bad input to the real programs: one clear sentence, exit status 1, and nothing but a scratch directory is left behind."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from gmm_corpus import write_corpus
+from steps_here import run_here
 from toy_language import random_ngrams, write_arpa_text
 from trees import make_data_dir
 
+from pyasr.base.errors import UserError
 from pyasr.io.ark import read_scp
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.io.text import read_table, write_table
@@ -18,6 +21,8 @@ from pyasr.io.text import read_table, write_table
 ROOT = Path(__file__).resolve().parents[1]
 MFCC = ("make_mfcc.py", "--nj", 1, "--sample-frequency", 8000, "--use-energy", "false")
 TRAINING = ("--nj", 2, "--num-iters", 2, "--num-gauss", 50, "--max-iter-inc", 1, "--deltas", 0, "--beam", 30, "--retry-beam", 100)
+GMM_INPUTS = {"train_mono.py": ("data", "lang"), "train_ivector_extractor.py": ("data",),
+              **dict.fromkeys(("train_deltas.py", "train_lda_mllt.py", "train_sat.py", "align_fmllr.py"), ("data", "lang", "mono"))}
 
 
 def run(program, *words, **variables):
@@ -245,6 +250,19 @@ def test_a_file_in_place_of_a_directory(audio, tmp_path):
 def test_bad_command_lines(program, tmp_path):
     for words, sentence in ((["--nj", "abc", "a"], "--nj: 'abc' is not a whole number"), (["a", "--nj"], "--nj: a value is missing after it")):
         assert assert_refused(tmp_path, sentence, program, *words) == f"{program}: error: {sentence}\n"
+
+
+@pytest.mark.parametrize("program, flags, sentence", [
+    *((program, ("--nj", 1000), "30 utterance(s) cannot be split over 1000 jobs; lower --nj") for program in GMM_INPUTS),
+    ("train_mono.py", ("--realign-iters", "1,2"), "--realign-iters: '1,2' is not a list of iterations such as '10 20 30'"),
+    ("train_deltas.py", ("--realign-iters", "a"), "--realign-iters: 'a' is not a list of iterations"),
+    ("train_lda_mllt.py", ("--mllt-iters", "x"), "--mllt-iters: 'x' is not a list of iterations"),
+    ("train_sat.py", ("--fmllr-iters", "2,4"), "--fmllr-iters: '2,4' is not a list of iterations"),
+])
+def test_what_is_known_beforehand_is_not_found_by_ranks(program, flags, sentence, trained, tmp_path):
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        run_here(program, *flags, *(trained / name for name in GMM_INPUTS[program]), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
 def test_mpiexec_missing(trained, tmp_path):

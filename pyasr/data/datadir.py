@@ -187,6 +187,13 @@ class DataDir:
         return self.segments[utterance].recording if self.segments else utterance
 
 
+def check_split(path: Path, num: int) -> None:
+    """Raises UserError where a data directory has fewer utterances than `num`."""
+    utterances = DataDir(path).utterances
+    if num > len(utterances):
+        raise UserError(f"{path}: {len(utterances)} utterance(s) cannot be split over {num} jobs; lower --nj")
+
+
 def split(path: Path, num: int, by_features: bool = True) -> list[list[str]]:
     """The utterances of a data directory in `num` lists of nearly equal duration, each in C order; the same at every call, and without
     `by_features` whatever features there are.
@@ -194,9 +201,8 @@ def split(path: Path, num: int, by_features: bool = True) -> list[list[str]]:
     Speakers stay whole unless that would make a list more than 5 % longer than the mean; then the longest are cut into shorter
     pieces, as few as needed. Raises UserError where there are fewer utterances than lists.
     """
+    check_split(path, num)
     data = DataDir(path)
-    if num > len(data.utterances):
-        raise UserError(f"{path}: {len(data.utterances)} utterance(s) cannot be split over {num} jobs; lower --nj")
     durations = data.durations if by_features else data.audio_durations
     total = sum(durations.values())
     limit = total / num

@@ -51,6 +51,10 @@ class ScheduleOptions:
     first_beam: float | None = option(None, "beam of the first alignment, 4 times that in its retry; none: as the others", minimum=0.1)
     seed: int = option(0, "seed of the first alignment and of the splitting of Gaussians")
 
+    def check(self) -> None:
+        """Raises UserError for a list of iterations that is none."""
+        iterations(self.realign_iters, "--realign-iters")
+
     @property
     def realign(self) -> set[int]:
         """The iterations of `realign_iters`. Raises UserError where it is no list of numbers."""

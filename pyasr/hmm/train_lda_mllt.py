@@ -34,6 +34,10 @@ class LdaMlltOptions:
     mllt_iters: str = option("2 4 6 12", "iterations in which MLLT is estimated")
     remove_offset: bool = option(False, "let the matrix make the mean of all features zero (it gets one more column)")
 
+    def check(self) -> None:
+        """Raises UserError for a list of iterations that is none."""
+        iterations(self.mllt_iters, "--mllt-iters")
+
 
 @dataclass(frozen=True)
 class LdaMlltSpec:

@@ -34,6 +34,10 @@ class SatOptions:
     fmllr_iters: str = option("2 4 6 12", "iterations in which the speakers' transforms are estimated")
     silence_weight: float = option(0.0, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0)
 
+    def check(self) -> None:
+        """Raises UserError for a list of iterations that is none."""
+        iterations(self.fmllr_iters, "--fmllr-iters")
+
 
 @dataclass(frozen=True)
 class SatSpec:

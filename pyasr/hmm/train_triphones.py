@@ -13,6 +13,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.seeds import generator
+from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm_dir import silence_pdfs, training_files, write_static_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions, mix_up
@@ -55,6 +56,11 @@ class TriphoneStep:
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
     jobs: JobOptions = group(JobOptions)
+
+    def check(self) -> None:
+        """Raises UserError for what the ranks would stumble over."""
+        check_split(self.data, self.jobs.nj)
+        self.schedule.check()
 
     @property
     def input_files(self) -> list[Path]:

@@ -12,7 +12,7 @@ from pyasr.base.job_options import RankJobOptions
 from pyasr.base.options import group, option
 from pyasr.base.step import output_of
 from pyasr.cluster.jobs import Recovery, run_ranks
-from pyasr.parallel.strategies import check_strategy, usable_ranks
+from pyasr.parallel.strategies import check_ranks, usable_ranks
 from pyasr.train.checkpoints import DIRECTORY, INDEX, last_place
 from pyasr.train.combine import MODELS
 from pyasr.train.progress import METRICS_FILE
@@ -31,7 +31,7 @@ class OnRanks:
 
 @contextlib.contextmanager
 def training_output(step, inputs: list[Path], parts: str = "") -> Iterator[Path]:
-    """The output directory of a training step, by its options `out`, `training.mixing` and others, for a `with` block that does the work.
+    """The output directory of a training step, by its `out`, `num_ranks` and options, for a `with` block that does the work.
 
     inputs  files whose change makes the model out of date
     parts   pattern of directories, such as `rbm*/`, if there are several trainings, one after the other, each in one of its own
@@ -39,7 +39,7 @@ def training_output(step, inputs: list[Path], parts: str = "") -> Iterator[Path]
     A training that was interrupted is gone on with, also by other numbers of ranks. When the block ends well, what only the training has
     needed is removed.
     """
-    check_strategy(step.training.mixing)
+    check_ranks(step.training.mixing, step.num_ranks)
     kept = dict(resume=True, precious=f"{parts}{DIRECTORY}/{INDEX}", may_change=("num_ranks",))
     with output_of(step, step.out, inputs, **kept) as out:
         yield out

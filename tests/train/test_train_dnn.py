@@ -59,6 +59,17 @@ def wait_for(path, process, seconds=60):
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize("flags, sentence", [
+    (("--num-ranks", 3, "--parallel", "butterfly"), "butterfly mixing takes 2, 4, 8, ... ranks, not 3"),
+    (("--num-ranks", 2, "--parallel", "asgd"), "2 ranks train no faster than 1"),
+    (("--parallel", "dpsgd", "--topology", "star"), "--topology 'star': there is no such topology"),
+])
+def test_schemes_that_do_not_take_the_ranks_are_refused_before_these_begin(flags, sentence, corpus, tmp_path):
+    with pytest.raises(UserError, match=sentence):
+        run_here("train_dnn.py", *FLAGS, *flags, *(corpus[0] / name for name in ("data", "lang", "ali")), tmp_path / "dnn")
+    assert not list(tmp_path.iterdir())
+
+
 def rank_processes(directory):
     """Ids of the ranks that work in `directory`, in order; their witnesses, which have forked them, have the same command line."""
     parents = {}

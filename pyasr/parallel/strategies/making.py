@@ -33,12 +33,17 @@ def check_strategy(options: MixingOptions) -> None:
         raise UserError(f"--mix-momentum: velocities travel as float32 only; leave it out, or --payload {options.payload}")
 
 
+def check_ranks(options: MixingOptions, num_ranks: int) -> None:
+    """The same; also unless the strategy takes so many ranks."""
+    run_threads(num_ranks, lambda comm: make_strategy(comm, options))
+
+
 def usable_ranks(options: MixingOptions, most: int) -> int:
     """The greatest number of ranks, at most `most`, that the strategy of `options` takes; 0 where there is none."""
 
     def is_usable(num_ranks: int) -> bool:
         try:
-            run_threads(num_ranks, lambda comm: make_strategy(comm, options))
+            check_ranks(options, num_ranks)
         except UserError:
             return False
         return True
