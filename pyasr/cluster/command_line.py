@@ -29,6 +29,7 @@ _FORMS = {
     "time": (r"(\d+-)?\d+(:\d+){0,2}", "time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
 }
 _RANGE = r"(\w+)=(\d+)(?::(\d+))?"
+_NO_LOG = r"\w+=[^/]*:[^/]*"  # of which Kaldi's runners warn
 _NUM_VALUES = {"V": 0, "cwd": 0, "pe": 2}  # of words with one dash; of others 1
 
 
@@ -128,6 +129,8 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
     if len(rest) < 2:
         runner = Path(sys.argv[0]).name
         raise UserError(f"a log file and a command are expected: {runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS...")
+    if re.fullmatch(_NO_LOG, rest[0]):
+        raise UserError(f"'{rest[0]}': no range of jobs such as JOB=1:4, and no name of a log file; correct it, or write ./{rest[0]}")
     if Path(rest[0]).is_dir():
         raise UserError(f"'{rest[0]}': a directory, where the name of a log file is expected, such as {Path(rest[0]) / 'x.log'}")
     site = _site(given.get("config"), own, usual)

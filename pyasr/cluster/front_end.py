@@ -48,7 +48,7 @@ def batch_main(doc: str, scheduler: Scheduler) -> None:
 def _main(doc: str, parse: Callable[[list[str]], Request], runner: Callable[[Request], Runner]) -> None:
     """Run this program's command line and exit; `doc` is its help."""
     open_standard_streams()
-    if len(sys.argv) == 1 or sys.argv[1] in ("--help", "-h"):
+    if sys.argv[1:2] in (["--help"], ["-h"]):
         print(doc.strip())
         sys.exit(0)
     insist_on_utf8()

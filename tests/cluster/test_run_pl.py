@@ -130,7 +130,11 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("words, sentence", [
+    ([], "a log file and a command are expected"),
     (["x.log"], "a log file and a command are expected"),
+    (["JOB=a:b", "x.JOB.log", "true"], "'JOB=a:b': no range of jobs such as JOB=1:4, and no name of a log file; correct it, or write ./JOB=a:b"),
+    (["JOB=1:2:3", "x.JOB.log", "true"], "'JOB=1:2:3': no range of jobs such as JOB=1:4"),
+    (["JOB=1:2", "JOB=1:3", "x.JOB.log", "true"], "'JOB=1:3': no range of jobs such as JOB=1:4"),
     (["--max-jobs-run"], "--max-jobs-run: a value is missing"),
     (["--max-jobs-run", "many", "x.log", "true"], "'many' is not a whole number"),
     (["--num-threads", "0", "x.log", "true"], "'0' is not a whole number of at least 1"),
@@ -162,9 +166,12 @@ def test_bad_command_lines(words, sentence, tmp_path):
 
 @pytest.mark.parametrize("runner", ["run.pl", "queue.pl", "slurm.pl"])
 def test_every_runner_says_how_it_is_called(runner, tmp_path):
-    done = subprocess.run([runner, "x.log"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     usage = f"{runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS..."
-    assert (done.returncode, done.stderr) == (1, f"{runner}: error: a log file and a command are expected: {usage}\n")
+    for words in ([], ["x.log"]):
+        done = subprocess.run([runner, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (1, f"{runner}: error: a log file and a command are expected: {usage}\n")
+    done = subprocess.run([runner, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and usage in done.stdout
 
 
 QUEUE_CONF = """# as in Kaldi's recipes
