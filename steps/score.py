@@ -22,12 +22,13 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
+from pyasr.data.backup import back_up
 from pyasr.data.datadir import DataDir
 from pyasr.decode.lattice_dir import archives, words_file
 from pyasr.decode.mbr import MbrOptions
 from pyasr.decode.sweep_dir import SweepSpec, read_sweep
 from pyasr.score.decode_dir import SUMMARY, Chosen, read_params, read_summary, scoring_dir, write_scoring
-from pyasr.score.filters import TextFilter
+from pyasr.score.filters import SIGNATURE, TextFilter
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,10 @@ def main(options: ScoreOptions) -> None:
 
 
 def publish(scoring: Path, decode_dir: Path) -> None:
-    """Copies where Kaldi's users look for them."""
-    for old in decode_dir.glob("wer_*"):
+    """Copies where Kaldi's users look for them; what another toolkit has put there is kept in DECODE_DIR/.backup."""
+    for old in filter(Path.is_file, decode_dir.glob("wer_*")):
+        if SIGNATURE not in old.read_text(encoding="utf-8", errors="replace"):
+            log.warning(f"{old} is another toolkit's: moved to {back_up(old)}")
         old.unlink()
     for path in [*scoring.glob("wer_*"), scoring / "best_wer"]:
         shutil.copyfile(path, decode_dir / path.name)

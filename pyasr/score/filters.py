@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyasr.base.options import option
 
 SCORING_VERSION = 1  # changes when the same texts would get other counts
+SIGNATURE = "wer|"  # what every signature begins with, and so what tells our WER files from other toolkits'
 
 
 @dataclass(frozen=True)
@@ -32,4 +33,4 @@ class TextFilter:
     @property
     def signature(self) -> str:
         """How a WER was counted, in one word: two WERs compare if their signatures are equal."""
-        return f"wer|case:{self.case}|drop:{','.join(sorted(self.dropped)) or 'none'}|align:sclite|v{SCORING_VERSION}"
+        return f"{SIGNATURE}case:{self.case}|drop:{','.join(sorted(self.dropped)) or 'none'}|align:sclite|v{SCORING_VERSION}"

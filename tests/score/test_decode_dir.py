@@ -1,6 +1,7 @@
 """steps/score.py on lattices whose best words at each LM weight are known: 'yes' wins where graph + acoustic / lmwt < 0."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,18 @@ def test_best_point_is_chosen_on_dev(scored):
     assert len(files) == 33
     by_hand = {path.name: float(path.read_text().split()[1]) for path in files}
     assert by_hand["wer_11_0.0"] == min(by_hand.values()) == 0 and by_hand["wer_13_0.0"] == 75 and by_hand["wer_7_1.0"] == 25
+
+
+def test_scores_of_another_toolkit_are_kept(scored, tmp_path):
+    """Ours are replaced."""
+    root, _ = scored
+    shutil.copytree(root / "exp/tri/decode_dev", tmp_path / "decode")
+    theirs, ours = tmp_path / "decode/wer_20", tmp_path / "decode/wer_40_9.0"
+    theirs.write_text("%WER 12.00 [ 3 / 25, 1 ins, 1 del, 1 sub ]\n")
+    shutil.copyfile(tmp_path / "decode/wer_7_0.0", ours)
+    told = score("--force", root / "dev", root / "lang", tmp_path / "decode")
+    assert not theirs.exists() and not ours.exists() and "wer_20 is another toolkit's" in told
+    assert [path.read_text().split()[1] for path in (tmp_path / "decode/.backup").iterdir()] == ["12.00"]
 
 
 def test_dev_point_is_applied_to_test_beside_the_best_one(scored):
