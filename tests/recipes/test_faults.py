@@ -47,6 +47,7 @@ def test_a_moment_that_does_not_come_is_drawn_again(trials, monkeypatch):
 def test_what_is_not_well_is_seen(trials):
     """A file that is another, one half-written and a process that is left."""
     recipe, ground = trials.ground.recipe, trials.ground
+    ground.lay_out(trials.snapshots / str(NUM_STAGES))
     half_written = ["data/.lang.old", "data/lang.tmp"]
     for name in half_written:
         (recipe / name).mkdir()

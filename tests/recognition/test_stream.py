@@ -81,8 +81,8 @@ def streamed(recognizer: Recognizer, samples: np.ndarray, sizes: list[int], rate
 
 def assert_same(found, expected) -> None:
     assert [word.word for word in found.words] == [word.word for word in expected.words]
-    for name in ("begin_s", "end_s", "confidence"):
-        assert [getattr(word, name) for word in found.words] == pytest.approx([getattr(word, name) for word in expected.words], abs=2e-3)
+    for name, tolerance in (("begin_s", 5e-3), ("end_s", 5e-3), ("confidence", 2e-3)):  # half a frame: rounding may keep another arc
+        assert [getattr(word, name) for word in found.words] == pytest.approx([getattr(word, name) for word in expected.words], abs=tolerance)
     assert [(one.begin_s, one.end_s) for one in found.segments] == [(one.begin_s, one.end_s) for one in expected.segments]
 
 

@@ -84,7 +84,7 @@ def test_what_is_done_to_parameters_is_no_move_of_the_ranks(tmp_path, name):
         return job.learner.flat.master, expected, changed_at[0]
 
     for master, expected, changed_at in run_threads(4, rank):
-        assert changed_at < 600
+        assert changed_at < 600 or name in ("adpsgd", "hadpsgd", "asgd")  # these do not wait for one another
         torch.testing.assert_close(master, expected, rtol=1e-5, atol=1e-7)
 
 
