@@ -28,7 +28,7 @@ whose gradients nothing preconditions.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +76,7 @@ class Lstm(nn.Module):
         self.recurrent = Linear(self.recurrent_dim, 4 * cell_dim, bias=False)
         self.projection = Linear(cell_dim, self.output_dim, bias=False) if recurrent_dim else None
         self.peepholes = nn.Parameter(torch.zeros(3, cell_dim)) if peepholes else None  # p_i, p_f, p_o
+        self.watch: Callable[[Tensor, Tensor], None] | None = None  # is told i, f, g, o (T, N, 4 H) and c (T, N, H) of all frames
 
     def forward(self, x: Tensor, state: LstmState | None = None, end: int | None = None, lengths: Tensor | None = None) \
             -> tuple[Tensor, LstmState]:  # fmt: skip
@@ -90,7 +91,7 @@ class Lstm(nn.Module):
     def is_cudnns(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> bool:
         """Whether cuDNN serves these arguments of `forward`. Of states it has that after all frames alone, its cells in the type of x."""
         is_projected_as_torchs = self.projection is None or self.output_dim == self.recurrent_dim < self.cell_dim
-        if self.peepholes is not None or self.cell_clip or self.delay > 1 or not is_projected_as_torchs:
+        if self.peepholes is not None or self.cell_clip or self.delay > 1 or not is_projected_as_torchs or self.watch:
             return False
         if any(isinstance(layer, PreconditionedLinear) for layer in (self.input, self.recurrent, self.projection)):
             return False
@@ -104,7 +105,9 @@ class Lstm(nn.Module):
         shape, a = a.shape[:2], a.view(-1, self.delay * num_sequences, a.shape[2])
         weights = self.recurrent.weight, None if self.projection is None else self.projection.weight, self.peepholes
         state = state or self._initial_state(a, num_sequences)
-        y, cells = (part.view(*shape, -1) for part in _Recurrence.apply(a, *(part.flatten(0, 1) for part in state), *weights, self))
+        y, cells, gates = (part.view(*shape, -1) for part in _Recurrence.apply(a, *(part.flatten(0, 1) for part in state), *weights, self))
+        if self.watch:
+            self.watch(gates[:num_frames], cells[:num_frames])
         end = num_frames if end is None else end
         after = LstmState(*(_last(before, frames, end) for before, frames in zip(state, (y[:, :, : self.recurrent_dim], cells))))
         return y[:num_frames], after
@@ -156,7 +159,7 @@ def _last(before: Tensor, frames: Tensor, end: int) -> Tensor:
 
 
 class _Recurrence(torch.autograd.Function):
-    """The loop over time: from W_x x_t + b (T, N, 4 H), and r and c before, to y and c of all frames."""
+    """The loop over time: from W_x x_t + b (T, N, 4 H), and r and c before, to y, c and, without derivatives, i, f, g, o of all frames."""
 
     @staticmethod
     def forward(ctx, a, r, c, by_recurrent, by_cells, peepholes, layer):
@@ -173,13 +176,14 @@ class _Recurrence(torch.autograd.Function):
                 y[t] = mm(m[t], by_cells.T)
             before = y[t, :, : layer.recurrent_dim]
         ctx.layer = layer
+        ctx.mark_non_differentiable(a)
         ctx.save_for_backward(a, r, cells, m, y, by_recurrent, by_cells, peepholes)
         ctx.set_materialize_grads(False)
-        return y, cells[1:]
+        return y, cells[1:], a
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, dy, dcells):
+    def backward(ctx, dy, dcells, _):
         """From the last frame to the first, then the weights."""
         a, r, cells, m, y, by_recurrent, by_cells, peepholes = ctx.saved_tensors
         layer, da, dy = ctx.layer, torch.empty_like(a), torch.zeros_like(y) if dy is None else dy.clone()

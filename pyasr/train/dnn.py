@@ -15,7 +15,8 @@ from pyasr.base.seeds import generator
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
-from pyasr.nn.layered import LayeredNetwork, read_network
+from pyasr.nn.layer_kinds import LstmOptions
+from pyasr.nn.layered import LayeredNetwork, parse_line, read_network
 from pyasr.nn.networks import Network
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
@@ -34,7 +35,7 @@ from pyasr.train.sample import Sample, SampleOptions, draw_sample
 from pyasr.train.saturation import SaturationFix
 from pyasr.train.schedules import Schedule, ScheduleOptions
 from pyasr.train.shard import Shard
-from pyasr.train.shrinking import Shrinking
+from pyasr.train.shrinking import Shrinking, ShrinkingOfSaturated
 from pyasr.train.soft_targets import Teacher, TeacherOptions
 from pyasr.train.targets import TARGETS_FILE, Targets
 
@@ -61,8 +62,15 @@ class DnnTraining:
     @property
     def uses_sample(self) -> bool:
         """Whether something is measured on a sample of the training frames."""
-        in_training = self.growth.fix_period_frames or self.growth.shrink_period_frames
-        return self.combine.combine != "none" or self.priors.priors == "posteriors" or in_training > 0
+        return self.combine.combine != "none" or self.priors.priors == "posteriors" or any(self.growth.measures.values())
+
+    @property
+    def saturates(self) -> bool:
+        """Whether the network has sigmoid or tanh units."""
+        if self.over_time.network:
+            lines = [line for text in read_network(self.over_time.network) for line in parse_line(text)]
+            return any(isinstance(line.options, LstmOptions) for line in lines)
+        return self.dnn.activation in ("tanh", "sigmoid")
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,9 @@ def check_training(options: DnnTraining, dbn: Path | None) -> None:
         check_over_time(options, dbn)
     elif options.over_time.carry_state:
         raise UserError("--carry-state: a feed-forward network has no state; give --network with a file that has lstm layers")
+    if options.growth.shrink_value < 1 and not options.saturates:
+        reason = "the network has no sigmoid, tanh or lstm units, and others do not saturate"
+        raise UserError(f"--shrink-value {options.growth.shrink_value:g}: {reason}; leave it out")
     if options.teacher.teacher:
         check_teacher(options)
     elif options.teacher.teacher_data:
@@ -135,7 +146,8 @@ def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
              "--presoftmax-power": options.priors.presoftmax_power}  # fmt: skip
     refuse_beside("--network", given, "these are for feed-forward networks")
     if options.over_time.carry_state:
-        given = {"--combine": options.combine.combine != "none", "--priors posteriors": options.priors.priors == "posteriors"}
+        given = {"--combine": options.combine.combine != "none", "--priors posteriors": options.priors.priors == "posteriors",
+                 "--shrink-value": growth.shrink_value < 1}  # fmt: skip
         refuse_beside("--carry-state", given, "these go by a sample of chunks, which would all begin without a state")
     shape = {f"--{name.replace('_', '-')}": value != getattr(DnnOptions(), name) for name, value in vars(options.dnn).items()}
     refuse_beside("--network", shape, "layers and their dropout are those of the file")
@@ -145,8 +157,7 @@ def check_teacher(options: DnnTraining) -> None:
     """The same of a network that learns from another."""
     given = {"--network": options.over_time.network, "--vtlp": options.perturb.vtlp, "--max-store-mb": options.store.max_store_mb,
              "--input-transform": options.transform.input_transform != "none", "--combine": options.combine.combine != "none",
-             "--priors posteriors": options.priors.priors == "posteriors", "--fix-period-frames": options.growth.fix_period_frames,
-             "--shrink-period-frames": options.growth.shrink_period_frames}  # fmt: skip
+             "--priors posteriors": options.priors.priors == "posteriors", **options.growth.measures}  # fmt: skip
     reason = "its posteriors belong to single frames as they are, in memory, and what is measured on a sample needs the alignment"
     refuse_beside("--teacher", given, reason)
 
@@ -202,6 +213,9 @@ def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, co
         actions.append((options.growth.fix_period_frames, SaturationFix(sample)))
     if options.growth.shrink_period_frames:
         actions.append((options.growth.shrink_period_frames, Shrinking(sample)))
+    if options.growth.shrink_value < 1:
+        shrinking = ShrinkingOfSaturated(sample, options.growth.shrink_value, options.growth.shrink_saturation_threshold)
+        actions.append((options.growth.shrink_value_period_frames, shrinking))
     if options.combine.combine != "none":
         keeping.append((options.combine.combine_period_frames, recent.keep))
     total_frames = schedule.epoch_frames * options.schedule.num_epochs

@@ -48,6 +48,15 @@ class GrowthOptions:
     mix_up_stddev: float = option(0.01, "standard deviation of the difference between an output's weights and its copies'", minimum=0.0)
     fix_period_frames: int = option(0, "tanh and sigmoid: draw saturated units back after every so many frames; 0: never", minimum=0)
     shrink_period_frames: int = option(0, "find a factor for the parameters of each layer after every so many frames; 0: never", minimum=0)
+    shrink_value: float = option(1.0, "factor for all parameters wherever units are found saturated; 1: none", minimum=0.1, maximum=1.0)
+    shrink_saturation_threshold: float = option(0.4, "what is saturated: 1 - mean relative derivative of sigmoid and tanh units above this")
+    shrink_value_period_frames: int = option(400_000, "look at the saturation after every so many frames", minimum=1)
+
+    @property
+    def measures(self) -> dict[str, bool]:
+        """What needs a sample of the training frames, and whether it is asked for."""
+        return {"--fix-period-frames": self.fix_period_frames > 0, "--shrink-period-frames": self.shrink_period_frames > 0,
+                "--shrink-value": self.shrink_value < 1}  # fmt: skip
 
 
 def check_growth(growth: GrowthOptions, dnn: DnnOptions, goes_back: bool) -> None:

@@ -1,4 +1,4 @@
-r"""Saturated and linear tanh and sigmoid units, mended while the network is trained (the behaviour of Kaldi's nnet-am-fix).
+r"""How saturated tanh and sigmoid units are, and those mended while the network is trained that are or are linear (Kaldi's nnet-am-fix).
 
 A unit y = sigma(w . h + b) that is at its bounds on most frames learns next to nothing; one that stays where sigma is a straight line is of
 no use as a unit. With d its average derivative over a sample, relative to the greatest possible one (tanh: 1 - y^2; sigmoid:
@@ -7,23 +7,41 @@ no use as a unit. With d its average derivative over a sample, relative to the g
     (w, b) <- (w, b) / min(2, 0.1 / d)     where d < 0.1
     (w, b) <- (w, b) min(2, d / 0.75)      where d > 0.75
 
+The units of an LSTM are its gates i, f, o and g and tanh(c), H of each (`pyasr.nn.lstm`); these are looked at, and not mended.
+
 Kaldi takes the averages over the frames of the last iteration, and has a rule for ReLU (biases of dead units + 1), which is not here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pyasr.nn.fast_tanh import Tanh
-from pyasr.nn.feed_forward import FeedForward
+from pyasr.nn.lstm import Lstm
+from pyasr.nn.networks import Network
 from pyasr.train.learner import Learner
 from pyasr.train.sample import Sample
 
 _LEAST_DERIVATIVE, _GREATEST_DERIVATIVE, _GREATEST_FACTOR = 0.1, 0.75, 2.0
-_DERIVATIVES = {Tanh: lambda y: 1 - y * y, nn.Sigmoid: lambda y: 4 * y * (1 - y)}
+
+
+def _of_tanh(y: Tensor) -> Tensor:
+    """The derivative where tanh is y, relative to the greatest one."""
+    return 1 - y * y
+
+
+def _of_sigmoid(y: Tensor) -> Tensor:
+    """The same of the sigmoid."""
+    return 4 * y * (1 - y)
+
+
+_DERIVATIVES = {Tanh: _of_tanh, nn.Sigmoid: _of_sigmoid}
 
 
 @dataclass
@@ -46,7 +64,7 @@ class SaturationFix:
         self.sample.comm.say(f"of {len(every)} hidden units {back} were saturated and drawn back, {out} were linear and drawn out")
 
 
-def factors_of(derivatives: torch.Tensor) -> torch.Tensor:
+def factors_of(derivatives: Tensor) -> Tensor:
     """What the parameters of units are multiplied by, from their relative derivatives."""
     back = (_LEAST_DERIVATIVE / derivatives.clamp(min=1e-20)).clamp(1.0, _GREATEST_FACTOR)
     out = (derivatives / _GREATEST_DERIVATIVE).clamp(1.0, _GREATEST_FACTOR)
@@ -54,16 +72,51 @@ def factors_of(derivatives: torch.Tensor) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def average_derivatives(network: FeedForward, sample: Sample) -> list[torch.Tensor]:
-    """Relative derivatives of the units of each hidden layer, averaged over the sample's frames on all ranks, float64."""
-    sums = torch.zeros(network.options.hidden_layers, network.options.hidden_dim, dtype=torch.float64)
+def average_derivatives(network: Network, sample: Sample) -> list[Tensor]:
+    """Relative derivatives of units, averaged over the sample's frames on all ranks: float64, a vector for each layer that has such units,
+    those of an LSTM one after the other. Every rank must call this."""
+    sums: dict[int, Tensor] = {}  # of each layer; the last element counts frames
+
+    def see(place: int, derivatives: Tensor) -> None:
+        rows = derivatives.flatten(0, -2)
+        total = torch.cat([rows.sum(0, dtype=torch.float64), rows.new_tensor([len(rows)], dtype=torch.float64)]).cpu()
+        sums[place] = sums[place] + total if place in sums else total
+
     network.to(sample.device)
-    for x, _ in sample.batches():
-        place, h = 0, network.input(x)
-        for layer in network.layers:
-            h = layer(h)
-            if type(layer) in _DERIVATIVES:
-                sums[place] += _DERIVATIVES[type(layer)](h).sum(0, dtype=torch.float64).cpu()
-                place += 1
-    sample.comm.allreduce(sums)
-    return list(sums / max(sample.num_frames, 1))
+    with _watched(network, see):
+        network(sample.x.new_zeros(1, *sample.x.shape[1:]).float())  # the shapes, which a rank without frames needs too
+        for total in sums.values():
+            total.zero_()
+        for x, _ in sample.batches():
+            network(x)
+    for total in sums.values():
+        sample.comm.allreduce(total)
+    return [total[:-1] / total[-1].clamp(min=1) for total in sums.values()]
+
+
+@contextmanager
+def _watched(network: Network, see: Callable[[int, Tensor], None]) -> Iterator[None]:
+    """Meanwhile `see` is told the place of a layer and the relative derivatives of its units (..., units) whenever they are computed."""
+    hooks, lstms = [], []
+    for place, module in enumerate(network.modules()):
+        if type(module) in _DERIVATIVES:
+            hooks.append(module.register_forward_hook(partial(_tell, see, place)))
+        elif isinstance(module, Lstm):
+            module.watch = partial(_tell_gates, see, place)
+            lstms.append(module)
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for lstm in lstms:
+            lstm.watch = None
+
+
+def _tell(see: Callable[[int, Tensor], None], place: int, module: nn.Module, _: tuple, y: Tensor) -> None:
+    see(place, _DERIVATIVES[type(module)](y))
+
+
+def _tell_gates(see: Callable[[int, Tensor], None], place: int, gates: Tensor, cells: Tensor) -> None:
+    i, f, g, o = gates.chunk(4, -1)
+    see(place, torch.cat([_of_sigmoid(i), _of_sigmoid(f), _of_sigmoid(o), _of_tanh(g), _of_tanh(torch.tanh(cells))], -1))

@@ -1,17 +1,22 @@
-"""One factor for the parameters of each layer, found while a network is trained ("shrinking" in Kaldi's nnet2 recipe for tanh networks).
+"""Factors for the parameters of a network while it is trained, "shrinking" in two of Kaldi's recipes.
 
-It is a combination of models (`pyasr.train.combine`) with the present one alone, on a small sample of training frames: layers whose
-parameters have become too large for the units above to move, or are still too small, are brought to the scale that fits best at once,
-where SGD would take long.
+nnet2's for tanh networks: one factor for the parameters of each layer, found as a combination of models (`pyasr.train.combine`) with the
+present one alone, on a small sample of training frames. Layers whose parameters have become too large for the units above to move, or are
+still too small, are brought to the scale that fits best at once, where SGD would take long.
+
+nnet3's for LSTM: one factor given (0.99) for all parameters, wherever sigmoid and tanh units are saturated beyond a threshold on average.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from pyasr.train.combine import Combination, CombineOptions, give, optimal_weights
 from pyasr.train.learner import Learner
 from pyasr.train.sample import Sample
+from pyasr.train.saturation import average_derivatives
 
 _FRAMES = 2000  # over all ranks
 _OPTIONS = CombineOptions(combine_iterations=10)
@@ -34,3 +39,24 @@ class Shrinking:
         combination.set(factors)
         give(learner, network)
         self.sample.comm.say(f"factors of the layers: {', '.join(f'{factor:.3f}' for factor in factors[0].tolist())}")
+
+
+@dataclass
+class ShrinkingOfSaturated:
+    """Multiplies all parameters by `factor` where the saturation of the network is above `threshold`: the mean of 1 - d over its units, d
+    as in `pyasr.train.saturation`. Every rank must call it, with the same parameters."""
+
+    sample: Sample
+    factor: float
+    threshold: float
+
+    def __call__(self, learner: Learner, frames_seen: int) -> None:
+        """Change `learner`'s parameters in place, or leave them."""
+        derivatives = average_derivatives(learner.network.with_parameters(learner.flat.values()), self.sample)
+        saturation = 1 - float(torch.cat(derivatives).mean())
+        if saturation > self.threshold:
+            for value in learner.flat.values():
+                value.mul_(self.factor)
+            learner.flat.refresh()
+        done = f"all parameters times {self.factor:g}" if saturation > self.threshold else "parameters stay"
+        self.sample.comm.say(f"saturation of units {saturation:.3f}: {done}")

@@ -101,6 +101,7 @@ def test_channels_of_a_cnn_are_features_and_their_derivatives(corpus):
 @pytest.mark.parametrize("scheme, name, other", [
     *((scheme, name, {}) for scheme in ("allreduce", "gradient", "adpsgd") for name in ("blstm", "carried")),
     ("allreduce", "tdnnf", {}),
+    ("allreduce", "lstm", dict(growth=dict(shrink_value=0.9, shrink_saturation_threshold=0.0, shrink_value_period_frames=500))),
     ("gradient", "tdnnf", dict(learner=dict(momentum=0.5))),
     ("bmuf", "carried", dict(mixing=dict(first_mixing="best"))),
     ("allreduce", "carried in blocks", {}),

@@ -86,7 +86,7 @@ RECIPES = [
     (LSTMP, "published/lstmp.conf", DnnStep,
      dict(chunk=20, minibatch=100 * 20, momentum=0.5, natural_gradient="online", learning_rate=3e-4, final_factor=0.1, num_epochs=8,
           lr_convention="sum", schedule="exponential-frames", parallel="kaldi", initial_ranks=3, period_frames=20_000 * 20, ng_num_minibatches_history=4.0,
-          max_change=2.0, combine="average", combine_models=20)),
+          max_change=2.0, combine="average", combine_models=20, shrink_value=0.99, shrink_saturation_threshold=0.4)),
     (TDNN_B, "published/tdnn_b.conf", DnnStep,
      dict(chunk=1, minibatch=512, momentum=0.0, natural_gradient="online", learning_rate=0.0017, final_factor=0.1, num_epochs=2,
           lr_convention="sum", schedule="exponential-frames", parallel="kaldi", initial_ranks=3, period_frames=400_000, max_change=2.0,

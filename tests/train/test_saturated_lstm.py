@@ -1,0 +1,119 @@
+"""How saturated the units of LSTM layers are, against the equations in numpy, and the shrinking of all parameters that goes by it."""
+
+import numpy as np
+import pytest
+import torch
+from toy_jobs import with_options
+
+from pyasr.base.errors import UserError
+from pyasr.nn.feed_forward import DnnOptions
+from pyasr.nn.layered import LayeredNetwork
+from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.threads import run_threads
+from pyasr.train.dnn import check_training
+from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.sample import Sample
+from pyasr.train.saturation import average_derivatives
+from pyasr.train.shrinking import ShrinkingOfSaturated
+
+D, H, CHUNKS, FRAMES = 3, 4, 6, 7
+CPU = LearnerOptions(precision="float32", device="cpu")
+
+
+def network(lines=("lstm cells=4 peepholes=true delay=2", "affine dim=5", "blstm cells=4")) -> LayeredNetwork:
+    """With weights large enough for units to be saturated."""
+    made, random = LayeredNetwork(list(lines), D, 5, FRAMES), torch.Generator().manual_seed(1)
+    for parameter in made.parameters():
+        parameter.data.normal_(0, 1, generator=random)
+    return made.eval()
+
+
+def samples(comm) -> Sample:
+    """All on rank 0: other ranks have nothing."""
+    x = torch.randn(CHUNKS, FRAMES, D, generator=torch.Generator().manual_seed(2))
+    share = CHUNKS if comm.rank == 0 else 0
+    return Sample(x[:share], torch.zeros(share, FRAMES, dtype=torch.int64), comm)
+
+
+def slopes(lstm, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(mean derivatives of i, f, o, g, tanh c relative to the greatest, (5 H), outputs) of (T, N, D): cosh(a)^-2 of half the argument for a sigmoid."""
+    weights = {name: value.double().numpy() for name, value in lstm.state_dict().items()}
+    p = weights.get("peepholes", np.zeros((3, H)))
+    c, m = ([np.zeros((x.shape[1], H))] * lstm.delay for _ in range(2))
+    found, sigma = [], lambda a: 1 / (1 + np.exp(-a))
+    for x_t in x[::-1] if lstm.backward else x:
+        a = x_t @ weights["input.weight"].T + weights["input.bias"] + m[-lstm.delay] @ weights["recurrent.weight"].T
+        i, f, g, o = np.split(a, 4, 1)
+        before = c[-lstm.delay]
+        i, f = i + p[0] * before, f + p[1] * before
+        c = c + [sigma(f) * before + sigma(i) * np.tanh(g)]
+        o = o + p[2] * c[-1]
+        m = m + [sigma(o) * np.tanh(c[-1])]
+        found.append(np.concatenate([np.cosh(a) ** -2.0 for a in (i / 2, f / 2, o / 2, g, c[-1])], 1))
+    outputs = np.stack(m[lstm.delay :])
+    return np.stack(found).mean((0, 1)), outputs[::-1] if lstm.backward else outputs
+
+
+def expected_slopes() -> list[np.ndarray]:
+    made, x = network(), samples(SoloComm()).x.transpose(0, 1).double().numpy()
+    first, y = slopes(made.layers[0].directions[0], x)
+    affine = next(module for module in made.layers[1].modules() if isinstance(module, torch.nn.Linear))
+    h = np.maximum(y @ affine.weight.detach().double().numpy().T + affine.bias.detach().double().numpy(), 0)
+    return [first, *(slopes(lstm, h)[0] for lstm in made.layers[2].directions)]
+
+
+@pytest.mark.parametrize("threshold, factor", [(0.0, 0.99), (0.99, 1.0)])
+def test_all_parameters_are_scaled_where_units_are_saturated_on_average(threshold, factor):
+    """Seven frames with a delay of two, so that zeros are appended, which do not count; two ranks, one of which has no frames."""
+    expected = expected_slopes()
+    assert 0.2 < 1 - np.concatenate(expected).mean() < 0.8
+
+    def rank(comm):
+        sample, learner = samples(comm), Learner(network(), CPU)
+        found = average_derivatives(network(), sample)
+        ShrinkingOfSaturated(sample, 0.99, threshold)(learner, 0)
+        return found, learner.flat.values()
+
+    for found, values in run_threads(2, rank):
+        for derivatives, wanted in zip(found, expected, strict=True):
+            np.testing.assert_allclose(derivatives.numpy(), wanted, atol=1e-5)
+        for value, parameter in zip(values, network().parameters(), strict=True):
+            torch.testing.assert_close(value, parameter.detach() * factor)
+
+
+@pytest.mark.parametrize("offset, factor", [(-1e-4, 0.9), (1e-4, 1.0)])
+def test_the_threshold_is_that_of_one_less_the_mean_derivative(offset, factor):
+    learner, saturation = Learner(network(), CPU), 1 - np.concatenate(expected_slopes()).mean()
+    ShrinkingOfSaturated(samples(SoloComm()), 0.9, saturation + offset)(learner, 0)
+    torch.testing.assert_close(learner.flat.values()[0], next(network().parameters()).detach() * factor)
+
+
+def test_looking_leaves_the_network_as_it_is():
+    made, sample = network(), samples(SoloComm())
+    before = made(sample.x)
+    average_derivatives(made, sample)
+    assert torch.equal(made(sample.x), before) and all(lstm.watch is None for layer in (made.layers[0], made.layers[2]) for lstm in layer.directions)
+
+
+def check(tmp_path, lines: str | None, groups: dict) -> None:
+    """Of options with a network of these lines, or feed-forward layers."""
+    if lines:
+        (tmp_path / "a.net").write_text(lines)
+        over_time = dict(network=tmp_path / "a.net", **groups.get("over_time", {}))
+        groups = {**groups, "over_time": over_time, "dnn": vars(DnnOptions())}
+    check_training(with_options(growth=dict(shrink_value=0.99), **groups), None)
+
+
+@pytest.mark.parametrize("lines, other, reason", [
+    ("tdnn dim=8", {}, "--shrink-value 0.99: the network has no sigmoid, tanh or lstm units"),
+    (None, dict(dnn=dict(activation="relu")), "--shrink-value 0.99: the network has no sigmoid"),
+    ("lstm cells=8", dict(over_time=dict(carry_state=True)), "--carry-state and --shrink-value do not go together"),
+])  # fmt: skip
+def test_where_nothing_can_be_saturated_or_measured(tmp_path, lines, other, reason):
+    with pytest.raises(UserError, match=reason):
+        check(tmp_path, lines, other)
+
+
+@pytest.mark.parametrize("lines, groups", [(None, dict(dnn=dict(activation="tanh"))), ("affine dim=4\nblstm cells=8 repeat=2", {})])
+def test_where_units_saturate(tmp_path, lines, groups):
+    check(tmp_path, lines, groups)
