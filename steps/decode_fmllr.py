@@ -47,8 +47,7 @@ def run_passes(options: DecodeFmllr, out: Path, spec, *functions: str) -> None:
 def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:
     """The directory of the decoding without adaptation, made if need be."""
     si_dir = options.decode_dir.with_name(options.decode_dir.name + ".si")
-    first = dataclasses.replace(options.decode, beam=options.adapt.first_beam, max_active=options.adapt.first_max_active)
-    options = dataclasses.replace(options, decode=first)
+    options = dataclasses.replace(options, decode=options.adapt.first(options.decode))
     try:
         with output_of(options, si_dir, inputs, resume=True) as out:
             run_passes(options, out, options.spec(out), "decode_dir:decode_shard")
@@ -58,6 +57,7 @@ def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:
 
 
 def main(options: DecodeFmllr) -> None:
+    options.adapt.check(options.decode)
     inputs = input_files(options.graph_dir, options.model, options.data)
     check_system(options.model)
     si_dir = options.si_dir or decode_without(options, inputs)

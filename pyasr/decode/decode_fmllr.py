@@ -27,6 +27,7 @@ from pyasr.decode.lattice import DecodeStats, Lattice, prune
 from pyasr.decode.lattice_dir import job_archives
 from pyasr.decode.lattice_io import LatticeWriter, read_lattices
 from pyasr.decode.posteriors import tid_posteriors
+from pyasr.decode.search import DecodeOptions
 from pyasr.feats.inputs import FeatureReader, open_features
 from pyasr.feats.transforms import write_transforms
 from pyasr.hmm.fmllr import FmllrOptions, FmllrStats, identity, load_stats, save_stats
@@ -47,6 +48,17 @@ class AdaptOptions:
     first_beam: float = option(10.0, "beam of the decoding without fMLLR", minimum=0.1)
     first_max_active: int = option(2000, "most tokens of a frame that are taken on there", minimum=1)
     silence_weight: float = option(0.01, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0)
+
+    def first(self, decode: DecodeOptions) -> DecodeOptions:
+        """The search without fMLLR."""
+        return replace(decode, beam=self.first_beam, max_active=self.first_max_active)
+
+    def check(self, decode: DecodeOptions) -> None:
+        """Raise UserError for numbers of tokens that no frame can have, in either search."""
+        decode.check()
+        if decode.min_active > self.first_max_active:
+            found = f"--min-active {decode.min_active} is above --first-max-active {self.first_max_active}"
+            raise UserError(f"{found}; lower the one or raise the other")
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,10 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     features  options of one of the classes in `pyasr.feats.extractor.KINDS`
     run       `pyasr.cluster.jobs.run_jobs`, which this package must not import
     """
+    Extractor(features)  # a mistake in its options is told before any work, as one in the tables is
     data, feats = step.data, step.data / "feats"
     tables = DataDir(data)
-    utterance_warps(tables)  # a mistake in them is told before any work
+    utterance_warps(tables)
     tables.check_commands()
     inputs = [*audio_tables(data), *(data / name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if tables.has(name))]
     with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:

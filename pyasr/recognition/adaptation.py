@@ -9,7 +9,7 @@ Utterances may come one after the other: those that have been decoded count with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -83,9 +83,8 @@ class Adaptation:
                  known: Sequence[tuple[PdfPosteriors, PdfPosteriors]] = ()) -> Adapted:  # fmt: skip
         """Decode the utterances of a speaker and adapt to all of them; the first ones, whose posteriors are `known`, are not
         decoded, the others have `names` for messages."""
-        adapt, num_known = self.options.adapt, len(known)
-        beams = replace(self.options.decode, beam=adapt.first_beam, max_active=adapt.first_max_active)
-        lattices = self._decode(self.decoder.with_options(beams), self.aligner, features[num_known:], names, num_threads, self._compact)
+        decoder, num_known = self.decoder.with_options(self.options.adapt.first(self.options.decode)), len(known)
+        lattices = self._decode(decoder, self.aligner, features[num_known:], names, num_threads, self._compact)
         firsts = [*(posteriors for posteriors, _ in known), *map(self._before, lattices)]
         first = self._estimate(features, firsts, self.aligner)
         once = [apply_transform(matrix, first) for matrix in features]

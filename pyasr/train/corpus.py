@@ -32,6 +32,11 @@ class PerturbOptions:
 
     vtlp: float = option(0.0, "greatest warping of an utterance's frequencies, drawn anew in every epoch", minimum=0.0, maximum=0.5)
 
+    def check(self, data: Path, input: InputOptions) -> None:
+        """Raise UserError where frequencies of the features of `data` are to be warped and cannot be."""
+        if self.vtlp:
+            make_warper(data, input)
+
 
 @dataclass(frozen=True)
 class StoreOptions:

@@ -123,6 +123,7 @@ def staged_lfmmi(step: LfMmiStep) -> Iterator[LfMmiSpec]:
     """
     input = replace(step.input, splice_left=0, splice_right=0)
     check_training(step.training)
+    step.training.perturb.check(step.data, input)
     with training_output(step, _inputs(step)) as out:
         check_phones(step.ali_dir, LangDir(step.tree_dir))
         check_factor(step, input)

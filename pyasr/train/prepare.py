@@ -60,6 +60,7 @@ def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpe
     if over_time.network:
         input = replace(input, splice_left=0, splice_right=0)
         over_time.packing(input, FeatureReader(step.data, input).dim)
+    step.training.perturb.check(step.data, input)
     with training_output(step, _inputs(step, dbn)) as out:
         check_phones(step.ali_dir, LangDir(step.lang))
         if dbn:

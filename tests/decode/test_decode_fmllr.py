@@ -13,7 +13,7 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.decode.decode_dir import DecodeSpec, decode_shard, start_output
-from pyasr.decode.decode_fmllr import FmllrDecodeSpec, check_system, decode_again, first_stats, remove_intermediate, rescore_last
+from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, check_system, decode_again, first_stats, remove_intermediate, rescore_last
 from pyasr.decode.lattice import best_path
 from pyasr.decode.lattice_io import read_lattices
 from pyasr.decode.search import DecodeOptions
@@ -178,6 +178,15 @@ def test_systems_that_cannot_be_adapted(exp, tmp_path):
     with pytest.raises(UserError, match="is a network's; fMLLR is for GMMs"):
         check_system(model)
     check_system(exp[0] / "model")
+
+
+@pytest.mark.parametrize("flags, sentence", [
+    (dict(min_active=2001), "--min-active 2001 is above --first-max-active 2000; lower the one"),
+    (dict(min_active=300, max_active=200), "--min-active 300 is above --max-active 200"),
+])  # fmt: skip
+def test_fewest_tokens_above_the_most_of_either_pass(flags, sentence):
+    with pytest.raises(UserError, match=sentence):
+        AdaptOptions().check(DecodeOptions(**flags))
 
 
 def test_step(exp):

@@ -159,6 +159,12 @@ def test_truncated_audio_stops_the_step_and_leaves_nothing(data, tmp_path):
     assert not (data / "feats").exists() and not (data / "feats.scp").exists()
 
 
+def test_options_that_no_filters_can_have_stop_the_step_before_its_jobs(data):
+    run = step("make_mfcc.py", "--nj", 2, *FLAGS, "--num-ceps", 100, data)
+    assert run.returncode == 1 and "make_mfcc.py: error: --num-ceps 100 is more than --num-mel-bins" in run.stderr
+    assert run.stderr.count("\n") == 1 and not (data / "feats.tmp").exists()
+
+
 def test_sampling_rate_of_the_configuration(data, tmp_path):
     save(tmp_path / OPTIONS_FILE, MfccOptions())
     spec = ExtractSpec(data, tmp_path, tmp_path, 1, ArchiveOptions())

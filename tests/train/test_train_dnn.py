@@ -59,6 +59,12 @@ def wait_for(path, process, seconds=60):
         time.sleep(0.02)
 
 
+def test_features_that_cannot_be_warped_are_refused_before_ranks_begin(corpus, tmp_path):
+    with pytest.raises(UserError, match="data/feats/options.json: no such file, which --vtlp needs to know the filters"):
+        run_here("train_dnn.py", *FLAGS, "--vtlp", 0.1, corpus[0] / "data", corpus[0] / "lang", corpus[0] / "ali", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("flags, sentence", [
     (("--num-ranks", 3, "--parallel", "butterfly"), "butterfly mixing takes 2, 4, 8, ... ranks, not 3"),
     (("--num-ranks", 2, "--parallel", "asgd"), "2 ranks train no faster than 1"),
