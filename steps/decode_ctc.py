@@ -6,7 +6,8 @@ Reads   CTC_DIR/{final.nnet,input.json}, UNITS_DIR/units.txt, DATA/{feats.scp,cm
 Writes  DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,num_jobs}; but for wfst also nbest.JOB.txt; with it shard.JOB.json, totals.json
 
 Greedy and prefix search need no lexicon and may find any words; DECODE_DIR/words.txt has those found, and steps/score.py goes by it.
-Lattices hold ten times the negated log posteriors, so that LM weight 10 gives network and language model the same weight.
+Lattices hold ten times the negated log posteriors, so that LM weight 10 gives network and language model the same weight; those of --search
+wfst with a network are divided by the priors of the units, which the training has counted in its transcripts.
 
 Examples:
     steps/decode_ctc.py --search wfst --graph-dir exp/ctc/graph data/test exp/ctc exp/ctc/decode_test

@@ -1,6 +1,6 @@
 """Decoding a data directory with a CTC network: by a graph to lattices as with HMMs, or without one to lists of the best words.
 
-DECODE_DIR/lat.JOB.gz     lattices, acoustic costs being ten times the negated log posteriors, graph costs those of the language model
+DECODE_DIR/lat.JOB.gz     lattices, graph costs being those of the language model, acoustic costs the negated scores (`Scores`)
 DECODE_DIR/hyp.JOB.txt    `UTTERANCE WORD WORD ...`, the best words at the scales of the search
 DECODE_DIR/words.txt      the words of the lattices: those of the graph, or those that were found
 DECODE_DIR/nbest.JOB.txt  without a graph: `UTTERANCE CTC_COST LM_COST WORD WORD ...`, best first
@@ -84,33 +84,36 @@ class CtcSpec:
         return [*dict.fromkeys([*makers, *inputs, *([self.lm] if self.search == PREFIX and self.lm else [])])]
 
 
-class LogPosteriors:
-    """Log posteriors of the utterances of a data directory, from a network or from a table.
+class Scores:
+    """What the search is given of the utterances of a data directory, from a network or from a table of log posteriors.
+
+    For a search in a graph it is
+
+        10 (log p(k | x) - log P(k))
+
+    with P the priors of units in the model file, and equal ones for a table; for others log p(k | x).
 
     keys  the utterances that have any
     """
 
     def __init__(self, spec: CtcSpec, num_units: int):
-        self._num_units = num_units
+        self._num_units, in_graph = num_units, spec.search == WFST
         if spec.posteriors:
             table, reader = read_scp(spec.posteriors), ArkReader()
-            self.keys, self._read, self._score = list(table), lambda utt: reader.load(table[utt]), lambda matrix: matrix
+            factor = np.float32(ACOUSTIC_FACTOR if in_graph else 1.0)
+            self.keys, self._read, self._score = list(table), lambda utt: reader.load(table[utt]), lambda matrix: factor * matrix
         else:
-            features = open_features(spec.data, spec.ctc_dir)
-            self.keys, self._read, self._score = features.keys, features.__getitem__, network_log_posteriors(spec.ctc_dir)
+            from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
 
-    def of(self, keys: list[str], factor: float = 1.0) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
-        """(utterance, function that gives `factor` times its log posteriors): read here, computed where it is called."""
+            features, model = open_features(spec.data, spec.ctc_dir), acoustic.load_scorer(spec.ctc_dir)
+            self.keys, self._read = features.keys, features.__getitem__
+            self._score = model.log_likelihoods if in_graph else model.log_posteriors
+
+    def of(self, keys: list[str]) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+        """(utterance, function that gives its scores): read here, computed where it is called."""
         for utt in keys:
             read = self._read(utt)
-            yield utt, lambda utt=utt, read=read: np.float32(factor) * checked(computed(utt, self._score, read), self._num_units, utt)
-
-
-def network_log_posteriors(model_dir: Path) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from features to log posteriors of the network in a directory."""
-    from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
-
-    return acoustic.load_scorer(model_dir).log_posteriors
+            yield utt, lambda utt=utt, read=read: checked(computed(utt, self._score, read), self._num_units, utt)
 
 
 def decode_shard(spec: CtcSpec, job: int) -> None:
@@ -126,9 +129,9 @@ def _graph_shard(spec: CtcSpec, job: int) -> None:
     units = read_units(spec.units_dir)
     _check_units(units, spec)
     decoder = load_decoder(inner, unit_tid2pdf(len(units)), GRAPH)
-    posteriors = LogPosteriors(spec, len(units))
-    with ShardWriter(inner, job, set(posteriors.keys)) as writer:
-        for utt, lattice in decoder.decode_many(posteriors.of(writer.keys, ACOUSTIC_FACTOR), inner.threads(), inner.determinizer()):
+    scores = Scores(spec, len(units))
+    with ShardWriter(inner, job, set(scores.keys)) as writer:
+        for utt, lattice in decoder.decode_many(scores.of(writer.keys), inner.threads(), inner.determinizer()):
             writer.write(utt, lattice)
 
 
@@ -148,13 +151,13 @@ def _list_shard(spec: CtcSpec, job: int) -> None:
         log.info(f"job {job} was completed by an earlier run")
         return
     units = read_units(spec.units_dir)
-    posteriors, decode = LogPosteriors(spec, len(units)), _list_search(spec, units)
-    mine, known = split(spec.data, spec.num_jobs)[job - 1], set(posteriors.keys)
+    scores, decode = Scores(spec, len(units)), _list_search(spec, units)
+    mine, known = split(spec.data, spec.num_jobs)[job - 1], set(scores.keys)
     missing = [utt for utt in mine if utt not in known]
     if missing:
         log.warning(f"{len(missing)} utterance(s) have no features or posteriors and were not decoded: {' '.join(missing[:20])}")
     with atomic_write(path) as f:
-        for utt, compute in posteriors.of([utt for utt in mine if utt in known]):
+        for utt, compute in scores.of([utt for utt in mine if utt in known]):
             found = decode(compute(), utt)
             log.info(f"{utt}: {' '.join(found[0].words)}")
             f.writelines(f"{' '.join([utt, f'{one.ctc_cost:.6f}', f'{one.lm_cost:.6f}', *one.words])}\n" for one in found)

@@ -13,7 +13,6 @@ from pyasr.hmm.model import MODEL, read_model, read_transitions
 from pyasr.lang.ctc_graph import BLANK_TID, unit_tid2pdf
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.subwords import UNITS_DIR, read_units
-from pyasr.nn.scales import ACOUSTIC_FACTOR
 from pyasr.recognition.packed import CTC, GMM, NETWORK
 
 
@@ -55,11 +54,7 @@ class Network:
 
     def scores(self, features: np.ndarray) -> np.ndarray:
         """As of `Gaussians`."""
-        return self.scaled(self.model.log_posteriors(features))
-
-    def scaled(self, log_posteriors: np.ndarray) -> np.ndarray:
-        """Scores from log p(s | x)."""
-        return self.model.to_log_likelihoods(log_posteriors)
+        return self.model.log_likelihoods(features)
 
     def check_online(self) -> None:
         """As of `Gaussians`."""
@@ -72,7 +67,7 @@ class Network:
         from pyasr.nn.online import OnlineLogPosteriors
 
         log_posteriors = OnlineLogPosteriors(self.model)
-        return lambda features, last: self.scaled(log_posteriors(features, last))
+        return lambda features, last: self.model.to_log_likelihoods(log_posteriors(features, last))
 
 
 class Ctc(Network):
@@ -85,10 +80,6 @@ class Ctc(Network):
         self.trans, self.tid2pdf, self.silence = UnitRuns.of(num_units), unit_tid2pdf(num_units), [BLANK_TID]
         self.subsampling = self.model.subsampling
         _check_outputs(model, self.model.num_pdfs, num_units)
-
-    def scaled(self, log_posteriors: np.ndarray) -> np.ndarray:
-        """ACOUSTIC_FACTOR * log p(unit | x)."""
-        return np.float32(ACOUSTIC_FACTOR) * log_posteriors
 
 
 ACOUSTICS = {GMM: Gaussians, NETWORK: Network, CTC: Ctc}

@@ -15,10 +15,12 @@ from pyasr.base.options import argument, group
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
 from pyasr.io.text import read_table
 from pyasr.lang.subwords import MODEL, UNITS, UNITS_DIR, WORDS, Subwords
+from pyasr.nn.acoustic import log_priors
 from pyasr.nn.layered import LayeredNetwork, read_network
+from pyasr.nn.scales import ACOUSTIC_FACTOR
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
-from pyasr.sequence.ctc import CtcSupervision, ctc_loss
+from pyasr.sequence.ctc import BLANK, CtcSupervision, ctc_loss
 from pyasr.train.corpus import check_frames
 from pyasr.train.dnn import dropout_seed, initial_random
 from pyasr.train.learner import Learner, LearnerOptions
@@ -138,7 +140,7 @@ class CtcJob(UtteranceTraining):
 
 
 def train_rank(spec: CtcSpec, comm: Comm) -> None:
-    """Train on this rank's utterances, together with all others; rank 0 writes final.nnet, with equal priors."""
+    """Train on this rank's utterances, together with all others; rank 0 writes final.nnet, with the units' priors."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     strategy, reader, seed = make_strategy(comm, options.mixing), FeatureReader(spec.data, spec.input), options.loop.train_seed
     parts = targets.shard(*strategy.share, heldout=False) if strategy.share else [], targets.shard(comm.rank, comm.size, heldout=True)
@@ -154,4 +156,13 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
     units = options.learner.minibatch * training.units_per_frame(comm)
     make_job(CtcJob, learner, (training, heldout), strategy, options, options.learner.minibatch, spec.out, training.longest, units).run()
     normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
-    write_model(comm, spec.out, learner.network.with_parameters(learner.flat.values()), normaliser, torch.zeros(targets.num_pdfs))
+    network = learner.network.with_parameters(learner.flat.values())
+    write_model(comm, spec.out, network, normaliser, log_priors(counts_of_labels(targets)), ACOUSTIC_FACTOR)
+
+
+def counts_of_labels(targets: Targets) -> np.ndarray:
+    """How often each unit stands in the transcripts, with a blank before each unit and after the last: what the priors of units are by
+    (Y. Miao et al., ASRU 2015). int64 (num_units,)."""
+    counts = targets.counts()
+    counts[BLANK] = counts.sum() + len(targets.keys)
+    return counts

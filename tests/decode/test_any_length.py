@@ -22,6 +22,7 @@ from pyasr.lang.subwords import BLANK, BOUNDARY, UNKNOWN, read_units
 from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.acoustic import AcousticModel, load_scorer
 from pyasr.nn.layered import LayeredNetwork
+from pyasr.nn.scales import ACOUSTIC_FACTOR
 
 LENGTHS = {"a-0": 1, "a-1": 2, "a-2": 10_000, "a-3": 3, "a-4": 40}
 SCALE, WORD_COST, STAY_COST, LEAVE_COST = 0.3, 1.1, 0.1, 0.5  # the last three of `phone_loop`
@@ -33,14 +34,14 @@ NETWORKS = {
 WORDS = [f"w{k}" for k in range(1, NUM_PDFS + 1)]
 
 
-def save_network(path, lines: list[str], chunk: int, num_outputs: int) -> None:
+def save_network(path, lines: list[str], chunk: int, num_outputs: int, factor: float = 1.0) -> None:
     """Random, each of whose outputs is the greatest in some frames."""
     network, random = LayeredNetwork(lines, DIM, num_outputs, chunk), torch.Generator().manual_seed(2)
     network.initialise(random)
     torch.nn.init.normal_(network.output.weight, std=8.0, generator=random)
     with torch.no_grad():
         network.output.bias.sub_(network(2 * torch.randn(1, 1000, DIM, generator=random)).mean((0, 1)))
-    AcousticModel(network, torch.zeros(DIM), torch.ones(DIM), torch.zeros(num_outputs)).save(path / "final.nnet")
+    AcousticModel(network, torch.zeros(DIM), torch.ones(DIM), torch.zeros(num_outputs), factor).save(path / "final.nnet")
     InputOptions(cmvn="none").save(path)
 
 
@@ -131,7 +132,7 @@ def test_in_a_graph_of_hmms(exp, tmp_path, lines, chunk):
 
 @pytest.mark.parametrize("lines, chunk", NETWORKS.values(), ids=list(NETWORKS))
 def test_in_a_graph_of_ctc_units(exp, tmp_path, lines, chunk):
-    save_network(tmp_path, lines, chunk, NUM_PDFS + 2)
+    save_network(tmp_path, lines, chunk, NUM_PDFS + 2, ACOUSTIC_FACTOR)
     run_here("decode_ctc.py", "--nj", 1, "--search", "wfst", "--lattice-beam", 1, "--graph-dir", exp / "ctc", "--units-dir", exp / "ctc", exp / "data",
              tmp_path, tmp_path / "out")
     check(exp, tmp_path, tmp_path / "out", ctc_reference, 0.1)

@@ -15,7 +15,7 @@ from pyasr.data.ctm import CtmLine
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.ctc_dir import CtcSpec, list_lattice
 from pyasr.decode.ctc_hypotheses import CtcHypothesis
-from pyasr.decode.lattice import sweep
+from pyasr.decode.lattice import best_path, sweep
 from pyasr.decode.lattice_io import read_either
 from pyasr.decode.nbest import n_best
 from pyasr.feats.inputs import InputOptions
@@ -25,6 +25,7 @@ from pyasr.lang.subwords import BOUNDARY, Subwords
 from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
+from pyasr.nn.scales import ACOUSTIC_FACTOR
 from steps_here import run_here
 from toy_language import random_ngrams, write_arpa_text
 
@@ -159,23 +160,35 @@ def test_times_want_the_model_or_the_units(exp, tmp_path):
 
 
 def test_a_network_gives_the_same_as_its_posteriors(exp):
+    """Divided by the priors of units where a graph is searched."""
     num_units, names = len(Subwords.read(exp / "units")), sorted(TEXT)
     network = FeedForward(DnnOptions(hidden_layers=1, hidden_dim=16), 3, num_units).eval()
     x = {utt: torch.randn(12, 3, generator=torch.Generator().manual_seed(n)) for n, utt in enumerate(names)}
     (exp / "net").mkdir()
-    AcousticModel(network, torch.zeros(3), torch.full((3,), 4.0), torch.randn(num_units)).save(exp / "net/final.nnet")
+    priors = torch.log_softmax(torch.randn(num_units, generator=torch.Generator().manual_seed(99)), 0)
+    AcousticModel(network, torch.zeros(3), torch.full((3,), 4.0), priors, ACOUSTIC_FACTOR).save(exp / "net/final.nnet")
     InputOptions(cmvn="none").save(exp / "net")
     with torch.inference_mode(), ArkWriter(exp / "net/post.ark", exp / "net/post.scp") as posteriors, \
+            ArkWriter(exp / "net/divided.ark", exp / "net/divided.scp") as divided, \
             ArkWriter(exp / "net/feats.ark", exp / "data/feats.scp") as features:
         for utt in names:
             features.write(utt, x[utt].numpy())
-            posteriors.write(utt, torch.log_softmax(network(4 * x[utt]), 1).numpy())
-    for name, options in (("of_net", []), ("of_table", ["--posteriors", exp / "net/post.scp"])):
-        run_here("decode_ctc.py", "--nj", 1, "--search", "greedy", "--units-dir", exp / "units", *options, exp / "data", exp / "net",
-                 exp / name)
-    one, other = ([line.split() for line in (exp / name / "nbest.1.txt").read_text().splitlines()] for name in ("of_net", "of_table"))
+            said = torch.log_softmax(network(4 * x[utt]), 1)
+            posteriors.write(utt, said.numpy())
+            divided.write(utt, (said - priors).numpy())
+    searches = {"greedy": ("post", []), "wfst": ("divided", ["--graph-dir", exp / "graph"])}
+    for search, (table, flags) in searches.items():
+        for name, options in ((f"{search}_of_net", []), (f"{search}_of_table", ["--posteriors", exp / f"net/{table}.scp"])):
+            run_here("decode_ctc.py", "--nj", 1, "--search", search, *flags, "--units-dir", exp / "units", *options, exp / "data", exp / "net",
+                     exp / name)
+    one, other = ([line.split() for line in (exp / name / "nbest.1.txt").read_text().splitlines()] for name in ("greedy_of_net", "greedy_of_table"))
     assert [row[3:] for row in one] == [row[3:] for row in other] and any(row[3:] for row in one)
     assert [float(row[1]) for row in one] == pytest.approx([float(row[1]) for row in other], abs=1e-4)
+    costs = [{utt: best_path(lattice, 0.1) for utt, lattice in read_either(exp / name / "lat.1.gz")} for name in ("wfst_of_net", "wfst_of_table")]
+    assert costs[0].keys() == costs[1].keys() == set(names)
+    for utt in names:
+        assert costs[0][utt].words == costs[1][utt].words
+        assert costs[0][utt].acoustic_cost == pytest.approx(costs[1][utt].acoustic_cost, rel=1e-5, abs=1e-3)
 
 
 def test_what_is_decoded_again_when_it_changes(tmp_path):

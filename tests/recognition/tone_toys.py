@@ -26,6 +26,7 @@ from pyasr.lang.subwords import BLANK, BOUNDARY, UNKNOWN
 from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.layered import LayeredNetwork
+from pyasr.nn.scales import ACOUSTIC_FACTOR
 from pyasr.recognition.packed import ModelInfo, PackedFile, files_of, write_info
 
 RATE, WORD_S, PAUSE_S = 8000, 0.25, 0.15
@@ -158,9 +159,9 @@ def linear_network(means: np.ndarray, variances: np.ndarray, bins: int, unspoken
     return made
 
 
-def save_network(folder: Path, made: LayeredNetwork) -> None:
+def save_network(folder: Path, made: LayeredNetwork, factor: float = 1.0) -> None:
     bins = made.input_dim
-    AcousticModel(made, torch.zeros(bins), torch.ones(bins), torch.zeros(made.num_pdfs)).save(folder / "final.nnet")
+    AcousticModel(made, torch.zeros(bins), torch.ones(bins), torch.zeros(made.num_pdfs), factor).save(folder / "final.nnet")
     InputOptions(cmvn="none").save(folder)
 
 
@@ -171,7 +172,7 @@ def write_ctc(folder: Path) -> Path:
     (graph / "phones").mkdir(parents=True)
     units = [BLANK, UNKNOWN, *(BOUNDARY + word for word in WORDS)]
     SymbolTable.of(units).write(ctc / "units/units.txt")
-    save_network(ctc, linear_network(*moments(), FBANK.mel.num_mel_bins, unspoken=1))
+    save_network(ctc, linear_network(*moments(), FBANK.mel.num_mel_bins, unspoken=1), ACOUSTIC_FACTOR)
     numbers = range(1, len(WORDS) + 1)
     lg = Fst.from_arcs(1, 0, [0 for _ in WORDS], [k + 2 for k in numbers], list(numbers), [1.0 for _ in WORDS], [0 for _ in WORDS], {0: 0.0})
     write_fst(graph / "TLG.fst", ctc_graph(lg))

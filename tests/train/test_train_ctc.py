@@ -72,7 +72,7 @@ def spelled(corpus, out) -> float:
     model, reader, subwords = load_model(out / "final.nnet"), FeatureReader(corpus / "data", InputOptions.load(out)), Subwords.read(out / "units")
     texts, right = dict(line.split(" ", 1) for line in (corpus / "data" / "text").read_text().splitlines()), 0
     for key in reader.keys:
-        best = [int(unit) for unit, _ in itertools.groupby(model.log_likelihoods(reader[key]).argmax(1)) if unit]
+        best = [int(unit) for unit, _ in itertools.groupby(model.log_posteriors(reader[key]).argmax(1)) if unit]
         right += best == subwords.encode(texts[key]).tolist()
     return right / len(reader.keys)
 
@@ -103,6 +103,16 @@ def test_the_mean_is_that_over_units(corpus, tmp_path, capsys):
     train(corpus, tmp_path / "sum", *flags, "--lr-convention", "sum", "--learning-rate", 0.2 / units, num_ranks=1)
     for mean, total in zip(*(load_model(tmp_path / name / "final.nnet").network.parameters() for name in ("mean", "sum"))):
         torch.testing.assert_close(mean, total)
+
+
+def test_priors_are_those_of_the_transcripts(corpus, tmp_path):
+    """A blank before every unit and after the last; one is added to all counts. Held-out utterances count too."""
+    model, subwords = load_model(train(corpus, tmp_path / "out", "--num-epochs", 1, num_ranks=1) / "final.nnet"), Subwords.read(corpus / "units")
+    said = [subwords.encode(line.split(" ", 1)[1]).tolist() for line in (corpus / "data/text").read_text().splitlines()]
+    labels = [label for units in said for unit in units for label in (0, unit)] + [0] * len(said)
+    counts = np.array([labels.count(unit) + 1 for unit in range(len(subwords))])
+    np.testing.assert_allclose(model.log_priors.exp().numpy(), counts / counts.sum(), rtol=1e-5)
+    assert model.factor == 10
 
 
 @pytest.mark.parametrize("scheme", strategy_names())
