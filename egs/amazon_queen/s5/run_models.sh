@@ -151,11 +151,16 @@ if wanted ctc && stage 14 "CTC on subwords"; then
     for set in dev test; do
       for search in greedy prefix wfst; do
         how="$narrow --search $search"
-        case $search in prefix) how="$how --lm $data/local/lm/trigram/lm.arpa.gz" ;; wfst) how="$how --graph-dir $dir/ctc_graph" ;; esac
+        case $search in
+          prefix) how="$how --lm $data/local/lm/trigram/lm.arpa.gz --lm-weight 0.5 --word-bonus 3" ;;    # chosen on dev
+          wfst) how="$how --graph-dir $dir/ctc_graph" ;;
+        esac
         steps/decode_ctc.py $jobs --cmd "$decode_cmd" $how "$data/${set}_fmllr" "$out" "$out/decode_${set}_$search"
       done
     done
-    for search in greedy prefix wfst; do score "$out" lang_ctc_test _fmllr "_$search"; done
+    for search in greedy prefix wfst; do
+      score "$out" lang_ctc_test _fmllr "_$search" --min-lmwt 3 --word-ins-penalties=-8.0,-6.0,-4.0,-2.0,0.0,1.0
+    done
     steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test_fmllr" "$data/lang_ctc_test" "$out/decode_test_wfst" "$out/ctm_test"
   done
 fi
