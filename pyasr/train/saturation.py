@@ -1,4 +1,4 @@
-r"""How saturated tanh and sigmoid units are, and those mended while the network is trained that are or are linear (Kaldi's nnet-am-fix).
+r"""How saturated tanh and sigmoid units are; saturated and linear ones are mended while the network is trained (Kaldi's nnet-am-fix).
 
 A unit y = sigma(w . h + b) that is at its bounds on most frames learns next to nothing; one that stays where sigma is a straight line is of
 no use as a unit. With d its average derivative over a sample, relative to the greatest possible one (tanh: 1 - y^2; sigmoid:

@@ -13,7 +13,7 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.data.ctm import CtmLine
 from pyasr.decode.compact import CompactLattice
-from pyasr.decode.ctc_dir import CtcSpec, list_lattice
+from pyasr.decode.ctc_dir import CtcSpec, list_lattice, scorer_with_priors
 from pyasr.decode.ctc_hypotheses import CtcHypothesis
 from pyasr.decode.lattice import best_path, sweep
 from pyasr.decode.lattice_io import read_either
@@ -189,6 +189,12 @@ def test_a_network_gives_the_same_as_its_posteriors(exp):
     for utt in names:
         assert costs[0][utt].words == costs[1][utt].words
         assert costs[0][utt].acoustic_cost == pytest.approx(costs[1][utt].acoustic_cost, rel=1e-5, abs=1e-3)
+
+
+def test_networks_of_an_earlier_pyasr_have_no_priors_for_a_graph(tmp_path):
+    AcousticModel(FeedForward(DnnOptions(hidden_dim=4), 3, 5), torch.zeros(3), torch.ones(3), torch.zeros(5)).save(tmp_path / "final.nnet")
+    with pytest.raises(UserError, match="final.nnet: has no priors of units, which a search in a graph needs; train it again with steps/train_ctc.py"):
+        scorer_with_priors(tmp_path)
 
 
 def test_what_is_decoded_again_when_it_changes(tmp_path):
