@@ -34,8 +34,9 @@ NETWORKS = {
 WORDS = [f"w{k}" for k in range(1, NUM_PDFS + 1)]
 
 
-def save_network(path, lines: list[str], chunk: int, num_outputs: int, factor: float = 1.0) -> None:
-    """Random, each of whose outputs is the greatest in some frames."""
+def save_network(path, lines: list[str], chunk: int, is_ctc: bool = False) -> None:
+    """Random, each of whose outputs is the greatest in some frames; of CTC with equal priors."""
+    num_outputs, factor = (NUM_PDFS + 2, ACOUSTIC_FACTOR) if is_ctc else (NUM_PDFS, 1.0)
     network, random = LayeredNetwork(lines, DIM, num_outputs, chunk), torch.Generator().manual_seed(2)
     network.initialise(random)
     torch.nn.init.normal_(network.output.weight, std=8.0, generator=random)
@@ -125,14 +126,14 @@ def copy_of_model(exp, path):
 @pytest.mark.parametrize("lines, chunk", NETWORKS.values(), ids=list(NETWORKS))
 def test_in_a_graph_of_hmms(exp, tmp_path, lines, chunk):
     model = copy_of_model(exp, tmp_path / "model")
-    save_network(model, lines, chunk, NUM_PDFS)
+    save_network(model, lines, chunk)
     run_here("decode.py", "--nj", 1, "--acoustic-scale", SCALE, "--lattice-beam", 1, "--model-dir", model, exp / "hmm", exp / "data", tmp_path / "out")
     check(exp, model, tmp_path / "out", hmm_reference, SCALE)
 
 
 @pytest.mark.parametrize("lines, chunk", NETWORKS.values(), ids=list(NETWORKS))
 def test_in_a_graph_of_ctc_units(exp, tmp_path, lines, chunk):
-    save_network(tmp_path, lines, chunk, NUM_PDFS + 2, ACOUSTIC_FACTOR)
+    save_network(tmp_path, lines, chunk, is_ctc=True)
     run_here("decode_ctc.py", "--nj", 1, "--search", "wfst", "--lattice-beam", 1, "--graph-dir", exp / "ctc", "--units-dir", exp / "ctc", exp / "data",
              tmp_path, tmp_path / "out")
     check(exp, tmp_path, tmp_path / "out", ctc_reference, 0.1)
@@ -140,7 +141,7 @@ def test_in_a_graph_of_ctc_units(exp, tmp_path, lines, chunk):
 
 def test_without_a_graph(exp, tmp_path):
     """The greedy path is that of each frame's best unit; prefix search sums over it and others."""
-    save_network(tmp_path, *NETWORKS["BLSTM of whole utterances"], NUM_PDFS + 2)
+    save_network(tmp_path, *NETWORKS["BLSTM of whole utterances"], is_ctc=True)
     for search in ("greedy", "prefix"):
         run_here("decode_ctc.py", "--nj", 1, "--search", search, "--units-dir", exp / "ctc", exp / "data", tmp_path, tmp_path / search)
     best = [{row[0]: row for row in map(str.split, reversed((tmp_path / search / "nbest.1.txt").read_text().splitlines()))}
@@ -168,7 +169,7 @@ TOO_LONG = "^a-2: memory is not enough for its 10000 frames: .*allocate.*; cut i
 def test_an_utterance_too_long_for_memory_is_named(exp, tmp_path, monkeypatch, search):
     """Nothing is left that looks finished."""
     model = copy_of_model(exp, tmp_path / "model")
-    save_network(model, *NETWORKS["BLSTM of whole utterances"], NUM_PDFS if search == "hmm" else NUM_PDFS + 2)
+    save_network(model, *NETWORKS["BLSTM of whole utterances"], is_ctc=search != "hmm")
     fails_beyond(5000, monkeypatch)
     with pytest.raises(UserError, match=TOO_LONG):
         if search == "hmm":
