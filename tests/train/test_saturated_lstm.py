@@ -20,9 +20,10 @@ D, H, CHUNKS, FRAMES = 3, 4, 6, 7
 CPU = LearnerOptions(precision="float32", device="cpu")
 
 
-def network(lines=("lstm cells=4 peepholes=true delay=2", "affine dim=5", "blstm cells=4")) -> LayeredNetwork:
+def network() -> LayeredNetwork:
     """With weights large enough for units to be saturated."""
-    made, random = LayeredNetwork(list(lines), D, 5, FRAMES), torch.Generator().manual_seed(1)
+    lines = ["lstm cells=4 peepholes=true delay=2", "affine dim=5", "blstm cells=4"]
+    made, random = LayeredNetwork(lines, D, 5, FRAMES), torch.Generator().manual_seed(1)
     for parameter in made.parameters():
         parameter.data.normal_(0, 1, generator=random)
     return made.eval()
