@@ -103,9 +103,9 @@ class Scores:
             factor = np.float32(ACOUSTIC_FACTOR if in_graph else 1.0)
             self.keys, self._read, self._score = list(table), lambda utt: reader.load(table[utt]), lambda matrix: factor * matrix
         else:
-            features = open_features(spec.data, spec.ctc_dir)
+            features, model = open_features(spec.data, spec.ctc_dir), load_network(spec.ctc_dir, in_graph)
             self.keys, self._read = features.keys, features.__getitem__
-            self._score = scorer_with_priors(spec.ctc_dir).log_likelihoods if in_graph else load_scorer(spec.ctc_dir).log_posteriors
+            self._score = model.log_likelihoods if in_graph else model.log_posteriors
 
     def of(self, keys: list[str]) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
         """(utterance, function that gives its scores): read here, computed where it is called."""
@@ -114,20 +114,15 @@ class Scores:
             yield utt, lambda utt=utt, read=read: checked(computed(utt, self._score, read), self._num_units, utt)
 
 
-def scorer_with_priors(ctc_dir: Path):
-    """The `AcousticModel` of a directory, for the search in a graph. Raises UserError for one of an earlier pyasr, which had no priors."""
-    model = load_scorer(ctc_dir)
-    if model.factor != ACOUSTIC_FACTOR:
+def load_network(ctc_dir: Path, in_graph: bool):
+    """The `AcousticModel` of a directory. Raises UserError for one of an earlier pyasr, without priors, where a graph is to be searched."""
+    from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
+
+    model = acoustic.load_scorer(ctc_dir)
+    if in_graph and model.factor != ACOUSTIC_FACTOR:
         sentence = "has no priors of units, which a search in a graph needs; train it again with steps/train_ctc.py"
         raise UserError(f"{ctc_dir / NETWORK}: {sentence}")
     return model
-
-
-def load_scorer(model_dir: Path):
-    """The `AcousticModel` of a directory."""
-    from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
-
-    return acoustic.load_scorer(model_dir)
 
 
 def decode_shard(spec: CtcSpec, job: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.decode.ctc_alignment import UnitRuns
-from pyasr.decode.ctc_dir import scorer_with_priors
+from pyasr.decode.ctc_dir import load_network
 from pyasr.hmm.model import MODEL, read_model, read_transitions
 from pyasr.lang.ctc_graph import BLANK_TID, unit_tid2pdf
 from pyasr.lang.lang_dir import LangDir
@@ -75,7 +75,7 @@ class Ctc(Network):
     """Scores by a CTC network."""
 
     def __init__(self, model: Path, graph: Path):
-        self.model, num_units = scorer_with_priors(model), len(read_units(model / UNITS_DIR))
+        self.model, num_units = load_network(model, in_graph=True), len(read_units(model / UNITS_DIR))
         self.trans, self.tid2pdf, self.silence = UnitRuns.of(num_units), unit_tid2pdf(num_units), [BLANK_TID]
         self.subsampling = self.model.subsampling
         _check_outputs(model, self.model.num_pdfs, num_units)

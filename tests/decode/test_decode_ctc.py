@@ -13,7 +13,7 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.data.ctm import CtmLine
 from pyasr.decode.compact import CompactLattice
-from pyasr.decode.ctc_dir import CtcSpec, list_lattice, scorer_with_priors
+from pyasr.decode.ctc_dir import CtcSpec, list_lattice, load_network
 from pyasr.decode.ctc_hypotheses import CtcHypothesis
 from pyasr.decode.lattice import best_path, sweep
 from pyasr.decode.lattice_io import read_either
@@ -194,7 +194,7 @@ def test_a_network_gives_the_same_as_its_posteriors(exp):
 def test_networks_of_an_earlier_pyasr_have_no_priors_for_a_graph(tmp_path):
     AcousticModel(FeedForward(DnnOptions(hidden_dim=4), 3, 5), torch.zeros(3), torch.ones(3), torch.zeros(5)).save(tmp_path / "final.nnet")
     with pytest.raises(UserError, match="final.nnet: has no priors of units, which a search in a graph needs; train it again with steps/train_ctc.py"):
-        scorer_with_priors(tmp_path)
+        load_network(tmp_path, in_graph=True)
 
 
 def test_what_is_decoded_again_when_it_changes(tmp_path):
