@@ -10,15 +10,7 @@ from pathlib import Path
 
 from pyasr.base.device_lock import DeviceLock, claim, held_for_a_job
 from pyasr.base.errors import UserError
-
-VARIABLE = "CUDA_VISIBLE_DEVICES"
-_OF_GRID_ENGINE = "SGE_HGR_gpu"  # what a complex `gpu` of type RSMAP has given a job: "0 1", "cuda0 cuda1"
-
-
-def granted_by_grid_engine() -> dict[str, str]:
-    """CUDA_VISIBLE_DEVICES as an environment, where a Grid Engine has given out GPUs by number and leaves the variable to the job."""
-    numbers = re.findall(r"\d+(?=\s|$)", os.environ.get(_OF_GRID_ENGINE, ""))
-    return {VARIABLE: ",".join(numbers)} if numbers and VARIABLE not in os.environ else {}
+from pyasr.base.granted_gpus import VARIABLE, granted_by_grid_engine
 
 
 def visible_gpus() -> dict[str, str]:

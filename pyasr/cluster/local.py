@@ -19,12 +19,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pyasr.base.granted_gpus import granted_by_grid_engine
 from pyasr.base.heartbeat import hearts_in, hearts_of
 from pyasr.base.last_words import words_of
 from pyasr.base.stop_request import VARIABLE
 from pyasr.cluster.command_line import Request
-from pyasr.cluster.gpus import GpuSlots, HeldGpu, environment_of, granted_by_grid_engine
-from pyasr.cluster.mpi import launch_prefix
+from pyasr.cluster.gpus import GpuSlots, HeldGpu, environment_of
+from pyasr.cluster.mpi import for_ranks, launch_prefix
 from pyasr.cluster.processes import Guard, ignore_stop, signal_group
 from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, read_status, status_path, write_status
 
@@ -49,7 +50,8 @@ class LocalRunner:
     def __init__(self, request: Request):
         self.request = request
         self.prefix = launch_prefix(request.num_ranks, request.num_threads) + " " if request.num_ranks else ""
-        self.environment = {**os.environ, **granted_by_grid_engine(), **{name: str(request.num_threads) for name in _THREAD_VARIABLES}}
+        granted = {} if request.num_ranks else granted_by_grid_engine()  # ranks ask on their own hosts
+        self.environment = {**os.environ, **granted, **{name: str(request.num_threads) for name in _THREAD_VARIABLES}}
         self.gpus = GpuSlots(request.gpu)
         self.waiting = list(request.jobs)
         self.running: dict[int, _Running] = {}
@@ -101,6 +103,7 @@ class LocalRunner:
             f.write(f"# {command}\n# Started at {time.ctime()}\n# Running on {platform.node()}\n#\n")
         gpus = self.gpus.take()
         environment = {**self.environment, **environment_of(gpus), VARIABLE: str(stop_file(log).absolute())}
+        environment = {**for_ranks(environment), **environment} if self.request.num_ranks else environment
         with _text(log, "a") as f, _script(command) as (line, files):
             process = subprocess.Popen(["bash", "-o", "pipefail", "-c", line], stdin=subprocess.DEVNULL, stdout=f, pass_fds=files,
                                        stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.granted_gpus import OF_ONE_HOST
 
 ROOT = Path(__file__).resolve().parents[2]
 _FLAGS = {
@@ -68,6 +69,12 @@ def launch_prefix(num_ranks: int, num_threads: int = 1) -> str:
     if room and (kind == "openmpi" or num_threads > 1):
         words += ["--hostfile" if kind == "openmpi" else "-f", _hostfile(room, kind)]
     return shlex.join([*words, "-n", str(num_ranks)])
+
+
+def for_ranks(environment: dict[str, str]) -> dict[str, str]:
+    """What mpiexec needs beside this environment, so that ranks are given all of it but what names GPUs of its own host, which MPICH would put
+    over what they have on theirs."""
+    return {"HYDRA_ENV": f"list:{','.join(name for name in environment if name not in OF_ONE_HOST)}"}
 
 
 def _room(given: Path, num_ranks: int, num_threads: int) -> dict[str, int]:

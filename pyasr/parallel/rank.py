@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pyasr.base import log, options
 from pyasr.base.errors import UserError
+from pyasr.base.granted_gpus import granted_by_grid_engine
 from pyasr.base.heartbeat import hearts_of
 from pyasr.base.job import as_user_error, resolve
 from pyasr.base.job_options import threads_of_job
@@ -53,6 +54,7 @@ def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: in
     if comm.size != num_ranks:
         raise UserError(f"{num_ranks} ranks were started, and this is one of {comm.size}: what started them does not belong to mpi4py's "
                         "MPI; name that MPI's mpiexec by PYASR_MPIEXEC, or build mpi4py anew (docs/install.md)")  # fmt: skip
+    os.environ.update(granted_by_grid_engine())
     function, work = resolve(name), options.load(spec)
     set_threads()
     take_gpu(comm, work, share_devices, log_of(spec))

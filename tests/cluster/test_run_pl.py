@@ -232,6 +232,26 @@ def test_every_job_has_gpus_of_its_own(tmp_path, monkeypatch):
     assert done.returncode == 1 and "--gpu 3: this machine has 2 GPU(s) for us; ask for fewer" in done.stderr
 
 
+SSH = """#!/bin/bash
+while [[ $1 == -* ]]; do shift; done
+export CUDA_VISIBLE_DEVICES=of_$1
+eval "exec ${*:2}"
+"""
+
+
+def test_ranks_on_other_hosts_keep_what_names_gpus_there(tmp_path, monkeypatch):
+    """With all else of the environment; hosts are made up, and reached by a program that sets what a scheduler would."""
+    (tmp_path / "ssh").write_text(SSH)
+    (tmp_path / "ssh").chmod(0o755)
+    (tmp_path / "hosts").write_text("here\nthere\n")
+    here = dict(HYDRA_LAUNCHER_EXEC=tmp_path / "ssh", HYDRA_HOST_FILE=tmp_path / "hosts", CUDA_VISIBLE_DEVICES="4,7", OF_A_USER="kept")
+    for name, value in here.items():
+        monkeypatch.setenv(name, str(value))
+    script = r"echo has=\$CUDA_VISIBLE_DEVICES \$OF_A_USER"
+    assert run_pl("--num-ranks", "2", "x.log", "bash", "-c", script, cwd=tmp_path).returncode == 0
+    assert set(re.findall(r"(?m)^has=(.*)", (tmp_path / "x.log").read_text())) == {"of_here kept", "of_there kept"}
+
+
 @pytest.fixture
 def holding(tmp_path, monkeypatch):
     """Function (name, options) that begins a run.pl with GPUs, whose job tells which it has and then waits for a file `end`."""

@@ -10,9 +10,10 @@ import torch
 
 from pyasr.base.device_lock import claim
 from pyasr.base.errors import UserError
+from pyasr.base.granted_gpus import VARIABLE, granted_by_grid_engine
 from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.base.options import group
-from pyasr.cluster.gpus import VARIABLE, granted_by_grid_engine, visible_gpus as gpus_for_jobs
+from pyasr.cluster.gpus import visible_gpus as gpus_for_jobs
 from pyasr.cluster.jobs import Recovery, run_ranks
 from pyasr.nn.device import DeviceOptions
 from pyasr.parallel.comm import SoloComm
