@@ -204,7 +204,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     started = {"options": options, "inputs": prints}
     try:
         with _claimed(scratch):
-            _prepare_scratch(scratch, started, resume and not force, "" if force else precious, may_change, defaults or {})
+            _prepare_scratch(scratch, started, resume, force, precious, may_change, defaults or {})
             with timed_run(scratch) as seconds, _unchanged(prints, scratch):
                 yield scratch
             files = file_states(scratch)
@@ -297,22 +297,24 @@ def _read_started(marker: Path, defaults: dict) -> dict | None:
     return {**started, "options": completed(started["options"], defaults)}
 
 
-def _without(started: dict, names: tuple[str, ...]) -> dict:
-    """The same but for some options."""
-    return {**started, "options": {name: value for name, value in started["options"].items() if name not in names}}
+def _without(started: dict, names: tuple[str, ...]) -> tuple[dict, dict]:
+    """Its options but for some, and its inputs."""
+    return {name: value for name, value in started["options"].items() if name not in names}, started["inputs"]
 
 
-def _prepare_scratch(scratch: Path, started: dict, keep: bool, precious: str, may_change: tuple[str, ...], defaults: dict) -> None:
-    """Empty the scratch directory, but for an interrupted run that can be resumed. Raises UserError rather than delete `precious` files."""
+def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, precious: str, may_change: tuple[str, ...],
+                     defaults: dict) -> None:  # fmt: skip
+    """Empty the scratch directory, but for an interrupted run that can be resumed: with `force` one that has begun anew by it. Raises
+    UserError rather than delete `precious` files."""
     _check_own(scratch)
-    marker, started = scratch / STARTED, json.loads(json.dumps(started))
+    marker, started = scratch / STARTED, json.loads(json.dumps({**started, "forced": force}))
     before = _read_started(marker, defaults)
-    if keep and before and _without(before, may_change) == _without(started, may_change):
+    if resume and before and (before.get("forced") or not force) and _without(before, may_change) == _without(started, may_change):
         print(f"{scratch}: resuming an interrupted run", flush=True)
         _remove_half_written(scratch)
         return
     changed = differences(before["options"], started["options"]) if before else []
-    if changed and precious and any(scratch.glob(precious)):
+    if changed and precious and not force and any(scratch.glob(precious)):
         found = f"an interrupted run with other options ({'; '.join(changed)})"
         raise UserError(f"{scratch}: {found}; give those options to go on with it, or --force to begin anew")
     if before and (stale := _stale(before["inputs"], started["inputs"])):

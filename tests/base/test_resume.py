@@ -78,6 +78,30 @@ def test_an_interrupted_run_with_precious_files_is_not_thrown_away(place):
         run({"a": 3, "t": (1, 2)})
 
 
+def test_a_run_that_was_forced_is_gone_on_with_by_the_same_command(place):
+    """It has begun anew already; what was begun without is thrown away."""
+    def run(option, force=True, ends=False):
+        with stage_output(place / "out", {"a": option}, [place / "in"], resume=True, precious="checkpoint", force=force) as out:
+            found = (out / "checkpoint").exists()
+            (out / "checkpoint").touch()
+            if ends:
+                return found
+            raise KeyboardInterrupt(found)
+
+    def interrupted(option, **keywords):
+        with pytest.raises(KeyboardInterrupt) as interrupt:
+            run(option, **keywords)
+        return interrupt.value.args[0]
+
+    run(1, ends=True)
+    assert [interrupted(2), interrupted(2), interrupted(3), interrupted(3)] == [False, True, False, True]
+    (place / "in").write_text("changed")
+    assert not interrupted(3)
+    assert run(3, ends=True)
+    (place / "in").write_text("changed again")
+    assert [interrupted(3, force=False), interrupted(3), interrupted(3)] == [False, False, True]
+
+
 def test_what_a_killed_process_has_half_written_does_not_stay(tmp_path):
     with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "out", {}, [], resume=True) as out:
         (out / "part").mkdir()
