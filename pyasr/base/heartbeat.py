@@ -43,6 +43,13 @@ def forget(hearts: list[Path]) -> None:
             file.unlink()
 
 
+def beat_for(hearts: list[Path]) -> None:
+    """Of ranks that stand still, and are known to be there."""
+    for file in hearts:
+        with contextlib.suppress(OSError):
+            os.utime(file)
+
+
 class Heart:
     """The file of one rank, HOST.PROCESS in `directory`, which holds the rank's name. What goes wrong with it is harmless: the rank
     itself has not suffered."""
@@ -58,8 +65,7 @@ class Heart:
 
     def beat(self) -> None:
         """The rank's host is there. This takes no room on a disk that is full."""
-        with contextlib.suppress(OSError):
-            os.utime(self.file)
+        beat_for([self.file])
 
     def stop(self) -> None:
         """Nothing more will be heard, and nothing is wrong with that."""

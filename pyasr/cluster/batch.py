@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from pyasr.base.heartbeat import forget, hearts_in, hearts_of
+from pyasr.base.heartbeat import beat_for, forget, hearts_in, hearts_of
 from pyasr.base.stop_request import TRY_AGAIN
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.mpi import ROOT
@@ -153,6 +153,8 @@ class BatchRunner:
                 continue
             if any(fates[task].waits for task in jobs if task in fates):
                 forget(hearts)  # which were there before the answer: of ranks that are no more
+            if any(fates[task].suspended for task in jobs if task in fates):
+                beat_for(hearts)
             for task, job in jobs.items():
                 self._judge(job, fates.get(task, UNKNOWN))
 
@@ -163,8 +165,8 @@ class BatchRunner:
     def _judge(self, job: int, fate: Fate) -> None:
         if fate.active:
             self.over.pop(job, None)
-            if fate.reason:
-                self._tell(f"{self._name(job)} {fate.reason}")
+            if reason := fate.reason or fate.suspended and f"is suspended, says {self.scheduler.name}; waiting goes on":
+                self._tell(f"{self._name(job)} {reason}")
             return
         status = self._status_of(job)
         if status and not status.stopped:

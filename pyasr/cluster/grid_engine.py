@@ -108,7 +108,7 @@ def _fate(number: str, state: str, host: str, is_silent: bool, never: str) -> Fa
         return Fate(False, f"its host {host} was lost (Grid Engine says au)", host, host_lost=True)
     if never and state == "qw":
         return Fate(False, f"it will never start: {never}")
-    return Fate(True, f"waits: {state}" if "h" in state else "", host, waits="q" in state)
+    return Fate(True, f"waits: {state}" if "h" in state else "", host, waits="q" in state, suspended=not set("sST").isdisjoint(state))
 
 
 def _error_of(number: str) -> str:

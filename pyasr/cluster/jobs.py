@@ -84,7 +84,7 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
     """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails.
 
     Where `recovery` allows it, a job that has lost ranks is started again with those that are left, or the next number that is usable, and
-    with as many where no other is; a function that keeps checkpoints then goes on from the last one. An error that a rank has raised
+    with as many where no other is, or all were lost; a function that keeps checkpoints then goes on from the last one. An error that a rank has raised
     would come again, and ends the job.
     """
     find_mpiexec(within_slurm=Path(_words(jobs.cmd)[0]).name == "slurm.pl")
@@ -96,7 +96,7 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
             if not isinstance(lost, RankLost) or restart > most:
                 show_kept(_report_file(log))
                 raise
-            num_ranks = recovery.usable(max(num_ranks - lost.num_ranks, 1)) or num_ranks
+            num_ranks = recovery.usable(max(num_ranks - lost.num_ranks, 0) or num_ranks) or num_ranks
             kept = Path(log).replace(Path(log).with_suffix(f".{restart}.log"))
             go_on = "1 rank goes on" if num_ranks == 1 else f"{num_ranks} ranks go on"
             warning(f"{lost.what}; {go_on} {recovery.place()}, restart {restart} of at most {most} (log until then: {kept})")

@@ -25,6 +25,7 @@ class Fate:
     host        where it ran, if that is known
     host_lost   it ended with its host
     waits       it has not begun, or is to begin again
+    suspended   it has begun, and stands still until the scheduler lets it go on
     over_limit  it was ended because it took more than it had asked for
     """
 
@@ -33,6 +34,7 @@ class Fate:
     host: str = ""
     host_lost: bool = False
     waits: bool = False
+    suspended: bool = False
     over_limit: bool = False
 
 

@@ -27,7 +27,8 @@ option max_jobs_run=*
 default gpu=0
 """
 _WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
-_ACTIVE = _WAITING | {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+_SUSPENDED = {"SUSPENDED", "STOPPED"}
+_ACTIVE = _WAITING | _SUSPENDED | {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "RESIZING"}
 _ENDS = {
     "CANCELLED": "it was cancelled (scancel)",
     "TIMEOUT": "it was over its time limit of {TimeLimit}; ask for more with --time, or split the work into more jobs",
@@ -99,7 +100,8 @@ def fate(fields: dict[str, str]) -> Fate:
     if why in _NEVER and state in ("PENDING", "FAILED"):
         return Fate(False, f"it will never start: {_filled(_NEVER[why], fields)} (Slurm says {why})")
     if state in _ACTIVE:
-        return Fate(True, f"waits: {why}" if state == "PENDING" and why not in _USUAL_WAITS else "", host, waits=state in _WAITING)
+        reason = f"waits: {why}" if state == "PENDING" and why not in _USUAL_WAITS else ""
+        return Fate(True, reason, host, waits=state in _WAITING, suspended=state in _SUSPENDED)
     if state in _ENDS:
         return Fate(False, f"{_filled(_ENDS[state], fields)} (Slurm says {state})", host, state in _HOST_LOST,
                     over_limit=state in _OVER_LIMIT)  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from test_run_pl import kill_guard, wait_until
 
 from pyasr.base.errors import UserError
-from pyasr.base.heartbeat import Heart, hearts_in, hearts_of
+from pyasr.base.heartbeat import Ear, Heart, forget, hearts_in, hearts_of
 from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.cluster import batch
 from pyasr.cluster.batch import BatchRunner, submission
@@ -19,7 +19,7 @@ from pyasr.cluster.grid_engine import GridEngine
 from pyasr.cluster.jobs import RankLost, Recovery, run_ranks
 from pyasr.cluster.mpi import ROOT
 from pyasr.cluster.scheduler import Fate, submit
-from pyasr.cluster.slurm import Slurm
+from pyasr.cluster.slurm import Slurm, fate
 from pyasr.cluster.status import JobStatus, read_status, write_status
 
 SBATCH = """#!/bin/bash
@@ -210,25 +210,50 @@ def test_ranks_that_a_scheduler_begins_again_are_not_taken_for_those_before(slur
     assert not isinstance(told.value, RankLost) and (tmp_path / "attempts").read_text() == "2\n2\n"
 
 
-class Waiting:
-    """A scheduler where a job waits, ranks of which have run before, while those of another begin."""
+@pytest.fixture
+def asking(tmp_path):
+    """Function (fate) that gives the files of the one rank of a job, and a function: a scheduler is asked for the job, and says this."""
 
-    def __init__(self, hearts):
-        self.hearts = hearts
+    def begin(says):
+        hearts = hearts_of(tmp_path / "x.spec.json")
+        Heart(hearts, 1).introduce("rank 0 of 1")
+        words = ["--num-ranks", "1", "--done-marker", str(tmp_path / "x.spec.done"), str(tmp_path / "x.log"), "true"]
+        runner = BatchRunner(parse_request(words), Says(says, hearts))
+        runner.left = {1: "7"}
+        return hearts, runner._ask
+
+    return begin
+
+
+class Says(Slurm):
+    """A scheduler that says this of a job, of which another rank begins meanwhile."""
+
+    def __init__(self, says, hearts):
+        self.says, self.hearts = says, hearts
 
     def fates(self, number, tasks):
         Heart(self.hearts, 2).introduce("rank 0 of 1 on a node that answers late")
-        return {0: Fate(True, waits=True)}
+        return {0: self.says}
 
 
-def test_what_ranks_have_left_of_a_job_that_waits_again(tmp_path):
-    hearts = hearts_of(tmp_path / "x.spec.json")
-    Heart(hearts, 1).introduce("rank 0 of 1 on a node that was lost")
-    words = ["--num-ranks", "1", "--done-marker", str(tmp_path / "x.spec.done"), str(tmp_path / "x.log"), "true"]
-    runner = BatchRunner(parse_request(words), Waiting(hearts))
-    runner.left = {1: "7"}
-    runner._ask()
+def test_what_ranks_have_left_of_a_job_that_waits_again(asking):
+    hearts, ask = asking(Fate(True, waits=True))
+    ask()
     assert [file.suffix for file in hearts_in(hearts)] == [".2"]
+
+
+@pytest.mark.parametrize("state, is_lost", [("SUSPENDED", False), ("RUNNING", True)])
+def test_ranks_of_a_job_that_is_suspended_are_not_lost(state, is_lost, asking, capsys):
+    """They stand still as those of a frozen host do, which Slurm believes to run for some time."""
+    hearts, ask = asking(fate({"JobState": state}))
+    ear = Ear(hearts, 1, timeout_s=20.0)
+    told = []
+    for _ in range(100):
+        ask()
+        forget([file for file in hearts_in(hearts) if file.suffix == ".2"])
+        told.append(ear.listen())
+    assert any(told) == is_lost
+    assert capsys.readouterr().err.count("the job is suspended, says Slurm; waiting goes on\n") == (not is_lost)
 
 
 def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_ones(slurm_pl, tmp_path):

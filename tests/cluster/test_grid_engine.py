@@ -174,11 +174,14 @@ def test_lost_host_of_several(qstat):
     assert (fate.active, fate.host, fate.host_lost) == (False, "n2", True)
 
 
-@pytest.mark.parametrize("state, waits", [("r", False), ("Rr", False), ("s", False), ("Rq", True), ("hqw", True)])
-def test_who_waits(state, waits, qstat):
+@pytest.mark.parametrize("state, waits, suspended", [
+    ("r", False, False), ("t", False, False), ("Rr", False, False), ("s", False, True), ("S", False, True), ("T", False, True),
+    ("Rq", True, False), ("hqw", True, False),
+])
+def test_who_waits(state, waits, suspended, qstat):
     qstat(f"<job_info><job_info><job_list><JB_job_number>7</JB_job_number><state>{state}</state></job_list></job_info></job_info>")
     fate = GridEngine().fates("7", [0])[0]
-    assert (fate.active, fate.waits) == (True, waits)
+    assert (fate.active, fate.waits, fate.suspended) == (True, waits, suspended)
 
 
 @pytest.mark.parametrize("answer", [f"warning: the home directory is nearly full\n{QSTAT}", QSTAT[:200], ""])

@@ -157,6 +157,21 @@ def test_a_killed_witness_is_a_lost_rank(tmp_path, capsys):
     assert "a rank was lost, and nobody could say which; 1 rank goes on from 70 frames, restart 1 of at most 2" in capsys.readouterr().out
 
 
+def test_a_job_that_has_lost_all_ranks_begins_with_as_many(tmp_path, monkeypatch):
+    """Its only host is frozen, or nothing can be heard of any; of four that are left three lose one more."""
+    lost, begun = [4, 1], []
+
+    def once(jobs, log, function, spec, num_ranks, how):
+        log.touch()
+        begun.append(num_ranks)
+        if len(begun) <= len(lost):
+            raise RankLost("nothing was heard", "nothing was heard", lost[len(begun) - 1])
+
+    monkeypatch.setattr("pyasr.cluster.jobs._run_ranks_once", once)
+    run_ranks(JobOptions(), tmp_path / "x.log", "a:b", JobOptions(), 4, recovering())
+    assert begun == [4, 4, 3]
+
+
 def test_restarts_come_to_an_end(tmp_path):
     """A number of ranks that no scheme takes is passed over; where there is no other, it stays."""
     with pytest.raises(RankLost, match="died without a word"):
