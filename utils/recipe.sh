@@ -29,12 +29,11 @@ recipe_name=$(basename "$0")
 recipe_python=$recipe_root/.venv/bin/python
 [ -x "$recipe_python" ] || recipe_python=$(find_python)
 
-# The recipe may have gone to its own directory already.
-recipe_file=$0
-[ -f "$recipe_file" ] || recipe_file=./$recipe_name
+# The recipe has gone to its own directory already.
+recipe_file=./$recipe_name
+[ -f "$recipe_file" ] || recipe_file=$0
 if [ -z "${PYASR_SUPERVISED:-}" ]; then
-  PYASR_START_DIR=$PWD
-  [ "$recipe_file" = "$0" ] || PYASR_START_DIR=$OLDPWD
+  PYASR_START_DIR=${OLDPWD:-$PWD}
   export PYASR_START_DIR PYASR_SUPERVISED=$$
   exec "$recipe_python" "$recipe_root/utils/supervise.py" bash "$recipe_file" "$@"
 fi
