@@ -19,12 +19,20 @@ pyasr_build_environment() {
 pyasr_environment_is_current || pyasr_build_environment || return 1
 unset -f pyasr_environment_is_current pyasr_build_environment
 
-case ":$PATH:" in
-  *":$PYASR_ROOT/utils:"*) ;;
-  *) export PATH="$PYASR_ROOT/.venv/bin:$PYASR_ROOT/utils:$PYASR_ROOT/steps:$PATH" ;;
-esac
-case ":${PYTHONPATH:-}:" in
-  *":$PYASR_ROOT:"*) ;;
-  *) export PYTHONPATH="$PYASR_ROOT${PYTHONPATH:+:$PYTHONPATH}" ;;
-esac
+# pyasr_first DIRECTORY LIST: the list of directories, with this one at its head and nowhere else.
+pyasr_first() {
+  local list=":$2:"
+  while [[ $list == *":$1:"* ]]; do list=${list/":$1:"/:}; done
+  list=${list#:}
+  list=${list%:}
+  printf '%s' "$1${list:+:$list}"
+}
+
+for pyasr_directory in steps utils .venv/bin; do
+  PATH=$(pyasr_first "$PYASR_ROOT/$pyasr_directory" "$PATH")
+done
+PYTHONPATH=$(pyasr_first "$PYASR_ROOT" "${PYTHONPATH:-}")
+export PATH PYTHONPATH
+unset pyasr_directory
+unset -f pyasr_first
 export LC_ALL=C PYTHONUTF8=1 OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
