@@ -169,12 +169,13 @@ def _as_limit(value: str) -> float:
 
 
 def _take_values(rest: list[str], number: int, option: str) -> list[str]:
-    """Take the values of an option from the head of `rest`."""
+    """Take the values of an option from the head of `rest`. A range of jobs, whose name stands in the log's after it, is none."""
     values, rest[:] = rest[:number], rest[number:]
     if len(values) < number:
         raise UserError(f"{option}: a value is missing after it")
     for value in values:
-        if value.startswith("--") or (match := re.fullmatch(_RANGE, value)) and match[3]:
+        match = re.fullmatch(_RANGE, value)
+        if value.startswith("--") or match and match[3] and any(match[1] in word for word in rest):
             raise UserError(f"{option}: a value is expected after it, not '{value}'")
     return values
 

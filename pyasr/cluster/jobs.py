@@ -69,12 +69,12 @@ def run_jobs(jobs: RunnerOptions, log: Path, function: str, spec, *, num_jobs: i
         raise ValueError(f"{log}: no JOB in the name of the log")
     saved = _save_spec(log, spec)
     proofs = [done_marker(saved, job) for job in range(1, num_jobs + 1)]
-    for left in proofs:
-        left.unlink(missing_ok=True)
     words = [sys.executable, "-m", "pyasr.base.job", function, str(saved)]
     name = _unused_name([*words, str(Path(log).parent)])
     numbered = Path(log).with_name(Path(log).name.replace("JOB", name))
     logs = [Path(log).with_name(Path(log).name.replace("JOB", str(job))) for job in range(1, num_jobs + 1)]
+    for left in (*proofs, *map(status_path, logs)):
+        left.unlink(missing_ok=True)
     if not _run(jobs, [f"{name}=1:{num_jobs}"], numbered, [*words, name]):
         raise UserError(_what_failed(logs))
     _take_proofs(jobs, proofs)
@@ -96,7 +96,8 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
             if not isinstance(lost, RankLost) or restart > most:
                 show_kept(_report_file(log))
                 raise
-            num_ranks = recovery.usable(max(num_ranks - lost.num_ranks, 0) or num_ranks) or num_ranks
+            left = max(num_ranks - lost.num_ranks, 0) or num_ranks
+            num_ranks = recovery.usable(left) or num_ranks
             kept = Path(log).replace(Path(log).with_suffix(f".{restart}.log"))
             go_on = "1 rank goes on" if num_ranks == 1 else f"{num_ranks} ranks go on"
             warning(f"{lost.what}; {go_on} {recovery.place()}, restart {restart} of at most {most} (log until then: {kept})")

@@ -71,13 +71,13 @@ class Slurm(Scheduler):
         return [*self.site_words(request), *what]
 
     def number(self, said: str) -> str:
-        """`--parsable` says NUMBER or NUMBER;CLUSTER."""
-        last = "".join(said.split()[-1:]).partition(";")[0]
-        return last if last.isdecimal() else ""
+        """`--parsable` says NUMBER, or, of another cluster than the usual one, NUMBER;CLUSTER, which is what the job is called here, too."""
+        last = "".join(said.split()[-1:])
+        return last if re.fullmatch(r"[0-9]+(;\S+)?", last) else ""
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
         """From `scontrol show job`, where tasks of an array that wait may share a line."""
-        done = call(["scontrol", "show", "job", "-o", number], SLURM_BITSTR_LEN="0")  # else long lists of tasks are cut off
+        done = call(["scontrol", *_cluster(number), "show", "job", "-o", _alone(number)], SLURM_BITSTR_LEN="0")  # else lists of tasks are cut off
         if done is None or done.returncode and "Invalid job id" not in done.stderr + done.stdout:
             return None
         found, of_others = {}, {}
@@ -91,7 +91,18 @@ class Slurm(Scheduler):
 
     def cancel(self, number: str) -> None:
         """scancel"""
-        call(["scancel", number])
+        call(["scancel", *_cluster(number), _alone(number)])
+
+
+def _alone(number: str) -> str:
+    """The job's number within its cluster."""
+    return number.partition(";")[0]
+
+
+def _cluster(number: str) -> list[str]:
+    """What tells Slurm's programs that the job is another cluster's."""
+    cluster = number.partition(";")[2]
+    return ["-M", cluster] if cluster else []
 
 
 def fate(fields: dict[str, str]) -> Fate:

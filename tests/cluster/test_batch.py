@@ -194,9 +194,19 @@ class Ending(Slurm):
 
 
 def test_numbers_that_schedulers_give():
-    for scheduler, said in ((Slurm(), "12\n"), (Slurm(), "a greeting\n12;cluster\n"), (GridEngine(), 'Your job 12 ("x") has been submitted\n'),
+    for scheduler, said in ((Slurm(), "12\n"), (Slurm(), "a greeting\n12\n"), (GridEngine(), 'Your job 12 ("x") has been submitted\n'),
                             (GridEngine(), 'Your job-array 12.1-3:1 ("x") has been submitted\n')):  # fmt: skip
         assert scheduler.number(said) == "12"
+
+
+def test_jobs_of_another_cluster_are_asked_for_and_cancelled_there(slurm_pl, tmp_path):
+    """Slurm's usual cluster, which may have a job of that number as well, is left alone."""
+    program(tmp_path / "bin" / "sbatch", "#!/bin/sh\necho '7;other'\n")
+    program(tmp_path / "bin" / "scontrol", f"#!/bin/sh\necho scontrol $* >> {tmp_path}/calls\necho JobState=CANCELLED\n")
+    program(tmp_path / "bin" / "scancel", f"#!/bin/sh\necho scancel $* >> {tmp_path}/calls\n")
+    done = slurm_pl("-M", "other", "x.log", "true")
+    assert done.returncode == 1 and "it was cancelled (scancel)" in done.stderr, done.stderr
+    assert set((tmp_path / "calls").read_text().splitlines()) == {"scontrol -M other show job -o 7", "scancel -M other 7"}
 
 
 def test_ranks_that_a_scheduler_begins_again_are_not_taken_for_those_before(slurm_pl, tmp_path, monkeypatch):

@@ -160,9 +160,14 @@ def test_help_lists_the_recipe_variables(recipe):
         assert any(f"--{flag} " in line and help in line and line.endswith(f"[{default}]") for line in done.stdout.splitlines())
 
 
-def test_paths_are_relative_to_where_the_user_stands(recipe, tmp_path):
-    done = run("s5/run.sh", "--corpus", "queen.1c", "--stop-stage", "0", cwd=tmp_path)
-    assert done.stdout == f"num=3 rate=0.5 quick=false corpus={tmp_path}/queen.1c\n"
+@pytest.mark.parametrize("place, name", [(".", "s5/run.sh"), ("other", "../s5/run.sh"), ("other", "{}"), ("s5", "./run.sh"), ("s5/s5", "../run.sh")])
+def test_paths_are_relative_to_where_the_user_stands(place, name, recipe, tmp_path):
+    """However the recipe is called, and whatever has the same name below it."""
+    (tmp_path / place).mkdir(exist_ok=True)
+    (tmp_path / "s5" / "s5").mkdir(exist_ok=True)
+    (tmp_path / "s5" / "s5" / "run.sh").write_text("echo another recipe")
+    done = run(name.format(recipe), "--corpus", "queen.1c", "--stop-stage", "0", cwd=tmp_path / place)
+    assert done.stdout == f"num=3 rate=0.5 quick=false corpus={tmp_path / place / 'queen.1c'}\n"
 
 
 def test_an_exported_cdpath_leads_nowhere_else(recipe, tmp_path, root, monkeypatch):
@@ -172,6 +177,23 @@ def test_an_exported_cdpath_leads_nowhere_else(recipe, tmp_path, root, monkeypat
     monkeypatch.setenv("CDPATH", f"{tmp_path / 'other'}:{root}:.")
     done = run("s5/run.sh", "--corpus", "queen.1c", "--stop-stage", "0", cwd=tmp_path)
     assert (done.stdout, done.stderr) == (f"num=3 rate=0.5 quick=false corpus={tmp_path}/queen.1c\n", "")
+
+
+def test_the_copy_that_is_sourced_last_comes_first(root, tmp_path):
+    """Of two in one shell, in turn; each is there once."""
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "path.sh").write_text((root / "path.sh").read_text().replace("|| pyasr_build_environment", "|| true"))
+    script = ". a/path.sh; . b/path.sh; . a/path.sh; . a/path.sh; echo $PATH; echo $PYTHONPATH"
+    given = {"PATH": f"/nowhere b:{os.environ['PATH']}", "PYTHONPATH": "/of/a/user"}
+    done = subprocess.run(["bash", "-euc", script], cwd=tmp_path, env=given, capture_output=True, text=True)
+    paths, modules = done.stdout.splitlines()
+    there = [f"{tmp_path}/{name}/{part}" for name in "ab" for part in (".venv/bin", "utils", "steps")]
+    assert (paths.split(":")[:7], paths.count(str(tmp_path))) == ([*there, "/nowhere b"], 6)
+    assert modules == f"{tmp_path}/a:{tmp_path}/b:/of/a/user"
+    del given["PYTHONPATH"]
+    done = subprocess.run(["bash", "-euc", script], cwd=tmp_path, env=given, capture_output=True, text=True)
+    assert done.stdout.splitlines()[1] == f"{tmp_path}/a:{tmp_path}/b"  # an empty name would stand for the directory of the moment
 
 
 def test_path_sh_minds_no_cdpath_and_leaves_it(root, tmp_path, monkeypatch):

@@ -21,6 +21,8 @@ def third_fails(spec, job):
     if job == 3: raise UserError("data/wav/a.wav: cut off after 512 bytes; fetch it again")
 def third_raises(spec, job):
     if job == 3: raise KeyError("utt-17")
+def second_fails(spec, job):
+    if job == 2: raise UserError("data/wav/b.wav: cut off as well")
 def disk_full(spec, job): open("/dev/full", "w").write("x" * 100000)
 '''
 
@@ -48,6 +50,13 @@ def test_run_jobs(functions):
 def test_run_jobs_says_what_failed(function, sentence, functions):
     with pytest.raises(UserError, match=sentence):
         run_jobs(JobOptions(nj=4), functions / "log" / "x.JOB.log", f"jobs_under_test:{function}", JobOptions())
+
+
+def test_a_failure_of_an_earlier_run_is_not_told_again(functions):
+    """Of a job that is not begun this time; one job at a time."""
+    for function, job in (("third_fails", 3), ("second_fails", 2)):
+        with pytest.raises(UserError, match=f"job {job} of 4 failed"):
+            run_jobs(JobOptions(nj=4, cmd="run.pl --max-jobs-run 1"), functions / "log" / "x.JOB.log", f"jobs_under_test:{function}", JobOptions())
 
 
 def test_threads_of_jobs(functions):

@@ -160,6 +160,16 @@ def test_bad_command_lines(words, sentence, tmp_path):
     assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("words, raw, name", [
+    (["-l", "h_rt=30:00", "JOB=1:2", "x.JOB.log"], ("-l", "h_rt=30:00"), "JOB"),
+    (["JOB=1:2", "-l", "h_rt=30:00", "-v", "N=1:2", "x.JOB.log"], ("-l", "h_rt=30:00", "-v", "N=1:2"), "JOB"),
+    (["-l", "s_rt=10:00", "x.log"], ("-l", "s_rt=10:00"), ""),
+])
+def test_values_of_a_scheduler_that_look_like_a_range_of_jobs(words, raw, name):
+    request = parse_request([*words, "true"])
+    assert (request.raw, request.name) == (raw, name)
+
+
 @pytest.mark.parametrize("runner", ["run.pl", "queue.pl", "slurm.pl"])
 def test_every_runner_says_how_it_is_called(runner, tmp_path):
     usage = f"{runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS..."
