@@ -84,8 +84,8 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
     """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails.
 
     Where `recovery` allows it, a job that has lost ranks is started again with those that are left, or the next number that is usable, and
-    with as many where no other is, or all were lost; a function that keeps checkpoints then goes on from the last one. An error that a rank has raised
-    would come again, and ends the job.
+    with as many where no other is, or all were lost; a function that keeps checkpoints then goes on from the last one. An error that a rank
+    has raised would come again, and ends the job.
     """
     find_mpiexec(within_slurm=Path(_words(jobs.cmd)[0]).name == "slurm.pl")
     most = recovery.options.max_restarts

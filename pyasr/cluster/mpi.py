@@ -72,8 +72,8 @@ def launch_prefix(num_ranks: int, num_threads: int = 1) -> str:
 
 
 def for_ranks(environment: dict[str, str]) -> dict[str, str]:
-    """What mpiexec needs beside this environment, so that ranks are given all of it but what names GPUs of its own host, which MPICH would put
-    over what they have on theirs."""
+    """What mpiexec needs beside this environment, so that ranks are given all of it but what names GPUs of its own host, which MPICH would
+    put over what they have on theirs."""
     return {"HYDRA_ENV": f"list:{','.join(name for name in environment if name not in OF_ONE_HOST)}"}
 
 

@@ -71,13 +71,14 @@ class Slurm(Scheduler):
         return [*self.site_words(request), *what]
 
     def number(self, said: str) -> str:
-        """`--parsable` says NUMBER, or, of another cluster than the usual one, NUMBER;CLUSTER, which is what the job is called here, too."""
+        """`--parsable` says NUMBER, or, of another cluster than the usual one, NUMBER;CLUSTER, which is the job's name here, too."""
         last = "".join(said.split()[-1:])
         return last if re.fullmatch(r"[0-9]+(;\S+)?", last) else ""
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
         """From `scontrol show job`, where tasks of an array that wait may share a line."""
-        done = call(["scontrol", *_cluster(number), "show", "job", "-o", _alone(number)], SLURM_BITSTR_LEN="0")  # else lists of tasks are cut off
+        words = ["scontrol", *_cluster(number), "show", "job", "-o", _alone(number)]
+        done = call(words, SLURM_BITSTR_LEN="0")  # else long lists of tasks are cut off
         if done is None or done.returncode and "Invalid job id" not in done.stderr + done.stdout:
             return None
         found, of_others = {}, {}
