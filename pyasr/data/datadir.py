@@ -29,7 +29,9 @@ AUDIO_CHANGES = (SPEED, VOLUME, DISTORTION)
 RECORDING_TABLES = ("wav.scp", "reco2dur", "reco2file_and_channel", *AUDIO_CHANGES)
 TABLES = UTTERANCE_TABLES + SPEAKER_TABLES + RECORDING_TABLES
 LEAST_SPEED, MOST_SPEED = 0.25, 4.0
+FIX = "utils/fix_data_dir.py"
 _UNBALANCED = 1.05
+_TO_THE_END = -1.0
 
 
 def default_value(table: str, key: str) -> str | None:
@@ -153,11 +155,11 @@ class DataDir:
             try:
                 recording, begin, end = value.split()
                 found[key] = Segment(recording, float(begin), float(end))
-                if not (0 <= found[key].begin_s < np.inf and -1 <= found[key].end_s < np.inf):
+                if not (0 <= found[key].begin_s < found[key].end_s < np.inf or found[key].begin_s >= 0 and found[key].end_s == _TO_THE_END):
                     raise ValueError
             except ValueError:
-                raise UserError(f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' "
-                                "with times in seconds; correct the line") from None
+                raise UserError(f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' with times in seconds, "
+                                f"END after BEGIN, or -1 for that of the recording; correct the line, or run {FIX} {self.path}") from None
         return found
 
     @cached_property

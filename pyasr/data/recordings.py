@@ -6,9 +6,9 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.data.audio import read_audio, resample
-from pyasr.data.datadir import SPEED, VOLUME, DataDir
+from pyasr.data.datadir import FIX, SPEED, VOLUME, DataDir
 from pyasr.data.mixing import distorted
-from pyasr.data.validation import FIX, overshoot_complaint, speed_complaint
+from pyasr.data.validation import overshoot_complaint, speed_complaint
 
 
 def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:

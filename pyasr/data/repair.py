@@ -10,8 +10,9 @@ from pyasr.base.table_paths import placed, root_of
 from pyasr.data.backup import back_up
 from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
 from pyasr.data.validation import (
-    MADE_BY_HAND, OF_WORDS, RULES, Table, archive_of, by_hand, look_at_audio, overshoot_complaint, recording_seconds,
+    MADE_BY_HAND, OF_WORDS, RULES, Table, by_hand, look_at_audio, overshoot_complaint, recording_seconds,
 )
+from pyasr.io.ark import archive_of
 from pyasr.io.text import invert, write_table
 
 _ESSENTIAL = ("utt2spk", "text", "segments", "feats.scp")  # an utterance without an entry here is removed

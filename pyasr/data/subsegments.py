@@ -11,7 +11,7 @@ from pyasr.data.recordings import duration_s
 from pyasr.data.repair import filter_tables
 from pyasr.data.subsets import FEATURE_TABLES, read_all
 
-_OF_WHOLE_UTTERANCES = ("text", "segments", "utt2dur", "utt2uniq", *FEATURE_TABLES, "spk2utt")
+_OF_WHOLE_UTTERANCES = ("text", "segments", "utt2dur", *FEATURE_TABLES, "spk2utt")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def subsegmented(data: DataDir, parts: Mapping[str, list[Part]], with_text: bool
         raise UserError(f"{data.path}: no segment found in any of its {len(data.utterances)} utterances; see the options of this program")
     tables = {name: table for name, table in read_all(data).items() if name not in _OF_WHOLE_UTTERANCES}
     new = {_name(utt, part, whole=with_text and len(found) == 1): (utt, part) for utt, found in parts.items() for part in found}
-    for name in ("utt2spk", "utt2lang", "utt2warp"):
+    for name in ("utt2spk", "utt2lang", "utt2warp", "utt2uniq"):
         if name in tables:
             tables[name] = {key: tables[name][utt] for key, (utt, _) in new.items()}
     tables["segments"] = {key: _segment(data, utt, part) for key, (utt, part) in new.items()}

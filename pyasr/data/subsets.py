@@ -202,16 +202,20 @@ def renamed(tables: dict[str, dict[str, str]], renaming: Renaming) -> dict[str, 
     rename_by |= dict.fromkeys(RECORDING_TABLES, recording)
     result = {name: {rename_by[name](key): value for key, value in table.items()} for name, table in tables.items()}
     if "segments" in tables:
-        result["segments"] = {utt: _renamed_segment(segment, recording) for utt, segment in result["segments"].items()}
+        result["segments"] = {utt: _with_first_word(segment, recording) for utt, segment in result["segments"].items()}
     return result | {"utt2spk": {key: renaming.speaker(value) for key, value in result["utt2spk"].items()}}
 
 
-def _renamed_segment(segment: str, recording: Callable[[str], str]) -> str:
+def _with_first_word(value: str, rename: Callable[[str], str]) -> str:
     """'RECORDING BEGIN END' with another recording; what a damaged line lacks is lacking still."""
-    name, *times = segment.split(maxsplit=1) or [""]
-    return " ".join([recording(name), *times])
+    name, *rest = value.split(maxsplit=1) or [""]
+    return " ".join([rename(name), *rest])
 
 
 def own_copy(tables: dict[str, dict[str, str]], renaming: Renaming) -> dict[str, dict[str, str]]:
-    """`renamed`, with recordings renamed as utterances are: tables that can be joined with those they were made of."""
-    return renamed(tables, replace(renaming, reco_prefix=renaming.utt_prefix, reco_suffix=renaming.utt_suffix))
+    """`renamed`, with recordings and the files that they are channels of renamed as utterances are: tables that can be joined with those
+    they were made of, of which they share no times."""
+    copy = renamed(tables, replace(renaming, reco_prefix=renaming.utt_prefix, reco_suffix=renaming.utt_suffix))
+    if files := copy.get("reco2file_and_channel"):
+        copy["reco2file_and_channel"] = {name: _with_first_word(value, renaming.utterance) for name, value in files.items()}
+    return copy

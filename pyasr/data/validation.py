@@ -23,11 +23,11 @@ from pyasr.base.errors import UserError, printable
 from pyasr.base.table_paths import placed, root_of
 from pyasr.data import distortion
 from pyasr.data.audio import UnusableAudio, read_audio
-from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir
+from pyasr.data.datadir import DISTORTION, FIX, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir
+from pyasr.io.ark import archive_of
 from pyasr.io.content import GZIP_MAGIC, read_content
 from pyasr.io.text import read_lines, read_table
 
-FIX = "utils/fix_data_dir.py"
 _MOST_OVERSHOOT_S = 0.5  # of a segment's end beyond its recording's, as in Kaldi's extract-segments
 
 
@@ -392,14 +392,6 @@ def _oov_only(text: Path, lang: Path) -> Iterator[Problem]:
         if value and known.isdisjoint(value.split()):
             complaint = f"none of its words is in {lang}/words.txt"
             yield Problem(text, i + 1, table.lines[i], complaint, "correct it, or add its words to the dictionary")
-
-
-def archive_of(rx: str) -> str:
-    """The file that an scp entry points into, '' for a command."""
-    if rx.endswith("|"):
-        return ""
-    path, colon, offset = rx.partition("[")[0].rpartition(":")
-    return path if colon and offset.isdigit() else rx.partition("[")[0]
 
 
 @dataclass(frozen=True)

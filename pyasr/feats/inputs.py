@@ -124,8 +124,9 @@ class FeatureReader:
 
     @cached_property
     def _first_copies(self) -> dict[str, str]:
-        """{utterance as it was: its first copy}"""
-        return {self._originals[copy]: copy for copy in sorted(self._originals, reverse=True)}
+        """{utterance as it was: its first copy, those first that are parts of it under its name}"""
+        last_to_first = sorted(self._originals, key=lambda copy: (not copy.startswith(self._originals[copy]), copy), reverse=True)
+        return {self._originals[copy]: copy for copy in last_to_first}
 
     def original(self, utt: str) -> tuple[str, str]:
         """(utterance, speaker) of which `utt` is a copy at another speed, in noise or in a room, as utt2uniq says; else its own.

@@ -18,12 +18,12 @@ _OF_UTTERANCES = ("ali.*", "trans.*", "failed_utterances")
 
 
 def names_of_original(utt: str, original: str) -> Iterator[str]:
-    """What an utterance may have been called before it was copied: its name without what follows `original` in it and without more and
-    more of its prefixes, then `original`."""
-    name = utt.rpartition(original)[0] + original
-    while name.endswith(original) and name != original:
-        yield name
-        name = name.partition("-")[2]
+    """What an utterance may have been called before it was copied: its name without more and more of its prefixes (what follows `original`
+    in it may name the part that it is), the same without what follows, then `original`."""
+    for name in dict.fromkeys([utt, utt.rpartition(original)[0] + original]):
+        while original in name and name != original:
+            yield name
+            name = name.partition("-")[2]
     yield original
 
 

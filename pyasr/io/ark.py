@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
 from pyasr.io.text import read_table, write_table
 
-_RX = re.compile(r"^(?P<path>.+?)(:(?P<offset>[0-9]{1,18}))?(\[(?P<range>[0-9:, ]{1,80})\])?$")
+_MOST_DIGITS, _MOST_OF_RANGE, _OF_RANGE = 18, 80, frozenset("0123456789:, ")
 _VECTORS, _FULL = (b"\0BFV ", b"\0BDV "), (b"\0BFM ", b"\0BDM ")
 _COMPRESSED = {b"\0BCM ": (5, 1, 8), b"\0BCM2": (6, 2, 0), b"\0BCM3": (6, 1, 0)}  # head: its bytes, bytes of a value, of a column
 _HEAD_BYTES, _TEXT_BLOCK_BYTES = 22, 1 << 16
@@ -136,11 +135,22 @@ class ArkReader:
         self.close()
 
 
+def archive_of(rx: str) -> str:
+    """The file that an entry of an scp points into, "" for a command."""
+    return "" if rx.rstrip().endswith("|") else _split_rx(rx)[0]
+
+
 def _split_rx(rx: str) -> tuple[str, int, str | None]:
-    match = _RX.match(rx.strip())
-    if match is None or rx.rstrip().endswith("|"):
+    """(file, offset, range of rows and columns)"""
+    path, span = rx.strip(), None
+    if not path or path.endswith("|"):
         raise UserError(f"'{rx}': not FILE, FILE:OFFSET or FILE:OFFSET[RANGE]; write the matrices to an archive first")
-    return match["path"], int(match["offset"] or 0), match["range"]
+    before, _, within = path.removesuffix("]").rpartition("[")
+    if path.endswith("]") and before and 0 < len(within) <= _MOST_OF_RANGE and _OF_RANGE.issuperset(within):
+        path, span = before, within
+    file, _, offset = path.rpartition(":")
+    is_number = offset.isdecimal() and offset.isascii() and len(offset) <= _MOST_DIGITS
+    return (file, int(offset), span) if file and is_number else (path, 0, span)
 
 
 def _read_matrix(file, size: int, offset: int, vectors: bool = False) -> np.ndarray:

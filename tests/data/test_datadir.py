@@ -57,9 +57,12 @@ def test_pieces_go_to_the_list_that_is_shortest_then_has_fewest_then_is_first(le
 def test_segments_of_a_data_dir(tmp_path):
     data = DataDir(make_data_dir(tmp_path / "data", with_segments=True))
     assert data.segments["bob-001"] == Segment("bob", 0.2, 0.4) and data.recording("bob-001") == "bob"
-    (data.path / "segments").write_text("ann-000 ann 0.0\n")
-    with pytest.raises(UserError, match="segments: 'ann-000 ann 0.0' is not 'UTTERANCE RECORDING BEGIN END'"):
-        DataDir(data.path).segments
+    for line in ("ann-000 ann 0.0", "ann-000 ann 2 0", "ann-000 ann 2 2", "ann-000 ann 3 -0.5", "ann-000 ann 3 -2", "ann-000 ann -1 2"):
+        (data.path / "segments").write_text(f"{line}\n")
+        with pytest.raises(UserError, match=f"segments: '{line}' is not 'UTTERANCE RECORDING BEGIN END' .* or run utils/fix_data_dir.py {data.path}"):
+            DataDir(data.path).segments
+    (data.path / "segments").write_text("ann-000 ann 2 -1\n")
+    assert DataDir(data.path).segments["ann-000"].end_s == -1
 
 
 @pytest.mark.parametrize("with_segments", [False, True])

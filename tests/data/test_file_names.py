@@ -14,6 +14,8 @@ from pyasr.base.output import stage_output
 from pyasr.base.pipes import NO_PIPES
 from pyasr.data.audio import read_audio
 from pyasr.data.datadir import DataDir
+from pyasr.data.repair import fix
+from pyasr.data.validation import validate
 from pyasr.io.ark import ArkWriter, load_all
 from pyasr.io.text import read_table, write_table
 
@@ -34,6 +36,18 @@ def test_names_that_tables_can_hold(name, tmp_path, monkeypatch):
         writer.write("utt", np.ones((2, 3), np.float32))
     assert load_all(tmp_path / "feats.scp")["utt"].shape == (2, 3)
     assert not (tmp_path / "spoilt").exists()
+
+
+@pytest.mark.parametrize("name", ["[1:2]", "asr[v2]", "a:7"])
+def test_archives_in_folders_that_look_like_ranges_are_found(name, tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    (tmp_path / name).mkdir()
+    with ArkWriter(tmp_path / name / "feats.ark", data / "feats.scp") as writer:
+        for utt in DataDir(data).utterances:
+            writer.write(utt, np.ones((2, 3), np.float32))
+    write_table(data / "feats.scp", {utt: f"{rx}[0:1]" for utt, rx in DataDir(data).table("feats.scp").items()})
+    assert validate(data) == [] and fix(data) == []
+    assert len(DataDir(data).table("feats.scp")) == 12
 
 
 @pytest.mark.parametrize("table", [{"a\nb": "x"}, {"a b": "x"}, {"a": "x\ny z"}, {"": "x"}, {"a\tb": "x"}])

@@ -54,7 +54,9 @@ def test_names_with_a_suffix(made):
 
 
 def test_names_before_copying():
-    assert list(names_of_original("rev1-sp0.9-u-1-noise", "u-1")) == ["rev1-sp0.9-u-1", "sp0.9-u-1", "u-1"]
+    assert list(names_of_original("rev1-sp0.9-u-1", "u-1")) == ["rev1-sp0.9-u-1", "sp0.9-u-1", "u-1"]
+    assert [*names_of_original("rev1-sp0.9-u-1-0000150-0000300", "u-1")][:2] == ["rev1-sp0.9-u-1-0000150-0000300", "sp0.9-u-1-0000150-0000300"]
+    assert [*names_of_original("rev1-sp0.9-u-1-noise", "u-1")][-3:] == ["rev1-sp0.9-u-1", "sp0.9-u-1", "u-1"]
     assert list(names_of_original("another", "u-1")) == list(names_of_original("u-1", "u-1")) == ["u-1"]
 
 

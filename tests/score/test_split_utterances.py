@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from trees import write_tone
 
-from pyasr.data.ctm import CtmLine, read_ctm
+from pyasr.data.ctm import CtmLine, Recordings, read_ctm
 from pyasr.data.datadir import DataDir, write_data_dir
+from pyasr.data.perturb import Perturbation, perturbed
 from pyasr.data.validation import validate
 from pyasr.score.split_utterances import Cut, SplitOptions, best_cuts, possible_cuts, timed_words
 
@@ -103,6 +104,30 @@ def test_a_recording_that_is_an_utterance_and_an_unsplittable_one(tmp_path):
     assert done.returncode == 0 and "1 utterances keep a piece above --max-segment-s" in done.stdout + done.stderr
     out = DataDir(tmp_path / "out")
     assert validate(out.path) == [] and out.utterances == ["talk"] and out.segments["talk"].end_s > 30
+
+
+def test_copies_at_other_speeds(tmp_path):
+    """Each has the words that are said in it, and leads to the utterance as it was."""
+    spoken = make_talk(tmp_path / "data", 3)
+    write_data_dir(tmp_path / "data", {"reco2file_and_channel": {"talk": "call A"}})
+    (tmp_path / "sp").mkdir()
+    write_data_dir(tmp_path / "sp", perturbed(DataDir(tmp_path / "data"), Perturbation(speeds="0.9 1.1")))
+    data = DataDir(tmp_path / "sp")
+    recordings, said = Recordings(data), {}
+    for utt in data.utterances:
+        file, channel, _ = recordings.locate(utt)
+        copy, _, of = utt.rpartition("-ann") if "-ann" in utt else utt.rpartition("-bob")
+        speed = float(copy.removeprefix("sp") or 1)
+        said[utt] = [CtmLine(file, channel, begin / speed, (end - begin) / speed, word, 1.0) for word, begin, end in spoken[utt.removeprefix(f"{copy}-")]]
+    (tmp_path / "ctm").write_text("".join(f"{line}\n" for lines in said.values() for line in lines))
+    done = split("--max-segment-s", 4, data.path, tmp_path / "ctm", tmp_path / "out")
+    assert done.returncode == 0 and "keep a piece" not in done.stderr + done.stdout, done.stderr
+    out = DataDir(tmp_path / "out")
+    assert validate(out.path) == [] and len(out.utterances) > 30
+    for piece, segment in out.segments.items():
+        (of,) = [utt for utt in said if piece == utt or piece.startswith(f"{utt}-0")]
+        within = [line.word for line in said[of] if segment.begin_s <= line.begin_s + line.duration_s / 2 < segment.end_s]
+        assert out.text[piece].split() == within and out.table("utt2uniq")[piece] == data.table("utt2uniq")[of]
 
 
 @pytest.mark.parametrize("ctm, sentence", [

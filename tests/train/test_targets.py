@@ -117,17 +117,24 @@ def test_heldout_utterances_of_all_speakers_where_asked_for():
     assert len({key[0] for key, held in zip(keys, heldout) if held}) > 5
 
 
+@pytest.mark.parametrize("part", ["", "-0000000-0000100"])
 @pytest.mark.parametrize("by", ["speaker", "utterance"])
-def test_copies_at_other_speeds_are_held_out_with_their_original(corpus, by):
+def test_copies_at_other_speeds_are_held_out_with_their_original(corpus, by, part):
+    """Also parts of utterances, which are not there as a whole; copies come before them in the alphabet."""
     path, _ = corpus
-    copies = {f"sp{speed}-{key}": key for speed in ("0.9", "1.1") for key in LENGTHS}
-    make_data(path / "perturbed", LENGTHS | {copy: LENGTHS[key] for copy, key in copies.items()}, 4)
-    write_table(path / "perturbed" / "utt2spk", {key: key.rpartition("-")[0] for key in (*LENGTHS, *copies)})
-    write_table(path / "perturbed" / "utt2uniq", {key: copies.get(key, key) for key in (*LENGTHS, *copies)})
+    names = {f"x{key}": num for key, num in LENGTHS.items()}
+    copies = {f"sp{speed}-{key}{part}": key for speed in ("0.9", "1.1") for key in names}
+    originals = {key + part: key for key in names}
+    make_data(path / "perturbed", {copy: names[key] for copy, key in (originals | copies).items()}, 4)
+    write_table(path / "perturbed" / "utt2spk", {copy: copy.removesuffix(part).rpartition("-")[0] for copy in originals | copies})
+    write_table(path / "perturbed" / "utt2uniq", originals | copies)
     reader = FeatureReader(path / "perturbed", InputOptions(cmvn="none"))
     lengths = np.array([reader.num_frames(key) for key in reader.keys])
     heldout = dict(zip(reader.keys, choose_heldout(reader.keys, lengths, reader.original, HeldoutOptions(0.25, 1, by))))
-    assert 0 < sum(heldout.values()) < len(heldout) and all(heldout[copy] == heldout[key] for copy, key in copies.items())
+    assert 0 < sum(heldout.values()) < len(heldout) and all(heldout[copy] == heldout[key + part] for copy, key in copies.items())
+    if by == "speaker":
+        speakers = [{copy.removesuffix(part).split("-")[-2] for copy in heldout if heldout[copy] == held} for held in (True, False)]
+        assert not speakers[0] & speakers[1]
 
 
 def test_shards_are_even_and_complete(corpus):
