@@ -22,6 +22,15 @@ def parse_object(text: str) -> dict:
     return found
 
 
+def parse_text_object(text: str) -> dict:
+    """`parse_object` for what is to be written to other files. Raises ValueError also for half a character (a lone surrogate, `\\ud83d`),
+    which none can hold."""
+    found = parse_object(text)
+    if "\\u" in text:
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
 def read_object(path: Path) -> dict:
     """The JSON object that a file holds. Raises ValueError as `parse_object` does, and for bytes that are not UTF-8; OSError."""
     return parse_object(Path(path).read_text(encoding="utf-8"))

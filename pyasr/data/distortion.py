@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.foreign_json import parse_object
+from pyasr.base.foreign_json import parse_text_object
 
 NONE = "{}"
 _MOST_SNR_DB, _MOST_SECONDS = 200.0, 1e7
@@ -68,7 +68,7 @@ class Distortion:
     def parse(cls, text: str) -> Distortion:
         """The inverse of `str`. Raises ValueError for what is no distortion."""
         try:
-            fields = parse_object(text)
+            fields = parse_text_object(text)
             noises = [Noise(**noise) for noise in fields.pop("noises", ())]
             return cls(noises=tuple(noises), **fields)
         except (TypeError, OverflowError) as error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.foreign_json import parse_object
+from pyasr.base.foreign_json import parse_text_object
 from pyasr.data.datadir import write_data_dir
 from pyasr.intake.report import Report
 from pyasr.io.content import read_content
@@ -58,7 +58,9 @@ def read_manifest(path: Path) -> list[dict]:
         raise UserError(f"{path}: not UTF-8 text; give a manifest of lhotse's, .jsonl or .jsonl.gz") from None
     for number, line in enumerate(lines, 1):
         try:
-            found = parse_object(line) if line.strip() else {}
+            found = parse_text_object(line) if line.strip() else {}
+        except UnicodeEncodeError:
+            raise UserError(f"{path}:{number}: there is half a character in it, such as \\ud83d; write the manifest anew") from None
         except ValueError:
             found = None
         if not isinstance(found, dict):
@@ -102,12 +104,15 @@ class _Reader:
             raise UserError(f"{where}: there is no recording {recording} in {self.recordings_path}")
         channels = entry.get("channel", 0)
         channels = channels if isinstance(channels, list) else [channels]
+        if not channels:
+            raise UserError(f"{where}: it has no channel")
         for channel in channels:
             audio = self._recording(recording, channel)
             self._utterance(entry, where, audio, "" if len(channels) == 1 else f"-{channel}")
 
     def _utterance(self, entry: dict, where: str, recording: str, suffix: str) -> None:
-        speaker = _word(str(entry.get("speaker") or recording), f"{where}: speaker")
+        speaker = entry.get("speaker")
+        speaker = _word(recording if speaker in (None, "") else str(speaker), f"{where}: speaker")
         name = _word(_value(entry, "id", str, where), f"{where}: id") + suffix
         if self.prefix_speakers and name != speaker and not name.startswith(f"{speaker}-"):
             name = f"{speaker}-{name}"
@@ -116,7 +121,7 @@ class _Reader:
         self.names.add(name)
         begin, most = _seconds(entry, "start", where), self.found.seconds[recording]
         end = begin + _seconds(entry, "duration", where)
-        if not 0 <= begin < end <= most + _SLACK_S:
+        if not (0 <= begin < min(end, most) and end <= most + _SLACK_S):
             raise UserError(f"{where}: it lasts from {begin:g} to {end:g} s in a recording of {most:g} s")
         gender = _GENDERS.get(str(entry.get("gender")).lower(), "")
         text = " ".join(_value(entry, "text", str, where).split()) if entry.get("text") else ""
@@ -127,6 +132,8 @@ class _Reader:
         entry, where = self.recordings[name], f"{self.recordings_path}: recording {name}"
         sources = _value(entry, "sources", list, where)
         channels = [_value(source, "channels", list, where) for source in sources]
+        if strange := [channel for of_source in channels for channel in of_source if not isinstance(channel, int)]:
+            raise UserError(f"{where}: it has a channel {str(strange[0])[:20]}, which is no number")
         source = next((source for source, of_source in zip(sources, channels) if channel in of_source), None)
         if source is None:
             raise UserError(f"{where}: it has no channel {channel}")

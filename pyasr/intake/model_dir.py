@@ -21,6 +21,7 @@ from pyasr.io.kaldi import KaldiReader
 from pyasr.lang.symbols import SymbolTable
 
 _NETWORKS = ("<Nnet3>", "<Nnet>")
+_ALONE = ("frame_subsampling_factor", "final.nnet")  # beside these the model may be a transition model alone
 _MOST_JOBS = 100_000
 COPY = "copy it again from where it was made"
 
@@ -67,8 +68,14 @@ class ModelDir:
             self.report.add(path, "missing", "copy it from where the alignments or the tree were made")
             return
         self.transitions = self.report.attempt(COPY, read_transitions, path)
-        if self.transitions is not None and not _is_network(path):
+        if self.transitions is not None and not self._is_without_gaussians(path):
             _, self.gmm = self.report.attempt(COPY, read_model, path) or (None, None)
+
+    def _is_without_gaussians(self, path: Path) -> bool:
+        """Whether a model is a transition model with a network, or alone, as that of a tree for LF-MMI and of its networks."""
+        reader = KaldiReader(path)
+        TransitionModel.read(reader)
+        return not self.names.isdisjoint(_ALONE) if reader.at_end() else reader.peek_token() in _NETWORKS
 
     def _tree(self) -> None:
         if "tree" not in self.names:
@@ -156,13 +163,6 @@ class ModelDir:
         if self.transitions and alignments:
             fix = f"copy ali.* and {MODEL} together; {path} is of another model"
             self.report.attempt(fix, split_to_phones, self.transitions, alignments)
-
-
-def _is_network(path: Path) -> bool:
-    """Whether a model is a transition model with a network."""
-    reader = KaldiReader(path)
-    TransitionModel.read(reader)
-    return not reader.at_end() and reader.peek_token() in _NETWORKS
 
 
 def _read_vector(path: Path) -> np.ndarray:

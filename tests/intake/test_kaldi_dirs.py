@@ -16,6 +16,7 @@ from pyasr.hmm.model import write_model
 from pyasr.intake.kaldi_dirs import CheckOptions, check_directories, kinds_of
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.io.openfst import Fst, write_fst
+from pyasr.io.kaldi import KaldiWriter
 from pyasr.lang.lexicon import Lexicon
 from pyasr.lang.subword_lang import write_subword_lang
 
@@ -71,6 +72,22 @@ def test_gaussians_beside_a_network_are_not_asked_for_dimensions(dirs):
     InputOptions(cmvn="none", splice_left=5).save(dirs[1])
     (dirs[1] / "final.occs").unlink()
     assert problems(dirs) == []
+
+
+@pytest.mark.parametrize("beside", ["frame_subsampling_factor", "final.nnet", None])
+def test_a_transition_model_alone(dirs, beside):
+    """That of a tree for LF-MMI, and of its networks; elsewhere the Gaussians have been cut off."""
+    _, ali, graph = dirs
+    with KaldiWriter(ali / "final.mdl") as writer:
+        transition_model(NUM_PDFS)[0].write(writer)
+    for path in ali.glob("trans.*"):
+        path.unlink()
+    (ali / "final.occs").unlink()
+    if beside:
+        (ali / beside).write_text("3\n")
+        assert problems(dirs) == []
+    else:
+        assert any("it is truncated" in problem for problem in problems(dirs))
 
 
 def test_other_features_than_the_models_are_no_problem_unless_asked(dirs):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from pyasr.base.errors import UserError
 from pyasr.data.validation import validate
 from pyasr.intake.lhotse import read_manifests, save_data_dir
 
@@ -79,6 +80,9 @@ def test_data_directory(tmp_path):
      "recording call_0: its audio would be named call_0, as that of recording call is"),
     (lambda r, s: r[3].update(id="mono"), "recordings.jsonl.gz: there are two recordings mono; fix: give each recording an id of its own"),
     (lambda r, s: r[0].update(duration=float("inf")), "recording mono: its duration is inf"),
+    (lambda r, s: r[0]["sources"][0].update(channels=[0, "a"]), "recording mono: it has a channel a, which is no number"),
+    (lambda r, s: s[0].update(start=10.01, duration=0.02), "supervision u1: it lasts from 10.01 to 10.03 s in a recording of 10 s"),
+    (lambda r, s: s[0].update(channel=[]), "supervision u1: it has no channel"),
 ])  # fmt: skip
 def test_every_problem_is_told(tmp_path, change, told):
     """Also the one that is there twice, in a pass."""
@@ -88,6 +92,17 @@ def test_every_problem_is_told(tmp_path, change, told):
     problems = read_manifests(*manifests(tmp_path, recordings, supervisions)).problems
     assert any(told in problem for problem in problems) and "u3" in problems[-1]
     assert all("; fix: " in problem and "\n" not in problem for problem in problems)
+
+
+def test_a_speaker_that_is_a_number(tmp_path):
+    found = read_manifests(*manifests(tmp_path, supervisions=[{**SUPERVISIONS[0], "speaker": 0}, {**SUPERVISIONS[1], "speaker": ""}]))
+    assert [(said.name, said.speaker) for said in found.utterances] == [("0-u1", "0"), ("mono-ann-u2", "mono")]
+
+
+def test_half_a_character_is_told(tmp_path):
+    paths = manifests(tmp_path, supervisions=[SUPERVISIONS[0] | {"text": "whole \U0001f600"}, SUPERVISIONS[1] | {"text": "cut \ud83d"}])
+    with pytest.raises(UserError, match=r"supervisions.jsonl:2: there is half a character in it"):
+        read_manifests(*paths)
 
 
 def test_times_are_written_whole(tmp_path):
