@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.decode.posteriors import forward_backward
 from pyasr.sequence.tid_classes import TidClasses
@@ -46,6 +47,14 @@ class CriterionOptions:
     drop_frames: bool = option(True, "mmi: do not learn from frames whose reference state is not in the lattice")
     frame_smoothing: float = option(0.0, "share of the frames' cross-entropy in what is learned (Su, Li, Yu, Seide: 0.1 to 0.2)",
                                     minimum=0.0, maximum=1.0)  # fmt: skip
+
+    def check(self) -> None:
+        """Raise UserError for options of another criterion."""
+        others = ["one_silence_class"] if self.criterion == "mmi" else ["boost", "drop_frames"]
+        if given := [name for name in others if getattr(self, name) != getattr(CriterionOptions, name)]:
+            flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+            other = "smbr or mpfe" if self.criterion == "mmi" else "mmi"
+            raise UserError(f"{flags}: not for --criterion {self.criterion}; leave it out, or give --criterion {other}")
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,13 @@ def of_targets(network: Network, x: torch.Tensor, pdfs: torch.Tensor) -> torch.T
     return -F.cross_entropy(logits, pdfs.flatten(), reduction="sum", ignore_index=NO_TARGET)
 
 
+def forget_models_after(frames_seen: int, directory: Path) -> None:
+    """Remove what a job that has broken off has kept after its last checkpoint: it goes on from there, perhaps on another course."""
+    for path in directory.glob("*.pt"):
+        if int(path.stem) > frames_seen:
+            path.unlink()
+
+
 class RecentModels:
     """The models to be combined, in files DIRECTORY/FRAMES.pt that rank 0 writes; the last `combine_models` of them stay."""
 

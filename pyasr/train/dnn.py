@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from pyasr.nn.layer_kinds import LstmOptions
 from pyasr.nn.layered import LayeredNetwork, parse_line, read_network
 from pyasr.nn.networks import Network
 from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies import MixingOptions, Strategy, make_strategy
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.train.chunks import OverTimeOptions
 from pyasr.train.combine import MODELS, CombineOptions, RecentModels
@@ -38,6 +39,8 @@ from pyasr.train.shard import Shard
 from pyasr.train.shrinking import Shrinking, ShrinkingOfSaturated
 from pyasr.train.soft_targets import Teacher, TeacherOptions
 from pyasr.train.targets import TARGETS_FILE, Targets
+
+_SATURATING = ("sigmoid", "tanh")
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class DnnTraining:
         """Whether the network has sigmoid or tanh units."""
         if self.over_time.network:
             lines = [line for text in read_network(self.over_time.network) for line in parse_line(text)]
-            return any(isinstance(line.options, LstmOptions) for line in lines)
-        return self.dnn.activation in ("tanh", "sigmoid")
+            return any(isinstance(line.options, LstmOptions) or getattr(line.options, "activation", "") in _SATURATING for line in lines)
+        return self.dnn.activation in _SATURATING
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Trai
     job = make_job(kind, learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out)
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
     recent = RecentModels(spec.out / MODELS, options.combine, comm)
-    job.growth = make_growth(options, counts, job.schedule, comm, sample, recent)
+    job.growth = make_growth(options, counts, job.schedule, strategy, sample, recent)
     job.run()
     if options.combine.combine != "none":
         combine_and_tell(job, options.combine, recent, sample)
@@ -205,7 +208,7 @@ def dropout_seed(seed: int, rank: int) -> int:
     return int(generator(seed, "dropout", rank).integers(1 << 31))
 
 
-def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, comm: Comm, sample: Sample | None,
+def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, strategy: Strategy, sample: Sample | None,
                 recent: RecentModels) -> Growth:  # fmt: skip
     """All that happens to the network beside learning."""
     actions, keeping = [], []
@@ -219,4 +222,5 @@ def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, co
     if options.combine.combine != "none":
         keeping.append((options.combine.combine_period_frames, recent.keep))
     total_frames = schedule.epoch_frames * options.schedule.num_epochs
-    return Growth(options.growth, options.dnn, counts, total_frames, options.loop.train_seed, comm, actions, keeping)
+    meets = partial(strategy.meets, epoch_frames=schedule.epoch_frames, minibatch=options.learner.minibatch)
+    return Growth(options.growth, options.dnn, counts, total_frames, options.loop.train_seed, strategy.comm, actions, keeping, meets)

@@ -80,19 +80,22 @@ class Growth:
     total_frames  frames of the whole training
     actions       (period in frames, what changes parameters then)
     keeping       (period in frames, what only looks at them)
+    meets         function: when all ranks take part in what is due after so many frames, and so change it
 
-    Raises UserError where training would end before the network is whole, or there are fewer outputs than pdfs.
+    Raises UserError where training would end before the network is whole and has learned so, or there are fewer outputs than pdfs.
     """
 
     def __init__(self, options: GrowthOptions, dnn: DnnOptions, counts: np.ndarray, total_frames: int, seed: int, comm: Comm,
-                 actions: Sequence[tuple[int, Action]] = (), keeping: Sequence[tuple[int, Keep]] = ()):  # fmt: skip
+                 actions: Sequence[tuple[int, Action]] = (), keeping: Sequence[tuple[int, Keep]] = (),
+                 meets: Callable[[int], int] = lambda frames: frames):  # fmt: skip
         self.options, self.counts, self.seed, self.comm, self.done = options, counts, seed, comm, 0
         self.actions, self.keeping = actions, keeping
         self.events = _events(options, dnn, total_frames)
-        if self.events and self.events[-1][0] >= total_frames:
+        if self.events and meets(self.events[-1][0]) >= total_frames:
             when, what = self.events[-1]
-            found = f"training sees {total_frames} frames, the last change of the network is due at {when} ({what})"
-            raise UserError(f"{found}; lower --layer-period-frames or raise --num-epochs")
+            mixed = f", when ranks next mix at {meets(when)}" if when < total_frames else ""
+            found = f"training sees {total_frames} frames, the last change of the network is due at {when} ({what}){mixed}"
+            raise UserError(f"{found}; lower --layer-period-frames{' or --period-frames' if mixed else ''} or raise --num-epochs")
         if 0 < options.mix_up < len(counts):
             found = f"there are {len(counts)} pdfs, which need an output each"
             raise UserError(f"--mix-up {options.mix_up}: {found}; give a greater number or 0")
@@ -115,6 +118,17 @@ class Growth:
     def changes(self, frames_seen: int) -> bool:
         """Whether something is to be done that changes parameters."""
         return bool(self._events_until(frames_seen) or self._due_of(self.actions, frames_seen))
+
+    def ahead(self, frames_seen: int) -> list[int]:
+        """Frames until each of what is to be done."""
+        events = [when - frames_seen for when, _ in self.events if when > frames_seen]
+        return events + [period - frames_seen % period for period, _ in (*self.actions, *self.keeping) if period]
+
+    def check_whole(self, frames_seen: int) -> None:
+        """Raise UserError where a change has been due since ranks last met, and training is over."""
+        if late := self._events_until(frames_seen):
+            found = f"training is over after {frames_seen} frames, and the network has still to change ({', '.join(late)})"
+            raise UserError(f"{found}; lower --layer-period-frames or --period-frames, or raise --num-epochs")
 
     def grow(self, learner: Learner, frames_seen: int) -> bool:
         """Do all that is due, growth last; whether there was any. Every rank must call this, at the same moment, with equal parameters."""

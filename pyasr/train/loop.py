@@ -67,7 +67,7 @@ class Training:
         self.directory, self.growth, self.position, self.best = directory, growth, Position(), None
         self.apart, self.num_worse = None, 0  # held-out totals before the ranks' consensus; epochs in a row that it has made worse
         strategy.objective, strategy.before_consensus = self._compared_objective, self._evaluate_apart
-        strategy.wants_meeting, strategy.meeting_frames = self._is_late, options.checkpoint_frames
+        strategy.wants_meeting, strategy.frames_to_meeting = self._is_late, self._frames_to_meeting
         strategy.num_epochs = schedule.options.num_epochs
 
     def run(self) -> None:
@@ -165,7 +165,7 @@ class Training:
         if mixing.last or mixing.saves or self._passes(before, self.options.log_frames):
             saves |= self._report(epoch)
         if self.growth and self.growth.due(self.position.frames_seen):
-            self._grow(mixing.equal)
+            self._grow(mixing.equal, ends=mixing.last and epoch == self.schedule.options.num_epochs)
         if mixing.last:
             return
         looks = mixing.saves or self._passes(before, max(1, self.options.log_frames // _LOOKS))
@@ -189,10 +189,17 @@ class Training:
         if self.learner.velocity is not None:
             self.learner.velocity.zero_()
 
-    def _grow(self, equal: bool) -> None:
-        """Change the network, or remember it, on all ranks alike."""
+    def _frames_to_meeting(self) -> int:
+        """Until the next checkpoint within an epoch, or the next change of the network; 0 where there is none."""
+        saves = [self.options.checkpoint_frames] if self.options.checkpoint_frames else []
+        return min(saves + (self.growth.ahead(self.position.frames_seen) if self.growth else []), default=0)
+
+    def _grow(self, equal: bool, ends: bool) -> None:
+        """Change the network, or remember it, on all ranks alike; where the training `ends`, nothing is changed that could not be learned."""
         flat, frames_seen = self.learner.flat, self.position.frames_seen
-        if not self.growth.changes(frames_seen):
+        if ends:
+            self.growth.check_whole(frames_seen)
+        if ends or not self.growth.changes(frames_seen):
             self.growth.look(flat.values(flat.master if equal else self.strategy.model(flat.master)), frames_seen)
             return
         if not equal:

@@ -31,7 +31,8 @@ def make_job(kind: Callable[..., Training], learner: Learner, frames: tuple, str
     options    of the training, with the groups `schedule` and `loop`
     minibatch  frames that the learning rate is for
     longest    the most frames of a minibatch of this rank, where they may be more than that
-    terms      what `--lr-convention mean` divides the gradient of a minibatch by, where its loss is no sum over frames
+    terms      what `--lr-convention mean` divides the gradient of a minibatch by, where it has not `minibatch` terms: its units, or the
+               frames of whole utterances
     """
     training, heldout = frames
     schedule = make_schedule(options.schedule, strategy.epoch_frames(training.num_frames))

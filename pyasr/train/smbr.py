@@ -89,6 +89,7 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
 
     Raises UserError where options or inputs do not go together.
     """
+    step.training.criterion.check()
     step.training.schedule.check_deaf()
     step.training.learner.check()
     with training_output(step, _inputs(step, lattices)) as out:
@@ -151,7 +152,8 @@ def train_rank(spec: SmbrSpec, comm: Comm) -> None:
     training, heldout = open_utterances(spec, model, comm, strategy.share)
     learner = make_learner(spec, model, comm)
     frames, minibatch = (training, heldout), options.learner.minibatch
-    make_job(LatticeTraining, learner, frames, strategy, options, minibatch, spec.out, training.longest).run()
+    terms = training.mean_minibatch(comm)
+    make_job(LatticeTraining, learner, frames, strategy, options, minibatch, spec.out, training.longest, terms).run()
     network = learner.network.with_parameters(learner.flat.values())
     write_model(comm, spec.out, network, (model.mean, model.inverse_std), model.log_priors, model.factor)
 

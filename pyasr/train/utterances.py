@@ -11,6 +11,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader
 from pyasr.nn.acoustic import AcousticModel
+from pyasr.parallel.comm import Comm
 from pyasr.sequence.hypotheses_store import HypothesesStore
 from pyasr.sequence.lattice_objective import LatticeSupervision
 from pyasr.train.compute import ComputeOptions
@@ -43,6 +44,12 @@ class Utterances:
     def longest(self) -> int:
         """Frames of the longest."""
         return int(self.lengths.max(initial=0))
+
+    def mean_minibatch(self, comm: Comm) -> float:
+        """Frames that a minibatch of all ranks has on average, as they are in turn. Every rank must call this."""
+        number = sum(1 for _ in self._cut(np.arange(len(self.keys))))
+        num_frames, number = comm.allreduce(np.array([self.num_frames, number], np.float64))
+        return num_frames / max(number, 1.0)
 
     def describe(self) -> str:
         """For the log."""

@@ -10,6 +10,7 @@ from corpora import DIM
 from pyasr.base.errors import UserError
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
 from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.parallel.threads import run_threads
 from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape, mixed_up, with_new_layer
 from pyasr.train.learner import Learner, LearnerOptions
@@ -188,6 +189,28 @@ def test_growth_that_cannot_be():
         check_growth(GrowthOptions(fix_period_frames=10), FULL, False)
     with pytest.raises(UserError, match="training sees 150 frames.*lower --layer-period-frames"):
         Growth(GROWTH, FULL, COUNTS, 150, 3, SoloComm())
+    with pytest.raises(UserError, match=r"due at 600 \(outputs\), when ranks next mix at 1000; lower .* or --period-frames or raise --num-epochs"):
+        Growth(GROWTH, FULL, COUNTS, 1000, 3, SoloComm(), meets=lambda frames: -(-frames // 1000) * 1000)
+    with pytest.raises(UserError, match=r"training is over after 1000 frames, and the network has still to change \(layer, layer, outputs\)"):
+        growing()[1].check_whole(1000)
+
+
+def test_what_lies_ahead():
+    growth = growing()[1]
+    growth.actions, growth.keeping = [(250, None), (0, None)], [(400, None)]
+    assert growth.ahead(120) == [80, 480, 130, 280] and growth.ahead(800) == [200, 400]
+
+
+@pytest.mark.parametrize("name, frames, expected", [
+    ("allreduce", 0, 0), ("allreduce", 1, 400), ("allreduce", 400, 400), ("allreduce", 401, 800), ("allreduce", 801, 1000),
+    ("allreduce", 1000, 1000), ("allreduce", 1001, 1400), ("adpsgd", 401, 401), ("hadpsgd", 801, 801),
+])
+def test_when_ranks_meet(name, frames, expected):
+    """Two of them, in epochs of 1000 frames, after 150 each, which are two minibatches of 100."""
+    def rank(comm):
+        return make_strategy(comm, MixingOptions(parallel=name, period_frames=150)).meets(frames, 1000, 100)
+
+    assert run_threads(2, rank) == [expected] * 2
 
 
 @pytest.mark.parametrize("activation, derivative", [("tanh", lambda a: 1 / np.cosh(a) ** 2), ("sigmoid", lambda a: 1 / np.cosh(a / 2) ** 2)])

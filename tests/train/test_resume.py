@@ -9,17 +9,20 @@ import time
 import numpy as np
 import pytest
 import torch
-from toy_jobs import Crash, crash_after, metrics, shard, store, streamed, trained, training, warper, with_options
+from toy_jobs import SEED, Crash, crash_after, metrics, shard, store, streamed, trained, training, warper, with_options
 
 from pyasr.base.errors import UserError
 from pyasr.base.stop_request import VARIABLE, StopRequested
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.nn.feed_forward import DnnOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
 from pyasr.train.chunks import Packing
+from pyasr.train.combine import MODELS, CombineOptions, RecentModels
 from pyasr.train.compact import Plain
+from pyasr.train.growth import Growth, GrowthOptions
 from pyasr.train.on_ranks import copy_inputs
 from pyasr.train.shard import Shard
 from pyasr.train.targets import Targets
@@ -77,6 +80,31 @@ def test_resumed_uneven_ranks_end_in_the_same_bits(tmp_path, mixing):
         run_threads(2, lambda comm: cut(comm, tmp_path / "cut", frames(comm), options, 40 if comm.rank == 0 else 1000))
     again = run_threads(2, lambda comm: trained(comm, tmp_path / "cut", frames(comm), options))
     assert torch.equal(again[0], whole[0]) and torch.equal(again[1], whole[0])
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_models_to_be_combined_are_those_of_the_course(tmp_path, num_ranks):
+    """None that was kept after the last checkpoint by a job that broke off, and went on with other ranks, or began anew."""
+    def kept(comm, directory, num_steps):
+        options = with_options(mixing=dict(period_frames=16), loop=dict(checkpoint_frames=300))
+        job = training(comm, directory, store([8, 7, 6][comm.rank], comm.rank), options)
+        recent = RecentModels(directory / MODELS, CombineOptions(combine="average"), comm)
+        job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 0, SEED, comm, keeping=[(60, recent.keep)])
+        crash_after(job, num_steps)
+        job.run()
+
+    def names(directory):
+        return sorted(int(path.stem) for path in (directory / MODELS).iterdir())
+
+    for steps in (7, 17):  # before the first checkpoint, after it
+        with pytest.raises(Crash):
+            run_threads(2, lambda comm: kept(comm, tmp_path / "job", steps))
+        at = 0 if steps == 7 else 320
+        left = names(tmp_path / "job")
+        assert left[-1] > at
+        with pytest.raises(Crash):
+            run_threads(num_ranks, lambda comm: kept(comm, tmp_path / "job", 0))
+        assert names(tmp_path / "job") == [frames for frames in left if frames <= at]
 
 
 ONLINE = NaturalGradientOptions("online", ng_rank_in=4, ng_rank_out=4)

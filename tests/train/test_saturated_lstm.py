@@ -115,6 +115,9 @@ def test_where_nothing_can_be_saturated_or_measured(tmp_path, lines, other, reas
         check(tmp_path, lines, other)
 
 
-@pytest.mark.parametrize("lines, groups", [(None, dict(dnn=dict(activation="tanh"))), ("affine dim=4\nblstm cells=8 repeat=2", {})])
+@pytest.mark.parametrize("lines, groups", [
+    (None, dict(dnn=dict(activation="tanh"))), ("affine dim=4\nblstm cells=8 repeat=2", {}),
+    ("tdnn dim=8 activation=tanh", {}), ("tdnn dim=8\naffine dim=8 activation=sigmoid", {}),
+])  # fmt: skip
 def test_where_units_saturate(tmp_path, lines, groups):
     check(tmp_path, lines, groups)

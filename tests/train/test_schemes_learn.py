@@ -84,8 +84,29 @@ def test_what_is_done_to_parameters_is_no_move_of_the_ranks(tmp_path, name):
         return job.learner.flat.master, expected, changed_at[0]
 
     for master, expected, changed_at in run_threads(4, rank):
-        assert changed_at < 600 or name in ("adpsgd", "hadpsgd", "asgd")  # these do not wait for one another
+        assert 350 <= changed_at < 600
         torch.testing.assert_close(master, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["allreduce", "gradient", "dpsgd", "adpsgd", "hadpsgd", "asgd"])
+def test_a_network_that_has_grown_learns_on(tmp_path, name):
+    """In its only epoch, whether or not ranks wait for one another; nothing is done to it once training is over."""
+    mixing, growth = dict(parallel=name, period_frames=32, ranks_per_node=2), dict(layer_period_frames=400)
+    schedule = dict(lr_scaling="none", num_epochs=1, learning_rate=RATES.get(name, 0.1))
+    options = with_options(mixing=mixing, growth=growth, schedule=schedule, dnn=dict(hidden_layers=2))
+
+    def rank(comm):
+        job, spoilt_at = training(comm, tmp_path / "job", frames_of(comm, options, [12, 12, 12]), options), []
+
+        def spoil(learner, frames_seen):
+            spoilt_at.append(frames_seen)
+
+        job.growth = Growth(options.growth, options.dnn, np.ones(5), 1800, 1, comm, [(900, spoil)])
+        job.run()
+        return job.learner.network.options.hidden_layers, job.evaluate().accuracy, len(spoilt_at)
+
+    for num_layers, accuracy, num_spoilt in run_threads(3, rank):
+        assert (num_layers, num_spoilt) == (2, 1) and accuracy > 0.6
 
 
 @pytest.mark.parametrize("name", ["allreduce", "fixed-ring", "delayed", "dpsgd", "easgd"])

@@ -102,6 +102,16 @@ def test_schemes_and_minibatches(corpus, tmp_path, flags):
     assert objective(corpus, out, options) > objective(corpus, corpus / "dnn", options) + 0.02
 
 
+@pytest.mark.parametrize("minibatch, mean", [(1, sum(LENGTHS.values()) / len(LENGTHS)), (10**6, sum(LENGTHS.values()))])
+def test_rates_for_means_are_for_frames(minibatch, mean, corpus, tmp_path, capsys):
+    """Of the frames that a minibatch has on average."""
+    flags = ["--num-epochs", 1, "--minibatch", minibatch, "--heldout-share", 0]
+    summed = parameters(train(corpus, tmp_path / "sum", *flags, num_ranks=1))
+    out = train(corpus, tmp_path / "mean", *flags, "--lr-convention", "mean", "--learning-rate", 0.004 * mean, num_ranks=1)
+    torch.testing.assert_close(parameters(out), summed, rtol=1e-5, atol=1e-7)
+    assert f"(mean over minibatches of {mean:.6g})" in capsys.readouterr().out
+
+
 def test_minibatches_are_whole_utterances(corpus, tmp_path, monkeypatch):
     learn, seen = LatticeLearner.step, []
 
@@ -173,6 +183,11 @@ def test_lattices_of_another_model(copy, tmp_path):
 
 
 def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
+    for flags, told in ((["--boost", 0.1], "--boost: not for --criterion smbr; leave it out, or give --criterion mmi"),
+                        (["--criterion", "mpfe", "--drop-frames", "false"], "--drop-frames: not for --criterion mpfe"),
+                        (["--criterion", "mmi", "--one-silence-class", "false"], "--one-silence-class: not for --criterion mmi; .* smbr or mpfe")):
+        with pytest.raises(UserError, match=told):
+            train(copy, tmp_path / "out", *flags)
     with pytest.raises(UserError, match="--schedule newbob: it goes by gains in the cross-entropy of frames"):
         train(copy, tmp_path / "out", "--schedule", "newbob")
     file = copy / "ali" / "ali.1.gz"

@@ -5,8 +5,8 @@ when all together have seen as many frames as there are. What the others have se
 with the frames of each rank, of which both ends keep the greater numbers. Who finds that the epoch is over tells all. Then the ranks
 meet, and take the same parameters.
 
-An epoch has stretches: at the end of each the ranks meet, in the same way. All but the last end for a checkpoint, after a number of
-frames, or when a rank's clock says so, whoever's is the first.
+An epoch has stretches: at the end of each the ranks meet, in the same way. All but the last end for a checkpoint, or for a change of
+the network, after a number of frames, or when a rank's clock says so, whoever's is the first.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class AsynchronousStrategy(Strategy):
         self.counts, self.goal, self.done = np.zeros(comm.size, np.int64), 0, 0
         self.notices = comm.split(0)
 
+    def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
+        """At once."""
+        return frames
+
     def begin_epoch(self, frames: int, minibatch: int) -> None:
         """Set the goal, unless this is the rest of an epoch."""
         if not self.done:
@@ -49,7 +53,7 @@ class AsynchronousStrategy(Strategy):
     def go_on(self) -> None:
         """A stretch begins, in which nobody has seen a frame."""
         left = self.goal - self.done
-        self.ahead = min(left, self.meeting_frames or left)
+        self.ahead = min(left, self.frames_to_meeting() or left) if self.frames_to_meeting else left
         self.counts[:] = 0
         self.own_frames, self._told, self._has_told = 0, 0, False
 

@@ -30,7 +30,7 @@ class Mixing(NamedTuple):
     last    of the epoch: nobody has data left
     equal   all ranks hold the same parameters now
     joint   all ranks take part in this mixing, and may do more together before they go on
-    saves   they have met for a checkpoint
+    saves   they have met within an epoch, where they would do so at its end alone, and may save a checkpoint
     """
 
     frames: int
@@ -57,7 +57,8 @@ class Strategy:
     objective  function that gives this rank's objective, a frame, since `compares` became true; the loop sets it
     before_consensus  function that is called on all ranks before an epoch's last mixing of several; the loop sets it
     wants_meeting   function that tells whether it is time, for this rank, that all meet for a checkpoint; the loop sets it
-    meeting_frames  of all ranks, after which they do so within an epoch, if they would meet at its end alone; 0: never; the loop sets it
+    frames_to_meeting  function that tells after how many frames of all ranks they are to meet within an epoch, if they would do so at its
+                  end alone; 0: not before. All ask at the same moments; the loop sets it
     num_epochs of the training; the loop sets it
     velocity   what the learner remembers of earlier updates, to be mixed as the parameters are; None: it stays its own. The loop sets it
     drift      how far this rank's parameters were from the mixture, relative to that, in the last mixing that was measured; None has the
@@ -70,7 +71,7 @@ class Strategy:
     velocity: torch.Tensor | None = None
     before_consensus: Callable[[], None] | None = None
     wants_meeting: Callable[[], bool] | None = None
-    meeting_frames = 0
+    frames_to_meeting: Callable[[], int] | None = None
     rate, num_epochs = 1.0, 1
     rests = False
     in_background = False  # whether parameters travel while the loop talks to other ranks: on a communicator of their own
@@ -94,6 +95,12 @@ class Strategy:
     def epoch_frames(self, own_frames: int) -> int:
         """Frames of an epoch over all ranks; this one's part of the data has `own_frames`. Every rank must call this."""
         return int(self.comm.reduce_scalar(own_frames, "max" if self.draws_from_all else "sum"))
+
+    def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
+        """When all ranks take part in what is due after so many frames of theirs: about, with the next mixing."""
+        between = -(-self.options.period_frames // minibatch) * minibatch * self.comm.size
+        epochs, within = divmod(frames, epoch_frames)
+        return epochs * epoch_frames + min(-(-within // between) * between, epoch_frames)
 
     def sum_gradients(self) -> GradientSum | None:
         """By what a learner is to add its gradients over ranks; None: they stay its own. A learner
