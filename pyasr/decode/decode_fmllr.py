@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import split
 from pyasr.decode.decode_dir import NETWORK, DecodeSpec, ShardWriter, load_decoder, scored, shard_is_complete
-from pyasr.decode.lattice import DecodeStats, Lattice, prune
+from pyasr.decode.lattice import DecodeStats, Lattice, best_path, prune
 from pyasr.decode.lattice_dir import job_archives
 from pyasr.decode.lattice_io import LatticeWriter, read_lattices
 from pyasr.decode.posteriors import tid_posteriors
@@ -34,11 +35,13 @@ from pyasr.hmm.fmllr import FmllrOptions, FmllrStats, identity, load_stats, save
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import MODEL, first_pass_model, read_model
 from pyasr.hmm.pdf_posteriors import PdfPosteriors, SilenceWeighting
+from pyasr.hmm.phone_segments import check_decoded
 from pyasr.hmm.speaker_transforms import compose_all, estimate_each, speaker_stats
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.lang.lang_dir import LangDir
 
 FIRST, SECOND = "first", "second"
+_NUM_CHECKED = 100  # lattices of a job, whether they are of this system
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,24 @@ def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
     _, gmm = read_model(spec.decode.model_dir / MODEL)
     posteriors = _posteriors(spec, aligner_trans)
     reader = open_features(spec.decode.data, spec.decode.model_dir)
-    lattices = (entry for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job) for entry in read_lattices(archive))
-    utterances = ((reader.speaker(utt), reader[utt], posteriors(lattice)) for utt, lattice in lattices)
+    lattices = _first_lattices(spec, job, reader, aligner_trans)
+    utterances = ((reader.speaker(utt), features, posteriors(lattice)) for utt, features, lattice in lattices)
     save_stats(path, speaker_stats(utterances, gmm, aligner))
+
+
+def _first_lattices(spec: FmllrDecodeSpec, job: int, reader: FeatureReader, trans: TransitionModel) -> Iterator[tuple]:
+    """(utterance, features, lattice) of the job's part of `spec.si_dir`. Raises UserError where a lattice is of other features, or one of
+    the first is of another system."""
+    number = 0
+    for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job):
+        for number, (utt, lattice) in enumerate(read_lattices(archive), number + 1):
+            features, path = reader[utt], best_path(lattice, spec.decode.decode.acoustic_scale)
+            if lattice.num_frames != len(features):
+                found = f"a lattice of {lattice.num_frames} frames, the features have {len(features)}"
+                raise UserError(f"{archive}: {utt}: {found}; give lattices of these features")
+            if path and number <= _NUM_CHECKED:
+                check_decoded({f"{archive}: {utt}": path.tids}, trans)
+            yield utt, features, lattice
 
 
 def decode_again(spec: FmllrDecodeSpec, job: int) -> None:

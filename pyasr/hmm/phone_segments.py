@@ -66,6 +66,20 @@ def split_to_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray]
     return PhoneSegments(tids, phone_of, trans.tid2phone[tids[starts]], np.append(starts, len(tids)), utt_of[starts])
 
 
+def check_decoded(paths: Mapping[str, np.ndarray], trans: TransitionModel) -> None:
+    """Raise UserError unless these paths of lattices go through the model's HMMs: transition-ids of another model may be in its range too.
+
+    A path counts until the last phone that it leaves: in a lattice of a search that ended in no final state another one may have begun.
+    """
+    try:
+        for key, path in paths.items():
+            trans.check_alignment(path, key)
+        split_to_phones(trans, {key: path[: np.flatnonzero(np.append(True, trans.is_final[path]))[-1]] for key, path in paths.items()})
+    except UserError as error:
+        told = str(error).partition(";")[0]
+        raise UserError(f"{told}; give lattices that were decoded with this model") from None
+
+
 def _find_starts(trans: TransitionModel, tids: np.ndarray, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Masks (num_frames): where phones start; where an alignment is broken. `is_first` marks first frames of utterances."""
     state, loop = trans.tid2state[tids], trans.is_self_loop[tids]

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from pyasr.base.errors import UserError
 from pyasr.decode.decode_dir import DecodeSpec, decode_shard, start_output
 from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, check_system, decode_again, first_stats, remove_intermediate, rescore_last
 from pyasr.decode.lattice import best_path
-from pyasr.decode.lattice_io import read_lattices
+from pyasr.decode.lattice_io import LatticeWriter, read_lattices
 from pyasr.decode.search import DecodeOptions
 from pyasr.feats.inputs import InputOptions, open_features
 from pyasr.feats.transforms import read_transforms
@@ -129,6 +130,35 @@ def test_lattices_have_the_costs_of_the_last_features(exp, decoded):
         path = best_path(lattice, 0.3)
         scores = gmm.log_likelihoods(reader[utt])[np.arange(len(path.tids)), trans.tid2pdf[path.tids]]
         assert path.acoustic_cost == pytest.approx(-scores.sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize("change, told", [
+    (dict(ilabels=lambda lattice: np.where(lattice.ilabels % 2, lattice.ilabels, lattice.ilabels % (2 * NUM_WORDS) + 2)), "around frame .* no path"),
+    (dict(ilabels=lambda lattice: np.where(lattice.ilabels > 0, lattice.ilabels + 2 * NUM_WORDS, 0)), "transition-id [0-9]+ in frame"),
+])
+def test_lattices_of_another_system_are_refused(exp, decoded, tmp_path, change, told):
+    """Transition-ids in the model's range and beyond it."""
+    spec, out = decoded
+    shutil.copytree(out / "si", tmp_path / "si")
+    with LatticeWriter(tmp_path / "si/lat.1.gz") as writer:
+        for utt, lattice in read_lattices(out / "si/lat.1.gz"):
+            writer.write(utt, replace(lattice, **{name: make(lattice).astype(np.int32) for name, make in change.items()}))
+    (tmp_path / "last").mkdir()
+    other = replace(spec, si_dir=tmp_path / "si", decode=replace(spec.decode, out=tmp_path / "last"))
+    with pytest.raises(UserError, match=f"si/lat.1.gz: a-00: .*{told}.*; give lattices that were decoded with this model"):
+        first_stats(other, 1)
+    assert not list((tmp_path / "last").iterdir())
+
+
+def test_lattices_of_other_features_are_refused(exp, decoded, tmp_path):
+    spec, out = decoded
+    data = Path(shutil.copytree(exp[0] / "data", tmp_path / "data"))
+    features = read_table(data / "feats.scp")
+    write_table(data / "feats.scp", {utt: f"{rx}[0:39]" for utt, rx in features.items()})
+    (tmp_path / "last").mkdir()
+    other = replace(spec, decode=replace(spec.decode, data=data, out=tmp_path / "last"))
+    with pytest.raises(UserError, match="lat.1.gz: a-00: a lattice of 48 frames, the features have 40; give lattices of these features"):
+        first_stats(other, 1)
 
 
 @pytest.mark.parametrize("num_jobs", [2, 3])
