@@ -8,6 +8,7 @@ looking at sizes and times; only a file with another time than it had is read.
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
@@ -88,6 +89,28 @@ def content_of(states: dict[str, list]) -> str:
 def changed_files(directory: Path, done: dict) -> list[str]:
     """Files of a stage output that are not as its done-file has them; those of earlier versions may list q/, or nothing at all."""
     return [name for name, state in done.get("files", {}).items() if counts(name) and not _is_still(Path(directory) / name, state)]
+
+
+def own_files(directory: Path) -> list[str]:
+    """Files in a stage output that no step has made: neither it nor the outputs in it, of whose files there may be copies beside them."""
+    directory = Path(directory)
+    outputs = [path.parent for path in directory.rglob(DONE)]
+    made = {output / name for output in outputs for name in (read_done(output) or {}).get("files", {})}
+    if not any(path.is_relative_to(directory) for path in made):
+        return []  # of a version that has not listed them
+    found = [path for path in sorted(directory.rglob("*")) if path not in made and path.is_file() and _may_be_own(path.relative_to(directory))]
+    copied = {output.parent for output in outputs}
+    return [str(path.relative_to(directory)) for path in found
+            if path.parent not in copied or not any(_has_content_of(path, output / path.name) for output in outputs if output.parent == path.parent)]
+
+
+def _may_be_own(path: Path) -> bool:
+    """Whether no step would have put a file there beside its output."""
+    return not any(part.startswith(".") or part in ("log", "q") or part.endswith(".tmp") for part in path.parts)
+
+
+def _has_content_of(path: Path, original: Path) -> bool:
+    return original.is_file() and filecmp.cmp(path, original, shallow=False)
 
 
 def _file_state(path: Path) -> list:

@@ -4,7 +4,8 @@ A step's output directory OUT is written as OUT.tmp and renamed when the step ha
 the fingerprints of the inputs it was made from and of what it holds, and what made it. The output of before is `.OUT.old` meanwhile.
 What no step has made is never removed, under whichever of these names it is found.
 
-An output of which a file was damaged, changed or lost since is made anew; its changed files are kept in `.OUT.changed`, beside it.
+An output of which a file was damaged, changed or lost since is made anew; its changed files are kept in `.OUT.changed`, beside it, and so are
+those that somebody has put into an output that is replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import shutil
 from pathlib import Path
 
 from pyasr.base.errors import UpToDate, UserError
-from pyasr.base.fingerprint import DONE, changed_files, content_of, file_states, fingerprint, read_done
+from pyasr.base.fingerprint import DONE, changed_files, content_of, file_states, fingerprint, own_files, read_done
 from pyasr.base.foreign_json import read_object
 from pyasr.base.run_record import run_record
 from pyasr.base.run_times import RUNS, timed_run
@@ -152,7 +153,19 @@ def _keep_aside(out: Path, names: list[str]) -> None:
     """Copy changed files to `.OUT.changed`: they may have been changed on purpose."""
     for name in names:
         if (out / name).exists():
-            keep_copy(out / name, out.with_name(f".{_short(out.name)}.changed") / name)
+            keep_copy(out / name, _aside_of(out) / name)
+
+
+def _keep_own(out: Path) -> None:
+    """Copy files that somebody has put into an output which is replaced to `.OUT.changed`."""
+    names = own_files(out)
+    _keep_aside(out, names)
+    if names:
+        print(f"{out} is replaced: {', '.join(names[:_MOST_NAMED])}, which no step has made, kept in {_aside_of(out)}", flush=True)
+
+
+def _aside_of(out: Path) -> Path:
+    return out.with_name(f".{_short(out.name)}.changed")
 
 
 def keep_copy(path: Path, place: Path) -> Path:
@@ -357,6 +370,7 @@ def _swap(scratch: Path, out: Path) -> None:
         _refuse_to_replace(path)
     _discard(old)
     if out.exists():
+        _keep_own(out)
         out.rename(old)
     scratch.rename(out)
     _remove_leftovers(out)

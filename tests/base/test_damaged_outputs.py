@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,29 @@ def test_each_change_is_kept(tmp_path):
         result.write_text(content)
     make(tmp_path / "out")
     assert {path.name: path.read_text() for path in kept.parent.iterdir()} == {"result": "one", "result.2": "two", "result.3": "three"}
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
+    """Also into an output within it, whose own files are not, nor copies of them; nothing is said where there is no such file."""
+    def make_both(content):
+        (tmp_path / "in").write_text(content)
+        with stage_output(tmp_path / "out", {}, [tmp_path / "in"], force=force) as out:
+            (out / "result").write_text(content)
+        with stage_output(tmp_path / "out" / "feats", {}, [tmp_path / "in"], force=force) as feats:
+            (feats / "feats.scp").write_text(content)
+        shutil.copy(tmp_path / "out/feats/feats.scp", tmp_path / "out")
+
+    make_both("one")
+    make_both("two")
+    assert not (tmp_path / ".out.changed").exists() and "no step has made" not in capsys.readouterr().out
+    for name in ("stm", "own/notes", "feats/mine", "log/mine", ".hidden"):
+        (tmp_path / "out" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "out" / name).write_text(f"my {name}")
+    make_both("three")
+    kept = {str(path.relative_to(tmp_path / ".out.changed")): path.read_text() for path in (tmp_path / ".out.changed").rglob("*") if path.is_file()}
+    assert kept == {name: f"my {name}" for name in ("stm", "own/notes", "feats/mine")}
+    assert f"{tmp_path}/out is replaced: feats/mine, own/notes, stm, which no step has made, kept in {tmp_path}/.out.changed" in capsys.readouterr().out
 
 
 def test_another_time_alone_is_no_change(tmp_path):
