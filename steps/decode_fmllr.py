@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Decode a data directory with a GMM system, adapting the features to each speaker by fMLLR, in passes.
 
-The decoding without adaptation is kept in DECODE_DIR.si; another one may be given by --si-dir, of a system with the same tree. A SAT system's alignment model is
-used there, its final model afterwards.
+The decoding without adaptation is kept in DECODE_DIR.si; another one may be given by --si-dir, of a system with the same tree. A SAT
+system's alignment model is used there, its final model afterwards.
 
 Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json}
 Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,trans.JOB,shard.JOB.json,num_jobs,totals.json},

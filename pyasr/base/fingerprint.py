@@ -98,10 +98,10 @@ def own_files(directory: Path) -> list[str]:
     made = {output / name for output in outputs for name in (read_done(output) or {}).get("files", {})}
     if not any(path.is_relative_to(directory) for path in made):
         return []  # of a version that has not listed them
-    found = [path for path in sorted(directory.rglob("*")) if path not in made and path.is_file() and _may_be_own(path.relative_to(directory))]
-    copied = {output.parent for output in outputs}
-    return [str(path.relative_to(directory)) for path in found
-            if path.parent not in copied or not any(_has_content_of(path, output / path.name) for output in outputs if output.parent == path.parent)]
+    left = [path for path in sorted(directory.rglob("*")) if path not in made and path.is_file()]
+    beside = {place: [output for output in outputs if output.parent == place] for place in {path.parent for path in left}}
+    own = [path for path in left if not any(_has_content_of(path, output / path.name) for output in beside[path.parent])]
+    return [str(path) for path in (path.relative_to(directory) for path in own) if _may_be_own(path)]
 
 
 def _may_be_own(path: Path) -> bool:

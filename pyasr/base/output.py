@@ -4,8 +4,8 @@ A step's output directory OUT is written as OUT.tmp and renamed when the step ha
 the fingerprints of the inputs it was made from and of what it holds, and what made it. The output of before is `.OUT.old` meanwhile.
 What no step has made is never removed, under whichever of these names it is found.
 
-An output of which a file was damaged, changed or lost since is made anew; its changed files are kept in `.OUT.changed`, beside it, and so are
-those that somebody has put into an output that is replaced.
+An output of which a file was damaged, changed or lost since is made anew; its changed files are kept in `.OUT.changed`, beside it, and so
+are those that somebody has put into an output that is replaced.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import unicodedata
 from collections.abc import Container
 from pathlib import Path
 
@@ -24,8 +25,11 @@ def damaged(path: Path, position: int, kind: str, what: str) -> UserError:
 
 
 def read_key(content: bytes, position: int, path: Path, kind: str, known: Container[str] = ()) -> str:
-    """The key that begins at `position`, up to a space. Raises UserError where there is none, or for one of `known`."""
+    """The key that begins at `position`, up to a space, or a tab, as scripts write it. Raises UserError where there is none, or for one of
+    `known`."""
     space = content.find(b" ", position)
+    tab = content.find(b"\t", position, space if space >= 0 else None)
+    space = tab if tab >= 0 else space
     newline = content.find(b"\n", position, space) if space >= 0 else -1
     key = b"" if space < 0 or newline >= 0 else content[position:space]
     if space == len(content) - 1:
@@ -34,8 +38,14 @@ def read_key(content: bytes, position: int, path: Path, kind: str, known: Contai
         word = key.decode()
     except UnicodeDecodeError:
         word = ""
-    if not word or not word.isprintable():
+    if not word or not _is_word(word):
         raise damaged(path, position, kind, "a key with a space after it was expected")
     if word in known:
         raise UserError(f"{path}: the key {word} occurs twice; remove one of its entries")
     return word
+
+
+def _is_word(text: str) -> bool:
+    """Whether all are characters of a word: neither white space nor control characters, but joiners, which some scripts need, and others
+    that are not seen."""
+    return text.isprintable() or not any(char.isspace() or unicodedata.category(char) == "Cc" for char in text)

@@ -29,6 +29,7 @@ from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
 from pyasr.io.text import read_table, write_table
 
+_MOST_ROWS_BEYOND = 3
 _MOST_DIGITS, _MOST_OF_RANGE, _OF_RANGE = 18, 80, frozenset("0123456789:, ")
 _VECTORS, _FULL = (b"\0BFV ", b"\0BDV "), (b"\0BFM ", b"\0BDM ")
 _COMPRESSED = {b"\0BCM ": (5, 1, 8), b"\0BCM2": (6, 2, 0), b"\0BCM3": (6, 1, 0)}  # head: its bytes, bytes of a value, of a column
@@ -211,9 +212,11 @@ def _read_text_matrix(file) -> np.ndarray:
 
 
 def _cut(matrix: np.ndarray, span: str | None, rx: str) -> np.ndarray:
-    """The inclusive range `first:last` of rows, or `rows,columns`."""
+    """The inclusive range `first:last` of rows, or `rows,columns`. As in Kaldi, what is made by times of segments may go up to three rows
+    beyond the last, which are not there."""
     if span is None:
         return matrix
+    shape = matrix.shape
     for axis, part in enumerate(span.split(",", matrix.ndim - 1)):
         if part.strip() in ("", ":"):
             continue
@@ -222,8 +225,9 @@ def _cut(matrix: np.ndarray, span: str | None, rx: str) -> np.ndarray:
             begin, end = int(first), int(last or first) + 1
         except ValueError:
             raise UserError(f"'{rx}': the range [{span}] is not [first:last]") from None
-        if end > matrix.shape[axis] or begin >= end:
-            raise UserError(f"{rx}: the range [{span}] lies outside the {' x '.join(map(str, matrix.shape))} numbers there")
+        beyond = _MOST_ROWS_BEYOND if axis == 0 and matrix.ndim == 2 else 0
+        if end > shape[axis] + beyond or begin >= min(end, shape[axis]):
+            raise UserError(f"{rx}: the range [{span}] lies outside the {' x '.join(map(str, shape))} numbers there")
         matrix = matrix[begin:end] if axis == 0 else matrix[:, begin:end]
     return matrix
 

@@ -195,7 +195,7 @@ class Training:
         return min(saves + (self.growth.ahead(self.position.frames_seen) if self.growth else []), default=0)
 
     def _grow(self, equal: bool, ends: bool) -> None:
-        """Change the network, or remember it, on all ranks alike; where the training `ends`, nothing is changed that could not be learned."""
+        """Change the network, or remember it, on all ranks alike; where the training `ends`, nothing is changed, as none would learn so."""
         flat, frames_seen = self.learner.flat, self.position.frames_seen
         if ends:
             self.growth.check_whole(frames_seen)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
+from pyasr.io.ark import read_ark
 from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
 
 VECTORS = {"utt-1": np.array([1, 2, 2, 70000], np.int32), "utt-2": np.array([], np.int32), "ütt-3": np.array([-5], np.int32)}
@@ -22,6 +23,26 @@ def assert_equal(found):
 def test_round_trip(tmp_path, name, binary):
     write_int_vectors(tmp_path / name, VECTORS, binary)
     assert_equal(read_int_vectors(tmp_path / name))
+
+
+def test_keys_with_joiners_and_soft_hyphens(tmp_path):
+    """Letters of everyday Persian among them; what no word holds is none of an archive."""
+    keys = ["\u0645\u06cc\u200c\u0634\u0648\u062f-1", "soft\u00adhyphen", "\ue000private"]
+    write_int_vectors(tmp_path / "ali.ark", {key: [1, 2] for key in keys})
+    assert list(read_int_vectors(tmp_path / "ali.ark")) == keys
+    for key in ("no\u00a0break", "bell\a"):
+        (tmp_path / "ali.ark").write_bytes(f"{key} 1 2\n".encode())
+        with pytest.raises(UserError, match="a key with a space after it was expected"):
+            read_int_vectors(tmp_path / "ali.ark")
+
+
+def test_a_tab_after_the_key_as_kaldi_takes_it(tmp_path):
+    kaldi = pytest.importorskip("kaldi_native_io")
+    (tmp_path / "ali.ark").write_bytes(b"utt1\t1 2 3\nutt2 4\n")
+    with kaldi.SequentialInt32VectorReader(f"ark:{tmp_path}/ali.ark") as reader:
+        assert {key: list(value) for key, value in reader} == {key: value.tolist() for key, value in read_int_vectors(tmp_path / "ali.ark").items()}
+    (tmp_path / "feats.ark").write_bytes(b"utt1\t [\n 1 2\n 3 4 ]\n")
+    assert read_ark(tmp_path / "feats.ark")["utt1"].tolist() == [[1, 2], [3, 4]]
 
 
 def test_kaldi_reads_what_we_write(tmp_path):
