@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from statistics import mean
 
@@ -105,8 +106,8 @@ class Run:
 
     @property
     def loss(self) -> float:
-        """Held-out, in the end; infinite if the training diverged."""
-        return math.inf if self.diverged else -self.content["history"][-1][1]
+        """Held-out, of the model in the end; infinite if the training diverged."""
+        return math.inf if self.diverged else -self._end[1]
 
     @property
     def loss_apart(self) -> float | None:
@@ -116,7 +117,14 @@ class Run:
     @property
     def accuracy(self) -> float:
         """Per cent of held-out frames, in the end."""
-        return math.nan if self.diverged else 100 * self.content["history"][-1][2]
+        return math.nan if self.diverged else 100 * self._end[2]
+
+    @property
+    def _end(self) -> list[float]:
+        """(virtual seconds, held-out objective, accuracy) of the model in the end: after the last epoch that was accepted."""
+        history = self.content["history"]
+        accepted = [True, *(line["accepted"] for line in self.lines if "accepted" in line)][: len(history)]
+        return [point for point, is_accepted in zip_longest(history, accepted, fillvalue=True) if is_accepted][-1]
 
     @property
     def hours(self) -> float:
@@ -236,7 +244,8 @@ def _read_real(directory: Path) -> RealRun:
     if not (ranks.isdigit() and ends):
         raise UserError(f"{directory}: not a training by ranks, whose number ends its name; remove it")
     machine = (read_done(directory) or {}).get("machine", "")
-    loss, accuracy = -ends[-1]["heldout_objective"], 100 * ends[-1]["heldout_accuracy"]
+    end = [line for line in ends if line.get("accepted", True)][-1:] or ends[-1:]
+    loss, accuracy = -end[0]["heldout_objective"], 100 * end[0]["heldout_accuracy"]
     return RealRun(directory, scheme, int(ranks), loss, accuracy, *_speed(lines), machine)
 
 

@@ -60,8 +60,8 @@ def find_systems(exp: Path) -> list[System]:
     sources = {_source(scored, summaries) for scored in summaries}
     systems = [_system(exp, scored, summaries) for scored in summaries if scored not in sources]
     names = [system.name for system in systems]
-    twice = {name for name in names if names.count(name) > 1}
-    systems = [system if system.name not in twice else _renamed(system) for system in systems]
+    twice = {system.family or system.name for system in systems if names.count(system.name) > 1}
+    systems = [system if (system.family or system.name) not in twice else _renamed(system) for system in systems]
     return sorted(systems, key=lambda system: (_ended(system.model_dir), _ended(system.decode_dir), system.name))
 
 

@@ -64,7 +64,7 @@ def of_targets(network: Network, x: torch.Tensor, pdfs: torch.Tensor) -> torch.T
 
 
 def forget_models_after(frames_seen: int, directory: Path) -> None:
-    """Remove what a job that has broken off has kept after its last checkpoint: it goes on from there, perhaps on another course."""
+    """Remove the models that were kept then."""
     for path in directory.glob("*.pt"):
         if int(path.stem) > frames_seen:
             path.unlink()

@@ -17,6 +17,7 @@ from pyasr.base.options import option
 from pyasr.base.seeds import SeedOptions
 from pyasr.base.stop_request import StopRequested, is_stop_requested
 from pyasr.parallel.strategies import Mixing, Strategy
+from pyasr.train.combine import MODELS, forget_models_after
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
@@ -293,6 +294,7 @@ class Training:
         if accepted:
             self.best = self._copy_if_needed()
         else:
+            self.forget_models_after(self.position.epoch_began)
             self.learner.flat.master.copy_(self.best)
             self.learner.flat.refresh()
             self._stand_still()
@@ -304,7 +306,13 @@ class Training:
 
     def _evaluate_apart(self) -> None:
         """Measure the ranks' own parameters, each on its held-out frames, before they are made equal."""
+        self.learner.flat.refresh()
         self.apart = self.evaluate()
+
+    def forget_models_after(self, frames_seen: int) -> None:
+        """Remove models to be combined of a course that is not gone on with."""
+        if self.comm.rank == 0:
+            forget_models_after(frames_seen, self.directory / MODELS)
 
     def _look_at_averaging(self, heldout: Totals) -> None:
         """Warn when the consensus is worse than the ranks apart, twice in a row."""

@@ -14,7 +14,6 @@ from pyasr.base.output import differences
 from pyasr.train.checkpoints import (
     DIRECTORY, Checkpoint, check_shapes, frames_to_leave_out, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes,
 )  # fmt: skip
-from pyasr.train.combine import MODELS, forget_models_after
 from pyasr.train.schedules import ScheduleState
 
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ def save_job(job: Training, equal: bool) -> None:
 def resume_job(job: Training) -> bool:
     """Let the job go on from its last checkpoint; whether there is one."""
     found = load_checkpoint(job.directory / DIRECTORY, job.comm)
-    if job.comm.rank == 0:
-        forget_models_after(found.first["position"]["frames_seen"] if found else 0, job.directory / MODELS)
+    job.forget_models_after(found.first["position"]["frames_seen"] if found else 0)
     if found is None:
         return False
     job.schedule.state = ScheduleState(**found.shared["schedule"])

@@ -88,6 +88,29 @@ def test_outer_optimisers_follow_their_equations(name, defaults, given):
         np.testing.assert_allclose(states[2 * block + 1], np.tile(expected, (3, 1)), atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["bmuf", "bmuf-classical", "slowmo", "diloco"])
+def test_the_model_of_an_outer_optimiser_is_w(name):
+    """Also within an epoch, where ranks of BMUF are ahead of it, on all ranks; nothing changes."""
+    def rank(comm):
+        strategy, master = make_strategy(comm, options(name)), torch.from_numpy(START.copy())
+        strategy.restart(master)
+        strategy.begin_epoch(60, 10)
+        found = []
+        for step in range(6):
+            strategy.rate = RATES[step]
+            master += torch.from_numpy(move(comm.rank, step))
+            if mixing := strategy.step(master, 10):
+                before = master.clone()
+                found.append((before if mixing.equal else strategy.model(master)).numpy())
+                assert torch.equal(master, before)
+        return found
+
+    defaults = {"bmuf": (2 / 3, 1.0), "bmuf-classical": (2 / 3, 1.0), "slowmo": (0.5, 1.0), "diloco": (0.9, 0.7)}
+    for found in run_threads(3, rank):
+        for model, (_, w) in zip(found, outer_oracle(name, 3, *defaults[name]), strict=True):
+            np.testing.assert_allclose(model, w, atol=1e-5)
+
+
 def test_bmuf_without_momentum_is_averaging():
     for name in ("bmuf", "bmuf-classical", "slowmo"):
         np.testing.assert_allclose(trained(3, options(name, momentum=0.0)), trained(3, options("allreduce")), atol=1e-5)

@@ -68,6 +68,13 @@ def test_at_first_ranks_take_turns(parallel):
     np.testing.assert_allclose(ranks[0][3][2], expected, atol=1e-6)
 
 
+def test_ranks_without_data_have_no_turn():
+    """Nor one whose data are over: what all others have learned would be lost."""
+    ranks = told(3, [60, 0, 40], turns_frames=100)
+    for mixing, turn in enumerate([0, 2, 0]):
+        assert all(np.array_equal(of_rank[mixing][2], ranks[turn][mixing][0]) for of_rank in ranks)
+
+
 def test_without_these_options_velocities_stay():
     ranks = told(2, [40, 40])
     assert all(np.array_equal(mixing[1], mixing[3]) for of_rank in ranks for mixing in of_rank)
@@ -77,6 +84,7 @@ def test_without_these_options_velocities_stay():
     (dict(parallel="bmuf", mix_momentum=True), "--mix-momentum does not go with --parallel bmuf; leave it out, or choose one of allreduce"),
     (dict(parallel="gradient", mix_momentum=True), "--mix-momentum does not go with --parallel gradient"),
     (dict(parallel="adpsgd", turns_frames=5), "--turns-frames does not go with --parallel adpsgd"),
+    (dict(parallel="kaldi", turns_frames=5), "--turns-frames does not go with --parallel kaldi, whose ranks do not all learn at first"),
     (dict(mix_momentum=True, payload="bfloat16"), "--mix-momentum: velocities travel as float32 only"),
 ])  # fmt: skip
 def test_what_does_not_go_together(options, sentence):

@@ -155,6 +155,21 @@ def test_what_seeds_do_is_what_counts_as_chance(tmp_path):
     assert math.isnan(chance({1: {"a": 1.0, "b": 1.0}})) and math.isnan(chance({}))
 
 
+def test_the_model_in_the_end_is_that_of_the_last_epoch_that_was_accepted(tmp_path):
+    make_run(tmp_path, "allreduce_1", 1, 2.0)
+    path = tmp_path / "allreduce_1" / "metrics.jsonl"
+    for accepted, loss, accuracy in (([True, True], 2.0, 25.0), ([True, False], 2.2, 20.0), ([False, False], 7.0, 1.0)):
+        path.write_text("".join(f"{json.dumps({'epoch': k, 'heldout_objective': -1.0, 'accepted': good})}\n" for k, good in enumerate(accepted, 1)))
+        (run,) = find_runs(tmp_path).all
+        assert (run.loss, run.accuracy) == (pytest.approx(loss), pytest.approx(accuracy))
+    (tmp_path / "real" / "allreduce_2").mkdir(parents=True)
+    (tmp_path / "real" / "allreduce_2" / "final.nnet").touch()
+    lines = [{"heldout_objective": -2.0, "heldout_accuracy": 0.3, "accepted": True}, {"heldout_objective": -2.5, "heldout_accuracy": 0.2, "accepted": False}]
+    (tmp_path / "real" / "allreduce_2" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (real,) = find_real_runs(tmp_path / "real")
+    assert (real.loss, real.accuracy) == (2.0, 30.0)
+
+
 def test_what_was_kept_of_a_run_is_none(tmp_path):
     for name in ("runs.tmp/allreduce_2", "runs.tmp/.allreduce_2.changed", "runs.tmp/.allreduce_2.old"):
         make_run(tmp_path, name, 2, 2.0)

@@ -150,6 +150,15 @@ def test_several_seeds_become_one_row(tmp_path):
     assert "seed1" not in page.split("## Made with")[0] and "dnn/seed2 3" in page
 
 
+def test_seeds_stay_together_where_one_was_decoded_twice(tmp_path):
+    exp = make_experiment(tmp_path, {"dnn/seed1": 0.30, "dnn/seed2": 0.34})
+    shutil.copytree(exp / "dnn/seed1/decode_test", exp / "dnn/seed1/decode_test_big")
+    assert {(system.name, system.family) for system in find_systems(exp)} == {
+        ("dnn/seed1 decode_test", "dnn decode_test"), ("dnn/seed2 decode_test", "dnn decode_test"),
+        ("dnn/seed1 decode_test_big", "dnn decode_test_big"),
+    }  # fmt: skip
+
+
 def test_nothing_but_seeds(tmp_path):
     systems = find_systems(make_experiment(tmp_path, {"dnn/seed1": 0.3}))
     assert tables(systems).splitlines()[2].startswith("| dnn ") and "## Cost" not in results_page(systems)

@@ -203,7 +203,7 @@ def test_what_lies_ahead():
 
 @pytest.mark.parametrize("name, frames, expected", [
     ("allreduce", 0, 0), ("allreduce", 1, 400), ("allreduce", 400, 400), ("allreduce", 401, 800), ("allreduce", 801, 1000),
-    ("allreduce", 1000, 1000), ("allreduce", 1001, 1400), ("adpsgd", 401, 401), ("hadpsgd", 801, 801),
+    ("allreduce", 1000, 1000), ("allreduce", 1001, 1400), ("adpsgd", 401, 401), ("hadpsgd", 801, 801), ("gradient", 401, 600), ("d1d", 999, 1000), ("post-local", 401, 600), ("post-local", 1401, 1800),
 ])
 def test_when_ranks_meet(name, frames, expected):
     """Two of them, in epochs of 1000 frames, after 150 each, which are two minibatches of 100."""

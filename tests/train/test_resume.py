@@ -219,6 +219,21 @@ def test_damaged_checkpoint(tmp_path, name, damage):
         load_checkpoint(directory, SoloComm())
 
 
+def test_models_of_epochs_that_were_worse_are_not_combined(tmp_path):
+    """After two good epochs the rate makes all worse; the schedule goes back, and what was kept meanwhile is forgotten."""
+    options = with_options(schedule=dict(schedule="newbob", learning_rate=0.05, num_epochs=4), mixing=dict(period_frames=16))
+    job = training(SoloComm(), tmp_path / "job", store(6), options)
+    recent = RecentModels(tmp_path / "job" / MODELS, CombineOptions(combine="average"), SoloComm())
+    job.growth = Growth(GrowthOptions(), DnnOptions(), np.zeros(0), 0, SEED, SoloComm(), keeping=[(60, recent.keep)])
+    rate = job._rate
+    job._rate = lambda: rate() * (-0.1 if job.schedule.state.epoch == 2 else 1.0)
+    job.run()
+    accepted = [line["accepted"] for line in metrics(tmp_path / "job") if "accepted" in line]
+    assert accepted[:3] == [True, True, False]
+    kept = sorted(int(path.stem) for path in (tmp_path / "job" / MODELS).iterdir())
+    assert not [frames for frames in kept if 600 < frames <= 900] and [frames for frames in kept if 300 < frames <= 600]
+
+
 def test_going_back_to_the_best_model_begins_from_standstill(tmp_path):
     """A velocity belongs to the parameters that were rejected."""
     options = with_options(schedule=dict(schedule="newbob", learning_rate=0.02, num_epochs=2), learner=dict(momentum=0.9))

@@ -6,6 +6,7 @@ import torch
 from toy_jobs import Crash, crash_after, poisoned, store, training, with_options
 
 from pyasr.nn.feed_forward import DnnOptions
+from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.strategies import make_strategy, strategy_names
 from pyasr.parallel.threads import run_threads
 from pyasr.train.growth import Growth, GrowthOptions
@@ -60,6 +61,18 @@ def test_a_rank_that_skips_half(tmp_path, name):
         assert position.skipped == (half if number == 1 or name == "gradient" else 0) and half > 0
         assert position.frames_seen == results[0][2].frames_seen >= 4 * 50 * 18
         assert position.frames_seen == 4 * 50 * 18 or name in ("adpsgd", "hadpsgd", "asgd")
+
+
+@pytest.mark.parametrize("name", ["allreduce", "adpsgd", "asgd"])
+def test_time_goes_on_for_a_rank_alone(tmp_path, name):
+    """Also what has more ranks otherwise and lost them: the learning rate falls with every minibatch or mixing."""
+    schedule = dict(schedule="exponential-frames", learning_rate=0.1, final_factor=0.01, num_epochs=1)
+    options = with_options(mixing=dict(parallel=name, period_frames=16), schedule=schedule, loop=dict(checkpoint_frames=0))
+    job, rates = training(SoloComm(), tmp_path / "job", store(8), options), []
+    step = job.learner.step
+    job.learner.step = lambda x, pdfs, rate: rates.append(rate) or step(x, pdfs, rate)
+    job.run()
+    assert all(late < early for early, late in zip(rates, rates[1:])) and rates[-1] < 0.02 * rates[0]
 
 
 @pytest.mark.parametrize("name", strategy_names())

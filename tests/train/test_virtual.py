@@ -83,6 +83,14 @@ def test_what_learners_are_worth_before_the_consensus(tmp_path):
     assert 0 < apart_s <= seconds and objective < consensus < 0 and len(course.history) == 2
 
 
+def test_a_server_is_worth_its_own_parameters(tmp_path):
+    """Those before the last consensus, not those of the beginning; it brings them all."""
+    server = with_options(loop=dict(log_frames=10**9), mixing=dict(parallel="asgd"), schedule=dict(num_epochs=1))
+    _, (course, *_) = virtual(tmp_path / "asgd", 4, ComputeTime(0.1), options=server)
+    ((_, objective, _),), (_, initial, _), (_, consensus, _) = course.apart, *course.history
+    assert abs(objective - consensus) < 0.15 * abs(initial - consensus)
+
+
 def test_minibatches_that_take_no_time(tmp_path):
     """A single learner has no communication that would."""
     _, (course,) = virtual(tmp_path / "job", 1, ComputeTime(0.0))

@@ -97,10 +97,8 @@ class Strategy:
         return int(self.comm.reduce_scalar(own_frames, "max" if self.draws_from_all else "sum"))
 
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
-        """When all ranks take part in what is due after so many frames of theirs: about, with the next mixing."""
-        between = -(-self.options.period_frames // minibatch) * minibatch * self.comm.size
-        epochs, within = divmod(frames, epoch_frames)
-        return epochs * epoch_frames + min(-(-within // between) * between, epoch_frames)
+        """When all ranks take part in what is due after so many frames of theirs."""
+        raise NotImplementedError
 
     def sum_gradients(self) -> GradientSum | None:
         """By what a learner is to add its gradients over ranks; None: they stay its own. A learner

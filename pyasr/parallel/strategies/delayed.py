@@ -129,7 +129,7 @@ class DelayedAveraging(Delayed):
 class DelayedByOne(DelayedAveraging):
     """Averages over all ranks after every minibatch, one late."""
 
-    def period(self) -> int:
+    def period(self, epoch: int) -> int:
         """One minibatch."""
         return 1
 

@@ -37,7 +37,7 @@ class GradientAveraging(AllreduceAveraging):
         self.gradient_sum = GradientSum(self.wire, self.gradient_shares, self.mixing) if self.comm.size > 1 else None
         return self.gradient_sum
 
-    def period(self) -> int:
+    def period(self, epoch: int) -> int:
         """One minibatch."""
         return 1
 
@@ -71,6 +71,6 @@ class GradientAveraging(AllreduceAveraging):
 class PostLocal(GradientAveraging):
     """Averages gradients in every minibatch of the first epochs, then parameters periodically."""
 
-    def period(self) -> int:
+    def period(self, epoch: int) -> int:
         """One minibatch at first."""
-        return 1 if self.epoch < self.options.post_local_epochs else self.options.period_frames
+        return 1 if epoch < self.options.post_local_epochs else self.options.period_frames

@@ -29,6 +29,9 @@ def check_strategy(options: MixingOptions) -> None:
     given = [flag for flag, value in {"--mix-momentum": options.mix_momentum, "--turns-frames": options.turns_frames}.items() if value]
     if given and options.parallel not in able:
         raise UserError(f"{given[0]} does not go with --parallel {options.parallel}; leave it out, or choose one of {', '.join(able)}")
+    if options.turns_frames and REGISTER[options.parallel].draws_from_all:
+        found = f"--turns-frames does not go with --parallel {options.parallel}, whose ranks do not all learn at first"
+        raise UserError(f"{found}; leave it out")
     if options.mix_momentum and options.payload != "float32":
         raise UserError(f"--mix-momentum: velocities travel as float32 only; leave it out, or --payload {options.payload}")
 

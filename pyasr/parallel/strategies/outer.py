@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pyasr.parallel.strategies.base import register
+from pyasr.parallel.strategies.base import Mixing, register
 from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
 
 
@@ -78,12 +78,12 @@ class OuterOptimiser(PeriodicStrategy):
         self._take(state)
 
     def take_up(self, state: dict) -> None:
-        """They are the same on all ranks."""
+        """They are the same on all ranks, who begin with the outer parameters."""
         super().take_up(state)
-        self._take(state)
+        self._take(state, ("outer", "moved"))
 
-    def _take(self, state: dict) -> None:
-        for name in ("outer", "begun", "moved"):
+    def _take(self, state: dict, names: tuple[str, ...] = ("outer", "begun", "moved")) -> None:
+        for name in names:
             getattr(self, name).copy_(state[name])
 
 
@@ -100,7 +100,17 @@ class Bmuf(OuterOptimiser):
 
 @register("bmuf")
 class NesterovBmuf(Bmuf):
-    """The same with Nesterov block momentum."""
+    """The same with Nesterov block momentum. The model is w, which no rank has as its parameters within an epoch."""
+
+    def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
+        """As of all outer optimisers."""
+        mixing = super().step(master, frames)
+        return mixing and mixing._replace(equal=mixing.last or self.comm.size == 1)
+
+    def consensus(self, master: torch.Tensor) -> None:
+        """w."""
+        if self.comm.size > 1:
+            master.copy_(self.outer)
 
     def look_ahead(self, master: torch.Tensor) -> None:
         """w + eta D."""

@@ -38,11 +38,17 @@ class PeriodicStrategy(Strategy):
 
     def make_timetable(self, totals: list[int], minibatch: int) -> Timetable:
         """Of an epoch in which ranks have so many frames."""
-        return Timetable(totals, self.period(), minibatch)
+        return Timetable(totals, self.period(self.epoch), minibatch)
 
-    def period(self) -> int:
-        """Frames between two mixings in this epoch."""
+    def period(self, epoch: int) -> int:
+        """Frames of a rank between two mixings in an epoch, the first of which is 0."""
         return self.options.period_frames
+
+    def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
+        """With the next mixing, about: ranks may have fewer frames left."""
+        epoch, within = divmod(frames, epoch_frames)
+        between = -(-self.period(epoch) // minibatch) * minibatch * self.comm.size
+        return epoch * epoch_frames + min(-(-within // between) * between, epoch_frames)
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Mix when the period is over, and whenever this rank has no data left."""
@@ -86,7 +92,9 @@ class PeriodicStrategy(Strategy):
             self.adopt(master)
             return
         if self._takes_turns:
-            self._with_velocity(master, in_host_memory, lambda x: self.comm.bcast(x, self.round % self.comm.size))
+            learning = np.flatnonzero(shares)
+            turn = int(learning[self.round % len(learning)])
+            self._with_velocity(master, in_host_memory, lambda x: self.comm.bcast(x, turn))
             self.adopt(master)
             return
         self._with_velocity(master, self.mix, shares, last)

@@ -135,7 +135,7 @@ class AsynchronousSgd(AsynchronousStrategy):
             return False
         self.counts[self.comm.rank] += frames
         if not frames or self.comm.size == 1:
-            return False
+            return frames > 0
         self.distance += 1
         has_to_wait = self.options.server.max_distance and self.distance >= self.options.server.max_distance
         return self._synchronise(master, _WAIT if has_to_wait else _TRY)
@@ -150,13 +150,15 @@ class AsynchronousSgd(AsynchronousStrategy):
         return self.server is not None or super().is_over(frames)
 
     def finish(self, master: torch.Tensor) -> None:
-        """A shard's last move; then all take theta."""
+        """A shard's last move; the server brings theta, which then all take."""
         if self.comm.size == 1:
             return
-        if not self.server:
-            if self.distance:
-                self._synchronise(master, _WAIT)
-            self._send_request(_DONE)
+        if self.server:
+            master.copy_(self.server.theta)
+            return
+        if self.distance:
+            self._synchronise(master, _WAIT)
+        self._send_request(_DONE)
 
     def consensus(self, master: torch.Tensor) -> None:
         """The server's parameters."""
