@@ -20,6 +20,7 @@ from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
+from pyasr.data.datadir import check_split
 from pyasr.feats.pasted import PasteOptions, PasteSpec, StreamOptions, input_files, report_left_out
 from pyasr.feats.transformed import write_tables
 
@@ -35,6 +36,7 @@ class PasteFeats:
 
 def main(options: PasteFeats) -> None:
     inputs = options.each.inputs(len(options.streams))
+    check_split(options.streams[0], options.jobs.nj)
     with output_of(options, options.out, input_files(options.streams, inputs, options.paste)) as out:
         (out / "feats").mkdir()
         spec = PasteSpec(options.streams, inputs, options.paste, out, as_named(options.out), options.jobs.nj)

@@ -21,7 +21,7 @@ from pyasr.base.options import argument, group, load, option, save
 from pyasr.base.step import output_of
 from pyasr.base.table_paths import as_named
 from pyasr.data.backup import set_aside
-from pyasr.data.datadir import AUDIO_CHANGES, DataDir, split
+from pyasr.data.datadir import AUDIO_CHANGES, DataDir, check_split, split
 from pyasr.data.recordings import cut_utterance, read_recording
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import OPTIONS_FILE
@@ -73,6 +73,7 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     tables = DataDir(data)
     utterance_warps(tables)
     tables.check_commands()
+    check_split(data, step.jobs.nj)
     inputs = [*audio_tables(data), *(data / name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if tables.has(name))]
     with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:
         save(out / OPTIONS_FILE, features)
@@ -168,12 +169,11 @@ def merge_shards(spec: ExtractSpec) -> None:
 def withdraw(data: Path) -> None:
     """Take away DATA's tables, just before the archives that they point into are replaced.
 
-    Those that point elsewhere are the user's own and kept in DATA/.backup; so are statistics, of other features, that DATA/cmvn has not.
+    So are statistics, which are of other features. Those that point elsewhere are the user's own and kept in DATA/.backup.
     """
-    for name in TABLES:
-        set_aside(data / name, data / "feats")
+    for name, output in {**dict.fromkeys(TABLES, "feats"), "cmvn.scp": "cmvn"}.items():
+        set_aside(data / name, data / output)
         (data / name).unlink(missing_ok=True)
-    set_aside(data / "cmvn.scp", data / "cmvn")
 
 
 def publish(data: Path) -> None:

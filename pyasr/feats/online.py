@@ -64,15 +64,15 @@ class OnlineExtractor:
 
     def _begin(self, frame: int) -> int:
         """The place of a frame's first sample, which may lie before the utterance."""
-        offset = 0 if self._frame.snip_edges else (self._frame.window_shift - self._frame.window_size) // 2
-        return frame * self._frame.window_shift + offset
+        return frame * self._frame.window_shift + self._frame.first_sample
 
     def _num_whole(self, num_samples: int) -> int:
         """Frames that end within these samples."""
         return max(0, 1 + (num_samples - self._begin(0) - self._frame.window_size) // self._frame.window_shift)
 
     def _forget(self, before: int) -> None:
-        """Drop samples that no later frame sees, directly or reflected at the end."""
+        """Drop samples that no later frame sees, directly or reflected at the end; there may be others still to come."""
+        before = min(before, self._first + len(self._kept))
         if before > self._first:
             self._kept, self._first = self._kept[before - self._first :], before
 

@@ -41,6 +41,11 @@ class FrameOptions:
         """Window size rounded up to a power of two."""
         return 1 << (self.window_size - 1).bit_length()
 
+    @property
+    def first_sample(self) -> int:
+        """Where the first frame begins: without `snip_edges` before the utterance, with its middle half a shift behind the begin."""
+        return 0 if self.snip_edges else self.window_shift // 2 - self.window_size // 2
+
     def num_frames(self, num_samples: int) -> int:
         """Frames of an utterance of `num_samples` samples, as Kaldi counts them."""
         if not self.snip_edges:

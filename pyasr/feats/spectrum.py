@@ -47,7 +47,7 @@ def padded_signal(samples: np.ndarray, options: FrameOptions) -> np.ndarray:
     if options.snip_edges:
         return samples
     num_frames = options.num_frames(len(samples))
-    first = (options.window_shift - options.window_size) // 2
+    first = options.first_sample
     return samples[reflected(np.arange(first, first + (num_frames - 1) * options.window_shift + options.window_size), len(samples))]
 
 

@@ -12,6 +12,7 @@ from pyasr.base.output import atomic_write
 from pyasr.feats.inputs import InputOptions, input_option_files
 from pyasr.feats.kaldi_options import kaldi_option_lines
 from pyasr.feats.transforms import MATRIX_FILE, transform_files
+from pyasr.hmm.model import ALIGNMENT_MODEL
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.int_vectors import job_archive_files
 from pyasr.lang.lang_dir import LangDir
@@ -27,12 +28,16 @@ def input_files(data: Path, lang: Path, model_dir: Path | None = None) -> list[P
     """The files that alignment reads, for the fingerprints of a stage output."""
     files = [data / name for name in DATA_FILES] + [lang / name for name in LANG_FILES]
     files += [data / "cmvn.scp"] if (data / "cmvn.scp").exists() else []
-    return files if model_dir is None else files + [*(model_dir / name for name in MODEL_FILES), *input_option_files(model_dir)]
+    if model_dir is None:
+        return files
+    aligner = [model_dir / ALIGNMENT_MODEL] if (model_dir / ALIGNMENT_MODEL).exists() else []
+    return [*files, *(model_dir / name for name in MODEL_FILES), *aligner, *input_option_files(model_dir)]
 
 
 def training_files(data: Path, lang: Path, ali_dir: Path) -> list[Path]:
     """The files that the training of a triphone system reads, for the fingerprints of a stage output."""
-    files = [*input_files(data, lang), *(lang / name for name in TREE_FILES), ali_dir / "final.mdl", *job_archive_files(ali_dir)]
+    files = [*input_files(data, lang), *(lang / name for name in TREE_FILES), ali_dir / "final.mdl", *job_archive_files(ali_dir),
+             *input_option_files(ali_dir)]  # fmt: skip
     matrix, transforms = ali_dir / MATRIX_FILE, transform_files(ali_dir) if (ali_dir / "trans.1").exists() else []
     return [*files, *([matrix] if matrix.exists() else []), *transforms]
 

@@ -22,7 +22,7 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import OPTIONS_FILE
 from pyasr.feats.pasted import PasteOptions, StreamOptions
 from pyasr.feats.vtln import SPEAKER_WARPS, UTTERANCE_WARPS
-from pyasr.io.ark import read_scp
+from pyasr.io.ark import archive_of, read_scp
 from pyasr.ivector.extract import KINDS, ExtractDirOptions
 from pyasr.ivector.online import ExtractOptions
 from pyasr.recognition.front_end import load_features
@@ -49,7 +49,7 @@ class DecodedSystem:
 
     @classmethod
     def read(cls, path: Path) -> DecodedSystem:
-        """Raises UserError where the directory does not tell, and where graph or model have changed since."""
+        """Raises UserError where the directory does not tell, and where graph, model or features have changed since."""
         done = read_done(path)
         if done is None or not {"data", "decode"} <= done["options"].keys():
             raise UserError(f"{path}/{DONE}: does not tell what was decoded; give a directory made by steps/decode.py, decode_fmllr.py or "
@@ -63,10 +63,8 @@ class DecodedSystem:
                             "steps/decode_fmllr.py")
         graph = Path(options["graph_dir"])
         model = Path(options.get("ctc_dir") or options.get("model_dir") or graph.parent)
-        system = cls(path, options, graph, model, Path(options["data"]), done["inputs"])
-        own = {str(name): done["inputs"][str(name)] for name in system.files()}
-        _check_unchanged(path, own, "decode again, score, and pack that")
-        return system
+        _check_unchanged(path, done["inputs"], "decode again, score, and pack that")
+        return cls(path, options, graph, model, Path(options["data"]), done["inputs"])
 
     def files(self) -> list[Path]:
         """Those of graph and model that were read."""
@@ -137,6 +135,7 @@ def _system_of_features(data: Path) -> DecodedSystem | None:
     options = _options_of(data)
     if "transform_dir" not in options:
         return None
+    _check_unchanged(data, read_done(data)["inputs"], "make these features again, decode, score, and pack that")
     first = DecodedSystem.read(Path(options["transform_dir"] or options["model_dir"]))
     if not first.adapts:
         found = "its transforms do not come from steps/decode_fmllr.py"
@@ -153,16 +152,21 @@ def feature_options(data: Path):
     if warps:
         raise UserError(f"{data}/{warps[0]}: frequencies of its speakers are warped, which of a new recording nobody knows; train without "
                         "VTLN, or on fMLLR features")
-    for folder in (data / "feats", *_archive_folders(data)):
-        if (folder / OPTIONS_FILE).exists():
-            return load_features(folder / OPTIONS_FILE)
+    if file := _options_file(data):
+        return load_features(file)
     raise UserError(f"{data}: does not tell how its features were made; make them with steps/make_mfcc.py, make_fbank.py or make_plp.py")
+
+
+def _options_file(data: Path) -> Path | None:
+    """What tells how the features of a data directory were made, if there is such a file."""
+    files = [folder / OPTIONS_FILE for folder in (data / "feats", *_archive_folders(data))]
+    return next((file for file in files if file.exists()), None)
 
 
 def _options_as_trained(data: Path, model: Path, trained: Path | None):
     """How the features of `data` were made. Raises UserError where those of `trained`, on which `model` was trained, are others."""
     found = feature_options(data)
-    if trained is not None and (trained / "feats" / OPTIONS_FILE).exists() and feature_options(trained) != found:
+    if trained is not None and _options_file(trained) and feature_options(trained) != found:
         raise UserError(f"{data}: its features have other options than those of {trained}, on which {model} was trained; make them with "
                         "the same configuration file")
     return found
@@ -170,8 +174,8 @@ def _options_as_trained(data: Path, model: Path, trained: Path | None):
 
 def _archive_folders(data: Path) -> list[Path]:
     """Of the first utterance's features, which a copied or chosen part of a data directory has elsewhere."""
-    table = read_scp(data / "feats.scp")
-    return [Path(next(iter(table.values())).rpartition(":")[0]).parent] if table else []
+    table = read_scp(data / "feats.scp") if (data / "feats.scp").exists() else {}
+    return [Path(archive_of(rx)).parent for rx in [*table.values()][:1]]
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def check(options):
         assert np.abs(x - y).max() / scale < TOLERANCE
 
 
-@pytest.mark.parametrize("rate", [8000.0, 16000.0])
+@pytest.mark.parametrize("rate", [8000.0, 11025.0, 16000.0, 22050.0, 44100.0])
 @pytest.mark.parametrize("snip_edges", [True, False])
 @pytest.mark.parametrize("window", ["povey", "hamming", "hanning", "rectangular", "blackman"])
 def test_windows_and_edges(rate, snip_edges, window):

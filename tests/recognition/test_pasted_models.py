@@ -16,6 +16,7 @@ from tone_toys import (
 
 from pyasr import Recognizer
 from pyasr.base.errors import UserError
+from pyasr.base.fingerprint import read_done
 from pyasr.feats.pasted import PasteOptions
 from pyasr.hmm.model import MODEL
 from pyasr.io.ark import ArkWriter, load_all
@@ -24,7 +25,7 @@ from pyasr.nn.acoustic import load_scorer
 from pyasr.recognition.packed import read_info
 from pyasr.recognition.pasting import PastedFeatures
 from pyasr.recognition.pauses import CutOptions, cut_at_pauses
-from pyasr.recognition.provenance import PastedData
+from pyasr.recognition.provenance import FeatureSource, PastedData
 from pyasr.recognition.recordings import Recording, read_recordings
 
 SAID = {name: [str(word) for word in np.random.default_rng(seed).choice(WORDS, 14)] for seed, name in enumerate(("a1", "a2", "b"))}
@@ -159,6 +160,17 @@ def test_ivectors_of_whole_speakers_and_frames_that_one_stream_has_not(exp, tmp_
         PastedFeatures(packed, pasting)
 
 
+def test_features_are_those_of_the_training_wherever_these_lie(exp, tmp_path):
+    """The archives of a chosen part of the training data lie where they were made."""
+    run_here("subset_data_dir.py", "--first", 1, exp / "data_fbank", tmp_path / "part", folder="utils")
+    shutil.copytree(exp / "data_fbank", tmp_path / "dev", ignore=lambda folder, names: ["feats", "feats.scp", ".done.json"])
+    run_here("make_fbank.py", "--nj", 1, "--sample-frequency", 8000, "--num-mel-bins", 12, "--low-freq", 900, tmp_path / "dev")
+    for trained in (exp / "data_fbank", tmp_path / "part"):
+        assert FeatureSource.of(exp / "data_fbank", exp / "model", trained).first is None
+        with pytest.raises(UserError, match=f"dev: its features have other options than those of {trained}, on which"):
+            FeatureSource.of(tmp_path / "dev", exp / "model", trained)
+
+
 def test_what_nobody_knows_of_a_new_recording_is_refused(exp, tmp_path):
     def refused(sentence: str, data: Path) -> None:
         with pytest.raises(UserError, match=sentence):
@@ -183,7 +195,9 @@ def test_what_nobody_knows_of_a_new_recording_is_refused(exp, tmp_path):
     (exp / "data_fbank/spk2warp").write_text("a 1.1\n")
     refused("data_fbank/spk2warp: frequencies of its speakers are warped", data)
     (exp / "data_fbank/spk2warp").unlink()
+    transforms = next(Path(name) for name in read_done(exp / "data_fmllr")["inputs"] if "trans." in name)
     for path, sentence in ((exp / "ivector/final.dubm", "ivectors was made with it; extract again"),
+                           (transforms, "data_fmllr was made with it; make these features again"),
                            (exp / "data_fmllr/utt2spk", "data was made with it; paste again")):
         before = path.read_bytes()
         path.write_bytes(before + b"\n")

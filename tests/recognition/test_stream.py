@@ -125,9 +125,11 @@ def test_first_samples_may_be_look_ahead_alone(tmp_path):
     assert not recognizer.stream(None, endpoint=None).finish().words
 
 
-@pytest.mark.parametrize("snip_edges, dither", [(True, 0.0), (False, 0.0), (True, 2.0), (False, 2.0)])
-def test_frames_are_those_of_the_whole_to_the_bit(snip_edges, dither):
-    features = dataclasses.replace(FBANK, frame=dataclasses.replace(FBANK.frame, snip_edges=snip_edges, dither=dither))
+@pytest.mark.parametrize("snip_edges", [True, False])
+@pytest.mark.parametrize("dither, shift_ms", [(0.0, 10.0), (2.0, 10.0), (0.0, 60.0)])
+def test_frames_are_those_of_the_whole_to_the_bit(snip_edges, dither, shift_ms):
+    """Also where samples between frames are seen by none."""
+    features = dataclasses.replace(FBANK, frame=dataclasses.replace(FBANK.frame, snip_edges=snip_edges, dither=dither, frame_shift=shift_ms))
     for num in (0, 50, 199, 200, 280, 5000):
         samples = speech(SAID)[:num]
         extract = OnlineExtractor(features, "key")

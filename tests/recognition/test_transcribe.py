@@ -336,6 +336,7 @@ def test_what_does_not_go_together_is_not_packed(exp, tmp_path):
     done = copy / "model/decode/.done.json"
     done.write_text(done.read_text().replace(str(exp), str(copy)))
     for path, content, sentence in (("model/graph/words.txt", "x 0\n", "words.txt: has changed since"), ("data/spk2warp", "u0 1.1\n", "are warped"),
+                                    ("data/feats.scp", "u0 other.ark:3\n", "feats.scp: has changed since"),
                                     ("model/final.mdl", None, "final.mdl: no such file")):
         shutil.rmtree(copy / "packed", ignore_errors=True)
         before = (copy / path).read_bytes() if (copy / path).exists() else None
