@@ -33,7 +33,7 @@ def main(options: Decode) -> None:
     options.decode.check()
     inputs = input_files(options.graph_dir, options.model, options.data, options.transform_dir)
     with output_of(options, options.decode_dir, inputs, resume=True) as out:
-        start_output(out, options.jobs.nj)
+        start_output(out, options.data, options.jobs.nj)
         spec = options.spec(out, options.transform_dir)
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)
         keep_words(options.graph_dir / "words.txt", out)

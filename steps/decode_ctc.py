@@ -66,7 +66,7 @@ def check(options: DecodeCtc) -> None:
 def main(options: DecodeCtc) -> None:
     check(options)
     with output_of(options, options.decode_dir, options.spec(options.decode_dir).input_files(), resume=True) as out:
-        start_output(out, options.jobs.nj)
+        start_output(out, options.data, options.jobs.nj)
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.ctc_dir:decode_shard", options.spec(out))
         if options.search != WFST:
             log.info(f"{join_lists(out, options.jobs.nj)} utterances decoded")

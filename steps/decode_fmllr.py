@@ -36,7 +36,7 @@ class DecodeFmllr(DecodeStep):
 
 def run_passes(options: DecodeFmllr, out: Path, spec, *functions: str) -> None:
     """Call the functions, each in all jobs, one after the other; the totals of the last are reported."""
-    start_output(out, options.jobs.nj)
+    start_output(out, options.data, options.jobs.nj)
     for function in functions:
         run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.{function}", spec)
     keep_words(options.graph_dir / "words.txt", out)

@@ -18,6 +18,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
 from pyasr.decode.biased import BiasedSpec, BiasOptions
+from pyasr.decode.decode_dir import NETWORK
 from pyasr.decode.search import DecodeOptions
 from pyasr.feats.transforms import transform_files
 from pyasr.hmm.gmm_dir import input_files
@@ -44,7 +45,8 @@ def main(options: FindBadUtts) -> None:
     options.decode.check()
     lang, num_jobs = LangDir(options.lang), options.jobs.nj
     transforms = transform_files(options.transform_dir) if options.transform_dir else []
-    inputs = [*input_files(options.data, options.lang, options.model_dir), lang.lexicon_disambig_fst, *transforms]
+    network = [path for path in [options.model_dir / NETWORK] if path.exists()]
+    inputs = [*input_files(options.data, options.lang, options.model_dir), *network, lang.lexicon_disambig_fst, *transforms]
     with output_of(options, options.out, inputs) as out:
         spec = BiasedSpec(options.data, options.lang, options.model_dir, options.transform_dir, out, num_jobs, options.bias,
                           options.decode, options.graph)

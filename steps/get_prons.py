@@ -19,6 +19,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.hmm.prons import PronsSpec, count_prons
 from pyasr.io.int_vectors import job_archive_files, num_archives
+from pyasr.lang.lang_dir import LangDir
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class GetProns:
 
 def main(options: GetProns) -> None:
     ali, num_files = options.ali_dir, num_archives(options.ali_dir)
-    inputs = [options.data / "text", options.lang / "phones.txt", options.lang / "words.txt", ali / "final.mdl", *job_archive_files(ali)]
+    inputs = [options.data / "text", *LangDir(options.lang).pronunciation_files, ali / "final.mdl", *job_archive_files(ali)]
     with output_of(options, options.out, inputs) as out:
         spec = PronsSpec(options.data, options.lang, ali, out, min(options.jobs.nj, num_files))
         run_jobs(options.jobs, out / "log" / "prons.JOB.log", "pyasr.hmm.prons:write_prons", spec, num_jobs=spec.num_jobs)

@@ -19,8 +19,9 @@ from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
 from pyasr.decode.ctm_dir import join_ctm
 from pyasr.decode.train_ctm import TrainCtmSpec, check_words
-from pyasr.hmm.model import MODEL, answer_shift_s
+from pyasr.hmm.model import MODEL, answer_shift_s, subsampling_files
 from pyasr.io.int_vectors import job_archive_files, num_archives
+from pyasr.lang.lang_dir import LangDir
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class GetTrainCtm:
 def main(options: GetTrainCtm) -> None:
     ali, data = options.ali_dir, DataDir(options.data)
     times = [data.path / name for name in ("segments", "reco2file_and_channel") if data.has(name)]
-    lang = [options.lang / name for name in ("phones.txt", "words.txt")]
-    with output_of(options, options.out, [data.path / "text", *times, *lang, ali / MODEL, *job_archive_files(ali)]) as out:
+    inputs = [data.path / "text", *times, *LangDir(options.lang).pronunciation_files, ali / MODEL, *subsampling_files(ali)]
+    with output_of(options, options.out, [*inputs, *job_archive_files(ali)]) as out:
         spec = TrainCtmSpec(data.path, options.lang, ali, out, answer_shift_s(ali), min(options.jobs.nj, num_archives(ali)))
         run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.train_ctm:write_train_ctm", spec, num_jobs=spec.num_jobs)
         check_words(spec, options.missing)

@@ -8,6 +8,7 @@ DECODE_DIR/totals.json    the same over all jobs
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import time
@@ -37,6 +38,7 @@ from pyasr.io.openfst import read_fst
 from pyasr.lang.symbols import SymbolTable
 
 NETWORK = "final.nnet"
+_PARTS = ".parts"  # which utterances each job has, as a digest
 
 
 @dataclass(frozen=True)
@@ -163,13 +165,16 @@ def load_scorer(model_dir: Path, adapted: bool = False):
     return gmm, transitions.tid2pdf
 
 
-def start_output(out: Path, num_jobs: int) -> None:
-    """Write num_jobs; what the jobs of an interrupted run with another number of them have left in `out` is removed, but for their logs."""
-    marker = out / "num_jobs"
-    if marker.exists() and marker.read_text(encoding="utf-8").strip() != str(num_jobs):
+def start_output(out: Path, data: Path, num_jobs: int) -> None:
+    """Write num_jobs; what the jobs of an interrupted run whose parts of the data were others have left in `out` is removed, but for their
+    logs."""
+    parts, marker = hashlib.sha256(repr(split(data, num_jobs)).encode("utf-8", "surrogateescape")).hexdigest(), out / _PARTS
+    if not marker.exists() or marker.read_text(encoding="utf-8") != parts:
         for path in out.glob("[!.]*"):
-            if path.is_file() and path != marker:
+            if path.is_file():
                 path.unlink()
+    with atomic_write(marker) as f:
+        f.write(parts)
     write_num_jobs(out, num_jobs)
 
 

@@ -12,7 +12,7 @@ from pyasr.decode.align_lexicon import AlignLexicon, align_lexicon
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.ctc_alignment import UnitRuns, with_blanks
 from pyasr.decode.lattice_dir import archives, job_archives, read_of_data
-from pyasr.hmm.model import MODEL, read_transitions
+from pyasr.hmm.model import MODEL, read_transitions, subsampling_files
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.lang.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dir import LangDir
@@ -46,7 +46,7 @@ class Decoded:
     def files(self) -> list[Path]:
         """All that is read. Raises UserError where there is no model."""
         lang = [self.lang / "words.txt", self.lang / "phones/align_lexicon.int"]
-        return [self.data / "utt2spk", *lang, self.model, *archives(self.decode_dir)]
+        return [self.data / "utt2spk", *lang, self.model, *subsampling_files(self.model_dir), *archives(self.decode_dir)]
 
     def read_model(self) -> tuple[TransitionModel | UnitRuns, AlignLexicon]:
         """What words and phones are made of."""

@@ -6,7 +6,9 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.fingerprint import read_done
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir
 from pyasr.decode.compact import CompactLattice
@@ -72,9 +74,22 @@ def job_archives(decode_dir: Path, num_jobs: int, job: int) -> list[Path]:
 
 
 def read_deterministic(archive: Path, acoustic_scale: float = 0.1) -> Iterator[tuple[str, CompactLattice]]:
-    """(utterance, lattice with one path for each word sequence) of an archive; raw lattices are determinised at this scale."""
+    """(utterance, lattice with one path for each word sequence) of an archive.
+
+    Raw lattices are determinised at the scale and within the beam of their decoding, where that is told, else at `acoustic_scale` within
+    10; a warning tells how many of them become narrower.
+    """
+    decode = (read_done(archive.parent) or {}).get("options", {}).get("decode", {})
+    beam, scale = decode.get("lattice_beam", _RAW_BEAM), decode.get("acoustic_scale", acoustic_scale)
+    narrowed = []
     for utterance, lattice in read_either(archive):
-        yield utterance, determinize(lattice, _RAW_BEAM, acoustic_scale)[0] if isinstance(lattice, Lattice) else lattice
+        if isinstance(lattice, Lattice):
+            lattice, reached = determinize(lattice, beam, scale)
+            narrowed += [utterance] if reached < beam else []
+        yield utterance, lattice
+    if narrowed:
+        log.warning(f"{archive}: {len(narrowed)} raw lattices get a narrower beam than {beam:g} (the first is {narrowed[0]}); decode with "
+                    "--determinize true and more --determinize-mb")  # fmt: skip
 
 
 def read_of_data(archive: Path, data: DataDir, acoustic_scale: float = 0.1) -> Iterator[tuple[str, CompactLattice]]:

@@ -55,6 +55,12 @@ def read_transitions(path: Path) -> TransitionModel:
     return TransitionModel.read(KaldiReader(path))
 
 
+def subsampling_files(model_dir: Path) -> list[Path]:
+    """The file that says so, where there is one."""
+    path = Path(model_dir) / SUBSAMPLING
+    return [path] if path.exists() else []
+
+
 def write_subsampling(model_dir: Path, factor: int) -> None:
     """Say that the model answers on every `factor`-th frame of its features alone, in the file that Kaldi has for it."""
     with atomic_write(Path(model_dir) / SUBSAMPLING) as f:

@@ -79,10 +79,10 @@ def arpa_to_fst(arpa: Arpa, words: SymbolTable) -> tuple[Fst, Dropped]:
     -ln of the backoff weight. `<s>` and `</s>` are no labels: the history `<s>` is the start, p(</s> | history) a final cost. States with
     nothing but a backoff arc are bypassed. N-grams with a word that has no id are left out, as are those whose history is not listed.
     """
-    if BACKOFF not in words:
-        raise UserError(f"words.txt has no {BACKOFF}, the symbol of backoff arcs; make the lang dir with utils/prepare_lang.py")
-    ids = np.array([words.get(word, -1) for word in arpa.words], np.int64)
-    ids = np.where([word == "<eps>" or word.startswith("#") and word[1:].isdigit() for word in arpa.words], -1, ids)
+    for symbol, of in ((BACKOFF, "backoff arcs"), (BOS, "begins of sentences"), (EOS, "ends of sentences")):
+        if symbol not in words:
+            raise UserError(f"words.txt has no {symbol}, the symbol of {of}; make the lang dir with utils/prepare_lang.py")
+    ids = np.array([-1 if word in ("<eps>", BACKOFF) else words.get(word, -1) for word in arpa.words], np.int64)
     builder = _GrammarBuilder(words)
     dropped_ngrams = 0
     for order, table in enumerate(arpa.tables, 1):

@@ -160,6 +160,12 @@ class LangDir:
                 lexicon.add(fields[0], tuple(fields[2:]))
         return lexicon
 
+    @property
+    def pronunciation_files(self) -> list[Path]:
+        """What tells words and silences apart in phones, for the fingerprints of a stage output."""
+        lexicon = "lexiconp.txt" if (self.path / "lexiconp.txt").exists() else "phones/align_lexicon.txt"
+        return [self.path / name for name in ("phones.txt", "words.txt", "oov.txt", "phones/optional_silence.int", lexicon)]
+
     @cached_property
     def pronunciation_ids(self) -> dict[tuple[int, ...], list[int]]:
         """Phone ids of a pronunciation -> the words that have it, as ids."""

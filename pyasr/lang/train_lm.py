@@ -15,8 +15,8 @@ from pyasr.io.text import read_lines
 from pyasr.lang.arpa import Arpa, perplexity, write_arpa
 from pyasr.lang.arpa_kernels import map_lines, word_table
 from pyasr.lang.ngram import BEGIN, END, estimate
-from pyasr.lang.symbols import EPSILON, read_bytes
-from pyasr.lang.vocabulary import read_sentences
+from pyasr.lang.symbols import EPSILON
+from pyasr.lang.vocabulary import read_sentences, read_words
 
 ARPA_FILE, PERPLEXITY_FILE = "lm.arpa.gz", "perplexity.txt"
 _NO_WORDS = (EPSILON, "#0", BEGIN, END)
@@ -73,7 +73,7 @@ def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[n
 
     Raises UserError as `train` does.
     """
-    lines = np.frombuffer(read_bytes(path), np.uint8)
+    lines = np.frombuffer(read_words(path), np.uint8)
     flat, lengths = np.empty(len(lines) // 2 + 1, np.int64), np.empty(int((lines == ord("\n")).sum()) + 1, np.int64)
     table = word_table([word.encode() for word in (*vocabulary, *_NO_WORDS)])
     num_words, num_lines = map_lines(lines, *table, int(options.text_ids), flat, lengths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,9 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
+from pyasr.base.errors import UserError
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.symbols import SymbolTable, read_bytes
 
+_OTHER_BLANK = re.compile(  # white space of Unicode but space, tab, and the ends of lines, in UTF-8
+    rb"[\x0b\x0c\x1c-\x1f]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80"
+)
 
 @dataclass
 class MappedText:
@@ -70,7 +75,17 @@ def holds_known_word(texts: Iterable[str], lang: LangDir) -> bool:
     return any(lang.words.get(word, lang.oov) != lang.oov for text in texts for word in text.split())
 
 
+def read_words(path: Path) -> bytes:
+    """A text, gzipped or not, in which words stand between spaces and tabs. Raises UserError with the line of any other blank, which some
+    programs take for a part of a word, and others do not."""
+    content = read_bytes(path)
+    if found := _OTHER_BLANK.search(content):
+        line, blank = content.count(b"\n", 0, found.start()) + 1, ord(found[0].decode("utf-8"))
+        raise UserError(f"{path}:{line}: the blank U+{blank:04X} is neither a space nor a tab; write a space in its place, or nothing")
+    return content
+
+
 def read_sentences(path: Path, ids: bool = True) -> list[list[str]]:
     """The words of every line of a text, gzipped or not. With `ids` the first field, the utterance, is left out. Empty sentences stay."""
-    lines = read_bytes(path).decode("utf-8").split("\n")
+    lines = read_words(path).decode("utf-8").split("\n")
     return [line.split()[1:] if ids else line.split() for line in lines if line.strip()]

@@ -75,7 +75,9 @@ def score_points(data: DataDir, hypotheses: Mapping[Point, Mapping[str, str]], f
 
 
 def best_point(scores: Mapping[Point, Score]) -> Point:
-    """The point with the fewest errors; among equals the least LM weight, then the least penalty."""
+    """The point with the fewest errors; among equals the least LM weight, then the least penalty. Raises UserError where there is none."""
+    if not scores:
+        raise UserError("no utterance has been decoded, so there is nothing to score; see what the decoding says of missing features")
     return min(scores, key=lambda point: (scores[point].total.errors, point))
 
 

@@ -14,8 +14,11 @@ import torch
 from steps_here import run_here
 
 from pyasr.decode.compact import CompactLattice
-from pyasr.decode.lattice import Lattice, best_path, sweep
-from pyasr.decode.lattice_io import read_either, read_lattices
+from pyasr.decode.decode_dir import start_output
+from pyasr.decode.lattice import Lattice, best_path, from_arcs, sweep
+from pyasr.decode.lattice_dir import read_deterministic
+from pyasr.decode.lattice_io import LatticeWriter, read_either, read_lattices
+from pyasr.decode.nbest import n_best
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import write_model, write_subsampling
@@ -140,6 +143,33 @@ def test_shards_of_another_number_of_jobs_are_not_taken_over(exp):
     assert run.returncode == 0 and "resuming" in run.stdout
     assert sorted(path.name for path in (exp / "model/decode").glob("lat.*")) == ["lat.1.gz"]
     assert len(hypotheses(exp)) == 4
+
+
+def test_shards_of_other_parts_of_the_data_are_not_taken_over(exp, tmp_path):
+    """The parts go by durations, which may have come to be known; those of the same parts are."""
+    out = tmp_path / "out"
+    out.mkdir()
+    for durations, is_kept in ((None, False), (None, True), ([9, 1, 1, 1], False), ([9, 1, 1, 1], True)):
+        if durations:
+            write_table(exp / "data/utt2dur", dict(zip(sorted(TRUTH), durations)))
+        start_output(out, exp / "data", 2)
+        assert (out / "shard.1.json").exists() == is_kept and (out / "num_jobs").read_text() == "2\n"
+        (out / "shard.1.json").touch()
+
+
+@pytest.mark.parametrize("flags, num_paths", [(["--lattice-beam", "8"], 2), (["--lattice-beam", "3"], 1), (None, 1)])
+def test_raw_lattices_keep_what_their_decoding_had(exp, flags, num_paths):
+    """Two words 6.75 apart at the scale of the decoding, 15 at the scale of who reads them; of a decoding that tells neither, it is 0.1."""
+    assert decode(exp, "--nj", "1", "--determinize", "false", *(flags or [])).returncode == 0
+    archive, done = exp / "model/decode/lat.1.gz", exp / "model/decode/.done.json"
+    content = json.loads(done.read_text())
+    content["options"]["decode"]["acoustic_scale"] = 0.045
+    done.write_text(json.dumps(content)) if flags else done.unlink()
+    arcs = dict(sources=[0, 0], targets=[1, 1], ilabels=[1, 3], olabels=[1, 2], graph_costs=[0, 0], acoustic_costs=[1000, 1150])
+    with LatticeWriter(archive) as writer:
+        writer.write("utt", from_arcs(0, **{name: np.array(column) for name, column in arcs.items()}, final_graph=[np.inf, 0.0]))
+    ((_, lattice),) = read_deterministic(archive)
+    assert len(n_best(lattice, 10, 0.045)) == num_paths
 
 
 @pytest.mark.parametrize("spoil,message", [

@@ -87,7 +87,7 @@ def run_passes(exp: Path, out: Path, num_jobs: int, kind: str = "full", last: li
                            FmllrOptions(fmllr_update_type=kind, fmllr_min_count=100.0))
     for work, directory, passes in ((first, first.out, [decode_shard]), (spec, spec.decode.out, last)):
         directory.mkdir(parents=True, exist_ok=True)
-        start_output(directory, num_jobs)
+        start_output(directory, exp / "data", num_jobs)
         for one in passes:
             for job in range(1, num_jobs + 1):
                 one(work, job)
@@ -170,7 +170,7 @@ def test_speakers_divided_among_jobs(exp, decoded, tmp_path, num_jobs):
     assert hypotheses(tmp_path / "last") == hypotheses(decoded[1] / "last")
     remove_intermediate(spec)
     names = {path.name.replace(".1", ".JOB") for path in (tmp_path / "last").iterdir() if not any(f".{n}" in path.name for n in "23")}
-    assert names == {"hyp.JOB.txt", "lat.JOB.gz", "num_jobs", "shard.JOB.json", "trans.JOB"}
+    assert names == {".parts", "hyp.JOB.txt", "lat.JOB.gz", "num_jobs", "shard.JOB.json", "trans.JOB"}
 
 
 def test_completed_passes_are_not_made_again(exp, decoded):

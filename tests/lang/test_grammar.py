@@ -115,6 +115,15 @@ def test_model_in_capitals_is_told(tmp_path):
         make_grammar(lang, tmp_path / "lm.arpa.gz", tmp_path / "lang_test")
 
 
-def test_table_without_backoff_symbol(tmp_path):
-    with pytest.raises(UserError, match="no #0"):
-        grammar_of(tmp_path, random_ngrams(1, WORDS), SymbolTable.of(["<eps>", *WORDS]))
+@pytest.mark.parametrize("symbol", ["#0", "<s>", "</s>"])
+def test_table_without_a_symbol(symbol, tmp_path):
+    table = SymbolTable.of(["<eps>", *WORDS, *({"#0", "<s>", "</s>"} - {symbol})])
+    with pytest.raises(UserError, match=f"no {symbol}, the symbol of"):
+        grammar_of(tmp_path, random_ngrams(1, WORDS), table)
+
+
+def test_words_that_begin_as_symbols_of_disambiguation_do(tmp_path):
+    """In words.txt #0 alone is one."""
+    table = SymbolTable.of(["<eps>", *WORDS, "#1", "#0", "<s>", "</s>"])
+    fst, dropped = grammar_of(tmp_path, random_ngrams(1, [*WORDS, "#1"]), table)
+    assert not dropped.words and table["#1"] in fst.ilabels

@@ -43,6 +43,15 @@ def test_sentences_with_and_without_ids(tmp_path):
         (tmp_path / "bad").write_bytes(content)
         with pytest.raises(UserError, match="bad: " + told):
             read_sentences(tmp_path / "bad")
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\u2009", "\x0b", "\x1c", "\u0085"])
+def test_other_blanks_than_spaces_and_tabs_are_told(blank, tmp_path):
+    (tmp_path / "text").write_bytes("u1 fine\tand\r\nu2 b\u00e9, \u20ac\u200b\n".encode())
+    assert read_sentences(tmp_path / "text") == [["fine", "and"], ["b\u00e9,", "\u20ac\u200b"]]
+    (tmp_path / "text").write_bytes(f"u1 fine\nu2 bonjour{blank}!\n".encode())
+    with pytest.raises(UserError, match=rf"text:2: the blank U\+{ord(blank):04X} is neither a space nor a tab"):
+        read_sentences(tmp_path / "text")
     with pytest.raises(UserError, match="nothing: no such file"):
         read_sentences(tmp_path / "nothing")
 

@@ -13,7 +13,7 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.decode.lattice import from_arcs
-from pyasr.score.decode_dir import PointOptions, scoring_dir
+from pyasr.score.decode_dir import PointOptions, best_point, scoring_dir
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,6 +51,11 @@ def test_best_point_is_chosen_on_dev(scored):
     assert len(files) == 33
     by_hand = {path.name: float(path.read_text().split()[1]) for path in files}
     assert by_hand["wer_11_0.0"] == min(by_hand.values()) == 0 and by_hand["wer_13_0.0"] == 75 and by_hand["wer_7_1.0"] == 25
+
+
+def test_nothing_was_decoded():
+    with pytest.raises(UserError, match="no utterance has been decoded, so there is nothing to score"):
+        best_point({})
 
 
 def test_scores_of_another_toolkit_are_kept(scored, tmp_path):
