@@ -11,6 +11,7 @@ from __future__ import annotations
 import filecmp
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from pyasr.base.table_paths import root_of
 DONE = ".done.json"
 _ASIDE = ("log/", "q/", ".")  # q/: what a scheduler was given, and what it says, which may be after the end
 _BLOCK_BYTES, _MAX_BLOCKS = 1 << 20, 256
+_OF_ARCHIVES = 1 << 16, 16  # bytes of a block, and blocks, that are looked at in archives that no step has made
+_FROM_OFFSET = re.compile(r":[0-9]+(\[[0-9:, ]*\])?\s*$")
 _MISSING = "missing"
 
 
@@ -136,35 +139,41 @@ def read_done(directory: Path) -> dict | None:
     return done if complete and {"options", "inputs"} <= done.keys() else None
 
 
-def _file_digest(path: Path):
-    """SHA-256 of a file; of one above 256 MiB, of its size and 256 blocks of 1 MiB, evenly spaced from its first to its last."""
+def _file_digest(path: Path, blocks: tuple[int, int] | None = None):
+    """SHA-256 of a file; of one that has more than so many `blocks` (bytes of one, number), of its size and as many, evenly spaced from its
+    first to its last."""
+    block_bytes, max_blocks = blocks or (_BLOCK_BYTES, _MAX_BLOCKS)
     size, digest = path.stat().st_size, hashlib.sha256()
-    if size > _BLOCK_BYTES * _MAX_BLOCKS:
+    if size > block_bytes * max_blocks:
         digest.update(str(size).encode())
     with path.open("rb") as f:
-        for begin in _blocks(size):
+        for begin in _blocks(size, block_bytes, max_blocks):
             f.seek(begin)
-            digest.update(f.read(_BLOCK_BYTES))
+            digest.update(f.read(block_bytes))
     return digest
 
 
-def _blocks(size: int) -> Iterable[int]:
-    if size <= _BLOCK_BYTES * _MAX_BLOCKS:
-        return range(0, size, _BLOCK_BYTES)
-    return (i * (size - _BLOCK_BYTES) // (_MAX_BLOCKS - 1) for i in range(_MAX_BLOCKS))
+def _blocks(size: int, block_bytes: int, max_blocks: int) -> Iterable[int]:
+    if size <= block_bytes * max_blocks:
+        return range(0, size, block_bytes)
+    return (i * (size - block_bytes) // (max_blocks - 1) for i in range(max_blocks))
 
 
 def _contents_pointed_into(table: Path) -> Iterator[str]:
-    """Of stage outputs, or folders of them, that hold files named in the second column of a table; commands and paths of other places are
-    passed over."""
+    """Of stage outputs, or folders of them, that hold files named in the second column of a table, and of archives elsewhere (FILE:OFFSET);
+    commands and other files are passed over."""
     with table.open(encoding="utf-8", errors="surrogateescape") as f:
-        places = {os.path.dirname(place): place for line in f for place in line.split(maxsplit=1)[1:]}
+        named = {_FROM_OFFSET.sub(":", place) for line in f for place in line.split(maxsplit=1)[1:]}
+    places = {os.path.dirname(place): place for place in named}
+    archives = sorted(place[:-1] for place in named if place.endswith(":"))
     root, around = root_of(table, places.values()), {}
-    for directory in [root / name for name in sorted(places) if name]:
-        if (directory / DONE).exists():
+    for name in sorted(filter(None, places)):
+        if ((directory := root / name) / DONE).exists():
             yield fingerprint(directory)
-        else:
-            output = directory.parent
-            if output not in around:
-                around[output] = read_done(output) or {}
-            yield _folder_fingerprint(output, around[output], directory.name)
+            continue
+        output = directory.parent
+        if output not in around:
+            around[output] = read_done(output) or {}
+        found = _folder_fingerprint(output, around[output], directory.name)
+        own = [root / archive for archive in archives if os.path.dirname(archive) == name]
+        yield found or "".join(_file_digest(path, _OF_ARCHIVES).hexdigest() for path in own if path.is_file())

@@ -409,6 +409,18 @@ def test_a_table_stands_for_the_outputs_that_it_points_into(place):
     assert table_print("one") == table_print("one") != table_print("two")
 
 
+def test_a_table_stands_for_archives_that_no_step_has_made(place):
+    """Made again by another program, at the same places in them. Time does not count, nor do files that are no archives."""
+    (place / "raw").mkdir()
+    (place / "feats.scp").write_text(f"u1 {place}/raw/a.ark:5\nu2 {place}/raw/a.ark:70[0:3]\nu3 {place}/raw/u3.wav\nu4 cat {place}/raw/x |\n")
+    prints = []
+    for name, content in (("a.ark", b"one" * 10**6), ("a.ark", b"two" * 10**6), ("a.ark", b"one" * 10**6), ("u3.wav", b"three")):
+        (place / "raw" / name).write_bytes(content)
+        os.utime(place / "raw" / name, (len(prints), 1))
+        prints.append(fingerprint(place / "feats.scp"))
+    assert prints[0] != prints[1] and prints[0] == prints[2] == prints[3]
+
+
 def test_a_table_stands_for_the_folder_of_an_output_that_it_points_into(place):
     """As feats.scp of a data directory whose features a step has made together with its tables."""
     def table_print(features, text):
