@@ -103,7 +103,7 @@ class LocalRunner:
             f.write(f"# {command}\n# Started at {time.ctime()}\n# Running on {platform.node()}\n#\n")
         gpus = self.gpus.take()
         environment = {**self.environment, **environment_of(gpus), VARIABLE: str(stop_file(log).absolute())}
-        environment = {**for_ranks(environment), **environment} if self.request.num_ranks else environment
+        environment |= for_ranks(environment) if self.request.num_ranks else {}
         with _text(log, "a") as f, _script(command) as (line, files):
             process = subprocess.Popen(["bash", "-o", "pipefail", "-c", line], stdin=subprocess.DEVNULL, stdout=f, pass_fds=files,
                                        stderr=subprocess.STDOUT, env=environment, preexec_fn=self._enter)

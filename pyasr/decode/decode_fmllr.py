@@ -102,11 +102,11 @@ def _first_lattices(spec: FmllrDecodeSpec, job: int, reader: FeatureReader, tran
     number = 0
     for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job):
         for number, (utt, lattice) in enumerate(read_lattices(archive), number + 1):
-            features, path = reader[utt], best_path(lattice, spec.decode.decode.acoustic_scale)
-            if lattice.num_frames != len(features):
+            features = reader[utt]
+            if not lattice.empty and lattice.num_frames != len(features):
                 found = f"a lattice of {lattice.num_frames} frames, the features have {len(features)}"
                 raise UserError(f"{archive}: {utt}: {found}; give lattices of these features")
-            if path and number <= _NUM_CHECKED:
+            if number <= _NUM_CHECKED and (path := best_path(lattice, spec.decode.decode.acoustic_scale)):
                 check_decoded({f"{archive}: {utt}": path.tids}, trans)
             yield utt, features, lattice
 
