@@ -97,11 +97,11 @@ def changed_files(directory: Path, done: dict) -> list[str]:
 def own_files(directory: Path) -> list[str]:
     """Files in a stage output that no step has made: neither it nor the outputs in it, of whose files there may be copies beside them."""
     directory = Path(directory)
-    outputs = [path.parent for path in directory.rglob(DONE)]
-    made = {output / name for output in outputs for name in (read_done(output) or {}).get("files", {})}
-    if not any(path.is_relative_to(directory) for path in made):
-        return []  # of a version that has not listed them
-    left = [path for path in sorted(directory.rglob("*")) if path not in made and path.is_file()]
+    files = {path.parent: (read_done(path.parent) or {}).get("files", {}) for path in directory.rglob(DONE)}
+    outputs, untold = list(files), [output for output, names in files.items() if not names]  # by a version that has not listed them
+    made = {output / name for output, names in files.items() for name in names}
+    left = [path for path in sorted(directory.rglob("*")) if path not in made and (path.is_symlink() or path.is_file())
+            and not any(path.is_relative_to(output) for output in untold)]  # fmt: skip
     beside = {place: [output for output in outputs if output.parent == place] for place in {path.parent for path in left}}
     own = [path for path in left if not any(_has_content_of(path, output / path.name) for output in beside[path.parent])]
     return [str(path) for path in (path.relative_to(directory) for path in own) if _may_be_own(path)]
@@ -163,10 +163,11 @@ def _contents_pointed_into(table: Path) -> Iterator[str]:
     """Of stage outputs, or folders of them, that hold files named in the second column of a table, and of archives elsewhere (FILE:OFFSET);
     commands and other files are passed over."""
     with table.open(encoding="utf-8", errors="surrogateescape") as f:
-        named = {_FROM_OFFSET.sub(":", place) for line in f for place in line.split(maxsplit=1)[1:]}
-    places = {os.path.dirname(place): place for place in named}
-    archives = sorted(place[:-1] for place in named if place.endswith(":"))
-    root, around = root_of(table, places.values()), {}
+        named = dict.fromkeys(_FROM_OFFSET.sub(":", place) for line in f for place in line.split(maxsplit=1)[1:])
+    places: dict[str, list[str]] = {}
+    for place in named:
+        places.setdefault(os.path.dirname(place), []).append(place)
+    root, around = root_of(table, [of_folder[0] for of_folder in places.values()]), {}
     for name in sorted(filter(None, places)):
         if ((directory := root / name) / DONE).exists():
             yield fingerprint(directory)
@@ -175,5 +176,5 @@ def _contents_pointed_into(table: Path) -> Iterator[str]:
         if output not in around:
             around[output] = read_done(output) or {}
         found = _folder_fingerprint(output, around[output], directory.name)
-        own = [root / archive for archive in archives if os.path.dirname(archive) == name]
-        yield found or "".join(_file_digest(path, _OF_ARCHIVES).hexdigest() for path in own if path.is_file())
+        archives = [root / place[:-1] for place in sorted(places[name]) if place.endswith(":")]
+        yield found or "".join(_file_digest(path, _OF_ARCHIVES).hexdigest() for path in archives if path.is_file())

@@ -152,7 +152,7 @@ def _is_copy(path: Path, original: Path) -> bool:
 def _keep_aside(out: Path, names: list[str]) -> None:
     """Copy changed files to `.OUT.changed`: they may have been changed on purpose."""
     for name in names:
-        if (out / name).exists():
+        if os.path.lexists(out / name):
             keep_copy(out / name, _aside_of(out) / name)
 
 
@@ -174,7 +174,7 @@ def keep_copy(path: Path, place: Path) -> Path:
     for number in itertools.count(1):
         kept = place if number == 1 else place.with_name(f"{place.name}.{number}")
         if not os.path.lexists(kept):
-            return Path(shutil.copy2(path, kept))
+            return Path(shutil.copy2(path, kept, follow_symlinks=False))
         if kept.is_file() and filecmp.cmp(path, kept, shallow=False):
             return kept
 

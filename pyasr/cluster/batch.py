@@ -46,6 +46,7 @@ class BatchRunner:
         self.ended: list[JobStatus] = []
         self.num_requeued: Counter[int] = Counter()  # of each job
         self.told: set[str] = set()
+        self.question_s = _FIRST_QUESTION_S  # until the scheduler is asked again
 
     def plan(self) -> str:
         """What `run` would submit."""
@@ -88,15 +89,16 @@ class BatchRunner:
             self.scheduler.cancel(number)
 
     def _wait(self) -> None:
-        wait_s, question_s, asked = _LEAST_WAIT_S, _FIRST_QUESTION_S, time.monotonic()
+        wait_s, asked = _LEAST_WAIT_S, time.monotonic()
         while self.left:
             if self._take_statuses():
                 wait_s = _LEAST_WAIT_S
             if self._has_failed():
                 return
-            if time.monotonic() - asked > question_s:
+            if time.monotonic() - asked > self.question_s:
+                self.question_s = min(1.5 * self.question_s, _MOST_QUESTION_S)
                 self._ask()
-                asked, question_s = time.monotonic(), _FIRST_QUESTION_S if self.over else min(1.5 * question_s, _MOST_QUESTION_S)
+                asked, self.question_s = time.monotonic(), _FIRST_QUESTION_S if self.over else self.question_s
             time.sleep(wait_s)
             wait_s = min(1.2 * wait_s, _MOST_WAIT_S)
 
@@ -154,6 +156,7 @@ class BatchRunner:
             if any(fates[task].waits for task in jobs if task in fates):
                 forget(hearts)  # which were there before the answer: of ranks that are no more
             if any(fates[task].suspended for task in jobs if task in fates):
+                self.question_s = _FIRST_QUESTION_S  # soon again, before their ranks are missed
                 beat_for(hearts)
             for task, job in jobs.items():
                 self._judge(job, fates.get(task, UNKNOWN))

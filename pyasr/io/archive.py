@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import re
 import unicodedata
 from collections.abc import Container
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+
+_END_OF_KEY = re.compile(rb"[ \t\n]")
 
 
 def write_content(file, path: Path, content: bytes) -> None:
@@ -27,11 +30,9 @@ def damaged(path: Path, position: int, kind: str, what: str) -> UserError:
 def read_key(content: bytes, position: int, path: Path, kind: str, known: Container[str] = ()) -> str:
     """The key that begins at `position`, up to a space, or a tab, as scripts write it. Raises UserError where there is none, or for one of
     `known`."""
-    space = content.find(b" ", position)
-    tab = content.find(b"\t", position, space if space >= 0 else None)
-    space = tab if tab >= 0 else space
-    newline = content.find(b"\n", position, space) if space >= 0 else -1
-    key = b"" if space < 0 or newline >= 0 else content[position:space]
+    end = _END_OF_KEY.search(content, position)
+    space = end.start() if end and end[0] != b"\n" else -1
+    key = b"" if space < 0 else content[position:space]
     if space == len(content) - 1:
         raise damaged(path, space, kind, "the file ends after a key; it is truncated")
     try:

@@ -137,8 +137,11 @@ class ArkReader:
 
 
 def archive_of(rx: str) -> str:
-    """The file that an entry of an scp points into, "" for a command."""
-    return "" if rx.rstrip().endswith("|") else _split_rx(rx)[0]
+    """The file that an entry of an scp points into, "" for a command, and where there is nothing."""
+    file, _, offset = rx.rpartition(":")
+    if file and offset.isdecimal():  # the form of nearly all, of which there may be a million
+        return file
+    return "" if not rx.strip() or rx.rstrip().endswith("|") else _split_rx(rx)[0]
 
 
 def _split_rx(rx: str) -> tuple[str, int, str | None]:

@@ -70,7 +70,27 @@ def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
     make_both("three")
     kept = {str(path.relative_to(tmp_path / ".out.changed")): path.read_text() for path in (tmp_path / ".out.changed").rglob("*") if path.is_file()}
     assert kept == {name: f"my {name}" for name in ("stm", "own/notes", "feats/mine")}
+    for name, target in (("stm", tmp_path / "in"), ("lost", "nowhere"), ("folder", tmp_path)):
+        (tmp_path / "out" / name).symlink_to(target)
+    make_both("four")
+    links = {path.name: os.readlink(path) for path in (tmp_path / ".out.changed").iterdir() if path.is_symlink()}
+    assert links == {"stm.2": f"{tmp_path}/in", "lost": "nowhere", "folder": str(tmp_path)}
     assert f"{tmp_path}/out is replaced: feats/mine, own/notes, stm, which no step has made, kept in {tmp_path}/.out.changed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("untold", ["out", "out/part"])
+def test_an_output_that_does_not_list_its_files_has_none_of_a_user(untold, tmp_path):
+    """One of an earlier version, or such a one in it: all is its own."""
+    def make_both(content):
+        for name in ("out", "out/part"):
+            with stage_output(tmp_path / name, {"a": content}, [], force=True) as out:
+                (out / f"{content}.result").write_text(content)
+
+    make_both("one")
+    done = tmp_path / untold / DONE
+    done.write_text(json.dumps({name: value for name, value in json.loads(done.read_text()).items() if name != "files"}))
+    make_both("two")
+    assert not (tmp_path / ".out.changed").exists()
 
 
 def test_another_time_alone_is_no_change(tmp_path):

@@ -48,6 +48,9 @@ def test_archives_in_folders_that_look_like_ranges_are_found(name, tmp_path):
     write_table(data / "feats.scp", {utt: f"{rx}[0:1]" for utt, rx in DataDir(data).table("feats.scp").items()})
     assert validate(data) == [] and fix(data) == []
     assert len(DataDir(data).table("feats.scp")) == 12
+    with (data / "feats.scp").open("a") as f:
+        f.write("zoe-001\n")
+    assert any("feats.scp:13: 'zoe-001': one column" in str(problem) for problem in validate(data))
 
 
 @pytest.mark.parametrize("table", [{"a\nb": "x"}, {"a b": "x"}, {"a": "x\ny z"}, {"": "x"}, {"a\tb": "x"}])

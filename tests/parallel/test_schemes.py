@@ -111,6 +111,38 @@ def test_the_model_of_an_outer_optimiser_is_w(name):
             np.testing.assert_allclose(model, w, atol=1e-5)
 
 
+@pytest.mark.parametrize("name, after", [("bmuf-classical", 8.0), ("slowmo", 8.0), ("diloco", 6 + 0.7 * 1.9 * 2), ("bmuf", 8 + 0.5 * 2)])
+def test_two_ranks_take_up_the_model_of_one(name, after):
+    """It has made six steps, of which nothing is lost, and no outer momentum; theirs is of two more."""
+    def begun(comm, master):
+        strategy = make_strategy(comm, options(name))
+        strategy.rate = 0.1
+        strategy.restart(master)
+        return strategy
+
+    def alone(comm):
+        strategy = begun(comm, master := torch.zeros(1))
+        strategy.begin_epoch(100, 10)
+        for _ in range(6):
+            master += 1
+            strategy.step(master, 10)
+        return strategy.model(master), strategy.state_dict()
+
+    ((model, state),) = run_threads(1, alone)
+
+    def together(comm):
+        strategy = begun(comm, master := model.clone())
+        strategy.take_up(state)
+        strategy.begin_epoch(100, 10)
+        for _ in range(2):
+            master += 1
+            mixing = strategy.step(master, 10)
+        assert mixing
+        return float(master)
+
+    assert run_threads(2, together) == pytest.approx([after] * 2)
+
+
 def test_bmuf_without_momentum_is_averaging():
     for name in ("bmuf", "bmuf-classical", "slowmo"):
         np.testing.assert_allclose(trained(3, options(name, momentum=0.0)), trained(3, options("allreduce")), atol=1e-5)

@@ -1,5 +1,6 @@
 """Growing networks: layers, outputs, saturated units; alike on all ranks."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -213,6 +214,27 @@ def test_when_ranks_meet(name, frames, expected):
     assert run_threads(2, rank) == [expected] * 2
 
 
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_when_ranks_of_a_growing_number_meet(epoch):
+    """Kaldi's iterations, of two ranks at first and four in the end, as they are gone through."""
+    def rank(comm):
+        strategy = make_strategy(comm, MixingOptions(parallel="kaldi", period_frames=100, initial_ranks=2))
+        strategy.num_epochs, ends, master = 2, [0], torch.zeros(3)
+        strategy.restart(master)
+        strategy.compares = False
+        for _ in range(epoch + 1):
+            strategy.begin_epoch(3000, 50)
+            mixing, ends = None, [ends[-1] if ends[-1] >= 3000 else 0]
+            while not (mixing and mixing.last):
+                if mixing := strategy.step(master, 0 if strategy.rests else 50):
+                    ends.append(ends[-1] + mixing.frames)
+        within = [end - ends[0] for end in ends]
+        return all(strategy.meets(3000 * epoch + frames, 3000, 50) == 3000 * epoch + min([end for end in within if end >= frames][0], 3000)
+                   for frames in range(0, 3000, 70))
+
+    assert all(run_threads(4, rank))
+
+
 @pytest.mark.parametrize("activation, derivative", [("tanh", lambda a: 1 / np.cosh(a) ** 2), ("sigmoid", lambda a: 1 / np.cosh(a / 2) ** 2)])
 def test_saturated_units_are_drawn_back_and_linear_ones_out(activation, derivative):
     """Against d sigma(a) / da relative to its value at 0, by its other formula, over the frames of two ranks."""
@@ -229,7 +251,7 @@ def test_saturated_units_are_drawn_back_and_linear_ones_out(activation, derivati
         sample = Sample(x[comm.rank :: 2], torch.zeros(50, dtype=torch.int64), comm)
         learner = Learner(network(activation, 1), CPU)
         learner.adopt(net.with_parameters(net.parameters()))
-        found = average_derivatives(net, sample)[0]
+        found = average_derivatives(copy.deepcopy(net), sample)[0]  # in which the other rank's thread has no frames
         SaturationFix(sample)(learner, 0)
         return found, learner.flat.values()
 

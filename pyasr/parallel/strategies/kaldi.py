@@ -17,6 +17,7 @@ frames as there are.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -77,12 +78,20 @@ class KaldiSchedule(AllreduceAveraging):
         """By the present epoch, or what is left of it."""
         if not self.begun:
             self.goal = max(totals)
+        return self._timetable(self.goal - self.begun, minibatch, lambda seen: self.epoch + (self.begun + seen) / self.goal)
 
+    def _timetable(self, frames: int, minibatch: int, epochs_at: Callable[[int], float]) -> GrowingTimetable:
+        """Of so many frames of an epoch; `epochs_at` tells how many epochs of the training are over when some of them have been seen."""
         def active_at(seen: int) -> int:
-            progress = (self.epoch + (self.begun + seen) / self.goal) / self.num_epochs
-            return round(math.sqrt(self.first**2 + (self.comm.size**2 - self.first**2) * progress))
+            return round(math.sqrt(self.first**2 + (self.comm.size**2 - self.first**2) * epochs_at(seen) / self.num_epochs))
 
-        return GrowingTimetable(self.goal - self.begun, self.comm.size, self.options.period_frames, minibatch, active_at)
+        return GrowingTimetable(frames, self.comm.size, self.options.period_frames, minibatch, active_at)
+
+    def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:
+        """With the next iteration."""
+        epoch, within = divmod(frames, epoch_frames)
+        ends = self._timetable(epoch_frames, minibatch, lambda seen: epoch + seen / epoch_frames).targets.sum(1)
+        return epoch * epoch_frames + min(int(ends[np.searchsorted(ends, within)]), epoch_frames)
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """As of all that mix periodically."""

@@ -75,16 +75,13 @@ class OuterOptimiser(PeriodicStrategy):
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave."""
         super().load_state_dict(state)
-        self._take(state)
+        for name in ("outer", "begun", "moved"):
+            getattr(self, name).copy_(state[name])
 
     def take_up(self, state: dict) -> None:
-        """They are the same on all ranks, who begin with the outer parameters."""
+        """Momentum is the same on all ranks, who begin with the outer parameters."""
         super().take_up(state)
-        self._take(state, ("outer", "moved"))
-
-    def _take(self, state: dict, names: tuple[str, ...] = ("outer", "begun", "moved")) -> None:
-        for name in names:
-            getattr(self, name).copy_(state[name])
+        self.moved.copy_(state["moved"])
 
 
 @register("bmuf-classical")
