@@ -100,11 +100,12 @@ def own_files(directory: Path) -> list[str]:
     files = {path.parent: (read_done(path.parent) or {}).get("files", {}) for path in directory.rglob(DONE)}
     outputs, untold = list(files), [output for output, names in files.items() if not names]  # by a version that has not listed them
     made = {output / name for output, names in files.items() for name in names}
-    left = [path for path in sorted(directory.rglob("*")) if path not in made and (path.is_symlink() or path.is_file())
+    left = [path for path in sorted(directory.rglob("*"))
+            if path not in made and _may_be_own(path.relative_to(directory)) and (path.is_symlink() or path.is_file())
             and not any(path.is_relative_to(output) for output in untold)]  # fmt: skip
     beside = {place: [output for output in outputs if output.parent == place] for place in {path.parent for path in left}}
-    own = [path for path in left if not any(_has_content_of(path, output / path.name) for output in beside[path.parent])]
-    return [str(path) for path in (path.relative_to(directory) for path in own) if _may_be_own(path)]
+    return [str(path.relative_to(directory)) for path in left
+            if not any(_has_content_of(path, output / path.name) for output in beside[path.parent])]  # fmt: skip
 
 
 def _may_be_own(path: Path) -> bool:
@@ -113,7 +114,7 @@ def _may_be_own(path: Path) -> bool:
 
 
 def _has_content_of(path: Path, original: Path) -> bool:
-    return original.is_file() and filecmp.cmp(path, original, shallow=False)
+    return path.is_file() and original.is_file() and filecmp.cmp(path, original, shallow=False)
 
 
 def _file_state(path: Path) -> list:

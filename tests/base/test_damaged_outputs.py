@@ -70,11 +70,12 @@ def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
     make_both("three")
     kept = {str(path.relative_to(tmp_path / ".out.changed")): path.read_text() for path in (tmp_path / ".out.changed").rglob("*") if path.is_file()}
     assert kept == {name: f"my {name}" for name in ("stm", "own/notes", "feats/mine")}
-    for name, target in (("stm", tmp_path / "in"), ("lost", "nowhere"), ("folder", tmp_path)):
+    for name, target in (("stm", tmp_path / "in"), ("lost", "nowhere"), ("folder", tmp_path), ("feats.scp", "gone")):
+        (tmp_path / "out" / name).unlink(missing_ok=True)
         (tmp_path / "out" / name).symlink_to(target)
     make_both("four")
     links = {path.name: os.readlink(path) for path in (tmp_path / ".out.changed").iterdir() if path.is_symlink()}
-    assert links == {"stm.2": f"{tmp_path}/in", "lost": "nowhere", "folder": str(tmp_path)}
+    assert links == {"stm.2": f"{tmp_path}/in", "lost": "nowhere", "folder": str(tmp_path), "feats.scp": "gone"}
     assert f"{tmp_path}/out is replaced: feats/mine, own/notes, stm, which no step has made, kept in {tmp_path}/.out.changed" in capsys.readouterr().out
 
 
