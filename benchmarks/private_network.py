@@ -83,6 +83,10 @@ class PrivateNetwork:
         call(f"ip -n {name} link set eth0 down")
         end_processes([name])
 
+    def restore(self, host: str) -> None:
+        """As when its power is back; nothing runs there yet."""
+        call(f"ip -n {self._of(host)} link set eth0 up")
+
     def processes(self, host: str) -> list[int]:
         """Those that run on a host."""
         return _processes(self._of(host))

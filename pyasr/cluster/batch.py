@@ -147,7 +147,7 @@ class BatchRunner:
     def _ask(self) -> None:
         """What the scheduler says of the jobs that are left."""
         for number in sorted(set(self.left.values())):
-            jobs = {job if self.request.name else 0: job for job, submitted in self.left.items() if submitted == number}
+            jobs = {self._task(job): job for job, submitted in self.left.items() if submitted == number}
             hearts = self._hearts()
             fates = self.scheduler.fates(number, list(jobs))
             if fates is None:
@@ -195,13 +195,17 @@ class BatchRunner:
         own word on who was killed, and may go on."""
         if status.signal != signal.SIGKILL or status.reason or self.request.num_ranks:
             return status
-        task = status.job if self.request.name else 0
+        task = self._task(status.job)
         fate = (self.scheduler.fates(self.number_of[status.job], [task]) or {}).get(task, UNKNOWN)
         if not fate.over_limit:
             return status
         status = replace(status, reason=fate.reason)
         write_status(self.request.log_of(status.job), status)
         return status
+
+    def _task(self, job: int) -> int:
+        """Its number within what was submitted."""
+        return job if self.request.name else 0
 
     def _name(self, job: int) -> str:
         return f"job {job}" if self.request.name else "the job"
@@ -216,9 +220,17 @@ class BatchRunner:
         ignore_stop()
         if self.left or self._has_failed():
             self._cancel(self.numbers)
+            self._release_lost()
             self._wait_for_cancelled()
         for number in self.numbers:
             self.guard.drop(number)
+
+    def _release_lost(self) -> None:
+        """What jobs of lost hosts still hold must not be missing to those that are run in their place."""
+        lost = [status.job for status in self.ended if status.host_lost]
+        for number in sorted({self.number_of[job] for job in lost}):
+            if held := self.scheduler.release(number, [self._task(job) for job in lost if self.number_of[job] == number]):
+                self._tell(held)
 
     def _wait_for_cancelled(self) -> None:
         """Who runs the same command again must not have these jobs beside the new ones. They are not waited for without an end, nor where

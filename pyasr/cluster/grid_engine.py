@@ -26,6 +26,7 @@ option gpu=0
 option partition=* -q $0
 default gpu=0
 """
+_FORCED_S = 120.0  # that qdel -f may take
 _WARNING_S = 120  # before ranks' time is over
 _OVER_A_LIMIT = "it was over its time or memory limit; ask for more with --time or --mem, or split the work into more jobs"
 _KILLED = "it was killed: by qdel, over a limit, or from outside"
@@ -75,6 +76,15 @@ class GridEngine(Scheduler):
     def cancel(self, number: str) -> None:
         """qdel"""
         call(["qdel", number])
+
+    def release(self, number: str, tasks: list[int]) -> str:
+        """qdel -f: a job whose first host is silent would be listed, and have its slots on all its hosts, until that host is back. Those
+        who are no managers may do so where the cluster has ENABLE_FORCED_QDEL, and first wait a minute."""
+        call(["qdel", "-f", *(f"{number}.{task}" if task else number for task in tasks)], answer_s=_FORCED_S)
+        left = self.fates(number, tasks) or {}
+        hosts = sorted({left[task].host for task in tasks if task in left and left[task].host_lost})
+        who = "a manager of Grid Engine can free them"
+        return f"job {number} keeps its slots on all its hosts until {' '.join(hosts)} is back; {who}: qdel -f {number}" if hosts else ""
 
 
 def seconds(time: str) -> int:

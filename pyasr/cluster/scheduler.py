@@ -75,6 +75,11 @@ class Scheduler:
         """End all jobs of this number."""
         raise NotImplementedError
 
+    def release(self, number: str, tasks: list[int]) -> str:
+        """Free what tasks whose host was lost hold on other hosts, after `cancel`; what is to be told where that cannot be done. Nothing is
+        to be done where the scheduler sees to it itself."""
+        return ""
+
     def site_words(self, request: Request, skip: tuple[str, ...] = ()) -> list[str]:
         """The site's command with the words for all options but those to `skip`."""
         given = [(name, value) for name, value in request.given if name not in skip]
@@ -101,11 +106,11 @@ def submit(scheduler: Scheduler, words: list[str]) -> str:
     return number
 
 
-def call(words: list[str], apart: bool = False, **environment: str) -> subprocess.CompletedProcess | None:
-    """Run one of a scheduler's programs, with `environment` added to ours; None where it does not answer. Signals to our process group do
-    not reach one that is `apart`."""
+def call(words: list[str], apart: bool = False, answer_s: float = _ANSWER_S, **environment: str) -> subprocess.CompletedProcess | None:
+    """Run one of a scheduler's programs, with `environment` added to ours; None where it does not answer in `answer_s` seconds. Signals to
+    our process group do not reach one that is `apart`."""
     try:
-        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_ANSWER_S,
+        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=answer_s,
                               env={**os.environ, **environment}, start_new_session=apart)  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None

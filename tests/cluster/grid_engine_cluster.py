@@ -177,6 +177,12 @@ class GridEngineCluster:
         for process in [*map(_pid, self._execds()), *self._started()]:
             kill(process)
 
+    def restore(self, host: str) -> None:
+        """As when its power is back."""
+        if self.network:
+            self.network.restore(host)
+        self.start(host)
+
     def _execds(self) -> list[Path]:
         """Files of the numbers of hosts' daemons; the directory of this machine's own is not always called as its host."""
         return list(self.directory.glob("execd/*/execd.pid"))

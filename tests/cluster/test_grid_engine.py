@@ -116,7 +116,7 @@ def test_lost_host(grid, tmp_path):
     case = Case(grid, "queue.pl", tmp_path / "unlucky", "unlucky.log", "sleep", "300").begun()
     grid.lose(grid.host)
     code, said = case.end()
-    grid.start(grid.host)
+    grid.restore(grid.host)
     assert code == 1 and f"its host {grid.host} was lost (Grid Engine says au)" in said
     assert read_status(case / "unlucky.log").host_lost
 
@@ -172,6 +172,13 @@ def test_lost_host_of_several(qstat):
     qstat(QSTAT)
     fate = GridEngine().fates("7", [0])[0]
     assert (fate.active, fate.host, fate.host_lost) == (False, "n2", True)
+
+
+def test_slots_that_nobody_but_a_manager_can_free(qstat):
+    qstat(QSTAT)
+    assert GridEngine().release("7", [0]) == (
+        "job 7 keeps its slots on all its hosts until n2 is back; a manager of Grid Engine can free them: qdel -f 7")
+    assert GridEngine().release("9", [0]) == ""
 
 
 @pytest.mark.parametrize("state, waits, suspended", [

@@ -141,9 +141,10 @@ def test_grid_engine(grid, corpus, undisturbed):
     assert np.array_equal(scores(corpus, out), undisturbed)
 
 
-def on_hosts(grid_of_hosts, corpus, out, hosts, *flags):
-    """A training whose ranks are on these hosts, at most two on each, and meet over their network, not in memory."""
-    cmd = f"queue.pl -v UCX_TLS=tcp -q {','.join(f'all.q@{host}' for host in hosts)}"
+def on_hosts(grid_of_hosts, corpus, out, hosts, first, *flags):
+    """A training whose ranks are on these hosts, at most two on each, its first on one of `first`; they meet over their network, not in memory."""
+    queues, of_first = (",".join(f"all.q@{host}" for host in some) for some in (hosts, first))
+    cmd = f"queue.pl -v UCX_TLS=tcp -q {queues} -masterq {of_first}"
     return training(corpus, out, cmd, grid_of_hosts.environment, *flags, on=functools.partial(grid_of_hosts.on, grid_of_hosts.host))
 
 
@@ -155,7 +156,7 @@ def ranks_by_host(grid_of_hosts):
 def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
     """Four ranks on two of three hosts; on one of these Grid Engine's own qrsh starts them."""
     out = corpus / "hosts"
-    with on_hosts(grid_of_hosts, corpus, out, ["host1", "host2"]) as process:
+    with on_hosts(grid_of_hosts, corpus, out, ["host1", "host2"], ["host1", "host2"]) as process:
         has_learned(process, out)
         assert ranks_by_host(grid_of_hosts) == [2, 2, 0]
         said, errors = process.communicate(timeout=WAIT_S)
@@ -163,15 +164,20 @@ def test_grid_engine_of_several_hosts(grid_of_hosts, corpus, undisturbed):
     assert np.array_equal(scores(corpus, out), undisturbed)
 
 
-def test_host_of_grid_engine_that_is_lost(grid_of_hosts, corpus):
-    """Its name is told, and the training goes on from its last checkpoint on the others."""
-    out = corpus / "lost"
-    with on_hosts(grid_of_hosts, corpus, out, grid_of_hosts.hosts, "--max-restarts", 1) as process:
+@pytest.mark.parametrize("which", ["first", "other"])
+def test_host_of_grid_engine_that_is_lost(which, grid_of_hosts, corpus):
+    """Its name is told, and the training goes on from its last checkpoint on the others; Grid Engine itself would never take the job from
+    them whose first host is silent."""
+    out = corpus / f"lost-{which}"
+    with on_hosts(grid_of_hosts, corpus, out, grid_of_hosts.hosts, ["host2", "host3"], "--max-restarts", 1) as process:
         has_learned(process, out)
-        grid_of_hosts.lose("host2")
+        [first] = re.findall("# Running on (host[23])", log_of(out))
+        host = first if which == "first" else {"host2": "host3", "host3": "host2"}[first]
+        grid_of_hosts.lose(host)
         said, errors = process.communicate(timeout=WAIT_S)
+        grid_of_hosts.restore(host)
     assert process.returncode == 0, said + errors
-    told = r"its host host2 was lost \(Grid Engine says au\); 3 ranks go on from (\d+) frames, restart 1 of at most 1"
+    told = rf"its host {host} was lost \(Grid Engine says au\); 3 ranks go on from (\d+) frames, restart 1 of at most 1"
     [frames] = re.findall(told, said + errors)
     assert f"resuming at {frames} frames" in log_of(out)
     wait_until(lambda: not any(of_a_rank(pid) for host in grid_of_hosts.hosts for pid in grid_of_hosts.network.processes(host)), WAIT_S)
