@@ -21,6 +21,7 @@ from pathlib import Path
 from pyasr.base.heartbeat import beat_for, forget, hearts_in, hearts_of
 from pyasr.base.stop_request import TRY_AGAIN
 from pyasr.cluster.command_line import Request
+from pyasr.cluster.ending import end_jobs
 from pyasr.cluster.mpi import ROOT
 from pyasr.cluster.processes import Guard, ignore_stop, stop_later
 from pyasr.cluster.scheduler import TASK, UNKNOWN, Fate, Scheduler, submit
@@ -30,7 +31,7 @@ _CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")  # 
 _LEAST_WAIT_S, _MOST_WAIT_S = 0.1, 5.0  # between two looks for status files
 _FIRST_QUESTION_S, _MOST_QUESTION_S = 2.0, 15.0  # between two questions to the scheduler
 _LATE_S = 10.0  # after which a status file written on another host must be seen here
-_ENDING_S, _ENDING_LOOK_S = 30.0, 0.25  # that jobs which were cancelled are given to end, and between two looks whether they have
+_ENDING_S, _GUARD_S = 30.0, 1800.0  # that jobs which were cancelled are given to end, while the user waits, and after
 
 
 class BatchRunner:
@@ -45,6 +46,7 @@ class BatchRunner:
         self.over: dict[int, float] = {}  # when the scheduler said first that it has nothing more to do with them
         self.ended: list[JobStatus] = []
         self.num_requeued: Counter[int] = Counter()  # of each job
+        self.outlasting: list[str] = []  # numbers of jobs that were to be ended, and have not, so far as is known
         self.told: set[str] = set()
         self.question_s = _FIRST_QUESTION_S  # until the scheduler is asked again
 
@@ -55,7 +57,7 @@ class BatchRunner:
     def run(self) -> list[JobStatus]:
         """Submit, and wait for the jobs; after the first failure those that are left are cancelled."""
         self.request = replace(self.request, run_id=secrets.token_hex(8))
-        self.guard = Guard(self._cancel)
+        self.guard = Guard(lambda numbers: end_jobs(self.scheduler, numbers, _GUARD_S))
         self._prepare()
         try:
             self._submit(self.request.jobs)
@@ -83,10 +85,6 @@ class BatchRunner:
             self.numbers.append(number)
             self.left |= dict.fromkeys(jobs, number)
             self.number_of |= dict.fromkeys(jobs, number)
-
-    def _cancel(self, numbers: list[str]) -> None:
-        for number in numbers:
-            self.scheduler.cancel(number)
 
     def _wait(self) -> None:
         wait_s, asked = _LEAST_WAIT_S, time.monotonic()
@@ -174,7 +172,8 @@ class BatchRunner:
         status = self._status_of(job)
         if status and not status.stopped:
             return self._take(status)
-        if status is None and time.monotonic() - self.over.setdefault(job, time.monotonic()) < _LATE_S:
+        late_s = self.scheduler.silent_s if fate.host_lost else _LATE_S
+        if status is None and time.monotonic() - self.over.setdefault(job, time.monotonic()) < late_s:
             return
         self._end(self._lost(job, status, fate))
 
@@ -216,35 +215,16 @@ class BatchRunner:
             self.told.add(sentence)
 
     def _stop_left(self) -> None:
-        """Cancel what is left, also of jobs that will never start; a second signal must not break this off."""
+        """Cancel what is left, also of jobs that will never start; a second signal must not break this off. Who runs the same command again
+        must not have these jobs beside the new ones; those that take longer are left to the guard."""
         ignore_stop()
         if self.left or self._has_failed():
-            self._cancel(self.numbers)
-            self._release_lost()
-            self._wait_for_cancelled()
-        for number in self.numbers:
+            self.outlasting = end_jobs(self.scheduler, self.numbers, _ENDING_S, self._tell)
+        if self.outlasting:
+            self._tell(f"jobs are to be cancelled, but have not ended, as far as {self.scheduler.name} says: {' '.join(self.outlasting)}; "
+                       "wait until they have, before the same command is run again")  # fmt: skip
+        for number in set(self.numbers).difference(self.outlasting):
             self.guard.drop(number)
-
-    def _release_lost(self) -> None:
-        """What jobs of lost hosts still hold must not be missing to those that are run in their place."""
-        lost = [status.job for status in self.ended if status.host_lost]
-        for number in sorted({self.number_of[job] for job in lost}):
-            if held := self.scheduler.release(number, [self._task(job) for job in lost if self.number_of[job] == number]):
-                self._tell(held)
-
-    def _wait_for_cancelled(self) -> None:
-        """Who runs the same command again must not have these jobs beside the new ones. They are not waited for without an end, nor where
-        the scheduler does not answer."""
-        deadline = time.monotonic() + _ENDING_S
-        while any(map(self._is_active, self.numbers)):
-            if time.monotonic() > deadline:
-                return self._tell(f"jobs were cancelled, but have not ended, says {self.scheduler.name}: {' '.join(self.numbers)}; "
-                                  "wait until they have, before the same command is run again")  # fmt: skip
-            time.sleep(_ENDING_LOOK_S)
-
-    def _is_active(self, number: str) -> bool:
-        """Whether the scheduler has still to do with any job of this number."""
-        return any(fate.active for fate in (self.scheduler.fates(number, []) or {}).values())
 
 
 def _listed(directory: Path) -> list[str]:

@@ -133,6 +133,8 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
         raise UserError(f"'{rest[0]}': no range of jobs such as JOB=1:4, and no name of a log file; correct it, or write ./{rest[0]}")
     if Path(rest[0]).is_dir():
         raise UserError(f"'{rest[0]}': a directory, where the name of a log file is expected, such as {Path(rest[0]) / 'x.log'}")
+    if Path(rest[0]).exists() and not Path(rest[0]).is_file():
+        raise UserError(f"'{rest[0]}': no file, beside which the job's exit status could lie; give the name of a log file, such as x.log")
     site = _site(given.get("config"), own, usual)
     words = dict(log=rest[0], words=tuple(rest[1:]), raw=tuple(word for words in raw for word in words), typed=tuple(typed))
     request = replace(request, site=site, **words, **_settings(_known(given, site, bool(own.command)), site))

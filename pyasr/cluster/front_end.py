@@ -23,10 +23,11 @@ from pyasr.cluster.status import JobStatus
 
 
 class Runner(Protocol):
-    """Runs the jobs of one request; `ended`: the statuses that it has so far."""
+    """Runs the jobs of one request; `ended`: the statuses that it has so far; `outlasting`: names of jobs that were to be ended in vain."""
 
     request: Request
     ended: list[JobStatus]
+    outlasting: list[str]
 
     def plan(self) -> str:
         """What `run` would do, exactly."""
@@ -58,6 +59,7 @@ def _main(doc: str, parse: Callable[[list[str]], Request], runner: Callable[[Req
 def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runner]) -> int:
     raise_on_stop()
     later = os.environ.pop(LATER, None)  # jobs must not see it: they may start runners of their own
+    jobs = None
     try:
         request = parse(sys.argv[1:])
         if request.dry_run:
@@ -74,7 +76,8 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
             raise
         return _fail(f"error: {told}")
     except Stopped as stop:
-        return _fail(f"stopped by signal {stop.args[0]}; its jobs were ended", 128 + stop.args[0])
+        ended = "" if jobs and jobs.outlasting else "; its jobs were ended"
+        return _fail(f"stopped by signal {stop.args[0]}{ended}", 128 + stop.args[0])
 
 
 def _show(plan: str) -> int:

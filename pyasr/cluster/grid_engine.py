@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from xml.etree import ElementTree
 
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.runner_config import parse_runner_config
-from pyasr.cluster.scheduler import TASK, Fate, Scheduler, call, numbers_of
+from pyasr.cluster.scheduler import TASK, Fate, Scheduler, call, is_well, numbers_of
 
 _CONFIG = """
 command qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*
@@ -39,6 +40,7 @@ class GridEngine(Scheduler):
     own = parse_runner_config(_CONFIG, "queue.pl's own configuration")
     usual = Path("conf/queue.conf")
     task_variable = "SGE_TASK_ID"
+    silent_s = 60.0  # all hosts are said to be silent when a master has begun anew, until they have found it
 
     def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
         """`qsub ... -t 1-4 SCRIPT`. Every rank takes as many slots as it has threads. Times are in seconds; ranks are warned,
@@ -62,7 +64,7 @@ class GridEngine(Scheduler):
 
     def fates(self, number: str, tasks: list[int]) -> dict[int, Fate] | None:
         """From qstat; where tasks have gone from there, from qacct, which reads all that there ever was."""
-        done = call(["qstat", "-f", "-u", getpass.getuser(), "-xml"])
+        done = call(["qstat", "-f", "-u", _own_name(), "-xml"])
         if done is None or done.returncode:
             return None
         try:
@@ -73,9 +75,9 @@ class GridEngine(Scheduler):
         gone = {} if there.keys() >= set(tasks) else _accounted(number)
         return {**gone, **{task: _fate(number, *found, never) for task, found in there.items()}}
 
-    def cancel(self, number: str) -> None:
+    def cancel(self, number: str) -> bool:
         """qdel"""
-        call(["qdel", number])
+        return is_well(call(["qdel", number]))
 
     def release(self, number: str, tasks: list[int]) -> str:
         """qdel -f: a job whose first host is silent would be listed, and have its slots on all its hosts, until that host is back. Those
@@ -85,6 +87,14 @@ class GridEngine(Scheduler):
         hosts = sorted({left[task].host for task in tasks if task in left and left[task].host_lost})
         who = "a manager of Grid Engine can free them"
         return f"job {number} keeps its slots on all its hosts until {' '.join(hosts)} is back; {who}: qdel -f {number}" if hosts else ""
+
+
+def _own_name() -> str:
+    """The user that Grid Engine knows who submits, whatever LOGNAME says."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return "*"
 
 
 def seconds(time: str) -> int:

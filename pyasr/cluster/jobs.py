@@ -98,9 +98,17 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
                 raise
             left = max(num_ranks - lost.num_ranks, 0) or num_ranks
             num_ranks = recovery.usable(left) or num_ranks
-            kept = Path(log).replace(Path(log).with_suffix(f".{restart}.log"))
+            kept = _kept_log(Path(log), Path(log).with_suffix(f".{restart}.log"))
             go_on = "1 rank goes on" if num_ranks == 1 else f"{num_ranks} ranks go on"
-            warning(f"{lost.what}; {go_on} {recovery.place()}, restart {restart} of at most {most} (log until then: {kept})")
+            warning(f"{lost.what}; {go_on} {recovery.place()}, restart {restart} of at most {most}{kept}")
+
+
+def _kept_log(log: Path, kept: Path) -> str:
+    """Where the log of a job that begins anew is kept, for the user; a job whose host was lost before it began has none."""
+    if not log.exists():
+        return ""
+    log.replace(kept)
+    return f" (log until then: {kept})"
 
 
 def _run_ranks_once(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions) -> None:

@@ -56,6 +56,7 @@ class LocalRunner:
         self.waiting = list(request.jobs)
         self.running: dict[int, _Running] = {}
         self.ended: list[JobStatus] = []
+        self.outlasting: list[str] = []
 
     def plan(self) -> str:
         """The commands of the jobs that `run` would run."""
@@ -115,7 +116,8 @@ class LocalRunner:
         """What the same job may have left that does not count any more: a scheduler may have begun it before, on another host perhaps."""
         spec, marker = self.request.spec, self.request.done_marker
         of_ranks = [words_of(spec), *hearts_in(hearts_of(spec))] if spec else []
-        return [status_path(log), stop_file(log), *([Path(marker)] if marker else []), *of_ranks]
+        of_before = [log] if self.request.run_id else []  # which the one begun before, if it still runs, must find no more: see _is_given_up
+        return [*of_before, status_path(log), stop_file(log), *([Path(marker)] if marker else []), *of_ranks]
 
     def _collect(self) -> JobStatus:
         """Wait for the next job that ends, and put down how it did."""

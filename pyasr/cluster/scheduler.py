@@ -50,12 +50,14 @@ class Scheduler:
     own            configuration that holds where a site's says nothing else
     usual          the site's, where --config names none
     task_variable  that tells a job which one of an array it is
+    silent_s       for which it must have said that a host is lost, until that is believed
     """
 
     name = ""
     own = RunnerConfig()
     usual = Path()
     task_variable = ""
+    silent_s = 10.0
 
     def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
         """The command that submits `script` for jobs of the request; what the script itself says goes to `output`, with `TASK` in its
@@ -71,14 +73,18 @@ class Scheduler:
         `UNKNOWN`. None: no answer now. A job that is no part of an array is task 0."""
         raise NotImplementedError
 
-    def cancel(self, number: str) -> None:
-        """End all jobs of this number."""
+    def cancel(self, number: str) -> bool:
+        """Have all jobs of this number ended; whether the scheduler has heard it, and knows of any."""
         raise NotImplementedError
 
     def release(self, number: str, tasks: list[int]) -> str:
         """Free what tasks whose host was lost hold on other hosts, after `cancel`; what is to be told where that cannot be done. Nothing is
         to be done where the scheduler sees to it itself."""
         return ""
+
+    def of_a_job(self) -> list[str]:
+        """Names of what the environment holds of the job that this process is itself a part of, and must not go along to others."""
+        return []
 
     def site_words(self, request: Request, skip: tuple[str, ...] = ()) -> list[str]:
         """The site's command with the words for all options but those to `skip`."""
@@ -92,7 +98,7 @@ def submit(scheduler: Scheduler, words: list[str]) -> str:
     or tells no number."""
     if shutil.which(words[0]) is None:
         raise UserError(f"there is no program '{words[0]}' on PATH; log in to a host that submits jobs, or use run.pl")
-    done = call(words, apart=True)
+    done = call(words, apart=True, without=scheduler.of_a_job())
     if done is None:
         raise UserError(f"{words[0]} did not answer; see whether the scheduler is up, and whether it has the job all the same")
     said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
@@ -106,14 +112,21 @@ def submit(scheduler: Scheduler, words: list[str]) -> str:
     return number
 
 
-def call(words: list[str], apart: bool = False, answer_s: float = _ANSWER_S, **environment: str) -> subprocess.CompletedProcess | None:
-    """Run one of a scheduler's programs, with `environment` added to ours; None where it does not answer in `answer_s` seconds. Signals to
-    our process group do not reach one that is `apart`."""
+def call(words: list[str], apart: bool = False, answer_s: float = _ANSWER_S, without: list[str] = [],
+         **environment: str) -> subprocess.CompletedProcess | None:  # fmt: skip
+    """Run one of a scheduler's programs, with `environment` added to ours, some `without`; None where it does not answer in `answer_s`
+    seconds. Signals to our process group do not reach one that is `apart`."""
+    ours = {name: value for name, value in os.environ.items() if name not in without}
     try:
         return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=answer_s,
-                              env={**os.environ, **environment}, start_new_session=apart)  # fmt: skip
+                              env={**ours, **environment}, start_new_session=apart)  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
+
+
+def is_well(done: subprocess.CompletedProcess | None) -> bool:
+    """Whether a program has answered that all went well."""
+    return done is not None and done.returncode == 0
 
 
 def numbers_of(tasks: str) -> list[int]:

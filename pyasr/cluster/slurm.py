@@ -6,12 +6,13 @@ takes seconds, and where it takes too many the job waits for minutes.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.runner_config import parse_runner_config
-from pyasr.cluster.scheduler import CUT, TASK, Fate, Scheduler, call, numbers_of
+from pyasr.cluster.scheduler import CUT, TASK, Fate, Scheduler, call, is_well, numbers_of
 
 _CONFIG = """
 command sbatch --export=ALL
@@ -52,6 +53,8 @@ _NEVER = {
     "JobHeldAdmin": "it is held by an administrator, or could not be launched (see scontrol show job)",
     "launch_failed_requeued_held": "it could not be launched on {NodeList}, and is held",
 }
+_OF_A_JOB = (r"SLURM_(JOB|STEP|ARRAY|HET|MEM_PER|NTASKS|NPROCS|NNODES|NODE|CPUS_|TASKS_PER|TRES_PER|GPUS|THREADS_PER|"
+             r"DISTRIBUTION$|RESTART_COUNT$|SUBMIT_|PROCID$|LOCALID$|GTIDS$|TASK_PID$)")
 _USUAL_WAITS = {"None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime", "Cleaning"}
 
 
@@ -69,6 +72,11 @@ class Slurm(Scheduler):
         where = str(output).replace("%", "%%").replace(TASK, "%a")
         what = ["--parsable", f"--job-name={script.stem}", "--open-mode=append", f"--output={where}", *array, str(script)]
         return [*self.site_words(request), *what]
+
+    def of_a_job(self) -> list[str]:
+        """What Slurm has told the job in which a recipe runs, as of its memory, and srun would take for the inner job's; what a user may have
+        set for srun and others is no part of it."""
+        return [name for name in os.environ if "SLURM_JOB_ID" in os.environ and re.match(_OF_A_JOB, name)]
 
     def number(self, said: str) -> str:
         """`--parsable` says NUMBER, or, of another cluster than the usual one, NUMBER;CLUSTER, which is the job's name here, too."""
@@ -90,9 +98,9 @@ class Slurm(Scheduler):
                 of_others.update(dict.fromkeys(tasks, fate(fields)) if CUT in there else {})
         return {**of_others, **found}
 
-    def cancel(self, number: str) -> None:
+    def cancel(self, number: str) -> bool:
         """scancel"""
-        call(["scancel", *_cluster(number), _alone(number)])
+        return is_well(call(["scancel", *_cluster(number), _alone(number)]))
 
 
 def _alone(number: str) -> str:

@@ -17,12 +17,13 @@ import soundfile
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
 from pyasr.data import audio_sizes
-from pyasr.io.content import check_unpacked, read_file
+from pyasr.io.content import check_unpacked, open_file, read_file, readable
 
 INT16_SCALE = 32768.0
 _OFFSET = re.compile(r"(.+):([0-9]{1,18})$")
 _NOT_STARTED = (126, 127)  # bash's status of a program that is none, or not there
 _BLOCK_VALUES = 1 << 20
+_HEAD_BYTES = 1 << 16  # of an audio file in an archive, which hold its header
 _MOST_TIMES = 600  # float32 takes the bytes of its file; speech in Opus at 6 kbit/s takes 256 times, with pauses more
 _LEAST_RATE, _MOST_RATE = 100, 1_000_000
 _RESAMPLE_TAPER = 0.05  # share of the new band over which resampling fades out
@@ -101,13 +102,24 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
     if os.path.exists(path) and Path(path).is_fifo():
         raise UserError(f"{where}: a named pipe, which can be read once only; give a file, or a command that ends in |")
     try:
-        content = read_file(path)
+        content = read_file(path) if path == rx else _of_archive(path, offset)
     except UserError as error:
         kind = UserError if os.path.exists(path) else UnusableAudio
         raise kind(f"{where.removesuffix(rx)}{error}; correct wav.scp or remove its utterances") from None
-    if not content[offset:]:
+    if not content:
         raise UnusableAudio(f"{where}: the file is empty; replace it or remove its utterances")
-    return io.BytesIO(content[offset:])
+    return io.BytesIO(content)
+
+
+def _of_archive(path: str, offset: int) -> bytes:
+    """The bytes of the audio file that begins there, no more of the archive than its header makes necessary."""
+    with open_file(path) as archive, readable(path):
+        archive.seek(offset)
+        head = archive.read(_HEAD_BYTES)
+        left = max(os.fstat(archive.fileno()).st_size - archive.tell(), 0)
+        promised = audio_sizes.num_bytes(head)
+        more = left if promised is None else min(max(promised - len(head), 0), left)
+        return head[:promised] + archive.read(more)
 
 
 def _output_of(command: str, where: str) -> bytes:

@@ -19,6 +19,15 @@ def is_of_stream(size: int) -> bool:
     return any(size in sizes for sizes in _OF_STREAMS)
 
 
+def num_bytes(head: bytes) -> int | None:
+    """How many bytes a WAV or SPHERE file that begins with `head` has, by its header; None where that does not tell, or of another form."""
+    begin, size = _promised(head)
+    if head[:4] not in (b"RIFF", b"RIFX", b"NIST") or not begin or not size:
+        return None
+    whole = 0 if head[:4] == b"NIST" else 8 + int.from_bytes(head[4:8], "big" if head[:4] == b"RIFX" else "little")
+    return max(begin + size, 0 if is_of_stream(whole - 8) else whole)
+
+
 def what_is_missing(content: bytes) -> str:
     """What the header of an audio file promises and is not there, as part of a sentence; '' where all is, or the header does not tell."""
     if content[:4] == b"OggS":

@@ -100,6 +100,7 @@ def test_a_runner_that_is_stopped_while_it_submits_cancels_what_it_has_submitted
     (tmp_path / "bin").mkdir()
     program(tmp_path / "bin" / "sbatch", "#!/bin/sh\ntouch asked\nuntil [ -e stopped ]; do sleep 0.05; done\necho 7\n")
     program(tmp_path / "bin" / "scancel", "#!/bin/sh\necho $* >> cancelled\n")
+    program(tmp_path / "bin" / "scontrol", "#!/bin/sh\necho JobState=CANCELLED\n")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     with subprocess.Popen(["slurm.pl", "a.log", "true"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True) as runner:
         wait_until((tmp_path / "asked").exists)
@@ -176,21 +177,44 @@ def test_a_guard_that_is_killed(slurm_pl, tmp_path, monkeypatch):
         assert (runner.wait(60), runner.stderr.read()) == (0, "")
 
 
-def test_jobs_that_do_not_end_when_they_are_cancelled(monkeypatch, capsys):
-    """Are told, with their number."""
-    monkeypatch.setattr(batch, "_ENDING_S", 0.0)
-    runner = BatchRunner(parse_request(["a.log", "false"]), Ending())
-    runner.numbers = ["7"]
-    runner._wait_for_cancelled()
-    told = ": jobs were cancelled, but have not ended, says Slurm: 7; wait until they have, before the same command is run again\n"
-    assert capsys.readouterr().err.endswith(told)
+def test_hosts_that_are_silent_while_a_grid_engine_begins_anew_are_not_lost(tmp_path, monkeypatch):
+    """Its master says so of all, until they have found it."""
+    lost = Fate(False, "its host n1 was lost (Grid Engine says au)", "n1", host_lost=True)
+    runner = BatchRunner(parse_request([str(tmp_path / "a.log"), "true"]), GridEngine())
+    runner.left = {1: "7"}
+    for now_s, fate_then, has_ended in ((0, lost, False), (40, lost, False), (45, Fate(True), False), (50, lost, False),
+                                        (105, lost, False), (111, lost, True)):  # fmt: skip
+        monkeypatch.setattr(batch.time, "monotonic", lambda: now_s)
+        runner._judge(1, fate_then)
+        assert bool(runner.ended) == has_ended
+    assert runner.ended[0].host_lost
 
 
-class Ending(Slurm):
-    """A scheduler whose jobs take their time to end."""
+def test_what_slurm_has_told_the_job_of_a_recipe_does_not_go_along_to_its_jobs(slurm_pl, tmp_path):
+    """Such as its memory, which srun would take for theirs; what the user has set does."""
+    program(tmp_path / "bin" / "sbatch", SBATCH.replace("echo 7", "env | grep ^SLURM_ | sort > was\nbash \"${!#}\"\necho 7"))
+    of_the_user = {"SLURM_CONF": "/site/slurm.conf", "SLURM_MPI_TYPE": "pmix", "SLURM_CPU_BIND": "none"}
+    of_its_job = {"SLURM_JOB_ID": "5", "SLURM_MEM_PER_NODE": "200", "SLURM_NTASKS": "1", "SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_NUM_NODES": "1",
+                  "SLURM_NNODES": "1", "SLURM_TRES_PER_TASK": "cpu:2", "SLURM_ARRAY_TASK_ID": "3"}
+    assert slurm_pl("x.log", "true", **of_the_user, **of_its_job).returncode == 0
+    assert (tmp_path / "was").read_text().split() == sorted(f"{name}={value}" for name, value in of_the_user.items())
 
-    def fates(self, number, tasks):
-        return {0: Fate(True)}
+
+def test_a_job_that_is_begun_again_while_it_still_runs_elsewhere(tmp_path):
+    """As by Slurm, where a node is lost but its job goes on: how the first run ends does not count."""
+    script = "[ -e first ] && me=second || me=first; touch $me; until [ -e end-$me ]; do sleep 0.05; done; [ $me = second ]"
+    (tmp_path / "job.sh").write_text(script)
+    words = ["run.pl", "--run-id", "1", "x.log", "bash", "job.sh"]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL) as first:
+        wait_until((tmp_path / "first").exists)
+        with subprocess.Popen(words, cwd=tmp_path) as second:
+            wait_until((tmp_path / "second").exists)
+            (tmp_path / "end-first").touch()
+            first.wait(60)
+            assert read_status(tmp_path / "x.log") is None
+            (tmp_path / "end-second").touch()
+            assert second.wait(60) == 0
+    assert read_status(tmp_path / "x.log").ok and (tmp_path / "x.log").read_text().count("# Ended") == 1
 
 
 def test_numbers_that_schedulers_give():

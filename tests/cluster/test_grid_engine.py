@@ -174,6 +174,18 @@ def test_lost_host_of_several(qstat):
     assert (fate.active, fate.host, fate.host_lost) == (False, "n2", True)
 
 
+def test_jobs_are_asked_for_by_the_name_that_submits_them(tmp_path, monkeypatch):
+    """Not by the one in LOGNAME, which `su` may leave to be another's."""
+    (tmp_path / "qstat").write_text(f"#!/bin/sh\necho $* > {tmp_path}/words\necho '<job_info/>'\n")
+    (tmp_path / "qstat").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for name in ("LOGNAME", "USER"):
+        monkeypatch.setenv(name, "alice")
+    GridEngine().fates("7", [])
+    own = subprocess.run(["id", "-un"], capture_output=True, text=True).stdout.strip()
+    assert (tmp_path / "words").read_text() == f"-f -u {own} -xml\n"
+
+
 def test_slots_that_nobody_but_a_manager_can_free(qstat):
     qstat(QSTAT)
     assert GridEngine().release("7", [0]) == (

@@ -148,6 +148,7 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
     (["--num-ranks", "2", "JOB=1:2", "x.JOB.log", "true"], "leave out the range"),
     (["/proc/none/x.log", "true"], "no such file or directory"),
     ([".", "true"], "'.': a directory, where the name of a log file is expected, such as x.log"),
+    (["/dev/null", "true"], "'/dev/null': no file, beside which the job's exit status could lie; give the name of a log file, such as x.log"),
     (["", "true"], "'': a directory, where the name of a log file is expected, such as x.log"),
     (["..", "true"], "'..': a directory, where the name of a log file is expected, such as ../x.log"),
     (["/", "true"], "'/': a directory, where the name of a log file is expected, such as /x.log"),

@@ -3,6 +3,7 @@
 import io
 import os
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -28,6 +29,43 @@ def test_offset_into_an_archive(tmp_path):
     content = (tmp_path / "a.wav").read_bytes()
     (tmp_path / "b.ark").write_bytes(b"key " + content)
     assert np.array_equal(read_audio(f"{tmp_path}/b.ark:4")[0], read_audio(str(tmp_path / "a.wav"))[0])
+
+
+@pytest.mark.parametrize("form", ["wav", "rifx", "nist", "flac", "long-head", "streamed"])
+def test_one_of_many_in_an_archive(form, tmp_path):
+    """What follows is not part of it, nor, where its header tells its length, read: the archive may be larger than the memory."""
+    if form in ("wav", "long-head", "streamed"):
+        write_tone(tmp_path / "a.wav")
+    else:
+        kind = {"rifx": ("WAV", "BIG"), "nist": ("NIST", "FILE"), "flac": ("FLAC", "FILE")}[form]
+        soundfile.write(tmp_path / "a.wav", np.sin(np.arange(1600) / 5), 8000, "PCM_16", format=kind[0], endian=kind[1])
+    content = (tmp_path / "a.wav").read_bytes()
+    if form == "long-head":
+        content = content[:36] + b"LIST" + struct.pack("<I", 1 << 17) + bytes(1 << 17) + content[36:]
+        content = content[:4] + struct.pack("<I", len(content) - 8) + content[8:]
+    if form == "streamed":
+        content = content[:4] + struct.pack("<I", 0xFFFFFFFF) + content[8:40] + struct.pack("<I", 0xFFFFFFFF) + content[44:]
+    (tmp_path / "whole").write_bytes(content)
+    with open(tmp_path / "b.ark", "wb") as archive:
+        archive.write(b"one " + content + b"two ")
+        archive.write(content)
+        if form in ("wav", "rifx", "nist"):
+            archive.truncate(1 << 35)
+    expected, rate = read_audio(str(tmp_path / "whole"))
+    tracemalloc.start()
+    of_both = [read_audio(f"{tmp_path}/b.ark:{offset}") for offset in (4, 8 + len(content))]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert of_both[1][1] == rate and np.array_equal(of_both[1][0], expected) and peak < 16 << 20
+    assert form == "streamed" or np.array_equal(of_both[0][0], expected)
+
+
+def test_audio_that_the_end_of_an_archive_cuts_short(tmp_path):
+    write_tone(tmp_path / "a.wav")
+    (tmp_path / "b.ark").write_bytes(b"key " + (tmp_path / "a.wav").read_bytes()[:-100])
+    for offset, told in ((4, "cut short, 3100 of 3200 bytes of audio are there"), (9999, "the file is empty")):
+        with pytest.raises(UnusableAudio, match=told):
+            read_audio(f"{tmp_path}/b.ark:{offset}")
 
 
 @pytest.mark.parametrize("size", [0, 0x7FFF0000, 0x7FFFFF00, 0x7FFFFFDB, 0x7FFFF024, 0x80000000, 0xFFFFFFDB, 0xFFFFFFFF])
