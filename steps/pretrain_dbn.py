@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pretrain a deep belief net, a stack of restricted Boltzmann machines, on features alone, on several MPI ranks.
 
-Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}
 Writes DBN_DIR/final.dbn (machines, normalisation), input.json, rbm1/metrics.jsonl, rbm2/metrics.jsonl, ..., log/pretrain.log
 
 `steps/train_dnn.py --dbn DBN_DIR` starts a network of sigmoid units from it. A job that was interrupted goes on from its last checkpoint
@@ -14,9 +14,9 @@ Example:
 from dataclasses import dataclass
 
 from pyasr.base.step import run_step
-from pyasr.feats.inputs import input_tables
 from pyasr.train.dbn import DbnStep, PretrainSpec, prepare_utterances
 from pyasr.train.on_ranks import OnRanks, train_on_ranks, training_output
+from pyasr.train.targets import trained_tables
 
 MACHINES = "rbm*/"
 
@@ -27,7 +27,7 @@ class PretrainDbn(OnRanks, DbnStep):
 
 
 def main(options: PretrainDbn) -> None:
-    with training_output(options, input_tables(options.data, options.input), MACHINES) as out:
+    with training_output(options, trained_tables(options.data, options.input), MACHINES) as out:
         options.input.save(out)
         prepare_utterances(options.data, out, options.heldout, options.training.rbm.max_frames)
         spec = PretrainSpec(options.data, out, options.input, options.training)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train a network over time by LF-MMI, on phone alignments and without lattices, on several MPI ranks.
 
-Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,phones.txt},
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,phones.txt},
        TREE_DIR/{tree,final.mdl,frame_subsampling_factor,phones.txt}, the file of layers that --network names
 Writes OUT/final.nnet (network, normalisation), final.mdl, tree, frame_subsampling_factor, input.json, phones.txt, phone_lm.fst (of the
        denominator), metrics.jsonl, tensorboard/, log/train.log

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Go on training a network by a criterion on lattices - sMBR, MPFE, MMI or boosted MMI - on several MPI ranks.
 
-Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames}, LANG/{phones.txt,phones/silence.int}, ALI_DIR/{ali.*.gz,num_jobs,final.mdl},
-       DECODE_DIR/{lat.*.gz,num_jobs}, DNN_DIR/{final.nnet,final.mdl,tree,input.json}
+Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}, LANG/{phones.txt,phones/silence.int},
+       ALI_DIR/{ali.*.gz,num_jobs,final.mdl}, DECODE_DIR/{lat.*.gz,num_jobs}, DNN_DIR/{final.nnet,final.mdl,tree,input.json}
 Writes OUT/final.nnet (the network trained further, with normalisation and priors as they were), final.mdl, tree, input.json, phones.txt,
        metrics.jsonl, tensorboard/, log/train.log
 

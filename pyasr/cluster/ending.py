@@ -11,8 +11,8 @@ _LEAST_WAIT_S, _MOST_WAIT_S = 0.25, 5.0  # between two looks whether jobs have e
 
 
 def end_jobs(scheduler: Scheduler, numbers: list[str], most_s: float, tell: Callable[[str], None] = lambda sentence: None) -> list[str]:
-    """The numbers of those jobs that have not ended after `most_s` seconds, as far as the scheduler says. What their tasks on lost hosts hold
-    elsewhere is freed; `tell` hears what cannot be."""
+    """The numbers of those jobs that have not ended after `most_s` seconds, as far as the scheduler says. What their tasks on lost hosts
+    hold elsewhere is freed; `tell` hears what cannot be."""
     deadline, wait_s = time.monotonic() + most_s, _LEAST_WAIT_S
     left, unheard, released = list(numbers), set(numbers), set()
     while True:

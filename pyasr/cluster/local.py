@@ -116,7 +116,7 @@ class LocalRunner:
         """What the same job may have left that does not count any more: a scheduler may have begun it before, on another host perhaps."""
         spec, marker = self.request.spec, self.request.done_marker
         of_ranks = [words_of(spec), *hearts_in(hearts_of(spec))] if spec else []
-        of_before = [log] if self.request.run_id else []  # which the one begun before, if it still runs, must find no more: see _is_given_up
+        of_before = [log] if self.request.run_id else []  # which one that still runs must find no more: see _is_given_up
         return [*of_before, status_path(log), stop_file(log), *([Path(marker)] if marker else []), *of_ranks]
 
     def _collect(self) -> JobStatus:

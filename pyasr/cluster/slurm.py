@@ -74,8 +74,8 @@ class Slurm(Scheduler):
         return [*self.site_words(request), *what]
 
     def of_a_job(self) -> list[str]:
-        """What Slurm has told the job in which a recipe runs, as of its memory, and srun would take for the inner job's; what a user may have
-        set for srun and others is no part of it."""
+        """What Slurm has told the job in which a recipe runs, as of its memory, and srun would take for the inner job's; what a user may
+        have set for srun and others is no part of it."""
         return [name for name in os.environ if "SLURM_JOB_ID" in os.environ and re.match(_OF_A_JOB, name)]
 
     def number(self, said: str) -> str:

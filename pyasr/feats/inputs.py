@@ -146,9 +146,12 @@ class FeatureReader:
         return self._num_frames[utt]
 
     def raw(self, utt: str) -> np.ndarray:
-        """The features as they are stored, float32 (T, D). Raises UserError where there are none, or other utterances have another D."""
+        """The features as they are stored, float32 (T, D); (0, D) for a matrix without frames, which Kaldi writes as 0 x 0. Raises
+        UserError where there are none, or other utterances have another D."""
         features = self._stored(utt)
-        if len(features) and features.shape[1] != self._columns:
+        if not len(features):
+            return np.zeros((0, self._columns), np.float32)
+        if features.shape[1] != self._columns:
             found = f"{utt} has {features.shape[1]} columns, other utterances have {self._columns}"
             raise UserError(f"{self.data}: {found}; make the features of {self.data} again, or leave the utterance out")
         return features
@@ -173,7 +176,10 @@ class FeatureReader:
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """CMVN, deltas, splicing, then the transforms: float32 (T, dim)."""
-        features = self.options.extend(self.normalised(utt))
+        features = self.normalised(utt)
+        if not len(features):
+            return np.zeros((0, self.dim), np.float32)
+        features = self.options.extend(features)
         if self.matrix is not None:
             features = apply_transform(features, self.matrix, "the model's matrix")
         if self.transforms is not None:
@@ -190,6 +196,8 @@ class FeatureReader:
     def normalised(self, utt: str) -> np.ndarray:
         """Features after CMVN only, float32 (T, D)."""
         features = self.raw(utt)
+        if not len(features):
+            return features
         if self.options.cmvn != "speaker":
             return self.options.normalise(features)
         mean, inverse_std = self._speaker_normaliser(self.speaker(utt))
@@ -203,6 +211,9 @@ class FeatureReader:
             if speaker not in self._cmvn:
                 raise UserError(f"{self.data}/cmvn.scp: no statistics of speaker {speaker}; run steps/compute_cmvn.py {self.data}")
             stats = ArkReader().load(self._cmvn[speaker], np.float64)
+            if len(stats) != 2 or not stats.shape[1]:
+                found = f"the statistics of speaker {speaker} have {len(stats)} rows and {stats.shape[1]} columns, not 2 rows"
+                raise UserError(f"{self.data}/cmvn.scp: {found}; run steps/compute_cmvn.py {self.data}")
             self._normalisers[speaker] = normaliser(stats, self.options.norm_vars)
         return self._normalisers[speaker]
 

@@ -77,6 +77,7 @@ class Shard:
         known = set(reader.keys)
         failed |= {utt: "no features in feats.scp" for utt in words if utt not in known}
         matrices = {utt: reader[utt] for utt in reader.keys if utt in words}
+        failed |= {utt: "its features have no frames" for utt, matrix in matrices.items() if not len(matrix)}
         failed |= {utt: "its features are not finite" for utt, matrix in matrices.items() if not np.isfinite(matrix).all()}
         keys = [utt for utt in matrices if utt not in failed]
         if not keys:

@@ -30,6 +30,7 @@ from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.symbols import write_lines
 from pyasr.sequence.chain import FRAME_SUBSAMPLING_FACTOR, aligned_phones, chain_alignments, chain_topology, subsample
 from pyasr.train.targets import join
+from pyasr.train.usable_features import check_numbers
 
 STATS_DIR = "stats"
 _UTTERANCES = "utterances"
@@ -94,7 +95,9 @@ class _Kept:
         self.reader, self.factor = reader, factor
 
     def __getitem__(self, utt: str) -> np.ndarray:
-        return self.reader[utt][:: self.factor]
+        features = self.reader[utt]
+        check_numbers(features, utt, self.reader.data)
+        return features[:: self.factor]
 
 
 def make_tree(spec: ChainTreeSpec, job: int) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.options import argument, group
-from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.text import read_table
 from pyasr.lang.subwords import MODEL, UNITS, UNITS_DIR, WORDS, Subwords
 from pyasr.nn.acoustic import log_priors
@@ -30,7 +30,7 @@ from pyasr.train.padded_utterances import CtcMinibatch, PaddedUtterances
 from pyasr.train.rank_job import make_job, write_model
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.shard import global_normaliser
-from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout
+from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout, trained_tables
 from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
 
 
@@ -86,7 +86,7 @@ def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
     step.training.learner.check()
     input = replace(step.input, splice_left=0, splice_right=0)
     units = [step.units_dir / name for name in (MODEL, UNITS, WORDS)]
-    with training_output(step, [*input_tables(step.data, input), step.data / "text", step.network, *units]) as out:
+    with training_output(step, [*trained_tables(step.data, input), step.data / "text", step.network, *units]) as out:
         (out / UNITS_DIR).mkdir(exist_ok=True)
         copy_inputs(units, out / UNITS_DIR)
         input.save(out)
@@ -153,8 +153,8 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
         utterances.normalise_by(mean, inverse_std, network)
     torch.manual_seed(dropout_seed(seed, comm.rank))
     learner = CtcLearner(network, options.learner, comm.size)
-    units = options.learner.minibatch * training.units_per_frame(comm)
-    make_job(CtcJob, learner, (training, heldout), strategy, options, options.learner.minibatch, spec.out, training.longest, units).run()
+    units, minibatch = training.mean_units(comm), options.learner.minibatch
+    make_job(CtcJob, learner, (training, heldout), strategy, options, minibatch, spec.out, training.longest, units).run()
     normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)
     network = learner.network.with_parameters(learner.flat.values())
     write_model(comm, spec.out, network, normaliser, log_priors(counts_of_labels(targets)), ACOUSTIC_FACTOR)

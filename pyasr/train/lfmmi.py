@@ -13,7 +13,7 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.options import argument, group, option
-from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
+from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, SUBSAMPLING, read_subsampling, read_transitions, read_tree
 from pyasr.io.int_vectors import job_archive_files, read_job_archives
@@ -42,7 +42,7 @@ from pyasr.train.prepare import TargetOptions
 from pyasr.train.rank_job import make_job, run_and_combine, write_model
 from pyasr.train.sample import SampleOptions
 from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join
+from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join, trained_tables
 
 DENOMINATOR_FILE, PHONES_FILE, PHONE_LM_FILE = "denominator.npz", "phones.npz", "phone_lm.fst"
 _TREE_FILES = (MODEL, "tree", "phones.txt", SUBSAMPLING)
@@ -155,7 +155,7 @@ def _inputs(step: LfMmiStep) -> list[Path]:
     """Files whose change makes the model out of date."""
     tree = [step.tree_dir / name for name in _TREE_FILES]
     alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *job_archive_files(step.ali_dir)]
-    return [*input_tables(step.data, step.input), step.training.over_time.network, *tree, *alignments]
+    return [*trained_tables(step.data, step.input), step.training.over_time.network, *tree, *alignments]
 
 
 def prepare(step: LfMmiStep, out: Path) -> None:

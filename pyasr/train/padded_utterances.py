@@ -56,9 +56,10 @@ class PaddedUtterances:
         """Frames of the longest."""
         return int(self.lengths.max(initial=0))
 
-    def units_per_frame(self, comm: Comm) -> float:
-        """Of the utterances of all ranks. Every rank must call this."""
-        return comm.reduce_scalar(sum(len(self.targets.pdfs_of(key)) for key in self.keys)) / comm.reduce_scalar(self.num_frames)
+    def mean_units(self, comm: Comm) -> float:
+        """Units that a minibatch of all ranks has on average, when all utterances are in order of length. Every rank must call this."""
+        units, number = sum(len(self.targets.pdfs_of(key)) for key in self.keys), len(self._cut(np.argsort(self.lengths, kind="stable")))
+        return comm.reduce_scalar(units) / max(comm.reduce_scalar(number), 1.0)
 
     def statistics(self) -> np.ndarray:
         """Sums of the features and their squares, as of `cmvn_stats`."""
@@ -81,11 +82,15 @@ class PaddedUtterances:
     def minibatches(self, _size: int, epoch: int, begin: int = 0) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
         """Inputs (N, left + T + right, dim) and what they should be, of all utterances in random order, but those of the first minibatches
         that have `begin` frames together."""
-        random, done = generator(self.seed, "utterances", epoch, self.rank), 0
-        for members in self._groups(random):
-            if done >= begin:
+        groups, ends = self._epoch(epoch)
+        for members, end in zip(groups, ends):
+            if end - self.lengths[members].sum() >= begin:
                 yield self.minibatch_of(members)
-            done += int(self.lengths[members].sum())
+
+    def border(self, epoch: int, begin: int) -> int:
+        """Where a minibatch of an epoch begins, at least `begin` frames after the first."""
+        ends = np.append(0, self._epoch(epoch)[1])
+        return int(ends[np.searchsorted(ends, begin)])
 
     def in_turn(self, _size: int) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
         """The same of all utterances, shortest first."""
@@ -97,14 +102,16 @@ class PaddedUtterances:
         groups = self._cut(np.argsort(self.lengths, kind="stable"))
         return self.minibatch_of(max(groups, key=lambda members: len(members) * self.lengths[members].max()))
 
-    def _groups(self, random: np.random.Generator) -> list[np.ndarray]:
-        """Random minibatches: utterances are put in order of length within random pools."""
+    def _epoch(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
+        """(the minibatches of an epoch, the frames up to the end of each): utterances are put in order of length within random pools."""
+        random = generator(self.seed, "utterances", epoch, self.rank)
         order, groups = random.permutation(len(self.keys)), []
         pool = max(_POOL * self.minibatch * len(self.keys) // max(self.num_frames, 1), 1)
         for begin in range(0, len(order), pool):
             part = order[begin : begin + pool]
             groups += self._cut(part[np.argsort(self.lengths[part], kind="stable")])
-        return [groups[i] for i in random.permutation(len(groups))]
+        shuffled = [groups[i] for i in random.permutation(len(groups))]
+        return shuffled, np.cumsum([self.lengths[members].sum() for members in shuffled])
 
     def _cut(self, order: np.ndarray) -> list[np.ndarray]:
         """Neighbours together, as many as have no more than `minibatch` frames with those that are repeated, one at least."""

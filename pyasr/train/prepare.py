@@ -24,7 +24,7 @@ from pyasr.train.dbn import check_dbn
 from pyasr.train.dnn import DnnTraining, TrainSpec, check_training
 from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.soft_targets import TeacherOptions
-from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout, join, make_targets
+from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout, join, make_targets, trained_tables
 
 _NUM_CHECKED = 100
 
@@ -78,7 +78,7 @@ def _inputs(step: DnnStep, dbn: Path | None) -> list[Path]:
     model = [step.ali_dir / name for name in ("num_jobs", "final.mdl", "tree")]
     alignments, network = job_archive_files(step.ali_dir), step.training.over_time.network
     optional = [*([dbn / DBN_FILE] if dbn else []), *([network] if network else []), *_teachers_files(step.training.teacher, step.data)]
-    return [*input_tables(step.data, step.input), step.lang / "phones.txt", *model, *alignments, *optional]
+    return [*trained_tables(step.data, step.input), step.lang / "phones.txt", *model, *alignments, *optional]
 
 
 def _teachers_files(options: TeacherOptions, data: Path) -> list[Path]:

@@ -106,10 +106,10 @@ def _take_momentum(job: Training, first: dict) -> None:
 
 def _place_among_others(job: Training, found: Checkpoint) -> Position:
     """The place in a checkpoint of another number of ranks: of its own part of the data each leaves out the share of the epoch that has
-    been trained on, in whole items; rank 0 takes all sums."""
+    been trained on, in whole items, or utterances; rank 0 takes all sums."""
     first, skipped = found.first["position"], found.own["position"]["skipped"] if found.own else 0
     done = first["frames_seen"] - first["epoch_began"]
     begin = frames_to_leave_out(job.comm.allgather(job.training.num_frames), done)[job.comm.rank]
-    begin -= begin % job.training.item_frames
+    begin = job.training.border(job.schedule.state.epoch + 1, begin)
     sums = found.shared["sums"] if job.comm.rank == 0 else np.zeros((2, 3)).tolist()
     return Position(first["frames_seen"], begin, skipped, first["epoch_began"], begin, *sums)

@@ -202,7 +202,7 @@ class WarmUp(Schedule):
         options, epochs = self.options, frames_seen / max(self.epoch_frames, 1)
         if epochs < options.warm_up_epochs:
             return options.learning_rate * (1 + (options.warm_up_factor - 1) * epochs / options.warm_up_epochs)
-        falls = 1 + math.floor(epochs - options.warm_up_epochs)
+        falls = 1 + math.floor(epochs) - math.ceil(options.warm_up_epochs)
         return options.learning_rate * options.warm_up_factor * 2 ** (-falls / 2)
 
 

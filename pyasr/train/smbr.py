@@ -15,7 +15,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import read_done
 from pyasr.base.options import argument, group
-from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files, input_tables, open_features
+from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files, open_features
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.hmm.transitions import TransitionModel
@@ -37,7 +37,7 @@ from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.prepare import TargetOptions, check_paths
 from pyasr.train.rank_job import make_job, write_model
 from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join, make_targets
+from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join, make_targets, trained_tables
 from pyasr.train.utterances import Utterances
 
 HYPOTHESES_FILE = "hypotheses.npz"
@@ -114,7 +114,7 @@ def _inputs(step: SmbrStep, lattices: list[Path]) -> list[Path]:
     """Files whose change makes the model out of date."""
     model = [step.dnn_dir / name for name in (MODEL_FILE, MODEL, "tree")] + input_option_files(step.dnn_dir)
     alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *job_archive_files(step.ali_dir)]
-    tables = input_tables(step.data, InputOptions.load(step.dnn_dir))
+    tables = trained_tables(step.data, InputOptions.load(step.dnn_dir))
     return [*tables, step.lang / "phones.txt", step.lang / "phones/silence.int", *model, *alignments, *lattices]
 
 

@@ -23,6 +23,7 @@ from pyasr.base.options import option
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.acoustic import MODEL_FILE, load_model
 from pyasr.parallel.comm import Comm
+from pyasr.train.usable_features import check_numbers
 
 _BLOCK = 1 << 20  # posteriors that are sorted at once
 
@@ -167,7 +168,9 @@ class Teacher:
         """What `keep_mass` leaves of an utterance of so many frames."""
         if key not in self._known:
             raise UserError(f"{self.reader.data}: the teacher has no features of {key}; make them, or leave the utterance out")
-        found = computed(key, self._look_at, self.reader[key])
+        features = self.reader[key]
+        check_numbers(features, key, self.reader.data)
+        found = computed(key, self._look_at, features)
         if len(found[0]) != length:
             raise UserError(f"{self.reader.data}: the teacher has {len(found[0])} frames of {key}, there are {length} targets; give the "
                             f"features that it was trained on, of the same frames")  # fmt: skip

@@ -32,6 +32,10 @@ class ResidentFrames:
         self.store, self.seed, self.rank = store, seed, rank
         self.num_frames, self.item_frames = store.num_frames, store.item_frames
 
+    def border(self, _epoch: int, begin: int) -> int:
+        """Where an item begins, at most `begin` frames after the first of an epoch."""
+        return begin - begin % self.item_frames
+
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
         """Spliced inputs and targets of all frames of an epoch but the first `begin`, which is where a minibatch of `size` ends."""
         yield from self.store.shuffled(size, begin, self.seed, epoch, self.rank)
@@ -63,6 +67,10 @@ class StreamedFrames:
     def describe(self) -> str:
         """Where the frames are, for the log."""
         return f"read anew in each epoch, in {self._num_blocks} blocks of {self.shard.num_bytes().sum() / self._num_blocks / 1e6:.1f} MB"
+
+    def border(self, _epoch: int, begin: int) -> int:
+        """As of `ResidentFrames`."""
+        return begin - begin % self.item_frames
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """The blocks of an epoch: indices of utterances."""

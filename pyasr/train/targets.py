@@ -13,6 +13,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
+from pyasr.feats.inputs import InputOptions, input_tables
 from pyasr.io.arrays import load_arrays, map_array, save_array, save_arrays
 
 TARGETS_FILE = "targets.npz"
@@ -91,13 +92,13 @@ def join(keys: list[str], num_frames: Callable[[str], int], alignments: dict, ma
 
     Raises UserError when more than the share `max_missing` of the utterances with features is lost, or none is left.
     """
-    differences = {key: len(alignments[key]) - num_frames(key) for key in keys if key in alignments}
+    differences = {key: len(alignments[key]) - num_frames(key) for key in keys if len(alignments.get(key, ()))}
     good = [key for key, difference in differences.items() if difference == 0]
-    without = [key for key in keys if key not in alignments]
+    without = [key for key in keys if key not in differences]
     unequal = {key: difference for key, difference in differences.items() if difference}
     log.info(f"features and alignment: {len(good)} utterances")
     log.info(f"only features:          {len(without)} {_some(without)}")
-    log.info(f"only alignment:         {len(alignments) - len(differences)}")
+    log.info(f"only alignment:         {len(alignments.keys() - keys)}")
     for difference, count in sorted(Counter(unequal.values()).items()):
         examples = [key for key in unequal if unequal[key] == difference]
         log.info(f"length differs by {difference:+d}: {count} {_some(examples)}")
@@ -114,6 +115,12 @@ def join(keys: list[str], num_frames: Callable[[str], int], alignments: dict, ma
 def _some(keys: list[str]) -> str:
     """The first few of `keys`, in brackets."""
     return f"({', '.join(keys[:3])}{', ...' if len(keys) > 3 else ''})" if keys else ""
+
+
+def trained_tables(data: Path, inputs: InputOptions) -> list[Path]:
+    """The tables of a data directory that a training goes by, for the fingerprints of its output; utt2uniq need not be there."""
+    copies = Path(data) / "utt2uniq"
+    return [*input_tables(data, inputs), *([copies] if copies.exists() else [])]
 
 
 def choose_heldout(keys: list[str], lengths: np.ndarray, original: Callable[[str], tuple[str, str]],

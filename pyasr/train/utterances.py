@@ -58,9 +58,18 @@ class Utterances:
     def minibatches(self, _size: int, epoch: int, begin: int = 0) -> LatticeMinibatches:
         """(normalised inputs (T, input_dim), supervision) of all utterances of an epoch in random order, but those that begin among the
         first `begin` frames."""
+        order, ends = self._order(epoch)
+        yield from self._minibatches(order[ends - self.lengths[order] >= begin])
+
+    def border(self, epoch: int, begin: int) -> int:
+        """Where an utterance of an epoch begins, at least `begin` frames after the first."""
+        ends = np.append(0, self._order(epoch)[1])
+        return int(ends[np.searchsorted(ends, begin)])
+
+    def _order(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """(indices into `keys` in the random order of an epoch, the frames up to the end of each)"""
         order = generator(self.seed, "utterances", epoch, self.rank).permutation(len(self.keys))
-        begins = np.cumsum(self.lengths[order]) - self.lengths[order]
-        yield from self._minibatches(order[begins >= begin])
+        return order, np.cumsum(self.lengths[order])
 
     def in_turn(self, _size: int) -> LatticeMinibatches:
         """The same in the order of `keys`."""

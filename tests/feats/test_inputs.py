@@ -132,6 +132,16 @@ def test_speaker_without_statistics(data):
         FeatureReader(data, InputOptions())["a-1"]
 
 
+@pytest.mark.parametrize("norm_vars", [False, True])
+@pytest.mark.parametrize("shape", [(1, 6), (3, 6), (2, 0)])
+def test_statistics_of_another_shape(data, shape, norm_vars):
+    with ArkWriter(data / "other.ark", data / "cmvn.scp") as writer:
+        writer.write("a", np.ones(shape))
+    found = f"the statistics of speaker a have {shape[0]} rows and {shape[1]} columns, not 2 rows; run steps/compute_cmvn.py {data}"
+    with pytest.raises(UserError, match=f"^{data}/cmvn.scp: {found}$"):
+        FeatureReader(data, InputOptions(norm_vars=norm_vars))["a-1"]
+
+
 @pytest.mark.parametrize("cmvn", ["speaker", "utterance", "sliding", "none"])
 def test_features_of_another_width_are_named(data, cmvn):
     """Those that come first count, also for who never reads them; utterances without frames have none."""
@@ -142,4 +152,5 @@ def test_features_of_another_width_are_named(data, cmvn):
     reader = FeatureReader(data, InputOptions(cmvn=cmvn, deltas=1))
     with pytest.raises(UserError, match=f"{data}: b-2 has 6 columns, other utterances have 5; make the features of {data} again, or leave"):
         reader["b-2"]
-    assert reader.dim == reader["a-2"].shape[1] == 10 and reader.raw("a-0").size == 0
+    assert reader.dim == reader["a-2"].shape[1] == 10
+    assert reader.raw("a-0").shape == (0, 5) and reader["a-0"].shape == (0, 10) and reader["a-0"].dtype == np.float32

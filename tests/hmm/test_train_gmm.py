@@ -170,12 +170,14 @@ def test_utterances_that_cannot_be_used_are_named(corpus, tmp_path, capfd):
     assert read_job_archives(tmp_path / "out").keys() == set(shard.keys)
 
 
-def test_features_that_are_not_finite(corpus, tmp_path):
+def test_features_that_are_not_finite_or_without_frames(corpus, tmp_path):
     data, lang = copy_of(corpus, tmp_path)
     with ArkWriter(tmp_path / "more.ark", tmp_path / "more.scp") as writer:
         writer.write("s1-001", np.array([[0.0, np.nan, 1.0, 2.0]] * 20, np.float32))
+        writer.write("s2-002", np.zeros((0, 0), np.float32))
     write_table(data / "feats.scp", read_scp(data / "feats.scp") | read_scp(tmp_path / "more.scp"))
-    assert Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1).failed == {"s1-001": "its features are not finite"}
+    assert Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1).failed == {
+        "s1-001": "its features are not finite", "s2-002": "its features have no frames"}
 
 
 def test_nothing_usable_is_an_error(corpus, tmp_path):

@@ -91,6 +91,8 @@ def test_warm_up_and_annealing():
     with pytest.raises(UserError, match="--warm-up-epochs 10: the rate would not fall again within the 10 epochs; raise --num-epochs"):
         schedule_of(schedule="warm-up", num_epochs=10)
     assert schedule_of(schedule="warm-up", num_epochs=11).rate(10500) < schedule_of(schedule="warm-up", num_epochs=11).rate(9999)
+    part = schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=5, warm_up_epochs=2.5)
+    assert [part.rate(frames) for frames in (2500, 2999, 3000, 3999, 4000)] == pytest.approx([1, 1, 2**-0.5, 2**-0.5, 0.5])
     constant = schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=12, warm_up_factor=1.0)
     assert rates_of_epochs(constant)[:11] == pytest.approx([0.1] * 10 + [0.1 / math.sqrt(2)])
 

@@ -136,6 +136,16 @@ def test_what_a_teacher_has_said_is_told(corpus, caplog):
     assert f"the objective of a student that says the same is {-expected[3] / expected[0]:.4f}" in caplog.text
 
 
+def test_features_of_a_teacher_that_are_no_numbers_are_named(corpus, monkeypatch):
+    path, right, _ = corpus
+    teacher, keys = Teacher(TeacherOptions(path / "teacher"), path / "data", NUM_PDFS), right.keys[:1]
+    features = teacher.reader[keys[0]].copy()
+    features[5, 1] = np.nan
+    monkeypatch.setattr(type(teacher.reader), "__getitem__", lambda reader, key: features)
+    with pytest.raises(UserError, match=rf"{keys[0]} has features that are no numbers \(nan in frame 5, column 1\)"):
+        teacher.table(keys, [right.pdfs_of(key) for key in keys])
+
+
 def test_an_utterance_too_long_for_a_teachers_memory_is_named(corpus, monkeypatch):
     path, right, _ = corpus
     teacher, keys = Teacher(TeacherOptions(path / "teacher"), path / "data", NUM_PDFS), right.keys[:3]

@@ -12,7 +12,7 @@ from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.io.text import write_table
 from pyasr.train.prepare import TargetOptions, prepare_targets
 from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout, make_targets
+from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout, join, make_targets
 
 LENGTHS = {f"{speaker}-{i}": 20 + i for speaker in "abcdefghij" for i in range(10)}
 
@@ -54,6 +54,12 @@ def test_join_is_told_in_a_table(corpus, caplog):
     assert len(found.keys) == 98 and "a-0" not in found.keys and "b-2" not in found.keys
     for line in ("only features:          1 (a-0)", "only alignment:         1", "length differs by -2: 1 (b-2)"):
         assert line in caplog.text
+
+
+def test_utterances_without_frames_are_not_trained_on(tmp_path):
+    """Though their alignment has as many."""
+    aligned = {"a-0": np.zeros(0, np.int32), "a-1": np.ones(3, np.int32)}
+    assert join(["a-0", "a-1"], {"a-0": 0, "a-1": 3}.get, aligned, 0.5, tmp_path, tmp_path) == ["a-1"]
 
 
 def test_alignment_of_other_features(corpus):

@@ -222,6 +222,8 @@ def test_features_that_are_no_numbers_are_named(copy, tmp_path):
             writer.write(key, features)
     with pytest.raises(UserError, match="y-02 has features that are no numbers .*frame 5, column 2"):
         train(copy, tmp_path / "out", "--heldout-share", 0)
+    with pytest.raises(UserError, match="y-02 has features that are no numbers .*frame 5, column 2"):
+        run_here("build_chain_tree.py", "--nj", 1, *(copy / name for name in ("data", "lang", "ali")), tmp_path / "tree")
 
 
 def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):

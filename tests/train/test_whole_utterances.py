@@ -109,6 +109,44 @@ def test_the_largest_minibatch_of_lattices_is_the_one_of_the_most_frames(tmp_pat
     assert [len(reference) for reference in supervision.references] == [60, 60] and x.shape == (120, DIM)
 
 
+def units_of_minibatches(utterances: PaddedUtterances) -> list[int]:
+    return [len(supervision.names) for _, supervision in utterances.minibatches(0, 1)]
+
+
+@pytest.mark.parametrize("minibatch, tolerance", [(1, 0), (30, 0.02), (120, 0.05), (1000, 0.05)])
+def test_the_units_of_a_minibatch_are_counted_as_they_are(tmp_path, minibatch, tolerance):
+    """Also where utterances are longer than a minibatch should be, each of which is one by itself."""
+    make_data(tmp_path / "data", {f"a-{i:03}": 20 + i % 50 for i in range(300)}, NUM_UNITS)
+    utterances = utterances_of(tmp_path / "data", minibatch)
+    found = units_of_minibatches(utterances)
+    assert sum(found) == 300 and utterances.mean_units(SoloComm()) == pytest.approx(np.mean(found), rel=tolerance)
+
+
+@pytest.mark.parametrize("kind, minibatch", [("lattices", 1), ("lattices", 150), ("padded", 1), ("padded", 300)])
+def test_places_to_go_on_from(tmp_path, kind, minibatch):
+    """From wherever others have taken an epoch to, an interruption goes on where it was, and the frames to come are all that come."""
+    lengths = {f"a-{i:02}": length for i, length in enumerate(np.random.default_rng(2).integers(20, 200, 30))}
+    references = make_data(tmp_path / "data", lengths, NUM_UNITS)
+    if kind == "padded":
+        utterances = utterances_of(tmp_path / "data", minibatch)
+    else:
+        reader, model = FeatureReader(tmp_path / "data", InputOptions(cmvn="none")), SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
+        options = LearnerOptions(minibatch=minibatch, device="cpu", precision="float32")
+        utterances = Utterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
+    utterances.minibatch_of = lambda members: sorted(map(int, members))  # instead of their features
+
+    def frames(minibatches):
+        return int(sum(utterances.lengths[members].sum() for members in minibatches))
+
+    assert utterances.border(2, 0) == 0 and utterances.border(2, utterances.num_frames) == utterances.num_frames
+    for done in range(1, utterances.num_frames, 97):
+        begin = utterances.border(2, done)
+        left = list(utterances.minibatches(minibatch, 2, begin))
+        assert begin >= done and begin + frames(left) == utterances.num_frames and left == list(utterances.minibatches(minibatch, 2, done))
+        for number in range(1, len(left)):
+            assert list(utterances.minibatches(minibatch, 2, begin + frames(left[:number]))) == left[number:]
+
+
 def test_the_longest_utterance_is_named_where_memory_is_not_enough(tmp_path):
     make_data(tmp_path / "data", {"a-0": 20, "a-1": 60, "a-2": 30}, NUM_UNITS)
     job = SimpleNamespace(training=utterances_of(tmp_path / "data"), learner=SimpleNamespace(options=SimpleNamespace(minibatch=800)))
