@@ -2,7 +2,8 @@
 """Decode a data directory with a CTC network: greedily, by prefix beam search, or in the graph TLG.
 
 Reads   CTC_DIR/{final.nnet,input.json}, UNITS_DIR/units.txt, DATA/{feats.scp,cmvn.scp,utt2spk}; or --posteriors for network and features
-        --search wfst: GRAPH_DIR/{TLG.fst,words.txt,phones.txt}; --search prefix: --lm ARPA, if wanted
+        --search wfst: GRAPH_DIR/{TLG.fst,words.txt,phones.txt}, where there is one CTC_DIR/frame_subsampling_factor;
+        --search prefix: --lm ARPA, if wanted
 Writes  DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,num_jobs}; but for wfst also nbest.JOB.txt; with it shard.JOB.json, totals.json
 
 Greedy and prefix search need no lexicon and may find any words; DECODE_DIR/words.txt has those found, and steps/score.py goes by it.

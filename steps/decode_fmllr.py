@@ -4,7 +4,8 @@
 The decoding without adaptation is kept in DECODE_DIR.si; another one may be given by --si-dir, of a system with the same tree. A SAT
 system's alignment model is used there, its final model afterwards.
 
-Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json}
+Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones/silence.int}, DATA/{feats.scp,cmvn.scp,utt2spk}, --si-dir SI_DIR/{lat.*.gz,totals.json},
+       MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json,frame_subsampling_factor}
 Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,trans.JOB,shard.JOB.json,num_jobs,totals.json},
        and DECODE_DIR.si as steps/decode.py does
 
@@ -22,8 +23,8 @@ from pyasr.base.options import group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_output
-from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, check_system, remove_intermediate
-from pyasr.decode.lattice_dir import archives, keep_words
+from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, adaptation_files, check_system, remove_intermediate
+from pyasr.decode.lattice_dir import keep_words
 from pyasr.hmm.fmllr import FmllrOptions
 
 
@@ -61,7 +62,7 @@ def main(options: DecodeFmllr) -> None:
     inputs = input_files(options.graph_dir, options.model, options.data)
     check_system(options.model)
     si_dir = options.si_dir or decode_without(options, inputs)
-    with output_of(options, options.decode_dir, [*inputs, *archives(si_dir)], resume=True) as out:
+    with output_of(options, options.decode_dir, [*inputs, *adaptation_files(options.graph_dir, si_dir)], resume=True) as out:
         spec = FmllrDecodeSpec(options.spec(out), si_dir, options.adapt.silence_weight, options.fmllr)
         run_passes(options, out, spec, "decode_fmllr:first_stats", "decode_fmllr:decode_again", "decode_fmllr:rescore_last")
         remove_intermediate(spec)

@@ -46,7 +46,8 @@ def main(options: FindBadUtts) -> None:
     lang, num_jobs = LangDir(options.lang), options.jobs.nj
     transforms = transform_files(options.transform_dir) if options.transform_dir else []
     network = [path for path in [options.model_dir / NETWORK] if path.exists()]
-    inputs = [*input_files(options.data, options.lang, options.model_dir), *network, lang.lexicon_disambig_fst, *transforms]
+    inputs = [*input_files(options.data, options.lang, options.model_dir), *network, lang.lexicon_disambig_fst,
+              lang.path / "phones/disambig.int", *transforms]
     with output_of(options, options.out, inputs) as out:
         spec = BiasedSpec(options.data, options.lang, options.model_dir, options.transform_dir, out, num_jobs, options.bias,
                           options.decode, options.graph)

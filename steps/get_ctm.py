@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the recognised words with times and confidences, in NIST's ctm format.
 
-Reads   DATA/{utt2spk,segments,reco2file_and_channel}, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/lat.*.gz,
+Reads   DATA/{utt2spk,segments,reco2file_and_channel}, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/{lat.*.gz,words.txt},
         MODEL_DIR/{final.mdl,frame_subsampling_factor}, for CTC units/units.txt in place of final.mdl,
         and unless --lmwt is given DECODE_DIR/scoring/summary.json
 Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD CONFIDENCE, seconds from the recording's begin

@@ -37,8 +37,9 @@ class GetTrainCtm:
 def main(options: GetTrainCtm) -> None:
     ali, data = options.ali_dir, DataDir(options.data)
     times = [data.path / name for name in ("segments", "reco2file_and_channel") if data.has(name)]
-    inputs = [data.path / "text", *times, *LangDir(options.lang).pronunciation_files, ali / MODEL, *subsampling_files(ali)]
-    with output_of(options, options.out, [*inputs, *job_archive_files(ali)]) as out:
+    tables = [data.path / "utt2spk", data.path / "text", *times]
+    inputs = [*tables, *LangDir(options.lang).pronunciation_files, ali / MODEL, *subsampling_files(ali), *job_archive_files(ali)]
+    with output_of(options, options.out, inputs) as out:
         spec = TrainCtmSpec(data.path, options.lang, ali, out, answer_shift_s(ali), min(options.jobs.nj, num_archives(ali)))
         run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.train_ctm:write_train_ctm", spec, num_jobs=spec.num_jobs)
         check_words(spec, options.missing)

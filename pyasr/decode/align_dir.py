@@ -24,7 +24,7 @@ def align_shard(spec: AlignSpec, job: int) -> None:
     """Write lat.JOB.gz."""
     trans, lexicon = spec.decoded.read_model()
     with LatticeWriter(spec.out / f"lat.{job}.gz") as writer:
-        for archive, utterance, lattice in spec.decoded.lattices(job):
+        for archive, utterance, lattice in spec.decoded.lattices(job, trans):
             name = f"{archive}: {utterance}"
             aligned = phone_lattice(lattice, trans, name) if spec.phones else align_words(lattice, trans, lexicon, name)
             writer.write(utterance, aligned)

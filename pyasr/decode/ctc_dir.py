@@ -28,6 +28,7 @@ from pyasr.decode.lattice import from_arcs
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables, open_features
+from pyasr.hmm.model import subsampling_files
 from pyasr.io.ark import ArkReader, read_scp
 from pyasr.lang.arpa import read_arpa
 from pyasr.lang.ctc_graph import GRAPH, unit_tid2pdf
@@ -81,7 +82,8 @@ class CtcSpec:
             if not path.exists():
                 raise UserError(f"{path}: no such file; it comes from {maker}")
         inputs = [] if self.posteriors else [*input_tables(self.data, InputOptions.load(self.ctc_dir)), *input_option_files(self.ctc_dir)]
-        return [*dict.fromkeys([*makers, *inputs, *([self.lm] if self.search == PREFIX and self.lm else [])])]
+        of_search = {PREFIX: [self.lm] if self.lm else [], WFST: subsampling_files(self.ctc_dir)}.get(self.search, [])
+        return [*dict.fromkeys([*makers, *inputs, *of_search])]
 
 
 class Scores:

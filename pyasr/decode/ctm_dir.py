@@ -33,7 +33,7 @@ def ctm_shard(spec: CtmSpec, job: int) -> None:
     lang, recordings, scale = LangDir(spec.decoded.lang), Recordings(DataDir(spec.decoded.data)), 1.0 / spec.lm_weight
     trans, lexicon = spec.decoded.read_model()
     with atomic_write(spec.out / f"ctm.{job}") as f:
-        for archive, utterance, lattice in spec.decoded.lattices(job, scale):
+        for archive, utterance, lattice in spec.decoded.lattices(job, trans, scale):
             aligned = align_words(lattice, trans, lexicon, f"{archive}: {utterance}")
             found = mbr_decode(WordGraph.of(aligned, scale, spec.penalty), decode=spec.mbr.decode_mbr,
                                posterior_scale=spec.mbr.posterior_scale)

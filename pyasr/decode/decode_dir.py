@@ -20,6 +20,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import read_object
 from pyasr.base.job_options import JobOptions, threads_of_job
 from pyasr.base.memory import computed
 from pyasr.base.options import argument, group, option
@@ -33,11 +34,13 @@ from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.data.datadir import split
 from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
 from pyasr.feats.transforms import transform_files
-from pyasr.hmm.model import ALIGNMENT_MODEL, FRAME_SHIFT_S, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions
+from pyasr.hmm.model import (
+    ALIGNMENT_MODEL, FRAME_SHIFT_S, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions, subsampling_files,
+)  # fmt: skip
 from pyasr.io.openfst import read_fst
 from pyasr.lang.symbols import SymbolTable
 
-NETWORK = "final.nnet"
+NETWORK, TOTALS = "final.nnet", "totals.json"
 _PARTS = ".parts"  # which utterances each job has, as a digest
 
 
@@ -147,7 +150,8 @@ def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | 
         if not path.exists():
             raise UserError(f"{path}: no such file; it comes from {maker}")
     optional, transforms = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL], transform_files(transform_dir) if transform_dir else []
-    return [*makers, *input_option_files(model_dir), *transforms, *(path for path in optional if path.exists())]
+    of_model = [*input_option_files(model_dir), *subsampling_files(model_dir)]
+    return [*makers, *of_model, *transforms, *(path for path in optional if path.exists())]
 
 
 def load_scorer(model_dir: Path, adapted: bool = False):
@@ -307,6 +311,15 @@ def join_totals(out: Path, num_jobs: int) -> Totals:
     totals = Totals()
     for job in range(1, num_jobs + 1):
         totals.add(Totals(**json.loads((out / f"shard.{job}.json").read_text(encoding="utf-8"))))
-    with atomic_write(out / "totals.json") as f:
+    with atomic_write(out / TOTALS) as f:
         json.dump(asdict(totals), f, indent=1)
     return totals
+
+
+def cut_short(decode_dir: Path) -> set[str]:
+    """The utterances whose lattices end before their features do, by totals.json."""
+    try:
+        names = read_object(decode_dir / TOTALS).get("cut_short")
+    except (OSError, ValueError):
+        return set()  # harmless: lattices that another toolkit made have no record of what they took
+    return set(map(str, names)) if isinstance(names, list) else set()

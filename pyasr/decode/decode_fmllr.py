@@ -23,9 +23,9 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import split
-from pyasr.decode.decode_dir import NETWORK, DecodeSpec, ShardWriter, load_decoder, scored, shard_is_complete
+from pyasr.decode.decode_dir import NETWORK, TOTALS, DecodeSpec, ShardWriter, cut_short, load_decoder, scored, shard_is_complete
 from pyasr.decode.lattice import DecodeStats, Lattice, best_path, prune
-from pyasr.decode.lattice_dir import job_archives
+from pyasr.decode.lattice_dir import archives, job_archives
 from pyasr.decode.lattice_io import LatticeWriter, read_lattices
 from pyasr.decode.posteriors import tid_posteriors
 from pyasr.decode.search import DecodeOptions
@@ -82,6 +82,12 @@ def check_system(model_dir: Path) -> None:
         raise UserError(f"{model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from one training")
 
 
+def adaptation_files(graph: Path, si_dir: Path) -> list[Path]:
+    """What the passes with fMLLR read besides what decoding does, for the stage output: where no lattice ends early, the totals do not
+    count."""
+    return [graph / "phones/silence.int", *archives(si_dir), *([si_dir / TOTALS] if cut_short(si_dir) else [])]
+
+
 def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
     """Statistics of the speakers of the job-th part of the archives of `spec.si_dir`."""
     path = _stats_path(spec, FIRST, job)
@@ -97,13 +103,14 @@ def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
 
 
 def _first_lattices(spec: FmllrDecodeSpec, job: int, reader: FeatureReader, trans: TransitionModel) -> Iterator[tuple]:
-    """(utterance, features, lattice) of the job's part of `spec.si_dir`. Raises UserError where a lattice is of other features, or one of
-    the first is of another system."""
-    number = 0
+    """(utterance, features, lattice) of the job's part of `spec.si_dir`. Raises UserError where a lattice is of other features, as one is
+    that ends before them without the totals saying so, or one of the first is of another system."""
+    number, ends_early = 0, cut_short(spec.si_dir)
     for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job):
         for number, (utt, lattice) in enumerate(read_lattices(archive), number + 1):
             features = reader[utt]
-            if not lattice.empty and lattice.num_frames != len(features):
+            fits = lattice.num_frames == len(features) or utt in ends_early and lattice.num_frames < len(features)
+            if not lattice.empty and not fits:
                 found = f"a lattice of {lattice.num_frames} frames, the features have {len(features)}"
                 raise UserError(f"{archive}: {utt}: {found}; give lattices of these features")
             if number <= _NUM_CHECKED and (path := best_path(lattice, spec.decode.decode.acoustic_scale)):

@@ -11,12 +11,16 @@ from pyasr.data.datadir import DataDir
 from pyasr.decode.align_lexicon import AlignLexicon, align_lexicon
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.ctc_alignment import UnitRuns, with_blanks
-from pyasr.decode.lattice_dir import archives, job_archives, read_of_data
+from pyasr.decode.lattice import best_path
+from pyasr.decode.lattice_dir import archives, check_words, job_archives, read_of_data, words_file
 from pyasr.hmm.model import MODEL, read_transitions, subsampling_files
+from pyasr.hmm.phone_segments import check_decoded
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.lang.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.subwords import UNITS, UNITS_DIR, read_units
+
+_NUM_CHECKED = 100  # lattices of a job, whether they are of the model
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,13 @@ class Decoded:
 
     @staticmethod
     def of(data: Path, lang: Path, decode_dir: Path, model_dir: Path | None, max_jobs: int) -> Decoded:
-        """With a job for each archive, but no more than `max_jobs`; the model is in the directory above unless given."""
-        return Decoded(data, lang, decode_dir, model_dir or decode_dir.parent, min(max_jobs, len(archives(decode_dir))))
+        """With a job for each archive, but no more than `max_jobs`; the model is in the directory above unless given.
+
+        Raises UserError where the lattices' words have other numbers in `lang`.
+        """
+        num_jobs = min(max_jobs, len(archives(decode_dir)))
+        check_words(decode_dir, lang)
+        return Decoded(data, lang, decode_dir, model_dir or decode_dir.parent, num_jobs)
 
     @property
     def model(self) -> Path:
@@ -45,7 +54,8 @@ class Decoded:
 
     def files(self) -> list[Path]:
         """All that is read. Raises UserError where there is no model."""
-        lang = [self.lang / "words.txt", self.lang / "phones/align_lexicon.int"]
+        words = dict.fromkeys([self.lang / "words.txt", words_file(self.decode_dir, self.lang)])
+        lang = [*words, self.lang / "phones/align_lexicon.int"]
         return [self.data / "utt2spk", *lang, self.model, *subsampling_files(self.model_dir), *archives(self.decode_dir)]
 
     def read_model(self) -> tuple[TransitionModel | UnitRuns, AlignLexicon]:
@@ -55,9 +65,20 @@ class Decoded:
             return UnitRuns.of(len(read_units(self.model.parent))), with_blanks(lexicon, BLANK_TID)
         return read_transitions(self.model), lexicon
 
-    def lattices(self, job: int, acoustic_scale: float = 0.1) -> Iterator[tuple[Path, str, CompactLattice]]:
-        """(archive, utterance, lattice) of a job. Raises UserError for an utterance that is not in the data directory."""
-        data = DataDir(self.data)
+    def lattices(self, job: int, trans: TransitionModel | UnitRuns,
+                 acoustic_scale: float = 0.1) -> Iterator[tuple[Path, str, CompactLattice]]:  # fmt: skip
+        """(archive, utterance, lattice) of a job. Raises UserError for an utterance that is not in the data directory, and where one of the
+        first lattices is of another model than `trans`."""
+        data, number = DataDir(self.data), 0
         for archive in job_archives(self.decode_dir, self.num_jobs, job):
-            for utterance, lattice in read_of_data(archive, data, acoustic_scale):
+            for number, (utterance, lattice) in enumerate(read_of_data(archive, data, acoustic_scale), number + 1):
+                if number <= _NUM_CHECKED:
+                    _check_model(lattice, trans, acoustic_scale, f"{archive}: {utterance}")
                 yield archive, utterance, lattice
+
+
+def _check_model(lattice: CompactLattice, trans: TransitionModel | UnitRuns, acoustic_scale: float, name: str) -> None:
+    """Raises UserError unless the best path, if any, goes through the model's HMMs; units of CTC may follow each other as they like."""
+    path = best_path(lattice, acoustic_scale)
+    if path and isinstance(trans, TransitionModel):
+        check_decoded({name: path.tids}, trans, "give the model that the lattices were decoded with by --model-dir")

@@ -36,7 +36,7 @@ class EndpointOptions:
         """
         if length_s >= self.utterance_s or silence_s >= self.nothing_said_s:
             return True
-        least = self.sure_end_s if gap < SURE_GAP else self.likely_end_s if gap < LIKELY_GAP else self.any_end_s
+        least = min(self.any_end_s, self.likely_end_s if gap < LIKELY_GAP else np.inf, self.sure_end_s if gap < SURE_GAP else np.inf)
         return has_words and silence_s >= least
 
 

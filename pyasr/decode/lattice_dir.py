@@ -48,8 +48,8 @@ def keep_words(words: Path, out: Path) -> None:
 
 def check_words(decode_dir: Path, lang: Path) -> None:
     """Raises UserError where DECODE_DIR has a words.txt of its own and LANG's differs."""
-    remedy = "give the lang directory of the decoding graph; lists of greedy and prefix search (steps/decode_ctc.py) have none"
-    check_same_words(lang / "words.txt", words_file(decode_dir, lang), remedy)
+    lists = "lists of greedy and prefix search (steps/decode_ctc.py) have none: decode with --search wfst"
+    check_same_words(lang / "words.txt", words_file(decode_dir, lang), f"give the lang directory of the decoding graph; {lists}")
 
 
 def check_same_words(one: Path, other: Path, remedy: str) -> None:

@@ -66,8 +66,10 @@ def split_to_phones(trans: TransitionModel, alignments: Mapping[str, np.ndarray]
     return PhoneSegments(tids, phone_of, trans.tid2phone[tids[starts]], np.append(starts, len(tids)), utt_of[starts])
 
 
-def check_decoded(paths: Mapping[str, np.ndarray], trans: TransitionModel) -> None:
-    """Raise UserError unless these paths of lattices go through the model's HMMs: transition-ids of another model may be in its range too.
+def check_decoded(paths: Mapping[str, np.ndarray], trans: TransitionModel,
+                  remedy: str = "give lattices that were decoded with this model") -> None:  # fmt: skip
+    """Raise UserError, ending with `remedy`, unless these paths of lattices go through the model's HMMs: transition-ids of another model
+    may be in its range too.
 
     A path counts until the last phone that it leaves: in a lattice of a search that ended in no final state another one may have begun.
     """
@@ -77,7 +79,7 @@ def check_decoded(paths: Mapping[str, np.ndarray], trans: TransitionModel) -> No
         split_to_phones(trans, {key: path[: np.flatnonzero(np.append(True, trans.is_final[path]))[-1]] for key, path in paths.items()})
     except UserError as error:
         told = str(error).partition(";")[0]
-        raise UserError(f"{told}; give lattices that were decoded with this model") from None
+        raise UserError(f"{told}; {remedy}") from None
 
 
 def _find_starts(trans: TransitionModel, tids: np.ndarray, is_first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -101,9 +103,9 @@ def _find_starts(trans: TransitionModel, tids: np.ndarray, is_first: np.ndarray)
 
 
 def _is_reordered(state: np.ndarray, loop: np.ndarray, is_first: np.ndarray) -> bool:
-    """Whether self-loops stand before a change of state more often than after it."""
+    """Whether self-loops stand before a change of state more often than after it, or first of all."""
     changes = (state[1:] != state[:-1]) & ~is_first[1:]
-    return (loop[:-1] & changes).sum() >= (loop[1:] & changes).sum()
+    return (loop[:-1] & changes).sum() >= (loop[1:] & changes).sum() + (loop & is_first).sum()
 
 
 def convert_alignments(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from pyasr.decode.lattice_io import read_compact_lattices, write_lattices
 from pyasr.hmm.model import SUBSAMPLING, write_subsampling
 from pyasr.hmm.phone_segments import split_to_phones
 from pyasr.io.text import read_table
+from pyasr.lang.symbols import SymbolTable
 
 UTTERANCES = {"a-1": ("call", 2.0), "a-2": ("call", 0.5), "b-1": ("reply", 0.25), "b-2": ("call", 9.0)}
 RECORDINGS = {"call": ("tape-1", "A"), "reply": ("tape-1", "B")}
@@ -65,6 +67,11 @@ def get_ctm(system: System, root: Path, *options, out: str = "ctm") -> list[CtmL
     run_here("get_ctm.py", "--nj", 2, "--lmwt", LMWT, "--model-dir", system.lang.path.parent / "model", *options, root / "data",
              system.lang.path, root / "decode", root / out)
     return [CtmLine.parse(line) for line in (root / out / "ctm").read_text().splitlines()]
+
+
+def align(system: System, root: Path, phones: str) -> None:
+    run_here("align_lattices.py", "--nj", 2, "--phones", phones, "--model-dir", system.lang.path.parent / "model", root / "data",
+             system.lang.path, root / "decode", root / "aligned")
 
 
 def spoken_words(system: System, path) -> list[tuple[str, int, int]]:
@@ -174,11 +181,39 @@ def test_another_language_is_refused(system, exp):
         path.write_text(content)
 
 
-def test_another_model_is_refused(system, exp):
-    raw = read_decode_dir(exp / "decode")
-    write_decode_dir(exp / "decode", {utt: replace(lattice, tids=1000 * lattice.tids) for utt, lattice in raw.items()})
-    with pytest.raises(UserError, match=r"lat.1.gz: a-1: it has transition-ids beyond the model's \d+; give the model"):
-        get_ctm(system, exp)
+@pytest.mark.parametrize("tids, message", [
+    (lambda tids, num: 1000 * tids, r"transition-id \d+ in frame 0, but the model has 1 to \d+"),
+    (lambda tids, num: tids % num + 1, "around frame [0-9]+ it is no path through the phones' HMMs"),
+])
+def test_another_model_is_refused(system, exp, tids, message):
+    """Also one whose transition-ids are as many."""
+    raw, num = read_decode_dir(exp / "decode"), system.trans.num_tids
+    write_decode_dir(exp / "decode", {utt: replace(lattice, tids=tids(lattice.tids, num)) for utt, lattice in raw.items()})
+    told = f"lat.1.gz: a-1: {message}; give the model that the lattices were decoded with by --model-dir"
+    for run in (get_ctm, partial(align, phones="true"), partial(align, phones="false")):
+        with pytest.raises(UserError, match=told):
+            run(system, exp)
+    assert not (exp / "ctm").exists() and not (exp / "aligned").exists()
+
+
+def test_words_of_other_numbers_than_the_lattices_are_refused(system, exp):
+    """A word has come to the language directory after the graph was made."""
+    SymbolTable.of([word for word in system.lang.words.symbols if word != "w0"]).write(exp / "decode/words.txt")
+    told = r"decode/words.txt: the word 'w0' has another id there than in .*lang/words.txt \(none and \d+\); give the lang directory"
+    for run in (get_ctm, partial(align, phones="false")):
+        with pytest.raises(UserError, match=told):
+            run(system, exp)
+
+
+def test_the_words_of_the_lattices_are_an_input(system, exp, capsys):
+    own = exp / "decode/words.txt"
+    own.write_text((system.lang.path / "words.txt").read_text())
+    align(system, exp, phones="false")
+    own.write_text("".join(reversed(own.read_text().splitlines(True))))
+    capsys.readouterr()
+    align(system, exp, phones="false")
+    assert f"{exp}/aligned is out of date: {own} changed" in capsys.readouterr().out
+    assert (exp / "aligned/words.txt").read_text() == own.read_text()
 
 
 def test_a_directory_that_was_not_scored_wants_an_lm_weight(system, exp):
@@ -196,8 +231,7 @@ def test_lines_go_through_text():
 @pytest.mark.parametrize("phones", ["true", "false"])
 def test_aligned_lattices_are_written(system, exp, phones):
     """Words or phones on the frames that they have; an empty lattice stays empty."""
-    run_here("align_lattices.py", "--nj", 2, "--phones", phones, "--model-dir", system.lang.path.parent / "model", exp / "data",
-             system.lang.path, exp / "decode", exp / "aligned")
+    align(system, exp, phones)
     raw, aligned = read_decode_dir(exp / "decode"), read_decode_dir(exp / "aligned")
     assert aligned.keys() == raw.keys() and aligned["b-2"].empty
     assert (exp / "aligned/words.txt").exists() == (phones == "false")

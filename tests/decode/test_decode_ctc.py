@@ -13,12 +13,13 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.data.ctm import CtmLine
 from pyasr.decode.compact import CompactLattice
-from pyasr.decode.ctc_dir import CtcSpec, list_lattice, load_network
+from pyasr.decode.ctc_dir import SEARCHES, WFST, CtcSpec, list_lattice, load_network
 from pyasr.decode.ctc_hypotheses import CtcHypothesis
 from pyasr.decode.lattice import best_path, sweep
 from pyasr.decode.lattice_io import read_either
 from pyasr.decode.nbest import n_best
 from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.model import SUBSAMPLING, write_subsampling
 from pyasr.io.ark import ArkWriter, load_matrix, read_scp
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.subwords import BOUNDARY, Subwords
@@ -145,18 +146,30 @@ def test_lists_are_spelled_with_the_words_that_were_found(exp, tmp_path):
 
 
 def test_lists_have_no_times(exp):
+    """Nor has the lang directory the numbers of their words."""
     decode(exp, "untimed", "--search", "greedy")
-    with pytest.raises(UserError, match="words without transition-ids, so nobody knows when they were said; decode with --search wfst"):
-        run_here("get_ctm.py", "--nj", 1, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "untimed", exp / "no_ctm")
+    for told in ("has another id there than in .*greedy and prefix search .* have none: decode with --search wfst",
+                 "words without transition-ids, so nobody knows when they were said; decode with --search wfst"):
+        with pytest.raises(UserError, match=told):
+            run_here("get_ctm.py", "--nj", 1, "--lmwt", 10, exp / "data", exp / "lang_test", exp / "untimed", exp / "no_ctm")
+        (exp / "untimed/words.txt").unlink(missing_ok=True)
 
 
 def test_times_want_the_model_or_the_units(exp, tmp_path):
-    decode(exp, "of_elsewhere", "--search", "greedy")
+    decode(exp, "of_elsewhere", "--search", "wfst", "--graph-dir", exp / "graph")
     flags = ("--nj", 1, "--model-dir", tmp_path, exp / "data", exp / "lang_test", exp / "of_elsewhere", tmp_path / "out")
     told = f"{tmp_path}: no final.mdl and, for a CTC network, no units/units.txt; give --model-dir, or copy"
     for step in (("get_ctm.py", "--lmwt", 10), ("align_lattices.py",)):
         with pytest.raises(UserError, match=told):
             run_here(*step, *flags)
+
+
+def test_frames_that_the_network_leaves_out_are_an_input_of_the_search_in_a_graph(exp, tmp_path):
+    """Its real-time factors go by them."""
+    write_subsampling(tmp_path, 3)
+    for search in SEARCHES:
+        spec = CtcSpec(search, exp / "data", tmp_path, exp / "units", tmp_path, 1, 1, exp / "post.scp", exp / "graph")
+        assert (tmp_path / SUBSAMPLING in spec.input_files()) == (search == WFST)
 
 
 def test_a_network_gives_the_same_as_its_posteriors(exp):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -20,14 +21,15 @@ from pyasr.decode.lattice_io import LatticeWriter, read_lattices
 from pyasr.decode.search import DecodeOptions
 from pyasr.feats.inputs import InputOptions, open_features
 from pyasr.feats.transforms import read_transforms
-from pyasr.hmm.fmllr import FmllrOptions
+from pyasr.hmm.fmllr import FmllrOptions, load_stats
 from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.model import read_model, write_model
+from pyasr.hmm.model import read_model, write_model, write_subsampling
 from pyasr.hmm.topology import Topology, left_to_right
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.ark import ArkWriter
 from pyasr.io.openfst import Fst, write_fst
 from pyasr.io.text import read_table, write_table
+from steps_here import run_here
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM_WORDS, FRAMES_PER_WORD = 5, 8
@@ -161,6 +163,29 @@ def test_lattices_of_other_features_are_refused(exp, decoded, tmp_path):
         first_stats(other, 1)
 
 
+def test_lattices_that_end_where_the_search_found_no_way_on(exp, decoded, tmp_path):
+    """Their frames count; where the totals do not name them, they are of other features."""
+    spec, out = decoded
+    data, reader = Path(shutil.copytree(exp[0] / "data", tmp_path / "data")), open_features(exp[0] / "data", exp[0] / "model")
+    with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
+        for utt in reader.keys:
+            writer.write(utt, np.append(reader[utt], reader[utt][:5], 0))
+    (tmp_path / "last").mkdir()
+    si_dir = Path(shutil.copytree(out / "si", tmp_path / "si"))
+    other = replace(spec, si_dir=si_dir, decode=replace(spec.decode, data=data, out=tmp_path / "last"))
+    for content in (None, "{", '{"cut_short": 1}', '{"cut_short": ["a-00"]}'):
+        if content:
+            (si_dir / "totals.json").write_text(content)
+        told = "a-02" if content and "a-00" in content else "a-00"
+        with pytest.raises(UserError, match=f"lat.1.gz: {told}: a lattice of 48 frames, the features have 53; give lattices of these"):
+            first_stats(other, 1)
+    (si_dir / "totals.json").write_text(json.dumps({"cut_short": list(reader.keys)}))
+    first_stats(other, 1)
+    found, expected = (load_stats([path / "last/fmllr.first.1.npz"], set(DISTORTIONS)) for path in (tmp_path, out))
+    for speaker in DISTORTIONS:
+        np.testing.assert_allclose(found[speaker].k, expected[speaker].k, rtol=1e-6)
+
+
 @pytest.mark.parametrize("num_jobs", [2, 3])
 def test_speakers_divided_among_jobs(exp, decoded, tmp_path, num_jobs):
     spec = run_passes(exp[0], tmp_path, num_jobs)
@@ -217,6 +242,24 @@ def test_systems_that_cannot_be_adapted(exp, tmp_path):
 def test_fewest_tokens_above_the_most_of_either_pass(flags, sentence):
     with pytest.raises(UserError, match=sentence):
         AdaptOptions().check(DecodeOptions(**flags))
+
+
+def test_a_changed_input_of_each_pass(exp, tmp_path, capsys):
+    """The first one reads no list of silence phones."""
+    model = Path(shutil.copytree(exp[0] / "model", tmp_path / "model", ignore=shutil.ignore_patterns("decode*")))
+
+    def told() -> list[str]:
+        run_here("decode_fmllr.py", "--nj", 1, "--acoustic-scale", 0.3, model / "graph", exp[0] / "data", tmp_path / "decode")
+        return [line for line in capsys.readouterr().out.splitlines() if " date" in line]
+
+    assert not told()
+    with (model / "graph/phones/silence.int").open("a") as f:
+        f.write("\n")
+    first, last = told()
+    assert first.endswith("decode.si is up to date")
+    assert last == f"{tmp_path}/decode is out of date: {model}/graph/phones/silence.int changed; making it anew"
+    write_subsampling(model, 3)
+    assert all(f"is out of date: {model}/frame_subsampling_factor changed" in line for line in told())
 
 
 def test_step(exp):

@@ -12,6 +12,7 @@ from pyasr.base.errors import UserError
 from pyasr.decode.decode_dir import input_files
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm_dir import training_files
+from pyasr.hmm.model import SUBSAMPLING, write_subsampling
 
 
 def touched(directory: Path, *names: str) -> Path:
@@ -31,6 +32,8 @@ def test_alignments_and_transforms_of_all_jobs(tmp_path):
     touched(tmp_path, "graph/HCLG.fst", "graph/words.txt", "final.mdl", "data/feats.scp", "data/utt2spk")
     found = [set(input_files(tmp_path / "graph", tmp_path, tmp_path / "data", of)) for of in (None, tmp_path)]
     assert found[1] - found[0] == transforms
+    write_subsampling(tmp_path, 3)
+    assert set(input_files(tmp_path / "graph", tmp_path, tmp_path / "data")) - found[0] == {tmp_path / SUBSAMPLING}
 
 
 def test_a_directory_without_alignments(tmp_path):

@@ -49,6 +49,15 @@ def test_conversion_there_and_back(reordered):
     assert (convert_alignment(MONO, TRI, TRI_TREE, mono["utt-3"]) == expected["utt-3"]).all()
 
 
+def test_the_order_of_self_loops_is_seen_in_a_single_one():
+    """That of the first state."""
+    path = [(0, 1, 0, 1, 2), (0, 1, 1, 2, 0), (0, 1, 2, 1, 0), (1, 3, 0, 1, 0), (1, 3, 1, 1, 0), (1, 3, 2, 1, 0)]
+    for reordered in (True, False):
+        tids, _ = alignment_of(path, [1, 3], MONO, MONO_TREE, reordered)
+        segments = split_to_phones(MONO, {"a": tids})
+        assert segments.phones.tolist() == [1, 3] and segments.starts.tolist() == [0, 5, 8]
+
+
 PATH = [(0, 1, 0, 1, 1), (0, 1, 1, 2, 1), (0, 1, 2, 1, 1), (1, 3, 0, 1, 1), (1, 3, 1, 1, 1), (1, 3, 2, 1, 1)]
 GOOD = alignment_of(PATH, [1, 3], MONO, MONO_TREE)[0]
 OTHER_PHONE = alignment_of([(0, 5, *visit[2:]) for visit in PATH[3:]], [5], MONO, MONO_TREE)[0]

@@ -15,7 +15,7 @@ from pyasr.base.errors import UserError
 from pyasr.data.ctm import read_ctm
 from pyasr.hmm.model import read_transitions
 from pyasr.hmm.prons import PronsSpec, WordFinder, count_prons, write_prons
-from pyasr.io.int_vectors import read_int_vectors, read_job_archives
+from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.pron_counts import BIGRAM_COUNTS, SILENCE_COUNTS, read_pron_counts
@@ -174,6 +174,45 @@ def test_a_ctm_of_transcripts(plain, tmp_path):
     for line, (file, channel, begin_s, duration_s, _) in zip(found, sorted(expected), strict=True):
         assert (line.file, line.channel) == (file, channel)
         assert line.begin_s == pytest.approx(begin_s, abs=1e-6) and line.duration_s == pytest.approx(duration_s, abs=1e-6)
+
+
+def test_a_ctm_wants_an_alignment_of_each_transcript(tmp_path, capsys):
+    """Two lack theirs; of two alignments the data directory knows nothing, and of a third no words."""
+    data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
+    first = read_int_vectors(ali / "ali.1.gz")
+    gone, strange, silent = list(first)[:2], sorted(read_int_vectors(ali / "ali.2.gz"))[:2], list(first)[2]
+    write_int_vectors(ali / "ali.1.gz", {utt: alignment for utt, alignment in first.items() if utt not in gone})
+    for name in ("text", "utt2spk"):
+        write_table(data / name, {utt: value for utt, value in read_table(data / name).items() if utt not in strange})
+    wanted = len(read_table(data / "text")) - 1
+    write_table(data / "text", read_table(data / "text") | {silent: ""})
+    told = f"ali: 2 of {wanted} utterances have to be left out .the first is {min(gone)}: no alignment in .*ali.; give the data and language"
+    with pytest.raises(UserError, match=told):
+        run_here("get_train_ctm.py", "--max-missing", 1.9 / wanted, data, KALDI / "lang", ali, tmp_path / "ctm")
+    capsys.readouterr()
+    run_here("get_train_ctm.py", "--max-missing", 2.1 / wanted, data, KALDI / "lang", ali, tmp_path / "ctm")
+    out = capsys.readouterr().out
+    assert f"3 utterances of {ali} left out: no words in {data}/text: {' '.join(sorted([*strange, silent]))}" in out
+    assert f"2 utterances left out: no alignment in {ali}: {' '.join(sorted(gone))}" in out
+    assert {line.file for line in read_ctm(tmp_path / "ctm/ctm")} == read_table(data / "text").keys() - {*gone, silent}
+    with (data / "utt2spk").open("a") as f:
+        f.write("zzz zzz\n")
+    run_here("get_train_ctm.py", "--max-missing", 2.1 / wanted, data, KALDI / "lang", ali, tmp_path / "ctm")
+    assert f"is out of date: {data}/utt2spk changed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name, told", [
+    ("utt2spk", "data/text: no words of any utterance of utt2spk; run utils/fix_data_dir.py"),
+    ("both", "ali: 1 of 1 utterances have to be left out .the first is of-elsewhere: no alignment in"),
+])
+def test_a_ctm_of_other_data(tmp_path, name, told):
+    data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
+    write_table(data / "utt2spk", {"of-elsewhere": "of"})
+    if name == "both":
+        write_table(data / "text", {"of-elsewhere": "w0"})
+    with pytest.raises(UserError, match=told):
+        run_here("get_train_ctm.py", "--max-missing", 1, data, KALDI / "lang", ali, tmp_path / "ctm")
+    assert not (tmp_path / "ctm").exists()
 
 
 def test_fewer_jobs_than_archives_make_the_same(out, tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gmm_corpus import write_corpus
+from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.decode.biased import groups_of, top_words
@@ -109,6 +110,22 @@ def test_data_that_do_not_belong_together(tmp_path, decoded, failed, message):
     (tmp_path / "failed.1.json").write_text(failed)
     with pytest.raises(UserError, match=message):
         write_report(tmp_path, {"a": "x"}, {"x", "y"}, "<unk>", 1, BadUttOptions())
+
+
+def test_symbols_of_disambiguation_are_an_input(corpus, tmp_path, monkeypatch, capsys):
+    root, data, lang, _ = corpus
+    for function in ("decode.biased.decode_shard", "score.bad_utts.write_report"):
+        monkeypatch.setattr(f"pyasr.{function}", lambda *arguments: None)
+    numbers = lang / "phones/disambig.int"
+    content = numbers.read_text()
+    try:
+        for told in ("", f"is out of date: {numbers} changed"):
+            capsys.readouterr()
+            run_here("find_bad_utts.py", "--nj", 1, data, lang, SYSTEM, tmp_path / "out")
+            assert told in capsys.readouterr().out
+            numbers.write_text(content + "\n")
+    finally:
+        numbers.write_text(content)
 
 
 def test_utterances_without_features_are_named(corpus, tmp_path):
