@@ -62,6 +62,9 @@ def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
         raise UserError(f"{where}: a FLAC stream, its header does not tell its length; let the command write WAV, or encode it anew")
     if missing := audio_sizes.what_is_missing(content.getvalue()):
         raise UnusableAudio(f"{where}: cut short, {missing}; replace the file or remove its utterances")
+    if audio_sizes.holds_several(content.getvalue()):
+        raise UnusableAudio(f"{where}: several recordings one after the other in one file, of which the first alone would be read; make a "
+                            "file of each, or one WAV file of all, or remove its utterances")
     try:
         with soundfile.SoundFile(io.BytesIO(audio_sizes.with_size(content.getvalue()))) as audio:
             if audio.format not in audio_sizes.FORMS:

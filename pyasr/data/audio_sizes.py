@@ -1,17 +1,21 @@
 """How much audio the headers of files promise; libsndfile silently shortens a recording whose end is missing.
 
-FLAC and MP3 are not looked at here: libsndfile tells itself when their ends are missing, but of an MP3 file without a Xing header, which
-promises nothing.
+The ends of FLAC and MP3 are not looked at here: libsndfile tells itself when they are missing, but of an MP3 file without a Xing header,
+which promises nothing.
 """
 
 from __future__ import annotations
 
 import re
 import struct
+from itertools import dropwhile
+
+from pyasr.data import mp3_length
 
 FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}  # whose missing ends are told
 _OF_STREAMS = range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)  # programs that stream audio write a size near the greatest
-_OGG_HEAD_BYTES, _OGG_LAST_PAGE = 27, 4
+_OGG_HEAD_BYTES, _OGG_FIRST_PAGE, _OGG_LAST_PAGE = 27, 2, 4
+_GREATEST = 0xFFFFFFFF  # of RF64's chunk data: its chunk ds64 tells the size (EBU Tech 3306)
 
 
 def is_of_stream(size: int) -> bool:
@@ -38,17 +42,46 @@ def what_is_missing(content: bytes) -> str:
 
 
 def with_size(content: bytes) -> bytes:
-    """A WAV file whose audio has the size 0, as is written before there is any, with the size of what is there; others as they are."""
-    begin, size = _chunk(content, 12, "<4sI", 2, b"data") if content[:4] == b"RIFF" else (0, 0)
-    if not begin or size or _are_chunks(content, begin):
+    """A file whose audio has the size 0, as is written before there is any, with the size of what is there: WAV, RF64 and AU; others as
+    they are."""
+    known = {b"RIFF": _size_of_wav, b"RIFX": _size_of_wav, b"RF64": _size_of_rf64, b".snd": _size_of_au}.get(content[:4])
+    numbers = known(content) if known else {}
+    if not numbers:
         return content
-    return content[:begin - 4] + struct.pack("<I", min(len(content) - begin, 0xFFFFFFFF)) + content[begin:]
+    filled_in = bytearray(content)
+    for at, number in numbers.items():
+        filled_in[at:at + len(number)] = number
+    return bytes(filled_in)
 
 
-def _are_chunks(content: bytes, at: int) -> bool:
-    """Whether a WAV file has whole chunks, or nothing, from the byte `at` on."""
+def _size_of_wav(content: bytes) -> dict[int, bytes]:
+    """{position: bytes of the header that tell the size of what is there} where the size is 0 and there is audio, else {}."""
+    order = ">" if content[:4] == b"RIFX" else "<"
+    begin, size = _chunk(content, 12, f"{order}4sI", 2, b"data")
+    if not begin or size or _are_chunks(content, begin, order):
+        return {}
+    return {begin - 4: struct.pack(f"{order}I", min(len(content) - begin, _GREATEST))}
+
+
+def _size_of_rf64(content: bytes) -> dict[int, bytes]:
+    begin, size = _of_rf64(content)
+    sizes, num_bytes = _chunk(content, 12, "<4sI", 2, b"ds64")
+    if not begin or size or num_bytes < 16 or sizes > begin or _are_chunks(content, begin, "<"):
+        return {}
+    return {begin - 4: struct.pack("<I", _GREATEST), sizes: struct.pack("<qq", len(content) - 8, len(content) - begin)}
+
+
+def _size_of_au(content: bytes) -> dict[int, bytes]:
+    begin, size = struct.unpack_from(">II", content, 4) if len(content) >= 12 else (0, 0)
+    if not 0 < begin < len(content) or size:
+        return {}
+    return {8: struct.pack(">I", min(len(content) - begin, _GREATEST))}
+
+
+def _are_chunks(content: bytes, at: int, order: str) -> bool:
+    """Whether a WAV file has whole chunks, or nothing, from the byte `at` on; `order` of bytes as `struct` has it."""
     while at + 8 <= len(content) and all(32 <= letter < 127 for letter in content[at:at + 4]):
-        size = int.from_bytes(content[at + 4:at + 8], "little")
+        size = struct.unpack_from(f"{order}I", content, at + 4)[0]
         at += 8 + size + size % 2
     return at in (len(content), len(content) + 1)
 
@@ -96,10 +129,10 @@ def _chunk(content: bytes, at: int, form: str, multiple: int, wanted: bytes, num
 
 
 def _of_rf64(content: bytes) -> tuple[int, int]:
-    """The size in the chunk ds64, where the one of the chunk data is all ones (EBU Tech 3306)."""
+    """The size in the chunk ds64, where the one of the chunk data is all ones."""
     begin, size = _chunk(content, 12, "<4sI", 2, b"data")
     sizes, num_bytes = _chunk(content, 12, "<4sI", 2, b"ds64")
-    if size == 0xFFFFFFFF and 16 <= num_bytes <= len(content) - sizes:
+    if size == _GREATEST and 16 <= num_bytes <= len(content) - sizes:
         return begin, struct.unpack_from("<q", content, sizes + 8)[0]
     return _known(begin, size)
 
@@ -126,10 +159,27 @@ def is_flac_stream(content: bytes) -> bool:
     return content[:4] == b"fLaC" and len(content) >= 26 and not int.from_bytes(content[21:26], "big") & ((1 << 36) - 1)
 
 
+def holds_several(content: bytes) -> bool:
+    """Whether it is several Ogg or MP3 files one after the other, of which libsndfile gives the first.
+
+    First pages of streams that go side by side in an Ogg file stand together at its begin; one behind other pages begins another file.
+    """
+    if content[:4] != b"OggS":
+        return mp3_length.goes_on(content)
+    marks = dropwhile(lambda mark: mark & _OGG_FIRST_PAGE, _marks_of_pages(content))
+    return any(mark & _OGG_FIRST_PAGE for mark in marks)
+
+
 def _has_last_page(content: bytes) -> bool:
-    """Whether the last whole page of an Ogg stream is marked as the last of its stream (RFC 3533)."""
-    at, marks = 0, 0
+    """Whether the last page of an Ogg file is whole, and marked as the last of its stream."""
+    return bool(_marks_of_pages(content)[-1] & _OGG_LAST_PAGE)
+
+
+def _marks_of_pages(content: bytes) -> list[int]:
+    """The marks of an Ogg file's pages (RFC 3533); 0 for one that is cut short."""
+    at, marks = 0, []
     while content[at:at + 4] == b"OggS" and at + _OGG_HEAD_BYTES <= len(content):
-        body = at + _OGG_HEAD_BYTES + content[at + _OGG_HEAD_BYTES - 1]
-        at, marks = body + sum(content[at + _OGG_HEAD_BYTES:body]), content[at + 5]
-    return at <= len(content) and bool(marks & _OGG_LAST_PAGE)
+        mark, body = content[at + 5], at + _OGG_HEAD_BYTES + content[at + _OGG_HEAD_BYTES - 1]
+        at = body + sum(content[at + _OGG_HEAD_BYTES:body])
+        marks.append(mark if at <= len(content) else 0)
+    return marks or [0]

@@ -11,9 +11,11 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.io.ark import read_ark, write_ark
+from pyasr.io.int_vectors import num_archives
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
 
 MATRIX_FILE = "final.mat"
+_REMEDY = "transforms come from steps/train_sat.py, align_fmllr.py or decode_fmllr.py"
 
 
 def apply_transform(features: np.ndarray, matrix: np.ndarray, what: str = "the transform") -> np.ndarray:
@@ -71,19 +73,22 @@ def read_transforms(directory: Path) -> dict[str, np.ndarray]:
     """{speaker: matrix} of `transform_files`. A speaker whose utterances were divided among jobs is in several archives."""
     found: dict[str, np.ndarray] = {}
     for path in transform_files(directory):
-        for speaker, matrix in read_ark(path).items():
+        for speaker, matrix in read_transform_archive(path).items():
             if speaker in found and not np.array_equal(found[speaker], matrix):
                 raise UserError(f"{path}: another transform of speaker {speaker} than in the archive of an earlier job; make them again")
             found[speaker] = matrix
     return found
 
 
+def read_transform_archive(path: Path) -> dict[str, np.ndarray]:
+    """{speaker: matrix} of one archive. Raises UserError for a damaged one, and for one that holds a vector."""
+    found = read_ark(path)
+    for speaker, matrix in found.items():
+        if matrix.ndim != 2:
+            raise UserError(f"{path}: speaker {speaker} has a vector of {len(matrix)} numbers, not a matrix; {_REMEDY}")
+    return found
+
+
 def transform_files(directory: Path) -> list[Path]:
     """`DIRECTORY/trans.1` ... `trans.N`, where N stands in `DIRECTORY/num_jobs`."""
-    directory = Path(directory)
-    try:
-        num_jobs = int((directory / "num_jobs").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise UserError(f"{directory}/num_jobs: missing or no number; transforms come from steps/train_sat.py, align_fmllr.py or "
-                        "decode_fmllr.py") from None
-    return [directory / f"trans.{job}" for job in range(1, num_jobs + 1)]
+    return [Path(directory) / f"trans.{job}" for job in range(1, num_archives(directory, _REMEDY) + 1)]

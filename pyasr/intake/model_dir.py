@@ -9,20 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.feats.inputs import InputOptions
-from pyasr.feats.transforms import MATRIX_FILE, read_matrix
+from pyasr.feats.transforms import MATRIX_FILE, read_matrix, read_transform_archive
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import ALIGNMENT_MODEL, MODEL, read_model, read_transitions, read_tree
 from pyasr.hmm.phone_segments import split_to_phones
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.intake.report import Report
-from pyasr.io.ark import read_ark
-from pyasr.io.int_vectors import read_int_vectors
+from pyasr.io.int_vectors import MOST_JOBS, is_num_jobs, read_int_vectors
 from pyasr.io.kaldi import KaldiReader
 from pyasr.lang.symbols import SymbolTable
 
 _NETWORKS = ("<Nnet3>", "<Nnet>")
 _ALONE = ("frame_subsampling_factor", "final.nnet")  # beside these the model may be a transition model alone
-_MOST_JOBS = 100_000
 COPY = "copy it again from where it was made"
 
 
@@ -137,7 +135,7 @@ class ModelDir:
         """What the file of that name says, or the greatest number of an archive."""
         path = self.path / "num_jobs"
         text = path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else ""
-        if text.isdecimal() and int(text) < _MOST_JOBS:
+        if text.isdecimal() and len(text) <= len(str(MOST_JOBS)) and is_num_jobs(int(text)):
             return int(text)
         present = max(int(match[1]) for name in self.names if (match := re.match(r"(?:ali|trans)\.(\d+)", name)))
         self.report.add(path, f"'{text[:20]}' is no number of jobs" if text else "missing or empty", f"echo {present} > {path}")
@@ -145,7 +143,7 @@ class ModelDir:
 
     def _transforms(self, path: Path) -> None:
         """Of speakers, after all else that is done to features."""
-        transforms = self.report.attempt(COPY, read_ark, path) if self.gmm else None
+        transforms = self.report.attempt(COPY, read_transform_archive, path) if self.gmm else None
         for speaker, matrix in (transforms or {}).items():
             if matrix.shape not in ((self.gmm.dim, self.gmm.dim), (self.gmm.dim, self.gmm.dim + 1)):
                 told = f"speaker {speaker}: a matrix of {matrix.shape[0]} x {matrix.shape[1]}, the Gaussians have {self.gmm.dim} dimensions"

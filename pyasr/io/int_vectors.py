@@ -20,6 +20,7 @@ from pyasr.io.content import read_content
 _BINARY = b"\0B"
 _KIND = "integer vectors"
 _INT = np.dtype([("size", "i1"), ("value", "<i4")])
+MOST_JOBS = 100_000
 
 
 def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
@@ -67,12 +68,20 @@ def archives_of_job(directory: Path, num_jobs: int, job: int) -> range:
     return range(job, num_archives(directory) + 1, num_jobs)
 
 
-def num_archives(directory: Path) -> int:
-    """The number in `DIRECTORY/num_jobs`."""
+def num_archives(directory: Path, remedy: str = "is this an alignment directory?") -> int:
+    """The number in `DIRECTORY/num_jobs`. Raises UserError, which ends with `remedy`, for anything but 1 to MOST_JOBS."""
     try:
-        return int((Path(directory) / "num_jobs").read_text(encoding="utf-8"))
+        number = int((Path(directory) / "num_jobs").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise UserError(f"{directory}/num_jobs: missing or no number; is this an alignment directory?") from None
+        raise UserError(f"{directory}/num_jobs: missing or no number; {remedy}") from None
+    if not is_num_jobs(number):
+        raise UserError(f"{directory}/num_jobs: no number from 1 to {MOST_JOBS}; {remedy}")
+    return number
+
+
+def is_num_jobs(number: int) -> bool:
+    """Whether there may be so many jobs, each of which has an archive."""
+    return 1 <= number <= MOST_JOBS
 
 
 def _damaged(path, position: int, what: str) -> UserError:

@@ -26,11 +26,12 @@ class AdaptedSpeaker:
         features = self._made.plain.extract(wave)
         if not len(features):
             return []
-        self._features.append(features)
-        adapted = self._made.adaptation(self._made.inputs(self._features), _NAMES, known=self._posteriors)
-        self.transform, self._posteriors = adapted.transform, adapted.posteriors
+        all_features = [*self._features, features]
+        adapted = self._made.adaptation(self._made.inputs(all_features), _NAMES, known=self._posteriors)
+        words = self._system.words_of_adapted(adapted, _NAMES)[0]
+        self.transform, self._features, self._posteriors = adapted.transform, all_features, adapted.posteriors
         self._forget()
-        return self._system.words_of_adapted(adapted, _NAMES)[0]
+        return words
 
     def _forget(self) -> None:
         """Drop utterances that lie a minute back."""

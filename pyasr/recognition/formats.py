@@ -43,7 +43,13 @@ def ctm_lines(transcript: Transcript) -> Iterator[str]:
     """FILE CHANNEL BEGIN DURATION WORD CONFIDENCE."""
     for word in transcript.words:
         begin_s, end_s = round(word.begin_s, 2), round(word.end_s, 2)
-        yield str(CtmLine(name_of(transcript), transcript.channel, begin_s, end_s - begin_s, word.word, word.confidence))
+        yield str(CtmLine(_name_in_ctm(transcript), transcript.channel, begin_s, end_s - begin_s, word.word, word.confidence))
+
+
+def _name_in_ctm(transcript: Transcript) -> str:
+    """The recording's name; a line that began with `;;` would be a comment."""
+    name = name_of(transcript)
+    return "__" + name[2:] if name.startswith(";;") else name
 
 
 def json_lines(transcript: Transcript) -> Iterator[str]:

@@ -21,6 +21,8 @@ SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".aif", ".
 MIX, EACH = CHANNELS = ("mix", "each")
 _BLOCK_S = 0.1
 _MOST_FLOAT = 256.0  # 48 dB above full scale
+_EXTENSIBLE, _EXTENSIBLE_BYTES, _SKIPPED_BYTES = b"\xfe\xff", 40, 1 << 16
+_PCM = bytes.fromhex("0100000000001000800000aa00389b71")  # KSDATAFORMAT_SUBTYPE_PCM: what the extension of a header names
 
 
 @dataclass(frozen=True)
@@ -120,16 +122,35 @@ def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, 
 
 
 class _Streamed:
-    """A WAV stream as `wave` can read it, whose chunk RIFF has the greatest size: a program that writes into a pipe does not know it."""
+    """A WAV stream as `wave` can read it: from its chunk `fmt ` on, which names PCM plainly where the header is extensible.
+
+    Its chunk RIFF has the greatest size: a program that writes into a pipe does not know it.
+    """
 
     def __init__(self, file: BinaryIO):
         self._file = file
-        begin = file.read(8)
-        self._begin = begin[:4] + b"\xff" * len(begin[4:])
+        begin = file.read(12)
+        self._begin = begin[:4] + b"\xff" * len(begin[4:8]) + begin[8:]
+        if begin[:4] == b"RIFF" and begin[8:] == b"WAVE":
+            self._begin += _format_chunk(file)
 
     def read(self, size: int = -1) -> bytes:
         begin, self._begin = self._begin[:size], self._begin[len(self._begin[:size]):]
         return begin or self._file.read(size)
+
+
+def _format_chunk(file: BinaryIO) -> bytes:
+    """The head of the chunk `fmt `, and so much of the rest as tells the kind of samples; chunks before it are passed over."""
+    while (head := file.read(8))[:4] not in (b"fmt ", b"data", b""):
+        left = int.from_bytes(head[4:], "little")
+        left += left % 2
+        while skipped := len(file.read(min(left, _SKIPPED_BYTES))):
+            left -= skipped
+    if head[:4] != b"fmt ":
+        return head
+    kind = file.read(min(int.from_bytes(head[4:], "little"), _EXTENSIBLE_BYTES))
+    is_plain = kind[:2] == _EXTENSIBLE and kind[24:] == _PCM
+    return head + (_PCM[:2] + kind[2:] if is_plain else kind)
 
 
 def _blocks_of(read, rate: int, num_channels: int) -> Iterator[np.ndarray]:

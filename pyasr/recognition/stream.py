@@ -17,6 +17,8 @@ features have the transform of the utterances before.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +75,8 @@ def check_streams(system: System) -> None:
 class Stream:
     """One stream of audio of one channel; `Recognizer.stream` makes it. Not for use from several threads at once.
 
+    After an error or an interruption within `accept` or `finish` both raise UserError; `segments` and `text` are what was found before.
+
     rate      of the samples that will be accepted
     endpoint  when an utterance ends; None: with the stream
     segments  that have ended
@@ -88,6 +92,7 @@ class Stream:
         self._utterance, self._waiting = self._begin_utterance(self._chain.inputs.before()), np.zeros(0, np.float32)
         self.segments: list[Segment] = []
         self._found: Transcript | None = None
+        self._is_broken = False
 
     def _begin_utterance(self, before: KnownBefore | None) -> _Utterance:
         return _Utterance(self._system, self._chain, before, self._speaker)
@@ -96,7 +101,18 @@ class Stream:
         """Take samples of any number: int16 (or their bytes), or floats between -1 and 1. Returns segments that have ended with them."""
         if self._found:
             raise UserError("the stream is over; begin another one")
-        return self._take(self._resampler(at_int16_scale(samples)))
+        samples = at_int16_scale(samples)
+        with self._whole():
+            return self._take(self._resampler(samples))
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """For what leaves the stream between two states where it fails or is interrupted: the stream takes nothing more then."""
+        if self._is_broken:
+            raise UserError("the stream was broken off by an error or an interruption; begin another one")
+        self._is_broken = True
+        yield
+        self._is_broken = False
 
     def _take(self, samples: np.ndarray) -> list[Segment]:
         self._waiting = np.concatenate([self._waiting, samples])
@@ -122,11 +138,12 @@ class Stream:
         """What was said, after the last sample. The stream is over then."""
         if self._found:
             return self._found
-        self._take(self._resampler(np.zeros(0, np.float32), last=True))
-        self._utterance.accept(self._waiting, last=True)
-        self._add(self._utterance.num_samples, self._utterance.words(self._utterance.num_samples))
-        self._utterance, self._waiting = self._begin_utterance(self._chain.inputs.before()), self._waiting[:0]
-        self._found = Transcript(self._file, "1", tuple(self.segments))
+        with self._whole():
+            self._take(self._resampler(np.zeros(0, np.float32), last=True))
+            self._utterance.accept(self._waiting, last=True)
+            self._add(self._utterance.num_samples, self._utterance.words(self._utterance.num_samples))
+            self._utterance, self._waiting = self._begin_utterance(self._chain.inputs.before()), self._waiting[:0]
+            self._found = Transcript(self._file, "1", tuple(self.segments))
         return self._found
 
     def _next(self) -> None:

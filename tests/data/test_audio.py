@@ -11,6 +11,7 @@ import soundfile
 from trees import write_tone
 
 from pyasr.base.errors import UserError
+from pyasr.data import audio_sizes
 from pyasr.data.audio import UnusableAudio, decode_audio, read_audio, resample, write_audio
 
 
@@ -75,6 +76,20 @@ def test_streamed_wav_has_no_known_size(size, whole_size, tmp_path):
     content = (tmp_path / "a.wav").read_bytes()
     (tmp_path / "b.wav").write_bytes(content[:4] + struct.pack("<I", whole_size) + content[8:40] + struct.pack("<I", size) + content[44:])
     assert np.array_equal(read_audio(str(tmp_path / "b.wav"))[0], read_audio(str(tmp_path / "a.wav"))[0])
+
+
+@pytest.mark.parametrize("form", ["RIFX", "RF64", "AU"])
+def test_other_forms_that_were_written_into_a_pipe(form):
+    """Their sizes are still those that were written before the audio."""
+    file, samples = io.BytesIO(), np.random.default_rng(0).integers(-32768, 32768, 1600).astype(np.int16)
+    soundfile.write(file, samples, 8000, "PCM_16", "BIG" if form == "RIFX" else None, "WAV" if form == "RIFX" else form)
+    content = bytearray(file.getvalue())
+    at, num_bytes = {"RIFX": (content.find(b"data") + 4, 4), "RF64": (content.find(b"ds64") + 8, 28), "AU": (8, 4)}[form]
+    content[at:at + num_bytes] = bytes(num_bytes)
+    read, rate = decode_audio(io.BytesIO(content), "a")
+    assert rate == 8000 and np.array_equal(read[:, 0], samples.astype(np.float32))
+    head = bytes(content[:-2 * len(samples)])
+    assert audio_sizes.with_size(head) == head
 
 
 def test_wav_without_audio_before_other_chunks(tmp_path):
@@ -177,6 +192,52 @@ def test_ogg_that_ends_between_two_pages(tmp_path):
     content = (tmp_path / "a").read_bytes()
     with pytest.raises(UserError, match="a: cut short, its last page is missing; replace"):
         decode_audio(io.BytesIO(content[:content.rindex(b"OggS")]), "a")
+
+
+def noise(form: str, coding: str, seed: int) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, np.random.default_rng(seed).normal(0, 0.1, 8000), 8000, coding, format=form)
+    return file.getvalue()
+
+
+JOINED = "a: several recordings one after the other in one file, of which the first alone would be read; make a file of each"
+
+
+def pages(content: bytes) -> list[bytes]:
+    begins = [at for at in range(len(content)) if content.startswith(b"OggS", at)]
+    return [content[begin:end] for begin, end in zip(begins, [*begins[1:], len(content)])]
+
+
+@pytest.mark.parametrize("coding", ["VORBIS", "OPUS"])
+def test_ogg_files_that_were_joined(coding):
+    """Streams side by side, whose first pages stand together at the begin, are no joined files."""
+    one, other = noise("OGG", coding, 0), noise("OGG", coding, 1)
+    with pytest.raises(UnusableAudio, match=JOINED):
+        decode_audio(io.BytesIO(one + other), "a")
+    side_by_side = pages(one)[:1] + pages(other)[:1] + pages(one)[1:] + pages(other)[1:]
+    assert not audio_sizes.holds_several(b"".join(side_by_side)) and len(decode_audio(io.BytesIO(one), "a")[0]) == 8000
+
+
+ID3_BEFORE, ID3_BEHIND = b"ID3\4\0\0\0\0\1\0" + bytes(128), b"TAG" + bytes(125)
+APE = b"APETAGEX" + struct.pack("<IIII", 2000, 40, 0, 0) + bytes(8 + 40)
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 44100])
+def test_mp3_files_that_were_joined(rate):
+    file = io.BytesIO()
+    soundfile.write(file, np.random.default_rng(0).normal(0, 0.1, rate), rate, format="MP3")
+    one = file.getvalue()
+    for alone in (one, ID3_BEFORE + one + ID3_BEHIND, one + APE + ID3_BEHIND):
+        assert len(decode_audio(io.BytesIO(alone), "a")[0]) == rate
+        for two in (alone + alone, one + ID3_BEFORE + alone):
+            with pytest.raises(UnusableAudio, match=JOINED):
+                decode_audio(io.BytesIO(two), "a")
+
+
+def test_mp3_files_in_an_archive_are_not_joined(tmp_path):
+    one = noise("MP3", "MPEG_LAYER_III", 0)
+    (tmp_path / "a.ark").write_bytes(b"one " + one + b"two " + one)
+    assert len(read_audio(f"{tmp_path}/a.ark:4")[0]) == 8000
 
 
 def test_speech_may_be_packed_as_tightly_as_codecs_do(tmp_path, monkeypatch):

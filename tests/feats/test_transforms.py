@@ -6,8 +6,10 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions, open_features
-from pyasr.feats.transforms import affine, apply_transform, compose, read_matrix, read_transforms, write_matrix, write_transforms
-from pyasr.io.ark import ArkWriter
+from pyasr.feats.transforms import (
+    affine, apply_transform, compose, read_matrix, read_transforms, transform_files, write_matrix, write_transforms,
+)  # fmt: skip
+from pyasr.io.ark import ArkWriter, write_ark
 from pyasr.io.text import read_table, write_table
 
 
@@ -72,6 +74,21 @@ def test_speaker_in_several_archives(tmp_path):
 
 def test_directory_without_transforms(tmp_path):
     with pytest.raises(UserError, match="num_jobs: missing or no number; transforms come from"):
+        read_transforms(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["-1", "1000000"])
+def test_number_of_jobs_is_within_bounds(tmp_path, content):
+    (tmp_path / "num_jobs").write_text(content)
+    with pytest.raises(UserError, match="num_jobs: no number from 1 to 100000; transforms come from"):
+        transform_files(tmp_path)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_vectors_are_no_transforms(tmp_path, binary):
+    (tmp_path / "num_jobs").write_text("1\n")
+    write_ark(tmp_path / "trans.1", {"a": matrix(3, 4, 0), "b": matrix(1, 3, 0)[0]}, binary)
+    with pytest.raises(UserError, match="trans.1: speaker b has a vector of 3 numbers, not a matrix; transforms come from steps/"):
         read_transforms(tmp_path)
 
 

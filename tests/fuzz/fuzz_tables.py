@@ -32,9 +32,10 @@ from pyasr.decode.search import DecodeOptions, Decoder  # noqa: E402
 from pyasr.feats.inputs import InputOptions  # noqa: E402
 from pyasr.feats.kaldi_options import kaldi_input  # noqa: E402
 from pyasr.feats.options import MfccOptions  # noqa: E402
+from pyasr.feats.transforms import transform_files  # noqa: E402
 from pyasr.intake.lhotse import read_manifests, save_data_dir  # noqa: E402
 from pyasr.io.ark import ArkWriter, load_all, read_ark, read_scp  # noqa: E402
-from pyasr.io.int_vectors import num_archives, read_int_vectors  # noqa: E402
+from pyasr.io.int_vectors import job_archive_files, read_int_vectors  # noqa: E402
 from pyasr.io.posteriors import read_posteriors  # noqa: E402
 from pyasr.io.text import read_numbers, read_table, read_utt2spk  # noqa: E402
 from pyasr.lang.arpa import read_arpa  # noqa: E402
@@ -192,7 +193,7 @@ TEXTS = [
     Format("table.scp", _text("u1 /a/b.ark:20\nu2 sph2pipe x.sph |\n"), read_scp),
     Format("model/input.json", _input_options, _load_input),
     Format("model/cmvn_opts", _text("--norm-means=true --norm-vars=false\n"), lambda path: kaldi_input(path.parent)),
-    Format("model/num_jobs", _text("4\n"), lambda path: num_archives(path.parent)),
+    Format("model/num_jobs", _text("4\n"), lambda path: (job_archive_files(path.parent), transform_files(path.parent))),
     Format("mfcc.conf", _text("--num-ceps=13 # a comment\n--use-energy=false\n--window-type=hamming\n--low-freq=20\n"), _config),
     Format("queue.conf", _text("command qsub -v PATH\noption mem=* -l mem=$0\ndefault gpu=0\noption gpu=0\n"), read_runner_config),
 ]

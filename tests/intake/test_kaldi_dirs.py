@@ -137,6 +137,8 @@ BREAKS = {
     "phones": (lambda ali: (ali / "phones.txt").write_text("<eps> 0\nP1 1\n"), "phone 2 of final.mdl is not in it, nor are 3 more"),
     "matrix": (lambda ali: write_matrix(ali / "final.mat", np.zeros((4, DIM))), "final.mat: 4 rows, the Gaussians have 6 dimensions"),
     "transform": (lambda ali: write_transforms(ali / "trans.2", {"bob": np.eye(3)}), "speaker bob: a matrix of 3 x 3"),
+    "vector": (lambda ali: (ali / "trans.2").write_text("bob  [ 1 2 3 ]\n"), "trans.2: speaker bob has a vector of 3 numbers, not a matrix"),
+    "no jobs": (lambda ali: (ali / "num_jobs").write_text("0\n"), "'0' is no number of jobs"),
     "options": (lambda ali: ((ali / "input.json").unlink(), (ali / "cmvn_opts").write_text("--frobnicate=1\n")), "'--frobnicate=1' is not understood"),
     "dimension": (lambda ali: InputOptions(cmvn="none", deltas=1).save(ali), "features become 12 columns"),
     "damaged graph": (lambda ali: (ali / "graph" / "HCLG.fst").write_bytes(b"nonsense"), "HCLG.fst"),

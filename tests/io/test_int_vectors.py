@@ -7,7 +7,7 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.io.ark import read_ark
-from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
+from pyasr.io.int_vectors import job_archive_files, read_int_vectors, read_job_archives, write_int_vectors
 
 VECTORS = {"utt-1": np.array([1, 2, 2, 70000], np.int32), "utt-2": np.array([], np.int32), "ütt-3": np.array([-5], np.int32)}
 
@@ -74,6 +74,14 @@ def test_jobs_are_merged(tmp_path):
     (tmp_path / "num_jobs").unlink()
     with pytest.raises(UserError, match="num_jobs"):
         read_job_archives(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["0", "-3", "100001"])
+def test_number_of_jobs_is_within_bounds(tmp_path, content):
+    """A damaged one would make a list without end, or none."""
+    (tmp_path / "num_jobs").write_text(content)
+    with pytest.raises(UserError, match=f"^{tmp_path}/num_jobs: no number from 1 to 100000; is this an alignment directory"):
+        job_archive_files(tmp_path)
 
 
 def test_every_truncation_is_an_error_that_names_the_file(tmp_path):

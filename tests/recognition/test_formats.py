@@ -37,6 +37,11 @@ def test_names_of_files_that_are_no_utf8():
     assert json.loads(lines("json", ["a"], file=name)[0])["file"] == r"über gr\xfc\xdfe.wav"
 
 
+def test_no_line_of_a_ctm_is_a_comment():
+    assert lines("ctm", ["a"], file="talks/;;; talk.wav") == ["__;_talk 2 0.00 0.36 a 0.5000"]
+    assert lines("ctm", ["a"], file="a;;b.wav") == ["a;;b 2 0.00 0.36 a 0.5000"]
+
+
 def test_subtitles_have_lines_that_can_be_read():
     words = [f"word{i}" for i in range(60)]
     cues = "\n".join(lines("srt", words)).split("\n\n")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from pyasr import Recognizer
 from pyasr.base.errors import UserError
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.io.text import read_table
+from pyasr.recognition.adaptation import Adaptation
 from pyasr.recognition.adapted_speaker import AdaptedSpeaker
 
 SAID = {f"u{i}": [str(word) for word in np.random.default_rng(20 + i).choice(WORDS, 20)] for i in range(2)}
@@ -97,11 +99,15 @@ def assert_streams_as_it_transcribes(recognizer: Recognizer, exp: Path) -> None:
     assert stream.partial == "mi do fa" != unadapted.partial
 
 
-def test_a_speaker_of_a_stream_is_adapted_to_by_all_utterances(exp):
-    """The first two come one by one, the third then has the transform that all three give at once; a minute back nothing counts."""
+def test_a_speaker_of_a_stream_is_adapted_to_by_all_utterances(exp, monkeypatch):
+    """The first two come one by one, the third then has the transform that all three give at once; a minute back nothing counts, nor does
+    an utterance that failed."""
     system = packed(exp / "model" / "decode")[0].system
     waves = [0.5 * speech(SAID["u0"][i : i + 6], i) for i in (0, 6, 12)]
     speaker = AdaptedSpeaker(system)
+    with monkeypatch.context() as patch, pytest.raises(UserError):
+        patch.setattr(Adaptation, "_estimate", Mock(side_effect=UserError("memory is not enough")))
+        speaker.words(waves[2])
     words = [speaker.words(wave) for wave in waves]
     together = system.features.adapted(waves, ["a", "b", "c"])[1]
     assert [[word.word for word in found] for found in words[1:]] == [SAID["u0"][6:12], SAID["u0"][12:18]]

@@ -14,9 +14,11 @@ import wave
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 from steps_here import run_here
 from tone_toys import (
@@ -28,6 +30,7 @@ from pyasr import Recognizer
 from pyasr.base.errors import UserError
 from pyasr.data import audio_sizes
 from pyasr.decode.endpoint import EndpointOptions
+from pyasr.decode.utterance_search import UtteranceSearch
 from pyasr.feats.cmvn import SlidingOptions, cmvn_stats
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.inputs import InputOptions
@@ -199,6 +202,26 @@ def test_utterances_end_and_nothing_is_lost_between_them(tmp_path):
     assert found.words[2].begin_s == pytest.approx(begin_s(2) + 0.7 + begin_s(0), abs=0.031)
 
 
+@pytest.mark.parametrize("when", ["accept", "finish"])
+@pytest.mark.parametrize("failing", ["advance", "finish"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, UserError("memory is not enough")])
+def test_a_stream_that_was_broken_off_takes_nothing_more(when, failing, error, tmp_path, monkeypatch):
+    """What was half taken would be taken twice."""
+    stream, rng = gaussians(tmp_path).stream(), np.random.default_rng(0)
+    stream.accept(np.concatenate([speech(["do"]), silence(3.0, rng), speech(["mi", "re"])]).astype(np.int16))
+    rest = np.concatenate([speech(["fa"]), silence(3.0, rng)]).astype(np.int16)
+    with pytest.raises(UserError, match="int16, or floats"):
+        stream.accept(np.zeros(3, np.int32))
+    steps = {"accept": lambda: stream.accept(rest), "finish": stream.finish}
+    with monkeypatch.context() as patch, pytest.raises((KeyboardInterrupt, UserError)):
+        patch.setattr(UtteranceSearch, failing, Mock(side_effect=error))
+        steps[when]()
+    for step in steps.values():
+        with pytest.raises(UserError, match="^the stream was broken off by an error or an interruption; begin another one$"):
+            step()
+    assert [segment.text for segment in stream.segments] == ["do"]
+
+
 def test_an_utterance_ends_in_any_case_and_an_empty_stream_has_no_words(tmp_path):
     recognizer = gaussians(tmp_path)
     stream = recognizer.stream(endpoint=EndpointOptions(utterance_s=1.0, sure_end_s=9.0, likely_end_s=9.0, any_end_s=9.0))
@@ -241,6 +264,9 @@ def test_rules_of_endpoints():
     assert not rules.ends(0.4, 3.0, True, 0.0) and rules.ends(0.5, 3.0, True, 1.9) and not rules.ends(0.5, 3.0, True, 2.0)
     assert rules.ends(1.0, 3.0, True, 7.9) and not rules.ends(1.9, 3.0, True, np.inf) and rules.ends(2.0, 3.0, True, np.inf)
     assert rules.ends(0.0, 20.0, True, np.inf)
+    slow = EndpointOptions(sure_end_s=3.0, likely_end_s=2.5)  # the other rules hold for small gaps too
+    assert slow.ends(2.0, 3.0, True, 0.0) and not slow.ends(1.9, 3.0, True, 0.0)
+    assert EndpointOptions(sure_end_s=1.5).ends(1.0, 3.0, True, 0.0)
 
 
 def test_models_that_need_whole_recordings_say_so(tmp_path):
@@ -292,6 +318,24 @@ def test_pipes_of_unknown_size(sizes):
     samples = speech(SAID)
     _, rate, blocks = live_blocks(wav_stream(samples, *sizes))
     assert rate == RATE and np.array_equal((32768 * np.concatenate(list(blocks))).astype(np.int16), samples)
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
+def test_pipes_with_an_extensible_header(subtype):
+    """Of PCM, and with other chunks before it."""
+    file, samples = io.BytesIO(), speech(SAID)
+    soundfile.write(file, samples / 32768, RATE, subtype, format="WAVEX")
+    content = file.getvalue()
+    content = content[:12] + b"LIST" + struct.pack("<I", 5) + bytes(6) + content[12:]
+    if subtype != "PCM_16":
+        with pytest.raises(UserError, match="samples of 24 bits; a stream has 16"):
+            live_blocks(io.BytesIO(content))
+        return
+    _, rate, blocks = live_blocks(io.BytesIO(content))
+    assert rate == RATE and np.array_equal((32768 * np.concatenate(list(blocks))).astype(np.int16), samples)
+    for broken in (content[:30], content[:60], content.replace(b"\1\0\0\0\0\0\x10\0", b"\3\0\0\0\0\0\x10\0"), content[:12] + b"data" + content[:9]):
+        with pytest.raises(UserError, match="^stdin: "):
+            live_blocks(io.BytesIO(broken))
 
 
 def test_pipes_of_unknown_size_go_on_beyond_it(monkeypatch):
