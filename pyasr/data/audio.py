@@ -161,5 +161,6 @@ def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
 
 def write_audio(path: Path, samples: np.ndarray, rate: int) -> None:
     """Write float32 `samples` at int16 scale as 16-bit WAV or FLAC, as `path`'s suffix says. Louder samples are clipped."""
-    whole = np.clip(np.rint(samples), -32768, 32767).astype(np.int16)
-    soundfile.write(path, whole, rate, subtype="PCM_16")
+    whole, content = np.clip(np.rint(samples), -32768, 32767).astype(np.int16), io.BytesIO()
+    soundfile.write(content, whole, rate, subtype="PCM_16", format=Path(path).suffix[1:])
+    Path(path).write_bytes(content.getbuffer())  # where the disk is full, soundfile would not say so

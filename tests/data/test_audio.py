@@ -25,6 +25,13 @@ def test_round_trip(suffix, tmp_path):
         assert rate == 8000 and read.dtype == np.float32 and np.array_equal(read, samples)
 
 
+@pytest.mark.parametrize("suffix", ["wav", "flac"])
+def test_a_disk_that_is_full_is_told_as_such(suffix, tmp_path):
+    (tmp_path / f"a.{suffix}").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        write_audio(tmp_path / f"a.{suffix}", np.zeros(8000, np.float32), 8000)
+
+
 def test_offset_into_an_archive(tmp_path):
     write_tone(tmp_path / "a.wav")
     content = (tmp_path / "a.wav").read_bytes()

@@ -18,7 +18,6 @@ d=$dir/data e=$dir/exp
 
 if stage 1 "Make the corpus"; then
   local/make_corpus.py --num-train "$num_train" "$d"
-  for set in train dev test; do utils/validate_data_dir.py "$d/$set"; done
 fi
 
 if stage 2 "Lang directory and language model"; then
@@ -31,6 +30,7 @@ if stage 3 "Features"; then
   for set in train dev test; do
     steps/make_mfcc.py --config conf/mfcc.conf --nj "$nj" --cmd "$train_cmd" "$d/$set"
     steps/compute_cmvn.py "$d/$set"
+    utils/validate_data_dir.py --need-feats true "$d/$set"
   done
 fi
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soundfile
 
 from pyasr.base.options import argument, option
 from pyasr.base.seeds import generator
 from pyasr.base.step import make_part, run_step
+from pyasr.data.audio import INT16_SCALE, write_audio
 from pyasr.data.datadir import write_data_dir
 
 RATE = 8000
@@ -89,7 +89,7 @@ def write_set(directory: Path, name: str, num: int, speakers: list[str], options
         voice = generator(options.seed, speaker)
         f0, scale = voice.uniform(90, 220), voice.uniform(0.92, 1.1)
         words = [str(word) for word in rng.choice(sorted(WORDS), size=rng.integers(2, 6))]
-        soundfile.write(directory / "wav" / f"{utt}.wav", utterance_sound(words, f0, scale, options.noise, rng), RATE, subtype="PCM_16")
+        write_audio(directory / "wav" / f"{utt}.wav", utterance_sound(words, f0, scale, options.noise, rng) * INT16_SCALE, RATE)
         wav_scp[utt], text[utt], utt2spk[utt] = options.out / name / "wav" / f"{utt}.wav", " ".join(words), speaker
     write_data_dir(directory, {"wav.scp": wav_scp, "text": text, "utt2spk": utt2spk})
 
