@@ -133,7 +133,7 @@ class Totals:
                  f"determinisation, {self.cpu_s / audio_s:.4f} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
                  f"{self.num_tokens / frames:.0f} active tokens and {self.num_arcs / frames:.1f} lattice arcs a frame"]
         for names, what in ((self.not_final, "did not reach a final state of the graph at the end"),
-                            (self.cut_short, "found no way on in the graph"), (self.no_features, "have no features and were not decoded"),
+                            (self.cut_short, "found no way on in the graph"), (self.no_features, "have no features"),
                             (self.narrowed, "have lattices of a narrower beam; more --determinize-mb helps")):
             if names:
                 lines.append(f"{len(names)} utterance(s) {what}: {' '.join(names[:20])}{' ...' if len(names) > 20 else ''}")
@@ -293,6 +293,7 @@ def _account(totals: Totals, utt: str, lattice: Lattice | CompactLattice, words:
     totals.search_s += stats.cpu_s
     totals.determinize_s += stats.determinize_s
     totals.narrowed += [utt] if stats.narrowed_beam is not None else []
+    totals.no_features += [] if stats.num_frames else [utt]
     note = ""
     if stats.num_decoded < stats.num_frames:
         totals.cut_short.append(utt)

@@ -15,6 +15,7 @@ from pyasr.decode.compact import CompactLattice
 from pyasr.decode.determinize import determinize
 from pyasr.decode.lattice import Lattice
 from pyasr.decode.lattice_io import read_either
+from pyasr.io.int_vectors import num_archives
 from pyasr.lang.symbols import SymbolTable
 
 _RAW_BEAM = 10.0
@@ -22,13 +23,7 @@ _RAW_BEAM = 10.0
 
 def archives(decode_dir: Path) -> list[Path]:
     """lat.1.gz ... lat.N.gz by their number. Raises UserError when there are none or one is missing."""
-    marker = Path(decode_dir) / "num_jobs"
-    if not marker.exists():
-        raise UserError(f"{marker}: no such file; decode first with steps/decode.py")
-    content = marker.read_text(encoding="utf-8").strip()
-    if not content.isdigit():
-        raise UserError(f"{marker}: '{content[:20]}' is no number of jobs; decode again with steps/decode.py")
-    paths = [Path(decode_dir) / f"lat.{job}.gz" for job in range(1, int(content) + 1)]
+    paths = [Path(decode_dir) / f"lat.{job}.gz" for job in range(1, num_archives(decode_dir, "decode with steps/decode.py") + 1)]
     for path in paths:
         if not path.exists():
             raise UserError(f"{path}: no such file; decode again with steps/decode.py")
