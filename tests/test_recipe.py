@@ -48,6 +48,15 @@ def test_the_second_run_finds_everything_up_to_date(toy_run):
     assert made == {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
 
 
+def test_features_that_are_lost_are_made_anew(toy_run):
+    """By the same command."""
+    archive = toy_run[0] / "data/test/feats/raw.2.ark"
+    content = archive.read_bytes()
+    archive.unlink()
+    run(toy_run[0], 90, "--stop-stage", "3")
+    assert archive.read_bytes() == content
+
+
 def test_killed_at_random_moments_it_resumes_to_the_same_word_error_rates(toy_run, tmp_path):
     _, expected = toy_run
     shutil.rmtree(tmp_path)

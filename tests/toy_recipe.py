@@ -6,18 +6,18 @@ from pathlib import Path
 RECIPE = Path(__file__).parents[1] / "egs" / "toy" / "s5"
 
 
-def start(directory: Path, environment: dict | None = None) -> subprocess.Popen:
+def start(directory: Path, environment: dict | None = None, *words: str) -> subprocess.Popen:
     """The recipe, running in a process group of its own."""
     with (directory / "recipe.log").open("a") as log:
-        command = ["./run.sh", "--dir", str(directory), "--num-train", "80"]
+        command = ["./run.sh", "--dir", str(directory), "--num-train", "80", *words]
         return subprocess.Popen(command, cwd=RECIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=environment)
 
 
-def run(directory: Path, timeout_s: float = 600) -> str:
+def run(directory: Path, timeout_s: float = 600, *words: str) -> str:
     """Run the recipe to its end; what this run printed."""
     log = directory / "recipe.log"
     before = log.stat().st_size if log.exists() else 0
-    assert start(directory).wait(timeout_s) == 0, log.read_text()[-4000:]
+    assert start(directory, None, *words).wait(timeout_s) == 0, log.read_text()[-4000:]
     return log.read_text()[before:]
 
 
