@@ -172,7 +172,7 @@ class BatchRunner:
         status = self._status_of(job)
         if status and not status.stopped:
             return self._take(status)
-        late_s = self.scheduler.silent_s if fate.host_lost else _LATE_S
+        late_s = max(_LATE_S, self.scheduler.silent_s if fate.host_lost else 0.0)
         if status is None and time.monotonic() - self.over.setdefault(job, time.monotonic()) < late_s:
             return
         self._end(self._lost(job, status, fate))

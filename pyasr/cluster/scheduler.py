@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,14 +51,14 @@ class Scheduler:
     own            configuration that holds where a site's says nothing else
     usual          the site's, where --config names none
     task_variable  that tells a job which one of an array it is
-    silent_s       for which it must have said that a host is lost, until that is believed
+    silent_s       for which it must at least have said that a host is lost, until that is believed
     """
 
     name = ""
     own = RunnerConfig()
     usual = Path()
     task_variable = ""
-    silent_s = 10.0
+    silent_s = 0.0
 
     def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
         """The command that submits `script` for jobs of the request; what the script itself says goes to `output`, with `TASK` in its
@@ -112,7 +113,7 @@ def submit(scheduler: Scheduler, words: list[str]) -> str:
     return number
 
 
-def call(words: list[str], apart: bool = False, answer_s: float = _ANSWER_S, without: list[str] = [],
+def call(words: list[str], apart: bool = False, answer_s: float = _ANSWER_S, without: Collection[str] = (),
          **environment: str) -> subprocess.CompletedProcess | None:  # fmt: skip
     """Run one of a scheduler's programs, with `environment` added to ours, some `without`; None where it does not answer in `answer_s`
     seconds. Signals to our process group do not reach one that is `apart`."""

@@ -21,6 +21,7 @@ from pyasr.sequence.ctc import CtcSupervision
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.targets import Targets
 from pyasr.train.usable_features import read_features
+from pyasr.train.utterances import next_end
 
 _POOL = 20  # minibatches whose utterances are put in order of length together
 
@@ -89,8 +90,7 @@ class PaddedUtterances:
 
     def border(self, epoch: int, begin: int) -> int:
         """Where a minibatch of an epoch begins, at least `begin` frames after the first."""
-        ends = np.append(0, self._epoch(epoch)[1])
-        return int(ends[np.searchsorted(ends, begin)])
+        return next_end(self._epoch(epoch)[1], begin)
 
     def in_turn(self, _size: int) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
         """The same of all utterances, shortest first."""

@@ -21,6 +21,12 @@ from pyasr.train.usable_features import check_numbers
 LatticeMinibatches = Iterator[tuple[torch.Tensor, LatticeSupervision]]
 
 
+def next_end(ends: np.ndarray, begin: int) -> int:
+    """The least of 0 and these ascending `ends` that is at least `begin`."""
+    ends = np.append(0, ends)
+    return int(ends[np.searchsorted(ends, begin)])
+
+
 class Utterances:
     """Utterances `keys` of one rank, whose features are read, and whose hypotheses are fetched, whenever they are trained on.
 
@@ -63,8 +69,7 @@ class Utterances:
 
     def border(self, epoch: int, begin: int) -> int:
         """Where an utterance of an epoch begins, at least `begin` frames after the first."""
-        ends = np.append(0, self._order(epoch)[1])
-        return int(ends[np.searchsorted(ends, begin)])
+        return next_end(self._order(epoch)[1], begin)
 
     def _order(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(indices into `keys` in the random order of an epoch, the frames up to the end of each)"""
