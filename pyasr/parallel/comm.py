@@ -287,10 +287,9 @@ class MpiComm(BaseComm):
             import torch
 
             self._ring(torch.from_numpy(buffer.reshape(-1)))
-        elif _is_main():
-            self._comm.Allreduce(self._mpi.IN_PLACE, buffer, self._ops[op])
-        else:
-            _poll(self._comm.Iallreduce(self._mpi.IN_PLACE, buffer, self._ops[op]).Test)
+        else:  # ranks may add in different threads, and MPI pairs no blocking sum with one that is not
+            request = self._comm.Iallreduce(self._mpi.IN_PLACE, buffer, self._ops[op])
+            request.Wait() if _is_main() else _poll(request.Test)
 
     def _bcast_bytes(self, raw: np.ndarray, root: int) -> None:
         self._comm.Bcast(raw, root)

@@ -159,6 +159,12 @@ def check_background(comm) -> None:
     assert box[0] >= begin + 0.01
     with pytest.raises(ZeroDivisionError):
         comm.background(lambda: 1 / 0).join()
+    array = np.full(300_000, comm.rank + 1, np.float32)
+    if comm.rank % 2:  # ranks add in whichever thread they like
+        comm.allreduce(array)
+    else:
+        comm.background(lambda: comm.allreduce(array)).join()
+    assert (array == comm.size * (comm.size + 1) / 2).all()
 
 
 def check_condition(comm) -> None:

@@ -33,6 +33,23 @@ def check_uneven(comm) -> None:
         assert [bool(value) for value in master] == [rank < comm.size and shard > 0 for rank, shard in enumerate(SHARDS)], name
 
 
+def check_uneven_gradients(comm) -> None:
+    """Parts of a gradient travel beside the computing of ranks that have a minibatch, and those of the others meet them."""
+    for payload in ("float32", "float16"):
+        strategy, gradient = make_strategy(comm, MixingOptions(parallel="gradient", payload=payload)), torch.zeros(3 << 18)
+        added = strategy.sum_gradients()
+        added.attach(gradient, [0, 1 << 18, 2 << 18])
+        strategy.restart(torch.zeros(8))
+        strategy.begin_epoch(16 if comm.rank == 0 else 0, 16)
+        added.begin()
+        if comm.rank == 0:
+            gradient.fill_(3.0)
+            added.ready(2 << 18)
+            added.ready(1 << 18)
+        added.finish()
+        assert (gradient == 3.0).all() and added.frames == 16, payload
+
+
 def check_uneven_asynchronous(comm) -> None:
     """Ranks that run out of data wait for those that have some; all frames are told, and every minibatch goes into the one model: in 16
     bits too, to their rounding where moves are added up, and exactly where both ends of an exchange change by as much."""
