@@ -102,6 +102,7 @@ class Growth:
 
     def expected(self, network: FeedForward, frames_seen: int) -> FeedForward:
         """What the initial network is by then, but for parameters and what is drawn at random."""
+        network = network.with_parameters(network.parameters())
         for name in self._events_until(frames_seen):
             network = self._changed(network, name)
         return network

@@ -1,6 +1,7 @@
 """Growing networks: layers, outputs, saturated units; alike on all ranks."""
 
 import copy
+import dataclasses
 import itertools
 
 import numpy as np
@@ -161,6 +162,20 @@ def test_learning_goes_on_after_growth():
         losses.append(float(learner.step(inputs(1), inputs(1)[:, :NUM_PDFS].argmax(1), 0.01)[0]))
         learner.flat.refresh()
     assert losses[0] == pytest.approx(40 * np.log(NUM_PDFS), rel=1e-2) and losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_what_a_checkpoint_of_a_grown_network_must_hold(precision):
+    """By whichever change comes first, and whatever numbers the learner computes with."""
+    options = dataclasses.replace(GROWTH, layer_period_frames=0)
+    learner = Learner(network(), dataclasses.replace(CPU, precision=precision))
+    growth = Growth(options, learner.network.options, COUNTS, 1000, 3, SoloComm())
+    initial = learner.network
+    assert growth.expected(initial, 400).layers[-1].out_features == NUM_PDFS
+    expected = growth.expected(initial, 600)
+    growth.grow(learner, 600)
+    assert [value.shape for value in expected.parameters()] == [value.shape for value in learner.network.parameters()]
+    assert expected.layers[-1].out_features == 9
 
 
 def test_ranks_grow_alike_and_a_resumed_one_goes_on():
