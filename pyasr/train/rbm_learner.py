@@ -163,7 +163,8 @@ class RbmLearner:
         self.rate_scale.copy_(state["rate_scale"])
         self.skips.counts.copy_(state["skips"])
         self.num_steps = state["num_steps"]
-        self.generator.set_state(state["generator"])
+        if state["generator"].shape == self.generator.get_state().shape:  # CPUs and GPUs have generators of different kinds
+            self.generator.set_state(state["generator"])
 
     def take_up(self, state: dict) -> None:
         """Go on from what `state_dict` gave in a job of another number of ranks."""

@@ -200,6 +200,15 @@ def test_state_goes_on_with_the_same_bits(precision):
     assert torch.equal(whole.flat.master, second.flat.master)
 
 
+def test_what_was_learned_on_another_kind_of_device_goes_on():
+    """With samples of one's own: the state of a GPU's generator says nothing to a CPU's."""
+    learner, second = make_learner(True), make_learner(True)
+    learner.step(minibatches(1, 7, True)[0], None, 1e-3)
+    own = second.generator.get_state()
+    second.load_state_dict(learner.state_dict() | {"generator": torch.zeros(16, dtype=torch.uint8)})
+    assert torch.equal(second.velocity, learner.velocity) and torch.equal(second.generator.get_state(), own)
+
+
 def test_evaluation_changes_nothing_and_repeats_itself():
     learner, v = make_learner(True), minibatches(1, 7, True)[0]
     before, state = learner.flat.master.clone(), learner.generator.get_state()
