@@ -73,7 +73,7 @@ def timed_passes(spec: lfmmi.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
     training, targets, comm = spec.training, Targets.load(spec.out / TARGETS_FILE), SoloComm()
     minibatch, num_batches = training.learner.minibatch, options.num_minibatches + 3
     rate = training.schedule.learning_rate / minibatch
-    corpus = open_corpus(spec.data, spec.input, targets, training.store, training.learner, comm, (0, 10), 1, 2, training.perturb,
+    corpus = open_corpus(spec.data, spec.input, targets, training.store, training.learner, comm, (0, 10), 1, training.perturb,
                          over_time=training.over_time)  # fmt: skip
     objective = lfmmi.make_objective(spec, corpus.packing.subsampling)
     learner = lfmmi.make_learner(training, corpus, targets.num_pdfs, comm, objective, None)

@@ -128,6 +128,10 @@ class ChunkStore(FrameStore):
         self._frame, self._num_known = self._frame.to(device), self._num_known.to(device)
         self._offsets, self._rows = self._offsets.to(device), self._rows.to(device)
 
+    def tensors(self) -> list[torch.Tensor]:
+        """As of all stores."""
+        return [*super().tensors(), self._frame, self._num_known, self._offsets, self._rows]
+
     def gather(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and targets of the chunks `index`; inputs lie in memory time first."""
         frame = self._frame[index]
@@ -150,6 +154,10 @@ class RowStore(ChunkStore):
         """As of all stores."""
         super().move(device, dtype)
         self._begins = self._begins.to(device)
+
+    def tensors(self) -> list[torch.Tensor]:
+        """As of all stores."""
+        return [*super().tensors(), self._begins]
 
     def in_turn(self, minibatch: int) -> RowMinibatches:
         """All chunks, utterances dealt as they lie."""

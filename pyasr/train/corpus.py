@@ -77,7 +77,7 @@ class Corpus:
 
 
 def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm,
-                share: tuple[int, int] | None, seed: int, num_epochs: int, perturb: PerturbOptions = PerturbOptions(),
+                share: tuple[int, int] | None, seed: int, perturb: PerturbOptions = PerturbOptions(),
                 normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard,
                 over_time: OverTimeOptions = OverTimeOptions(), teacher: Teacher | None = None) -> Corpus:  # fmt: skip
     """This rank's training and held-out frames of `data`, which have `targets`.
@@ -104,7 +104,7 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
         training.learn_from(teacher)
     measured = heldout.store(np.arange(len(heldout.keys)), 0)
     measured.move(device, dtype)
-    frames = open_frames(training, device, dtype, 1_000_000 * store.max_store_mb, seed, comm.rank, num_epochs)
+    frames = open_frames(training, device, dtype, 1_000_000 * store.max_store_mb, seed, comm.rank)
     return Corpus(frames, measured, mean, inverse_std, packing)
 
 

@@ -125,9 +125,9 @@ def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:
     Finished machines of an interrupted run are taken from there.
     """
     options = spec.training
-    targets, num_epochs = Targets.load(spec.out / UTTERANCES_FILE), 2 * options.rbm.rbm_iter
+    targets = Targets.load(spec.out / UTTERANCES_FILE)
     share = make_strategy(comm, options.mixing).share
-    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.compute, comm, share, options.loop.train_seed, num_epochs)
+    corpus = open_corpus(spec.data, spec.input, targets, options.store, options.compute, comm, share, options.loop.train_seed)
     path = spec.out / DBN_FILE
     rbms = _finished_before(path, corpus.input_dim, options.hidden.hidden_dim)
     comm.barrier()

@@ -99,7 +99,7 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Trai
         teacher = Teacher(options.teacher, spec.data, targets.num_pdfs)
         comm.say(f"{options.teacher.teacher} looks at the training frames, which takes as long as to compute its scores of them")
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
-                         options.schedule.num_epochs, options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()),
+                         options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()),
                          make_shard, options.over_time, teacher)  # fmt: skip
     if teacher:
         teacher.tell(comm)

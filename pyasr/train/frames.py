@@ -71,8 +71,8 @@ class FrameStore:
         self.dtype = dtype
 
     def tensors(self) -> list[torch.Tensor]:
-        """What `move` moves, but for a few numbers."""
-        return [self.frames, self.targets, self._first_row]
+        """What `move` moves."""
+        return [self.frames, self.targets, self._first_row, self._window]
 
     def gather(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Spliced inputs, and targets (int64), of the frames `index`."""

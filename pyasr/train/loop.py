@@ -69,7 +69,7 @@ class Training:
         self.apart, self.num_worse = None, 0  # held-out totals before the ranks' consensus; epochs in a row that it has made worse
         strategy.objective, strategy.before_consensus = self._compared_objective, self._evaluate_apart
         strategy.wants_meeting, strategy.frames_to_meeting = self._is_late, self._frames_to_meeting
-        strategy.num_epochs = schedule.options.num_epochs
+        strategy.num_epochs = training.num_epochs = schedule.options.num_epochs
 
     def run(self) -> None:
         """Train until the schedule ends; on return every rank's `learner.flat.master` is the final model."""

@@ -103,6 +103,11 @@ class SoftTable:
         """The same there."""
         return SoftTable(*(part.to(device, non_blocking=non_blocking) for part in (self.first, self.pdf, self.weight)))
 
+    def record_stream(self, stream: torch.cuda.Stream) -> None:
+        """What was made on another stream of the device is used on this one."""
+        for part in (self.first, self.pdf, self.weight):
+            part.record_stream(stream)
+
     def __getitem__(self, index: torch.Tensor) -> SoftTargets:
         begin = self.first[index]
         counts = self.first[index + 1] - begin

@@ -1,6 +1,6 @@
 """Where minibatches come from: a shard kept in memory, or one that is streamed from disk in blocks.
 
-    frames = open_frames(shard, device, dtype, max_bytes, seed, rank, last_epoch)
+    frames = open_frames(shard, device, dtype, max_bytes, seed, rank)
     for x, pdfs in frames.minibatches(512, epoch=3):
         ...
 
@@ -25,16 +25,29 @@ from pyasr.train.shard import Shard
 Minibatches = Iterator[tuple[torch.Tensor, torch.Tensor]]
 
 
-class ResidentFrames:
+class Frames:
+    """The frames of a rank.
+
+    num_frames   of an epoch
+    item_frames  targets of what is shuffled: 1, or those of a chunk
+    num_epochs   that a training wants, which sets it; nothing is read for later ones
+    """
+
+    num_frames: int
+    item_frames: int
+    num_epochs: int = 0
+
+    def border(self, _epoch: int, begin: int) -> int:
+        """Where an item begins, at most `begin` frames after the first of an epoch."""
+        return begin - begin % self.item_frames
+
+
+class ResidentFrames(Frames):
     """All frames of a rank, in memory."""
 
     def __init__(self, store: FrameStore, seed: int, rank: int):
         self.store, self.seed, self.rank = store, seed, rank
         self.num_frames, self.item_frames = store.num_frames, store.item_frames
-
-    def border(self, _epoch: int, begin: int) -> int:
-        """Where an item begins, at most `begin` frames after the first of an epoch."""
-        return begin - begin % self.item_frames
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
         """Spliced inputs and targets of all frames of an epoch but the first `begin`, which is where a minibatch of `size` ends."""
@@ -49,15 +62,14 @@ class ResidentFrames:
         return f"in {sum(tensor.nbytes for tensor in self.store.tensors()) / 1e6:.1f} MB of memory"
 
 
-class StreamedFrames:
-    """Frames of a shard, read anew in each epoch.
+class StreamedFrames(Frames):
+    """Frames of a shard, read anew in each epoch, all of them by one thread.
 
     max_bytes   of the two blocks; 0: one block holds the whole epoch
-    last_epoch  after which nothing more is to be loaded
     """
 
-    def __init__(self, shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int, last_epoch: int):
-        self.shard, self.device, self.dtype, self.seed, self.rank, self.last_epoch = shard, device, dtype, seed, rank, last_epoch
+    def __init__(self, shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int):
+        self.shard, self.device, self.dtype, self.seed, self.rank = shard, device, dtype, seed, rank
         self.num_frames, self.item_frames, self.max_bytes = shard.num_frames, shard.packing.item_frames, max_bytes
         self._num_blocks = _num_blocks(shard, max_bytes)
         self._thread = ThreadPoolExecutor(1, "frames")
@@ -67,10 +79,6 @@ class StreamedFrames:
     def describe(self) -> str:
         """Where the frames are, for the log."""
         return f"read anew in each epoch, in {self._num_blocks} blocks of {self.shard.num_bytes().sum() / self._num_blocks / 1e6:.1f} MB"
-
-    def border(self, _epoch: int, begin: int) -> int:
-        """As of `ResidentFrames`."""
-        return begin - begin % self.item_frames
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """The blocks of an epoch: indices of utterances."""
@@ -99,17 +107,17 @@ class StreamedFrames:
             yield left
 
     def sample_store(self, num_frames: int) -> FrameStore:
-        """A store of at least so many frames, or of all: randomly chosen utterances, in memory for as long as it is held."""
+        """As of `ResidentFrames`: randomly chosen utterances, in memory for as long as it is held."""
         order = generator(self.seed, "sample", self.rank).permutation(len(self.shard.keys))
         counts = self.shard.packing.num_frames(self.shard.lengths[order])
-        store = self.shard.store(order[np.cumsum(counts) - counts < num_frames], 0)
+        store = self._thread.submit(self.shard.store, order[np.cumsum(counts) - counts < num_frames], 0).result()
         store.move(self.device, self.dtype)
         return store
 
     def _look_ahead(self, epoch: int, number: int) -> None:
         """Begin to load the next block."""
         place = (epoch, number) if number < self._num_blocks else (epoch + 1, 0)
-        self._coming = (place, self._thread.submit(self._load, *place)) if place[0] <= self.last_epoch else None
+        self._coming = (place, self._thread.submit(self._load, *place)) if place[0] <= max(epoch, self.num_epochs) else None
 
     def _take(self, epoch: int, number: int) -> FrameStore:
         """The block, which is usually there by now."""
@@ -137,9 +145,6 @@ def _num_frames(minibatch: tuple[torch.Tensor, torch.Tensor] | None) -> int:
     return 0 if minibatch is None else minibatch[1].numel()
 
 
-Frames = ResidentFrames | StreamedFrames
-
-
 def _wait_on_device(store: FrameStore, copied: torch.cuda.Event) -> None:
     """Let what the device does from now on come after the copy; the host waits for nothing."""
     present = torch.cuda.current_stream(store.frames.device)
@@ -161,10 +166,10 @@ def _num_blocks(shard: Shard, max_bytes: int) -> int:
     return max(-(-int(sizes.sum()) // room), 1)
 
 
-def open_frames(shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int, last_epoch: int) -> Frames:
+def open_frames(shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int) -> Frames:
     """ResidentFrames where `max_bytes` (0: no limit) are enough and every epoch sees the same features, else StreamedFrames."""
     if shard.varies or max_bytes and shard.num_bytes().sum() > max_bytes:
-        return StreamedFrames(shard, device, dtype, max_bytes, seed, rank, last_epoch)
+        return StreamedFrames(shard, device, dtype, max_bytes, seed, rank)
     store = shard.store(np.arange(len(shard.keys)), 0)
     store.move(device, dtype)
     return ResidentFrames(store, seed, rank)

@@ -50,6 +50,14 @@ def test_every_frame_is_a_target_once_with_its_context_before_it(chunk, left, ri
         assert len(seen) == len(set(seen)) and all(first in seen for members in numbers for first in members[:1])
 
 
+@pytest.mark.parametrize("packing", [Packing(1, 1), Packing(1, 1, 5), Packing(1, 1, 5, carried=True)])
+def test_all_that_a_store_moves_to_a_device_is_told(packing):
+    """What is made on one of its streams and used on another must be held there."""
+    store = store_of(packing)
+    of_class = [value for value in vars(store).values() if isinstance(value, torch.Tensor)]
+    assert sorted(map(id, of_class)) == sorted(map(id, store.tensors()))
+
+
 def test_features_and_targets_of_a_chunk_lie_time_first():
     x, _ = store_of(Packing(1, 1, 5)).gather(torch.tensor([3, 0, 2]))
     assert x.transpose(0, 1).is_contiguous()

@@ -1,6 +1,7 @@
 """Epochs in memory, streamed in blocks, and warped; features that cannot be used."""
 
 import logging
+import threading
 import time
 
 import numpy as np
@@ -95,6 +96,29 @@ def test_the_next_block_is_loaded_while_this_one_is_used(tmp_path, monkeypatch):
     assert {epoch for epoch, _ in loaded} == {1, 2, 3}, "there is nothing after the last epoch"
 
 
+def test_a_sample_is_read_after_what_is_being_read(tmp_path, monkeypatch):
+    """Machines of a DBN, one after the other, draw samples of the same frames; an archive is read by one thread at a time."""
+    of = shard(tmp_path / "data", 12)
+    frames, load, reading, loaded = streamed(of, 4), of.store, threading.Lock(), []
+
+    def alone(members, epoch, pinned=False):
+        assert reading.acquire(blocking=False), "two threads read at once"
+        time.sleep(0.05)
+        store = load(members, epoch, pinned)
+        reading.release()
+        loaded.append(epoch)
+        return store
+
+    monkeypatch.setattr(of, "store", alone)
+    list(frames.minibatches(50, 1))
+    assert frames.sample_store(100).num_frames >= 100 and loaded == [1, 1, 1, 1, 2, 0]
+    loaded.clear()
+    frames.num_epochs = 2
+    list(frames.minibatches(50, 2))
+    frames.sample_store(100)
+    assert loaded == [2, 2, 2, 0], "there is nothing after the last epoch of another training"
+
+
 def test_utterances_are_warped_anew_in_every_epoch(tmp_path):
     of = shard(tmp_path / "data", 3, 0, 0)
     original = of.features("a-01")
@@ -105,32 +129,32 @@ def test_utterances_are_warped_anew_in_every_epoch(tmp_path):
     factor = 1 + generator(SEED, "vtlp", 1, "a-01").uniform(-0.2, 0.2)
     expected = (original @ warper().matrix(factor) - 0.5) * 2
     np.testing.assert_allclose(seen[0][50:101], expected, rtol=1e-5, atol=1e-5)
-    assert isinstance(open_frames(of, CPU, torch.float32, 0, SEED, 0, 2), StreamedFrames)
+    assert isinstance(open_frames(of, CPU, torch.float32, 0, SEED, 0), StreamedFrames)
 
 
 def test_what_fits_is_kept_in_memory(tmp_path):
     of = shard(tmp_path / "data", 20, code=Bytes())
     total = int(of.num_bytes().sum())
-    assert isinstance(open_frames(of, CPU, torch.float32, total, SEED, 0, 2), ResidentFrames)
-    small = open_frames(of, CPU, torch.float32, total // 2, SEED, 0, 2)
+    assert isinstance(open_frames(of, CPU, torch.float32, total, SEED, 0), ResidentFrames)
+    small = open_frames(of, CPU, torch.float32, total // 2, SEED, 0)
     blocks = [of.num_bytes()[members].sum() for members in small.plan(1)]
     assert isinstance(small, StreamedFrames) and 2 * max(blocks) <= total // 2
     with pytest.raises(UserError, match=r"--max-store-mb 0 is too little for two blocks of utterances, of which a-\d+ has 5\d frames; give \d+ or more"):
-        open_frames(of, CPU, torch.float32, 2 * int(of.num_bytes().max()), SEED, 0, 2)
+        open_frames(of, CPU, torch.float32, 2 * int(of.num_bytes().max()), SEED, 0)
 
 
 def test_a_sample_counts_what_networks_answer_on(tmp_path):
     """Every third frame; utterances are of 50 to 52 frames, four chunks of five answers each."""
     of = shard(tmp_path / "data", 20)
     of.packing = Packing(2, 2, chunk=15, subsampling=3)
-    frames = StreamedFrames(of, CPU, torch.float32, 0, SEED, 0, 2)
+    frames = StreamedFrames(of, CPU, torch.float32, 0, SEED, 0)
     assert [frames.sample_store(num).num_frames for num in (1, 100, 101, 10**6)] == [20, 100, 120, 400]
 
 
 def test_a_rank_without_utterances(tmp_path):
     of = shard(tmp_path / "data", 4)
     none = Shard(of.reader, of.targets, [], Packing(2, 2), Plain(torch.float32))
-    for frames in (open_frames(none, CPU, torch.float32, 1, SEED, 1, 2), StreamedFrames(none, CPU, torch.float32, 1, SEED, 1, 2)):
+    for frames in (open_frames(none, CPU, torch.float32, 1, SEED, 1), StreamedFrames(none, CPU, torch.float32, 1, SEED, 1)):
         assert frames.num_frames == 0 and not epoch_of(frames, 1) and frames.sample_store(10).num_frames == 0
 
 
@@ -200,7 +224,7 @@ def test_features_that_cannot_be_used_are_named(tmp_path, value, sentence):
         for key, matrix in features.items():
             writer.write(key, matrix)
     with pytest.raises(UserError, match=sentence):
-        open_corpus(tmp_path / "data", InputOptions(cmvn="none"), targets, StoreOptions(), LearnerOptions(), SoloComm(), (0, 1), SEED, 1)
+        open_corpus(tmp_path / "data", InputOptions(cmvn="none"), targets, StoreOptions(), LearnerOptions(), SoloComm(), (0, 1), SEED)
 
 
 def test_errors_of_the_background_thread_reach_the_loop(tmp_path, monkeypatch):
@@ -224,5 +248,5 @@ def test_errors_of_the_background_thread_reach_the_loop(tmp_path, monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
 def test_blocks_are_copied_to_the_device(tmp_path):
     of, gpu = shard(tmp_path / "data", 12), torch.device("cuda")
-    there = StreamedFrames(of, gpu, torch.float32, streamed(of, 4).max_bytes, SEED, 0, 2)
+    there = StreamedFrames(of, gpu, torch.float32, streamed(of, 4).max_bytes, SEED, 0)
     assert rows((x.cpu(), y.cpu()) for x, y in there.minibatches(16, 1)) == rows(epoch_of(streamed(of, 4), 1))

@@ -67,7 +67,8 @@ def streamed(from_shard: Shard, num_blocks: int, rank: int = 0, dtype=torch.floa
     """The frames of `from_shard` in blocks."""
     sizes = from_shard.num_bytes()
     max_bytes = 2 * int(sizes.sum() / (num_blocks - 0.5) + sizes.max()) if num_blocks > 1 else 0
-    frames = StreamedFrames(from_shard, CPU, dtype, max_bytes, SEED, rank, num_epochs)
+    frames = StreamedFrames(from_shard, CPU, dtype, max_bytes, SEED, rank)
+    frames.num_epochs = num_epochs
     assert len(frames.plan(1)) == num_blocks
     return frames
 
