@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 from numba import njit
+from peers import peer
 
 from pyasr.base.options import group, option
 from pyasr.base.step import run_step
@@ -40,6 +41,7 @@ from pyasr.io.openfst import read_fst, write_fst
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "decode"))
 LM_WEIGHTS, PENALTIES = range(7, 18), (0.0, 0.5, 1.0)
+_PEERS = "kaldi_decoder", "kaldifst"
 
 
 @dataclass(frozen=True)
@@ -151,9 +153,7 @@ def _spin(count):
 
 
 def peer_side(options: Benchmark, work: Path) -> dict:
-    import kaldi_decoder
-    import kaldifst
-
+    kaldi_decoder, kaldifst = map(peer, _PEERS)
     fst, beams = kaldifst.StdConstFst.read(str(work / "peer.fst")), options.decode
     scaled = [x * np.float32(beams.acoustic_scale) for x in load_loglikes(work)]
     config = kaldi_decoder.FasterDecoderOptions(beams.beam, beams.max_active, beams.min_active)
@@ -180,6 +180,8 @@ def main(options: Benchmark) -> None:
     if options.side:
         print(json.dumps((our_side if options.side == "ours" else peer_side)(options, Path(options.work))))
         return
+    for name in _PEERS:
+        peer(name)  # before any work
     with tempfile.TemporaryDirectory() as folder:
         frames, _ = save_task(options, Path(folder))
         ours, peer = run_side("ours", Path(folder)), run_side("peer", Path(folder))

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import peer_vosk
 from dense_features import dense_features
+from peers import peer
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
@@ -68,9 +69,7 @@ def ours(options, waves: list[np.ndarray]) -> list[np.ndarray]:
 
 def peers(options, waves: list[np.ndarray]) -> tuple[float, list[np.ndarray]]:
     """(CPU seconds, features) of kaldi-native-fbank; copying its frames into one array is not counted."""
-    import kaldi_native_fbank as knf
-
-    is_mfcc = isinstance(options, MfccOptions)
+    knf, is_mfcc = peer("kaldi_native_fbank"), isinstance(options, MfccOptions)
     theirs = knf.MfccOptions() if is_mfcc else knf.FbankOptions()
     theirs.frame_opts.samp_freq, theirs.frame_opts.dither = RATE, 0
     mel = options.mel

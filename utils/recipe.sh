@@ -42,6 +42,7 @@ cd "$(dirname "$recipe_file")"
 stage=0           # first stage to run
 stop_stage=1000   # last stage to run
 recipe_stage=""
+recipe_has_run="" # a stage
 recipe_log_dir=exp/log
 recipe_num_spawned=0
 recipe_pids=()
@@ -64,6 +65,7 @@ stage() {
   recipe_stage="$1 ($2)"
   export PYASR_STAGE=$recipe_stage # for failure reports
   [ "$1" -ge "$stage" ] && [ "$1" -le "$stop_stage" ] || return 1
+  recipe_has_run=yes
   printf '\n== stage %s: %s (%s)\n' "$1" "$2" "$(date +%H:%M:%S)"
 }
 
@@ -147,6 +149,11 @@ recipe_exit() {
   set +e
   if [ "$status" -eq 0 ] && [ "$recipe_num_spawned" -gt 0 ]; then
     join || status=1
+  fi
+  if [ "$status" -eq 0 ] && [ -n "$recipe_stage" ] && [ -z "$recipe_has_run" ]; then
+    recipe_stage=""
+    recipe_tell "no stage was run: none of those that are wanted is from --stage $stage to --stop-stage $stop_stage"
+    exit 1
   fi
   if [ "$status" -ne 0 ]; then
     [ -n "$recipe_told" ] || recipe_tell "ended with status $status"

@@ -5,7 +5,8 @@
 Reads the lines `name=value  # help` of RUN.SH above its call of parse_recipe_options; `--name VALUE` or `--name=VALUE` replaces the value.
 Prints assignments for the shell to evaluate. The type of a variable is that of its default: whole number, number, true/false (may stand
 alone as `--name`) or text. A help that says "(path)" marks a file or directory: it is taken relative to START_DIR, where the user stands.
-One that says "(any of these)" marks a list with spaces, all words of which must be among those of the default.
+One that says "(any of these)" marks a list with spaces, all words of which must be among those of the default; "(at least 1)" gives a number
+its least value.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pyasr.base.options import did_you_mean
 from pyasr.base.utf8 import insist_on_utf8
 
 _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s+#\s*(.*)")
+_LEAST = re.compile(r"\(at least (\d+)\)")
 _KINDS = {  # the first that fits a default is the variable's
     "a whole number": r"[+-]?\d+",
     "a number": r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?",
@@ -52,6 +54,8 @@ class Variable:
         """The value as the shell is to have it. Raises UserError when it is not of the variable's kind."""
         if not re.fullmatch(_KINDS[self.kind], value):
             raise UserError(f"--{self.flag}: '{value}' is not {self.kind}")
+        if (least := _LEAST.search(self.help)) and float(value) < float(least[1]):
+            raise UserError(f"--{self.flag}: {value} is too small; give {least[1]} or more")
         if "(any of these)" in self.help:
             self._check_words(value)
         return str(start_dir / value) if "(path)" in self.help and value else value

@@ -24,6 +24,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 
 corpus=""      # a copy of the corpus (path)
 num=3          # a count
+ranks=2        # of them (at least 1)
 rate=0.5       # a number
 quick=false    # the short version
 what=ok        # what to do
@@ -87,8 +88,8 @@ def test_a_recipe_whose_caller_has_closed_its_streams(recipe):
 
 
 @pytest.mark.parametrize("what, command, line", [
-    ("step", "'false'", 21), ("pipe", "'... | cat'", 22), ("subshell", "'( false; true )'", 23), ("function", "'false'", 24),
-    ("substitution", "'word=$(false)'", 25), ("unset", "", 26), ("spawn", "'join'", 27), ("spawned_function", "'join'", 28), ("forgotten", "", 29),
+    ("step", "'false'", 22), ("pipe", "'... | cat'", 23), ("subshell", "'( false; true )'", 24), ("function", "'false'", 25),
+    ("substitution", "'word=$(false)'", 26), ("unset", "", 27), ("spawn", "'join'", 28), ("spawned_function", "'join'", 29), ("forgotten", "", 30),
 ])
 def test_a_failure_stops_the_recipe_and_is_named(what, command, line, recipe):
     done = run(recipe, "--what", what)
@@ -116,6 +117,13 @@ def test_stages(recipe):
     assert "stage 1" not in done.stdout and "stage 2" in done.stdout and "after" not in done.stdout
 
 
+@pytest.mark.parametrize("words", [["--stage", "99"], ["--stop-stage", "0"], ["--stage", "3", "--stop-stage", "2"]])
+def test_a_run_of_no_stage_is_told(words, recipe):
+    done = run(recipe, *words)
+    assert done.returncode == 1 and done.stderr.startswith("run.sh: error: no stage was run: none of those that are wanted is from --stage ")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("words, line", [
     ([], "num=3 rate=0.5 quick=false corpus="),
     (["--num", "7", "--rate=-1e-3"], "num=7 rate=-1e-3 quick=false corpus="),
@@ -136,6 +144,8 @@ def test_good_options(words, line, recipe):
     (["--num", "--quick"], "--num: a value is missing after it"),
     (["--num", "abc"], "--num: 'abc' is not a whole number"),
     (["--num=3.5"], "--num: '3.5' is not a whole number"),
+    (["--ranks", "0"], "--ranks: 0 is too small; give 1 or more"),
+    (["--ranks=-1"], "--ranks: -1 is too small; give 1 or more"),
     (["--rate", "fast"], "--rate: 'fast' is not a number"),
     (["--quick=maybe"], "--quick: 'maybe' is not true or false"),
     (["--nmu", "3"], "--nmu: no such option; did you mean --num?"),
@@ -175,8 +185,8 @@ def test_an_exported_cdpath_leads_nowhere_else(recipe, tmp_path, root, monkeypat
     shutil.copytree(recipe.parent, tmp_path / "other/s5", symlinks=True)
     (tmp_path / "other/s5/run.sh").write_text("echo another recipe")
     monkeypatch.setenv("CDPATH", f"{tmp_path / 'other'}:{root}:.")
-    done = run("s5/run.sh", "--corpus", "queen.1c", "--stop-stage", "0", cwd=tmp_path)
-    assert (done.stdout, done.stderr) == (f"num=3 rate=0.5 quick=false corpus={tmp_path}/queen.1c\n", "")
+    done = run("s5/run.sh", "--corpus", "queen.1c", "--stop-stage", "1", cwd=tmp_path)
+    assert done.stdout.startswith(f"num=3 rate=0.5 quick=false corpus={tmp_path}/queen.1c\n\n== stage 1: Fine things (") and not done.stderr
 
 
 def test_the_copy_that_is_sourced_last_comes_first(root, tmp_path):

@@ -14,8 +14,8 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 
 corpus=""       # a copy of the corpus (path): queen.1c, the .deb or a directory that holds one; empty: fetch the Debian package
 quick=false     # 45 minutes of speech and smaller models
-nj=2            # parallel jobs of feature extraction, alignment and decoding
-num_ranks=2     # MPI ranks of DNN training
+nj=2            # parallel jobs of feature extraction, alignment and decoding (at least 1)
+num_ranks=2     # MPI ranks of DNN training (at least 1)
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh

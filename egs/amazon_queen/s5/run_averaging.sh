@@ -13,8 +13,8 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh
 
 ranks="1 2 4"   # numbers of MPI ranks
-num_seeds=3     # networks of each kind, with seeds 1, 2, ...
-nj=2            # parallel jobs of decoding
+num_seeds=3     # networks of each kind, with seeds 1, 2, ... (at least 1)
+nj=2            # parallel jobs of decoding (at least 1)
 sgd_rate=4      # learning rate of one rank with SGD
 ng_rate=1       # with natural gradient from random parameters
 dbn_ng_rate=4   # and from a DBN

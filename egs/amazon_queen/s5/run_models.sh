@@ -13,10 +13,10 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh
 
 models="dnn dnn_sp smbr tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train (any of these)
-num_seeds=3     # networks of each kind, with seeds 1, 2, ...
+num_seeds=3     # networks of each kind, with seeds 1, 2, ... (at least 1)
 quick=false     # see above
-nj=2            # parallel jobs
-num_ranks=2     # MPI ranks of a training
+nj=2            # parallel jobs (at least 1)
+num_ranks=2     # MPI ranks of a training (at least 1)
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh

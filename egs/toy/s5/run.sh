@@ -7,9 +7,9 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh
 
 dir=.             # where data/ and exp/ are made (path)
-num_train=120     # training utterances
-nj=2              # parallel jobs
-num_ranks=2       # MPI ranks of DNN training
+num_train=120     # training utterances (at least 1)
+nj=2              # parallel jobs (at least 1)
+num_ranks=2       # MPI ranks of DNN training (at least 1)
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh
