@@ -19,7 +19,7 @@ from pyasr.base.options import argument, option
 from pyasr.base.step import output_of, run_step
 from pyasr.lang.subword_lang import spell, write_subword_lang
 from pyasr.lang.subwords import MODEL, Subwords
-from pyasr.lang.train_lm import read_vocabulary
+from pyasr.lang.vocabulary import read_vocabulary
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from pyasr.decode.lattice_dir import check_same_words, check_words, job_archives
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.lm_rescore import rescore
 from pyasr.lang.backoff_lm import OOV_COST, BackoffLm
-from pyasr.lang.grammar import BACKOFF, BOS, EOS
-from pyasr.lang.symbols import EPSILON, SymbolTable
+from pyasr.lang.dict_dir import RESERVED_WORDS
+from pyasr.lang.symbols import SymbolTable
 
-_NO_WORDS = (EPSILON, BACKOFF, BOS, EOS)
 _SHOWN = 10
 
 
@@ -51,7 +50,7 @@ class RescoreSpec:
 
 def spoken_words(words: SymbolTable) -> dict[str, int]:
     """The words of words.txt that can be spoken, with their ids."""
-    return {word: number for word, number in words.ids.items() if word not in _NO_WORDS}
+    return {word: number for word, number in words.ids.items() if word not in RESERVED_WORDS}
 
 
 def check_models(spec: RescoreSpec) -> None:

@@ -24,7 +24,7 @@ from pyasr.base.output import atomic_write
 from pyasr.lang import arpa_kernels as kernels
 from pyasr.lang.symbols import read_bytes
 
-NO_PROBABILITY = -99.0  # what SRILM and Kaldi write for log10(0)
+NO_PROBABILITY = -99.0  # what SRILM and Kaldi write for log10(0); in what is read nothing is less, neither -inf nor a finite number
 _COUNT = re.compile(r"ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,15})$")
 _LINE_PROBLEMS = {
     kernels.BAD_NUMBER: "the log10 probability or back-off weight is not a number",
@@ -67,7 +67,8 @@ class Arpa:
 
 
 def read_arpa(path: Path) -> Arpa:
-    """A model in ARPA format, gzipped or not; entry i of `words` is the i-th unigram.
+    """A model in ARPA format, gzipped or not; entry i of `words` is the i-th unigram. Probabilities and back-off weights of 0, and those
+    below 1e-99, are read as 1e-99 (-99), so that all costs are finite.
 
     Raises UserError with the line for a broken header, counts that do not hold, a malformed n-gram, one with a word that is no unigram,
     a missing end; and where the begin or the end of sentences is no unigram.
@@ -161,9 +162,11 @@ def _parse(data: bytes, begin: int, end: int, n: int, highest: bool, expected: i
         raise UserError(
             f"{path}: the {n}-gram number {row + 1} has the log10 probability {logprob[row]}, greater than 0; make the file anew"
         )
-    if (backoff == np.inf).any():
-        raise UserError(f"{path}: the {n}-gram number {np.argmax(backoff) + 1} has an infinite back-off weight; make the file anew")
-    return ids, logprob, backoff, found
+    if (backoff > -NO_PROBABILITY).any():
+        row = int(np.argmax(backoff))
+        raise UserError(f"{path}: the {n}-gram number {row + 1} has the log10 back-off weight {backoff[row]:g}, greater than "
+                        f"{-NO_PROBABILITY:g}; make the file anew")  # fmt: skip
+    return ids, np.maximum(logprob, NO_PROBABILITY), np.maximum(backoff, NO_PROBABILITY), found
 
 
 def write_arpa(path: Path, arpa: Arpa) -> None:

@@ -28,6 +28,7 @@ from numba.typed import Dict
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import Fst, read_fst
 from pyasr.lang.arpa import read_arpa
+from pyasr.lang.fst_ops import infinite_arcs
 from pyasr.lang.grammar import BACKOFF, arpa_to_fst
 from pyasr.lang.symbols import SymbolTable
 
@@ -122,10 +123,12 @@ def model_file(source: Path) -> Path:
 
 
 def _check(fst: Fst, sources: np.ndarray, labels: np.ndarray, targets: np.ndarray, name: str) -> None:
-    """Raises UserError unless no state has two arcs with the same label and back-off arcs end."""
+    """Raises UserError unless no state has two arcs with the same label, back-off arcs end, and all costs are finite."""
     told = "only a back-off n-gram model can rescore; make it with utils/make_grammar.py"
     if fst.num_states == 0 or fst.start < 0:
         raise UserError(f"{name}: the grammar is empty; make it anew with utils/make_grammar.py")
+    if problem := infinite_arcs(fst):
+        raise UserError(f"{name}: {problem}")
     twice = np.flatnonzero((sources[1:] == sources[:-1]) & (labels[1:] == labels[:-1]))
     if len(twice):
         what = f"word {labels[twice[0]]}" if labels[twice[0]] else "backing off"

@@ -11,6 +11,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import Fst, read_fst
 from pyasr.io.text import read_lines
+from pyasr.lang.fst_ops import infinite_arcs
 from pyasr.lang.subwords import BLANK
 from pyasr.lang.symbols import EPSILON, SymbolTable
 
@@ -187,7 +188,7 @@ class _Check:
             self.add("topo", "has to hold every silence and non-silence phone once")
 
     def transducers(self) -> None:
-        """L.fst, L_disambig.fst and G.fst, where there is one: labels of the symbol tables, a pronunciation for each word, the #0 loop."""
+        """L.fst, L_disambig.fst and, where there is one, G.fst: labels of the tables, finite costs, all words pronounced, the #0 loop."""
         lexicon, disambig = self._fst("L.fst"), self._fst("L_disambig.fst")
         symbols = [self.phones[phone] for phone in self.lists["disambig"] if phone in self.phones]
         if lexicon and np.isin(lexicon.ilabels, symbols).any():
@@ -219,6 +220,8 @@ class _Check:
             if len(labels) and (labels.min() < 0 or labels.max() >= len(table)):
                 self.add(name, f"an {side} label beyond the symbol table; it was made with other symbols, make it anew")
                 return None
+        if problem := infinite_arcs(fst):
+            self.add(name, problem)
         if not np.isfinite(fst.finals).any():
             self.add(name, "no final state; make it anew")
         return fst

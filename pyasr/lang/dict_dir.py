@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.io.text import read_lines
 from pyasr.lang.lexicon import Lexicon, read_lexicon
 from pyasr.lang.silence_probs import LEXICON_FILE, SilenceProbs, read_silence_probs
-from pyasr.lang.symbols import EPSILON, write_lines
+from pyasr.lang.symbols import EPSILON, read_word_lines, write_lines
 
 POSITIONS = ("_B", "_E", "_I", "_S")
-RESERVED_WORDS = (EPSILON, "<s>", "</s>", "#0")
+RESERVED_WORDS = (EPSILON, "<s>", "</s>", "#0")  # the symbols of every words.txt that are no words
 _LEXICA = (LEXICON_FILE, "lexiconp.txt", "lexicon.txt")
 PhoneGroups = list[tuple[str, ...]]
 
@@ -87,7 +86,7 @@ def _check_holds_all(directory: Path, name: str, lexicon: Lexicon, other_name: s
 
 
 def _groups(path: Path) -> PhoneGroups:
-    return [tuple(line.split()) for line in read_lines(path) if line.strip()]
+    return [tuple(line.split()) for line in read_word_lines(path) if line.strip()]
 
 
 def find_problems(content: DictDir) -> list[str]:

@@ -19,6 +19,15 @@ from pyasr.lang import fst_kernels
 DELTA = 1.0 / 1024  # below this, costs count as equal
 
 
+def infinite_arcs(fst: Fst) -> str:
+    """What is wrong where arcs have an infinite cost, which no algorithm here can work with, and what to do; '' where none has."""
+    infinite = np.flatnonzero(~np.isfinite(fst.weights))
+    if not len(infinite):
+        return ""
+    first = f"the first from state {fst.sources[infinite[0]]} with the labels {fst.ilabels[infinite[0]]}:{fst.olabels[infinite[0]]}"
+    return f"{len(infinite)} arc(s) of infinite cost, {first}; leave them out, or give them a finite cost such as 228, that of 1e-99"
+
+
 def to_kaldifst(fst: Fst):
     """The same transducer as a `kaldifst.StdVectorFst`."""
     import kaldifst

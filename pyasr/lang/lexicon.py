@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.io.text import read_lines
-from pyasr.lang.symbols import write_lines
+from pyasr.lang.symbols import read_word_lines, write_lines
 
 Phones = tuple[str, ...]
 _VARIANT = re.compile(r"\(\d+\)$")
@@ -68,13 +67,14 @@ class Lexicon:
 def read_lexicon(path: Path, probabilities: bool | None = None) -> Lexicon:
     """A lexicon in Kaldi's format: `WORD PHONES...`, or `WORD PROBABILITY PHONES...` (by default when the file is called lexiconp*.txt).
 
-    Raises UserError with file and line for an empty pronunciation, an entry that occurs twice, a probability outside (0, 1].
+    Raises UserError with file and line for an empty pronunciation, an entry that occurs twice, a probability outside (0, 1], a blank that
+    is neither space nor tab.
     """
     path = Path(path)
     if probabilities is None:
         probabilities = path.name.startswith("lexiconp")
     lexicon, seen = Lexicon(), {}
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_word_lines(path), 1):
         fields, where = line.split(), f"{path}:{number}"
         if not fields:
             raise UserError(f"{where}: an empty line; remove it")
@@ -121,7 +121,7 @@ def read_cmudict(path: Path | None = None, stress: bool = False) -> Lexicon:
     """
     path = cmudict_path() if path is None else Path(path)
     lexicon = Lexicon()
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_word_lines(path), 1):
         if line.startswith(";;;"):
             continue
         word, *phones = line.partition(" #")[0].split() or [""]

@@ -15,12 +15,16 @@ from pyasr.lang.symbols import SymbolTable
 def make_lg(lang: Path) -> Fst:
     """LG of a lang dir: composed, determinised in the log semiring, minimised, pushed.
 
-    Raises UserError when the labels of L_disambig.fst or G.fst are not those of words.txt, or no sentence goes through both.
+    Raises UserError when the labels of L_disambig.fst or G.fst are not those of words.txt, an arc of theirs has an infinite cost, or no
+    sentence goes through both.
     """
     lexicon, grammar = read_fst(lang / "L_disambig.fst"), read_fst(lang / "G.fst")
     _check_labels(lang / "G.fst", np.r_[grammar.ilabels, grammar.olabels], lang / "words.txt")
     _check_labels(lang / "L_disambig.fst", lexicon.olabels, lang / "words.txt")
     _check_labels(lang / "L_disambig.fst", lexicon.ilabels, lang / "phones.txt")
+    for name, fst in (("G.fst", grammar), ("L_disambig.fst", lexicon)):
+        if problem := ops.infinite_arcs(fst):
+            raise UserError(f"{lang / name}: {problem}")
     lg = compose_lg(lexicon, grammar)
     if lg is None:
         raise UserError(f"{lang}: no sentence of G.fst has a pronunciation in L_disambig.fst; make G.fst anew with utils/make_grammar.py")

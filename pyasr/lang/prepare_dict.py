@@ -10,14 +10,14 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.io.text import read_lines
 from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups
 from pyasr.lang.letter_to_sound import Guess, LetterToSound, usual_spelling
 from pyasr.lang.lexicon import Lexicon, read_cmudict, read_lexicon, stressed_vowels, without_stress
 from pyasr.lang.symbols import write_lines
-from pyasr.lang.vocabulary import read_sentences
+from pyasr.lang.vocabulary import read_sentences, read_vocabulary
 
 SILENCE, SPOKEN_NOISE = "SIL", "SPN"
+MOST_LEFT_OUT = 1 / 3  # of the running words; what is left can hardly be meant
 _NOISE = re.compile(r"[<\[{].*[>\]}]$")
 
 
@@ -32,7 +32,7 @@ class DictOptions:
         "letters", "words missing from the dictionary: left out, or pronounced by their letters", choices=("none", "letters")
     )
     stress: bool = option(False, "keep the stress digits of ARPAbet vowels")
-    words: Path | None = option(None, "further words for the vocabulary, the first field of each line")
+    words: Path | None = option(None, "further words for the vocabulary, the first field of each line: a list, a lexicon, a words.txt")
     oov_word: str = option("<unk>", "the word that stands for all others; pronounced as spoken noise")
     text_ids: bool = option(True, "the first field of each line of the text is an utterance id")
 
@@ -44,6 +44,11 @@ class Vocabulary:
     counts: Counter
     lexicon: Lexicon = field(default_factory=Lexicon)
     missing: dict[str, Guess | None] = field(default_factory=dict)
+
+    @property
+    def share_left_out(self) -> float:
+        """Of the running words those without a pronunciation."""
+        return sum(self.counts[word] for word, guess in self.missing.items() if guess is None) / max(self.counts.total(), 1)
 
     def summary(self) -> str:
         """One line: how many words the dictionary lacked and what became of them."""
@@ -83,15 +88,16 @@ def _plain(lexicon: Lexicon) -> Lexicon:
 
 
 def count_words(text: Path, options: DictOptions) -> Counter:
-    """Counts of the words of the text; further words count 0. Raises UserError for a text without words, or with a reserved word."""
+    """Counts of the words of the text; further words, without the symbols of a words.txt, count 0. Raises UserError for a text without
+    words, or with a reserved word."""
     counts = Counter(word for sentence in read_sentences(text, options.text_ids) for word in sentence)
     if not counts:
         raise UserError(f"{text}: no words; expected lines of {'an utterance id and ' if options.text_ids else ''}words")
-    if options.words:
-        counts.update({line.split()[0]: 0 for line in read_lines(options.words) if line.strip()})
     reserved = [word for word in RESERVED_WORDS if word in counts]
     if reserved:
         raise UserError(f"{text}: '{reserved[0]}' is reserved and cannot be a word; remove it from the text")
+    if options.words:
+        counts.update(dict.fromkeys(read_vocabulary(options.words), 0))
     return counts
 
 
@@ -144,10 +150,22 @@ def as_dict_dir(lexicon: Lexicon) -> DictDir:
 
 
 def write_dict(text: Path, options: DictOptions, out: Path) -> Vocabulary:
-    """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`."""
+    """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`. Raises UserError where no word gets any phones."""
     counts = count_words(text, options)
     vocabulary = look_up(counts, read_dictionary(options.dictionary), options)
+    _tell_missing(text, vocabulary, options)
     as_dict_dir(vocabulary.lexicon).write(out)
     write_lines(out / "missing_words.txt", vocabulary.report())
-    log.info(vocabulary.summary())
     return vocabulary
+
+
+def _tell_missing(text: Path, vocabulary: Vocabulary, options: DictOptions) -> None:
+    """Say what the dictionary lacked. Raises UserError where nothing is left but noise and the OOV word."""
+    hint = "give a dictionary of its language and spelling with --dictionary FILE"
+    if not vocabulary.lexicon.phones() - {SILENCE, SPOKEN_NOISE}:
+        source = f"in the dictionary ({options.dictionary})" + " or by its letters" * (options.fallback == "letters")
+        raise UserError(f"{text}: not one of its words has a pronunciation {source}; {hint}")
+    if vocabulary.share_left_out > MOST_LEFT_OUT:
+        log.warning(f"{vocabulary.summary()}; {hint}")
+    else:
+        log.info(vocabulary.summary())

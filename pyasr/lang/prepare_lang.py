@@ -26,7 +26,7 @@ class LangOptions:
     """How a language directory is made."""
 
     position_dependent_phones: bool = option(True, "phones know whether they begin, end or stand inside a word")
-    share_silence_phones: bool = option(False, "all silence phones share one root of the tree, which is not split")
+    share_silence_phones: bool = option(False, "all silence phones share their pdfs, one per state, which the tree does not split")
     sil_prob: float = option(0.5, "probability of silence between words, 0 for none; unused if there is a silprob.txt",
                              minimum=0.0, maximum=0.999)
     num_sil_states: int = option(5, "emitting states of silence phones", minimum=1)
@@ -121,9 +121,9 @@ class _Builder:
         for name, phones in lists.items():
             self._write_phones(out, name, [(phone,) for phone in phones])
             write_lines(out / f"phones/{name}.csl", [":".join(str(self.phones[phone]) for phone in phones)])
-        self._write_phones(out, "sets", self.silence + self.nonsilence)
+        self._write_phones(out, "sets", self._sets())
         self._write_phones(out, "extra_questions", self._extra_questions())
-        self._write_phones(out, "roots", *self._roots())
+        self._write_phones(out, "roots", self._sets(), self._heads())
         if self.options.position_dependent_phones:
             kinds = [_BOUNDARY[phone[-2:] if phone.endswith(POSITIONS) else ""] for phone in silence + nonsilence]
             write_lines(out / "phones/word_boundary.txt", map(" ".join, zip(silence + nonsilence, kinds)))
@@ -134,11 +134,15 @@ class _Builder:
         write_lines(out / f"phones/{name}.txt", (head + " ".join(group) for head, group in zip(heads, groups)))
         write_lines(out / f"phones/{name}.int", (head + " ".join(str(self.phones[p]) for p in group) for head, group in zip(heads, groups)))
 
-    def _roots(self) -> tuple[PhoneGroups, list[str]]:
-        if not self.options.share_silence_phones:
-            groups = self.silence + self.nonsilence
-            return groups, ["shared split "] * len(groups)
-        return [tuple(_flat(self.silence)), *self.nonsilence], ["not-shared not-split "] + ["shared split "] * len(self.nonsilence)
+    def _sets(self) -> PhoneGroups:
+        """Phones that share a root of the tree, and the pdfs of monophones."""
+        silence = [tuple(_flat(self.silence))] if self.options.share_silence_phones else self.silence
+        return silence + self.nonsilence
+
+    def _heads(self) -> list[str]:
+        """For each of the sets whether the states share the root, and whether it is split."""
+        first = "not-shared not-split " if self.options.share_silence_phones else "shared split "
+        return [first] + ["shared split "] * (len(self._sets()) - 1)
 
     def _extra_questions(self) -> PhoneGroups:
         """The user's questions over all variants; and questions about the position alone."""

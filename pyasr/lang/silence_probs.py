@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.io.text import read_lines
 from pyasr.lang.lexicon import Lexicon, Phones
-from pyasr.lang.symbols import write_lines
+from pyasr.lang.symbols import read_word_lines, write_lines
 
 LEXICON_FILE, SILENCE_FILE = "lexiconp_silprob.txt", "silprob.txt"
 _ENDS = ("<s>", "</s>_s", "</s>_n", "overall")
@@ -49,7 +48,7 @@ class SilenceProbs:
 def read_silence_probs(directory: Path) -> tuple[Lexicon, SilenceProbs]:
     """(lexicon with probabilities, silence) of a dictionary directory. Raises UserError with file and line for what cannot be."""
     lexicon, words = Lexicon(), {}
-    for number, line in enumerate(read_lines(directory / LEXICON_FILE), 1):
+    for number, line in enumerate(read_word_lines(directory / LEXICON_FILE), 1):
         where = f"{directory / LEXICON_FILE}:{number}"
         word, probability, silence, phones = _entry(line.split(), where)
         if (word, *phones) in words:
@@ -76,7 +75,7 @@ def _entry(fields: list[str], where: str) -> tuple[str, float, WordSilence, Phon
 def _read_ends(path: Path) -> tuple[float, ...]:
     """begin, end_silence, end_none, overall."""
     found = {}
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_word_lines(path), 1):
         name, _, value = line.strip().partition(" ")
         try:
             found[name] = float(value)

@@ -1,4 +1,4 @@
-"""Symbol tables: `words.txt` and `phones.txt`, one `SYMBOL ID` a line."""
+"""Symbols in files: texts and lists of words between blanks, and the tables `words.txt` and `phones.txt`, one `SYMBOL ID` a line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from pyasr.io.text import read_lines
 
 EPSILON = "<eps>"
 _ID = re.compile(r"[0-9]{1,9}")
+_OTHER_BLANK = re.compile(  # white space of Unicode but space, tab, and the ends of lines, in UTF-8
+    rb"[\x0b\x0c\x1c-\x1f]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80"
+)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -20,8 +23,25 @@ def read_bytes(path: Path) -> bytes:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text (byte {error.start}); convert the file with iconv -t utf-8") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line}: not UTF-8 text; convert the file with iconv -t utf-8") from None
     return data
+
+
+def read_words(path: Path) -> bytes:
+    """A text, gzipped or not, in which words stand between spaces and tabs. Raises UserError with the line of any other blank, which some
+    programs take for a part of a word, and others do not."""
+    content = read_bytes(path)
+    if found := _OTHER_BLANK.search(content):
+        line, blank = content.count(b"\n", 0, found.start()) + 1, ord(found[0].decode("utf-8"))
+        raise UserError(f"{path}:{line}: the blank U+{blank:04X} is neither a space nor a tab; write a space in its place, or nothing")
+    return content
+
+
+def read_word_lines(path: Path) -> list[str]:
+    """The lines of a list of words, phones or pronunciations, on which `split()` sees no other blanks than `read_words`."""
+    content = read_words(path).decode("utf-8")
+    return content.removesuffix("\n").split("\n") if content else []
 
 
 def write_lines(path: Path, lines) -> None:

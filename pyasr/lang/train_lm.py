@@ -11,15 +11,14 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
-from pyasr.io.text import read_lines
 from pyasr.lang.arpa import Arpa, perplexity, write_arpa
 from pyasr.lang.arpa_kernels import map_lines, word_table
-from pyasr.lang.ngram import BEGIN, END, estimate
-from pyasr.lang.symbols import EPSILON
-from pyasr.lang.vocabulary import read_sentences, read_words
+from pyasr.lang.dict_dir import RESERVED_WORDS
+from pyasr.lang.ngram import estimate
+from pyasr.lang.symbols import read_words
+from pyasr.lang.vocabulary import read_sentences, read_vocabulary
 
 ARPA_FILE, PERPLEXITY_FILE = "lm.arpa.gz", "perplexity.txt"
-_NO_WORDS = (EPSILON, "#0", BEGIN, END)
 
 
 @dataclass(frozen=True)
@@ -45,17 +44,11 @@ def make_lm(text: Path, lexicon: Path, options: NgramOptions, out: Path, eval_te
     log.info(", ".join(f"{len(table)} {n}-grams" for n, table in enumerate(model.tables, 1)))
     if eval_text:
         sentences = read_sentences(eval_text, options.text_ids)
-        _check_not_reserved(eval_text, [word for words in sentences for word in words if word in _NO_WORDS])
+        _check_not_reserved(eval_text, [word for words in sentences for word in words if word in RESERVED_WORDS])
         sentence = f"{eval_text}: {perplexity(model, sentences, options.oov_word)}"
         log.info(sentence)
         with atomic_write(out / PERPLEXITY_FILE) as f:
             f.write(f"{sentence}\n")
-
-
-def read_vocabulary(path: Path) -> list[str]:
-    """The words of a lexicon, a words.txt or a list of words: the first field of each line, without the symbols that are no words."""
-    words = dict.fromkeys(line.split()[0] for line in read_lines(path) if line.strip())
-    return [word for word in words if word not in _NO_WORDS]
 
 
 def train(text: Path, vocabulary: list[str], options: NgramOptions) -> Arpa:
@@ -75,10 +68,10 @@ def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[n
     """
     lines = np.frombuffer(read_words(path), np.uint8)
     flat, lengths = np.empty(len(lines) // 2 + 1, np.int64), np.empty(int((lines == ord("\n")).sum()) + 1, np.int64)
-    table = word_table([word.encode() for word in (*vocabulary, *_NO_WORDS)])
+    table = word_table([word.encode() for word in (*vocabulary, *RESERVED_WORDS)])
     num_words, num_lines = map_lines(lines, *table, int(options.text_ids), flat, lengths)
     flat, lengths = flat[:num_words], lengths[:num_lines]
-    _check_not_reserved(path, [_NO_WORDS[number] for number in flat[flat >= len(vocabulary)][:1] - len(vocabulary)])
+    _check_not_reserved(path, [RESERVED_WORDS[number] for number in flat[flat >= len(vocabulary)][:1] - len(vocabulary)])
     if (flat < 0).any() and options.oov_word not in vocabulary:
         known = set(vocabulary)
         stranger = next(word for sentence in read_sentences(path, options.text_ids) for word in sentence if word not in known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,13 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
+from pyasr.lang.dict_dir import RESERVED_WORDS
 from pyasr.lang.lang_dir import LangDir
-from pyasr.lang.symbols import SymbolTable, read_bytes
+from pyasr.lang.symbols import SymbolTable, read_word_lines, read_words
 
-_OTHER_BLANK = re.compile(  # white space of Unicode but space, tab, and the ends of lines, in UTF-8
-    rb"[\x0b\x0c\x1c-\x1f]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80"
-)
 
 @dataclass
 class MappedText:
@@ -26,12 +22,14 @@ class MappedText:
     ids       utterance -> int64 (num_words)
     oov       words outside the vocabulary with their counts; they became the id of the OOV word
     oov_only  utterances all of whose words are outside the vocabulary: legal, but there is little to be learnt from them
+    reserved  utterance -> the first symbol in it that is no word (`RESERVED_WORDS`); such utterances have no `ids`
     """
 
     ids: dict[str, np.ndarray] = field(default_factory=dict)
     num_words: int = 0
     oov: Counter = field(default_factory=Counter)
     oov_only: list[str] = field(default_factory=list)
+    reserved: dict[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
         """One sentence: how many words are outside the vocabulary, which most often, and which utterances hold no word of it."""
@@ -43,10 +41,14 @@ class MappedText:
 
 
 def map_text(texts: dict[str, str], words: SymbolTable, oov: int) -> MappedText:
-    """Word ids of every text (utterance -> words separated by blanks); unknown words become `oov`. The OOV word itself counts as OOV."""
-    mapped, ids = MappedText(), words.ids
+    """Word ids of every text (utterance -> words separated by blanks) without reserved symbols; unknown words become `oov`. The OOV word
+    itself counts as OOV."""
+    mapped, ids, reserved = MappedText(), words.ids, frozenset(RESERVED_WORDS)
     for utterance, text in texts.items():
         tokens = text.split()
+        if not reserved.isdisjoint(tokens):
+            mapped.reserved[utterance] = next(word for word in tokens if word in reserved)
+            continue
         numbers = np.array([ids.get(word, oov) for word in tokens], np.int64)
         mapped.ids[utterance] = numbers
         mapped.num_words += len(tokens)
@@ -75,17 +77,13 @@ def holds_known_word(texts: Iterable[str], lang: LangDir) -> bool:
     return any(lang.words.get(word, lang.oov) != lang.oov for text in texts for word in text.split())
 
 
-def read_words(path: Path) -> bytes:
-    """A text, gzipped or not, in which words stand between spaces and tabs. Raises UserError with the line of any other blank, which some
-    programs take for a part of a word, and others do not."""
-    content = read_bytes(path)
-    if found := _OTHER_BLANK.search(content):
-        line, blank = content.count(b"\n", 0, found.start()) + 1, ord(found[0].decode("utf-8"))
-        raise UserError(f"{path}:{line}: the blank U+{blank:04X} is neither a space nor a tab; write a space in its place, or nothing")
-    return content
-
-
 def read_sentences(path: Path, ids: bool = True) -> list[list[str]]:
     """The words of every line of a text, gzipped or not. With `ids` the first field, the utterance, is left out. Empty sentences stay."""
     lines = read_words(path).decode("utf-8").split("\n")
     return [line.split()[1:] if ids else line.split() for line in lines if line.strip()]
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """The words of a lexicon, a words.txt or a list of words: the first field of each line, without the symbols that are no words."""
+    words = dict.fromkeys(line.split()[0] for line in read_word_lines(path) if line.strip())
+    return [word for word in words if word not in RESERVED_WORDS]

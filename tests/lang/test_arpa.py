@@ -66,12 +66,22 @@ def test_reads_tabs_blanks_exponents_and_missing_weights(tmp_path, name, newline
         ("<s>", "z", ": <s> has no unigram, so sentences have no probability; estimate the model with"),
         ("</s>", "z", ": </s> has no unigram, so"),
         ("-0.5\ta", "0.5\ta", r"the log10 probability 0.5, greater than 0"),
+        ("-0.5\ta", "inf\ta", r"the 1-gram number 3 has the log10 probability inf, greater than 0"),
+        ("-0.25", "inf", r"the 1-gram number 3 has the log10 back-off weight inf, greater than 99"),
+        ("-0.25", "1e39", r"the 1-gram number 3 has the log10 back-off weight 1e\+39, greater than 99"),
     ],
 )
 def test_broken_file_is_told_with_its_line(tmp_path, old, new, told):
     assert old in GOOD
     with pytest.raises(UserError, match="lm.arpa" + ".*" + told):
         read_arpa(write(tmp_path, GOOD.replace(old, new)))
+
+
+@pytest.mark.parametrize("written", ["-inf", "-INF", "-1e39", "-1e999", "-99"])
+def test_no_probability_is_minus_99_however_it_is_written(tmp_path, written):
+    model = read_arpa(write(tmp_path, GOOD.replace("-0.5\ta\t-0.25", f"{written}\ta\t{written}").replace("-0.1\ta b", f"{written}\ta b")))
+    assert model.tables[0].logprob[2] == model.tables[0].backoff[2] == model.tables[1].logprob[1] == -99
+    assert perplexity(model, [["a", "b"]]).logprob == pytest.approx(-99.2)
 
 
 @pytest.mark.parametrize("cut", [10, 40, 70, 95, 120, 150])

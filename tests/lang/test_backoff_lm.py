@@ -102,7 +102,8 @@ def word_log10(ngrams, history, words) -> float:
 @pytest.mark.parametrize(("arcs", "message"), [
     ([(0, 1, 1, 0.5, 0), (0, 1, 1, 0.7, 1)], "state 0 has two arcs for word 1"),
     ([(0, 9, 0, 0.5, 1), (0, 9, 0, 0.7, 2)], "state 0 has two arcs for backing off"),
-    ([(0, 9, 0, 0.5, 1), (1, 9, 0, 0.7, 0)], "its arcs without a word form a cycle")])
+    ([(0, 9, 0, 0.5, 1), (1, 9, 0, 0.7, 0)], "its arcs without a word form a cycle"),
+    ([(0, 1, 1, 0.5, 0), (0, 2, 2, math.inf, 1)], r"1 arc\(s\) of infinite cost, the first from state 0 with the labels 2:2; leave")])
 def test_grammars_that_are_no_backoff_models(arcs, message):
     sources, ilabels, olabels, costs, targets = zip(*arcs)
     with pytest.raises(UserError, match=message):

@@ -4,6 +4,8 @@ from pyasr.base.errors import UserError
 from pyasr.lang.dict_dir import read_dict_dir
 from pyasr.lang.lexicon import read_cmudict, read_lexicon, without_stress
 from pyasr.lang.prepare_dict import DictOptions, as_dict_dir, write_dict
+from pyasr.lang.symbols import SymbolTable
+from pyasr.lang.vocabulary import read_vocabulary
 
 
 def write(path, text):
@@ -64,6 +66,34 @@ def test_bad_lexicon(tmp_path, text, told):
 def test_bad_lexiconp(tmp_path, text, told):
     with pytest.raises(UserError, match=told):
         read_lexicon(write(tmp_path / "lexiconp.txt", text))
+
+
+@pytest.mark.parametrize("line", ["New{}York 1 N UW", "New{}1 N UW", "New 1 N{}UW"])
+@pytest.mark.parametrize(("blank", "name"), [("\u00a0", r"U\+00A0"), ("\u3000", r"U\+3000")])
+def test_other_blanks_in_a_lexicon_are_told_with_their_line(tmp_path, line, blank, name):
+    text = "a 1 AH\n" + line.format(blank) + "\n"
+    for file, read in (("lexiconp.txt", read_lexicon), ("lexicon.txt", read_lexicon), ("small.dict", read_cmudict)):
+        with pytest.raises(UserError, match=rf"{file}:2: the blank {name} is neither a space nor a tab; write a space"):
+            read(write(tmp_path / file, text))
+
+
+def test_other_blanks_in_lists_of_phones_and_words_are_told(tmp_path):
+    with pytest.raises(UserError, match=r"silence_phones.txt:2: the blank U\+00A0"):
+        read_dict_dir(dict_dir(tmp_path, silence_phones="SIL\nSPN\u00a0NSN\n"))
+    (tmp_path / "lexicon.txt").rename(tmp_path / "lexiconp_silprob.txt")
+    write(tmp_path / "silence_phones.txt", "SIL\nSPN\n")
+    write(tmp_path / "lexiconp_silprob.txt", "new\u3000york 1 0.5 1 1 AH\n")
+    write(tmp_path / "words.txt", "new\u3000york\n")
+    with pytest.raises(UserError, match=r"lexiconp_silprob.txt:1: the blank U\+3000"):
+        read_dict_dir(tmp_path)
+    with pytest.raises(UserError, match=r"words.txt:1: the blank U\+3000"):
+        read_vocabulary(tmp_path / "words.txt")
+
+
+def test_a_lexicon_that_is_not_utf8_is_told_with_its_line(tmp_path):
+    (tmp_path / "lexicon.txt").write_bytes(b"a AH\nb\xe9 B\n")
+    with pytest.raises(UserError, match="lexicon.txt:2: not UTF-8 text; convert"):
+        read_lexicon(tmp_path / "lexicon.txt")
 
 
 def dict_dir(tmp_path, **changes):
@@ -192,6 +222,32 @@ def test_further_words_join_the_vocabulary(tmp_path):
     words = write(tmp_path / "words", "dog ignored\nzip\n")
     _, out = prepare(tmp_path, words=words)
     assert {"dog", "zip"} <= set(read_dict_dir(out).lexicon.entries)
+
+
+def test_further_words_may_be_those_of_a_words_txt(tmp_path):
+    SymbolTable.of(["<eps>", "<unk>", "dog", "#0", "<s>", "</s>"]).write(tmp_path / "words.txt")
+    _, out = prepare(tmp_path, words=tmp_path / "words.txt", fallback="none")
+    assert sorted(read_dict_dir(out).lexicon.entries) == ["<unk>", "Cat", "[laugh]", "a", "cat", "dog"]
+
+
+def prepare_text(tmp_path, text, **options):
+    dictionary = write(tmp_path / "small.dict", DICTIONARY)
+    (tmp_path / "dict").mkdir()
+    return write_dict(write(tmp_path / "text", text), DictOptions(dictionary=str(dictionary), **options), tmp_path / "dict")
+
+
+@pytest.mark.parametrize(("text", "fallback"), [("u1 \u043c\u0438\u0440 \u0434\u0430\n", "letters"), ("u1 catty [laugh] <unk>\n", "none")])
+def test_text_without_any_word_that_can_be_pronounced(tmp_path, text, fallback):
+    with pytest.raises(UserError, match=r"text: not one of its words has a pronunciation .*small.dict.*; give .* with --dictionary FILE"):
+        prepare_text(tmp_path, text, fallback=fallback)
+
+
+@pytest.mark.parametrize(("text", "level"), [("u1 \u0434\u0430 a cat a\n", "INFO"), ("u1 \u0434\u0430 \u0434\u0430 a cat a\n", "WARNING")])
+def test_many_words_left_out_are_a_warning(tmp_path, caplog, text, level):
+    with caplog.at_level("INFO", "pyasr"):
+        prepare_text(tmp_path, text)
+    told = next(record for record in caplog.records if "1 left out" in record.message)
+    assert told.levelname == level and ("--dictionary FILE" in told.message) == (level == "WARNING")
 
 
 def test_text_without_words_and_reserved_words(tmp_path):

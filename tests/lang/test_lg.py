@@ -6,8 +6,11 @@ from fst_paths import best_cost, composed_cost, random_paths
 from pyasr.base.errors import UserError
 from pyasr.io.openfst import read_fst, write_fst
 from pyasr.lang import fst_ops as ops
-from pyasr.lang.grammar import make_grammar
-from pyasr.lang.lg import make_lg
+from pyasr.lang.arpa import read_arpa
+from pyasr.lang.backoff_lm import BackoffLm
+from pyasr.lang.grammar import arpa_to_fst, make_grammar
+from pyasr.lang.lang_dir import LangDir
+from pyasr.lang.lg import compose_lg, make_lg
 from toy_language import random_ngrams, write_arpa_text, write_toy_lang
 
 
@@ -67,3 +70,53 @@ def test_truncated_grammar(lang, tmp_path):
     (other / "G.fst").write_bytes((lang / "G.fst").read_bytes()[:-100])
     with pytest.raises(UserError, match=r"G\.fst: truncated or damaged FST"):
         make_lg(other)
+
+
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["G.fst", "L_disambig.fst"])
+def test_arcs_of_infinite_cost_are_refused(lang, tmp_path, name, wrong):
+    other = write_toy_lang(tmp_path / "lang", num_words=40)
+    (other / "G.fst").write_bytes((lang / "G.fst").read_bytes())
+    fst = read_fst(other / name)
+    weights = fst.weights.copy()
+    weights[3] = wrong
+    write_fst(other / name, fst.replaced(weights=weights))
+    with pytest.raises(UserError, match=rf"{name}: 1 arc\(s\) of infinite cost, the first from state \d+ .*; leave"):
+        make_lg(other)
+
+
+IMPROBABLE = """\\data\\
+ngram 1=5
+ngram 2=4
+
+\\1-grams:
+-99 <s> -0.3
+-0.7 </s>
+-0.5 w0 BACKOFF
+-0.4 w1 -0.2
+PROBABILITY w2 -0.1
+
+\\2-grams:
+-0.2 <s> w0
+PROBABILITY w0 w1
+-0.3 w1 w2
+-0.1 w2 w0
+
+\\end\\
+"""
+
+
+@pytest.mark.parametrize("zero", ["PROBABILITY", "BACKOFF"])
+def test_minus_infinity_in_a_model_costs_what_minus_99_does(tmp_path, zero):
+    lang = LangDir(write_toy_lang(tmp_path / "lang", num_words=3))
+    found = []
+    for written in ("-inf", "-99"):
+        text = IMPROBABLE.replace(zero, written).replace("PROBABILITY", "-0.6").replace("BACKOFF", "-0.25")
+        (tmp_path / "lm.arpa").write_text(text)
+        grammar, _ = arpa_to_fst(read_arpa(tmp_path / "lm.arpa"), lang.words)
+        lg = compose_lg(read_fst(lang.lexicon_disambig_fst), grammar)
+        sentences = [[lang.words[f"w{i}"] for i in sentence] for sentence in ([0], [0, 1], [1, 2, 0], [0, 2], [2, 2])]
+        models = [BackoffLm.from_fst(grammar, lang.backoff_word, best=best) for best in (True, False)]
+        found.append([[lm.cost(words) for words in sentences] for lm in models] + [[best_cost(lg, olabels=words) for words in sentences]])
+    assert np.isfinite(found).all() and np.max(found) > 99
+    assert found[0] == found[1]

@@ -14,7 +14,8 @@ from pyasr.base.fingerprint import read_done
 from pyasr.base.seeds import generator
 from pyasr.lang.arpa import Scorer, perplexity, read_arpa
 from pyasr.lang.ngram import discounts, estimate
-from pyasr.lang.train_lm import NgramOptions, make_lm, read_ids, read_vocabulary, train
+from pyasr.lang.train_lm import NgramOptions, make_lm, read_ids, train
+from pyasr.lang.vocabulary import read_vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM_WORDS = 200

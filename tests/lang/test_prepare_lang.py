@@ -11,7 +11,9 @@ import pytest
 import kaldi_binaries
 from fst_paths import best_cost, random_paths
 from pyasr.base.errors import UserError
-from pyasr.io.openfst import read_fst
+from pyasr.hmm.topology import Topology
+from pyasr.hmm.tree import monophone_tree
+from pyasr.io.openfst import read_fst, write_fst
 from pyasr.lang.check_lang import find_problems
 from pyasr.lang.dict_dir import DictDir
 from pyasr.lang.lang_dir import LangDir
@@ -93,6 +95,24 @@ def test_shared_silence_and_position_independent_phones(tmp_path):
     assert lang.roots[0] == (False, False, [1, 2]) and lang.word_boundary == {}
     assert lang.lexicon.pronunciations("cat") == [("K", "AE", "T")]
     assert find_problems(lang.path) == []
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_sets_are_the_roots_without_their_heads(tmp_path, shared):
+    lang = make(tmp_path, share_silence_phones=shared)
+    for ending in ("txt", "int"):
+        assert text(lang, f"phones/sets.{ending}") == [line.split(maxsplit=2)[2] for line in text(lang, f"phones/roots.{ending}")]
+    assert lang.sets[0] == (lang.silence_phones if shared else [1, 2, 3, 4, 5])
+    assert find_problems(lang.path) == []
+
+
+@pytest.mark.parametrize(("shared", "num_pdfs"), [(False, 2), (True, 1)])
+def test_monophones_of_shared_silence_have_one_pdf_per_state(tmp_path, shared, num_pdfs):
+    lang = make(tmp_path, share_silence_phones=shared)
+    topology = Topology.read(lang.path / "topo")
+    tree = monophone_tree(lang.sets, {phone: topology.num_pdf_classes(phone) for phone in topology.phones})
+    for state in range(5):
+        assert len({tree.pdf((phone,), state) for phone in lang.silence_phones}) == num_pdfs
 
 
 def test_reader_gives_the_lexicon_back_with_and_without_probabilities(tmp_path):
@@ -300,6 +320,9 @@ def test_validator_looks_into_the_transducers(tmp_path):
     lang = make(tmp_path)
     lang.lexicon_disambig_fst.write_bytes(lang.lexicon_fst.read_bytes())
     assert any("no #0 self-loop" in problem for problem in find_problems(lang.path))
+    lexicon = read_fst(lang.lexicon_fst)
+    write_fst(lang.path / "G.fst", lexicon.replaced(ilabels=lexicon.olabels, weights=np.full_like(lexicon.weights, np.inf)))
+    assert any(re.search(r"G.fst: \d+ arc\(s\) of infinite cost", problem) for problem in find_problems(lang.path))
     lang.lexicon_fst.write_bytes(lang.lexicon_fst.read_bytes()[:100])
     assert any("L.fst" in problem and "truncated" in problem for problem in find_problems(lang.path))
 

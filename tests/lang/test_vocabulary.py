@@ -41,7 +41,7 @@ def test_sentences_with_and_without_ids(tmp_path):
     assert read_sentences(tmp_path / "text.gz") == [["a", "b"]]
     for content, told in ((gzip.compress(b"u1 a b\n" * 99)[:-9], "damaged or truncated gzip file"), (b"u1 \xff", "not UTF-8 text")):
         (tmp_path / "bad").write_bytes(content)
-        with pytest.raises(UserError, match="bad: " + told):
+        with pytest.raises(UserError, match=r"bad(:1)?: " + told):
             read_sentences(tmp_path / "bad")
 
 
