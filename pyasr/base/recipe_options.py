@@ -5,8 +5,8 @@
 Reads the lines `name=value  # help` of RUN.SH above its call of parse_recipe_options; `--name VALUE` or `--name=VALUE` replaces the value.
 Prints assignments for the shell to evaluate. The type of a variable is that of its default: whole number, number, true/false (may stand
 alone as `--name`) or text. A help that says "(path)" marks a file or directory: it is taken relative to START_DIR, where the user stands.
-One that says "(any of these)" marks a list with spaces, all words of which must be among those of the default; "(at least 1)" gives a number
-its least value.
+One that says "(any of these)" marks a list with spaces, all words of which must be among those of the default; "(at least 1)" gives a
+number its least value.
 """
 
 from __future__ import annotations
