@@ -3,7 +3,7 @@
 
 Reads   EXP/*/{simulation.json,metrics.jsonl} of steps/simulate_parallel.py, and EXP/*/decode_test/scoring where there is one;
         EXP/real/SCHEME_RANKS/{final.nnet,metrics.jsonl} of steps/train_dnn.py
-Writes  PAGE, and beside it speed_up.svg, loss.svg, consensus.svg, wer.svg
+Writes  PAGE, and beside it speed_up.svg, loss.svg, consensus.svg, wer.svg; a page that is no such one is replaced with --force alone
 
     utils/collect_parallel.py exp/parallel exp/parallel/RESULTS.md
 """
@@ -14,10 +14,12 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.options import argument
 from pyasr.base.output import atomic_write
-from pyasr.base.step import run_step
+from pyasr.base.step import check_replaceable, run_step
 from pyasr.report.parallel import page
 from pyasr.report.parallel_pictures import pictures
 from pyasr.report.parallel_runs import find_real_runs, find_runs
+
+_MARK = r"# Parallel training on virtual learners\n\nWritten by `utils/collect_parallel\.py`"
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class CollectParallel:
 
 
 def main(options: CollectParallel) -> None:
+    check_replaceable(options.page, _MARK, "page of parallel training that this program has written")
     runs = find_runs(options.exp)
     options.page.parent.mkdir(parents=True, exist_ok=True)
     files = {f"{name}.svg": picture for name, picture in pictures(runs).items()}
@@ -38,4 +41,4 @@ def main(options: CollectParallel) -> None:
 
 
 if __name__ == "__main__":
-    run_step(CollectParallel, main, __doc__)
+    run_step(CollectParallel, main, __doc__, force="replace a file that is no page of parallel training")

@@ -2,7 +2,7 @@
 """Write a network as an ONNX file, from normalised features to the scores that the decoder takes.
 
 Reads  MODEL_DIR/{final.nnet,input.json}, and DATA/feats/options.json where --data is given
-Writes OUT
+Writes OUT; a file that is no network of this program is replaced with --force alone
 
 Derivatives, splicing, normalisation of the input, priors and their factor are in the graph; cepstral mean normalisation and transforms of
 speakers are not. The metadata of the file tell contexts, subsampling and normalisation.
@@ -18,9 +18,11 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import argument, option
 from pyasr.base.output import atomic_write
-from pyasr.base.step import run_step
+from pyasr.base.step import check_replaceable, run_step
 from pyasr.export.onnx_model import UNITS, acoustic_onnx
 from pyasr.export.source import read_source
+
+_MARK = r"\x08[\s\S]\x12\x05pyasr"  # ir_version, and a producer_name of five letters
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ def feature_options(data: Path) -> str:
 
 
 def main(options: ExportOnnx) -> None:
+    check_replaceable(options.out, _MARK, "network that this program has written")
     told = feature_options(options.data) if options.data else ""
     content = acoustic_onnx(*read_source(options.model_dir), options.unit, told)
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -49,4 +52,4 @@ def main(options: ExportOnnx) -> None:
 
 
 if __name__ == "__main__":
-    run_step(ExportOnnx, main, __doc__)
+    run_step(ExportOnnx, main, __doc__, force="replace a file that is no network of this program")

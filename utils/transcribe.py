@@ -7,9 +7,10 @@ utterance has ended; Ctrl-C ends standard input, and what was said until then is
 
 Reads   MODEL (made by utils/pack_model.py); AUDIO: WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64, CAF; - is standard input
 Writes  transcripts to standard output, in the order of the recordings, or with --out-dir a file for each, in the subfolder in which its
-        recording was found
+        recording was found; OUT_DIR/.transcripts tells which of them this program has written, and from what
 
-A recording that cannot be used does not stop the others; what has failed is told at the end, with exit status 1.
+A transcript that somebody has corrected, or that is of another recording, is not replaced without --force. A recording that cannot be used
+does not stop the others; what has failed is told at the end, with exit status 1.
 
 Examples:
     utils/transcribe.py model talk.wav
@@ -19,6 +20,8 @@ Examples:
 
 import errno
 import logging
+import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +31,8 @@ from pathlib import Path
 from pyasr.base.errors import UserError, printable
 from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write, disk_error
-from pyasr.base.step import run_step
+from pyasr.base.step import is_forced, run_step
+from pyasr.base.written_files import WrittenFiles
 from pyasr.decode.endpoint import EndpointOptions
 from pyasr.decode.mbr import MbrOptions
 from pyasr.recognition.formats import FORMATS, as_word, name_of
@@ -41,6 +45,7 @@ from pyasr.recognition.recordings import (
 from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
 
+_RECORD = ".transcripts"
 _OF_A_NAME = (errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR)
 
 
@@ -123,18 +128,25 @@ def of_one_speaker(recognizer: Recognizer, found: list[tuple], failed: dict[Path
     return zip((place for place, _ in found), spoken)
 
 
-def write(options: Transcribe, folder: Path, transcript, is_one_of_several: bool) -> None:
+def write(options: Transcribe, path: Path, folder: Path, transcript, written: WrittenFiles | None, is_one_of_several: bool) -> None:
     lines, name = FORMATS[options.format].lines(transcript), name_of(transcript)
     if options.channels == EACH:
         name += f"-{transcript.channel}"
-    if options.out_dir:
-        (options.out_dir / folder).mkdir(parents=True, exist_ok=True)
-        with atomic_write(options.out_dir / folder / (name + FORMATS[options.format].suffix)) as f:
-            f.writelines(f"{line}\n" for line in lines)
+    if written:
+        place = options.out_dir / folder / (name + FORMATS[options.format].suffix)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_file(written, place, path, "".join(f"{line}\n" for line in lines))
         return
     head = f"{name} " if options.format == "text" and is_one_of_several else ""
     for line in lines:
         print(head + line, flush=True)
+
+
+def write_file(written: WrittenFiles, place: Path, path: Path, text: str) -> None:
+    if str(path) != "-":  # which may be another recording each time
+        written.add(place, path, text.encode())
+    with atomic_write(place) as f:
+        f.write(text)
 
 
 def of_its_name(error: Exception) -> UserError:
@@ -171,26 +183,53 @@ def check(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
 
 def check_names(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
     """Raise UserError where two recordings could not be told apart."""
-    stems = [(folder, as_word("stdin" if str(path) == "-" else path.stem)) for path, folder in audio]
+    stems = [(folder, stem_of(path)) for path, folder in audio]
     names = Counter(folder / stem if options.out_dir else stem for folder, stem in stems)
     twice = next((name for name, num in names.items() if num > 1), None)
     if twice and options.out_dir:
-        raise UserError(f"two recordings are called {twice}, so --out-dir would hold one of them only; transcribe them in two runs")
+        told = f"two recordings are called {twice}, so --out-dir would hold one of them only"
+        raise UserError(f"{told}; transcribe them in two runs to two directories")
     if twice:
         raise UserError(f"two recordings are called {twice}, and could not be told apart on standard output; give --out-dir, or rename one")
+
+
+def check_not_replaced(options: Transcribe, audio: list[tuple[Path, Path]], written: WrittenFiles) -> None:
+    """Raise UserError where a transcript would take the place of a file that this program has not written so, from the same recording."""
+    for path, folder in audio:
+        for place in places_of(options, path, options.out_dir / folder):
+            if str(path) == "-" or not written.is_own(place, path):
+                found = f"{place} exists, and is no transcript of {path} as this program has written it"
+                raise UserError(f"{found}; give another --out-dir, or --force to replace it")
+
+
+def places_of(options: Transcribe, path: Path, folder: Path) -> list[Path]:
+    """Files in the folder that transcripts of a recording would replace."""
+    stem, suffix = stem_of(path), FORMATS[options.format].suffix
+    if options.channels != EACH:
+        return [place for place in [folder / (stem + suffix)] if os.path.lexists(place) and not os.path.isdir(place)]
+    of_channels = re.compile(rf"{re.escape(stem)}-[0-9]+{re.escape(suffix)}")
+    return [place for place in sorted(folder.glob(f"*{suffix}")) if of_channels.fullmatch(place.name) and not place.is_dir()]
+
+
+def stem_of(path: Path) -> str:
+    """What transcripts of a recording are called."""
+    return as_word("stdin" if str(path) == "-" else path.stem)
 
 
 def main(options: Transcribe) -> None:
     logging.getLogger("pyasr").setLevel(logging.WARNING)  # standard output is for transcripts
     audio = find_audio(options.audio)
     check(options, audio)
+    written = WrittenFiles(options.out_dir, _RECORD) if options.out_dir else None
+    if written and not is_forced():
+        check_not_replaced(options, audio, written)
     recognizer = Recognizer(options.model, num_threads=options.num_threads, cut=options.cut, mbr=options.mbr, beam=options.beam)
     if options.stream:
         check_streams(recognizer.system)
     failed: dict[Path, UserError] = {}
     for path, folder, transcript in transcripts(options, recognizer, audio, failed):
         try:
-            write(options, folder, transcript, is_one_of_several=len(audio) > 1 or options.channels == EACH)
+            write(options, path, folder, transcript, written, is_one_of_several=len(audio) > 1 or options.channels == EACH)
         except (OSError, UserError) as error:
             failed[path] = of_its_name(error)
     if failed:
@@ -198,4 +237,4 @@ def main(options: Transcribe) -> None:
 
 
 if __name__ == "__main__":
-    run_step(Transcribe, main, __doc__)
+    run_step(Transcribe, main, __doc__, force="replace files in --out-dir that are not as this program has written them")

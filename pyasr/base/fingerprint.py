@@ -8,7 +8,6 @@ looking at sizes and times; only a file with another time than it had is read.
 
 from __future__ import annotations
 
-import filecmp
 import hashlib
 import os
 import re
@@ -92,29 +91,6 @@ def content_of(states: dict[str, list]) -> str:
 def changed_files(directory: Path, done: dict) -> list[str]:
     """Files of a stage output that are not as its done-file has them; those of earlier versions may list q/, or nothing at all."""
     return [name for name, state in done.get("files", {}).items() if counts(name) and not _is_still(Path(directory) / name, state)]
-
-
-def own_files(directory: Path) -> list[str]:
-    """Files in a stage output that no step has made: neither it nor the outputs in it, of whose files there may be copies beside them."""
-    directory = Path(directory)
-    files = {path.parent: (read_done(path.parent) or {}).get("files", {}) for path in directory.rglob(DONE)}
-    outputs, untold = list(files), [output for output, names in files.items() if not names]  # by a version that has not listed them
-    made = {output / name for output, names in files.items() for name in names}
-    left = [path for path in sorted(directory.rglob("*"))
-            if path not in made and _may_be_own(path.relative_to(directory)) and (path.is_symlink() or path.is_file())
-            and not any(path.is_relative_to(output) for output in untold)]  # fmt: skip
-    beside = {place: [output for output in outputs if output.parent == place] for place in {path.parent for path in left}}
-    return [str(path.relative_to(directory)) for path in left
-            if not any(_has_content_of(path, output / path.name) for output in beside[path.parent])]  # fmt: skip
-
-
-def _may_be_own(path: Path) -> bool:
-    """Whether no step would have put a file there beside its output."""
-    return not any(part.startswith(".") or part in ("log", "q") or part.endswith(".tmp") for part in path.parts)
-
-
-def _has_content_of(path: Path, original: Path) -> bool:
-    return path.is_file() and original.is_file() and filecmp.cmp(path, original, shallow=False)
 
 
 def _file_state(path: Path) -> list:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
-from pyasr.base.output import atomic_write, disk_error
+from pyasr.base.output import PathText, atomic_write, disk_error
 
 _MISSING = dataclasses.MISSING
 _JSON_TYPES = {float: (float, int)}  # what a field is saved as, where it is not of one type
@@ -293,12 +293,21 @@ def defaults(cls) -> dict:
     return _jsonable(_nested({flag.path: flag.default for flag in _flags(cls)}))
 
 
+def paths_in(instance) -> list[Path]:
+    """All paths that the options hold."""
+    if dataclasses.is_dataclass(instance):
+        return [path for field in dataclasses.fields(instance) for path in paths_in(getattr(instance, field.name))]
+    if isinstance(instance, (list, tuple)):
+        return [path for item in instance for path in paths_in(item)]
+    return [instance] if isinstance(instance, Path) else []
+
+
 def _jsonable(value):
     if isinstance(value, dict):
         return {k: _jsonable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_jsonable(v) for v in value]
-    return str(value) if isinstance(value, Path) else value
+    return PathText(value) if isinstance(value, Path) else value
 
 
 def save(path: Path, instance) -> None:

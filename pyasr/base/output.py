@@ -5,7 +5,7 @@ the fingerprints of the inputs it was made from and of what it holds, and what m
 What no step has made is never removed, under whichever of these names it is found.
 
 An output of which a file was damaged, changed or lost since is made anew; its changed files are kept in `.OUT.changed`, beside it, and so
-are those that somebody has put into an output that is replaced.
+is what others have put into an output that is replaced (`pyasr.base.aside`).
 """
 
 from __future__ import annotations
@@ -14,23 +14,20 @@ import contextlib
 import errno
 import fcntl
 import filecmp
-import hashlib
-import itertools
 import json
 import os
 import re
 import shutil
 from pathlib import Path
 
+from pyasr.base.aside import STARTED, is_aside, keep_changed, keep_copy, keep_others, short_name, unfinished_runs  # noqa: F401
 from pyasr.base.errors import UpToDate, UserError
-from pyasr.base.fingerprint import DONE, changed_files, content_of, file_states, fingerprint, own_files, read_done
+from pyasr.base.fingerprint import DONE, changed_files, content_of, file_states, fingerprint, read_done
 from pyasr.base.foreign_json import read_object
 from pyasr.base.run_record import run_record
 from pyasr.base.run_times import RUNS, timed_run
 
-STARTED = ".started.json"
 _MOST_NAMED = 5
-_LONG_NAME_BYTES = 100
 _HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of atomic_write
 _NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which keeps the system's reason to itself
 
@@ -39,7 +36,7 @@ _NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save
 def atomic_write(path: Path, mode: str = "w"):
     """A file object for `path`; the file appears under its name only when the block ends without an exception."""
     path = Path(path)
-    scratch = path.with_name(f".{_short(path.name)}.{os.getpid()}.tmp")
+    scratch = path.with_name(f".{short_name(path.name)}.{os.getpid()}.tmp")
     try:
         with scratch.open(mode, encoding=None if "b" in mode else "utf-8") as f:
             yield f
@@ -53,12 +50,6 @@ def atomic_write(path: Path, mode: str = "w"):
     finally:
         with contextlib.suppress(OSError):  # harmless: it is not there, or the error that keeps it is being told
             scratch.unlink()
-
-
-def _short(name: str) -> str:
-    """The name, or where it is so long that no more may be put beside it, its digest."""
-    content = os.fsencode(name)
-    return name if len(content) <= _LONG_NAME_BYTES else hashlib.sha256(content).hexdigest()[:16]
 
 
 def disk_error(error: OSError, path: Path) -> Exception:
@@ -82,9 +73,8 @@ def disk_error(error: OSError, path: Path) -> Exception:
     return error
 
 
-def is_aside(path: Path) -> bool:
-    """Whether it lies in something half written, in an output that was replaced or that a user keeps as OUT.old, or among changed files."""
-    return any(part.endswith((".tmp", ".old", ".changed")) for part in Path(path).parts)
+class PathText(str):
+    """A path in options: it is no other one where it leads to the same place by another way."""
 
 
 def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
@@ -94,9 +84,16 @@ def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
         a, b = old.get(key), new.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
             lines += differences(a, b, f"{prefix}{key}.")
-        elif a != b:
+        elif not _is_same(a, b):
             lines.append(f"{prefix}{key}: {a} -> {b}")
     return lines
+
+
+def _is_same(old, new) -> bool:
+    if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)):
+        return len(old) == len(new) and all(map(_is_same, old, new))
+    is_path = isinstance(new, PathText) and isinstance(old, str)
+    return old == new or is_path and os.path.realpath(old) == os.path.realpath(new)
 
 
 def completed(options: dict, defaults: dict) -> dict:
@@ -124,7 +121,7 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     lost = [str(path) for path in also if not _is_copy(Path(path), out / Path(path).name)]
     if not stale and not damaged and not lost:
         raise UpToDate(f"{out} is up to date")
-    _keep_aside(out, damaged)
+    keep_changed(out, damaged)
     what = [*stale, *(str(out / name) for name in damaged), *lost]
     print(f"{out} is out of date: {', '.join(what[:_MOST_NAMED])} changed; making it anew", flush=True)
 
@@ -140,43 +137,15 @@ def _is_strange(path: Path) -> bool:
 
 
 def _stale(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Inputs that have other fingerprints than before, were not there then, or are no longer there."""
-    return [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    """Inputs that have other fingerprints than before, were not there then, or are no longer there; by whatever path they are named."""
+    found, expected = ({os.path.realpath(name): value for name, value in prints.items()} for prints in (before, now))
+    names = {os.path.realpath(name): name for name in (*now, *before)}
+    return [name for place, name in names.items() if found.get(place) != expected.get(place)]
 
 
 def _is_copy(path: Path, original: Path) -> bool:
     """Whether it is there, and what it was copied from has the same content."""
     return path.exists() and (not original.exists() or filecmp.cmp(path, original, shallow=False))
-
-
-def _keep_aside(out: Path, names: list[str]) -> None:
-    """Copy changed files to `.OUT.changed`: they may have been changed on purpose."""
-    for name in names:
-        if os.path.lexists(out / name):
-            keep_copy(out / name, _aside_of(out) / name)
-
-
-def _keep_own(out: Path) -> None:
-    """Copy files that somebody has put into an output which is replaced to `.OUT.changed`."""
-    names = own_files(out)
-    _keep_aside(out, names)
-    if names:
-        print(f"{out} is replaced: {', '.join(names[:_MOST_NAMED])}, which no step has made, kept in {_aside_of(out)}", flush=True)
-
-
-def _aside_of(out: Path) -> Path:
-    return out.with_name(f".{_short(out.name)}.changed")
-
-
-def keep_copy(path: Path, place: Path) -> Path:
-    """Where a copy of the file lies: at `place`, or where another file is kept there already, at the first of PLACE.2, PLACE.3, ..."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    for number in itertools.count(1):
-        kept = place if number == 1 else place.with_name(f"{place.name}.{number}")
-        if not os.path.lexists(kept):
-            return Path(shutil.copy2(path, kept, follow_symlinks=False))
-        if kept.is_file() and filecmp.cmp(path, kept, shallow=False):
-            return kept
 
 
 @contextlib.contextmanager
@@ -193,7 +162,8 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     defaults values of options that an existing output or an interrupted run does without, as of a version that did not have them
 
     Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, an interrupted
-    run with other options has left precious files, or an input has changed while it was read.
+    run with other options has left precious files, another process is making an output in OUT, an input would be replaced with OUT, or has
+    changed while it was read.
     """
     out = Path(out)
     if out.is_symlink():  # made where it leads
@@ -205,7 +175,8 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     for path in inputs:
         if not Path(path).exists():
             raise UserError(f"{path}: no such file or directory")
-    scratch = out.with_name(out.name + ".tmp")
+    check_apart(out, inputs)
+    scratch = _scratch_of(out)
     if _is_finished(scratch):  # an earlier run was killed between its last write and the renaming, or is about to rename
         with _claimed(scratch):
             if _is_finished(scratch):
@@ -214,6 +185,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     _remove_leftovers(out)
     check_current(out, options, prints, force, also, defaults)
     _refuse_to_replace(_replaced(out))
+    _check_at_rest(out)
     started = {"options": options, "inputs": prints}
     try:
         with _claimed(scratch):
@@ -227,6 +199,27 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
             _swap(scratch, out)
     except OSError as error:
         raise disk_error(error, out) from error
+
+
+def check_apart(out: Path, inputs: list[Path]) -> None:
+    """Raise UserError where an input is OUT or lies in it, under whatever name: making OUT would remove it."""
+    wholes = [whole for whole in (Path(out).resolve(), Path(os.path.abspath(out))) if whole.name]
+    replaced = {place for whole in wholes for place in (whole, _scratch_of(whole), _replaced(whole))}
+    for path in map(Path, inputs):
+        for place in (path.resolve(), path.parent.resolve() / path.name, Path(os.path.abspath(path))):
+            if replaced & {place, *place.parents}:
+                raise UserError(f"{path} is to be read, and would be replaced by the output {out}; give another output name")
+
+
+def _scratch_of(out: Path) -> Path:
+    return out.with_name(out.name + ".tmp")
+
+
+def _check_at_rest(out: Path) -> None:
+    """Raise UserError where another process is making an output in this one, which would be moved under its hands."""
+    for run in unfinished_runs(out):
+        with _claimed(run):
+            pass
 
 
 @contextlib.contextmanager
@@ -310,9 +303,10 @@ def _read_started(marker: Path, defaults: dict) -> dict | None:
     return {**started, "options": completed(started["options"], defaults)}
 
 
-def _without(started: dict, names: tuple[str, ...]) -> tuple[dict, dict]:
-    """Its options but for some, and its inputs."""
-    return {name: value for name, value in started["options"].items() if name not in names}, started["inputs"]
+def _is_same_run(before: dict, now: dict, may_change: tuple[str, ...]) -> bool:
+    """Whether two runs have the same options, but for some, and the same inputs."""
+    options = ({name: value for name, value in run["options"].items() if name not in may_change} for run in (before, now))
+    return not differences(*options) and not _stale(before["inputs"], now["inputs"])
 
 
 def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, precious: str, may_change: tuple[str, ...],
@@ -320,9 +314,9 @@ def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, pr
     """Empty the scratch directory, but for an interrupted run that can be resumed: with `force` one that has begun anew by it. Raises
     UserError rather than delete `precious` files."""
     _check_own(scratch)
-    marker, started = scratch / STARTED, json.loads(json.dumps({**started, "forced": force}))
+    marker = scratch / STARTED
     before = _read_started(marker, defaults)
-    if resume and before and (before.get("forced") or not force) and _without(before, may_change) == _without(started, may_change):
+    if resume and before and (before.get("forced") or not force) and _is_same_run(before, started, may_change):
         print(f"{scratch}: resuming an interrupted run", flush=True)
         _remove_half_written(scratch)
         return
@@ -330,13 +324,15 @@ def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, pr
     if changed and precious and not force and any(scratch.glob(precious)):
         found = f"an interrupted run with other options ({'; '.join(changed)})"
         raise UserError(f"{scratch}: {found}; give those options to go on with it, or --force to begin anew")
-    if before and (stale := _stale(before["inputs"], started["inputs"])):
-        print(f"{scratch}: {', '.join(stale)} changed since an interrupted run; beginning anew", flush=True)
+    if changed:
+        print(f"{scratch}: an interrupted run had other options ({'; '.join(changed)}); beginning anew", flush=True)
+    elif before and (stale := _stale(before["inputs"], started["inputs"])):
+        print(f"{scratch}: {', '.join(stale[:_MOST_NAMED])} changed since an interrupted run; beginning anew", flush=True)
     _forget(scratch)
     _empty(scratch, STARTED)
     (scratch / "log").mkdir()
     with atomic_write(marker) as f:
-        json.dump(started, f)
+        json.dump({**started, "forced": force}, f)
 
 
 def _check_own(scratch: Path) -> None:
@@ -370,7 +366,8 @@ def _swap(scratch: Path, out: Path) -> None:
         _refuse_to_replace(path)
     _discard(old)
     if out.exists():
-        _keep_own(out)
+        _check_at_rest(out)
+        keep_others(out)
         out.rename(old)
     scratch.rename(out)
     _remove_leftovers(out)
@@ -378,7 +375,7 @@ def _swap(scratch: Path, out: Path) -> None:
 
 def _replaced(out: Path) -> Path:
     """Where an output is from when it is replaced until it is removed."""
-    return out.with_name(f".{_short(out.name)}.old")
+    return out.with_name(f".{short_name(out.name)}.old")
 
 
 def _remove_leftovers(out: Path) -> None:

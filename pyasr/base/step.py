@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from pyasr.base import log, options as opt, pipes
 from pyasr.base.errors import UpToDate, UserError
-from pyasr.base.output import disk_error, stage_output
+from pyasr.base.output import check_apart, disk_error, stage_output
 from pyasr.base.standard_streams import open_standard_streams
 from pyasr.base.utf8 import insist_on_utf8
 
@@ -24,9 +25,10 @@ if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is Non
     found = f"{sys.executable} has no {', '.join(missing)}"
     sys.exit(f"error: {found}: begin with `. ./path.sh`, which builds pyasr's environment and enters it")
 
+_MARK_BYTES = 4096
 _state = {"force": False}
-_SWITCHES = {"force": "make the output anew even if its options differ",
-             "no-pipes": f"run no command that a table such as wav.scp names (in whole recipes: {pipes.NO_PIPES}=1)"}
+_FORCE = "make the output anew even if its options differ"
+_SWITCHES = {"no-pipes": f"run no command that a table such as wav.scp names (in whole recipes: {pipes.NO_PIPES}=1)"}
 
 
 class Terminated(KeyboardInterrupt):
@@ -37,8 +39,8 @@ def _terminate(number, frame):
     raise Terminated
 
 
-def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
-    """Parse the command line into `cls`, call `main(options)` and exit.
+def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str = _FORCE) -> None:
+    """Parse the command line into `cls`, call `main(options)` and exit. `force` is what --help says of --force.
 
     Exit status 0: done or up to date; 1: a UserError, printed as `NAME: error: SENTENCE`; 130 or 143: interrupted or terminated;
     141: broken off without a word because the reader of the output has left, as `head` does.
@@ -50,7 +52,7 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
     log.setup(name)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        _run(cls, main, doc, sys.argv[1:] if argv is None else argv)
+        _run(cls, main, doc, sys.argv[1:] if argv is None else argv, {"force": force, **_SWITCHES})
         sys.stdout.flush()
     except UserError as error:
         sys.exit(_complain(name, error))
@@ -68,9 +70,9 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None) -> None:
     sys.exit(0)
 
 
-def _run(cls, main, doc: str, argv: list[str]) -> None:
+def _run(cls, main, doc: str, argv: list[str], switches: dict[str, str]) -> None:
     try:
-        options, switched = opt.parse(cls, argv, doc, _SWITCHES)
+        options, switched = opt.parse(cls, argv, doc, switches)
         _state["force"] = "force" in switched
         if "no-pipes" in switched:
             pipes.refuse()
@@ -96,9 +98,35 @@ def _complain(name, error) -> int:
 
 
 def output_of(options, out: Path, inputs: list[Path], **keywords):
-    """`stage_output` for a step: its options as JSON (without how the jobs are run), and --force as the user gave it."""
+    """`stage_output` for a step: its options as JSON (without how the jobs are run), and --force as the user gave it. Raises UserError,
+    --force or not, where another path among the options is OUT or lies in it."""
+    check_apart(out, _besides(out, opt.paths_in(options)))
     content, defaults = (_of_output(values) for values in (opt.to_json(options), opt.defaults(type(options))))
     return stage_output(out, content, inputs, force=_state["force"], defaults=defaults, **keywords)
+
+
+def _besides(out: Path, paths: list[Path]) -> list[Path]:
+    """Without the one that names OUT."""
+    place = Path(out).resolve()
+    own = next((i for i, path in enumerate(paths) if path.resolve() == place), None)
+    return [path for i, path in enumerate(paths) if i != own]
+
+
+def check_replaceable(path: Path, mark: str, what: str) -> None:
+    """Raise UserError where a file is there that does not begin with the mark (a regular expression of ASCII) of `what` a program writes,
+    unless --force was given."""
+    if path.is_file() and not is_forced() and not re.match(mark, _begin_of(path)):
+        raise UserError(f"{path} exists and is no {what}; give another name, or --force to replace it")
+
+
+def _begin_of(path: Path) -> str:
+    with path.open("rb") as f:
+        return f.read(_MARK_BYTES).decode("latin-1")
+
+
+def is_forced() -> bool:
+    """Whether --force was given."""
+    return _state["force"]
 
 
 def _of_output(values: dict) -> dict:

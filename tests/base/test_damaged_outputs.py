@@ -52,46 +52,38 @@ def test_each_change_is_kept(tmp_path):
 
 @pytest.mark.parametrize("force", [False, True])
 def test_what_somebody_has_put_into_an_output_is_kept(force, tmp_path, capsys):
-    """Also into an output within it, whose own files are not, nor copies of them; nothing is said where there is no such file."""
-    def make_both(content):
+    """Copies of files of an output within it, which is kept itself, are not, nor what lies in log/, nor hidden files; nothing is said where
+    there is nothing to be kept."""
+    def make_both(content, features="features"):
         (tmp_path / "in").write_text(content)
         with stage_output(tmp_path / "out", {}, [tmp_path / "in"], force=force) as out:
             (out / "result").write_text(content)
-        with stage_output(tmp_path / "out" / "feats", {}, [tmp_path / "in"], force=force) as feats:
-            (feats / "feats.scp").write_text(content)
-        shutil.copy(tmp_path / "out/feats/feats.scp", tmp_path / "out")
+            (out / "part").mkdir()
+            (out / "part" / "result").write_text(content)
+        if features:
+            with stage_output(tmp_path / "out" / "feats", {}, [tmp_path / "in"], force=force) as feats:
+                (feats / "feats.scp").write_text(features)
+            shutil.copy(tmp_path / "out/feats/feats.scp", tmp_path / "out")
 
-    make_both("one")
+    make_both("one", features="")
     make_both("two")
-    assert not (tmp_path / ".out.changed").exists() and "no step has made" not in capsys.readouterr().out
-    for name in ("stm", "own/notes", "feats/mine", "log/mine", ".hidden"):
+    assert not (tmp_path / ".out.changed").exists() and "is replaced" not in capsys.readouterr().out
+    (tmp_path / "out" / "empty").mkdir()
+    for name in ("stm", "own/notes", "feats/mine", "part/mine", "log/mine", ".hidden"):
         (tmp_path / "out" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "out" / name).write_text(f"my {name}")
     make_both("three")
-    kept = {str(path.relative_to(tmp_path / ".out.changed")): path.read_text() for path in (tmp_path / ".out.changed").rglob("*") if path.is_file()}
-    assert kept == {name: f"my {name}" for name in ("stm", "own/notes", "feats/mine")}
+    aside = tmp_path / ".out.changed"
+    kept = {str(path.relative_to(aside)): path.read_text() for path in aside.rglob("*") if path.is_file()}
+    mine = {name: f"my {name}" for name in ("stm", "own/notes", "feats/mine", "part/mine")}
+    assert {name: text for name, text in kept.items() if name != f"feats/{DONE}"} == {"feats/feats.scp": "features"} | mine
     for name, target in (("stm", tmp_path / "in"), ("lost", "nowhere"), ("folder", tmp_path), ("feats.scp", "gone")):
         (tmp_path / "out" / name).unlink(missing_ok=True)
         (tmp_path / "out" / name).symlink_to(target)
     make_both("four")
     links = {path.name: os.readlink(path) for path in (tmp_path / ".out.changed").iterdir() if path.is_symlink()}
     assert links == {"stm.2": f"{tmp_path}/in", "lost": "nowhere", "folder": str(tmp_path), "feats.scp": "gone"}
-    assert f"{tmp_path}/out is replaced: feats/mine, own/notes, stm, which no step has made, kept in {tmp_path}/.out.changed" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("untold", ["out", "out/part"])
-def test_an_output_that_does_not_list_its_files_has_none_of_a_user(untold, tmp_path):
-    """One of an earlier version, or such a one in it: all is its own."""
-    def make_both(content):
-        for name in ("out", "out/part"):
-            with stage_output(tmp_path / name, {"a": content}, [], force=True) as out:
-                (out / f"{content}.result").write_text(content)
-
-    make_both("one")
-    done = tmp_path / untold / DONE
-    done.write_text(json.dumps({name: value for name, value in json.loads(done.read_text()).items() if name != "files"}))
-    make_both("two")
-    assert not (tmp_path / ".out.changed").exists()
+    assert f"{tmp_path}/out is replaced: feats, own, part/mine, stm, which it has not made, kept in {aside}" in capsys.readouterr().out
 
 
 def test_another_time_alone_is_no_change(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import stage_output
+from pyasr.base.output import PathText, stage_output
 
 
 @pytest.fixture
@@ -111,3 +111,29 @@ def test_what_a_killed_process_has_half_written_does_not_stay(tmp_path):
     with stage_output(tmp_path / "out", {}, [], resume=True):
         pass
     assert [path.name for path in (tmp_path / "out" / "part").iterdir()] == ["state.tmp"]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_with_other_options_is_told_from_one_whose_inputs_have_changed(resume, place, capsys):
+    """Other options may bring other inputs, of which none has changed."""
+    def interrupted(option, *inputs):
+        with pytest.raises(KeyboardInterrupt), stage_output(place / "out", {"a": option}, list(inputs), resume=resume):
+            raise KeyboardInterrupt
+        return capsys.readouterr().out
+
+    (place / "other").write_text("input")
+    interrupted("in", place / "in")
+    scratch = f"{place}/out.tmp"
+    assert interrupted("other", place / "other") == f"{scratch}: an interrupted run had other options (a: in -> other); beginning anew\n"
+    (place / "other").write_text("changed")
+    assert interrupted("other", place / "other") == f"{scratch}: {place}/other changed since an interrupted run; beginning anew\n"
+
+
+def test_a_run_is_gone_on_with_by_other_names_of_the_same_paths(place, capsys, monkeypatch):
+    monkeypatch.chdir(place)
+    (place / "link").symlink_to(place)
+    for name in ("in", place / "in", "link/in"):
+        with pytest.raises(KeyboardInterrupt):
+            with stage_output(place / "out", {"a": PathText(name), "b": [PathText(name)]}, [name], resume=True):
+                raise KeyboardInterrupt
+    assert capsys.readouterr().out == f"{place}/out.tmp: resuming an interrupted run\n" * 2

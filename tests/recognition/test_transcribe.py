@@ -18,6 +18,7 @@ from steps_here import run_here
 from tone_toys import RATE, WORD_S, WORDS, begin_s, decode_and_score, speech, write_data, write_system
 
 import pyasr
+from pyasr.base import step
 from pyasr.base.errors import UserError
 from pyasr.data import audio_sizes
 from pyasr.feats.inputs import InputOptions
@@ -129,7 +130,7 @@ def test_the_program(exp, tmp_path, capsys):
     assert capsys.readouterr().out == "".join(f"{utt} {' '.join(words)}\n" for utt, words in SAID.items())
     run_here("transcribe.py", "--format", "json", "--out-dir", tmp_path / "out", exp / "packed", tmp_path / "talks", folder="utils")
     whole = json.loads((tmp_path / "out/u2.json").read_text())
-    assert whole["text"].split() == SAID["u2"] and sorted(path.name for path in (tmp_path / "out").iterdir()) == [f"{u}.json" for u in SAID]
+    assert whole["text"].split() == SAID["u2"] and sorted(path.name for path in (tmp_path / "out").iterdir()) == [".transcripts", *(f"{u}.json" for u in SAID)]
     assert whole["duration"] == pytest.approx(begin_s(len(SAID["u2"])), abs=1e-3)
 
 
@@ -237,7 +238,7 @@ def test_a_recording_whose_name_is_no_utf8(format, exp, tmp_path, capfd):
         path.parent.mkdir(exist_ok=True)
         shutil.copy(exp / "u0.wav", path)
     run_here("transcribe.py", "--format", format, "--out-dir", tmp_path / "out", exp / "packed", tmp_path, folder="utils")
-    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    written = [path for path in (tmp_path / "out").rglob("[!.]*") if path.is_file()]
     assert sorted(path.stem for path in written) == [r"b\xff", r"gr\xfc\xdfe"] and all(SAID["u0"][0] in path.read_text() for path in written)
     capfd.readouterr()
     run_here("transcribe.py", "--format", format, exp / "packed", tmp_path / "a", tmp_path / os.fsdecode(b"b\xff.wav"), folder="utils")
@@ -261,6 +262,53 @@ def test_recordings_of_one_name_in_several_folders(one_speaker, exp, tmp_path):
     shutil.copy(exp / "u0.wav", tmp_path / "talks/a/two_words.wav")
     with pytest.raises(UserError, match="two recordings are called a/two_words, "):
         run_here(*command, folder="utils")
+
+
+@pytest.mark.parametrize("channels, name", [("mix", "t"), ("each", "t-1")])
+def test_transcripts_take_the_place_of_their_own_alone(channels, name, exp, tmp_path, monkeypatch):
+    """Those that the same recording had, and nobody has changed since; all else is refused before anything is decoded."""
+    talks, out = tmp_path / "talks", tmp_path / "out"
+    for path, utt in (("a/s.wav", "u0"), ("a/t.wav", "u1"), ("b/t.flac", "u2")):
+        (talks / path).parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(talks / path, *soundfile.read(exp / f"{utt}.wav"))
+
+    def transcribe(*audio):
+        run_here("transcribe.py", "--channels", channels, "--out-dir", out, exp / "packed", *audio, folder="utils")
+
+    def refused(place, *audio):
+        monkeypatch.setattr("pyasr.recognition.recognizer.Recognizer.__init__", lambda *_, **__: pytest.fail("too late"))
+        with pytest.raises(UserError, match=f"^{place} exists, and is no transcript of {audio[-1]} as this program has written it; give another"):
+            transcribe(*audio)
+        monkeypatch.undo()
+
+    transcribe(talks / "a/s.wav", talks / "a/t.wav")
+    monkeypatch.chdir(talks)
+    transcribe(Path("a/t.wav"))
+    monkeypatch.chdir(tmp_path)
+    text = (out / f"{name}.txt").read_text()
+    assert text.split() == SAID["u1"]
+    refused(out / f"{name}.txt", talks / "b/t.flac")
+    (out / f"{name}.txt").write_text("by hand\n")
+    refused(out / f"{name}.txt", talks / "a/s.wav", talks / "a/t.wav")
+    monkeypatch.setitem(step._state, "force", True)
+    transcribe(talks / "a/t.wav")
+    monkeypatch.setitem(step._state, "force", False)
+    assert (out / f"{name}.txt").read_text() == text
+    record = out / ".transcripts"
+    record.write_text(record.read_text()[:-20])  # by a run that was killed
+    transcribe(talks / "a/s.wav")
+    (out / "stdin.txt").write_text("said before\n")
+    (out / "stdin-2.txt").write_text("said before\n")
+    refused(out / ("stdin.txt" if channels == "mix" else "stdin-2.txt"), "-")
+
+
+def test_a_transcript_of_the_users_beside_the_recording(exp, tmp_path):
+    shutil.copy(exp / "u0.wav", tmp_path)
+    (tmp_path / "u0.txt").write_text("what was really said\n")
+    with pytest.raises(UserError, match=f"^{tmp_path}/u0.txt exists, and is no transcript of {tmp_path}/u0.wav as"):
+        run_here("transcribe.py", "--out-dir", tmp_path, exp / "packed", tmp_path, folder="utils")
+    assert (tmp_path / "u0.txt").read_text() == "what was really said\n" and len(list(tmp_path.iterdir())) == 2
+    run_here("transcribe.py", "--format", "srt", "--out-dir", tmp_path, exp / "packed", tmp_path, folder="utils")
 
 
 def test_one_speaker_in_several_recordings(exp, recognizer):
