@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Align a data directory to its transcripts with a network.
 
-Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.nnet,final.mdl,tree,input.json,phones.txt}
-Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances,phones.txt,input.json,cmvn_opts,delta_opts,splice_opts} and copies of final.mdl
-       and tree
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.nnet,final.mdl,tree,input.json,feature_origin.json,phones.txt}
+Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances,phones.txt,input.json,feature_origin.json,cmvn_opts,delta_opts,
+       splice_opts} and copies of final.mdl and tree
 
 Example:
     steps/align_dnn.py --nj 4 data/train_hires data/lang exp/dnn exp/dnn_ali
@@ -20,7 +20,7 @@ def main(options: AlignStep) -> None:
     with output_of(options, options.ali_dir, inputs) as out:
         spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence)
         run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.align_dnn:align_shard", spec)
-        merge_reports(out, num_jobs)
+        merge_reports(out, num_jobs).check_missing(options.data, options.missing)
         complete_ali_dir(options, out)
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Align a data directory to its transcripts with a SAT system, estimating the speakers' fMLLR transforms, as one MPI job with --nj ranks.
 
-Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,final.alimdl,final.mat,tree,input.json,phones.txt}
-Writes ALI_DIR/{ali.JOB.gz,trans.JOB,num_jobs,failed_utterances,phones.txt,input.json,cmvn_opts,delta_opts,splice_opts} and copies of
-       final.mdl, final.alimdl, final.mat, tree and final.occs
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,final.alimdl,final.mat,tree,input.json,feature_origin.json,
+       phones.txt}
+Writes ALI_DIR/{ali.JOB.gz,trans.JOB,num_jobs,failed_utterances,phones.txt,input.json,feature_origin.json,cmvn_opts,delta_opts,
+       splice_opts} and copies of final.mdl, final.alimdl, final.mat, tree and final.occs
 
 Example:
     steps/align_fmllr.py --nj 4 data/train data/lang exp/tri3 exp/tri3_ali
@@ -19,6 +20,7 @@ from pyasr.hmm.align import AlignStep, complete_ali_dir
 from pyasr.hmm.align_fmllr import AlignFmllrSpec
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm_dir import input_files
+from pyasr.hmm.shard import check_failed
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ def main(options: AlignFmllr) -> None:
     with output_of(options, options.ali_dir, inputs) as out:
         spec = AlignFmllrSpec(options.data, options.lang, options.model_dir, out, options.align, options.boost_silence, options.fmllr)
         run_ranks(options.jobs, out / "log" / "align.log", "pyasr.hmm.align_fmllr:align_rank", spec, num_ranks=options.jobs.nj)
+        check_failed(out, options.data, options.missing)
         complete_ali_dir(options, out)
 
 

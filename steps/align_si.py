@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Align a data directory to its transcripts with a GMM system.
 
-Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,tree,input.json,phones.txt}, MODEL_DIR/{final.mat,final.alimdl}
-       where there are such
-Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances,phones.txt,input.json,cmvn_opts,delta_opts,splice_opts} and copies of final.mdl,
-       tree and, where there are such, final.mat, final.alimdl and final.occs
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, MODEL_DIR/{final.mdl,tree,input.json,feature_origin.json,phones.txt},
+       MODEL_DIR/{final.mat,final.alimdl} where there are such
+Writes ALI_DIR/{ali.JOB.gz,num_jobs,failed_utterances,phones.txt,input.json,feature_origin.json,cmvn_opts,delta_opts,
+       splice_opts} and copies of final.mdl, tree and, where there are such, final.mat, final.alimdl and final.occs
 
 Example:
     steps/align_si.py --nj 4 data/train data/lang exp/mono exp/mono_ali
@@ -21,7 +21,7 @@ def main(options: AlignStep) -> None:
     with output_of(options, options.ali_dir, input_files(options.data, options.lang, options.model_dir)) as out:
         spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence)
         run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.hmm.align:align_shard", spec)
-        merge_reports(out, num_jobs)
+        merge_reports(out, num_jobs).check_missing(options.data, options.missing)
         complete_ali_dir(options, out)
 
 

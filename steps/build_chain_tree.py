@@ -2,7 +2,7 @@
 """Build the tree of LF-MMI networks: left biphones at a third of the frame rate, from the alignments of a GMM system.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk}, LANG/phones/{sets.int,roots.int,extra_questions.int,context_indep.int}, ALI_DIR/{ali.*.gz,
-       num_jobs,final.mdl,input.json} and, of an adapted system, ALI_DIR/{final.mat,trans.*}
+       num_jobs,final.mdl,input.json,feature_origin.json} and, of an adapted system, ALI_DIR/{final.mat,trans.*}
 Writes OUT/{tree,final.mdl,frame_subsampling_factor,phones.txt}
 
 final.mdl is a transition model alone: HMMs that a phone can pass in one frame (docs/lfmmi.md). Features are those of the GMM system.
@@ -20,6 +20,7 @@ from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
+from pyasr.feats.origin import check_origin
 from pyasr.hmm.gmm_dir import check_phones, training_files
 from pyasr.lang.lang_dir import LangDir
 from pyasr.train.chain_tree import STATS_DIR, ChainTreeOptions, ChainTreeSpec, choose_utterances
@@ -37,6 +38,7 @@ class BuildChainTree:
 
 
 def main(options: BuildChainTree) -> None:
+    check_origin(options.data, options.ali_dir)
     transform_dir = options.ali_dir if (options.ali_dir / "trans.1").exists() else None
     with output_of(options, options.out, training_files(options.data, options.lang, options.ali_dir)) as out:
         check_phones(options.ali_dir, LangDir(options.lang))

@@ -2,7 +2,7 @@
 """Estimate the warp factors of the speakers of a data directory from its alignments with a GMM system.
 
 Reads  DATA/{wav.scp,utt2spk,segments,reco2speed,reco2volume,reco2distortion,feats/options.json}, LANG/{phones.txt,phones/silence.int},
-       ALI_DIR/{ali.JOB.gz,num_jobs,final.mdl,final.alimdl,final.mat,input.json}
+       ALI_DIR/{ali.JOB.gz,num_jobs,final.mdl,final.alimdl,final.mat,input.json,feature_origin.json}
 Writes OUT/spk2warp
 
 Copied to the data directory, spk2warp makes steps/make_mfcc.py and its like warp the features. For data without transcripts, align
@@ -21,9 +21,10 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
-from pyasr.feats.extract import audio_tables
+from pyasr.feats.extract import AUDIO_FILE, audio_tables
 from pyasr.feats.inputs import input_option_files
 from pyasr.feats.options import OPTIONS_FILE
+from pyasr.feats.origin import check_origin
 from pyasr.hmm.model import first_pass_model
 from pyasr.hmm.vtln import VtlnOptions, VtlnSpec, merge_scores
 from pyasr.io.int_vectors import job_archive_files
@@ -42,9 +43,11 @@ class ComputeVtln:
 
 def main(options: ComputeVtln) -> None:
     data, ali_dir = options.data, options.ali_dir
+    check_origin(data, ali_dir)
     lang = [options.lang / "phones.txt", options.lang / "phones/silence.int"]
     model = [first_pass_model(ali_dir), *input_option_files(ali_dir)]
     inputs = [*audio_tables(data), data / "feats" / OPTIONS_FILE, *lang, *model, *job_archive_files(ali_dir)]
+    inputs += [path for path in [data / "feats" / AUDIO_FILE] if path.exists()]
     tables = DataDir(data)
     tables.check_commands()
     num_jobs = min(options.jobs.nj, len(tables.spk2utt))

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Decode a data directory: lattices and best hypotheses.
 
-Reads  GRAPH_DIR/{HCLG.fst,words.txt,num_pdfs}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,input.json}; where there are such,
-       MODEL_DIR/{final.nnet,final.alimdl,final.mat,frame_subsampling_factor}; with --transform-dir DIR also DIR/trans.JOB
+Reads  GRAPH_DIR/{HCLG.fst,words.txt,num_pdfs}, DATA/{feats.scp,cmvn.scp,utt2spk}, MODEL_DIR/{final.mdl,input.json}; where
+       there are such, MODEL_DIR/{final.nnet,final.alimdl,final.mat,feature_origin.json,frame_subsampling_factor}; with --transform-dir
+       DIR also DIR/trans.JOB
 Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,shard.JOB.json,num_jobs,totals.json}
 
 A SAT system is decoded with its final model where --transform-dir is given, else with its alignment model; see steps/decode_fmllr.py.
@@ -16,7 +17,6 @@ Example:
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base import log
 from pyasr.base.options import option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
@@ -37,8 +37,7 @@ def main(options: Decode) -> None:
         spec = options.spec(out, options.transform_dir)
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)
         keep_words(options.graph_dir / "words.txt", out)
-        for line in join_totals(out, options.jobs.nj).report():
-            log.info(line)
+        join_totals(out, options.jobs.nj).log()
 
 
 if __name__ == "__main__":

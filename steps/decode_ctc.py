@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Decode a data directory with a CTC network: greedily, by prefix beam search, or in the graph TLG.
 
-Reads   CTC_DIR/{final.nnet,input.json}, UNITS_DIR/units.txt, DATA/{feats.scp,cmvn.scp,utt2spk}; or --posteriors for network and features
+Reads   CTC_DIR/{final.nnet,input.json,feature_origin.json}, UNITS_DIR/units.txt, DATA/{feats.scp,cmvn.scp,utt2spk};
+       or --posteriors for network and features
         --search wfst: GRAPH_DIR/{TLG.fst,words.txt,phones.txt}, where there is one CTC_DIR/frame_subsampling_factor;
         --search prefix: --lm ARPA, if wanted
 Writes  DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,num_jobs}; but for wfst also nbest.JOB.txt; with it shard.JOB.json, totals.json
@@ -73,8 +74,7 @@ def main(options: DecodeCtc) -> None:
             log.info(f"{join_lists(out, options.jobs.nj)} utterances decoded")
             return
         keep_words(options.graph_dir / "words.txt", out)
-        for line in join_totals(out, options.jobs.nj).report():
-            log.info(line)
+        join_totals(out, options.jobs.nj).log()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ The decoding without adaptation is kept in DECODE_DIR.si; another one may be giv
 system's alignment model is used there, its final model afterwards.
 
 Reads  GRAPH_DIR/{HCLG.fst,words.txt,phones/silence.int}, DATA/{feats.scp,cmvn.scp,utt2spk}, --si-dir SI_DIR/{lat.*.gz,totals.json},
-       MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json,frame_subsampling_factor}
+       MODEL_DIR/{final.mdl,final.alimdl,final.mat,input.json,feature_origin.json,frame_subsampling_factor}
 Writes DECODE_DIR/{lat.JOB.gz,hyp.JOB.txt,words.txt,trans.JOB,shard.JOB.json,num_jobs,totals.json},
        and DECODE_DIR.si as steps/decode.py does
 
@@ -41,8 +41,7 @@ def run_passes(options: DecodeFmllr, out: Path, spec, *functions: str) -> None:
     for function in functions:
         run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.{function}", spec)
     keep_words(options.graph_dir / "words.txt", out)
-    for line in join_totals(out, options.jobs.nj).report():
-        log.info(line)
+    join_totals(out, options.jobs.nj).log()
 
 
 def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:

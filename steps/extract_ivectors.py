@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Extract i-vectors of a data directory: one of each speaker, and those that are known in the course of each utterance.
 
-Reads  DATA/{feats.scp,utt2spk}, EXTRACTOR_DIR/{final.dubm,final.ie,input.json}, and final.mat where there is one; DATA/cmvn.scp where the
-       extractor normalises by speaker
+Reads  DATA/{feats.scp,utt2spk}, EXTRACTOR_DIR/{final.dubm,final.ie,input.json,feature_origin.json}, and final.mat where there is one;
+       DATA/cmvn.scp where the extractor normalises by speaker
 Writes OUT/{ivector.scp,ivector_online.scp,ivector_period} and the archives that the tables point into
 
 Example:
@@ -18,6 +18,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
+from pyasr.feats.origin import check_origin
 from pyasr.ivector.extract import ExtractDirOptions, ExtractSpec, merge
 from pyasr.ivector.extractor import EXTRACTOR_FILE
 from pyasr.ivector.online import ExtractOptions
@@ -36,6 +37,7 @@ class ExtractIvectors:
 
 def main(options: ExtractIvectors) -> None:
     directory = options.extractor_dir
+    check_origin(options.data, directory)
     inputs = [*input_tables(options.data, InputOptions.load(directory)), directory / UBM_FILE, directory / EXTRACTOR_FILE]
     with output_of(options, options.out, [*inputs, *input_option_files(directory)]) as out:
         spec = ExtractSpec(options.data, directory, out, as_named(options.out), options.jobs.nj, options.extract, options.directory)

@@ -3,7 +3,8 @@
 
 Reads  DATA/{wav.scp,utt2spk} and their audio; where there are such, DATA/{segments,utt2dur,reco2speed,reco2volume,reco2distortion}, the
        impulse responses and noises that reco2distortion names, and warp factors from DATA/spk2warp or utt2warp
-Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames; tables of other features are kept in DATA/.backup
+Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames, DATA/.recordings (by which a recording that was replaced is
+       known); tables of other features are kept in DATA/.backup
 
 Example:
     steps/make_fbank.py --nj 4 --config conf/fbank.conf data/train

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make a data directory of the features that a GMM system sees, with its speakers' fMLLR transforms: the input of networks.
 
-Reads  DATA, MODEL_DIR/{final.mat,input.json}, TRANSFORM_DIR/{trans.JOB,num_jobs}
+Reads  DATA, MODEL_DIR/{final.mat,input.json,feature_origin.json}, TRANSFORM_DIR/{trans.JOB,num_jobs}
 Writes OUT, a data directory: feats (archives and logs), feats.scp, utt2num_frames, and copies of DATA's other tables
 
 The features are normalised already: train on them with --cmvn none.
@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.job_options import JobOptions
+from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.inputs import input_option_files
+from pyasr.feats.origin import check_origin
 from pyasr.feats.transformed import TransformSpec, copied_files, write_tables
 from pyasr.feats.transforms import transform_files
 
@@ -29,17 +31,20 @@ class MakeFmllrFeats:
     model_dir: Path = argument("directory of the GMM system, or of alignments with it")
     out: Path = argument("data directory to be made")
     transform_dir: Path | None = option(None, "directory of the speakers' transforms; MODEL_DIR unless given")
+    missing: LeftOutOptions = group(LeftOutOptions)
     compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")
     jobs: JobOptions = group(JobOptions)
 
 
 def main(options: MakeFmllrFeats) -> None:
     transform_dir = options.transform_dir or options.model_dir
+    check_origin(options.data, options.model_dir)
     features = [options.data / name for name in ("feats.scp", "cmvn.scp") if (options.data / name).exists()]
     inputs = [*features, *copied_files(options.data), *input_option_files(options.model_dir), *transform_files(transform_dir)]
     with output_of(options, options.out, inputs) as out:
         (out / "feats").mkdir()
-        spec = TransformSpec(options.data, options.model_dir, transform_dir, out, as_named(options.out), options.jobs.nj, options.compress)
+        spec = TransformSpec(options.data, options.model_dir, transform_dir, out, as_named(options.out), options.jobs.nj, options.compress,
+                             options.missing)
         run_jobs(options.jobs, out / "log" / "transform.JOB.log", "pyasr.feats.transformed:transform_shard", spec)
         write_tables(spec)
 

@@ -21,7 +21,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import check_split
-from pyasr.feats.pasted import PasteOptions, PasteSpec, StreamOptions, input_files, report_left_out
+from pyasr.feats.pasted import PasteOptions, PasteSpec, StreamOptions, input_files
 from pyasr.feats.transformed import write_tables
 
 
@@ -41,7 +41,6 @@ def main(options: PasteFeats) -> None:
         (out / "feats").mkdir()
         spec = PasteSpec(options.streams, inputs, options.paste, out, as_named(options.out), options.jobs.nj)
         run_jobs(options.jobs, out / "log" / "paste.JOB.log", "pyasr.feats.pasted:paste_shard", spec)
-        report_left_out(spec)
         write_tables(spec)
 
 

@@ -3,8 +3,8 @@
 
 Reads  DATA, LANG/phones.txt and ALI_DIR as steps/train_dnn.py does, and what it reads with --network, --vtlp and --teacher
 Writes DNN_DIR/simulation.json (options; held-out objective and accuracy against virtual seconds; seconds by activity; whether it diverged),
-       and, unless it diverged, what steps/train_dnn.py does: final.nnet, final.mdl, tree, input.json, phones.txt, metrics.jsonl,
-       tensorboard/, log/train.1.log, times in virtual seconds
+       and, unless it diverged, what steps/train_dnn.py does: final.nnet, final.mdl, tree, input.json, feature_origin.json, phones.txt,
+       metrics.jsonl, tensorboard/, log/train.1.log, times in virtual seconds
 
 Compares schemes at any number of learners on one core. An interrupted simulation begins anew.
 

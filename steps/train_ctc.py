@@ -2,7 +2,8 @@
 """Train a network over time by connectionist temporal classification on transcripts alone, on several MPI ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq,text}, UNITS_DIR/{units.model,units.txt,words.txt}, NETWORK
-Writes CTC_DIR/final.nnet (network, normalisation), input.json, units/ (a copy of UNITS_DIR), metrics.jsonl, tensorboard/, log/train.log
+Writes CTC_DIR/final.nnet (network, normalisation), input.json, feature_origin.json, units/ (a copy of UNITS_DIR), metrics.jsonl,
+       tensorboard/, log/train.log
 
 Neither alignments nor a lexicon are needed (docs/ctc.md). An interrupted job goes on from its last checkpoint, as one of
 steps/train_dnn.py.

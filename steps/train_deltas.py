@@ -2,7 +2,8 @@
 """Train triphone GMMs on features with deltas, from the alignments of an earlier system, as one MPI job with --nj ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs}
-Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,cmvn_opts,delta_opts,splice_opts,failed_utterances}
+Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,feature_origin.json,cmvn_opts,delta_opts,splice_opts,
+       failed_utterances}
 
 Example:
     steps/train_deltas.py --nj 4 --num-leaves 1200 --num-gauss 9000 data/train data/lang exp/mono_ali exp/tri1
@@ -14,6 +15,7 @@ from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.shard import check_failed
 from pyasr.hmm.train_gmm import ScheduleOptions
 from pyasr.hmm.train_triphones import TRIPHONE_SCHEDULE, TriphoneStep
 
@@ -26,9 +28,10 @@ class TrainDeltas(TriphoneStep):
 
 def main(options: TrainDeltas) -> None:
     options.check()
-    with output_of(options, options.dir, options.input_files, resume=True) as out:
+    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",)) as out:
         spec = options.spec(out, options.inputs)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_deltas:train_rank", spec, num_ranks=options.jobs.nj)
+        check_failed(out, options.data, options.missing)
 
 
 if __name__ == "__main__":

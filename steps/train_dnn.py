@@ -3,9 +3,11 @@
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}, LANG/phones.txt, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,tree,phones.txt}
        with --network the file of layers; with --dbn also DBN_DIR/{final.dbn,input.json}; with --vtlp DATA/feats/options.json;
-       with --teacher DIR also DIR/{final.nnet,input.json,tree}, and with --teacher-data its feats.scp, cmvn.scp, utt2spk
+       with --teacher DIR also DIR/{final.nnet,input.json,feature_origin.json,tree}, and with --teacher-data its feats.scp, cmvn.scp,
+       utt2spk
 Writes DNN_DIR/final.nnet (network, normalisation, priors), final.mdl and tree (transition model and tree of ALI_DIR), input.json,
-       phones.txt, metrics.jsonl, tensorboard/, log/train.log; frame_subsampling_factor where the network leaves frames out
+       feature_origin.json, phones.txt, metrics.jsonl, tensorboard/, log/train.log; frame_subsampling_factor where the network leaves
+       frames out
 
 ALI_DIR may be one that Kaldi made, such as exp/tri4_ali. A job that was interrupted goes on from its last checkpoint when the same
 command is given again, also with another --num-ranks; one that has lost a rank does so by itself, with the ranks that are left.

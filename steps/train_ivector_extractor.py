@@ -2,7 +2,7 @@
 """Train an i-vector extractor, its background model first, as one MPI job with --nj ranks.
 
 Reads  DATA/{feats.scp,utt2spk}, with --cmvn speaker DATA/cmvn.scp; MODEL_DIR/{final.mat,input.json} with --model-dir
-Writes DIR/{final.dubm,final.ie,input.json}, and final.mat where MODEL_DIR has one
+Writes DIR/{final.dubm,final.ie,input.json,feature_origin.json}, and final.mat where MODEL_DIR has one
 
 Example:
     steps/train_ivector_extractor.py --nj 4 --config conf/ivector.conf --model-dir exp/tri2 data/train exp/ivector
@@ -18,6 +18,7 @@ from pyasr.cluster.jobs import run_ranks
 from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
 from pyasr.ivector.em import EmOptions
+from pyasr.feats.origin import keep_origin
 from pyasr.ivector.features import write_inputs
 from pyasr.ivector.train import IvectorSpec, StatsOptions
 from pyasr.ivector.ubm import UbmOptions
@@ -41,6 +42,7 @@ def main(options: TrainIvectorExtractor) -> None:
     tables, of_model = input_tables(options.data, options.inputs), input_option_files(options.model_dir) if options.model_dir else []
     with output_of(options, options.dir, [*tables, *of_model]) as out:
         write_inputs(out, options.inputs, options.model_dir)
+        keep_origin(out, options.data)
         spec = IvectorSpec(options.data, out, options.ubm, options.stats, options.em)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.ivector.train:train_rank", spec, num_ranks=options.jobs.nj)
 

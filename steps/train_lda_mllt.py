@@ -2,7 +2,7 @@
 """Train triphone GMMs on spliced frames with LDA and MLLT, from the alignments of an earlier system, as one MPI job with --nj ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs}
-Writes DIR/{final.mdl,final.mat,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,failed_utterances},
+Writes DIR/{final.mdl,final.mat,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,feature_origin.json,failed_utterances},
        DIR/{cmvn_opts,delta_opts,splice_opts}
 
 Example:
@@ -15,6 +15,7 @@ from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.shard import check_failed
 from pyasr.hmm.train_gmm import ScheduleOptions
 from pyasr.hmm.train_lda_mllt import LdaMlltOptions, LdaMlltSpec
 from pyasr.hmm.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
@@ -31,9 +32,10 @@ class TrainLdaMllt(TriphoneStep):
 def main(options: TrainLdaMllt) -> None:
     options.check()
     options.lda.check()
-    with output_of(options, options.dir, options.input_files, resume=True) as out:
+    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",)) as out:
         spec = LdaMlltSpec(options.spec(out, options.inputs), options.lda)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_lda_mllt:train_rank", spec, num_ranks=options.jobs.nj)
+        check_failed(out, options.data, options.missing)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,phones.txt},
        TREE_DIR/{tree,final.mdl,frame_subsampling_factor,phones.txt}, the file of layers that --network names
-Writes OUT/final.nnet (network, normalisation), final.mdl, tree, frame_subsampling_factor, input.json, phones.txt, phone_lm.fst (of the
-       denominator), metrics.jsonl, tensorboard/, log/train.log
+Writes OUT/final.nnet (network, normalisation), final.mdl, tree, frame_subsampling_factor, input.json, feature_origin.json, phones.txt,
+       phone_lm.fst (of the denominator), metrics.jsonl, tensorboard/, log/train.log
 
 TREE_DIR is made by steps/build_chain_tree.py, also from other data; ALI_DIR, which may be Kaldi's, has the alignments of DATA. Graphs are
 made with --self-loop-scale 1.0 (docs/lfmmi.md has the whole recipe). An interrupted job goes on from its last checkpoint, as one of

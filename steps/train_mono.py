@@ -2,7 +2,8 @@
 """Train monophone GMMs, from an equal alignment on, as one MPI job with --nj ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG
-Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,cmvn_opts,delta_opts,splice_opts,failed_utterances}
+Writes DIR/{final.mdl,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,feature_origin.json,cmvn_opts,delta_opts,splice_opts,
+       failed_utterances}
 
 Example:
     steps/train_mono.py --nj 4 --boost-silence 1.25 data/train data/lang exp/mono
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.job_options import JobOptions
+from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
@@ -19,6 +21,7 @@ from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm_dir import input_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions
+from pyasr.hmm.shard import MOST_MISSING, check_failed
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
 from pyasr.hmm.train_mono import MonoSpec
 from pyasr.hmm.viterbi import AlignOptions
@@ -33,6 +36,7 @@ class TrainMono:
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
     inputs: InputOptions = group(InputOptions, deltas=2)
+    missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
     jobs: JobOptions = group(JobOptions)
 
 
@@ -40,10 +44,11 @@ def main(options: TrainMono) -> None:
     check_split(options.data, options.jobs.nj)
     options.schedule.check()
     inputs = [*input_files(options.data, options.lang), options.lang / "topo", options.lang / "phones/sets.int"]
-    with output_of(options, options.dir, inputs, resume=True) as out:
-        train = TrainOptions(options.schedule, options.align, options.update)
+    with output_of(options, options.dir, inputs, resume=True, may_change=("missing",)) as out:
+        train = TrainOptions(options.schedule, options.align, options.update, options.missing)
         spec = MonoSpec(options.data, options.lang, out, train, options.inputs)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_mono:train_rank", spec, num_ranks=options.jobs.nj)
+        check_failed(out, options.data, options.missing)
 
 
 if __name__ == "__main__":

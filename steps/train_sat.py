@@ -3,9 +3,10 @@
 
 The features are those of ALI_DIR: with its final.mat where it has one. Its transforms, if there are any, are the first ones.
 
-Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs,input.json}, ALI_DIR/{final.mat,trans.JOB}
-Writes DIR/{final.mdl,final.alimdl,final.mat,trans.JOB,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,failed_utterances},
-       DIR/{cmvn_opts,delta_opts,splice_opts}
+Reads  DATA/{feats.scp,cmvn.scp,text,utt2spk}, LANG, ALI_DIR/{final.mdl,ali.JOB.gz,num_jobs,input.json,feature_origin.json},
+       ALI_DIR/{final.mat,trans.JOB}
+Writes DIR/{final.mdl,final.alimdl,final.mat,trans.JOB,tree,ali.JOB.gz,final.occs,num_jobs,phones.txt,input.json,feature_origin.json,
+       failed_utterances}, DIR/{cmvn_opts,delta_opts,splice_opts}
 
 Example:
     steps/train_sat.py --nj 4 --num-leaves 2000 --num-gauss 20000 data/train data/lang exp/tri2_ali exp/tri3
@@ -17,8 +18,10 @@ from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
+from pyasr.feats.origin import check_origin
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm_update import GmmUpdateOptions
+from pyasr.hmm.shard import check_failed
 from pyasr.hmm.train_gmm import ScheduleOptions
 from pyasr.hmm.train_sat import SatOptions, SatSpec
 from pyasr.hmm.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
@@ -36,9 +39,11 @@ class TrainSat(TriphoneStep):
 def main(options: TrainSat) -> None:
     options.check()
     options.sat.check()
-    with output_of(options, options.dir, options.input_files, resume=True) as out:
+    check_origin(options.data, options.ali_dir)
+    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",)) as out:
         spec = SatSpec(options.spec(out, InputOptions.load(options.ali_dir)), options.sat, options.fmllr)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_sat:train_rank", spec, num_ranks=options.jobs.nj)
+        check_failed(out, options.data, options.missing)
 
 
 if __name__ == "__main__":

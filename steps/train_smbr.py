@@ -2,9 +2,10 @@
 """Go on training a network by a criterion on lattices - sMBR, MPFE, MMI or boosted MMI - on several MPI ranks.
 
 Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}, LANG/{phones.txt,phones/silence.int},
-       ALI_DIR/{ali.*.gz,num_jobs,final.mdl}, DECODE_DIR/{lat.*.gz,num_jobs}, DNN_DIR/{final.nnet,final.mdl,tree,input.json}
-Writes OUT/final.nnet (the network trained further, with normalisation and priors as they were), final.mdl, tree, input.json, phones.txt,
-       metrics.jsonl, tensorboard/, log/train.log
+       ALI_DIR/{ali.*.gz,num_jobs,final.mdl}, DECODE_DIR/{lat.*.gz,num_jobs}, DNN_DIR/{final.nnet,final.mdl,tree,input.json,
+       feature_origin.json}
+Writes OUT/final.nnet (the network trained further, with normalisation and priors as they were), final.mdl, tree, input.json,
+       feature_origin.json, phones.txt, metrics.jsonl, tensorboard/, log/train.log
 
 ALI_DIR has the references, DECODE_DIR the lattices, of the training data (docs/sequence_training.md). A minibatch is one utterance, or with
 --minibatch N several of up to N frames. An interrupted job goes on from its last checkpoint, as one of steps/train_dnn.py.

@@ -20,6 +20,7 @@ from pyasr.data import audio_sizes
 from pyasr.io.content import check_unpacked, open_file, read_file, readable
 
 INT16_SCALE = 32768.0
+ONLY = -1
 _OFFSET = re.compile(r"(.+):([0-9]{1,18})$")
 _NOT_STARTED = (126, 127)  # bash's status of a program that is none, or not there
 _BLOCK_VALUES = 1 << 20
@@ -34,20 +35,27 @@ class UnusableAudio(UserError):
     """A recording that is missing or damaged. What a table, an installed program or an option puts right is another UserError."""
 
 
-def read_audio(rx: str, name: str = "") -> tuple[np.ndarray, int]:
+def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, shape (num_samples,), sampling rate in Hz) of one wav.scp entry.
 
-    rx    a path, `path:offset` into an archive of WAV files, or a command ending in `|`, where `pyasr.base.pipes` lets it run
-    name  the recording or utterance, for messages
+    rx       a path, `path:offset` into an archive of WAV files, or a command ending in `|`, where `pyasr.base.pipes` lets it run
+    name     the recording or utterance, for messages
+    channel  which of them is read, the left one is 0; ONLY: there has to be one
 
     Forms are WAV, FLAC, Ogg, MP3, SPHERE (not shorten), AIFF, AU, W64, RF64 and CAF. Raises UserError, naming `name` and the file, when the
-    audio is missing, cut short, not audio, or has more than one channel; UnusableAudio where the recording itself is missing or damaged.
+    audio is missing, cut short, not audio, or has not that channel, or more than one; UnusableAudio where the recording itself is
+    missing or damaged.
     """
     where = f"{name}: {rx}" if name else rx
     samples, rate = decode_audio(_content(rx, where), where)
-    if samples.shape[1] > 1:
-        raise UserError(f"{where}: {samples.shape[1]} channels, expected 1; choose one, as by 'sox FILE -t wav - remix 1 |' in wav.scp")
-    return samples[:, 0], rate
+    num_channels = samples.shape[1]
+    if channel == ONLY and num_channels > 1:
+        choices = "0 or 1" if num_channels == 2 else f"0 to {num_channels - 1}"
+        advice = f"choose one by --channel {choices} of the step that makes features, or make each a recording of its own"
+        raise UserError(f"{where}: {num_channels} channels, expected 1; {advice}")
+    if channel >= num_channels:
+        raise UserError(f"{where}: there is no channel {channel}, the first of its {num_channels} is 0; give another --channel")
+    return np.ascontiguousarray(samples[:, max(channel, 0)]), rate
 
 
 def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:

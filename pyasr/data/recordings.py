@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.data.audio import read_audio, resample
+from pyasr.data.audio import ONLY, read_audio, resample
 from pyasr.data.datadir import FIX, SPEED, VOLUME, DataDir
 from pyasr.data.mixing import distorted
 from pyasr.data.validation import overshoot_complaint, speed_complaint
 
 
-def read_recording(data: DataDir, name: str) -> tuple[np.ndarray, int]:
-    """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp.
+def read_recording(data: DataDir, name: str, channel: int = ONLY) -> tuple[np.ndarray, int]:
+    """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp, `channel` as for `read_audio`.
 
     Raises UserError as `read_audio` does, and where there is no such recording, its speed is none from 0.25 to 4, or its volume no positive
     number.
     """
     if name not in data.wav_scp:
         raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")
-    samples, rate = read_audio(data.wav_scp[name], name)
+    samples, rate = read_audio(data.wav_scp[name], name, channel)
     samples = change_speed(samples, rate, speed(data, name))
     if name in data.reco2distortion:
         samples = distorted(samples, rate, data.reco2distortion[name])
@@ -55,7 +55,7 @@ def duration_s(data: DataDir, name: str) -> float:
     known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
     if name in known:
         return known[name]
-    samples, rate = read_recording(data, name)
+    samples, rate = read_recording(data, name, channel=0)  # all are of one length
     return len(samples) / rate
 
 

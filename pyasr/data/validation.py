@@ -14,6 +14,7 @@ import gc
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,6 +116,7 @@ RULES = {
 OF_WORDS = {"text", "spk2utt", *(name for name, rule in RULES.items() if rule.columns[1])}  # no names of files
 _OTHER_BLANK = re.compile(r"[^\S \t\n]")
 MADE_BY_HAND = ("utt2lang", "spk2gender", "reco2file_and_channel")  # nothing in a data directory tells what their lines would be
+NO_WORDS = ("<eps>", "<s>", "</s>", "#0")  # symbols of words.txt, as `pyasr.lang.dict_dir.RESERVED_WORDS`
 _COLUMN_WORDS = {1: "one column", 2: "two columns", 3: "three columns", 4: "four columns", 5: "five columns"}
 _EMPTY = {"text": "empty transcript", "wav.scp": "no audio named", "spk2utt": "speaker without utterances"}
 
@@ -203,6 +205,8 @@ class _Validator:
         for name, table in self.tables.items():
             yield from self._lines(name, table)
             yield from self._order(table)
+        if "text" in self.tables:
+            yield from self._symbols(self.tables["text"])
         if self.tables.get("utt2spk"):
             yield from self._keys()
             yield from self._speakers()
@@ -275,6 +279,16 @@ class _Validator:
         if keys != sorted(keys):
             i = next(i for i in range(1, len(keys)) if keys[i] < keys[i - 1])
             yield Problem(table.path, i + 1, table.lines[i], f"not sorted in C order, '{keys[i]}' comes after '{keys[i - 1]}'", self.fix)
+
+    @staticmethod
+    def _symbols(table: Table) -> Iterator[Problem]:
+        """Transcripts with symbols that language directories keep for themselves; which words were meant, only the user can tell."""
+        reserved = frozenset(NO_WORDS)
+        for i, value in enumerate(table.values):
+            if not reserved.isdisjoint(words := value.split()):
+                symbol = next(word for word in words if word in reserved)
+                told = f"holds the symbol {symbol}, which is no word, and training leaves the utterance out"
+                yield Problem(table.path, i + 1, table.lines[i], told, "take the symbol out of the line, or put there what was said")
 
     def _keys(self) -> Iterator[Problem]:
         """Every table against the utterances, speakers or recordings that there are."""
@@ -350,13 +364,24 @@ class _Validator:
                 return
 
     def _audio(self, table: Table) -> Iterator[Problem]:
-        root = root_of(table.path, table.values)
+        root, rates = root_of(table.path, table.values), {}
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
             found = look_at_audio(placed(root, value), self.audio) if value else Look()
             if found.complaint:
                 yield Problem(table.path, i + 1, table.lines[i], found.complaint, found.by_hand or self._fix_by_audio)
             elif found.seconds is not None:
-                self.heard[key] = found.seconds
+                self.heard[key], rates[key] = found.seconds, found.rate
+        yield from self._rates(table, rates)
+
+    @staticmethod
+    def _rates(table: Table, rates: Mapping[str, int]) -> Iterator[Problem]:
+        """Recordings of another sampling rate than most, which features of one configuration are not made of without more ado."""
+        usual = max(Counter(rates.values()).items(), key=lambda item: (item[1], item[0]), default=(0, 0))[0]
+        for i, key in enumerate(table.keys):
+            if (rate := rates.get(key, usual)) != usual:
+                flag = "--allow-downsample" if rate > usual else "--allow-upsample"
+                yield Problem(table.path, i + 1, table.lines[i], f"audio of {rate} Hz, most recordings have {usual} Hz",
+                              f"give {flag} true to the step that makes features, or resample it")
 
     @property
     def _fix_by_audio(self) -> str:
@@ -400,6 +425,7 @@ class Look:
 
     complaint: str = ""            # '' if nothing is wrong
     seconds: float | None = None   # where it was read
+    rate: int = 0                  # the same
     by_hand: str = ""              # what the user is to do where the recording itself may be sound
 
 
@@ -414,7 +440,7 @@ def look_at_audio(rx: str, how: str) -> Look:
     except UserError as error:
         complaint, _, advice = str(error).removeprefix(f"{rx}: ").rpartition("; ")
         return Look(complaint, by_hand="" if isinstance(error, UnusableAudio) else advice)
-    return Look(seconds=len(samples) / rate)
+    return Look(seconds=len(samples) / rate, rate=rate)
 
 
 def recording_seconds(reco2dur: Mapping[str, str], reco2speed: Mapping[str, str], heard: Mapping[str, float]) -> dict[str, float]:

@@ -28,6 +28,7 @@ from pyasr.decode.lattice import from_arcs
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables, open_features
+from pyasr.feats.origin import check_origin
 from pyasr.hmm.model import subsampling_files
 from pyasr.io.ark import ArkReader, read_scp
 from pyasr.lang.arpa import read_arpa
@@ -70,7 +71,7 @@ class CtcSpec:
         return DecodeSpec(self.graph, self.ctc_dir, self.data, self.out, self.num_jobs, self.num_threads, self.decode, None, self.lattices)
 
     def input_files(self) -> list[Path]:
-        """The files that are read. Raises UserError naming a missing one and what makes it."""
+        """The files that are read. Raises UserError naming a missing one and what makes it, and as `check_origin`."""
         makers = {self.units_dir / UNITS: "utils/train_subwords.py", self.data / "utt2spk": "utils/validate_data_dir.py"}
         if self.posteriors:
             makers[self.posteriors] = "whatever computed the log posteriors"
@@ -81,6 +82,8 @@ class CtcSpec:
         for path, maker in makers.items():
             if not path.exists():
                 raise UserError(f"{path}: no such file; it comes from {maker}")
+        if not self.posteriors:
+            check_origin(self.data, self.ctc_dir)
         inputs = [] if self.posteriors else [*input_tables(self.data, InputOptions.load(self.ctc_dir)), *input_option_files(self.ctc_dir)]
         of_search = {PREFIX: [self.lm] if self.lm else [], WFST: subsampling_files(self.ctc_dir)}.get(self.search, [])
         return [*dict.fromkeys([*makers, *inputs, *of_search])]

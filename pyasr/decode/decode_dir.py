@@ -33,6 +33,7 @@ from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.data.datadir import split
 from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
+from pyasr.feats.origin import check_origin
 from pyasr.feats.transforms import transform_files
 from pyasr.hmm.model import (
     ALIGNMENT_MODEL, FRAME_SHIFT_S, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions, subsampling_files,
@@ -42,6 +43,7 @@ from pyasr.lang.symbols import SymbolTable
 
 NETWORK, TOTALS = "final.nnet", "totals.json"
 _PARTS = ".parts"  # which utterances each job has, as a digest
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -133,15 +135,27 @@ class Totals:
                  f"determinisation, {self.cpu_s / audio_s:.4f} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
                  f"{self.num_tokens / frames:.0f} active tokens and {self.num_arcs / frames:.1f} lattice arcs a frame"]
         for names, what in ((self.not_final, "did not reach a final state of the graph at the end"),
-                            (self.cut_short, "found no way on in the graph"), (self.no_features, "have no features"),
+                            (self.cut_short, "found no way on in the graph"),
                             (self.narrowed, "have lattices of a narrower beam; more --determinize-mb helps")):
             if names:
-                lines.append(f"{len(names)} utterance(s) {what}: {' '.join(names[:20])}{' ...' if len(names) > 20 else ''}")
+                lines.append(f"{len(names)} utterance(s) {what}: {_some(names)}")
         return lines
+
+    def log(self) -> None:
+        """The report, and a warning of utterances that could not be decoded."""
+        for line in self.report():
+            log.info(line)
+        if self.no_features:
+            log.warning(f"{len(self.no_features)} utterance(s) have no features and are not decoded: {_some(self.no_features)}")
+
+
+def _some(names: list[str]) -> str:
+    return " ".join(names[:_MOST_NAMED]) + (" ..." if len(names) > _MOST_NAMED else "")
 
 
 def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | None = None) -> list[Path]:
-    """The files that decoding reads, for the stage output. Raises UserError naming a missing one and the step that makes it."""
+    """The files that decoding reads, for the stage output. Raises UserError naming a missing one and the step that makes it,
+    and for features that are known to be made otherwise than the model's."""
     model = model_dir / (NETWORK if (model_dir / NETWORK).exists() else MODEL)
     training, graph_step = "the training step of this model", "utils/make_graph.py"
     makers = {graph / "HCLG.fst": graph_step, graph / "words.txt": graph_step, model: training, model_dir / MODEL: training,
@@ -149,6 +163,7 @@ def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | 
     for path, maker in makers.items():
         if not path.exists():
             raise UserError(f"{path}: no such file; it comes from {maker}")
+    check_origin(data, model_dir)
     optional, transforms = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL], transform_files(transform_dir) if transform_dir else []
     of_model = [*input_option_files(model_dir), *subsampling_files(model_dir)]
     return [*makers, *of_model, *transforms, *(path for path in optional if path.exists())]
@@ -275,8 +290,7 @@ class ShardWriter:
             return
         self.totals.cpu_s += time.process_time()
         self.totals.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        for line in self.totals.report():
-            log.info(line)
+        self.totals.log()
         with atomic_write(done_path(self.spec, self.job)) as f:
             json.dump(asdict(self.totals), f)
 

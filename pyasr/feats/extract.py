@@ -20,16 +20,20 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, load, option, save
 from pyasr.base.step import output_of
 from pyasr.base.table_paths import as_named
+from pyasr.data.audio import ONLY
 from pyasr.data.backup import set_aside
 from pyasr.data.datadir import AUDIO_CHANGES, DataDir, check_split, split
+from pyasr.data.recording_prints import recording_prints
 from pyasr.data.recordings import cut_utterance, read_recording
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import OPTIONS_FILE
+from pyasr.feats.resample import Resampler
 from pyasr.feats.vtln import SPEAKER_WARPS, UTTERANCE_WARPS, utterance_warps
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text import read_table, write_table
 
 TABLES = ("feats.scp", "utt2num_frames")
+AUDIO_FILE = "audio.json"
 BATCH_SECONDS = 60.0
 
 
@@ -43,10 +47,20 @@ class ArchiveOptions:
 
 
 @dataclass(frozen=True)
+class AudioOptions:
+    """What of a recording becomes features, with the names of Kaldi's options."""
+
+    channel: int = option(ONLY, "channel of each recording: 0 is the left one, 1 the right one; -1: the only one", minimum=ONLY)
+    allow_downsample: bool = option(False, "recordings of a higher sampling rate than --sample-frequency are resampled")
+    allow_upsample: bool = option(False, "recordings of a lower sampling rate than --sample-frequency are resampled")
+
+
+@dataclass(frozen=True)
 class FeatureStep:
     """What every steps/make_*.py is told, besides the options of its own kind of features."""
 
     data: Path = argument("data directory")
+    audio: AudioOptions = group(AudioOptions)
     archive: ArchiveOptions = group(ArchiveOptions)
     jobs: JobOptions = group(JobOptions)
 
@@ -60,6 +74,7 @@ class ExtractSpec:
     named: Path
     num_jobs: int
     archive: ArchiveOptions
+    audio: AudioOptions = AudioOptions()
 
 
 def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, str, ExtractSpec], None]) -> None:
@@ -75,9 +90,12 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     tables.check_commands()
     check_split(data, step.jobs.nj)
     inputs = [*audio_tables(data), *(data / name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if tables.has(name))]
+    inputs += recording_prints(data, feats, inputs)
     with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:
         save(out / OPTIONS_FILE, features)
-        spec = ExtractSpec(data, out, as_named(feats), step.jobs.nj, step.archive)
+        if step.audio != AudioOptions():
+            save(out / AUDIO_FILE, step.audio)
+        spec = ExtractSpec(data, out, as_named(feats), step.jobs.nj, step.archive, step.audio)
         run(step.jobs, out / "log" / "extract.JOB.log", f"{__name__}:extract_shard", spec)
         merge_shards(spec)
         withdraw(data)
@@ -90,6 +108,12 @@ def audio_tables(data: Path) -> list[Path]:
     return [data / "wav.scp", data / "utt2spk", *(path for path in optional if path.exists())]
 
 
+def audio_options(data: Path) -> AudioOptions:
+    """What of the recordings of a data directory became its features."""
+    path = data / "feats" / AUDIO_FILE
+    return load(path, (AudioOptions,)) if path.exists() else AudioOptions()
+
+
 def extract_shard(spec: ExtractSpec, job: int) -> None:
     """Features of shard `job` (1-based), by the options in `spec.out`: writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB, short.JOB.txt."""
     extractor = Extractor(load(spec.out / OPTIONS_FILE))
@@ -98,7 +122,7 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
     progress = log.Progress("features", len(utterances), "utterances")
     ark = f"raw.{job}.ark"
     with ArkWriter(spec.out / ark, spec.out / f"feats.{job}.scp", spec.archive.compress, spec.named / ark) as writer:
-        for key, features in extracted(extractor, DataDir(spec.data), utterances, spec.archive.seed):
+        for key, features in extracted(extractor, DataDir(spec.data), utterances, spec.archive.seed, spec.audio):
             if len(features) == 0:
                 short.append(key)
                 continue
@@ -109,27 +133,37 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
     (spec.out / f"short.{job}.txt").write_text("".join(f"{key}\n" for key in short), encoding="utf-8")
 
 
-def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: int) -> Iterator[tuple[str, np.ndarray]]:
+def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: int,
+              audio: AudioOptions = AudioOptions()) -> Iterator[tuple[str, np.ndarray]]:  # fmt: skip
     """(utterance, features), each with the frequencies warped as the data directory says."""
     warps = utterance_warps(data)
-    waveforms = read_waveforms(data, utterances, extractor.rate_hz)
+    waveforms = read_waveforms(data, utterances, extractor.rate_hz, audio)
     for warp, alike in groupby(waveforms, key=lambda item: warps[item[0]]):
         for keys, waves in batches(alike, extractor.rate_hz):
             yield from zip(keys, extractor(waves, keys, seed, warp))
 
 
-def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float) -> Iterator[tuple[str, np.ndarray]]:
+def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float,
+                   audio: AudioOptions = AudioOptions()) -> Iterator[tuple[str, np.ndarray]]:  # fmt: skip
     """(utterance, float32 samples at int16 scale). A recording with several segments in a row is read once."""
     recording, samples = None, None
     for utt in utterances:
         name = data.recording(utt)
         if name != recording:
-            samples, rate = read_recording(data, name)
-            recording = name
-            if rate != rate_hz:
-                found = f"audio of {rate} Hz, but --sample-frequency is {rate_hz:g}"
-                raise UserError(f"{data.wav_scp[name]}: {found}; correct the configuration file")
+            samples, rate = read_recording(data, name, audio.channel)
+            recording, samples = name, _at_rate(samples, rate, rate_hz, audio, data.wav_scp[name])
         yield utt, cut_utterance(samples, rate_hz, data, utt)
+
+
+def _at_rate(samples: np.ndarray, rate: int, rate_hz: float, audio: AudioOptions, where: str) -> np.ndarray:
+    """The samples at `rate_hz`, where they are, or may be made to be."""
+    if rate == rate_hz:
+        return samples
+    allowed, flag = (audio.allow_downsample, "--allow-downsample") if rate > rate_hz else (audio.allow_upsample, "--allow-upsample")
+    if not allowed or rate_hz != round(rate_hz):
+        found = f"audio of {rate} Hz, but --sample-frequency is {rate_hz:g}"
+        raise UserError(f"{where}: {found}; give {flag} true to have it resampled, or correct the configuration file")
+    return Resampler(rate, round(rate_hz))(samples, last=True)
 
 
 def batches(waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float) -> Iterator[tuple[list[str], list[np.ndarray]]]:

@@ -117,6 +117,11 @@ class FeatureReader:
             found = f"no line for utterance {utt} of feats.scp"
             raise UserError(f"{self.data}/utt2spk: {found}; run utils/fix_data_dir.py {self.data}") from None
 
+    @property
+    def utterances(self) -> list[str]:
+        """Those of the data directory, in the order of utt2spk, with features or without."""
+        return list(self._utt2spk)
+
     @cached_property
     def _originals(self) -> dict[str, str]:
         path = self.data / "utt2uniq"

@@ -8,21 +8,21 @@ Each stream is normalised and extended as its `InputOptions` say, so what is sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
+from pyasr.base.left_out import LeftOut, LeftOutOptions
 from pyasr.base.options import group, option
-from pyasr.data.datadir import DataDir, split
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
+from pyasr.feats.origin import origin_of
 from pyasr.feats.transformed import copied_files, write_archive
 from pyasr.io.ark import ArkReader, read_scp
-from pyasr.io.text import read_lines, read_table, write_table
+from pyasr.io.text import read_lines
 
 PERIOD_FILE = "ivector_period"
 _CMVN_UNITS = ("none", "speaker", "utterance", "sliding")
@@ -75,6 +75,8 @@ class PasteSpec:
     named: Path
     num_jobs: int
 
+    advice = "make features and vectors of all utterances"
+
     @property
     def data(self) -> Path:
         """The directory whose other tables are copied."""
@@ -84,6 +86,17 @@ class PasteSpec:
     def compress(self) -> bool:
         """How features are stored."""
         return self.paste.compress
+
+    @property
+    def missing(self) -> LeftOutOptions:
+        """How much may be left out."""
+        return self.paste.missing
+
+    @property
+    def origins(self) -> list[dict]:
+        """Of what is made, where those of all streams are known."""
+        streams = [origin_of(stream) for stream in self.streams]
+        return [{"streams": streams, "each": [asdict(inputs) for inputs in self.inputs]}] if all(streams) else []
 
 
 class VectorTable:
@@ -161,28 +174,8 @@ def paste(parts: list[np.ndarray], tolerance: int, vectors: Callable[[int], np.n
 
 
 def paste_shard(spec: PasteSpec, job: int) -> None:
-    """Features of shard `job` (1-based), as `write_archive` writes them; feats/left_out.JOB tells whose are not there and why."""
-    left_out: dict[str, str] = {}
-    keys = split(spec.data, spec.num_jobs)[job - 1]
-    write_archive(spec, job, _pasted(Paster(spec), keys, left_out), "pasted", len(keys))
-    write_table(spec.out / "feats" / f"left_out.{job}", left_out)
-
-
-def _pasted(paster: Paster, keys: list[str], left_out: dict[str, str]) -> Iterator[tuple[str, np.ndarray]]:
-    for utt in keys:
-        try:
-            yield utt, paster[utt]
-        except LeftOut as reason:
-            left_out[utt] = str(reason)
-
-
-def report_left_out(spec: PasteSpec) -> None:
-    """Name the utterances that all jobs left out. Raises UserError when they are too many."""
-    left_out: dict[str, str] = {}
-    for job in range(1, spec.num_jobs + 1):
-        left_out |= read_table(spec.out / "feats" / f"left_out.{job}")
-    check_left_out(left_out, len(DataDir(spec.data).utterances), spec.paste.missing, str(spec.data),
-                   "make features and vectors of all utterances")
+    """Features of shard `job` (1-based), as `write_archive` writes them."""
+    write_archive(spec, job, Paster(spec).__getitem__, "pasted")
 
 
 def input_files(streams: tuple[Path, ...], inputs: tuple[InputOptions, ...], paste: PasteOptions) -> list[Path]:

@@ -5,17 +5,18 @@ OUT/feats/transformed.JOB.ark and the tables that point into them; all other tab
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.errors import UserError
+from pyasr.base.left_out import LeftOut, LeftOutOptions, check_left_out
 from pyasr.data import subsets
 from pyasr.data.datadir import DataDir, split
 from pyasr.feats.inputs import open_features
+from pyasr.feats.origin import origin_of, save_origins
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text import read_table, write_table
 
@@ -31,30 +32,69 @@ class TransformSpec:
     named: Path
     num_jobs: int
     compress: bool
+    missing: LeftOutOptions = LeftOutOptions()
+
+    advice = "make features of all utterances"
+
+    @property
+    def origins(self) -> list[dict]:
+        """Of what is made, where that is known."""
+        origin = origin_of(self.data)
+        return [{"fmllr_of": origin}] if origin else []
 
 
 def transform_shard(spec: TransformSpec, job: int) -> None:
-    """Features of shard `job` (1-based): writes feats/transformed.JOB.ark, feats/feats.JOB.scp and feats/num_frames.JOB."""
+    """Features of shard `job` (1-based), as `write_archive` writes them."""
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir)
     known = set(reader.keys)
-    keys = [utt for utt in split(spec.data, spec.num_jobs)[job - 1] if utt in known]
-    write_archive(spec, job, ((utt, reader[utt]) for utt in keys), "transformed", len(keys))
+
+    def transformed(utt: str) -> np.ndarray:
+        if utt not in known:
+            raise LeftOut(f"no features in {spec.data}/feats.scp")
+        return reader[utt]
+
+    write_archive(spec, job, transformed, "transformed")
 
 
-def write_archive(spec, job: int, utterances: Iterable[tuple[str, np.ndarray]], name: str, num_utterances: int) -> None:
-    """What job `job` makes: feats/NAME.JOB.ark with (utterance, features), feats/feats.JOB.scp and feats/num_frames.JOB.
+def write_archive(spec, job: int, features_of: Callable[[str], np.ndarray], name: str) -> None:
+    """What job `job` makes: feats/NAME.JOB.ark with its utterances' features, feats/feats.JOB.scp and feats/num_frames.JOB;
+    feats/left_out.JOB tells whose are not there and why.
 
-    spec  of a class with `out`, `named` and `compress`, as `TransformSpec`
+    spec         of a class with `data`, `out`, `named`, `num_jobs` and `compress`, as `TransformSpec`
+    features_of  function of an utterance, which raises LeftOut where it cannot have any; those without frames are left out too
     """
+    keys = split(spec.data, spec.num_jobs)[job - 1]
     num_frames: dict[str, int] = {}
-    progress = log.Progress("features", num_utterances, "utterances")
+    left_out: dict[str, str] = {}
+    progress = log.Progress("features", len(keys), "utterances")
     folder, ark = spec.out / "feats", f"{name}.{job}.ark"
     with ArkWriter(folder / ark, folder / f"feats.{job}.scp", spec.compress, spec.named / "feats" / ark) as writer:
-        for utt, features in utterances:
+        for utt in keys:
+            try:
+                features = with_frames(features_of(utt))
+            except LeftOut as reason:
+                left_out[utt] = str(reason)
+                continue
             writer.write(utt, features)
             num_frames[utt] = len(features)
-            progress.update(len(num_frames))
+            progress.update(len(num_frames) + len(left_out))
     write_table(folder / f"num_frames.{job}", num_frames)
+    write_table(folder / f"left_out.{job}", left_out)
+
+
+def with_frames(features: np.ndarray) -> np.ndarray:
+    """The same. Raises LeftOut where there is no frame, as in the 0 x 0 matrices that Kaldi writes of audio that is too short."""
+    if not len(features):
+        raise LeftOut("its features have no frames")
+    return features
+
+
+def report_left_out(spec) -> None:
+    """Name the utterances that all jobs left out. Raises UserError when they are too many."""
+    left_out: dict[str, str] = {}
+    for job in range(1, spec.num_jobs + 1):
+        left_out |= read_table(spec.out / "feats" / f"left_out.{job}")
+    check_left_out(left_out, len(DataDir(spec.data).utterances), spec.missing, str(spec.data), spec.advice)
 
 
 def copied_files(data: Path) -> list[Path]:
@@ -63,19 +103,21 @@ def copied_files(data: Path) -> list[Path]:
 
 
 def write_tables(spec) -> None:
-    """The tables of the new data directory, from those of `spec.data` and the jobs' (`spec` as for `write_archive`, with `num_jobs`).
+    """The tables of the new data directory, from those of `spec.data` and the jobs', and what is known of how its features were made.
 
-    Raises UserError when there are no features.
+    spec  as for `write_archive`, with `origins`, how many utterances may be `missing`, and `advice` where they are more
+
+    Utterances that were left out are named. Raises UserError when they are too many.
     """
+    report_left_out(spec)
     feats, num_frames = {}, {}
     for job in range(1, spec.num_jobs + 1):
         scp = spec.out / "feats" / f"feats.{job}.scp"
         if scp.stat().st_size:
             feats |= read_scp(scp)
             num_frames |= read_table(spec.out / "feats" / f"num_frames.{job}")
-    if not feats:
-        raise UserError(f"{spec.data}/feats.scp: it has features of none of the utterances; make them first")
     subsets.copy(DataDir(spec.data), spec.out, subsets.Renaming(), with_features=False)
     write_table(spec.out / "feats.scp", feats)
     write_table(spec.out / "utt2num_frames", num_frames)
+    save_origins(spec.out / "feats", spec.origins)
     log.info(f"{len(feats)} utterances, {sum(map(int, num_frames.values()))} frames")

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.job_options import JobOptions
+from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write
 from pyasr.feats.inputs import InputOptions, open_features
+from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import check_phones, copy_model, silence_pdfs, write_static_files
 from pyasr.hmm.model import first_pass_model, read_model, read_tree
-from pyasr.hmm.shard import AlignReport, Shard
+from pyasr.hmm.shard import MOST_MISSING, AlignReport, Shard
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import write_int_vectors
 from pyasr.lang.lang_dir import LangDir
@@ -30,12 +32,14 @@ class AlignStep:
     ali_dir: Path = argument("directory of the alignments")
     align: AlignOptions = group(AlignOptions)
     boost_silence: float = option(1.0, "factor on the likelihoods of silence", minimum=0.0)
+    missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
     jobs: JobOptions = group(JobOptions)
 
 
 def complete_ali_dir(step: AlignStep, out: Path) -> None:
     """What belongs to the alignments in `out`: the model that made them, and how many jobs did."""
     write_static_files(out, LangDir(step.lang), InputOptions.load(step.model_dir), step.jobs.nj)
+    keep_origin(out, step.data)
     copy_model(step.model_dir, out)
 
 

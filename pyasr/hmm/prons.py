@@ -94,7 +94,8 @@ def _trace(reached: list[dict[int, tuple]], place: int) -> list[tuple[int, int]]
 
 def word_segments(trans: TransitionModel, finder: WordFinder, alignments: dict[str, np.ndarray],
                   words: dict[str, np.ndarray]) -> Iterator[tuple[str, list[Segment] | None]]:
-    """(utterance, its words and silences) of alignments whose transcripts are `words` (ids); None where they do not fit together."""
+    """(utterance, its words and silences) of alignments whose transcripts are `words` (ids); None where they do not fit together, or an
+    utterance has no words."""
     for group in groups(alignments):
         found = split_to_phones(trans, group)
         first_phones = np.searchsorted(found.utts, np.arange(len(group) + 1))
@@ -102,7 +103,7 @@ def word_segments(trans: TransitionModel, finder: WordFinder, alignments: dict[s
             span = slice(first_phones[i], first_phones[i + 1])
             phones = tuple(found.phones[span].tolist())
             starts = (found.starts[span.start : span.stop + 1] - found.starts[span.start]).tolist()
-            steps = finder.find(phones, words[utt])
+            steps = finder.find(phones, words[utt]) if utt in words else None
             yield utt, steps if steps is None else _segments(steps, phones, starts)
 
 

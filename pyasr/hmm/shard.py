@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import log_reasons
+from pyasr.base.left_out import LeftOutOptions, log_reasons
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import DataDir, split
 from pyasr.feats.inputs import FeatureReader
@@ -19,11 +20,13 @@ from pyasr.hmm.training_graphs import GraphCompiler, TrainingGraph, transition_c
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions, align_equal, align_gmm
 from pyasr.io.openfst import read_fst
-from pyasr.io.text import write_table
+from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.vocabulary import holds_known_word, map_to_lang
 
 FAILED_FILE = "failed_utterances"
+MOST_MISSING = 0.1  # transcripts of real speech have their faults, and the shortest utterances are too short for some of the words
+_NUM_REASONS, _NUM_NAMED = 3, 3
 NO_PATH = "no path within the beams ends with the utterance (too short for its words, or other words)"
 
 
@@ -50,22 +53,53 @@ class AlignReport:
             raise UserError(f"none of {len(self.failed)} utterances could be aligned {when} ({reason}); "
                             "check that features, text, language and model directory belong together")
 
+    def check_missing(self, where: Path, options: LeftOutOptions) -> None:
+        """Raise UserError, beginning with `where`, when too large a share of the utterances has no alignment."""
+        if len(self.failed) > options.max_missing * (self.num_aligned + len(self.failed)):
+            raise UserError(f"{where}: {self.summary()}; check that features, text, language and model directory belong together, "
+                            "or raise --max-missing")
+
+    def summary(self) -> str:
+        """How many utterances have no alignment, the commonest reasons, and the first utterances of each."""
+        total = self.num_aligned + len(self.failed)
+        if not self.failed:
+            return f"all {total} utterances have an alignment"
+        counts = Counter(self.failed.values()).most_common()
+        parts = [f"{number}: {reason} ({self._first(reason)})" for reason, number in counts[:_NUM_REASONS]]
+        others = [f"{len(counts) - _NUM_REASONS} other reasons"] if len(counts) > _NUM_REASONS else []
+        return f"{len(self.failed)} of {total} utterances have no alignment: {', '.join(parts + others)}"
+
+    def _first(self, reason: str) -> str:
+        """The names of the first utterances that fail for a reason."""
+        names = sorted(utt for utt, other in self.failed.items() if other == reason)
+        return " ".join(names[:_NUM_NAMED]) + (" ..." if len(names) > _NUM_NAMED else "")
+
     def write(self, out: Path) -> None:
         """OUT/failed_utterances: `UTTERANCE why it has no alignment`."""
         write_table(out / FAILED_FILE, self.failed)
 
 
+def check_failed(out: Path, data: Path, options: LeftOutOptions) -> None:
+    """Log in one line how many utterances of `data` OUT/failed_utterances names, and why. Raises UserError when they are too many."""
+    failed = read_table(out / FAILED_FILE)
+    report = AlignReport(len(DataDir(data).utterances) - len(failed), failed=failed)
+    report.check_missing(data, options)
+    log.info(report.summary() + (f"; {FAILED_FILE} names all" if failed else ""))
+
+
 class Shard:
     """Utterances `keys` with stacked features `feats` (T, D); frames `offsets[i]:offsets[i + 1]` are utterance i's.
 
+    data       the data directory
     words      {utterance: word ids}
     graphs     {utterance: TrainingGraph}, after `compile_graphs`
     alignment  int32 (T) of transition-ids, 0 where an utterance has none
     failed     {utterance: reason} of those that never take part
     """
 
-    def __init__(self, keys: list[str], feats: np.ndarray, offsets: np.ndarray, words: dict[str, np.ndarray], failed: dict[str, str]):
-        self.keys, self.feats, self.offsets, self.words, self.failed = keys, feats, offsets, words, dict(failed)
+    def __init__(self, data: Path, keys: list[str], feats: np.ndarray, offsets: np.ndarray, words: dict[str, np.ndarray],
+                 failed: dict[str, str]):  # fmt: skip
+        self.data, self.keys, self.feats, self.offsets, self.words, self.failed = data, keys, feats, offsets, words, dict(failed)
         self.graphs: dict[str, TrainingGraph] = {}
         self.alignment = np.zeros(len(feats), np.int32)
 
@@ -85,7 +119,7 @@ class Shard:
             raise UserError(f"{data}: no utterance of shard {job} of {num_jobs} can be used ({reason}); "
                             f"run utils/validate_data_dir.py {data}")
         offsets = np.concatenate([[0], np.cumsum([len(matrices[utt]) for utt in keys])])
-        return cls(keys, np.concatenate([matrices[utt] for utt in keys]), offsets, {utt: words[utt] for utt in keys}, failed)
+        return cls(data, keys, np.concatenate([matrices[utt] for utt in keys]), offsets, {utt: words[utt] for utt in keys}, failed)
 
     def features(self, index: int) -> np.ndarray:
         """Frames of utterance `keys[index]`, (T, D): a view."""
@@ -95,6 +129,10 @@ class Shard:
         """Make the graphs of all utterances."""
         self.graphs, failed = GraphCompiler(read_fst(lang.lexicon_fst), trans, tree).compile(self.words)
         self.failed |= failed
+
+    def usable(self) -> AlignReport:
+        """The report of an alignment of all that can take part."""
+        return AlignReport(len(set(self.keys) - self.failed.keys()), failed=dict(self.failed))
 
     def align(self, trans: TransitionModel, model: AmDiagGmm, options: AlignOptions) -> AlignReport:
         """Replace the alignment by the best paths through the graphs; utterances without one are left out until the next time."""
@@ -166,6 +204,7 @@ def read_words(data: Path, lang: LangDir, utterances: list[str]) -> tuple[dict[s
     texts = DataDir(data).text
     failed = {utt: "its transcript is empty" if utt in texts else "no line in text" for utt in utterances if not texts.get(utt)}
     mapped = map_to_lang({utt: texts[utt] for utt in utterances if utt not in failed}, lang)
+    failed |= {utt: f"its transcript holds the symbol {symbol}, which is no word" for utt, symbol in mapped.reserved.items()}
     if mapped.ids and len(mapped.oov_only) == len(mapped.ids) and not holds_known_word(texts.values(), lang):
         raise UserError(f"{data}/text: not one of its words is in {lang.path}/words.txt (it begins with '{next(iter(texts.values()))}'); "
                         "use the language directory that was made for this text")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pyasr.feats.inputs import FeatureReader
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.shard import Shard
-from pyasr.hmm.train_gmm import finish
+from pyasr.hmm.train_gmm import finish, is_finished
 from pyasr.hmm.train_triphones import TriphoneSpec, train_triphones
 from pyasr.lang.lang_dir import LangDir
 
 
 def train_rank(spec: TriphoneSpec, comm) -> None:
     """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete GMM directory in `spec.out`."""
+    if is_finished(spec.out, comm):
+        return
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
     shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size)

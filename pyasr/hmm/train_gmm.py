@@ -7,7 +7,8 @@ r"""GMM training as one MPI job: every rank keeps its shard in memory, statistic
 
 The schedules are those of Kaldi's train_mono.sh and train_deltas.sh. After every iteration model and alignment stand in the output
 directory, so a killed run goes on from there, with any number of ranks; every iteration starts from the model as it stands in the file,
-so the result is the same.
+so the result is the same. The last model gets its final name when all else is written, and then the checkpoint goes: a directory with a
+final model and no checkpoint is finished.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -23,20 +24,21 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.base.seeds import generator
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, mix_up, pdf_occupancies, update
-from pyasr.hmm.model import read_model, write_model
-from pyasr.hmm.shard import AlignReport, Shard
+from pyasr.hmm.model import MODEL, read_model, write_model
+from pyasr.hmm.shard import MOST_MISSING, AlignReport, Shard
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.ark import read_ark, write_ark
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
 
-CHECKPOINT = "checkpoint"
+CHECKPOINT, STATE = "checkpoint", "state.json"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class TrainOptions:
     schedule: ScheduleOptions
     align: AlignOptions
     update: GmmUpdateOptions
+    missing: LeftOutOptions = field(default_factory=lambda: LeftOutOptions(MOST_MISSING))
 
 
 @dataclass
@@ -128,8 +131,10 @@ class Trainer:
     def run(self, x: int, model: Model, first_alignment) -> Model:
         """Train from iteration `x` and `model`, or from the checkpoint where there is one.
 
-        `first_alignment() -> AlignReport` sets the shard's alignment for iteration `x`.
+        `first_alignment() -> AlignReport` sets the shard's alignment for iteration `x`. Raises UserError when more utterances than allowed
+        cannot take part, or have no alignment in the last iteration that makes one.
         """
+        sum(self.comm.allgather(self.shard.usable()), AlignReport()).check_missing(self.shard.data, self.options.missing)
         x, model = self._resume() or self._begin(x, model, first_alignment)
         for x in range(x, self.schedule.num_iters):
             begin = time.process_time()
@@ -162,7 +167,13 @@ class Trainer:
         if self.comm.rank == 0:
             self.report.log(f"iteration {x}")
         self.report.check(f"in iteration {x}")
+        self._check_missing(x)
         self._save_alignment(x)
+
+    def _check_missing(self, x: int) -> None:
+        """Raise UserError where too many utterances have no alignment in iteration `x`, and none is to follow."""
+        if not any(x < later < self.schedule.num_iters for later in self.schedule.realign):
+            self.report.check_missing(self.shard.data, self.options.missing)
 
     def _iterate(self, x: int, model: Model, begin: float) -> Model:
         """Statistics, update, checkpoint: the model for iteration x + 1, the same on all ranks."""
@@ -214,7 +225,7 @@ class Trainer:
         """Make iteration `x` the one to go on with, then remove what only earlier ones needed."""
         state = {"iteration": x, "last": self.last, "num_ranks": self.comm.size, "start_gauss": model.start_gauss,
                  "num_aligned": self.report.num_aligned, "num_retried": self.report.num_retried, "failed": self.report.failed}
-        with atomic_write(self.out / CHECKPOINT / "state.json") as f:
+        with atomic_write(self.out / CHECKPOINT / STATE) as f:
             json.dump(state, f, indent=1)
         (self.out / f"{x - 1}.mdl").unlink(missing_ok=True)
         for path in (self.out / CHECKPOINT).glob("*.ark"):
@@ -235,6 +246,7 @@ class Trainer:
             self.adaptation.restore(self._saved("mat", state["num_ranks"], read_ark))
         self.shard.set_alignments(self._saved("ali", state["num_ranks"], read_int_vectors), model.trans.num_tids, self.out / CHECKPOINT)
         self.report = AlignReport(state["num_aligned"], state["num_retried"], state["failed"])
+        self._check_missing(self.last["ali"])
         self._save_again()
         return x, model
 
@@ -261,23 +273,49 @@ def has_checkpoint(out: Path) -> bool:
 
 def _read_state(out: Path) -> dict | None:
     try:
-        return json.loads((out / CHECKPOINT / "state.json").read_text(encoding="utf-8"))
+        return json.loads((out / CHECKPOINT / STATE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
 
 
 def finish(out: Path, trainer: Trainer) -> None:
-    """Alignments of every rank and the last model under their final names; the checkpoint is removed."""
+    """Alignments of every rank, the report and the last model under their final names; then the checkpoint is removed."""
     shard, comm = trainer.shard, trainer.comm
     write_int_vectors(out / f"ali.{comm.rank + 1}.gz", shard.alignments())
     if trainer.adaptation:
         trainer.adaptation.write(out)
     comm.barrier()
     if comm.rank == 0:
-        (out / f"{trainer.schedule.num_iters}.mdl").replace(out / "final.mdl")
-        shutil.rmtree(out / CHECKPOINT)
         trainer.report.log("final alignment")
         trainer.report.write(out)
+        _remove_of_more_ranks(out, comm.size)
+        with atomic_write(out / MODEL, "wb") as f:
+            f.write((out / f"{trainer.schedule.num_iters}.mdl").read_bytes())
+        _remove_checkpoint(out)
+
+
+def is_finished(out: Path, comm) -> bool:
+    """Whether an earlier run has made all of `out`, on all ranks; what it had no time to remove is removed."""
+    finished = comm.bcast_object((out / MODEL).exists() and not has_checkpoint(out) if comm.rank == 0 else None)
+    if finished and comm.rank == 0:
+        _remove_checkpoint(out)
+    return finished
+
+
+def _remove_checkpoint(out: Path) -> None:
+    """Its state goes first: as long as that is there, all that it speaks of is."""
+    (out / CHECKPOINT / STATE).unlink(missing_ok=True)
+    if (out / CHECKPOINT).exists():
+        shutil.rmtree(out / CHECKPOINT)
+    for path in out.glob("[0-9]*.mdl"):
+        path.unlink()
+
+
+def _remove_of_more_ranks(out: Path, num_ranks: int) -> None:
+    """Archives of ranks beyond the present ones, which a run that was killed at its end has left."""
+    for path in [*out.glob("ali.*.gz"), *out.glob("trans.*")]:
+        if int(path.name.split(".")[1]) > num_ranks:
+            path.unlink()
 
 
 def write_vector(path: Path, values: np.ndarray) -> None:

@@ -20,7 +20,7 @@ from pyasr.hmm.lda import LdaStats, estimate_lda
 from pyasr.hmm.mllt import MlltStats, estimate_mllt, transform_means
 from pyasr.hmm.model import read_transitions
 from pyasr.hmm.pdf_posteriors import SilenceWeighting
-from pyasr.hmm.train_gmm import Model, finish, iterations
+from pyasr.hmm.train_gmm import Model, finish, is_finished, iterations
 from pyasr.hmm.train_triphones import TriphoneSpec, train_triphones
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.lang.lang_dir import LangDir
@@ -50,6 +50,8 @@ class LdaMlltSpec:
 def train_rank(spec: LdaMlltSpec, comm) -> None:
     """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete GMM directory with final.mat in `spec.triphones.out`."""
     work = spec.triphones
+    if is_finished(work.out, comm):
+        return
     lang = LangDir(work.lang)
     check_phones(work.ali_dir, lang)
     shard = load_adaptable(work.data, work.inputs, lang, comm.rank + 1, comm.size)

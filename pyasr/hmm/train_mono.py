@@ -7,16 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_dir import silence_pdfs, write_static_files
 from pyasr.hmm.gmm_update import global_moments
 from pyasr.hmm.shard import Shard
 from pyasr.hmm.topology import Topology
-from pyasr.hmm.train_gmm import Model, Trainer, TrainOptions, finish
+from pyasr.hmm.train_gmm import Model, Trainer, TrainOptions, finish, is_finished
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree, monophone_tree
 from pyasr.lang.lang_dir import LangDir
+
+_LEAST_VARIANCE = 1e-8  # float32 numbers up to 1000, less their mean, have less of rounding
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class MonoSpec:
 
 def train_rank(spec: MonoSpec, comm) -> None:
     """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete GMM directory in `spec.out`."""
+    if is_finished(spec.out, comm):
+        return
     lang = LangDir(spec.lang)
     shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size)
     topology = Topology.read(lang.topo)
@@ -42,15 +48,31 @@ def train_rank(spec: MonoSpec, comm) -> None:
     if comm.rank == 0:
         tree.write(spec.out / "tree")
         write_static_files(spec.out, lang, spec.inputs, comm.size)
+        keep_origin(spec.out, spec.data)
     trainer = Trainer(spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans))
     trainer.run(0, model, lambda: shard.align_equal(spec.train.schedule.seed))
     finish(spec.out, trainer)
 
 
 def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> Model:
-    """The topology's transition probabilities, and for every pdf one Gaussian with mean and variance of all frames."""
+    """The topology's transition probabilities, and for every pdf one Gaussian with mean and variance of all frames.
+
+    Raises UserError where a column of the features does not vary.
+    """
     mean, variances, _ = global_moments(shard.feats, comm)
+    _check_columns(shard, variances, comm)
     num = tree.num_pdfs
     ones = np.ones((num, 1))
     gmm = AmDiagGmm.from_moments(np.arange(num + 1), ones[:, 0], ones * mean, ones * variances)
     return Model(TransitionModel.from_tree(topology, tree), gmm, num)
+
+
+def _check_columns(shard: Shard, variances: np.ndarray, comm) -> None:
+    """Raise UserError where a column holds one number in the frames of all ranks, exactly, or but for the rounding of its normalisation."""
+    extremes = comm.allgather((shard.feats.min(0), shard.feats.max(0)))
+    low, high = np.min([low for low, _ in extremes], axis=0), np.max([high for _, high in extremes], axis=0)
+    constant = np.flatnonzero((low == high) | ~(variances > _LEAST_VARIANCE)) + 1
+    if len(constant):
+        told = f"column {constant[0]}" if len(constant) == 1 else f"{len(constant)} columns (the first is {constant[0]})"
+        raise UserError(f"{shard.data}: {told} of the {len(low)} that the features have with deltas and splicing: the same number in all "
+                        "frames, of which no variance can be estimated; give features without such columns")

@@ -22,7 +22,7 @@ from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.gmm_update import update
 from pyasr.hmm.model import ALIGNMENT_MODEL, MODEL, read_model, write_model
 from pyasr.hmm.speaker_transforms import SpeakerTransforms
-from pyasr.hmm.train_gmm import Model, finish, iterations
+from pyasr.hmm.train_gmm import Model, finish, is_finished, iterations
 from pyasr.hmm.train_triphones import TriphoneSpec, train_triphones
 from pyasr.lang.lang_dir import LangDir
 
@@ -51,6 +51,8 @@ class SatSpec:
 def train_rank(spec: SatSpec, comm) -> None:
     """Train on shard `comm.rank + 1` of `comm.size`; leaves a complete SAT directory in `spec.triphones.out`."""
     work = spec.triphones
+    if is_finished(work.out, comm):
+        return
     lang = LangDir(work.lang)
     check_phones(work.ali_dir, lang)
     shard = load_adaptable(work.data, work.inputs, lang, comm.rank + 1, comm.size)

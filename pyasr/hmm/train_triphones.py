@@ -11,16 +11,18 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
+from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions
+from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import silence_pdfs, training_files, write_static_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions, mix_up
 from pyasr.hmm.model import read_transitions, read_tree
 from pyasr.hmm.phone_segments import convert_alignments
 from pyasr.hmm.questions import make_questions
-from pyasr.hmm.shard import AlignReport, Shard
+from pyasr.hmm.shard import MOST_MISSING, AlignReport, Shard
 from pyasr.hmm.topology import Topology
 from pyasr.hmm.train_gmm import Adaptation, Model, ScheduleOptions, Trainer, TrainOptions, has_checkpoint
 from pyasr.hmm.transitions import TransitionModel
@@ -55,12 +57,16 @@ class TriphoneStep:
     schedule: ScheduleOptions = group(ScheduleOptions, **TRIPHONE_SCHEDULE)
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
+    missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
     jobs: JobOptions = group(JobOptions)
 
     def check(self) -> None:
         """Raises UserError for what the ranks would stumble over."""
         check_split(self.data, self.jobs.nj)
         self.schedule.check()
+        if self.schedule.num_iters < 2:
+            raise UserError(f"--num-iters {self.schedule.num_iters}: the first model of triphones is that of iteration 1, "
+                            "and none would be trained; give 2 or more")
 
     @property
     def input_files(self) -> list[Path]:
@@ -69,7 +75,7 @@ class TriphoneStep:
 
     def spec(self, out: Path, inputs: InputOptions) -> TriphoneSpec:
         """The work of making `out` from features of `inputs`."""
-        train = TrainOptions(self.schedule, self.align, self.update)
+        train = TrainOptions(self.schedule, self.align, self.update, self.missing)
         return TriphoneSpec(self.data, self.lang, self.ali_dir, out, self.tree, train, inputs)
 
 
@@ -101,6 +107,7 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adapt
     tree = tree or read_tree(spec.out / "tree")
     if comm.rank == 0:
         write_static_files(spec.out, lang, spec.inputs, comm.size)
+        keep_origin(spec.out, spec.data)
     shard.compile_graphs(lang, model.trans if model else TransitionModel.from_tree(Topology.read(lang.topo), tree), tree)
     trainer = Trainer(spec.out, shard, comm, spec.train, lambda trans: silence_pdfs(lang, trans), adaptation)
     return trainer, trainer.run(1, model, lambda: _converted(shard, old, model.trans, tree, spec.ali_dir))

@@ -24,7 +24,7 @@ from pyasr.base.options import group, option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir
 from pyasr.feats.cmvn import cmvn_stats, normaliser
-from pyasr.feats.extract import batches, read_waveforms
+from pyasr.feats.extract import audio_options, batches, read_waveforms
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import read_feature_options
@@ -78,12 +78,13 @@ class WarpedInputs:
         self.inputs = InputOptions.load(model_dir)
         matrix = Path(model_dir) / MATRIX_FILE
         self.matrix = read_matrix(matrix) if matrix.exists() else None
+        self.audio = audio_options(data.path)
         self.extractor = Extractor(read_feature_options(data.path, "tells how to make warped features"))
 
     def read(self, utterances: list[str]) -> list[tuple[list[str], list[np.ndarray]]]:
         """The audio of utterances, in batches for `features`."""
         rate = self.extractor.rate_hz
-        return list(batches(read_waveforms(self.data, utterances, rate), rate))
+        return list(batches(read_waveforms(self.data, utterances, rate, self.audio), rate))
 
     def features(self, audio: list[tuple[list[str], list[np.ndarray]]], factor: float) -> dict[str, np.ndarray]:
         """{utterance: float32 (T, D)} of the audio of one speaker."""

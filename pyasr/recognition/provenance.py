@@ -20,6 +20,7 @@ from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.search import DecodeOptions
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import OPTIONS_FILE
+from pyasr.feats.origin import check_origin, same_features
 from pyasr.feats.pasted import PasteOptions, StreamOptions
 from pyasr.feats.vtln import SPEAKER_WARPS, UTTERANCE_WARPS
 from pyasr.io.ark import archive_of, read_scp
@@ -166,7 +167,8 @@ def _options_file(data: Path) -> Path | None:
 def _options_as_trained(data: Path, model: Path, trained: Path | None):
     """How the features of `data` were made. Raises UserError where those of `trained`, on which `model` was trained, are others."""
     found = feature_options(data)
-    if trained is not None and _options_file(trained) and feature_options(trained) != found:
+    check_origin(data, model)
+    if trained is not None and _options_file(trained) and not same_features(feature_options(trained), found):
         raise UserError(f"{data}: its features have other options than those of {trained}, on which {model} was trained; make them with "
                         "the same configuration file")
     return found

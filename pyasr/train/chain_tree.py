@@ -66,7 +66,7 @@ def choose_utterances(spec: ChainTreeSpec, options: LeftOutOptions) -> None:
     """
     reader, alignments = FeatureReader(spec.data, InputOptions(cmvn="none")), read_job_archives(spec.ali_dir)
     factor = spec.tree.frame_subsampling_factor
-    keys = join(reader.keys, reader.num_frames, alignments, options.max_missing, spec.data, spec.ali_dir)
+    keys = join(reader, alignments, options.max_missing, spec.ali_dir)
     aligned = aligned_phones(read_transitions(spec.ali_dir / MODEL), {key: alignments[key] for key in keys})
     reason = f"it has more phones than frames at 1/{factor} of the frame rate"
     left_out = {key: reason for key, phones in aligned if subsample(phones, factor) is None}

@@ -13,6 +13,7 @@ import torch
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.options import argument, group
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.origin import keep_origin
 from pyasr.io.text import read_table
 from pyasr.lang.subwords import MODEL, UNITS, UNITS_DIR, WORDS, Subwords
 from pyasr.nn.acoustic import log_priors
@@ -90,6 +91,7 @@ def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
         (out / UNITS_DIR).mkdir(exist_ok=True)
         copy_inputs(units, out / UNITS_DIR)
         input.save(out)
+        keep_origin(out, step.data)
         prepare(step, input, out)
         yield CtcSpec(step.data, step.network, out, input, step.training)
 
@@ -102,9 +104,11 @@ def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
     units = {key: subwords.encode(texts[key]) for key in reader.keys if texts.get(key)}
     num_outputs = [-(-reader.num_frames(key) // network.subsampling) for key in units]
     supervision = CtcSupervision.of(list(units.values()), num_outputs, list(units))
-    left_out = {key: "it has no transcript" for key in reader.keys if key not in units}
+    wanted = set(reader.utterances).union(reader.keys)
+    left_out = {key: "it has no features" for key in wanted.difference(reader.keys)}
+    left_out |= {key: "it has no transcript" for key in reader.keys if key not in units}
     left_out |= {key: "it is too short for its transcript" for key, fits in zip(units, supervision.reachable) if not fits}
-    check_left_out(left_out, len(reader.keys), step.targets.missing, str(step.data), "let the network leave out fewer frames (stride)")
+    check_left_out(left_out, len(wanted), step.targets.missing, str(step.data), "let the network leave out fewer frames (stride)")
     keys = [key for key in units if key not in left_out]
     offsets = np.concatenate([[0], np.cumsum([len(units[key]) for key in keys])]).astype(np.int64)
     heldout = choose_heldout(keys, np.array([reader.num_frames(key) for key in keys]), reader.original, step.targets)

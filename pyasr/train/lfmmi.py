@@ -14,6 +14,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.base.options import argument, group, option
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, SUBSAMPLING, read_subsampling, read_transitions, read_tree
 from pyasr.io.int_vectors import job_archive_files, read_job_archives
@@ -128,6 +129,7 @@ def staged_lfmmi(step: LfMmiStep) -> Iterator[LfMmiSpec]:
         check_phones(step.ali_dir, LangDir(step.tree_dir))
         check_factor(step, input)
         input.save(out)
+        keep_origin(out, step.data)
         prepare(step, out)
         yield LfMmiSpec(step.data, out, input, step.training)
 
@@ -181,7 +183,7 @@ def prepare(step: LfMmiStep, out: Path) -> None:
 def _that_fit(step: LfMmiStep, options: SupervisionOptions, reader: FeatureReader) -> dict[str, AlignedPhones]:
     """The phones of the utterances that have features and room for them; the others are named in the log."""
     alignments = read_job_archives(step.ali_dir)
-    keys = join(reader.keys, reader.num_frames, alignments, step.targets.max_missing, step.data, step.ali_dir)
+    keys = join(reader, alignments, step.targets.max_missing, step.ali_dir)
     aligned = dict(aligned_phones(read_transitions(step.ali_dir / MODEL), {key: alignments[key] for key in keys}))
     left_out = {key: _NO_ROOM for key, one in aligned.items() if not options.have_room(one)}
     check_left_out(left_out, len(keys), LeftOutOptions(step.targets.max_missing), str(step.ali_dir), "raise the tolerances")

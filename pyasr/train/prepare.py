@@ -12,6 +12,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.options import argument, group, option
 from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions, input_tables
+from pyasr.feats.origin import check_origin, keep_origin
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_transitions, read_tree
 from pyasr.hmm.phone_segments import split_to_phones
@@ -33,7 +34,7 @@ _NUM_CHECKED = 100
 class TargetOptions(HeldoutOptions):
     """Which utterances are trained on."""
 
-    max_missing: float = option(0.01, "greatest share of utterances without a matching alignment", minimum=0.0, maximum=1.0)
+    max_missing: float = option(0.01, "greatest share of utterances without features or a matching alignment", minimum=0.0, maximum=1.0)
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpe
             check_teachers_tree(step.training.teacher.teacher, step.ali_dir)
         copy_inputs([step.ali_dir / "final.mdl", step.ali_dir / "tree", step.lang / "phones.txt"], out)
         input.save(out)
+        keep_origin(out, step.data)
         prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens)
         yield TrainSpec(step.data, out, input, step.training, dbn)
 
@@ -84,6 +86,7 @@ def _inputs(step: DnnStep, dbn: Path | None) -> list[Path]:
 def _teachers_files(options: TeacherOptions, data: Path) -> list[Path]:
     if not options.teacher:
         return []
+    check_origin(options.teacher_data or data, options.teacher)
     tables = input_tables(options.teacher_data or data, InputOptions.load(options.teacher))
     return [*(options.teacher / name for name in (MODEL_FILE, INPUT_FILE, "tree")), *tables]
 
@@ -102,7 +105,7 @@ def prepare_targets(data: Path, ali_dir: Path, out: Path, options: TargetOptions
     """
     reader = FeatureReader(data, InputOptions(cmvn="none"))
     alignments = read_job_archives(ali_dir)
-    keys = join(reader.keys, reader.num_frames, alignments, options.max_missing, data, ali_dir)
+    keys = join(reader, alignments, options.max_missing, ali_dir)
     transitions = read_transitions(ali_dir / "final.mdl")
     read_tree(ali_dir / "tree", transitions)
     offsets, pdfs = make_targets(keys, alignments, transitions.tid2pdf, ali_dir)

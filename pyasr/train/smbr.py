@@ -16,6 +16,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import read_done
 from pyasr.base.options import argument, group
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files, open_features
+from pyasr.feats.origin import check_origin, keep_origin
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.hmm.transitions import TransitionModel
@@ -92,11 +93,13 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
     step.training.criterion.check()
     step.training.schedule.check_deaf()
     step.training.learner.check()
+    check_origin(step.data, step.dnn_dir)
     with training_output(step, _inputs(step, lattices)) as out:
         check_phones(step.dnn_dir, LangDir(step.lang))
         warn_of_another_scale(step.decode_dir, step.training.criterion.acoustic_scale)
         copy_inputs([step.dnn_dir / MODEL, step.dnn_dir / "tree", step.lang / "phones.txt"], out)
         InputOptions.load(step.dnn_dir).save(out)
+        keep_origin(out, step.data)
         prepare(step, lattices, out)
         yield SmbrSpec(step.data, step.lang, step.dnn_dir, out, step.training)
 
@@ -125,7 +128,7 @@ def prepare(step: SmbrStep, lattices: list[Path], out: Path) -> None:
     """
     reader, alignments = FeatureReader(step.data, InputOptions(cmvn="none")), read_job_archives(step.ali_dir)
     transitions = same_transitions(step.ali_dir, step.dnn_dir)
-    keys = join(reader.keys, reader.num_frames, alignments, step.targets.max_missing, step.data, step.ali_dir)
+    keys = join(reader, alignments, step.targets.max_missing, step.ali_dir)
     keys = store_lattices(lattices, out / HYPOTHESES_FILE, keys, lambda key: len(alignments[key]), transitions,
                           step.targets.max_missing)  # fmt: skip
     offsets, tids = make_targets(keys, alignments, np.arange(transitions.num_tids + 1), step.ali_dir)

@@ -13,7 +13,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.feats.inputs import InputOptions, input_tables
+from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
 from pyasr.io.arrays import load_arrays, map_array, save_array, save_arrays
 
 TARGETS_FILE = "targets.npz"
@@ -87,24 +87,30 @@ def _pdfs_file(path: Path) -> Path:
     return path.with_suffix(".pdfs.npy")
 
 
-def join(keys: list[str], num_frames: Callable[[str], int], alignments: dict, max_missing: float, data: Path, ali_dir: Path) -> list[str]:
+def join(reader: FeatureReader, alignments: dict, max_missing: float, ali_dir: Path) -> list[str]:
     """The utterances that have features and an alignment of the same length. Logs one table of what matches and what does not.
 
-    Raises UserError when more than the share `max_missing` of the utterances with features is lost, or none is left.
+    Raises UserError when more than the share `max_missing` of the utterances of the data directory is lost, or none is left.
     """
-    differences = {key: len(alignments[key]) - num_frames(key) for key in keys if len(alignments.get(key, ()))}
+    data, keys, wanted = reader.data, reader.keys, set(reader.utterances).union(reader.keys)
+    differences = {key: len(alignments[key]) - reader.num_frames(key) for key in keys if len(alignments.get(key, ()))}
     good = [key for key, difference in differences.items() if difference == 0]
     without = [key for key in keys if key not in differences]
+    featureless = sorted(wanted.difference(keys))
     unequal = {key: difference for key, difference in differences.items() if difference}
     log.info(f"features and alignment: {len(good)} utterances")
     log.info(f"only features:          {len(without)} {_some(without)}")
     log.info(f"only alignment:         {len(alignments.keys() - keys)}")
+    log.info(f"no features:            {len(featureless)} {_some(featureless)}")
     for difference, count in sorted(Counter(unequal.values()).items()):
         examples = [key for key in unequal if unequal[key] == difference]
         log.info(f"length differs by {difference:+d}: {count} {_some(examples)}")
-    lost = len(without) + len(unequal)
-    if lost > max_missing * len(keys):
-        what = f"{len(without)} of {len(keys)} utterances have no alignment and {len(unequal)} one of another length"
+    if len(featureless) > max_missing * len(wanted):
+        what = f"{len(featureless)} of {len(wanted)} utterances of utt2spk have no features {_some(featureless)}"
+        raise UserError(f"{data}/feats.scp: {what}; make them, take these utterances away, or raise --max-missing")
+    if len(featureless) + len(without) + len(unequal) > max_missing * len(wanted):
+        beside = f"{len(featureless)} have no features, " if featureless else ""
+        what = f"{beside}{len(without)} of {len(wanted)} utterances have no alignment and {len(unequal)} one of another length"
         examples = _some(without + list(unequal))
         raise UserError(f"{ali_dir} does not match {data}: {what} {examples}; align {data} again, or raise --max-missing")
     if not good:

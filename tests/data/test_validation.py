@@ -16,8 +16,9 @@ from trees import make_data_dir
 from pyasr.base.errors import UserError
 from pyasr.data.datadir import write_data_dir
 from pyasr.data.repair import fix
-from pyasr.data.validation import validate
+from pyasr.data.validation import NO_WORDS, validate
 from pyasr.io.text import read_table, write_table
+from pyasr.lang.dict_dir import RESERVED_WORDS
 
 UTILS = Path(__file__).parents[2] / "utils"
 
@@ -196,7 +197,7 @@ BY_HAND = {
     "no such program": (lambda wave: f"no-sph2pipe {wave} |", "no-sph2pipe: command not found)", "install its programs, or convert"),
     "no such program before another": (lambda wave: f"no-sph2pipe {wave} | grep . |", "not found)", "install its programs, or convert"),
     "no program": (lambda wave: f"{wave} |", "Permission denied)", "install its programs, or convert"),
-    "two channels": (two_channels, "2 channels, expected 1", "choose one, as by 'sox FILE -t wav - remix 1 |' in wav.scp"),
+    "two channels": (two_channels, "2 channels, expected 1", "choose one by --channel 0 or 1 of the step that makes features"),
 }
 
 
@@ -213,6 +214,16 @@ def test_recordings_that_may_be_sound_are_not_removed(name, tmp_path, monkeypatc
     said, = fix(data, audio="read")
     assert said == f"left recording bob-001 as it is: {problem.message}; {problem.fix}"
     assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
+
+
+def test_sampling_rates_that_deviate_are_told(tmp_path):
+    """One recording in twelve, at twice the rate."""
+    data = make_data_dir(tmp_path / "data")
+    soundfile.write(data / "audio/bob-001.wav", np.zeros(3200), 16000)
+    problem, = validate(data, audio="read")
+    assert (problem.line, problem.path.name) == (6, "wav.scp") and problem.message == "audio of 16000 Hz, most recordings have 8000 Hz"
+    assert problem.fix == "give --allow-downsample true to the step that makes features, or resample it"
+    assert validate(data, audio="exists") == []
 
 
 # a table, its lines: text and message of the problem, what the user is to do
@@ -262,6 +273,21 @@ def test_transcripts_of_nothing_but_oov_words(tmp_path):
     problem, = validate(data, lang=lang)
     assert str(problem) == (f"{data}/text:3: 'ann-002 <unk> AGAIN': none of its words is in {lang}/words.txt; "
                             "fix: correct it, or add its words to the dictionary")
+
+
+@pytest.mark.parametrize("symbol", NO_WORDS)
+def test_symbols_that_are_no_words(symbol, tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    edit(data / "text", 3, lambda s: f"{s} {symbol} x{symbol} again")
+    problem, = validate(data)
+    assert str(problem) == (f"{data}/text:3: 'ann-002 word2 again {symbol} x{symbol} again': holds the symbol {symbol}, which is no word, "
+                            "and training leaves the utterance out; fix: take the symbol out of the line, or put there what was said")
+    before = (data / "text").read_bytes()
+    assert fix(data) == [] and (data / "text").read_bytes() == before
+
+
+def test_symbols_are_those_of_dictionaries():
+    assert NO_WORDS == RESERVED_WORDS
 
 
 def test_program_lists_all_and_fails(tmp_path):

@@ -1,11 +1,14 @@
 """Alignment by a network whose log-likelihoods are, to a number for each frame, those of a GMM: the alignments are the GMM's."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from gmm_corpus import DIM, write_corpus
+from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.decode.align_dnn import align_shard
@@ -19,6 +22,7 @@ from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import monophone_tree
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import read_int_vectors
+from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
@@ -72,6 +76,20 @@ def test_the_alignments_are_those_of_the_gmm(system, tmp_path):
     found, report = aligned(spec, align_shard, tmp_path / "dnn")
     assert len(found) == report.num_aligned == 12 and found.keys() == expected.keys()
     assert all(np.array_equal(found[utt], expected[utt]) for utt in found)
+
+
+def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(system, tmp_path):
+    spec, *_ = system
+    data = Path(shutil.copytree(spec.data, tmp_path / "data"))
+    shutil.copy(spec.lang / "phones.txt", spec.model_dir)
+    features = read_table(data / "feats.scp")
+    write_table(data / "feats.scp", dict(list(features.items())[:9]))
+    words = ("--nj", 2, "--beam", 30, data, spec.lang, spec.model_dir, tmp_path / "ali")
+    with pytest.raises(UserError, match="data: 3 of 12 utterances have no alignment: 3: no features .*, or raise --max-missing"):
+        run_here("align_dnn.py", *words)
+    assert not (tmp_path / "ali").exists()
+    run_here("align_dnn.py", "--max-missing", 0.25, *words)
+    assert read_table(tmp_path / "ali" / "failed_utterances").keys() == set(list(features)[9:])
 
 
 def test_silence_can_be_boosted(system, tmp_path):

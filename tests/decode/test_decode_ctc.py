@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from pyasr.base.errors import UserError
+from pyasr.base.options import save
 from pyasr.data.ctm import CtmLine
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.ctc_dir import SEARCHES, WFST, CtcSpec, list_lattice, load_network
@@ -19,6 +20,8 @@ from pyasr.decode.lattice import best_path, sweep
 from pyasr.decode.lattice_io import read_either
 from pyasr.decode.nbest import n_best
 from pyasr.feats.inputs import InputOptions
+from pyasr.feats.options import OPTIONS_FILE, FbankOptions, MfccOptions
+from pyasr.feats.origin import keep_origin
 from pyasr.hmm.model import SUBSAMPLING, write_subsampling
 from pyasr.io.ark import ArkWriter, load_matrix, read_scp
 from pyasr.io.text import read_table, write_table
@@ -222,6 +225,24 @@ def test_what_is_decoded_again_when_it_changes(tmp_path):
         found = sorted(str(path.relative_to(tmp_path)) for path in spec.input_files())
         assert found == [*(f"data/{name}" for name in tables), "net/final.mat", "net/final.nnet", "net/input.json", "units/units.txt"]
     assert set(replace(spec, posteriors=data / "feats.scp").input_files()) == {units / "units.txt", data / "utt2spk", data / "feats.scp"}
+
+
+def test_features_of_another_kind_than_the_networks_are_refused(tmp_path):
+    """But where posteriors stand for both."""
+    for name, options in {"train": FbankOptions(), "test": MfccOptions(num_ceps=23), "net": None, "units": None}.items():
+        (tmp_path / name).mkdir()
+        if options:
+            save(tmp_path / name / OPTIONS_FILE, options)
+            write_table(tmp_path / name / "feats.scp", {"u": f"{tmp_path / name}/raw.ark:2"})
+            write_table(tmp_path / name / "utt2spk", {"u": "s"})
+    for path in ("net/final.nnet", "units/units.txt"):
+        (tmp_path / path).touch()
+    InputOptions(cmvn="none").save(tmp_path / "net")
+    keep_origin(tmp_path / "net", tmp_path / "train")
+    spec = CtcSpec("greedy", tmp_path / "test", tmp_path / "net", tmp_path / "units", tmp_path / "out", 1, 1)
+    with pytest.raises(UserError, match=r"test: its features are not made as those that \S*net was trained on \(MFCC, not log mel energies\)"):
+        spec.input_files()
+    assert replace(spec, data=tmp_path / "train").input_files() and replace(spec, posteriors=tmp_path / "test/feats.scp").input_files()
 
 
 def test_a_list_as_a_lattice():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 from steps_here import run_here
 
+from pyasr.base.options import save
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.decode_dir import start_output
 from pyasr.decode.lattice import Lattice, best_path, from_arcs, sweep
@@ -20,6 +22,8 @@ from pyasr.decode.lattice_dir import read_deterministic
 from pyasr.decode.lattice_io import LatticeWriter, read_either, read_lattices
 from pyasr.decode.nbest import n_best
 from pyasr.feats.inputs import InputOptions
+from pyasr.feats.options import OPTIONS_FILE, MfccOptions
+from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import write_model, write_subsampling
 from pyasr.hmm.topology import Topology, left_to_right
@@ -211,7 +215,7 @@ def test_features_without_frames_are_none(exp):
         for utt, place in places.items():
             writer.write(utt, np.zeros((0, 0), np.float32) if utt == "b-1" else np.array(reader.load(place)))
     decoded = decode(exp, "--nj", "2")
-    assert decoded.returncode == 0 and "1 utterance(s) have no features: b-1" in decoded.stdout
+    assert decoded.returncode == 0 and "1 utterance(s) have no features and are not decoded: b-1" in decoded.stdout
     assert hypotheses(exp)["b-1"] == [] and all(words for utt, words in hypotheses(exp).items() if utt != "b-1")
 
 
@@ -220,7 +224,7 @@ def test_utterances_without_features_count_as_deletions(exp):
     write_table(exp / "data/feats.scp", {utt: rx for utt, rx in read_scp(exp / "data/feats.scp").items() if utt not in ("a-1", "b-1")})
     write_table(exp / "data/text", {utt: " ".join(WORDS[k] for k in words) for utt, words in TRUTH.items()})
     decoded = decode(exp, "--nj", "2")
-    assert decoded.returncode == 0 and "2 utterance(s) have no features: a-1 b-1" in decoded.stdout
+    assert decoded.returncode == 0 and "2 utterance(s) have no features and are not decoded: a-1 b-1" in decoded.stdout
     command = [sys.executable, ROOT / "steps/score.py", "--nj", "1", "data", "model/graph", "model/decode"]
     scored = subprocess.run(command, cwd=exp, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert scored.returncode == 0, scored.stderr
@@ -230,3 +234,16 @@ def test_utterances_without_features_count_as_deletions(exp):
     assert (exp / "model/decode/best_wer").read_text().startswith("%WER 70.00 [ 7 / 10, 0 ins, 7 del, 0 sub ]")
     rows = [line.split() for line in (exp / "model/decode/scoring/per_utt").read_text().splitlines() if "#csid" in line]
     assert {row[0]: row[2:] for row in rows if row[0] in ("a-1", "b-1")} == {"a-1": list("0003"), "b-1": list("0004")}
+
+
+def test_features_of_other_options_than_the_models_are_refused(exp):
+    save(exp / "data" / OPTIONS_FILE, MfccOptions(num_ceps=3))
+    keep_origin(exp / "model", exp / "data")
+    assert decode(exp).returncode == 0
+    shutil.rmtree(exp / "model/decode")
+    save(exp / "data" / OPTIONS_FILE, MfccOptions(num_ceps=3, use_energy=False))
+    done = decode(exp)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and not (exp / "model/decode").exists()
+    assert "data: its features are not made as those that model was trained on (--use-energy false, not true)" in done.stderr
+    (exp / "data" / OPTIONS_FILE).unlink()
+    assert decode(exp).returncode == 0

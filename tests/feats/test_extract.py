@@ -1,5 +1,6 @@
 """The feature steps on a small data directory: what they write, and what they say of bad audio."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from steps_here import run_here
 
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.options import save
 from pyasr.base.output import stage_output
 from pyasr.data.datadir import DataDir
+from pyasr.data.recording_prints import prints
 from pyasr.data.vad import VadOptions, segments_of
-from pyasr.feats.extract import ArchiveOptions, ExtractSpec, extract_shard, merge_shards, read_waveforms
+from pyasr.feats.extract import ArchiveOptions, AudioOptions, ExtractSpec, audio_options, extract_shard, merge_shards, read_waveforms
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import OPTIONS_FILE, FrameOptions, MfccOptions
 from pyasr.io.ark import load_all
@@ -110,6 +113,56 @@ def test_a_copy_whose_tables_were_set_aside_stays_up_to_date(data, tmp_path):
         pass
 
 
+def make_anew(data):
+    """What the step says, a line for each thing."""
+    run = step("make_mfcc.py", "--nj", 1, *FLAGS, data)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_a_recording_that_was_replaced_makes_features_anew(data, tmp_path):
+    """Also by one of the same length and time, in the middle of it; one that was touched, or renamed beside, is the same."""
+    make_anew(data)
+    before, path = load_all(data / "feats.scp"), tmp_path / "b-1.wav"
+    os.utime(path, (1, 1))
+    assert "is up to date" in make_anew(data)
+    samples = wave("b-1", 12000)
+    samples[4100:6100] = 0
+    soundfile.write(path, samples, 8000, subtype="PCM_16")
+    os.utime(path, (1, 1))
+    told = make_anew(data)
+    assert f"{data}: 1 recordings are others than they were: b-1" in told and "is out of date" in told
+    after = load_all(data / "feats.scp")
+    assert [utt for utt in LENGTHS if not np.array_equal(before[utt], after[utt])] == ["b-1"]
+    assert "is up to date" in make_anew(data)
+
+
+def test_features_that_an_earlier_version_made_stay(data):
+    make_anew(data)
+    done = json.loads((data / "feats/.done.json").read_text())
+    done["inputs"].pop(str(data / ".recordings"))
+    done["options"].pop("audio")
+    (data / "feats/.done.json").write_text(json.dumps(done))
+    (data / ".recordings").unlink()
+    assert "is up to date" in make_anew(data)
+    write_table(data / "utt2spk", dict.fromkeys(LENGTHS, "a"))
+    assert "is out of date" in make_anew(data)
+    assert str(data / ".recordings") in json.loads((data / "feats/.done.json").read_text())["inputs"]
+
+
+def test_recordings_are_told_apart_without_being_read(tmp_path):
+    """By blocks of them; commands have no print, what is missing has one that no file has."""
+    (tmp_path / "a.wav").write_bytes(bytes(10**6))
+    (tmp_path / "b.wav").write_bytes(bytes(10**6 - 1))
+    shutil.copy(tmp_path / "a.wav", tmp_path / "c.wav")
+    os.mkfifo(tmp_path / "pipe")
+    places = {name: str(tmp_path / f"{name}.wav") for name in "abc"}
+    found = prints({**places, "ark": f"{tmp_path}/a.wav:77", "gone": str(tmp_path / "gone.wav"), "command": "sph2pipe x |",
+                    "pipe": str(tmp_path / "pipe")})  # fmt: skip
+    assert found["a"] == found["c"] and len(set(found.values())) == 4
+    assert found["gone"] == found["pipe"] == "missing" and "command" not in found
+
+
 def test_number_of_jobs_changes_nothing(data, tmp_path):
     shards(data, tmp_path / "one", 1)
     shards(data, tmp_path / "three", 3)
@@ -171,6 +224,53 @@ def test_sampling_rate_of_the_configuration(data, tmp_path):
     spec = ExtractSpec(data, tmp_path, tmp_path, 1, ArchiveOptions())
     with pytest.raises(UserError, match="audio of 8000 Hz, but --sample-frequency is 16000"):
         extract_shard(spec, 1)
+
+
+def sound(rate, seconds=1.0):
+    """Three hundred tones up to 3.7 kHz, those that the sampling rate has room for, int16."""
+    rng, time_s = np.random.default_rng(0), np.arange(int(seconds * rate)) / rate
+    tones = zip(rng.uniform(50, 3700, 300), rng.uniform(0, 2 * np.pi, 300))
+    return np.round(sum(300 * np.sin(2 * np.pi * hz * time_s + phase) for hz, phase in tones if hz < 0.47 * rate)).astype(np.int16)
+
+
+@pytest.fixture
+def mixed(data, tmp_path):
+    """Recordings of one sound at three sampling rates, one of them in the right channel of two."""
+    for utt, rate in {"a-1": 8000, "a-2": 8000, "b-1": 16000, "b-2": 4000}.items():
+        soundfile.write(tmp_path / f"{utt}.wav", sound(rate), rate, subtype="PCM_16")
+    soundfile.write(tmp_path / "b-3.wav", np.stack([np.zeros(48000, np.int16), sound(48000)], 1), 48000, subtype="PCM_16")
+    return data
+
+
+RESAMPLED = ["--allow-downsample", "true", "--allow-upsample", "true"]
+
+
+@pytest.mark.parametrize("utt, flags, told", [
+    ("b-3", [], "b-3.wav: 2 channels, expected 1; choose one by --channel 0 or 1 of the step that makes features"),
+    ("b-1", ["--channel", 1], "b-1.wav: there is no channel 1, the first of its 1 is 0; give another --channel"),
+    ("b-1", [], "b-1.wav: audio of 16000 Hz, but --sample-frequency is 8000; give --allow-downsample true to have it resampled, or correct"),
+    ("b-2", RESAMPLED[:2], "b-2.wav: audio of 4000 Hz, but --sample-frequency is 8000; give --allow-upsample true to have it resampled"),
+])
+def test_what_is_to_be_given_for_other_channels_and_rates(mixed, utt, flags, told):
+    write_table(mixed / "utt2spk", {utt: "b"})
+    with pytest.raises(UserError, match=told):
+        run_here("make_mfcc.py", "--nj", 1, *FLAGS, *flags, mixed)
+
+
+def test_sampling_rates_are_made_one_without_sox(mixed, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    write_table(mixed / "utt2spk", {utt: utt[0] for utt in LENGTHS if utt != "b-3"})
+    run_here("make_mfcc.py", "--nj", 2, *FLAGS, *RESAMPLED, "--channel", 0, mixed)
+    found = load_all(mixed / "feats.scp")
+    assert np.abs(found["b-1"] - found["a-1"]).mean() < 0.5 and {len(x) for x in found.values()} == {98}
+
+
+def test_one_of_two_channels_at_another_rate(mixed):
+    write_table(mixed / "utt2spk", {"b-3": "b"})
+    run_here("make_mfcc.py", "--nj", 1, *FLAGS, "--channel", 1, "--allow-downsample", "true", mixed)
+    assert audio_options(mixed) == AudioOptions(1, True, False)
+    expected, = Extractor(OPTIONS)([sound(8000).astype(np.float32)])
+    assert np.abs(load_all(mixed / "feats.scp")["b-3"] - expected).mean() < 0.5
 
 
 def test_fbank_step(data):

@@ -201,6 +201,19 @@ def test_a_ctm_wants_an_alignment_of_each_transcript(tmp_path, capsys):
     assert f"is out of date: {data}/utt2spk changed" in capsys.readouterr().out
 
 
+def test_symbols_in_a_transcript_leave_its_utterance_out(tmp_path):
+    """Of alignments that an aligner made which took them for words."""
+    data = shutil.copytree(KALDI / "data", tmp_path / "data")
+    text = read_table(data / "text")
+    utt = sorted(text)[0]
+    write_table(data / "text", text | {utt: f"<s> {text[utt]} </s>"})
+    run_here("get_train_ctm.py", data, KALDI / "lang", SYSTEM, tmp_path / "ctm")
+    assert {line.file for line in read_ctm(tmp_path / "ctm/ctm")} == text.keys() - {utt}
+    run_here("get_prons.py", data, KALDI / "lang", SYSTEM, tmp_path / "prons")
+    lines = [line for path in (tmp_path / "prons").glob("prons.*.gz") for line in gzip.open(path, "rt")]
+    assert {line.split()[0] for line in lines} == text.keys() - {utt}
+
+
 @pytest.mark.parametrize("name, told", [
     ("utt2spk", "data/text: no words of any utterance of utt2spk; run utils/fix_data_dir.py"),
     ("both", "ali: 1 of 1 utterances have to be left out .the first is of-elsewhere: no alignment in"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gmm_corpus import write_corpus
+from steps_here import run_here
 from toy_language import write_toy_lang
 
 from pyasr.base.errors import UserError
@@ -156,3 +157,10 @@ def test_questions_are_of_the_central_state(tmp_path, monkeypatch, num_states, n
     phones = LangDir(lang)
     spoken, size = set(phones.nonsilence_phones), len(phones.sets[-1])
     assert pdf_classes == (num_states // 2,) and any(size < len(asked & spoken) < len(spoken) for asked in questions[1])
+
+
+@pytest.mark.parametrize("program", ["train_deltas.py", "train_lda_mllt.py", "train_sat.py"])
+def test_a_single_iteration_is_refused_at_the_start(program, corpus, mono, tmp_path):
+    with pytest.raises(UserError, match="--num-iters 1: the first model of triphones is that of iteration 1, .*; give 2 or more"):
+        run_here(program, "--num-iters", 1, *corpus, mono, tmp_path / "tri")
+    assert not list(tmp_path.iterdir())

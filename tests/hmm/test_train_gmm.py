@@ -1,6 +1,7 @@
 """Whole GMM trainings on toy data: ranks, resumption, objective; alignments that do not fit; steps from the command line."""
 
 import ast
+import dataclasses
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from gmm_corpus import DIM, write_corpus
 
 from pyasr.base.errors import UserError
+from pyasr.feats.cmvn import cmvn_stats
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm import train_gmm
 from pyasr.hmm.align import AlignSpec, align_shard, merge_reports
@@ -23,7 +25,7 @@ from pyasr.hmm.shard import Shard, read_words
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions, read_vector
 from pyasr.hmm.train_mono import MonoSpec, train_rank
 from pyasr.hmm.viterbi import AlignOptions
-from pyasr.io.ark import ArkWriter, read_scp
+from pyasr.io.ark import ArkWriter, load_all, read_scp
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
@@ -192,6 +194,30 @@ def test_a_text_of_another_vocabulary_is_an_error(corpus, tmp_path):
     write_table(data / "text", dict.fromkeys(read_table(data / "text"), "STRANGE WORDS"))
     with pytest.raises(UserError, match="data/text: not one of its words is in .*words.txt .it begins with 'STRANGE WORDS'."):
         Shard.load(FeatureReader(data, INPUTS), LangDir(lang), 1, 1)
+
+
+def with_constant(corpus, data: Path, columns: list[int]) -> None:
+    """Features whose `columns` have one number in all frames, and their statistics."""
+    utt2spk, stats = read_table(data / "utt2spk"), {}
+    with ArkWriter(data / "feats.ark", data / "feats.scp") as writer:
+        for utt, feats in load_all(corpus[0] / "feats.scp").items():
+            feats = feats.copy()
+            feats[:, columns] = -7.3
+            writer.write(utt, feats)
+            stats[utt2spk[utt]] = stats.get(utt2spk[utt], 0) + cmvn_stats(feats)
+    with ArkWriter(data / "cmvn.ark", data / "cmvn.scp") as writer:
+        for speaker, both in sorted(stats.items()):
+            writer.write(speaker, both)
+
+
+@pytest.mark.parametrize("num_ranks, cmvn", [(1, "speaker"), (3, "speaker"), (3, "none")])
+def test_columns_of_one_number_are_named(corpus, tmp_path, num_ranks, cmvn):
+    data, lang = copy_of(corpus, tmp_path)
+    for columns, told in (([2], "column 3 of the 4"), ([1, 3], "2 columns .the first is 2. of the 4")):
+        with_constant(corpus, data, columns)
+        spec = dataclasses.replace(spec_of((data, lang), tmp_path / "out"), inputs=InputOptions(cmvn=cmvn))
+        with pytest.raises(UserError, match=f"data: {told} that the features have .*: the same number in all frames"):
+            run_threads(num_ranks, lambda comm: train_rank(spec, comm))
 
 
 def test_alignments_that_do_not_fit(corpus, mono):

@@ -69,7 +69,7 @@ def system(tmp_path_factory):
     write_table(data / "wav.scp", {utt: f"{place}/{utt}.wav" for utt in text})
     write_table(data / "text", text)
     write_table(data / "utt2spk", utt2spk)
-    make_features(FeatureStep(data, ArchiveOptions(), JobOptions(nj=1)), OPTIONS, run_here)
+    make_features(FeatureStep(data, archive=ArchiveOptions(), jobs=JobOptions(nj=1)), OPTIONS, run_here)
     (data / "cmvn").mkdir()
     write_speaker_cmvn(data, data / "cmvn", data / "cmvn")
     publish(data)
@@ -116,14 +116,14 @@ def test_features_are_made_with_the_factors(system, tmp_path):
     for name in ("wav.scp", "utt2spk"):
         write_table(data / name, read_table(system[0] / name))
     write_table(data / "spk2warp", {"child": 0.9, "man": 1.1, "neutral": 1, "woman": 0.94})
-    make_features(FeatureStep(data, ArchiveOptions(), JobOptions(nj=1)), OPTIONS, run_here)
+    make_features(FeatureStep(data, archive=ArchiveOptions(), jobs=JobOptions(nj=1)), OPTIONS, run_here)
     made = load_all(data / "feats.scp")
     for utt, warp in {"child-1": 0.9, "man-2": 1.1, "neutral-0": 1.0}.items():
         wave = soundfile.read(read_table(data / "wav.scp")[utt], dtype="int16")[0].astype(np.float32)
         np.testing.assert_allclose(made[utt], Extractor(OPTIONS)([wave], warp=warp)[0], atol=1e-3)
     write_table(data / "spk2warp", {"child": 0.9})
     with pytest.raises(UserError, match="spk2warp: no line for man, 3 of 4 are missing"):
-        make_features(FeatureStep(data, ArchiveOptions(), JobOptions(nj=1)), OPTIONS, run_here)
+        make_features(FeatureStep(data, archive=ArchiveOptions(), jobs=JobOptions(nj=1)), OPTIONS, run_here)
 
 
 def test_likelihood_against_direct_computation(system):

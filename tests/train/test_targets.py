@@ -1,6 +1,7 @@
 """Joining alignments with features, held-out sets, shards."""
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from corpora import make_alignments, make_data
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.int_vectors import read_int_vectors, write_int_vectors
-from pyasr.io.text import write_table
+from pyasr.io.text import read_table, write_table
 from pyasr.train.prepare import TargetOptions, prepare_targets
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout, join, make_targets
@@ -58,8 +59,41 @@ def test_join_is_told_in_a_table(corpus, caplog):
 
 def test_utterances_without_frames_are_not_trained_on(tmp_path):
     """Though their alignment has as many."""
-    aligned = {"a-0": np.zeros(0, np.int32), "a-1": np.ones(3, np.int32)}
-    assert join(["a-0", "a-1"], {"a-0": 0, "a-1": 3}.get, aligned, 0.5, tmp_path, tmp_path) == ["a-1"]
+    lengths, aligned = {"a-0": 0, "a-1": 3}, {"a-0": np.zeros(0, np.int32), "a-1": np.ones(3, np.int32)}
+    reader = SimpleNamespace(data=tmp_path, keys=list(lengths), utterances=list(lengths), num_frames=lengths.get)
+    assert join(reader, aligned, 0.5, tmp_path) == ["a-1"]
+
+
+def lose_features(path, lost):
+    """Of these utterances."""
+    table = read_table(path / "data/feats.scp")
+    write_table(path / "data/feats.scp", {utt: rx for utt, rx in table.items() if utt not in lost})
+
+
+def test_utterances_without_features_are_counted(corpus):
+    path, _ = corpus
+    lose_features(path, [key for key in LENGTHS if key[0] in "cdefghij"])
+    with pytest.raises(UserError, match=r"^\S*data/feats.scp: 80 of 100 utterances of utt2spk have no features \(c-0, c-1, c-2, ...\);"):
+        prepare(path)
+    assert not (path / "out" / "targets.npz").exists()
+    assert len(prepare(path, max_missing=0.8).keys) == 20
+
+
+def test_utterances_without_features_and_without_alignment_are_counted_together(corpus):
+    path, _ = corpus
+    lose_features(path, ["a-0"])
+    change(path, lambda ali: {key: v for key, v in ali.items() if key != "b-2"})
+    with pytest.raises(UserError, match="1 have no features, 1 of 100 utterances have no alignment and 0 one of another length"):
+        prepare(path, max_missing=0.01)
+    assert len(prepare(path, max_missing=0.02).keys) == 98
+
+
+def test_utterances_that_are_only_in_the_alignment_are_not_missed(corpus):
+    path, _ = corpus
+    lost = [key for key in LENGTHS if key[0] == "a"]
+    lose_features(path, lost)
+    write_table(path / "data/utt2spk", {utt: utt[0] for utt in LENGTHS if utt not in lost})
+    assert len(prepare(path, max_missing=0.0).keys) == 90
 
 
 def test_alignment_of_other_features(corpus):

@@ -1,0 +1,78 @@
+"""What tells whether a recording has been replaced by another of the same name: DATA/.recordings, of which the features' done-file has the
+fingerprint.
+
+    RECORDING DIGEST        of its size and a few blocks, whatever its times; nothing of commands, whose output nobody knows beforehand
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.fingerprint import fingerprint, read_done
+from pyasr.base.pipes import is_command
+from pyasr.data.datadir import DataDir
+from pyasr.io.text import read_table, write_table
+
+PRINTS_FILE = ".recordings"
+_BLOCK_BYTES, _NUM_BLOCKS = 1 << 12, 4
+_THREADS, _AT_ONCE, _MOST_NAMED = 8, 64, 5
+_MISSING = "missing"
+
+
+def recording_prints(data: Path, output: Path, others: list[Path]) -> list[Path]:
+    """DATA/.recordings, as the recordings are now, for the inputs of `output`; `others` are its other inputs.
+
+    An output that an earlier version has made, which did not look at recordings, and that is up to date otherwise, stays so: there is none.
+    """
+    done = read_done(output)
+    path = Path(data) / PRINTS_FILE
+    if done and str(path) not in done["inputs"] and all(done["inputs"].get(str(other)) == fingerprint(other) for other in others):
+        return []
+    before, now = read_table(path) if path.exists() else {}, prints(DataDir(data).wav_scp)
+    replaced = [name for name in now if before.get(name, now[name]) != now[name]]
+    if replaced:
+        named = ", ".join(replaced[:_MOST_NAMED]) + (" ..." if len(replaced) > _MOST_NAMED else "")
+        log.info(f"{data}: {len(replaced)} recordings are others than they were: {named}")
+    write_table(path, now)
+    return [path]
+
+
+def prints(wav_scp: dict[str, str]) -> dict[str, str]:
+    """{recording: digest} of those that are files."""
+    named = {name: rx.strip() for name, rx in wav_scp.items() if not is_command(rx)}
+    places = list(named.values())
+    parts = [places[i:i + _AT_ONCE] for i in range(0, len(places), _AT_ONCE)]
+    with ThreadPoolExecutor(_THREADS) as pool:  # files on a network are waited for together
+        return dict(zip(named, chain.from_iterable(pool.map(lambda part: list(map(_digest, part)), parts))))
+
+
+def _digest(rx: str) -> str:
+    """Of a file, or of an archive from an offset on."""
+    path, offset = rx, 0
+    before, _, after = rx.rpartition(":")
+    if before and after.isdecimal() and not os.path.exists(rx):
+        path, offset = before, int(after)
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            return _MISSING
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return _MISSING  # harmless: who reads the recording tells
+    try:
+        return _digest_of(file, found.st_size, offset)
+    finally:
+        os.close(file)
+
+
+def _digest_of(file: int, size: int, offset: int) -> str:
+    digest = hashlib.sha256(f"{size} {offset}".encode())
+    for i in range(_NUM_BLOCKS):
+        digest.update(os.pread(file, _BLOCK_BYTES, offset + i * max(size - offset - _BLOCK_BYTES, 0) // (_NUM_BLOCKS - 1)))
+    return digest.hexdigest()[:16]

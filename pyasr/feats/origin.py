@@ -1,0 +1,161 @@
+"""How features were made, which a model directory keeps of those that it was trained on: a model is not given others.
+
+Features of audio lie beside `options.json`, which the steps of pyasr write. Those that were made of other features lie beside
+`feature_origin.json`, and so does a model: a list of origins, each of them
+
+    {"type": "pyasr.feats.options:MfccOptions", ...}    features of audio
+    {"fmllr_of": ORIGIN}                                what a GMM system sees of such, speakers' transforms applied
+    {"streams": [ORIGIN, ...], "each": [...]}           several side by side, and how each is normalised and extended
+
+Where another toolkit made features or model, nothing tells, and nothing is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import read_object
+from pyasr.base.options import from_json, load, to_json
+from pyasr.base.output import atomic_write
+from pyasr.feats.options import OPTIONS_FILE, FbankOptions, MfccOptions, PitchOptions, PlpOptions
+from pyasr.io.ark import archive_of, read_scp
+
+ORIGIN_FILE = "feature_origin.json"
+_KINDS = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in (MfccOptions, FbankOptions, PlpOptions)}
+_NAMES = {MfccOptions: "MFCC", FbankOptions: "log mel energies", PlpOptions: "PLP"}
+_MOST_NAMED = 4
+
+
+def origins_of(data: Path) -> list[dict]:
+    """The different origins of the features of a data directory; none where not all of its archives tell theirs."""
+    table = Path(data) / "feats.scp"
+    if not table.exists():
+        return []
+    archives = dict.fromkeys(map(archive_of, read_scp(table).values()))
+    told = [_told_in(Path(folder)) if folder is not None else []
+            for folder in dict.fromkeys(os.path.dirname(archive) if archive else None for archive in archives)]
+    origins = [origin for found in told for origin in found]
+    return [origin for number, origin in enumerate(origins) if origin not in origins[:number]] if all(told) else []
+
+
+def origin_of(data: Path) -> dict | None:
+    """The origin of the features of a data directory, where there is one and no other."""
+    origins = origins_of(data)
+    return origins[0] if len(origins) == 1 else None
+
+
+def save_origins(folder: Path, origins: list[dict]) -> None:
+    """Write FOLDER/feature_origin.json, where anything is known."""
+    if origins:
+        with atomic_write(Path(folder) / ORIGIN_FILE) as f:
+            json.dump({"origins": origins}, f, indent=1)
+
+
+def keep_origin(model_dir: Path, data: Path) -> None:
+    """Put down in a model directory how the features of `data`, which it is trained on, were made."""
+    save_origins(model_dir, origins_of(data))
+
+
+def check_origin(data: Path, model_dir: Path) -> None:
+    """Raise UserError where the features of `data` are known to be made otherwise than those that a model was trained on.
+
+    What makes no difference, or only in noise, may differ: dither, and options of what is not computed.
+    """
+    trained = _read_origins(Path(model_dir))
+    kept = [_kept(origin) for origin in trained]
+    for origin in origins_of(data) if trained else ():
+        if _kept(origin) not in kept:
+            found = f"its features are not made as those that {model_dir} was trained on ({difference(origin, trained[0])})"
+            raise UserError(f"{data}: {found}; make them by the same steps with the same configuration file")
+
+
+def same_features(one, other) -> bool:
+    """Whether audio has the same features, but for noise, by these and those options."""
+    return type(one) is type(other) and _effective(one) == _effective(other)
+
+
+def difference(origin: dict, other: dict) -> str:
+    """In what an origin differs from another, for a sentence."""
+    if origin.get("type") != other.get("type") or "type" not in origin:
+        return f"{_name(origin)}, not {_name(other)}" if _name(origin) != _name(other) else f"{_name(origin)} of other options"
+    ours, theirs = (_flat(_effective(_options(one))) for one in (origin, other))
+    differing = [f"--{name.replace('_', '-')} {_as_typed(value)}, not {_as_typed(theirs[name])}"
+                 for name, value in ours.items() if value != theirs[name]]  # fmt: skip
+    return "; ".join(differing[:_MOST_NAMED]) + (" ..." if len(differing) > _MOST_NAMED else "")
+
+
+def _told_in(folder: Path) -> list[dict]:
+    """What the folder of an archive tells of it."""
+    path = folder / OPTIONS_FILE
+    return [to_json(load(path, tuple(_KINDS.values())))] if path.exists() else _read_origins(folder)
+
+
+def _read_origins(folder: Path) -> list[dict]:
+    """What `save_origins` wrote; nothing where it wrote nothing. Raises UserError for something else."""
+    path = folder / ORIGIN_FILE
+    try:
+        origins = read_object(path)["origins"]
+        for origin in origins:
+            _kept(origin)
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: not what a step of pyasr writes there ({error}); make {folder} again") from None
+    return origins
+
+
+def _kept(origin: dict) -> object:
+    """What of an origin makes a difference, to be compared."""
+    if "fmllr_of" in origin:
+        return "fmllr_of", _kept(origin["fmllr_of"])
+    if "streams" in origin:
+        return tuple(_kept(stream) for stream in origin["streams"]), origin["each"]
+    return _effective(_options(origin))
+
+
+def _options(origin: dict):
+    """Of features of audio; those that the version which wrote them did not have are as their defaults."""
+    return from_json(_KINDS[origin["type"]], {name: value for name, value in origin.items() if name != "type"})
+
+
+def _effective(options):
+    """These options, those that change nothing, or only noise, at their defaults."""
+    frame, mel, pitch = _as_default(options.frame, "dither"), options.mel, options.pitch
+    if frame.window_type != "blackman":
+        frame = _as_default(frame, "blackman_coeff")
+    if mel.high_freq <= 0:
+        mel = dataclasses.replace(mel, high_freq=mel.high_freq + frame.sample_frequency / 2)
+    if not options.use_energy:
+        frame, options = _as_default(frame, "raw_energy"), _as_default(options, "energy_floor")
+    if not pitch.add_pitch:
+        pitch = PitchOptions()
+    pitch = dataclasses.replace(pitch, process=_as_default(pitch.process, "delta_pitch_noise_stddev"))
+    return dataclasses.replace(options, frame=frame, mel=_as_default(mel, "vtln_low", "vtln_high"), pitch=pitch)
+
+
+def _as_default(options, *names: str):
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    return dataclasses.replace(options, **{name: defaults[name] for name in names})
+
+
+def _flat(options) -> dict:
+    """{name: value} of these options and those of their groups."""
+    found: dict = {}
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        found |= _flat(value) if dataclasses.is_dataclass(value) else {field.name: value}
+    return found
+
+
+def _as_typed(value) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _name(origin: dict) -> str:
+    if "fmllr_of" in origin:
+        return f"fMLLR features of {_name(origin['fmllr_of'])}"
+    return " beside ".join(map(_name, origin["streams"])) if "streams" in origin else _NAMES[_KINDS[origin["type"]]]
