@@ -120,7 +120,7 @@ def decode_shard(spec: BiasedSpec, job: int) -> None:
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir)
     mine, known = split(spec.data, spec.num_jobs)[job - 1], set(reader.keys)
     failed = {utt: "no features in feats.scp" for utt in mine if utt not in known}
-    failed |= {utt: "no line in text, or an empty one" for utt in mine if utt in known and not len(texts.get(utt, ()))}
+    failed |= {utt: "no line of words (and no symbols) in text" for utt in mine if utt in known and not len(texts.get(utt, ()))}
     chosen = {utt: texts[utt] for utt in mine if utt not in failed}
     progress = log.Progress("decode", len(chosen), "utterances", 30.0)
     num_done = 0

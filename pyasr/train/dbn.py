@@ -15,6 +15,7 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.output import differences
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.feats.origin import check_origin
 from pyasr.nn.dbn import DBN_FILE, Below, Dbn, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, HiddenOptions
 from pyasr.nn.rbm import Rbm
@@ -206,6 +207,7 @@ def check_dbn(dbn_dir: Path, options: DnnOptions, input: InputOptions, data: Pat
     changed = differences(dataclasses.asdict(InputOptions.load(dbn_dir)), dataclasses.asdict(input))
     if changed:
         raise UserError(f"{dbn_dir} was pretrained on another input ({'; '.join(changed)}); give the same options, or pretrain again")
+    check_origin(data, dbn_dir)
     dbn.check(options, FeatureReader(data, input).dim, dbn_dir)
 
 

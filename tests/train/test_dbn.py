@@ -1,6 +1,7 @@
 """Pretraining machine by machine, on virtual ranks and on MPI's; how a network starts from it; files that do not fit."""
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,12 @@ from toy_jobs import Crash, metrics
 
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
+from pyasr.base.options import save, to_json
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.io.ark import ArkWriter
+from pyasr.feats.options import OPTIONS_FILE, MfccOptions
+from pyasr.feats.origin import save_origins
+from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text import write_table
 from pyasr.nn.dbn import DBN_FILE, Below, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
@@ -195,6 +199,18 @@ def test_features_of_another_dimension(trained, tmp_path):
     write_table(data / "utt2spk", {"a-1": "a"})
     with pytest.raises(UserError, match="was trained on 18 columns a frame, the input has 27"):
         check_dbn(trained[1], FITTING, INPUT, data)
+
+
+def test_features_that_are_made_otherwise(trained, data, tmp_path):
+    dbn_dir, other = tmp_path / "dbn", tmp_path / "data"
+    shutil.copytree(trained[1], dbn_dir)
+    save_origins(dbn_dir, [to_json(MfccOptions())])
+    check_dbn(dbn_dir, FITTING, INPUT, data)  # nobody knows how these are made
+    shutil.copytree(data, other)
+    write_table(other / "feats.scp", {utt: rx.replace(str(data), str(other)) for utt, rx in read_scp(data / "feats.scp").items()})
+    save(other / OPTIONS_FILE, MfccOptions(num_ceps=20))
+    with pytest.raises(UserError, match=rf"^{other}: its features are not made as those that {dbn_dir} was trained on \(--num-ceps 20, not 13\)"):
+        check_dbn(dbn_dir, FITTING, INPUT, other)
 
 
 def test_damaged_or_missing_dbn(trained, tmp_path):
