@@ -1,7 +1,8 @@
 """What a replaced output held beside its own files: kept in `.OUT.changed`, next to it.
 
 That is everything that the output's own run has not written: outputs of other steps, their unfinished runs with all checkpoints, and
-files and folders of a user. Each is moved as a whole, by one renaming, so that it costs no room and a kill leaves it in one of the two
+files and folders of a user; but for outputs that were made from the one that is replaced, which go with it, as a graph and decodings with
+their model, unless they are trained networks. Each is moved as a whole, by one renaming, so that it costs no room and a kill leaves it in one of the two
 places. Only what is kept there already with the same content goes with the output, and so do logs (log/, q/), hidden files, and copies
 that stand beside an output they were copied from, as DATA/feats.scp does.
 """
@@ -70,9 +71,22 @@ def keep_others(out: Path) -> None:
 
 def other_entries(out: Path) -> list[Path]:
     """Files, links and folders in a stage output that its own run has not written; of a folder that holds nothing else, the folder."""
-    done = read_done(out) or {}
-    made = {out / name for name in done.get("files", {})}
-    return list(_others_in(out, made, {folder for path in made for folder in path.parents}, "files" in done))
+    made = _files_of(out)
+    nested = [path.parent for path in sorted(out.rglob(DONE)) if path.parent != out]
+    while gone := [output for output in nested if _goes_with(output, made) and not any(parent in nested for parent in output.parents)]:
+        nested = [output for output in nested if output not in gone]
+        made = made.union(*map(_files_of, gone))
+    return list(_others_in(out, made, {folder for path in made for folder in path.parents}, "files" in (read_done(out) or {})))
+
+
+def _files_of(output: Path) -> set[Path]:
+    return {output / name for name in (read_done(output) or {}).get("files", {})}
+
+
+def _goes_with(output: Path, made: set[Path]) -> bool:
+    """Whether an output was made from files that are replaced, and is none of those that take long to be made anew."""
+    done, places = read_done(output) or {}, {os.path.realpath(path) for path in made}
+    return not done.get("precious", True) and not places.isdisjoint(map(os.path.realpath, done["inputs"]))
 
 
 def unfinished_runs(out: Path) -> list[Path]:
