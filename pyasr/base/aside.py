@@ -1,10 +1,10 @@
 """What a replaced output held beside its own files: kept in `.OUT.changed`, next to it.
 
 That is everything that the output's own run has not written: outputs of other steps, their unfinished runs with all checkpoints, and
-files and folders of a user; but for outputs that were made from the one that is replaced, which go with it, as a graph and decodings with
-their model, unless they are trained networks. Each is moved as a whole, by one renaming, so that it costs no room and a kill leaves it in one of the two
-places. Only what is kept there already with the same content goes with the output, and so do logs (log/, q/), hidden files, and copies
-that stand beside an output they were copied from, as DATA/feats.scp does.
+files and folders of a user; but for outputs that were made from the one that is replaced, which go with it, as a graph and decodings
+with their model, unless they are trained networks. Each is moved as a whole, by one renaming, so that it costs no room and a kill leaves
+it in one of the two places. Only what is kept there already with the same content goes with the output, and so do logs (log/, q/), hidden
+files, and copies that stand beside an output they were copied from, as DATA/feats.scp does.
 """
 
 from __future__ import annotations

@@ -6,9 +6,11 @@ fingerprint.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -25,22 +27,32 @@ _THREADS, _AT_ONCE, _MOST_NAMED = 8, 64, 5
 _MISSING = "missing"
 
 
-def recording_prints(data: Path, output: Path, others: list[Path]) -> list[Path]:
-    """DATA/.recordings, as the recordings are now, for the inputs of `output`; `others` are its other inputs.
+@contextlib.contextmanager
+def recording_prints(data: Path, output: Path, others: list[Path]) -> Iterator[list[Path]]:
+    """DATA/.recordings, as the recordings are now, for the inputs of `output`; `others` are its other inputs. Where nothing comes of it, and
+    the block raises, the file is what it was before.
 
     An output that an earlier version has made, which did not look at recordings, and that is up to date otherwise, stays so: there is none.
     """
     done = read_done(output)
     path = Path(data) / PRINTS_FILE
     if done and str(path) not in done["inputs"] and all(done["inputs"].get(str(other)) == fingerprint(other) for other in others):
-        return []
+        yield []
+        return
     before, now = read_table(path) if path.exists() else {}, prints(DataDir(data).wav_scp)
     replaced = [name for name in now if before.get(name, now[name]) != now[name]]
     if replaced:
         named = ", ".join(replaced[:_MOST_NAMED]) + (" ..." if len(replaced) > _MOST_NAMED else "")
         log.info(f"{data}: {len(replaced)} recordings are others than they were: {named}")
     write_table(path, now)
-    return [path]
+    try:
+        yield [path]
+    except BaseException:
+        if before:
+            write_table(path, before)
+        else:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def prints(wav_scp: dict[str, str]) -> dict[str, str]:

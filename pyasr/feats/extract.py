@@ -90,8 +90,8 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     tables.check_commands()
     check_split(data, step.jobs.nj)
     inputs = [*audio_tables(data), *(data / name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if tables.has(name))]
-    inputs += recording_prints(data, feats, inputs)
-    with output_of(step, feats, inputs, also=[data / name for name in TABLES]) as out:
+    also = [data / name for name in TABLES]
+    with recording_prints(data, feats, inputs) as of_recordings, output_of(step, feats, inputs + of_recordings, also=also) as out:
         save(out / OPTIONS_FILE, features)
         if step.audio != AudioOptions():
             save(out / AUDIO_FILE, step.audio)
