@@ -108,8 +108,9 @@ class Ground:
 
 
 def made_in(recipe: Path) -> list[Path]:
-    """All that is in data and exp of a recipe's directory, sorted; without what was kept of changed files."""
-    found = (path for top in ("data", "exp") for path in (recipe / top).rglob("*"))
+    """All that is in data and exp of a recipe's directory, sorted; without what was kept of changed files, or is renamed at this moment."""
+    walked = (walk for top in ("data", "exp") for walk in os.walk(recipe / top))
+    found = (Path(folder) / name for folder, folders, files in walked for name in folders + files)
     return sorted(path for path in found if not any(part.endswith(".changed") for part in path.parts))
 
 

@@ -156,8 +156,8 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     options  the step's options as JSON values; compared with those of an existing output
     inputs   files and stage outputs that were read; a changed one makes the output out of date
     resume   keep what an interrupted run with the same options and inputs left in OUT.tmp (checkpoints)
-    precious pattern of files in OUT.tmp that other options do not throw away without `force`; the mark of outputs that take long to be made,
-             and stay where what they were made from is replaced around them
+    precious pattern of files in OUT.tmp that other options do not throw away without `force`; the mark of outputs that take long to be
+             made, and stay where what they were made from is replaced around them
     may_change options that may differ from those of the interrupted run when it is gone on with
     also     further files that belong to the output but lie outside OUT: copies of its files of these names, where it has such
     defaults values of options that an existing output or an interrupted run does without, as of a version that did not have them

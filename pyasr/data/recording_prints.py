@@ -29,8 +29,9 @@ _MISSING = "missing"
 
 @contextlib.contextmanager
 def recording_prints(data: Path, output: Path, others: list[Path]) -> Iterator[list[Path]]:
-    """DATA/.recordings, as the recordings are now, for the inputs of `output`; `others` are its other inputs. Where nothing comes of it, and
-    the block raises, the file is what it was before.
+    """DATA/.recordings, as the recordings are now, for the inputs of `output`; `others` are its other inputs.
+
+    Where nothing comes of it, and the block raises, the file is what it was before.
 
     An output that an earlier version has made, which did not look at recordings, and that is up to date otherwise, stays so: there is none.
     """
