@@ -105,17 +105,26 @@ def test_requirements_pin_what_the_library_imports(root):
     lines = [line for line in (root / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
     assert all("==" in line.partition(";")[0] for line in lines)
     names = {line.partition("==")[0].lower() for line in lines}
+    assert {name.lower() for name in used_libraries()} <= names
+
+
+def used_libraries() -> set[str]:
+    """Third-party modules that pyasr imports."""
     from test_architecture import imports_of, python_files
 
     used = {name.partition(".")[0] for path in python_files("pyasr", "steps", "utils", "egs") for name in imports_of(path)}
-    third_party = used - set(sys.stdlib_module_names) - {"pyasr"} - {path.stem for path in python_files("egs", "utils")}
-    assert {name.lower() for name in third_party} <= names
+    return used - set(sys.stdlib_module_names) - {"pyasr"} - {path.stem for path in python_files("egs", "utils")}
 
 
 def test_installation_check_on_this_machine(root):
     done = subprocess.run([sys.executable, str(root / "utils" / "check_install.py")], capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stdout
     assert "OK       mpi: two ranks were started" in done.stdout and "MISSING" not in done.stdout
+
+
+def test_installation_check_looks_at_all_that_the_library_imports(root):
+    named = {check.name for check in installation.all_checks(root, 0.0)}
+    assert used_libraries() <= named and "mpich" not in named
 
 
 def test_installation_check_without_mpi(monkeypatch, capsys):

@@ -18,7 +18,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.cluster.jobs import run_ranks
 from pyasr.cluster.mpi import ROOT, find_mpiexec, flavour
 
-_LIBRARIES = ("torch", "numpy", "numba", "mpi4py", "kaldiio", "soundfile", "kaldialign", "kaldifst")
+_NO_MODULES = ("mpich",)  # programs, which the check of MPI starts
 _MPI_TIMEOUT_S = 60
 _MIN_MEMORY_GB = 2.0
 
@@ -40,7 +40,7 @@ def all_checks(directory: Path, disk_gb: float) -> list[Check]:
     """The checks for running a recipe in `directory` that writes `disk_gb` GB in all."""
     return [
         Check("python", python),
-        *[Check(name, lambda name=name: library(name)) for name in _LIBRARIES],
+        *[Check(name, lambda name=name: library(name)) for name in libraries()],
         Check("mpi", mpi),
         Check("disk", lambda: disk(directory, disk_gb)),
         Check("memory", memory),
@@ -66,6 +66,13 @@ def python() -> str:
     if sys.version_info < (3, 10):
         raise Missing(f"this is Python {sys.version.split()[0]}; install 3.10 or newer, or name one with PYASR_PYTHON=/path/to/python3")
     return f"{sys.version.split()[0]} ({sys.executable})"
+
+
+def libraries() -> list[str]:
+    """Modules of the first part of requirements.txt, which pyasr imports; those that they need themselves come after an empty line."""
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+    names = dict.fromkeys(line.partition("==")[0] for line in lines if not line.startswith("#"))
+    return [name for name in names if name not in _NO_MODULES]
 
 
 def library(name: str) -> str:

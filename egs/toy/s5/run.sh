@@ -16,7 +16,8 @@ parse_recipe_options "$@"
 
 d=$dir/data e=$dir/exp
 
-if stage 1 "Make the corpus"; then
+if stage 1 "Check the installation and make the corpus"; then
+  utils/check_install.py --dir "$dir" --disk-gb 0.1
   local/make_corpus.py --num-train "$num_train" "$d"
 fi
 
