@@ -25,7 +25,7 @@ CONFS = sorted(path.relative_to(RECIPE) for path in (RECIPE / "conf").rglob("*.c
 NETWORKS = sorted((RECIPE / "conf" / "network").glob("*.net"))
 STEPS = {"averaging_dbn": "pretrain_dbn", "chain": "train_lfmmi", "ctc": "train_ctc", "dbn": "pretrain_dbn", "decode_fmllr": "decode_fmllr",
          "fbank": "make_fbank", "ivector": "train_ivector_extractor", "mfcc": "make_mfcc", "mfcc_hires": "make_mfcc", "pitch": "make_mfcc",
-         "plp": "make_plp", "smbr": "train_smbr"}  # fmt: skip
+         "plp": "make_plp", "smbr": "train_smbr", "mmi": "train_smbr"}  # fmt: skip
 INPUT_DIMS = {"blstm": 200, "cnn": 120, "cnn_512": 120, "ibm": 260}  # of others, 40
 OUTPUTS = {"ibm": 32_000, "tc_dnn_blstm_dnn": 3431}  # of others, 2000
 LSTMP = 4 * 1024 * (512 + 256 + 1) + 3 * 1024 + 1024 * (256 + 256)  # gates, peepholes, projections

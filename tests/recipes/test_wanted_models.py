@@ -83,17 +83,24 @@ def test_what_is_missing_is_seen(recipe, made):
         follow(commands, made)
 
 
-def test_students_are_as_wide_as_published(recipe):
-    """arXiv:1504.01483: two layers of 512; the one that learns from the alignment is alike."""
+def test_students_are_as_published(recipe):
+    """arXiv:1504.01483: two layers of 512 without dropout, taught by hard and soft targets of a small and of a large model."""
     commands = calls(recipe, "run_models.sh", "--models", "student", "--num-seeds", "1")
     trained = {words[-1]: words for program, *words in commands if program == "steps/train_dnn.py"}
-    small, student = (trained[f"exp/models/{name}/seed1"] for name in ("small", "student"))
-    at = small.index("--hidden-layers")
-    assert small[at : at + 4] == student[at : at + 4] == ["--hidden-layers", "2", "--hidden-dim", "512"]
-    assert "--teacher" in student and "--teacher" not in small
+    taught = {}
+    for name in ("small", "small_of_lstmp", "student", "student_of_dnn"):
+        words = trained[f"exp/models/{name}/seed1"]
+        at = words.index("--hidden-layers")
+        assert words[at : at + 6] == ["--hidden-layers", "2", "--hidden-dim", "512", "--dropout", "0"]
+        taught[name] = words[-2].removeprefix("exp/"), words[words.index("--teacher") + 1] if "--teacher" in words else None
+    assert taught == {
+        "small": ("tri3_ali", None), "small_of_lstmp": ("models/lstmp/seed1_ali", None),
+        "student": ("tri3_ali", "exp/models/lstmp/seed1"), "student_of_dnn": ("tri3_ali", "exp/models/dnn/seed1"),
+    }  # fmt: skip
 
 
-def test_lattices_are_made_at_the_scale_that_is_learned_at(recipe):
-    commands = calls(recipe, "run_models.sh", "--models", "smbr", "--num-seeds", "1")
+@pytest.mark.parametrize("criterion", ["smbr", "mmi"])
+def test_lattices_are_made_at_the_scale_that_is_learned_at(criterion, recipe):
+    commands = calls(recipe, "run_models.sh", "--models", criterion, "--num-seeds", "1")
     scales = [words[words.index("--acoustic-scale") + 1] for _, *words in commands if words[-1].endswith("_denlats")]
     assert list(map(float, scales)) == 2 * [SmbrTraining().criterion.acoustic_scale]

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Networks over time and training on whole sequences, each with several seeds: sMBR on the DNN of run.sh, TDNN, IBM's BLSTM, Kaldi's LSTMP,
-# a plain LSTM with state carried over, Chan's TC-DNN-BLSTM-DNN, CNN, TDNN with LF-MMI, CTC on subwords, a small DNN taught by the LSTMP, an
-# LSTM language model on the best lattices. Begins with what run.sh made: features and alignments of the system with SAT, its graph, lang
-# directories.
+# Networks over time and training on whole sequences, each with several seeds: sMBR and MMI on the DNN of run.sh, TDNN, IBM's BLSTM, Kaldi's
+# LSTMP, a plain LSTM with state carried over, Chan's TC-DNN-BLSTM-DNN, CNN, TDNN with LF-MMI, CTC on subwords, small DNNs taught by larger
+# networks, an LSTM language model on the best lattices. Begins with what run.sh made: features and alignments of the system with SAT, its
+# graph, lang directories.
 #
 #   ./run_models.sh
 #   ./run_models.sh --models "dnn lfmmi" --num-seeds 1
@@ -12,7 +12,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 
-models="dnn dnn_sp smbr tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train (any of these)
+models="dnn dnn_sp smbr mmi tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train (any of these)
 num_seeds=3     # networks of each kind, with seeds 1, 2, ... (at least 1)
 quick=false     # see above
 nj=2            # parallel jobs (at least 1)
@@ -27,6 +27,7 @@ if $quick; then
   short="--num-epochs 1" narrow="--beam 9 --lattice-beam 5 --max-active 1000"
 fi
 dir=$exp/models
+ali=$exp/tri3_ali
 jobs="--nj $nj"
 
 # wanted MODEL...: whether one of them is among --models.
@@ -64,25 +65,25 @@ score() {
     "$data/test$features" "$lang" "$out/decode_test$suffix"
 }
 
-# by_frames MODEL FEATURES CONFIG OPTIONS...: networks that learn the alignment's states frame by frame, with all seeds.
+# by_frames MODEL FEATURES CONFIG OPTIONS...: networks that learn the states of the alignment $ali frame by frame, with all seeds.
 by_frames() {
   local model=$1 features=$2 config=$3 seed
   shift 3
   for seed in $(seq "$num_seeds"); do
-    train train_dnn "$model" "$seed" --config "conf/$config.conf" "$@" "$data/train$features" "$data/lang_prons" "$exp/tri3_ali"
+    train train_dnn "$model" "$seed" --config "conf/$config.conf" "$@" "$data/train$features" "$data/lang_prons" "$ali"
     decode "$model" "$seed" "$exp/tri3/graph" "$features"
   done
 }
 
-# by_lattices MODEL SEED BEGIN OPTIONS...: the network of the directory BEGIN, trained by sMBR on its own alignment and lattices, which are
-# made at the scale that it learns at.
+# by_lattices MODEL SEED BEGIN OPTIONS...: the network of the directory BEGIN, trained on its own alignment and lattices, which are made at
+# the scale that it learns at.
 by_lattices() {
   local model=$1 seed=$2 begin=$3
   shift 3
   steps/align_dnn.py $jobs --cmd "$train_cmd" "$data/train_fmllr" "$data/lang_prons" "$begin" "${begin}_ali"
   steps/decode.py $jobs --cmd "$decode_cmd" --lattice-beam 7 --acoustic-scale 0.1 $narrow --model-dir "$begin" \
     "$exp/tri3/graph_unigram" "$data/train_fmllr" "${begin}_denlats"
-  train train_smbr "$model" "$seed" --config conf/smbr.conf "$@" "$data/train_fmllr" "$data/lang_prons" "${begin}_ali" "${begin}_denlats" "$begin"
+  train train_smbr "$model" "$seed" "$@" "$data/train_fmllr" "$data/lang_prons" "${begin}_ali" "${begin}_denlats" "$begin"
 }
 
 if wanted dnn_sp lfmmi ctc lm && stage 1 "Speech at three speeds, aligned, adapted to speakers"; then
@@ -103,7 +104,7 @@ if wanted blstm_streams && stage 2 "Streams side by side: fMLLR, log mel energie
   done
 fi
 
-if wanted dnn smbr && stage 3 "DNN"; then by_frames dnn _fmllr dnn; fi
+if wanted dnn smbr mmi student && stage 3 "DNN"; then by_frames dnn _fmllr dnn; fi
 
 if wanted dnn_sp && stage 4 "DNN on speech at three speeds"; then
   for seed in $(seq "$num_seeds"); do
@@ -112,14 +113,17 @@ if wanted dnn_sp && stage 4 "DNN on speech at three speeds"; then
   done
 fi
 
-if wanted smbr && stage 5 "sMBR on lattices of a unigram model, made anew after an epoch"; then
+if wanted smbr mmi && stage 5 "sMBR and MMI on lattices of a unigram model, made anew after an epoch"; then
   utils/train_lm.py --order 1 "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/unigram"
   utils/make_grammar.py "$data/lang_prons" "$data/local/lm/unigram/lm.arpa.gz" "$data/lang_prons_unigram"
   utils/make_graph.py "$data/lang_prons_unigram" "$exp/tri3" "$exp/tri3/graph_unigram"
   for seed in $(seq "$num_seeds"); do
-    by_lattices smbr_begun "$seed" "$dir/dnn/seed$seed" --num-epochs 1
-    by_lattices smbr "$seed" "$dir/smbr_begun/seed$seed"
-    decode smbr "$seed" "$exp/tri3/graph" _fmllr
+    for criterion in smbr mmi; do
+      wanted $criterion || continue
+      by_lattices ${criterion}_begun "$seed" "$dir/dnn/seed$seed" --config conf/$criterion.conf --num-epochs 1
+      by_lattices $criterion "$seed" "$dir/${criterion}_begun/seed$seed" --config conf/$criterion.conf
+      decode $criterion "$seed" "$exp/tri3/graph" _fmllr
+    done
   done
 fi
 
@@ -165,10 +169,14 @@ if wanted ctc && stage 14 "CTC on subwords"; then
   done
 fi
 
-if wanted student && stage 15 "Small DNNs, taught by the LSTMP and by the alignment"; then
-  # two layers of 512 rectifiers as in arXiv:1504.01483; conf/dnn.conf has dropout besides
-  by_frames small _fmllr dnn --hidden-layers 2 --hidden-dim 512
-  by_frames student _fmllr dnn --hidden-layers 2 --hidden-dim 512 --teacher "$dir/lstmp/seed1"
+if wanted student && stage 15 "Small DNNs, taught by alignments of the GMM and of the LSTMP, by the LSTMP and by the DNN"; then
+  small="--hidden-layers 2 --hidden-dim 512 --dropout 0"    # as in arXiv:1504.01483
+  lstmp=$dir/lstmp/seed1
+  steps/align_dnn.py $jobs --cmd "$train_cmd" "$data/train_fmllr" "$data/lang_prons" "$lstmp" "${lstmp}_ali"
+  by_frames small _fmllr dnn $small
+  ali=${lstmp}_ali by_frames small_of_lstmp _fmllr dnn $small
+  by_frames student _fmllr dnn $small --teacher "$lstmp"
+  by_frames student_of_dnn _fmllr dnn $small --teacher "$dir/dnn/seed1"
 fi
 
 if wanted lm && stage 16 "Lattices of LF-MMI with a 4-gram and an LSTM language model, minimum Bayes risk, times of words"; then
