@@ -2,12 +2,15 @@
 """Show what of a recipe's outputs is done, what is being made, and how far that is.
 
 An output that is being made, or whose making was interrupted, has a line on when something was last written, on its jobs, and on its
-training, whose epochs, objective and time left are those of metrics.jsonl.
+training, whose epochs, objective and time left are those of metrics.jsonl. Of such a training, and of EXP where that is one, the courses of
+objective, drift and learning rate are drawn.
 
 Reads   EXP/**/.done.json of outputs, .started.json, log/ and metrics.jsonl of those that are being made
-Writes  nothing; a line for each output to standard output, in the order in which they were made
+Writes  a line for each output to standard output, in the order in which they were made; with --svg a picture (SVG) of all trainings' courses;
+        a file that is none is replaced with --force alone
 
     utils/show_progress.py exp
+    utils/show_progress.py --svg exp/dnn.svg exp/dnn
 """
 
 import shutil
@@ -17,19 +20,25 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import DONE, read_done
-from pyasr.base.options import argument
-from pyasr.base.output import STARTED, is_aside
+from pyasr.base.options import argument, option
+from pyasr.base.output import STARTED, atomic_write, is_aside
 from pyasr.base.run_times import changed, last_change
-from pyasr.base.step import run_step
+from pyasr.base.step import check_replaceable, run_step
 from pyasr.cluster.group_progress import lasting
 from pyasr.cluster.status import failures, read_status
+from pyasr.report.curves import picture, spark_lines
+from pyasr.report.svg import COLOURS
 from pyasr.train.progress import METRICS_FILE
 from pyasr.train.progress_bar import bar, last_interval, whole_lines
+
+_MARK = r'<svg xmlns="[^"]*" viewBox="[^"]*">\n<svg y="0" '
+_MOST_DRAWN = 2 * len(COLOURS)
 
 
 @dataclass(frozen=True)
 class ShowProgress:
     exp: Path = argument("directory below which a recipe makes its outputs, or one of them")
+    svg: Path | None = option(None, "SVG file for a picture of the courses of all trainings")
 
 
 def done_line(out: Path) -> str:
@@ -51,7 +60,8 @@ def lines_under_way(scratch: Path) -> list[str]:
     head = f"{scratch.with_suffix('')}: begun {time.strftime('%Y-%m-%d %H:%M', time.localtime(changed(scratch / STARTED)))}"
     metrics = sorted(scratch.rglob(METRICS_FILE), key=changed)
     interval = last_interval(metrics[-1]) if metrics else None
-    return [f"{head}, last written to {ago} ago{jobs(scratch)}", *([bar(interval, shutil.get_terminal_size().columns)] if interval else [])]
+    shown = [bar(interval, shutil.get_terminal_size().columns)] if interval else []
+    return [f"{head}, last written to {ago} ago{jobs(scratch)}", *shown, *(spark_lines(metrics[-1]) if metrics else [])]
 
 
 def jobs(scratch: Path) -> str:
@@ -76,9 +86,26 @@ def main(options: ShowProgress) -> None:
     begun = [out for out in begun if out.suffix == ".tmp"]
     if not finished and not begun:
         raise UserError(f"{options.exp}: no step has made anything here, nor begun to; give the exp/ of a recipe")
-    for line in (*map(done_line, finished), *(line for scratch in begun for line in lines_under_way(scratch))):
+    lines = [*map(done_line, finished), *(line for scratch in begun for line in lines_under_way(scratch))]
+    if options.exp in finished and (options.exp / METRICS_FILE).exists():
+        lines += spark_lines(options.exp / METRICS_FILE)
+    for line in lines:
         print(line)
+    if options.svg is not None:
+        draw(options.svg, options.exp, [*finished, *begun])
+
+
+def draw(path: Path, exp: Path, outputs: list[Path]) -> None:
+    trainings = {str(out.relative_to(exp.parent)).removesuffix(".tmp"): out / METRICS_FILE for out in outputs if (out / METRICS_FILE).exists()}
+    if not trainings:
+        raise UserError(f"{exp}: no training is here to be drawn; give a directory that has one")
+    if len(trainings) > _MOST_DRAWN:
+        raise UserError(f"{exp}: {len(trainings)} trainings, more than the {_MOST_DRAWN} that a picture tells apart; give a directory of fewer")
+    check_replaceable(path, _MARK, "picture that this program has drawn")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as f:
+        f.write(picture(trainings))
 
 
 if __name__ == "__main__":
-    run_step(ShowProgress, main, __doc__)
+    run_step(ShowProgress, main, __doc__, force="replace a file that is no picture of this program")

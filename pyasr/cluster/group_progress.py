@@ -1,4 +1,4 @@
-"""How far a group of jobs is, for those who wait for it: `14:02:10 make_mfcc.py: make_mfcc: 37/50 jobs, 2 min`.
+"""How far a group of jobs is, for those who wait for it: `14:02:10 make_mfcc.py: make_mfcc: 37/50 jobs, 2 min, about 42 s left`.
 
 Nothing is said of single jobs, nor in the first 20 seconds. On a terminal one line is kept up to date; elsewhere there are plain lines,
 each after half as long again as the one before: some ten in an hour, twenty in a day.
@@ -34,7 +34,9 @@ class GroupProgress:
     def tell(self) -> float:
         """Say how far the group is; after how many seconds to do so again."""
         passed_s = self.clock() - self.begin
-        line = f"{time.strftime('%H:%M:%S')} {self.what}: {self.num_ended()}/{self.total} jobs, {lasting(passed_s)}"
+        ended = self.num_ended()
+        left = f", about {lasting(passed_s * (self.total - ended) / ended)} left" if ended else ""
+        line = f"{time.strftime('%H:%M:%S')} {self.what}: {ended}/{self.total} jobs, {lasting(passed_s)}{left}"
         self.write(f"{_CLEAR}{line}{_BEGIN_OF_LINE}" if self.on_terminal else f"{line}\n")
         self.shown = True
         return _ON_TERMINAL_S if self.on_terminal else passed_s * (_GROWTH - 1)

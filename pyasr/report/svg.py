@@ -29,6 +29,13 @@ def line_plot(series: Series, title: str, x_label: str, y_label: str, log2: bool
     return "\n".join([*parts, "</svg>\n"])
 
 
+def stacked(plots: list[str]) -> str:
+    """One picture of several of `line_plot`, one below the other."""
+    parts = [plot.replace("<svg ", f'<svg y="{number * _HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" ', 1) for number, plot in enumerate(plots)]
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {len(plots) * _HEIGHT}">'
+    return "\n".join([head, *parts, "</svg>\n"])
+
+
 class _Axis:
     """From values to 0 .. 1, with round numbers to be marked."""
 

@@ -49,7 +49,7 @@ def test_what_is_said(monkeypatch):
     request = parse_request(["JOB=1:50", "exp/make_mfcc/log/make_mfcc_train.JOB.log", "true"])
     monkeypatch.setenv("PYASR_STEP", "make_mfcc.py")
     (line,), wait_s = lines_of(request, 130, 37)
-    assert re.fullmatch(rf"{AT} make_mfcc.py: make_mfcc_train: 37/50 jobs, 2 min\n", line) and wait_s == 65
+    assert re.fullmatch(rf"{AT} make_mfcc.py: make_mfcc_train: 37/50 jobs, 2 min, about 45 s left\n", line) and wait_s == 65
     monkeypatch.delenv("PYASR_STEP")
     monkeypatch.setattr("sys.argv", ["utils/queue.pl"])
     assert re.fullmatch(rf"{AT} queue.pl: 0/2 jobs, 20 s\n", lines_of(parse_request(["J=1:2", "log/J.log", "true"]), 20, 0)[0][0])
@@ -58,7 +58,7 @@ def test_what_is_said(monkeypatch):
 def test_a_line_of_a_terminal_is_written_over_and_left_empty(monkeypatch):
     monkeypatch.setenv("PYASR_STEP", "x.py")
     written, wait_s = lines_of(parse_request(["JOB=1:2", "a.JOB.log", "true"]), 20, 1, on_terminal=True)
-    assert re.fullmatch(rf"\x1b\[K{AT} x.py: a: 1/2 jobs, 20 s\r", written[0]) and written[1:] == ["\x1b[K"] and wait_s == 1
+    assert re.fullmatch(rf"\x1b\[K{AT} x.py: a: 1/2 jobs, 20 s, about 20 s left\r", written[0]) and written[1:] == ["\x1b[K"] and wait_s == 1
 
 
 def test_there_are_few_lines_in_a_day():
@@ -80,7 +80,7 @@ def test_runners_say_how_many_jobs_have_ended(program, name, tmp_path, monkeypat
     monkeypatch.delenv("PYASR_STEP", raising=False)
     words = ["--max-jobs-run", "2", "JOB=1:2", "log/a.JOB.log", "bash", "-c", "until [ JOB = 1 -o -e seen ]; do sleep 0.05; done"]
     runner = subprocess.Popen([sys.executable, "-c", program, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    seen = next(line for line in runner.stderr if re.fullmatch(rf"{AT} {name}: a: 1/2 jobs, \d+ s\n", line))
+    seen = next(line for line in runner.stderr if re.fullmatch(rf"{AT} {name}: a: 1/2 jobs, (\d+ s), about \1 left\n", line))
     (tmp_path / "seen").touch()
     said, _ = runner.communicate(timeout=60)
     assert runner.returncode == 0 and said == ""
@@ -99,7 +99,7 @@ def test_on_a_terminal_the_line_is_empty_in_the_end(tmp_path):
     assert runner.wait(60) == 0
     said += os.read(ours, 4096)
     os.close(ours)
-    assert re.search(rb"jobs, \d+ s\r\x1b\[K$", said)
+    assert re.search(rb"jobs, \d+ s(, about \d+ s left)?\r\x1b\[K$", said)
 
 
 def test_single_and_short_jobs_are_silent(tmp_path):

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from steps_here import run_here
@@ -11,8 +12,10 @@ from steps_here import run_here
 from pyasr.base.errors import UserError
 from pyasr.base.output import STARTED, stage_output
 from pyasr.cluster.status import JobStatus, write_status
+from pyasr.report.curves import spark
 
 INTERVAL = {"epoch": 2, "frames": 400, "total_frames": 1000, "rate": 0.1, "objective": -1.5, "accuracy": 0.6, "frames_per_s": 50, "left_s": 75}
+SVG = "{http://www.w3.org/2000/svg}"
 EPOCHS = [{"epoch": number, "frames": 300 * number, "heldout_objective": -2.0 / number} for number in (1, 2)]
 
 
@@ -43,6 +46,68 @@ def test_done_and_under_way(tmp_path, monkeypatch, capsys):
     assert lstm.startswith(f"{tmp_path}/exp/lstm: begun ") and lstm.endswith(
         f", last written to 2 h 02 min ago; of 3 jobs that have begun 2 have ended, 1 of them failed, see {tmp_path}/exp/lstm.tmp/log/train.2.log")
     assert " 40%  epoch 2  objective -1.5000  accuracy 0.6000  50 frames/s  01:15 left" in bar
+
+
+def courses(training: int) -> list[dict]:
+    """Of a training: 40 intervals with values that are easily told, and two epochs."""
+    intervals = [{**INTERVAL, "frames": 1000 * number, "objective": -training - 1 / number, "drift": 0.01 * number} for number in range(1, 41)]
+    return [*intervals[:20], {**EPOCHS[0], "rate": 0.5}, *intervals[20:], {**EPOCHS[1], "rate": 0.5}]
+
+
+def test_courses_of_a_training(tmp_path, capsys):
+    """Of the output that is given, and of what is being made; not of all that is done."""
+    with stage_output(tmp_path / "exp/dnn", {}, []) as scratch:
+        write_metrics(scratch, courses(1))
+    run_here("show_progress.py", tmp_path / "exp/dnn", folder="utils")
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"objective                 -2 {spark([-1 - 1 / number for number in range(1, 41)])} -1.025",
+        "held-out objective        -2 ▁█ -1",
+        f"drift                   0.01 {spark(list(range(40)))} 0.4",
+        f"learning rate            0.1 {24 * '▁'} 0.1",
+    ]
+    run_here("show_progress.py", tmp_path / "exp", folder="utils")
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "exp/lstm", {}, []) as scratch:
+        write_metrics(scratch, courses(1)[:30])
+        raise KeyboardInterrupt
+    run_here("show_progress.py", tmp_path / "exp", folder="utils")
+    assert capsys.readouterr().out.splitlines()[3].startswith("objective                 -2 ▁")
+
+
+def test_bars_are_means_of_parts():
+    assert spark([0.0, 7.0, 3.5]) == "▁█▅" and spark([3.0, 3.0]) == "▁▁"
+    assert spark([*4 * [1.0], *4 * [9.0], *4 * [5.0]], 3) == "▁█▅" and len(spark(list(range(25)))) == 24
+
+
+def test_picture_of_all_trainings(tmp_path):
+    """A plot for each kind of curve, in which each training is a line with its points; also of RBMs, which tell other things."""
+    for name, lines in (("a", courses(1)), ("b", courses(2)), ("rbm", [{**INTERVAL, "reconstruction_error": 0.5}])):
+        with stage_output(tmp_path / "exp" / name, {}, []) as scratch:
+            write_metrics(scratch, [{key: value for key, value in line.items() if name != "rbm" or key != "objective"} for line in lines])
+    run_here("show_progress.py", "--svg", tmp_path / "new/x.svg", tmp_path / "exp", folder="utils")
+    root = ElementTree.parse(tmp_path / "new/x.svg").getroot()
+    plots = root.findall(f"{SVG}svg")
+    assert [plot.findall(f"{SVG}text")[0].text for plot in plots] == ["objective", "held-out objective", "drift", "learning rate"]
+    assert [plot.get("y") for plot in plots] == ["0", "420", "840", "1260"] and root.get("viewBox") == "0 0 760 1680"
+    names = [[text.text for text in plot.findall(f"{SVG}text") if text.text and text.text.startswith("exp/")] for plot in plots]
+    assert names == [["exp/a", "exp/b", "exp/rbm"], ["exp/a", "exp/b"], ["exp/a", "exp/b"], ["exp/a", "exp/b", "exp/rbm"]]
+    assert [len(plot.findall(f"{SVG}circle")) for plot in plots] == [81, 4, 80, 81]
+    run_here("show_progress.py", "--svg", tmp_path / "new/x.svg", tmp_path / "exp", folder="utils")
+
+
+def test_pictures_that_cannot_be_drawn(tmp_path):
+    with stage_output(tmp_path / "exp/mono", {}, []):
+        pass
+    with pytest.raises(UserError, match="exp: no training is here to be drawn; give a directory that has one"):
+        run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp", folder="utils")
+    for number in range(21):
+        with stage_output(tmp_path / f"exp/dnn{number}", {}, []) as scratch:
+            write_metrics(scratch, [INTERVAL])
+    with pytest.raises(UserError, match="exp: 21 trainings, more than the 20 that a picture tells apart; give a directory of fewer"):
+        run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp", folder="utils")
+    (tmp_path / "x.svg").write_text("<svg>mine</svg>")
+    with pytest.raises(UserError, match="x.svg exists and is no picture that this program has drawn; give another name, or --force to replace it"):
+        run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp/dnn1", folder="utils")
 
 
 def test_the_job_that_failed_first_is_named(tmp_path, capsys):
