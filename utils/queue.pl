@@ -15,6 +15,9 @@
   --config FILE       the site's flags for qsub for these options, and further ones, in Kaldi's format [conf/queue.conf, if there is one]
   --dry-run           print what would be submitted
 
+Without a file of the site's, --mem needs the complexes mem_free and ram_free, --gpu the complex gpu, --num-threads the parallel environment
+smp, and --num-ranks the parallel environment mpi. Lines of conf/queue.conf name others: `option num_threads=* -pe threads $0`.
+
 Reads: what the command reads. Writes: LOG and, beside it, a status file for each job; q/NAME.sh, what qsub was given.
 
     queue.pl --mem 2G JOB=1:4 exp/log/hello.JOB.log echo hello from JOB

@@ -6,8 +6,8 @@ training, whose epochs, objective and time left are those of metrics.jsonl. Of s
 objective, drift and learning rate are drawn.
 
 Reads   EXP/**/.done.json of outputs, .started.json, log/ and metrics.jsonl of those that are being made
-Writes  a line for each output to standard output, in the order in which they were made; with --svg a picture (SVG) of all trainings' courses;
-        a file that is none is replaced with --force alone
+Writes  a line for each output to standard output, in the order in which they were made; with --svg a picture (SVG) of the courses of all
+        trainings; a file that is none is replaced with --force alone
 
     utils/show_progress.py exp
     utils/show_progress.py --svg exp/dnn.svg exp/dnn
@@ -49,9 +49,12 @@ def done_line(out: Path) -> str:
 
 
 def last_epoch(metrics: Path) -> str:
-    text = metrics.read_text(encoding="utf-8", errors="replace") if metrics.exists() else ""
-    epochs = [line for line in whole_lines(text) if "heldout_objective" in line]
+    epochs = [line for line in lines_of(metrics) if "heldout_objective" in line] if metrics.exists() else []
     return f", epoch {epochs[-1]['epoch']}: objective of held-out frames {epochs[-1]['heldout_objective']:.4f}" if epochs else ""
+
+
+def lines_of(metrics: Path) -> list[dict]:
+    return whole_lines(metrics.read_text(encoding="utf-8", errors="replace"))
 
 
 def lines_under_way(scratch: Path) -> list[str]:
@@ -61,7 +64,7 @@ def lines_under_way(scratch: Path) -> list[str]:
     metrics = sorted(scratch.rglob(METRICS_FILE), key=changed)
     interval = last_interval(metrics[-1]) if metrics else None
     shown = [bar(interval, shutil.get_terminal_size().columns)] if interval else []
-    return [f"{head}, last written to {ago} ago{jobs(scratch)}", *shown, *(spark_lines(metrics[-1]) if metrics else [])]
+    return [f"{head}, last written to {ago} ago{jobs(scratch)}", *shown, *(spark_lines(lines_of(metrics[-1])) if metrics else [])]
 
 
 def jobs(scratch: Path) -> str:
@@ -88,7 +91,7 @@ def main(options: ShowProgress) -> None:
         raise UserError(f"{options.exp}: no step has made anything here, nor begun to; give the exp/ of a recipe")
     lines = [*map(done_line, finished), *(line for scratch in begun for line in lines_under_way(scratch))]
     if options.exp in finished and (options.exp / METRICS_FILE).exists():
-        lines += spark_lines(options.exp / METRICS_FILE)
+        lines += spark_lines(lines_of(options.exp / METRICS_FILE))
     for line in lines:
         print(line)
     if options.svg is not None:
@@ -96,11 +99,12 @@ def main(options: ShowProgress) -> None:
 
 
 def draw(path: Path, exp: Path, outputs: list[Path]) -> None:
-    trainings = {str(out.relative_to(exp.parent)).removesuffix(".tmp"): out / METRICS_FILE for out in outputs if (out / METRICS_FILE).exists()}
-    if not trainings:
+    found = [out / METRICS_FILE for out in outputs if (out / METRICS_FILE).exists()]
+    trainings = {str(metrics.parent.relative_to(exp.parent)).removesuffix(".tmp"): lines_of(metrics) for metrics in found}
+    if not found:
         raise UserError(f"{exp}: no training is here to be drawn; give a directory that has one")
-    if len(trainings) > _MOST_DRAWN:
-        raise UserError(f"{exp}: {len(trainings)} trainings, more than the {_MOST_DRAWN} that a picture tells apart; give a directory of fewer")
+    if len(found) > _MOST_DRAWN:
+        raise UserError(f"{exp}: {len(found)} trainings, more than the {_MOST_DRAWN} that a picture tells apart; give a directory of fewer")
     check_replaceable(path, _MARK, "picture that this program has drawn")
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as f:

@@ -18,16 +18,18 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import beat_for, forget, hearts_in, hearts_of
 from pyasr.base.stop_request import TRY_AGAIN
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.ending import end_jobs
 from pyasr.cluster.mpi import ROOT
 from pyasr.cluster.processes import Guard, ignore_stop, stop_later
-from pyasr.cluster.scheduler import TASK, UNKNOWN, Fate, Scheduler, submit
+from pyasr.cluster.scheduler import TASK, UNKNOWN, Fate, NotTaken, Scheduler, submit
 from pyasr.cluster.status import JobStatus, read_status, status_path, write_status
 
 _CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")  # and all that begin with PYASR_
+_PAUSES_S = (5.0, 10.0, 20.0, 40.0)  # between two submissions, where the scheduler is away for a moment
 _LEAST_WAIT_S, _MOST_WAIT_S = 0.1, 5.0  # between two looks for status files
 _FIRST_QUESTION_S, _MOST_QUESTION_S = 2.0, 15.0  # between two questions to the scheduler
 _LATE_S = 10.0  # after which a status file written on another host must be seen here
@@ -78,6 +80,17 @@ class BatchRunner:
         script_path(self.request).write_text(script(self.request, self.scheduler), encoding="utf-8", errors="surrogateescape")
 
     def _submit(self, jobs: range) -> None:
+        """Submit, again after a pause where the scheduler was away, which must not end what may have taken days."""
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                return self._submit_once(jobs)
+            except NotTaken as error:
+                if pause_s is None:
+                    raise UserError(f"{error}; see whether {self.scheduler.name} is up, then run the same command again") from None
+                self._tell(f"{error}; trying again, up to {len(_PAUSES_S)} times")
+                time.sleep(pause_s)
+
+    def _submit_once(self, jobs: range) -> None:
         """Whoever asks for an end meanwhile waits until the number is known, without which nobody could cancel the jobs."""
         with stop_later():
             number = submit(self.scheduler, submission(self.request, self.scheduler, jobs))

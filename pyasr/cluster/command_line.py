@@ -117,15 +117,19 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
     usual  file over it where --config names none, if there is one
     """
     given, raw, typed, request, rest = {}, [], [], Request(), list(argv)
+    where = usual or "the file that --config names"
+    flags = f"; what {own.command.split()[0]} takes without a value belongs in the line 'command' of {where}" if own.command else ""
     while rest:
         match = re.fullmatch(_RANGE, rest[0])
         if rest[0].startswith("-"):
-            typed += _take_option(rest, given, raw)
+            typed += _take_option(rest, given, raw, flags)
         elif match and not request.name:
             request = _take_range(request, match)
             rest.pop(0)
         else:
             break
+    site = _site(given.get("config"), own, usual)
+    known = _known(given, site, bool(own.command), flags)
     if len(rest) < 2:
         runner = Path(sys.argv[0]).name
         raise UserError(f"a log file and a command are expected: {runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS...")
@@ -135,9 +139,8 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
         raise UserError(f"'{rest[0]}': a directory, where the name of a log file is expected, such as {Path(rest[0]) / 'x.log'}")
     if Path(rest[0]).exists() and not Path(rest[0]).is_file():
         raise UserError(f"'{rest[0]}': no file, beside which the job's exit status could lie; give the name of a log file, such as x.log")
-    site = _site(given.get("config"), own, usual)
     words = dict(log=rest[0], words=tuple(rest[1:]), raw=tuple(word for words in raw for word in words), typed=tuple(typed))
-    request = replace(request, site=site, **words, **_settings(_known(given, site, bool(own.command)), site))
+    request = replace(request, site=site, **words, **_settings(known, site))
     if own.command and not request.num_ranks:
         request = _with_threads_of_slots(request, raw)
     if request.last > request.first and request.name not in request.log:
@@ -147,8 +150,9 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
     return request
 
 
-def _take_option(rest: list[str], given: dict[str, str], raw: list[list[str]]) -> list[str]:
-    """Move the option at the head of `rest`, with its values, to `given`, under its name with underscores, or to `raw`; its words."""
+def _take_option(rest: list[str], given: dict[str, str], raw: list[list[str]], flags: str) -> list[str]:
+    """Move the option at the head of `rest`, with its values, to `given`, under its name with underscores, or to `raw`; its words. `flags`
+    is said to who leaves out the value of an option that is not ours."""
     typed = rest.pop(0)
     word, equals, value = typed.partition("=")
     name = word.lstrip("-").replace("-", "_")
@@ -156,7 +160,7 @@ def _take_option(rest: list[str], given: dict[str, str], raw: list[list[str]]) -
     if is_raw and name in _OPTIONS:
         raise UserError(f"{word}: with two dashes, --{_flag(name)}; words with one are a scheduler's own")
     num_values = 0 if equals or name in _SWITCHES else _NUM_VALUES.get(name, 1) if is_raw else 1
-    values = _take_values(rest, num_values, word)
+    values = _take_values(rest, num_values, word, "" if name in _OPTIONS else flags)
     if is_raw:
         raw += [[typed, *values]] if name != "sync" else []  # we always wait
     else:
@@ -170,7 +174,7 @@ def _as_limit(value: str) -> float:
     return int(value) if value.isdecimal() else -1
 
 
-def _take_values(rest: list[str], number: int, option: str) -> list[str]:
+def _take_values(rest: list[str], number: int, option: str, flags: str) -> list[str]:
     """Take the values of an option from the head of `rest`. A range of jobs, whose name stands in the log's after it, is none."""
     values, rest[:] = rest[:number], rest[number:]
     if len(values) < number:
@@ -178,7 +182,7 @@ def _take_values(rest: list[str], number: int, option: str) -> list[str]:
     for value in values:
         match = re.fullmatch(_RANGE, value)
         if value.startswith("--") or match and match[3] and any(match[1] in word for word in rest):
-            raise UserError(f"{option}: a value is expected after it, not '{value}'")
+            raise UserError(f"{option}: a value is expected after it, not '{value}'{flags}")
     return values
 
 
@@ -191,11 +195,11 @@ def _site(config: str | None, own: RunnerConfig, usual: Path | None) -> RunnerCo
     return site
 
 
-def _known(given: dict[str, str], site: RunnerConfig, is_strict: bool) -> dict[str, str]:
+def _known(given: dict[str, str], site: RunnerConfig, is_strict: bool, flags: str) -> dict[str, str]:
     """The options that are known. Others are refused, or passed over as by Kaldi's run.pl, which is given those of clusters, too."""
     unknown = [name for name, value in given.items() if name not in _OPTIONS and not site.accepts(name, value)]
     if unknown and is_strict:
-        raise UserError(f"--{_flag(unknown[0])}: no such option; known are {' '.join(f'--{_flag(name)}' for name in _OPTIONS)}")
+        raise UserError(f"--{_flag(unknown[0])}: no such option; known are {' '.join(f'--{_flag(name)}' for name in _OPTIONS)}{flags}")
     for name in unknown:
         effect = f"warning: --{_flag(name)} {given[name]} has no effect: run.pl has no such option (see run.pl --help)"
         print(f"{Path(sys.argv[0]).name}: {effect}", file=sys.stderr)

@@ -40,6 +40,8 @@ class GridEngine(Scheduler):
     own = parse_runner_config(_CONFIG, "queue.pl's own configuration")
     usual = Path("conf/queue.conf")
     task_variable = "SGE_TASK_ID"
+    not_taken = r"unable to contact qmaster|unable to send message to qmaster.*got send error|failed sending gdi request"
+    unsure = r"unable to send message to qmaster|failed receiving gdi request"
     silent_s = 60.0  # all hosts are said to be silent when a master has begun anew, until they have found it
 
     def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
@@ -49,6 +51,8 @@ class GridEngine(Scheduler):
         skip = () if request.name else ("max_jobs_run",)
         if request.num_ranks:
             values["num_ranks"], skip = str(request.num_ranks * request.num_threads), (*skip, "num_threads")
+        if "mem" in values:
+            values["mem"] = re.sub(r"i?[bB]?$", "", values["mem"])  # 2GiB -> 2G; fractions are taken as they are
         warning = []
         if "time" in values:
             values["time"] = str(limit_s := seconds(values["time"]))

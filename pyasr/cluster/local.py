@@ -3,7 +3,8 @@
 Each job is a process group with its own log (Kaldi's header and trailer) and status file. As many run at a time as there are cores for
 their threads, and GPUs. When one fails the others are stopped: the step as a whole has failed, and the sooner that is known the better.
 
-SIGUSR1 is a scheduler's warning that the end is near: jobs are asked to save what they have (`pyasr.base.stop_request`).
+SIGUSR1 is a scheduler's warning that the end is near: jobs are asked to save what they have (`pyasr.base.stop_request`). So are those that
+look for it when this runner is to end itself, which waits for them a little.
 """
 
 from __future__ import annotations
@@ -13,23 +14,25 @@ import os
 import platform
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyasr.base.granted_gpus import granted_by_grid_engine
 from pyasr.base.heartbeat import hearts_in, hearts_of
 from pyasr.base.last_words import words_of
-from pyasr.base.stop_request import VARIABLE
+from pyasr.base.stop_request import SAVING_S, VARIABLE, sign_of_heed
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.gpus import GpuSlots, HeldGpu, environment_of
 from pyasr.cluster.mpi import for_ranks, launch_prefix
-from pyasr.cluster.processes import Guard, ignore_stop, signal_group
+from pyasr.cluster.processes import Guard, Stopped, ignore_stop, signal_group
 from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, read_status, status_path, write_status
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+_GRACE_S = 2.0
 _LONG_LINE = 100_000  # bytes; one word of a command can have 131,071
 
 
@@ -76,6 +79,9 @@ class LocalRunner:
                     self._start(self.waiting.pop(0))
                 if not self._collect().ok:
                     break
+        except Stopped:
+            self._let_save()
+            raise
         finally:
             self._stop_running()
         return self.ended
@@ -88,6 +94,15 @@ class LocalRunner:
     def _ask_to_end(self, number: int, frame) -> None:
         for run in self.running.values():
             stop_file(run.log).touch()
+
+    def _let_save(self) -> None:
+        """Have jobs that look for it save what they have, and wait for their end; a second signal must not break this off."""
+        ignore_stop()
+        saving = [run for run in self.running.values() if sign_of_heed(stop_file(run.log)).exists()]
+        for run in saving:
+            stop_file(run.log).touch()
+            print(f"{Path(sys.argv[0]).name}: {run.log}: saves what it has, for at most {SAVING_S:.0f} s", file=sys.stderr, flush=True)
+        self._wait_while(lambda: any(run.process.pid in self.running for run in saving), SAVING_S)
 
     def _enter(self) -> None:
         """Of a job's process, before its command: what warns of an end may be sent to all processes of a job, and is for us."""
@@ -117,7 +132,7 @@ class LocalRunner:
         spec, marker = self.request.spec, self.request.done_marker
         of_ranks = [words_of(spec), *hearts_in(hearts_of(spec))] if spec else []
         of_before = [log] if self.request.run_id else []  # which one that still runs must find no more: see _is_given_up
-        return [*of_before, status_path(log), stop_file(log), *([Path(marker)] if marker else []), *of_ranks]
+        return [*of_before, status_path(log), stop_file(log), sign_of_heed(stop_file(log)), *([Path(marker)] if marker else []), *of_ranks]
 
     def _collect(self) -> JobStatus:
         """Wait for the next job that ends, and put down how it did."""
@@ -136,7 +151,8 @@ class LocalRunner:
         (self.gpus.give_back if self.waiting else self.gpus.let_go)(run.gpus)
         status = replace(from_wait(run.job, wait_status, usage, run.begin, run.command, stopped), run_id=self.request.run_id)
         if not self._is_given_up(run):
-            stop_file(run.log).unlink(missing_ok=True)
+            for left in (stop_file(run.log), sign_of_heed(stop_file(run.log))):
+                left.unlink(missing_ok=True)
             status = self._put_down(self._with_its_file_free(self._proved(status, run.log), run.log), run.log)
         self.ended.append(status)
         return status
@@ -185,14 +201,17 @@ class LocalRunner:
         ignore_stop()
         for pid in self.running:
             signal_group(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 2.0
-        while self.running and time.monotonic() < deadline:
-            self._collect_stopped(os.WNOHANG)
-            time.sleep(0.02)
+        self._wait_while(lambda: bool(self.running), _GRACE_S)
         for pid in self.running:
             signal_group(pid, signal.SIGKILL)
         while self.running:
             self._collect_stopped(0)
+
+    def _wait_while(self, there: Callable[[], bool], most_s: float) -> None:
+        deadline = time.monotonic() + most_s
+        while there() and time.monotonic() < deadline:
+            self._collect_stopped(os.WNOHANG)
+            time.sleep(0.02)
 
     def _collect_stopped(self, flags: int) -> None:
         for pid in list(self.running):

@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from pyasr.base.stop_request import SAVING_S
+
 _GRACE_S = 2.0
 _LAST_WORDS_S = 1.0
 
@@ -156,8 +158,8 @@ def ignore_stop() -> None:
 def supervise(command: list[str]) -> int:
     """Run a command as a process group of its own and end the whole group with it.
 
-    Returns the exit status as a shell gives it. When this process is asked to end, the group is ended; when it is killed outright,
-    the guard ends the group.
+    Returns the exit status as a shell gives it. When this process is asked to end, the group is ended: it has time to save what it has,
+    unless this process is asked again. When it is killed outright, the guard ends the group.
     """
     raise_on_stop()
     guard = Guard()
@@ -172,6 +174,8 @@ def supervise(command: list[str]) -> int:
     except Stopped as stop:
         status = -stop.args[0]
         print(f"{name}: stopped by signal {-status}; run the same command again to go on", file=sys.stderr)
+        with contextlib.suppress(Stopped):  # harmless: asked again, so the rest is ended at once
+            end_groups([process.pid], SAVING_S + _GRACE_S)
     ignore_stop()
     end_groups([process.pid])
     return status if status >= 0 else 128 - status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Collection
@@ -14,6 +15,8 @@ from pyasr.cluster.command_line import Request
 from pyasr.cluster.runner_config import RunnerConfig
 
 _ANSWER_S = 60.0  # busy schedulers take their time
+_SUBMISSION_S = 180.0  # sbatch and qsub try for two minutes before they say that they have not been heard
+_MOST_LINES = 5  # of what a program says, the last
 TASK = "\0"  # stands for the number of a task of an array in the name of its output; no path of a user's holds it
 
 
@@ -44,6 +47,10 @@ UNKNOWN = Fate(False, "the scheduler does not know it any more, and it has left 
                       "scheduler was started anew")  # fmt: skip
 
 
+class NotTaken(UserError):
+    """The scheduler could not be reached, or takes no jobs at the moment: it has nothing of what was submitted, which may be repeated."""
+
+
 class Scheduler:
     """Base of all schedulers: how jobs are submitted, asked for and cancelled.
 
@@ -52,6 +59,8 @@ class Scheduler:
     usual          the site's, where --config names none
     task_variable  that tells a job which one of an array it is
     silent_s       for which it must at least have said that a host is lost, until that is believed
+    not_taken      what the last line of its program says, as a regular expression, where a job was not taken and may be submitted again
+    unsure         the same, where the job may have been taken all the same
     """
 
     name = ""
@@ -59,6 +68,7 @@ class Scheduler:
     usual = Path()
     task_variable = ""
     silent_s = 0.0
+    not_taken = unsure = r"(?!)"
 
     def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
         """The command that submits `script` for jobs of the request; what the script itself says goes to `output`, with `TASK` in its
@@ -96,21 +106,38 @@ class Scheduler:
 
 def submit(scheduler: Scheduler, words: list[str]) -> str:
     """The number that the scheduler gives to what a command of its submits. Raises UserError with the command's own words where it refuses,
-    or tells no number."""
+    or tells no number, and NotTaken where the same command may be given again."""
     if shutil.which(words[0]) is None:
         raise UserError(f"there is no program '{words[0]}' on PATH; log in to a host that submits jobs, or use run.pl")
-    done = call(words, apart=True, without=scheduler.of_a_job())
+    done = call(words, apart=True, answer_s=_SUBMISSION_S, without=scheduler.of_a_job())
     if done is None:
         raise UserError(f"{words[0]} did not answer; see whether the scheduler is up, and whether it has the job all the same")
-    said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     if done.returncode:
-        raise UserError(f"{words[0]} refused the job: {said[-1] if said else f'exit status {done.returncode}'}")
+        raise _refusal(scheduler, words[0], done)
+    said = _lines(done.stderr + done.stdout)
     number = scheduler.number(done.stdout)
     if not number:
         told = f"{words[0]} said '{said[-1]}'" if said else f"{words[0]} said nothing"
         see = "see whether another scheduler's is the first on PATH, and whether it has the job all the same"
         raise UserError(f"{told}, where that of {scheduler.name} tells the number of a job; {see}")
     return number
+
+
+def _refusal(scheduler: Scheduler, program: str, done: subprocess.CompletedProcess) -> UserError:
+    """What is told where a program has not submitted a job, in its own words."""
+    said = _lines(done.stderr) or _lines(done.stdout) or [f"exit status {done.returncode}"]
+    told = "; ".join(re.sub(rf"^{re.escape(Path(program).name)}: (error: )?", "", line) for line in said[-_MOST_LINES:])
+    if re.search(scheduler.not_taken, said[-1], re.IGNORECASE):
+        return NotTaken(f"{program} could not submit the job: {told}")
+    if re.search(scheduler.unsure, said[-1], re.IGNORECASE):
+        see = f"see whether {scheduler.name} has it, and cancel it"
+        return UserError(f"{program} does not know whether the job was submitted: {told}; {see}")
+    return UserError(f"{program} refused the job: {told} (--dry-run shows the whole command, {scheduler.usual} changes it)")
+
+
+def _lines(said: str) -> list[str]:
+    """Lines that say something: qsub ends with one that does not."""
+    return [line.strip() for line in said.splitlines() if line.strip() not in ("", "Exiting.")]
 
 
 def call(words: list[str], apart: bool = False, answer_s: float = _ANSWER_S, without: Collection[str] = (),

@@ -6,8 +6,10 @@ takes seconds, and where it takes too many the job waits for minutes.
 
 from __future__ import annotations
 
+import math
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from pyasr.cluster.command_line import Request
@@ -24,7 +26,6 @@ option num_ranks=* --ntasks=$0 --signal=B:USR1@120
 option gpu=* --gres=gpu:$0
 option gpu=0
 option partition=* --partition=$0
-option max_jobs_run=*
 default gpu=0
 """
 _WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
@@ -55,6 +56,7 @@ _NEVER = {
 }
 _OF_A_JOB = (r"SLURM_(JOB|STEP|ARRAY|HET|MEM_PER|NTASKS|NPROCS|NNODES|NODE|CPUS_|TASKS_PER|TRES_PER|GPUS|THREADS_PER|"
              r"DISTRIBUTION$|RESTART_COUNT$|SUBMIT_|PROCID$|LOCALID$|GTIDS$|TASK_PID$)")
+_MEGABYTES = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2}
 _USUAL_WAITS = {"None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime", "Cleaning"}
 
 
@@ -65,13 +67,17 @@ class Slurm(Scheduler):
     own = parse_runner_config(_CONFIG, "slurm.pl's own configuration")
     usual = Path("conf/slurm.conf")
     task_variable = "SLURM_ARRAY_TASK_ID"
+    not_taken = r"connect failure|temporarily unavailable|unable to create job record|in standby mode"
+    unsure = r"timed out|(send|receive|shutdown) failure"
 
     def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
-        """`sbatch ... --array=1-4%2 SCRIPT`"""
+        """`sbatch ... --array=1-4%2 SCRIPT`. How many jobs run at a time is the array's matter, whatever a site's file says of it."""
         array = [f"--array={jobs[0]}-{jobs[-1]}" + (f"%{request.max_jobs_run}" if request.max_jobs_run else "")] if request.name else []
         where = str(output).replace("%", "%%").replace(TASK, "%a")
         what = ["--parsable", f"--job-name={script.stem}", "--open-mode=append", f"--output={where}", *array, str(script)]
-        return [*self.site_words(request), *what]
+        given = tuple((name, memory(value) if name == "mem" else value) for name, value in request.given)
+        words = self.site_words(replace(request, given=given), skip=("max_jobs_run",))
+        return [*(_with_several_tasks_on_a_node(words) if _may_share_nodes(request) else words), *what]
 
     def of_a_job(self) -> list[str]:
         """What Slurm has told the job in which a recipe runs, as of its memory, and srun would take for the inner job's; what a user may
@@ -101,6 +107,24 @@ class Slurm(Scheduler):
     def cancel(self, number: str) -> bool:
         """scancel"""
         return is_well(call(["scancel", *_cluster(number), _alone(number)]))
+
+
+def memory(amount: str) -> str:
+    """An amount in a form that Slurm takes, which has no fractions: 1.5G -> 1536M, 2GiB -> 2G."""
+    number, unit = re.match(r"([\d.]+)([kmgtKMGT]?)", amount).groups()
+    return f"{math.ceil(float(number) * _MEGABYTES[unit.lower()])}M" if "." in number else number + unit
+
+
+def _may_share_nodes(request: Request) -> bool:
+    """Whether there are several ranks, and the site's own line for these does not spread them."""
+    return request.num_ranks > 1 and "--ntasks-per-node" not in "".join(request.site.options.get("num_ranks", {}).values())
+
+
+def _with_several_tasks_on_a_node(words: list[str]) -> list[str]:
+    """Without `--ntasks-per-node=1`, which Kaldi's configuration has for its jobs of one task: every rank would need a node of its own."""
+    alone = ["--ntasks-per-node", "1"]
+    pairs = {place for place in range(len(words)) if words[place : place + 2] == alone}
+    return [word for place, word in enumerate(words) if word != "=".join(alone) and pairs.isdisjoint((place, place - 1))]
 
 
 def _alone(number: str) -> str:

@@ -1,11 +1,11 @@
-"""The course of trainings, as metrics.jsonl has it: objective, drift and learning rate over the frames seen, in a line of text or a picture."""
+"""The courses of trainings: objective, drift and learning rate over the frames seen, as lines of text or a picture.
+
+A training is given by the lines of its metrics.jsonl (`pyasr.train.progress`), dictionaries.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pyasr.report.svg import Series, line_plot, stacked
-from pyasr.train.progress_bar import whole_lines
 
 OBJECTIVE, HELDOUT, DRIFT, RATE = "objective", "held-out objective", "drift", "learning rate"
 _KEYS = {OBJECTIVE: "objective", HELDOUT: "heldout_objective", DRIFT: "drift", RATE: "rate"}
@@ -15,9 +15,8 @@ _SPARK_COLUMNS = 24
 _MILLION = 1e6
 
 
-def curves(metrics: Path) -> Series:
+def curves(lines: list[dict]) -> Series:
     """{name: [(million frames, value), ...]} of those that a training has; the rate is that of its intervals."""
-    lines = whole_lines(metrics.read_text(encoding="utf-8", errors="replace"))
     found: Series = {}
     for line in lines:
         for name, key in _KEYS.items():
@@ -27,9 +26,9 @@ def curves(metrics: Path) -> Series:
     return {name: found[name] for name in _KEYS if name in found}
 
 
-def spark_lines(metrics: Path) -> list[str]:
+def spark_lines(lines: list[dict]) -> list[str]:
     """A line for each curve: its name, first value, course, last value."""
-    found = {name: [value for _, value in points] for name, points in curves(metrics).items()}
+    found = {name: [value for _, value in points] for name, points in curves(lines).items()}
     return [f"{name:18} {values[0]:>9.4g} {spark(values)} {values[-1]:.4g}" for name, values in found.items() if len(values) > 1]
 
 
@@ -42,9 +41,9 @@ def spark(values: list[float], columns: int = _SPARK_COLUMNS) -> str:
     return "".join(_BARS[round((value - least) / span * (len(_BARS) - 1))] if span else _BARS[0] for value in means)
 
 
-def picture(trainings: dict[str, Path]) -> str:
+def picture(trainings: dict[str, list[dict]]) -> str:
     """SVG with a plot for each kind of curve, one below the other, in which each training, by its name, is a line."""
-    found, plots = {name: curves(metrics) for name, metrics in trainings.items()}, []
+    found, plots = {name: curves(lines) for name, lines in trainings.items()}, []
     for kind in _KEYS:
         series = {name: of[kind] for name, of in found.items() if kind in of}
         if series:

@@ -15,8 +15,9 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import SeedOptions
-from pyasr.base.stop_request import StopRequested, is_stop_requested
+from pyasr.base.stop_request import StopRequested, heeding, is_stop_requested
 from pyasr.parallel.strategies import Mixing, Strategy
+from pyasr.train.calibration import frames_per_s_alone
 from pyasr.train.combine import MODELS, forget_models_after
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
@@ -78,8 +79,9 @@ class Training:
         self.check_memory()
         self._saved_at = time.monotonic()
         self.total_frames = self.schedule.epoch_frames * self.schedule.options.num_epochs
-        reporter = Reporter(self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals)
-        with telling_what_to_lower(self), reporter as self.reporter:
+        alone = self.speed_alone() if self.comm.size > 1 else 0.0
+        reporter = Reporter(self.directory, self.strategy, self.total_frames, self.position.frames_seen, self.totals, alone)
+        with telling_what_to_lower(self), heeding(self.comm.rank == 0), reporter as self.reporter:
             while not self.schedule.finished:
                 self._epoch(self.schedule.state.epoch + 1)
                 self._end_epoch()
@@ -87,6 +89,10 @@ class Training:
     def check_memory(self) -> None:
         """Raise UserError where memory does not hold the largest minibatch. Every rank must call this."""
         try_out(self)
+
+    def speed_alone(self) -> float:
+        """Frames a second of one rank by itself. Every rank must call this."""
+        return frames_per_s_alone(self)
 
     def largest_minibatch(self) -> tuple | None:
         """What would take most memory of all that this rank learns from; None where it has nothing."""

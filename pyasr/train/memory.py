@@ -37,14 +37,29 @@ _PART = 8  # of a minibatch is measured, one chunk where there are fewer
 
 
 def try_out(job: Training) -> None:
-    """Compute the gradient of this rank's largest minibatch and forget it. Every rank must call this. Raises UserError where memory is
-    not enough for that."""
-    sharing = _num_sharing(job.comm, job.learner.flat.master.device)
+    """Compute the gradient of this rank's largest minibatch, tell what that takes, and forget it. Every rank must call this. Raises
+    UserError where memory is not enough for that."""
+    device, needed = job.learner.flat.master.device, 0.0
+    sharing = _num_sharing(job.comm, device)
     with telling_what_to_lower(job), unchanged(job.learner):
         minibatch = job.largest_minibatch()
         if minibatch is not None:
-            _check_part(job, *minibatch, sharing)
+            needed = _check_part(job, *minibatch, sharing)
+            before = _peak_bytes(device, anew=True)
             job.learner.try_out(*minibatch)
+            needed = max(needed, _peak_bytes(device) - before)
+    most = job.comm.reduce_scalar(needed, "max")
+    if most:
+        job.comm.say(f"the largest minibatch takes {'' if device.type == 'cuda' else 'about '}{most / _MB:.3g} MB of a rank's memory")
+
+
+def _peak_bytes(device: torch.device, anew: bool = False) -> int:
+    """The most that tensors have taken of a GPU's memory since it was asked for `anew`, which gives what they take now."""
+    if device.type != "cuda":
+        return 0
+    if anew:
+        torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.max_memory_allocated(device)
 
 
 @contextlib.contextmanager
@@ -71,13 +86,13 @@ def telling_what_to_lower(job: Training):
         raise _too_little(job, what_it_says(error)) from None
 
 
-def _check_part(job: Training, x, targets, sharing: int) -> None:
-    """Raise UserError where the minibatch would take more of the host's memory than is free for each of those that share it, by what a part
-    of it keeps."""
+def _check_part(job: Training, x, targets, sharing: int) -> float:
+    """Bytes of the host's memory that the minibatch will take, by what a part of it keeps; 0 where that is not known. Raises UserError where
+    less is free for each of those that share it."""
     device, learner = job.learner.flat.master.device, job.learner
     free = free_bytes(device) if device.type == "cpu" and isinstance(learner, Learner) else None
     if free is None or not isinstance(x, torch.Tensor | Rows) or not isinstance(targets, torch.Tensor | SoftTargets):
-        return
+        return 0.0
     part, its_targets = x.chunk(_PART)[0], targets.chunk(_PART)[0]
     learner.network.train()
     kept = kept_bytes(lambda: learner.loss(part, its_targets), learner.network, x.x if isinstance(x, Rows) else x)
@@ -86,6 +101,7 @@ def _check_part(job: Training, x, targets, sharing: int) -> None:
         fitting = int(job.minibatch * free / sharing / needed)
         memory = f"it takes about {needed / _MB:.0f} MB, {free / sharing / _MB:.0f} MB are free for each rank"
         raise _too_little(job, f"{memory}, enough for about {fitting} frames")
+    return needed
 
 
 def _too_little(job: Training, found: str) -> UserError:

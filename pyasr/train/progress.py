@@ -75,10 +75,11 @@ class Reporter:
     strategy      whose time in waiting and communication is told
     total_frames  frames of all epochs, for the percentage and the time left
     totals        what sums mean: `Totals`, or another class with its methods
+    alone         frames a second of one rank by itself, for the speed-up; 0: not known
     """
 
-    def __init__(self, directory: Path, strategy: Strategy, total_frames: int, frames_seen: int, totals: type = Totals):
-        self.comm, self.strategy, self.total_frames, self.totals = strategy.comm, strategy, total_frames, totals
+    def __init__(self, directory: Path, strategy: Strategy, total_frames: int, frames_seen: int, totals: type = Totals, alone: float = 0.0):
+        self.comm, self.strategy, self.total_frames, self.totals, self.alone = strategy.comm, strategy, total_frames, totals, alone
         self.path, self.clock = directory / METRICS_FILE, Clock(strategy.comm.time)
         self._begin, self._frames_at_begin, self._frames_told = self.comm.time(), frames_seen, frames_seen
         self._mixing_times, self._drift = strategy.times.copy(), 0.0
@@ -97,13 +98,16 @@ class Reporter:
         """Report `sums`, this rank's (loss, correct, frames) since the last call. Returns their totals over ranks."""
         mixing_times = self.strategy.times - self._mixing_times
         drift, self.strategy.drift = self.strategy.drift or 0.0, None
-        own = np.array([*sums, drift**2, self.clock.seconds, self.clock.parts.get("data", 0.0), *mixing_times])
+        seconds, parts = self.clock.seconds, [self.clock.parts.get("data", 0.0), *mixing_times]
+        computing = np.zeros(self.comm.size)
+        computing[self.comm.rank] = seconds - sum(parts)
+        own = np.array([*sums, drift**2, seconds, *parts, *computing])
         self.comm.allreduce(own)
         self.clock.restart()
         self._mixing_times = self.strategy.times.copy()
         totals, self._drift = self.totals(own[:3]), float(np.sqrt(own[3] / self.comm.size))
         if self.comm.rank == 0:
-            self._tell(epoch, frames_seen, totals, rate, self._drift, own[4:] / self.comm.size)
+            self._tell(epoch, frames_seen, totals, rate, self._drift, own[4:8] / self.comm.size, own[8:])
         return totals
 
     def tell_alone(self, epoch: int, frames_seen: int, own: Totals, rate: float) -> None:
@@ -113,9 +117,10 @@ class Reporter:
             f"rank {self.comm.rank}: {own.text()}  lr {rate:.5g}"
         )
 
-    def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, drift: float, times: np.ndarray) -> None:
-        """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks; `drift` is
-        the root mean square over ranks of their relative distance from the mixture."""
+    def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, drift: float, times: np.ndarray,
+              computing: np.ndarray) -> None:  # fmt: skip
+        """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks; `computing`
+        are those in which each rank computed; `drift` is the root mean square over ranks of their relative distance from the mixture."""
         seconds, *parts = times.tolist()
         seconds = max(seconds, _LEAST_S)
         done = frames_seen - self._frames_at_begin
@@ -124,15 +129,31 @@ class Reporter:
         self._frames_told = frames_seen
         shares = {name: round(part / seconds, 4) for name, part in zip(("data", "waiting", "communication"), parts)}
         apart = f"drift {drift:.2g}  " if self.comm.size > 1 else ""
+        compared = self._compared(speed, computing)
+        told = f"  {self._told(compared)}" if compared else ""
         log.info(
             f"epoch {epoch}  {frames_seen / 1e6:.2f} M frames ({frames_seen / self.total_frames:.0%})  {totals.text()}  lr {rate:.5g}  "
             f"{apart}{speed} frames/s  {minutes(left)} left  compute {1 - sum(shares.values()):.0%} "
-            f"communication {shares['communication']:.0%} waiting {shares['waiting']:.0%} data {shares['data']:.0%}"
+            f"communication {shares['communication']:.0%} waiting {shares['waiting']:.0%} data {shares['data']:.0%}{told}"
         )
         self._write({"epoch": epoch, "frames": frames_seen, "total_frames": self.total_frames, "rate": rate, **totals.metrics(),
-                     "drift": round(drift, 6), "frames_per_s": speed, "left_s": round(left), **shares})  # fmt: skip
+                     "drift": round(drift, 6), "frames_per_s": speed, "left_s": round(left), **shares, **compared})  # fmt: skip
         self._draw(frames_seen, "train", {**totals.metrics(), "rate": rate, "drift": drift})
         self._draw(frames_seen, "time", {"frames_per_s": speed, **shares})
+
+    def _compared(self, speed: int, computing: np.ndarray) -> dict[str, float]:
+        """Of several ranks: how many times as fast they are as one by itself, and which of them computed longest, by how much more than
+        their median."""
+        if self.comm.size == 1:
+            return {}
+        slowest, median = int(computing.argmax()), max(float(np.median(computing)), _LEAST_S)
+        compared = {"slowest_rank": slowest, "slowest_excess": round(float(computing[slowest]) / median - 1, 4)}
+        return {"speed_up": round(speed / self.alone, 3), **compared} if self.alone else compared
+
+    def _told(self, compared: dict[str, float]) -> str:
+        """The same for log lines."""
+        speed_up = f"{compared['speed_up']:.2f} x one rank alone  " if "speed_up" in compared else ""
+        return f"{speed_up}slowest rank {compared['slowest_rank']} ({compared['slowest_excess']:+.0%})"
 
     def epoch(self, epoch: int, frames_seen: int, rate: float, accepted: bool, train: Totals, heldout: Totals) -> None:
         """Report a whole epoch, with the totals over ranks of its minibatches and of the held-out set after it.

@@ -118,7 +118,8 @@ class VirtualTraining(Training):
         super().__init__(*arguments)
         self.compute_time, self.course, self._computed = time, course, 0.0
         self._stream = generator(seed, "computing time", self.comm.rank)
-        self._random = OwnRandom(dropout_seed(self.options.train_seed, self.comm.rank), self.learner.flat.master.device)
+        random = OwnRandom(dropout_seed(self.options.train_seed, self.comm.rank), self.learner.flat.master.device)
+        self.learner.loss = random.in_use()(self.learner.loss)  # which no other learner interrupts, as it may a step that adds gradients
         course.sizes = (self.schedule.epoch_frames, self.learner.flat.num_parameters)
 
     def run(self) -> None:
@@ -129,9 +130,12 @@ class VirtualTraining(Training):
     def check_memory(self) -> None:
         """Learners are many, and compute one after the other."""
 
+    def speed_alone(self) -> float:
+        """By the mean of its computing times."""
+        return self.minibatch / self.compute_time.mean_s if self.compute_time.mean_s else 0.0
+
     def _learn(self, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:
-        with self._random.in_use():
-            sums = super()._learn(x, pdfs)
+        sums = super()._learn(x, pdfs)
         seconds = self.compute_time.sample(self._stream, self.comm.rank) * pdfs.numel() / self.minibatch
         self.comm.sleep(seconds)
         self._computed += seconds

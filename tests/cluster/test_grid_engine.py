@@ -25,7 +25,7 @@ def cases(grid, tmp_path_factory):
     words = {
         "cancelled": ["cancelled.log", "sleep", "300"],
         "one_of_an_array": ["JOB=1:5", "log/a.JOB.log", "bash", "-c", "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300"],
-        "success": ["--mem", "100M", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
+        "success": ["--mem", "0.1G", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
         "own_words": ["-pe", "smp", "3", "-v", "COLOUR=red", "-j", "y", "-cwd", "x.log", "echo", r"$NSLOTS $OMP_NUM_THREADS $COLOUR"],
         **DIRECTORIES_WITH_THE_WORD,
         "killed": ["x.log", "bash", "-c", "kill -9 $$"],
@@ -102,11 +102,14 @@ def test_killing_queue_pl_leaves_no_job(number, grid, tmp_path):
 
 
 @pytest.mark.parametrize("words, sentence", [
-    (["--partition", "nope.q", "x.log", "true"], "error: qsub refused the job: "),
+    (["--partition", "nope.q", "x.log", "true"], "error: qsub refused the job: Unable to run job: Job was rejected because job requests unknown "
+                                             'queue "nope.q" (--dry-run shows the whole command, conf/queue.conf changes it)'),
+    (["--num-threads", "2", "--config", "../site.conf", "x.log", "true"], 'the requested parallel environment "threads" does not exist (--dry-run'),
     (["--time", "soon", "x.log", "true"], "error: --time: 'soon' is no time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
     (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
 ])
 def test_what_cannot_be_submitted(words, sentence, grid, tmp_path):
+    (tmp_path / "site.conf").write_text("option num_threads=* -pe threads $0\n")
     code, said = Case(grid, "queue.pl", tmp_path / "x", *words).end()
     assert code == 1 and sentence in said and said.count("\n") == 1
 
@@ -132,6 +135,7 @@ def test_dry_run(tmp_path):
         f"{usual} -l gpu=1 -l mem_free=4G,ram_free=4G -pe smp 3 -tc 2 -q x.q -N _1 -o 'exp/q/1.$TASK_ID.out' -t 2-5 exp/q/1.sh")
     assert submission("--num-ranks", "4", "--num-threads", "2", "--time", "90", "x.log", "true") == (
         f"{usual} -pe mpi 8 -notify -l h_rt=5400 -l s_rt=5280 -N x -o q/x.out q/x.sh")
+    assert submission("--mem", "1.5GiB", "x.log", "true") == f"{usual} -l mem_free=1.5G,ram_free=1.5G -N x -o q/x.out q/x.sh"
     assert submission("-pe", "smp", "4", "--num-threads", "2", "-M", "me@x", "x.log", "true") == (
         f"{usual} -pe smp 4 -M me@x -N x -o q/x.out q/x.sh")
     assert submission("-pe", "mpi", "8", "--num-ranks", "4", "--num-threads", "2", "x.log", "true") == (

@@ -13,10 +13,10 @@ from runner_case import DIRECTORIES_WITH_THE_WORD, ROOT, WAIT_S, Case, check_dir
 from test_run_pl import wait_until
 
 from pyasr.base.errors import UserError
-from pyasr.cluster.batch import submission
+from pyasr.cluster.batch import script_path, submission
 from pyasr.cluster.command_line import parse_request
 from pyasr.cluster.scheduler import call, numbers_of
-from pyasr.cluster.slurm import Slurm, fate
+from pyasr.cluster.slurm import Slurm, fate, memory
 from pyasr.cluster.status import read_status
 
 
@@ -27,6 +27,18 @@ def job(slurm, name, state="RUNNING"):
     return ask()[0]
 
 
+KALDI_CONF = """# Default configuration
+command sbatch --export=PATH  --ntasks-per-node=1
+option time=* --time $0
+option mem=* --mem-per-cpu $0
+option mem=0          # Do not add anything to qsub_opts
+option num_threads=* --cpus-per-task $0 --ntasks-per-node=1
+option num_threads=1 --cpus-per-task 1  --ntasks-per-node=1 # Do not add anything to qsub_opts
+option max_jobs_run=* -tc $0
+default gpu=0
+option gpu=0 -p shared
+option gpu=* -p gpu --gres=gpu:$0 --time 4:0:0  # this has to be figured out
+"""
 NO_REQUEUE = "command sbatch --export=ALL --no-requeue\noption nodes=* --nodes=$0\n"
 
 
@@ -35,10 +47,13 @@ def cases(slurm, tmp_path_factory):
     """All that can be waited for at once: {name: Case}."""
     directory = tmp_path_factory.mktemp("cases")
     (directory / "site.conf").write_text(NO_REQUEUE)
+    (directory / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
     words = {
-        "success": ["--mem", "100M", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
+        "success": ["--mem", "0.1G", "JOB=1:3", "--max-jobs-run", "2", "log/a.JOB.log", "echo", "job JOB", "|", "tr", "j", "J", ">", "out.JOB"],
         "one_of_an_array": ["JOB=1:5", "log/a.JOB.log", "bash", "-c", "[ JOB != 2 ] || { echo the cause; exit 3; }; [ JOB = 1 ] || sleep 300"],
         "own_words": ["-N", "2", "-t", "60", "x.log", "echo", "nodes=$SLURM_JOB_NUM_NODES"],
+        "kaldis_configuration": ["--config", "../kaldi.conf", "--mem", "1.5G", "--num-threads", "1", "--max-jobs-run", "1",
+                                 "JOB=1:2", "x.JOB.log", "echo", "tasks=$SLURM_NTASKS_PER_NODE", "mem=$SLURM_MEM_PER_CPU"],
         **DIRECTORIES_WITH_THE_WORD,
         "killed": ["x.log", "bash", "-c", "kill -9 $$"],
         "lost": ["x.log", "bash", "-c", r"kill -9 \$PPID"],
@@ -80,6 +95,22 @@ def test_directories_that_hold_the_word_for_the_job(cases):
 def test_words_of_sbatch_as_with_kaldi(cases):
     assert cases["own_words"].end() == (0, "")
     assert "\nnodes=2\n" in (cases["own_words"] / "x.log").read_text()
+
+
+def test_kaldis_own_configuration(cases):
+    assert cases["kaldis_configuration"].end() == (0, "")
+    assert "\ntasks=1 mem=1536\n" in (cases["kaldis_configuration"] / "x.2.log").read_text()
+
+
+def test_more_ranks_than_nodes_with_kaldis_own_configuration(slurm, tmp_path):
+    """Slurm is only asked whether it would take them."""
+    (tmp_path / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
+    words = ["--config", str(tmp_path / "kaldi.conf"), "--num-ranks", str(2 * slurm.num - 2), "--num-threads", "1"]
+    request = parse_request([*words, str(tmp_path / "x.log"), "true"], Slurm.own)
+    program, *words = submission(request, Slurm(), request.jobs)
+    script_path(request).parent.mkdir()
+    script_path(request).write_text("#!/bin/bash\ntrue\n")
+    slurm.call(program, "--test-only", *words)
 
 
 def test_one_failing_job_of_an_array(slurm, cases):
@@ -138,7 +169,8 @@ def test_killing_slurm_pl_leaves_no_job(number, slurm, tmp_path):
 
 
 @pytest.mark.parametrize("words, sentence", [
-    (["--partition", "nope", "x.log", "true"], "error: sbatch refused the job: sbatch: error: Batch job submission failed: Invalid partition name"),
+    (["--partition", "nope", "x.log", "true"],
+     "error: sbatch refused the job: invalid partition specified: nope; Batch job submission failed: Invalid partition name specified ("),
     (["--mem", "8T", "x.log", "true"], "error: sbatch refused the job: "),
     (["--time", "soon", "x.log", "true"], "error: --time: 'soon' is no time such as 30, in minutes, 12:00:00 or 2-00:00:00"),
     (["--nodes", "2", "x.log", "true"], "error: --nodes: no such option"),
@@ -169,6 +201,43 @@ def test_dry_run(tmp_path):
     assert not (tmp_path / "exp").exists()
     done = subprocess.run(["slurm.pl", "--gpu", "1", "--dry-run", "--num-ranks", "4", "x.log", "true"], cwd=tmp_path.parent, capture_output=True, text=True)
     assert done.stdout.startswith("sbatch --export=ALL --gres=gpu:1 --ntasks=4 --signal=B:USR1@120 --parsable")
+
+
+@pytest.mark.parametrize("options, expected", [
+    (["JOB=1:4", "--max-jobs-run", "2"], "-p shared --parsable --job-name=a --open-mode=append --output=q/a.%a.out --array=1-4%2"),
+    (["--mem", "1.5G", "--num-threads", "3"], "--ntasks-per-node=1 -p shared --mem-per-cpu 1536M --cpus-per-task 3 --ntasks-per-node=1 --parsable"),
+    (["--gpu", "1", "--time", "8:0:0"], "--ntasks-per-node=1 -p gpu --gres=gpu:1 --time 4:0:0 --time 8:0:0 --parsable"),
+    (["--num-ranks", "4", "--num-threads", "2"], "--export=PATH -p shared --ntasks=4 --signal=B:USR1@120 --cpus-per-task 2 --parsable"),
+    (["--num-ranks", "4", "--num-threads", "1"], "--export=PATH -p shared --ntasks=4 --signal=B:USR1@120 --cpus-per-task 1 --parsable"),
+    (["--num-ranks", "1"], "--export=PATH --ntasks-per-node=1 -p shared --ntasks=1 "),
+])
+def test_what_kaldis_own_configuration_submits(options, expected, tmp_path):
+    """Several ranks may share a node; how many jobs run at a time is the array's matter."""
+    (tmp_path / "kaldi.conf").write_text(KALDI_CONF)
+    log = "a.JOB.log" if "JOB=1:4" in options else "a.log"
+    request = parse_request(["--config", str(tmp_path / "kaldi.conf"), *options, log, "true"], Slurm.own)
+    words = " ".join(submission(request, Slurm(), request.jobs))
+    assert words.startswith("sbatch --export=PATH ") and expected in words and "-tc" not in words, words
+
+
+@pytest.mark.parametrize("declared, is_kept", [
+    ("command sbatch --ntasks-per-node 1", False), ("command sbatch --ntasks-per-node=2", True),
+    ("option num_ranks=* --ntasks=$0 --ntasks-per-node=1", True),
+])
+def test_how_many_ranks_a_node_takes(declared, is_kept, tmp_path):
+    """As a site's line for ranks says, if it does."""
+    (tmp_path / "site.conf").write_text(declared)
+    request = parse_request(["--config", str(tmp_path / "site.conf"), "--num-ranks", "4", "x.log", "true"], Slurm.own)
+    words = submission(request, Slurm(), request.jobs)
+    assert ("--ntasks-per-node" in " ".join(words)) == is_kept and "--ntasks=4" in words and "1" not in words
+
+
+@pytest.mark.parametrize("amount, expected", [
+    ("4G", "4G"), ("500", "500"), ("0", "0"), ("100m", "100m"), ("1.5G", "1536M"), ("1.5GiB", "1536M"), ("2GiB", "2G"), ("2Gb", "2G"),
+    ("0.5T", "524288M"), ("100.5", "101M"), ("1500.5k", "2M"),
+])
+def test_memory_as_slurm_takes_it(amount, expected):
+    assert memory(amount) == expected
 
 
 @pytest.mark.parametrize("declared, flags", [

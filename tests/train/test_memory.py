@@ -13,6 +13,7 @@ from corpora import DIM, frames_of, random_pdfs
 from toy_jobs import NUM_PDFS, shard, store, streamed, training, with_options
 
 from pyasr.base.errors import UserError
+from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 from pyasr.train import loop, memory
@@ -37,14 +38,15 @@ SENTENCE = (r"UserError: memory is not enough to learn from a minibatch of 8000 
 VARIANTS = {
     "natural gradient, dropout, momentum": dict(dnn=dict(dropout=0.3), learner=dict(momentum=0.5)),
     "gradients are added over ranks": dict(mixing=dict(parallel="gradient")),
+    "natural gradient of two ranks": dict(learner=dict(momentum=0.5, natural_gradient=NaturalGradientOptions("online"))),
 }
 
 
 @pytest.mark.parametrize("groups", VARIANTS.values(), ids=list(VARIANTS))
 @pytest.mark.parametrize("kind", ["in memory", "streamed"])
 def test_the_attempt_leaves_no_trace(kind, groups, tmp_path, monkeypatch):
-    """The same bits as without it."""
-    num_ranks = 2 if "mixing" in groups else 1  # ranks in threads have one random state
+    """The same bits as without it, and as without the look at how fast a rank is by itself."""
+    num_ranks = 1 if "dnn" in groups else 2  # ranks in threads have one random state
     frames = [store(8, rank) if kind == "in memory" else streamed(shard(tmp_path / f"data{rank}", 8), 2, rank) for rank in range(num_ranks)]
 
     def rank(comm):
@@ -54,9 +56,11 @@ def test_the_attempt_leaves_no_trace(kind, groups, tmp_path, monkeypatch):
         return job.learner.flat.master.clone(), torch.get_rng_state() if num_ranks == 1 else torch.empty(0)
 
     found = []
-    for name, attempt in (("with", memory.try_out), ("without", lambda job: None)):
+    for name in ("with", "without"):
         (tmp_path / name).mkdir()
-        monkeypatch.setattr(loop, "try_out", attempt)
+        if name == "without":
+            monkeypatch.setattr(loop, "try_out", lambda job: None)
+            monkeypatch.setattr(loop, "frames_per_s_alone", lambda job: 0.0)
         found.append(run_threads(num_ranks, rank))
     for with_it, without in zip(*found):
         assert all(torch.equal(a, b) for a, b in zip(with_it, without))
@@ -69,10 +73,19 @@ def test_the_attempt_is_one_on_the_largest_minibatch(tmp_path, monkeypatch):
     assert tried == [((16, x_dim(job)), 16, 0)]
 
 
+def test_what_it_takes_is_told(tmp_path, caplog):
+    """The hidden layer's outputs, twice; of the largest minibatch of all ranks."""
+    caplog.set_level("INFO", "pyasr")
+    options = with_options(dnn=dict(hidden_layers=1, hidden_dim=5000), learner=dict(minibatch=400))
+    run_threads(2, lambda comm: training(comm, tmp_path / str(comm.rank), store(8 if comm.rank else 0), options).check_memory())
+    [sentence] = [record.getMessage() for record in caplog.records]
+    taken = re.fullmatch(r"the largest minibatch takes about ([\d.]+) MB of a rank's memory", sentence)[1]
+    assert 2 * 4 * 400 * 5000 / 1e6 <= float(taken) < 3 * 2 * 4 * 400 * 5000 / 1e6
+
+
 def spliced_with_soft_targets(path: Path):
     frames = store(8)
-    counts, pdf, weight = keep_mass(torch.randn(frames.num_frames, NUM_PDFS).log_softmax(1), 0.9)
-    frames.targets = SoftTable(torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]), pdf, weight)
+    frames.targets = SoftTable.of(*keep_mass(torch.randn(frames.num_frames, NUM_PDFS).log_softmax(1), 0.9), NUM_PDFS)
     return frames, with_options(learner=dict(minibatch=160))
 
 

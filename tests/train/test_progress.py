@@ -58,6 +58,48 @@ def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
     assert 0.3 < line["waiting"] < 0.7 and line["accuracy"] == 0.5
 
 
+def test_speed_up_and_the_slowest_rank(tmp_path, told):
+    """Ranks compute for 1, 1.5 and 1 s."""
+
+    def rank(comm):
+        now = 0.0
+        comm.time = lambda: now
+        with Reporter(tmp_path, make_strategy(comm, MixingOptions()), 300, 0, alone=100.0) as reporter:
+            now = [1.0, 1.5, 1.0][comm.rank]
+            reporter.interval(1, 210, [1.0, 5, 70], 0.1)
+
+    run_threads(3, rank)
+    [line] = metrics(tmp_path)
+    assert line["slowest_rank"] == 1 and line["slowest_excess"] == 0.5
+    assert line["frames_per_s"] == 180 and line["speed_up"] == 1.8
+    assert told()[0].endswith("data 0%  1.80 x one rank alone  slowest rank 1 (+50%)")
+
+
+def test_one_rank_is_compared_with_none(tmp_path, told):
+    trained(SoloComm(), tmp_path, store(8))
+    assert not {"speed_up", "slowest_rank"} & {key for line in metrics(tmp_path) for key in line} and "alone" not in " ".join(told())
+
+
+def test_the_speed_of_one_rank_is_that_of_its_training(tmp_path):
+    """Of the first that has frames; a rank that spends 10 ms on each minibatch of 16 frames learns 1600 a second at most."""
+    steps = []
+
+    def rank(comm):
+        job = training(comm, tmp_path / str(comm.rank), store(8 if comm.rank else 0))
+        step = job.learner.step
+
+        def slowly(*arguments):
+            steps.append(comm.rank)
+            time.sleep(0.01)
+            return step(*arguments)
+
+        job.learner.step = slowly
+        return job.speed_alone()
+
+    speeds = run_threads(3, rank)
+    assert set(steps) == {1} and speeds[0] == speeds[1] == speeds[2] and 300 < speeds[0] < 1600
+
+
 def test_a_resumed_job_forgets_what_it_told_after_the_checkpoint(tmp_path):
     lines = [json.dumps({"epoch": 1, "frames": frames}) + "\n" for frames in (100, 200, 300)]
     (tmp_path / "metrics.jsonl").write_text("".join(lines) + '{"epoch": 1, "fra')

@@ -1,6 +1,7 @@
 """steps/train_dnn.py with two real MPI ranks: a model that scores, a killed rank, resumption, bad alignments."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -125,6 +126,37 @@ def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, tmp_path)
     assert all(torch.equal(first[name], second[name]) for name in first)
     finished = subprocess.run(**command(path, tmp_path / "cut", *flags))
     assert finished.returncode == 0 and "up to date" in finished.stdout
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_training_that_is_told_to_end_saves_what_it_has(number, status, corpus, tmp_path):
+    """Without any checkpoint by the clock, and goes on from there."""
+    flags = ["--num-epochs", 1000, "--schedule", "newbob", "--start-halving-gain", 0, "--checkpoint-minutes", 0, "--log-frames", 50_000]
+    process = subprocess.Popen(**command(corpus[0], tmp_path / "cut", *flags), preexec_fn=listening)
+    log = tmp_path / "cut.tmp" / "log" / "train.log"
+    wait_for(log.with_name("train.heeds"), process)
+    wait_until_in("epoch 2", log)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == status and f"run.pl: {log}: saves what it has, for at most 20 s\n" in errors
+    frames = re.search(r"asked to end from outside; saved at (\d+) frames, where the same command goes on", log.read_text())[1]
+    assert not rank_processes(tmp_path) and not list(log.parent.glob("train.heeds")) and not list(log.parent.glob("train.stop"))
+    again = subprocess.Popen(**command(corpus[0], tmp_path / "cut", *flags), preexec_fn=listening)
+    wait_until_in(f"resuming at {frames} frames", log)
+    again.send_signal(number)
+    again.communicate(timeout=60)
+
+
+def listening():
+    """Of a step that is to be interrupted, also where the tests themselves run in the background of a script."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def wait_until_in(words, log, seconds=60):
+    end = time.monotonic() + seconds
+    while not log.exists() or words not in log.read_text():
+        assert time.monotonic() < end, f"no '{words}' in {log}"
+        time.sleep(0.05)
 
 
 def test_alignment_that_does_not_match(corpus, tmp_path):
