@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ from pyasr.nn.linear import Linear
 from pyasr.nn.lstm import Lstm
 from pyasr.nn.semi_orthogonal import draw_semi_orthogonal, keep_semi_orthogonal
 from pyasr.nn.sequence_layers import (
-    Convolution, Crop, Delay, Recurrent, SequenceLayer, Splice, WindowRecurrent, initialise_lstm, pooled_bands,
+    Convolution, Crop, Delay, Recurrent, SequenceLayer, Splice, WindowRecurrent, initialise_as_kaldi, initialise_lstm,
+    pooled_bands,
 )  # fmt: skip
 from pyasr.nn.tdnnf import FactorisedTdnn
 
@@ -212,9 +214,13 @@ class LstmOptions(DropoutOptions):
     peepholes: bool = option(False, "let gates see the cells")
     clip: float = option(0.0, "greatest magnitude of a cell (Chan and Lane: 3); 0: any", minimum=0.0)
     bias: bool = option(True, "let gates have biases")
-    init: float = option(0.0, "initial weights are uniform up to this magnitude; 0: 1 / sqrt(CELLS)", minimum=0.0)
+    init: str = option("0", "initial weights are uniform up to this magnitude; 0: 1 / sqrt(CELLS); kaldi: all as in its LSTMP")
     forget_bias: float = option(1.0, "initial bias of the forget gate")
     delay: int = option(1, "frames from which on a frame is remembered (Kaldi's layers: 1, 2, 3)", minimum=1)
+    natural_peepholes: bool = option(False, "have --natural-gradient precondition the derivatives by peepholes too (Kaldi does)")
+    projection_bias: bool = option(False, "let the projection have biases (Kaldi's has)")
+    clip_gradient: float = option(0.0, "greatest length of a frame's derivatives by the cells, and by what is fed back, of a loss that is "
+                                       "summed over frames (Kaldi: 30); 0: any", minimum=0.0)  # fmt: skip
 
     def build(self, dim_in: int) -> SequenceLayer:
         """The layer, without parameters worth the name."""
@@ -223,12 +229,35 @@ class LstmOptions(DropoutOptions):
     def _direction(self, dim_in: int, backward: bool) -> Lstm:
         if self.nonrecurrent and not self.recurrent:
             raise UserError(f"--nonrecurrent {self.nonrecurrent}: without --recurrent there is no projection; give both or neither")
-        return Lstm(dim_in, self.cells, self.recurrent, self.nonrecurrent, self.peepholes, self.clip, self.delay, backward, self.bias)
+        if self.projection_bias and not self.recurrent:
+            raise UserError("--projection-bias: without --recurrent there is no projection; give both or neither")
+        if self.natural_peepholes and not self.peepholes:
+            raise UserError("--natural-peepholes: there are none without --peepholes true; give both or neither")
+        if self._width is None and self.forget_bias != LstmOptions.forget_bias:
+            raise UserError(f"--forget-bias {self.forget_bias:g}: with --init kaldi all biases are random; leave it out")
+        return Lstm(dim_in, self.cells, self.recurrent, self.nonrecurrent, self.peepholes, self.clip, self.delay, backward, self.bias,
+                    self.projection_bias, self.clip_gradient, self.natural_peepholes)  # fmt: skip
+
+    @property
+    def _width(self) -> float | None:
+        """The greatest magnitude of uniform initial weights; None: they are Kaldi's. Raises UserError for anything else."""
+        if self.init == "kaldi":
+            return None
+        try:
+            width = float(self.init)
+        except ValueError:
+            width = math.nan
+        if not 0 <= width < math.inf:
+            raise UserError(f"--init {self.init}: give 0 or more, the greatest magnitude of initial weights, or kaldi")
+        return width
 
     def initialise(self, layer: SequenceLayer, is_first: bool, random: torch.Generator) -> None:
         """Random parameters."""
         for lstm in layer.directions:
-            initialise_lstm(lstm, self.init, self.forget_bias, random)
+            if self._width is None:
+                initialise_as_kaldi(lstm, random)
+            else:
+                initialise_lstm(lstm, self._width, self.forget_bias, random)
 
 
 @kind("blstm")

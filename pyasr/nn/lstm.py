@@ -11,18 +11,29 @@ With x_t the inputs, c_t the cells, r_t what is fed back, and d the delay (1 in 
     c_t = clip(f_t c_{t-d} + i_t g_t, -C, C)                                                                                         (2)
     o_t = sigma(W_ox x_t + W_or r_{t-d} + p_o c_t + b_o)
     m_t = o_t tanh(c_t)                                                                                                              (3)
-    y_t = W_p m_t,      r_t = the first elements of y_t                                                                              (4)
+    y_t = W_p m_t + b_p,      r_t = the first elements of y_t                                                                        (4)
 
-p (peepholes) are diagonal, and missing unless asked for; without a projection y_t = r_t = m_t; C = infinity means no clipping. W_x x_t + b
-of all frames is one product before the loop over time. Backwards the loop gives the derivatives by the arguments of the nonlinearities,
-a_t (i, f, g, o one after the other), and by y_t; all parameters' gradients are products of these over all frames, after the loop, so that
-natural gradient preconditions them as those of any affine layer (`pyasr.nn.preconditioned_layers`). Where (2) clips, its derivative is 0.
+p (peepholes) are diagonal, and missing unless asked for, as b_p is; without a projection y_t = r_t = m_t; C = infinity means no clipping.
+W_x x_t + b of all frames is one product before the loop over time. Backwards the loop gives the derivatives by the arguments of the
+nonlinearities, a_t (i, f, g, o one after the other), and by y_t; all parameters' gradients are products of these over all frames, after
+the loop, so that natural gradient preconditions them as those of any affine layer (`pyasr.nn.preconditioned_layers`). Where (2) clips, its
+derivative is 0.
+
+With a limit G on derivatives that go back in time, which would else grow from frame to frame, a vector of them (of one sequence, by c_t or
+r_t of one frame) that is longer is scaled to the length G:
+
+    dF/dc_t  <-  dF/dc_t min(1, G / |dF/dc_t|),      dF/dr_t  <-  dF/dr_t min(1, G / |dF/dr_t|)                                      (5)
+
+dF/dc_t is all of it, by m_t, o_t and later frames; dF/dr_t is that by later frames, and that by the layer above too where y_t = r_t is a
+projection. These are the places where Kaldi has its ClipGradientComponent (norm-based; steps/nnet3/components.py, AddLstmLayer), but
+without a projection: there that script has what the layer above gives clipped, which never goes round, and here, as in the later
+lstm-layer of its xconfig, it is what comes from later frames.
 
 A delay of d makes d sequences of every one, each with a d-th of the frames (zeros are appended where that is no whole number); they go
 through the loop side by side.
 
-On a GPU cuDNN computes, derivatives included, the layers that it knows (`Lstm.is_cudnns`): those with d = 1 and y_t = r_t, without p and C,
-whose gradients nothing preconditions.
+On a GPU cuDNN computes, derivatives included, the layers that it knows (`Lstm.is_cudnns`): those with d = 1 and y_t = r_t, without p, C and
+b_p, whose gradients nothing preconditions or clips.
 """
 
 from __future__ import annotations
@@ -38,9 +49,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from pyasr.nn.linear import Linear
-from pyasr.nn.preconditioned_layers import PreconditionedLinear, weight_gradient
+from pyasr.nn.preconditioned_layers import FactorsPreconditioner, PreconditionedLinear, own_gradients
 from pyasr.tensor import lstm_kernels
-from pyasr.tensor.products import add_mm, mm
+from pyasr.tensor.products import add_mm, affine, mm
 
 _CUDNN_OF_BFLOAT16 = 91300  # the first whose LSTM takes it (github.com/pytorch/pytorch/pull/164411)
 # Parameters lie as pyasr.parallel.flat has them, so cuDNN copies a layer's for every minibatch: little beside their products.
@@ -58,25 +69,37 @@ class LstmState(NamedTuple):
 class Lstm(nn.Module):
     """One direction of one layer: (T, N, input_dim) to (T, N, output_dim), N sequences of T frames.
 
-    cell_dim          H
-    recurrent_dim     elements of y_t that are fed back; 0: no projection, all H are
-    nonrecurrent_dim  elements of y_t that are not
-    cell_clip         C; 0: no clipping
-    delay             d
-    backward          whether time runs from the last frame to the first
+    cell_dim           H
+    recurrent_dim      elements of y_t that are fed back; 0: no projection, all H are
+    nonrecurrent_dim   elements of y_t that are not
+    cell_clip          C; 0: no clipping
+    delay              d
+    backward           whether time runs from the last frame to the first
+    projection_bias    whether there is b_p
+    gradient_clip      G; 0: no limit
+    natural_peepholes  whether natural gradient is for p too, not for matrices alone
     """
 
+    preconditioner: FactorsPreconditioner | None = None  # of p
+
     def __init__(self, input_dim: int, cell_dim: int, recurrent_dim: int = 0, nonrecurrent_dim: int = 0, peepholes: bool = False,
-                 cell_clip: float = 0.0, delay: int = 1, backward: bool = False, bias: bool = True):  # fmt: skip
+                 cell_clip: float = 0.0, delay: int = 1, backward: bool = False, bias: bool = True, projection_bias: bool = False,
+                 gradient_clip: float = 0.0, natural_peepholes: bool = False):  # fmt: skip
         super().__init__()
         self.cell_dim, self.recurrent_dim = cell_dim, recurrent_dim or cell_dim
         self.output_dim = recurrent_dim + nonrecurrent_dim or cell_dim
-        self.cell_clip, self.delay, self.backward = cell_clip, delay, backward
+        self.cell_clip, self.delay, self.backward, self.gradient_clip = cell_clip, delay, backward, gradient_clip
         self.input = Linear(input_dim, 4 * cell_dim, bias)
         self.recurrent = Linear(self.recurrent_dim, 4 * cell_dim, bias=False)
-        self.projection = Linear(cell_dim, self.output_dim, bias=False) if recurrent_dim else None
+        self.projection = Linear(cell_dim, self.output_dim, bias=projection_bias) if recurrent_dim else None
         self.peepholes = nn.Parameter(torch.zeros(3, cell_dim)) if peepholes else None  # p_i, p_f, p_o
+        self.natural_peepholes = natural_peepholes
         self.watch: Callable[[Tensor, Tensor], None] | None = None  # is told i, f, g, o (T, N, 4 H) and c (T, N, H) of all frames
+
+    @property
+    def factors_to_precondition(self) -> Tensor | None:
+        """Those that natural gradient is for, beside matrices."""
+        return self.peepholes if self.natural_peepholes else None
 
     def forward(self, x: Tensor, state: LstmState | None = None, end: int | None = None, lengths: Tensor | None = None) \
             -> tuple[Tensor, LstmState]:  # fmt: skip
@@ -90,8 +113,11 @@ class Lstm(nn.Module):
 
     def is_cudnns(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> bool:
         """Whether cuDNN serves these arguments of `forward`. Of states it has that after all frames alone, its cells in the type of x."""
-        is_projected_as_torchs = self.projection is None or self.output_dim == self.recurrent_dim < self.cell_dim
+        p = self.projection
+        is_projected_as_torchs = p is None or p.bias is None and self.output_dim == self.recurrent_dim < self.cell_dim
         if self.peepholes is not None or self.cell_clip or self.delay > 1 or not is_projected_as_torchs or self.watch:
+            return False
+        if self.gradient_clip and torch.is_grad_enabled():
             return False
         if any(isinstance(layer, PreconditionedLinear) for layer in (self.input, self.recurrent, self.projection)):
             return False
@@ -103,7 +129,8 @@ class Lstm(nn.Module):
         num_frames, num_sequences, _ = a.shape
         a = F.pad(a, (0, 0, 0, 0, 0, -num_frames % self.delay))
         shape, a = a.shape[:2], a.view(-1, self.delay * num_sequences, a.shape[2])
-        weights = self.recurrent.weight, None if self.projection is None else self.projection.weight, self.peepholes
+        projection = (None, None) if self.projection is None else (self.projection.weight, self.projection.bias)
+        weights = self.recurrent.weight, *projection, self.peepholes
         state = state or self._initial_state(a, num_sequences)
         y, cells, gates = (part.view(*shape, -1) for part in _Recurrence.apply(a, *(part.flatten(0, 1) for part in state), *weights, self))
         if self.watch:
@@ -162,7 +189,7 @@ class _Recurrence(torch.autograd.Function):
     """The loop over time: from W_x x_t + b (T, N, 4 H), and r and c before, to y, c and, without derivatives, i, f, g, o of all frames."""
 
     @staticmethod
-    def forward(ctx, a, r, c, by_recurrent, by_cells, peepholes, layer):
+    def forward(ctx, a, r, c, by_recurrent, by_cells, bias, peepholes, layer):
         """(1) to (4) for all frames."""
         a, m, cells = a.clone(), a.new_empty(*a.shape[:2], layer.cell_dim), c.new_empty(len(a) + 1, *c.shape)
         y = m if by_cells is None else a.new_empty(*a.shape[:2], layer.output_dim)
@@ -173,7 +200,7 @@ class _Recurrence(torch.autograd.Function):
             m[t] = _step(gates, cells[t], cells[t + 1], peepholes, layer.cell_clip)
             a[t] = gates
             if by_cells is not None:
-                y[t] = mm(m[t], by_cells.T)
+                y[t] = mm(m[t], by_cells.T) if bias is None else affine(m[t], by_cells, bias)
             before = y[t, :, : layer.recurrent_dim]
         ctx.layer = layer
         ctx.mark_non_differentiable(a)
@@ -187,17 +214,28 @@ class _Recurrence(torch.autograd.Function):
         """From the last frame to the first, then the weights."""
         a, r, cells, m, y, by_recurrent, by_cells, peepholes = ctx.saved_tensors
         layer, da, dy = ctx.layer, torch.empty_like(a), torch.zeros_like(y) if dy is None else dy.clone()
-        dr, dc = torch.zeros_like(r), torch.zeros_like(cells[0])
+        dr, dc, limit = torch.zeros_like(r), torch.zeros_like(cells[0]), layer.gradient_clip
+        is_all_fed_back = by_cells is not None and layer.output_dim == layer.recurrent_dim
         for t in reversed(range(len(a))):
             dy[t, :, : layer.recurrent_dim] += dr
+            if limit and is_all_fed_back:
+                _bound(dy[t], limit)
             dc = dc if dcells is None else dc + dcells[t]
             dm = dy[t] if by_cells is None else mm(dy[t], by_cells)
-            da[t], dc = _step_back(dm, dc, a[t].to(dc.dtype), cells[t], cells[t + 1], peepholes, layer.cell_clip)
+            da[t], dc = _step_back(dm, dc, a[t].to(dc.dtype), cells[t], cells[t + 1], peepholes, layer)
             dr = mm(da[t], by_recurrent)
+            if limit and not is_all_fed_back:
+                _bound(dr, limit)
         before = torch.cat([r[None], y[:-1, :, : layer.recurrent_dim]])
-        recurrent = weight_gradient(layer.recurrent, before.flatten(0, 1), da.flatten(0, 1))
-        projection = None if by_cells is None else weight_gradient(layer.projection, m.flatten(0, 1), dy.flatten(0, 1))
-        return da, dr, dc, recurrent, projection, None if peepholes is None else _peephole_gradient(da, cells), None
+        recurrent, _ = own_gradients(layer.recurrent, before.flatten(0, 1), da.flatten(0, 1))
+        projection = (None, None) if by_cells is None else own_gradients(layer.projection, m.flatten(0, 1), dy.flatten(0, 1))
+        return da, dr, dc, recurrent, *projection, None if peepholes is None else _peephole_gradient(layer, da, cells), None
+
+
+def _bound(x: Tensor, greatest: float) -> None:
+    """(5): rows that are longer than `greatest` get this length."""
+    norms = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.promote_types(x.dtype, torch.float32))
+    x.mul_((greatest / norms).clamp_(max=1.0))
 
 
 def _step(a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, clip: float) -> Tensor:
@@ -217,12 +255,14 @@ def _step(a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, clip: 
 
 
 def _step_back(
-    dm: Tensor, dc: Tensor, a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, clip: float
+    dm: Tensor, dc: Tensor, a: Tensor, before: Tensor, c: Tensor, peepholes: Tensor | None, layer: Lstm
 ) -> tuple[Tensor, Tensor]:
     """The derivatives by a_t and c_{t-d} from those by m_t, and by c_t through the later frames."""
+    clip, limit = layer.cell_clip, layer.gradient_clip
     if a.dtype == torch.float32 and a.device.type == "cpu":
         dm, dc, da = dm.to(a.dtype).contiguous(), dc.clone(), torch.empty_like(a)
-        lstm_kernels.backwards(dm.numpy(), dc.numpy(), a.numpy(), before.numpy(), c.numpy(), da.numpy(), _as_array(peepholes, a), clip)
+        arrays = (x.numpy() for x in (dm, dc, a, before, c, da))
+        lstm_kernels.backwards(*arrays, _as_array(peepholes, a), clip, limit)
         return da, dc
     i, f, g, o = a.chunk(4, 1)
     da, tanh_c = torch.empty_like(a), torch.tanh(c)
@@ -231,6 +271,8 @@ def _step_back(
     dc = torch.addcmul(dc, dm * o, 1 - tanh_c * tanh_c)
     if peepholes is not None:
         dc.addcmul_(do, peepholes[2])
+    if limit:
+        _bound(dc, limit)
     if clip:
         dc.masked_fill_(c.abs() >= clip, 0)
     torch.mul(dc, g, out=di).mul_(i * (1 - i))
@@ -247,7 +289,11 @@ def _as_array(peepholes: Tensor | None, a: Tensor) -> np.ndarray:
     return (a.new_zeros(0, a.shape[1] // 4) if peepholes is None else peepholes.to(a.dtype)).numpy()
 
 
-def _peephole_gradient(da: Tensor, cells: Tensor) -> Tensor:
-    """Of p_i, p_f, p_o: (3, H)."""
+def _peephole_gradient(layer: Lstm, da: Tensor, cells: Tensor) -> Tensor | None:
+    """Of p_i, p_f, p_o: (3, H); None where they have it already."""
     di, df, _, do = da.chunk(4, 2)
-    return torch.stack([(di * cells[:-1]).sum((0, 1)), (df * cells[:-1]).sum((0, 1)), (do * cells[1:]).sum((0, 1))])
+    of_frames = (by_a * seen for by_a, seen in ((di, cells[:-1]), (df, cells[:-1]), (do, cells[1:])))
+    if layer.preconditioner is None:
+        return torch.stack([part.sum((0, 1)) for part in of_frames])
+    layer.preconditioner.accumulate((part.flatten(0, 1) for part in of_frames), layer.peepholes)
+    return None

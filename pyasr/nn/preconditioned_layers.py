@@ -3,10 +3,11 @@ r"""Natural gradient in any network: its affine and convolutional layers compute
     natural_gradient = precondition(network, NaturalGradientOptions(natural_gradient="online"))
     loss(network(x)).backward()                                            # parameters' .grad are the preconditioned gradients
 
-The loss must be a sum over frames. `precondition` finds the layers by type (`nn.Linear`, `nn.Conv1d`, `nn.Conv2d` with one group) and
-changes what their parameters receive, nothing else: outputs and derivatives by inputs stay as they were, within `torch.autocast` too. It
-tells in the log which matrices it leaves alone. With X the inputs of a layer for
-all frames of a minibatch, a 1 appended where there is a bias, and Y the derivatives by its outputs (see `pyasr.nn.natural_gradient`),
+The loss must be a sum over frames. `precondition` finds the layers by type (`nn.Linear`, `nn.Conv1d`, `nn.Conv2d` with one group), and
+those that have `factors_to_precondition`, derivatives by which they hand to their `preconditioner`; it changes what their parameters
+receive, nothing else: outputs and derivatives by inputs stay as they were, within `torch.autocast` too. It tells in the log which matrices
+it leaves alone. With X the inputs of a layer for all frames of a minibatch, a 1 appended where there is a bias, and Y the derivatives by
+its outputs (see `pyasr.nn.natural_gradient`),
 
     dF/d[W b]  =  Y' X       becomes       g Yhat' Xhat,       g = g_in g_out min(1, m N / (a g_in g_out sum_n |xhat_n| |yhat_n|))
 
@@ -18,9 +19,10 @@ range is too small for products of them, are preconditioned in float32.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +40,7 @@ from pyasr.tensor.products import add_mm, affine, mm
 from pyasr.tensor.squares import Number
 
 KINDS = ("none", "online", "simple")
+FACTORS_RANK, FACTORS_UPDATE_PERIOD = 8, 10  # of Kaldi's NaturalGradientPerElementScaleComponent
 _GREATEST = torch.finfo(torch.float32).max
 _MIN_ALPHA = 0.01
 
@@ -156,6 +159,37 @@ class LayerPreconditioner:
         self.output.load_state_dict(state["output"], device)
 
 
+class FactorsPreconditioner:
+    """The gradient of factors on single elements, such as the peepholes of an LSTM, from the derivatives by them in all frames.
+
+    A row of factors has a preconditioner of its own, of low rank, as in Kaldi's NaturalGradientPerElementScaleComponent; its gradient is
+    g sum_n xhat_n. The limit of `--max-change-per-sample` is not for it.
+    """
+
+    def __init__(self, options: NaturalGradientOptions, num_rows: int, dim: int):
+        options = dataclasses.replace(options, ng_update_period=FACTORS_UPDATE_PERIOD)
+        self.when_complete: list[Callable[[], None]] = []
+        self.sides = [make_side(options, dim, FACTORS_RANK) for _ in range(num_rows)]
+        self.relative_rate, self.rate = 1.0, 0.0
+
+    def accumulate(self, derivatives: Iterable[Tensor], factors: Tensor) -> None:
+        """Add the gradient from derivatives of all frames (N, D), those by one row of `factors` after the other, to its `.grad`."""
+        for gradient, side, x in zip(_gradient(factors), self.sides, derivatives, strict=True):
+            xhat, _, scale = side(_wide(x), False)
+            gradient.add_(xhat.sum(0) * scale)
+        for tell in self.when_complete:
+            tell()
+
+    def state_dict(self) -> dict:
+        """The states of all rows."""
+        return {number: side.state_dict() for number, side in enumerate(self.sides)}
+
+    def load_state_dict(self, state: dict, device: torch.device) -> None:
+        """Go on, on `device`, from what `state_dict` gave."""
+        for number, side in enumerate(self.sides):
+            side.load_state_dict(state[number], device)
+
+
 def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype == torch.float16 else x
 
@@ -191,13 +225,13 @@ def _gradient(parameter: Tensor) -> Tensor:
     return parameter.grad.view(len(parameter) if parameter.dim() > 1 else 1, -1)
 
 
-def weight_gradient(layer: nn.Linear, x: Tensor, y: Tensor) -> Tensor | None:
-    """For derivatives of one's own: the gradient of the weight of a layer without bias, from its inputs (N, dim_in) and derivatives by its
-    outputs (N, dim_out); None where `precondition` has changed the layer, which then has it already."""
+def own_gradients(layer: nn.Linear, x: Tensor, y: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """For derivatives of one's own: the gradients of the weight and the bias of a layer, from its inputs (N, dim_in) and derivatives by its
+    outputs (N, dim_out); None for a bias that it has not, and for both where `precondition` has changed the layer, which then has them."""
     if isinstance(layer, PreconditionedLinear):
-        layer.preconditioner.accumulate(x, y, layer.weight, None)
-        return None
-    return mm(y.T, x)
+        layer.preconditioner.accumulate(x, y, layer.weight, layer.bias)
+        return None, None
+    return mm(y.T, x), None if layer.bias is None else y.sum(0)
 
 
 class _Affine(torch.autograd.Function):
@@ -320,7 +354,7 @@ _CLASSES = {nn.Linear: PreconditionedLinear, Linear: PreconditionedLinear, nn.Co
 class NaturalGradient:
     """The preconditioners of a network's layers, by name. All of their state belongs to one rank."""
 
-    def __init__(self, layers: dict[str, LayerPreconditioner]):
+    def __init__(self, layers: dict[str, LayerPreconditioner | FactorsPreconditioner]):
         self.layers = layers
 
     def set_rate(self, rate: float) -> None:
@@ -357,6 +391,8 @@ def precondition(network: nn.Module, options: NaturalGradientOptions) -> Natural
             layer.__class__ = _CLASSES.get(type(layer), type(layer))
             layer.preconditioner = LayerPreconditioner(options, layer.weight[0].numel(), len(layer.weight))
             layers[name] = layer.preconditioner
+        elif (factors := getattr(layer, "factors_to_precondition", None)) is not None and options.natural_gradient != "none":
+            layers[name] = layer.preconditioner = FactorsPreconditioner(options, *factors.shape)
         elif any(parameter.requires_grad and parameter.dim() > 1 for parameter in layer.parameters(recurse=False)):
             plain.append(_describe(name, layer))
     if plain:
@@ -375,12 +411,12 @@ def _describe(name: str, layer: nn.Module) -> str:
     return f"{name or 'the network'} ({type(layer).__name__}{f' of {groups} groups' if groups != 1 else ''})"
 
 
-def _tell_lower_ranks(layers: dict[str, LayerPreconditioner], options: NaturalGradientOptions) -> None:
+def _tell_lower_ranks(layers: dict[str, LayerPreconditioner | FactorsPreconditioner], options: NaturalGradientOptions) -> None:
     """Log the ranks that half a dimension bounds."""
     if options.natural_gradient != "online":
         return
     asked = options.ng_rank_in, options.ng_rank_out
-    ranks = {name: (layer.input.rank, layer.output.rank) for name, layer in layers.items()}
+    ranks = {name: (layer.input.rank, layer.output.rank) for name, layer in layers.items() if isinstance(layer, LayerPreconditioner)}
     lower = [f"{name} {used[0]}/{used[1]}" for name, used in ranks.items() if used != asked]
     if lower:
         why = f"--ng-rank-in {asked[0]} and --ng-rank-out {asked[1]} are more than half of some dimensions"

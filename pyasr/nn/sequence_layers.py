@@ -175,3 +175,19 @@ def initialise_lstm(lstm: Lstm, width: float, forget_bias: float, generator: tor
     if lstm.input.bias is not None:
         lstm.input.bias.zero_()
         lstm.input.bias[lstm.cell_dim : 2 * lstm.cell_dim] = forget_bias
+    if lstm.projection is not None and lstm.projection.bias is not None:
+        lstm.projection.bias.zero_()
+
+
+@torch.no_grad()
+def initialise_as_kaldi(lstm: Lstm, generator: torch.Generator) -> None:
+    """What steps/nnet3/components.py and the defaults of Kaldi's components make: weights N(0, 1 / inputs), where each gate has one affine
+    map of x_t and r_{t-d} together; all biases and peepholes N(0, 1)."""
+    of_gates = (lstm.input.in_features + lstm.recurrent.in_features) ** -0.5
+    for layer, stddev in ((lstm.input, of_gates), (lstm.recurrent, of_gates), (lstm.projection, lstm.cell_dim**-0.5)):
+        if layer is not None:
+            layer.weight.normal_(0, stddev, generator=generator)
+            if layer.bias is not None:
+                layer.bias.normal_(0, 1, generator=generator)
+    if lstm.peepholes is not None:
+        lstm.peepholes.normal_(0, 1, generator=generator)

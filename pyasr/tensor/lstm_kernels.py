@@ -1,6 +1,6 @@
 r"""The derivatives of one frame of an LSTM on a CPU, where torch takes some twenty passes over memory; equations in `pyasr.nn.lstm`.
 
-All arrays are float32 and contiguous: `a` (N, 4 H), the others (N, H), peepholes (3, H) or (0, H) for none; a clip of 0 is none.
+All arrays are float32 and contiguous: `a` (N, 4 H), the others (N, H), peepholes (3, H) or (0, H) for none; clips of 0 are none.
 
 exp(x) is 2^k (1 + sum_{j=1..7} (f ln 2)^j / j!) with x / ln 2 = k + f, |f| <= 1/2: relative error below 1e-8 and rounding. The sigmoid is
 1 / (1 + exp(-x)), tanh(x) is 2 sigma(2 x) - 1: absolute errors up to about 1e-7.
@@ -41,8 +41,20 @@ def _tanh(x):
     return _TWO * _sigma(_TWO * x) - _ONE
 
 
+@njit(inline="always", error_model="numpy")
+def _bound(x, greatest):
+    """No longer than `greatest`; the square has the range of float64."""
+    square = 0.0
+    for h in range(len(x)):
+        square += np.float64(x[h]) * np.float64(x[h])
+    if square > greatest * greatest:
+        factor = np.float32(greatest / math.sqrt(square))
+        for h in range(len(x)):
+            x[h] *= factor
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
-def backwards(dm, dc, a, before, c, da, peepholes, clip):
+def backwards(dm, dc, a, before, c, da, peepholes, clip, gradient_clip):
     """`da` is filled, and `dc`, the derivative by c_t, becomes that by c_{t-d}. Loops over single rows are what vectors are made of."""
     size, sees_cells, limit = before.shape[1], len(peepholes) > 0, np.float32(clip)
     for n in range(len(a)):
@@ -57,6 +69,8 @@ def backwards(dm, dc, a, before, c, da, peepholes, clip):
         if sees_cells:
             for h in range(size):
                 by_c[h] += slope[3 * size + h] * peepholes[2, h]
+        if gradient_clip > 0:
+            _bound(by_c, gradient_clip)
         if limit > 0:
             for h in range(size):
                 by_c[h] = by_c[h] if abs(new[h]) < limit else np.float32(0)

@@ -29,6 +29,8 @@ LAYERS = {
     "blstm": ["blstm cells=5 repeat=2", "linear dim=4"],
     "lstmp": ["tdnn splice=-1..1 dim=8", "lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true delay=1",
               "lstm cells=6 recurrent=3 nonrecurrent=1 peepholes=true delay=3 bias=false", "delay frames=2", "crop left=4 right=1"],
+    "kaldi's lstmp": ["lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true delay=2 projection-bias=true clip-gradient=30 init=kaldi"],
+    "blstmp of a biased projection": ["blstm cells=5 recurrent=3 projection-bias=true"],
     "blstmp clipped": ["blstm cells=6 recurrent=4 clip=0.05 delay=2"],
     "window": ["affine dim=5", "window-blstm cells=4 left=2 right=3 clip=0.1 bias=false", "affine dim=4"],
     "ctc": ["tdnn splice=-1..1 dim=6 stride=3", "blstm cells=4"],

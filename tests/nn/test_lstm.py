@@ -14,6 +14,7 @@ T, N, D, H = 12, 3, 5, 4
 SHAPES = [
     dict(), dict(recurrent_dim=3), dict(recurrent_dim=2, nonrecurrent_dim=3), dict(peepholes=True), dict(cell_clip=0.3), dict(delay=3), dict(backward=True),
     dict(recurrent_dim=2, nonrecurrent_dim=1, peepholes=True, cell_clip=0.4, delay=2, backward=True, bias=False),
+    dict(recurrent_dim=2, nonrecurrent_dim=3, peepholes=True, projection_bias=True), dict(recurrent_dim=3, delay=2, projection_bias=True),
 ]  # fmt: skip
 
 
@@ -90,6 +91,7 @@ OF_FILES = [
     ("clip=0.3", dict(cell_clip=0.3)),
     ("recurrent=2 nonrecurrent=1 peepholes=true clip=0.4 delay=2 bias=false",
      dict(recurrent_dim=2, nonrecurrent_dim=1, peepholes=True, cell_clip=0.4, delay=2, bias=False)),
+    ("recurrent=2 projection-bias=true clip-gradient=0.5", dict(recurrent_dim=2, projection_bias=True, gradient_clip=0.5)),
 ]  # fmt: skip
 
 
@@ -101,12 +103,13 @@ def test_a_line_of_a_file_makes_the_layer_that_it_says(kind, directions, options
     layers = list(line.options.build(D).double().directions)
     assert [layer.backward for layer in layers] == directions
     for layer in layers:
+        assert layer.gradient_clip == shape.get("gradient_clip", 0.0)
         peer = layer_of(**shape, backward=layer.backward)
         layer.load_state_dict(peer.state_dict())
         torch.testing.assert_close(layer(x)[0], by_equations(peer, x))
 
 
-@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[-1]])
+@pytest.mark.parametrize("shape", [SHAPES[0], *SHAPES[-3:]])
 def test_finite_differences(shape):
     layer, x = layer_of(**shape), inputs()
     state = LstmState(*(torch.randn(layer.delay, N, dim, dtype=x.dtype).mul_(0.1).requires_grad_() for dim in (layer.recurrent_dim, H)))
@@ -250,7 +253,8 @@ def test_cudnn_is_given_both_directions_at_once(recurrent_dim, on_cudnn, monkeyp
     assert on_cudnn == [2, 1, 1]
 
 
-KEPT = [dict(peepholes=True), dict(cell_clip=0.3), dict(delay=2), dict(recurrent_dim=2, nonrecurrent_dim=1), dict(recurrent_dim=H)]
+KEPT = [dict(peepholes=True), dict(cell_clip=0.3), dict(delay=2), dict(recurrent_dim=2, nonrecurrent_dim=1), dict(recurrent_dim=H),
+        dict(recurrent_dim=2, projection_bias=True), dict(gradient_clip=30.0)]  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", KEPT)

@@ -22,16 +22,18 @@ from pyasr.train.targets import TARGETS_FILE
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
 CONFS = sorted(path.relative_to(RECIPE) for path in (RECIPE / "conf").rglob("*.conf"))
-NETWORKS = sorted((RECIPE / "conf" / "network").glob("*.net"))
+NETWORKS = sorted((RECIPE / "conf").glob("*/*.net"))
 STEPS = {"averaging_dbn": "pretrain_dbn", "chain": "train_lfmmi", "ctc": "train_ctc", "dbn": "pretrain_dbn", "decode_fmllr": "decode_fmllr",
          "fbank": "make_fbank", "ivector": "train_ivector_extractor", "mfcc": "make_mfcc", "mfcc_hires": "make_mfcc", "pitch": "make_mfcc",
          "plp": "make_plp", "smbr": "train_smbr", "mmi": "train_smbr"}  # fmt: skip
 INPUT_DIMS = {"blstm": 200, "cnn": 120, "cnn_512": 120, "ibm": 260}  # of others, 40
-OUTPUTS = {"ibm": 32_000, "tc_dnn_blstm_dnn": 3431}  # of others, 2000
+OUTPUTS = {"ibm": 32_000, "tc_dnn_blstm_dnn": 3431, "tdnn_7q": 6034}  # of others, 2000
 LSTMP = 4 * 1024 * (512 + 256 + 1) + 3 * 1024 + 1024 * (256 + 256)  # gates, peepholes, projections
 PARAMETERS = {
     "ibm": 2 * 4 * 512 * (260 + 512 + 1 + 5 * (1024 + 512 + 1)) + 256 * 1025 + 32_000 * 257,  # "more than 43 M", arXiv:1904.04956
     "lstmp": 512 * (5 * 40 + 1) + 3 * LSTMP + 2000 * 513,
+    "published/lstmp": 512 * (5 * 40 + 1) + 3 * (LSTMP + 512) + 2000 * 513,  # and biases of projections
+    "tdnn_7q": 21_356_836 - 1536 * 100 - 1536 * (257 + 256) - 6034 * 257,  # Kaldi's, but for i-vectors and the branch of its cross-entropy
     "tc_dnn_blstm_dnn": 2048 * (41 + 2049) + 2 * 4 * 128 * (2048 + 128) + 2048 * (257 + 2049) + 3431 * 2049,
 }
 
@@ -47,11 +49,12 @@ def test_steps_take_their_configurations(conf, monkeypatch):
         training.learner.check()
 
 
-@pytest.mark.parametrize("conf, scheme", [("ibm", "gradient"), ("lstmp", "kaldi"), ("tdnn_b", "kaldi"), ("tc_dnn_blstm_dnn", "asgd")])
+@pytest.mark.parametrize("conf, scheme", [("ibm", "gradient"), ("lstmp", "kaldi"), ("tdnn_b", "kaldi"), ("tc_dnn_blstm_dnn", "asgd"),
+                                          ("chain", "kaldi")])  # fmt: skip
 def test_published_schemes(conf, scheme, monkeypatch):
     """Minibatches of all ranks together, iterations of Kaldi's scripts, a parameter server; on features that are normalised already."""
     monkeypatch.chdir(RECIPE)
-    _, cls = step_of("train_dnn.py")
+    _, cls = step_of(f"{STEPS.get(conf, 'train_dnn')}.py")
     options, _ = parse(cls, ["--config", f"conf/published/{conf}.conf", *("x" for _ in _positionals(cls))])
     assert (options.training.mixing.parallel, options.input.cmvn) == (scheme, "none")
 
@@ -61,8 +64,9 @@ def test_networks(path):
     """They can be built on the recipe's features; published ones have as many parameters as were published, or as their sizes make."""
     with torch.device("meta"):
         network = LayeredNetwork(read_network(path), INPUT_DIMS.get(path.stem, 40), OUTPUTS.get(path.stem, 2000))
-    if path.stem in PARAMETERS:
-        assert sum(parameter.numel() for parameter in network.parameters()) == PARAMETERS[path.stem]
+    name = path.stem if path.parent.name == "network" else f"{path.parent.name}/{path.stem}"
+    if name in PARAMETERS:
+        assert sum(parameter.numel() for parameter in network.parameters()) == PARAMETERS[name]
 
 
 def test_the_plain_lstm_learns_as_its_configuration_says(tmp_path, monkeypatch):

@@ -32,6 +32,7 @@ NETWORKS = {
     "tdnn": "tdnn splice=-2..2 dim=16\ntdnn splice=-1,0,1 dim=16 dropout=0.1",
     "tdnnf": "tdnn splice=-2..2 dim=16\ntdnnf dim=16 bottleneck-dim=6 repeat=2\nlinear dim=8 semi-orthogonal=true",
     "lstm": "lstm cells=12 recurrent=8 peepholes=true clip=3\ndelay frames=2",
+    "lstmp": "lstm cells=16 recurrent=4 nonrecurrent=4 peepholes=true natural-peepholes=true projection-bias=true init=kaldi clip-gradient=30",
     "blstm": "blstm cells=8\nlinear dim=8",
     "window": "affine dim=12\nwindow-blstm cells=6 left=2 right=2\naffine dim=12",
     "cnn": "conv channels=3 filters=8 time=3 bands=3 pool=2 step=2\naffine dim=12",
@@ -103,6 +104,7 @@ def test_channels_of_a_cnn_are_features_and_their_derivatives(corpus):
     ("allreduce", "tdnnf", {}),
     ("allreduce", "lstm", dict(growth=dict(shrink_value=0.9, shrink_saturation_threshold=0.0, shrink_value_period_frames=500))),
     ("gradient", "tdnnf", dict(learner=dict(momentum=0.5))),
+    ("gradient", "lstmp", dict(learner=dict(natural_gradient=NaturalGradientOptions(natural_gradient="online", ng_rank_in=4, ng_rank_out=4)))),
     ("bmuf", "carried", dict(mixing=dict(first_mixing="best"))),
     ("allreduce", "carried in blocks", {}),
 ])  # fmt: skip
