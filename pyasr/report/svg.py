@@ -31,7 +31,8 @@ def line_plot(series: Series, title: str, x_label: str, y_label: str, log2: bool
 
 def stacked(plots: list[str]) -> str:
     """One picture of several of `line_plot`, one below the other."""
-    parts = [plot.replace("<svg ", f'<svg y="{number * _HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" ', 1) for number, plot in enumerate(plots)]
+    places = [f'<svg y="{number * _HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" ' for number in range(len(plots))]
+    parts = [plot.replace("<svg ", place, 1) for plot, place in zip(plots, places)]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {len(plots) * _HEIGHT}">'
     return "\n".join([head, *parts, "</svg>\n"])
 

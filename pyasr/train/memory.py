@@ -87,8 +87,8 @@ def telling_what_to_lower(job: Training):
 
 
 def _check_part(job: Training, x, targets, sharing: int) -> float:
-    """Bytes of the host's memory that the minibatch will take, by what a part of it keeps; 0 where that is not known. Raises UserError where
-    less is free for each of those that share it."""
+    """Bytes of the host's memory that the minibatch will take, by what a part of it keeps; 0 where that is not known. Raises UserError
+    where less is free for each of those that share it."""
     device, learner = job.learner.flat.master.device, job.learner
     free = free_bytes(device) if device.type == "cpu" and isinstance(learner, Learner) else None
     if free is None or not isinstance(x, torch.Tensor | Rows) or not isinstance(targets, torch.Tensor | SoftTargets):

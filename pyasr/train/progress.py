@@ -119,8 +119,9 @@ class Reporter:
 
     def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, drift: float, times: np.ndarray,
               computing: np.ndarray) -> None:  # fmt: skip
-        """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks; `computing`
-        are those in which each rank computed; `drift` is the root mean square over ranks of their relative distance from the mixture."""
+        """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks;
+        `computing` are those in which each rank computed; `drift` is the root mean square over ranks of their relative distance from the
+        mixture."""
         seconds, *parts = times.tolist()
         seconds = max(seconds, _LEAST_S)
         done = frames_seen - self._frames_at_begin
