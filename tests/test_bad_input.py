@@ -93,10 +93,10 @@ def test_truncated_audio(audio, tmp_path):
     assert_refused(tmp_path, f"cy-002: {wave}: cut short, 956 of 3200 bytes of audio are there; replace the file", *MFCC, audio)
 
 
-def test_empty_transcript(audio, tmp_path):
-    change_line(audio / "text", 3, lambda line: line.split()[0])
-    said = assert_refused(tmp_path, "1 problem(s)", "validate_data_dir.py", audio)
-    assert f"{audio}/text:3: 'ann-002': empty transcript; fix: utils/fix_data_dir.py {audio}" in said
+def test_empty_line_of_transcripts(audio, tmp_path):
+    change_line(audio / "text", 3, lambda line: "")
+    said = assert_refused(tmp_path, "3 problem(s)", "validate_data_dir.py", audio)
+    assert f"{audio}/text:3: empty line; fix: utils/fix_data_dir.py {audio}" in said
 
 
 @pytest.mark.parametrize("program", ["validate_data_dir.py", "validate_kaldi.py", "fix_data_dir.py"])

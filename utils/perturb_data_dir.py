@@ -17,6 +17,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
 from pyasr.data.datadir import DataDir
 from pyasr.data.perturb import Perturbation, perturbed
+from pyasr.data.side_files import carry
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ def main(options: PerturbDataDir) -> None:
     data = DataDir(options.data)
     with output_of(options, options.out, subsets.table_files(data, with_features=False)) as out:
         subsets.write_all(out, perturbed(data, options.perturbation))
+        carry(data, out, with_features=False)
     log.info(f"{options.out}: {len(DataDir(options.out).utterances)} utterances of {len(data.utterances)}")
 
 

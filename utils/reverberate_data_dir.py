@@ -18,6 +18,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
 from pyasr.data.augment import AugmentOptions, augmented
 from pyasr.data.datadir import DataDir
+from pyasr.data.side_files import carry
 from pyasr.data.sound_lists import list_file
 
 
@@ -33,6 +34,7 @@ def main(options: ReverberateDataDir) -> None:
     lists = [list_file(path) for path in (augment.rir_list, augment.fg_noise, augment.bg_noise) if path]
     with output_of(options, options.out, [*subsets.table_files(data, with_features=False), *lists]) as out:
         subsets.write_all(out, augmented(data, augment))
+        carry(data, out, with_features=False)
     log.info(f"{options.out}: {len(DataDir(options.out).utterances)} utterances of {len(data.utterances)}")
 
 

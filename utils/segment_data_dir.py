@@ -16,6 +16,7 @@ from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
 from pyasr.data.datadir import DataDir
+from pyasr.data.side_files import carry
 from pyasr.data.subsegments import subsegmented
 from pyasr.data.vad import VadOptions, segments_of
 
@@ -33,6 +34,7 @@ def main(options: SegmentDataDir) -> None:
     with output_of(options, options.out, subsets.table_files(data, with_features=False)) as out:
         parts = segments_of(data, options.vad)
         subsets.write_all(out, subsegmented(data, parts, with_text=False))
+        carry(data, out, with_features=False)
     silent = [utt for utt, found in parts.items() if not found]
     if silent:
         log.warning(f"no speech found in {len(silent)} of {len(parts)} utterances: {' '.join(silent[:3])}{' ...' if silent[3:] else ''}")

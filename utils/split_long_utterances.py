@@ -17,6 +17,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
 from pyasr.data.ctm import read_ctm
 from pyasr.data.datadir import DataDir
+from pyasr.data.side_files import carry
 from pyasr.data.subsegments import subsegmented
 from pyasr.score.split_utterances import SplitOptions, split_utterances
 
@@ -35,6 +36,7 @@ def main(options: SplitLongUtterances) -> None:
     with output_of(options, options.out, [*subsets.table_files(data, with_features=False), options.ctm]) as out:
         parts = split_utterances(data, read_ctm(options.ctm), options.split)
         subsets.write_all(out, subsegmented(data, parts, with_text=True))
+        carry(data, out, with_features=False)
     num_split = sum(len(found) > 1 for found in parts.values())
     log.info(f"{options.out}: {sum(map(len, parts.values()))} utterances of {len(parts)}, of which {num_split} were split")
 

@@ -16,6 +16,7 @@ from pyasr.base.options import argument, option
 from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
 from pyasr.data.datadir import DataDir
+from pyasr.data.side_files import carry
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def main(options: SubsetDataDir) -> None:
     lists = [path for path in (options.utt_list, options.spk_list) if path]
     with output_of(options, options.out, [*subsets.table_files(data), *lists]) as out:
         subsets.write_subset(data, out, utterances)
+        carry(data, out, of_part=True)
     log.info(f"{options.out}: {len(utterances)} of {len(data.utterances)} utterances")
 
 

@@ -35,7 +35,10 @@ def main(options: ValidateDataDir) -> None:
         print(problem)
     if problems:
         raise UserError(f"{options.data}: {len(problems)} problem(s); each line above ends with what repairs it")
-    log.info(f"{options.data}: {len(DataDir(options.data).utterances)} utterances, no problems, {time.monotonic() - begin:.1f} s")
+    data = DataDir(options.data)
+    log.info(f"{options.data}: {len(data.utterances)} utterances, no problems, {time.monotonic() - begin:.1f} s")
+    if num_empty := sum(not words for words in data.optional_table("text").values()):
+        log.info(f"{options.data}/text: {num_empty} transcripts are empty: training leaves them out, scoring counts what is inserted there")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import io
 import os
 import re
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,17 @@ class UnusableAudio(UserError):
     """A recording that is missing or damaged. What a table, an installed program or an option puts right is another UserError."""
 
 
+@dataclass(frozen=True)
+class AudioAdvice:
+    """What to do about audio that cannot be used, the end of each message; unless given, for recordings of a data directory."""
+
+    damaged: str = "replace the file or remove its utterances"
+    unreadable: str = "replace the file or remove its utterances"  # of no form that is known
+    joined: str = "make a file of each, or one WAV file of all, or remove its utterances"
+    shortened: str = "write 'sph2pipe -f wav FILE |' into wav.scp, with -c 1 or -c 2 for one of two channels, or convert the file so"
+    unending: str = "let the command write WAV, or encode it anew"
+
+
 def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, shape (num_samples,), sampling rate in Hz) of one wav.scp entry.
 
@@ -58,21 +70,20 @@ def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray
     return np.ascontiguousarray(samples[:, max(channel, 0)]), rate
 
 
-def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
+def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdvice()) -> tuple[np.ndarray, int]:
     """(float32 samples at int16 scale, shape (num_samples, num_channels), sampling rate in Hz) of the bytes of an audio file.
 
-    Raises UserError, headed by `where`, when they are cut short, or not audio.
+    Raises UserError, headed by `where` and ended by `advice`, when they are cut short, or not audio.
     """
     if audio_sizes.is_shortened(content.getvalue()):
-        raise UserError(f"{where}: compressed by shorten, which sph2pipe reads; write 'sph2pipe -f wav FILE |' into wav.scp, "
-                        "with -c 1 or -c 2 for one of two channels, or convert the file so")
+        raise UserError(f"{where}: compressed by shorten, which sph2pipe reads; {advice.shortened}")
     if audio_sizes.is_flac_stream(content.getvalue()):
-        raise UserError(f"{where}: a FLAC stream, its header does not tell its length; let the command write WAV, or encode it anew")
+        raise UserError(f"{where}: a FLAC stream, its header does not tell its length; {advice.unending}")
     if missing := audio_sizes.what_is_missing(content.getvalue()):
-        raise UnusableAudio(f"{where}: cut short, {missing}; replace the file or remove its utterances")
+        raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
     if audio_sizes.holds_several(content.getvalue()):
-        raise UnusableAudio(f"{where}: several recordings one after the other in one file, of which the first alone would be read; make a "
-                            "file of each, or one WAV file of all, or remove its utterances")
+        told = "several recordings one after the other in one file, of which the first alone would be read"
+        raise UnusableAudio(f"{where}: {told}; {advice.joined}")
     try:
         with soundfile.SoundFile(io.BytesIO(audio_sizes.with_size(content.getvalue()))) as audio:
             if audio.format not in audio_sizes.FORMS:
@@ -81,13 +92,13 @@ def decode_audio(content: io.BytesIO, where: str) -> tuple[np.ndarray, int]:
             samples, promised, rate = _samples(audio, content.getbuffer().nbytes, where), audio.frames, audio.samplerate
     except (soundfile.LibsndfileError, RuntimeError) as error:
         cause = getattr(error, "error_string", str(error)).strip().rstrip(".")
-        raise UnusableAudio(f"{where}: not readable as audio ({cause}); replace the file or remove its utterances") from None
+        raise UnusableAudio(f"{where}: not readable as audio ({cause}); {advice.unreadable}") from None
     if len(samples) < promised:
         missing = f"{len(samples)} of {promised} samples are there"
-        raise UnusableAudio(f"{where}: cut short, {missing}; replace the file or remove its utterances")
+        raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
     if not _LEAST_RATE <= rate <= _MOST_RATE or not np.isfinite(samples).all():
         what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are not numbers"
-        raise UnusableAudio(f"{where}: {what}; replace the file or remove its utterances")
+        raise UnusableAudio(f"{where}: {what}; {advice.damaged}")
     return samples * np.float32(INT16_SCALE), rate
 
 

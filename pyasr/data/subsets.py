@@ -13,6 +13,7 @@ from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, TABLES, UTTERANCE_TABLES, DataDir, completed, default_value
 from pyasr.data.repair import filter_tables
+from pyasr.data.side_files import carry, leave, side_files
 from pyasr.io.text import invert, read_lines, write_table
 
 FEATURE_TABLES = ("feats.scp", "cmvn.scp", "utt2num_frames", "vad.scp")
@@ -20,7 +21,8 @@ FEATURE_TABLES = ("feats.scp", "cmvn.scp", "utt2num_frames", "vad.scp")
 
 def table_files(data: DataDir, with_features: bool = True) -> list[Path]:
     """The files of `data` that a copy or a part of it depends on."""
-    return [data.path / name for name in TABLES if data.has(name) and (with_features or name not in FEATURE_TABLES)]
+    tables = [data.path / name for name in TABLES if data.has(name) and (with_features or name not in FEATURE_TABLES)]
+    return tables + side_files(data, with_features)
 
 
 def read_all(data: DataDir) -> dict[str, dict[str, str]]:
@@ -122,22 +124,29 @@ def _enough(data: DataDir, order: list[str], num: int) -> list[str]:
 
 def combine(sources: list[DataDir], out: Path) -> None:
     """One data directory of several. Tables that only some of them have are left out, with a log line; so is cmvn.scp where they share
-    speakers.
+    speakers. Where some have segments, the recordings of the others get one each, with a log line.
 
     Raises UserError when an utterance or a recording means different things in two of them.
     """
     parts = [read_all(data) for data in sources]
     _complete(parts)
+    _segment(parts, sources)
     shared = set.intersection(*map(set, parts))
     for name in sorted(set().union(*parts) - shared):
-        if name in ("segments", "text", "wav.scp", "feats.scp"):
-            without = next(str(data.path) for data in sources if not data.has(name))
-            if name == "segments":
-                raise UserError(f"{without}: has no segments while another directory has; "
-                                "write 'UTTERANCE UTTERANCE 0 -1' lines for it first")
         log.warning(f"{name} is left out: not all of the directories have it")
     tables = {name: _union(name, parts, sources) for name in TABLES if name in shared and name != "spk2utt"}
     write_all(out, {name: table for name, table in tables.items() if table is not None})
+    leave(sources)
+
+
+def _segment(parts: list[dict], sources: list[DataDir]) -> None:
+    """Where one has segments, every recording of the others that is an utterance becomes a segment, from its begin to its end."""
+    if not any(tables.get("segments") for tables in parts):
+        return
+    for tables, data in zip(parts, sources):
+        if not tables.get("segments"):
+            tables["segments"] = {utt: f"{utt} 0 -1" for utt in tables["utt2spk"]}
+            log.info(f"{data.path}: no segments, which others have; its utterances get lines 'UTTERANCE UTTERANCE 0 -1'")
 
 
 def _complete(parts: list[dict]) -> None:
@@ -158,7 +167,7 @@ def _union(name: str, parts: list[dict], sources: list[DataDir]) -> dict[str, st
                 log.warning(f"{name} is left out: speaker {key} has other values in {data.path}; make it again")
                 return None
             if name in UTTERANCE_TABLES or table[key] != found[key]:
-                flag = "--reco-prefix" if name in RECORDING_TABLES and "segments" in tables else "--utt-prefix"
+                flag = "--reco-prefix" if name in RECORDING_TABLES and data.has("segments") else "--utt-prefix"
                 raise UserError(f"{data.path}/{name}: '{key}' is in another of the directories too; "
                                 f"rename with utils/copy_data_dir.py {flag}")
         found |= table
@@ -193,6 +202,7 @@ def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = Tru
     """A copy of `data` with other names, without the tables of features where they are to be made anew."""
     tables = {name: table for name, table in read_all(data).items() if with_features or name not in FEATURE_TABLES}
     write_all(out, renamed(tables, renaming))
+    carry(data, out, with_features)
 
 
 def renamed(tables: dict[str, dict[str, str]], renaming: Renaming) -> dict[str, dict[str, str]]:

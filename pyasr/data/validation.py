@@ -93,7 +93,7 @@ def _gender_complaint(value: str) -> str:
 
 RULES = {
     "utt2spk": Rule("UTTERANCE SPEAKER", (2, 2)),
-    "text": Rule("UTTERANCE WORD ...", (2, None)),
+    "text": Rule("UTTERANCE WORD ...", (1, None)),  # without a word where nothing is said
     "segments": Rule("UTTERANCE RECORDING BEGIN END", (4, 4), _segment_complaint),
     "feats.scp": Rule("UTTERANCE FEATURES", (2, None)),
     "vad.scp": Rule("UTTERANCE VECTOR", (2, None)),
@@ -118,7 +118,7 @@ _OTHER_BLANK = re.compile(r"[^\S \t\n]")
 MADE_BY_HAND = ("utt2lang", "spk2gender", "reco2file_and_channel")  # nothing in a data directory tells what their lines would be
 NO_WORDS = ("<eps>", "<s>", "</s>", "#0")  # symbols of words.txt, as `pyasr.lang.dict_dir.RESERVED_WORDS`
 _COLUMN_WORDS = {1: "one column", 2: "two columns", 3: "three columns", 4: "four columns", 5: "five columns"}
-_EMPTY = {"text": "empty transcript", "wav.scp": "no audio named", "spk2utt": "speaker without utterances"}
+_EMPTY = {"wav.scp": "no audio named", "spk2utt": "speaker without utterances"}
 
 
 def by_hand(name: str, key: str, num_columns: int) -> str:

@@ -1,21 +1,25 @@
-"""Lhotse's manifests of recordings and supervisions as a Kaldi data directory.
+"""Lhotse's manifests, of recordings and supervisions or of cuts, as a Kaldi data directory.
 
-A manifest is a file of JSON objects, one a line, plain or gzipped. Of those, these entries are taken:
+A manifest is a file of JSON objects, one a line, or of one array of them, plain or gzipped. Of those, these entries are taken:
 
     recording    id, sources [{type: file | command, channels, source}], duration
     supervision  id, recording_id, start, duration, channel, text, speaker, gender
+    cut          id, start, duration, channel, recording, supervisions, type MonoCut | MultiCut
 
+A supervision of a cut begins `start` after the cut does, and ends with the cut at the latest, as in lhotse's `trim_to_supervisions`.
 Recordings of several channels become one for each channel in use, RECORDING_CHANNEL, by a pipe through sox. Every supervision becomes an
-utterance for each of its channels. Recordings without a supervision are left out.
+utterance for each of its channels. Recordings without a supervision are left out. Blanks in names become `_`.
 """
 
 from __future__ import annotations
 
+import io
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyasr.base.errors import UserError
+from pyasr.base.errors import UserError, printable
 from pyasr.base.foreign_json import parse_text_object
 from pyasr.data.datadir import write_data_dir
 from pyasr.intake.report import Report
@@ -23,50 +27,89 @@ from pyasr.io.content import read_content
 
 _MOST_S = 1e9  # that a manifest's times may be
 _SLACK_S = 0.05  # by which a supervision may end after its recording: times are rounded
+_HEAD_BYTES = 100
 _GENDERS = {"f": "f", "female": "f", "m": "m", "male": "m"}
+_CUTS = ("MonoCut", "MultiCut", "Cut")  # the last one is what MonoCut was called before
+_WANTED = "give a manifest of lhotse's, .jsonl, .jsonl.gz or .json"
+_CORRECT = "correct the entry, or have lhotse write the manifest anew"
+_RENAME = "rename one of them"
+_REFUSED = {  # kind of a cut: what is wrong with it, what is to be done
+    "MixedCut": ("are mixed or padded (MixedCut)",
+                 "give the cuts they were made of, or leave their lines out with zgrep -v '\"MixedCut\"'; noise and rooms are added to the "
+                 "data directory by utils/reverberate_data_dir.py"),
+    "PaddingCut": ("are padding without a recording (PaddingCut)", "leave their lines out with zgrep -v '\"PaddingCut\"'"),
+    "transforms": ("are of recordings that lhotse would change when it reads them (transforms)",
+                   "leave their lines out with zgrep -v '\"transforms\"', and perturb the data directory with utils/perturb_data_dir.py"),
+    "features": ("have no recording", "make the cuts of manifests of recordings and supervisions, or give these"),
+    "other": ("are no cuts", "give a manifest of cuts, or those of recordings and of supervisions"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """A supervision in one channel of its recording; times in seconds."""
+    """A supervision in one channel of its recording; times in seconds; `text` is '' where nothing is said, None where nothing is known."""
 
     name: str
     recording: str
     begin: float
     end: float
     speaker: str
-    text: str
+    text: str | None
     gender: str
 
 
 @dataclass
 class Manifests:
-    """Utterances, {recording: entry of wav.scp}, {recording: seconds}, and what is wrong, each problem with its fix."""
+    """Utterances, {recording: entry of wav.scp}, {recording: seconds}; what is wrong, each with its fix; what was changed or left out."""
 
-    utterances: list[Utterance]
-    audio: dict[str, str]
-    seconds: dict[str, float]
-    problems: list[str]
+    utterances: list[Utterance] = field(default_factory=list)
+    audio: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class _Flaw(UserError):
+    """What is wrong with an entry, and what repairs it."""
+
+    def __init__(self, where: object, what: str, fix: str = _CORRECT):
+        super().__init__(f"{where}: {what}")
+        self.where, self.what, self.fix = str(where), what, fix
 
 
 def read_manifest(path: Path) -> list[dict]:
     """The objects of a manifest. Raises UserError with the line that is none."""
-    path, objects = Path(path), []
+    return list(_entries(Path(path)))
+
+
+def _entries(path: Path) -> Iterator[dict]:
+    """The same one after the other: as objects, cuts take many times the memory of their lines."""
+    content = read_content(path)
+    if content[:_HEAD_BYTES].lstrip()[:1] == b"[":
+        entries = _parsed(b'{"entries": %b}' % content, content, f"{path}")["entries"]
+        yield from (_object(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1))
+        return
+    for number, line in enumerate(io.BytesIO(content), 1):
+        if line.strip() and (found := _parsed(line, line, f"{path}:{number}")):
+            yield found
+
+
+def _parsed(text: bytes, content: bytes, where: str) -> dict:
+    """The JSON object `text`. Raises UserError, headed by `where` and with the begin of `content`, for what is none."""
     try:
-        lines = read_content(path).decode("utf-8").split("\n")
+        return parse_text_object(text.decode("utf-8"))
     except UnicodeDecodeError:
-        raise UserError(f"{path}: not UTF-8 text; give a manifest of lhotse's, .jsonl or .jsonl.gz") from None
-    for number, line in enumerate(lines, 1):
-        try:
-            found = parse_text_object(line) if line.strip() else {}
-        except UnicodeEncodeError:
-            raise UserError(f"{path}:{number}: there is half a character in it, such as \\ud83d; write the manifest anew") from None
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise UserError(f"{path}:{number}: '{line[:20]}' is no JSON object; give a manifest of lhotse's, .jsonl or .jsonl.gz")
-        objects += [found] if found else []
-    return objects
+        raise UserError(f"{where}: not UTF-8 text; {_WANTED}") from None
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: there is half a character in it, such as \\ud83d; write the manifest anew") from None
+    except ValueError:
+        raise UserError(f"{where}: '{content[:20].decode(errors='replace').rstrip()}' is no JSON object; {_WANTED}") from None
+
+
+def _object(entry: object, where: str) -> dict:
+    if not isinstance(entry, dict):
+        raise UserError(f"{where}: '{str(entry)[:20]}' is no JSON object; {_WANTED}")
+    return entry
 
 
 def read_manifests(recordings: Path, supervisions: Path, prefix_speakers: bool = True) -> Manifests:
@@ -76,55 +119,79 @@ def read_manifests(recordings: Path, supervisions: Path, prefix_speakers: bool =
 
     Raises UserError for a file that is no manifest.
     """
-    reader = _Reader(Path(recordings), Path(supervisions), prefix_speakers)
-    for number, entry in enumerate(read_manifest(reader.recordings_path), 1):
-        reader.report.attempt("give each recording an id of its own", reader.add_recording, entry, number)
-    for number, entry in enumerate(read_manifest(reader.supervisions_path), 1):
-        reader.report.attempt("give manifests that lhotse has written", reader.add, entry, number)
-    return reader.found
+    reader = _PairReader(Path(recordings), Path(supervisions), prefix_speakers)
+    for number, entry in enumerate(_entries(reader.recordings_path), 1):
+        reader.attempt(reader.add_recording, entry, number)
+    for number, entry in enumerate(_entries(reader.path), 1):
+        reader.attempt(reader.add, entry, number)
+    return reader.result()
+
+
+def read_cuts(cuts: Path, prefix_speakers: bool = True) -> Manifests:
+    """The same of a manifest of cuts, which hold their recordings and supervisions."""
+    reader = _CutReader(Path(cuts), prefix_speakers)
+    for number, entry in enumerate(_entries(reader.path), 1):
+        reader.attempt(reader.add, entry, number)
+    return reader.result()
 
 
 class _Reader:
-    def __init__(self, recordings_path: Path, supervisions_path: Path, prefix_speakers: bool):
-        self.recordings_path, self.supervisions_path, self.prefix_speakers = recordings_path, supervisions_path, prefix_speakers
+    """What both kinds of reading share. `path` is the manifest that supervisions are in, `recordings_path` that of recordings."""
+
+    fix_of_twins: str  # of two utterances of one name
+    fix_beyond: str    # of a supervision that ends after its recording
+
+    def __init__(self, path: Path, recordings_path: Path, prefix_speakers: bool):
+        self.path, self.recordings_path, self.prefix_speakers = path, recordings_path, prefix_speakers
         self.report, self.recordings, self.names, self.owners = Report(), {}, set(), {}
-        self.found = Manifests([], {}, {}, self.report.problems)
+        self.meant: dict[tuple[str, str], str] = {}  # {(kind of name, word): name that became it}
+        self.found = Manifests(problems=self.report.problems)
+
+    def attempt(self, read: Callable[..., None], *arguments) -> None:
+        """Call `read`; a flaw of what it reads becomes a problem."""
+        try:
+            read(*arguments)
+        except _Flaw as flaw:
+            self.report.add(*map(printable, (flaw.where, flaw.what, flaw.fix)))
+
+    def result(self) -> Manifests:
+        """What was found, with a note on names that were changed."""
+        changed = sorted(name for (_, word), name in self.meant.items() if word != name)
+        if changed:
+            self.found.notes.append(f"{len(changed)} name(s) with blanks have _ in their place, such as '{changed[0]}'")
+        return self.found
 
     def add_recording(self, entry: dict, number: int) -> None:
-        """Raises UserError for another recording of the same id."""
+        """Raises _Flaw for another recording of the same id."""
         name = str(entry.get("id", f"of entry {number}"))
         if self.recordings.setdefault(name, entry) != entry:
-            raise UserError(f"{self.recordings_path}: there are two recordings {name}")
+            raise _Flaw(self.recordings_path, f"there are two recordings {name}", "give each recording an id of its own")
 
-    def add(self, entry: dict, number: int) -> None:
-        """The utterances of a supervision. Raises UserError where it lacks something."""
-        where = f"{self.supervisions_path}: supervision {entry.get('id', f'of entry {number}')}"
-        recording = _value(entry, "recording_id", str, where)
-        if recording not in self.recordings:
-            raise UserError(f"{where}: there is no recording {recording} in {self.recordings_path}")
-        channels = entry.get("channel", 0)
+    def add_supervision(self, entry: dict, where: str, recording: str, channels: object, begin: float, end: float) -> None:
+        """The utterances of a supervision that lasts so long in `recording`. Raises _Flaw where it lacks something."""
         channels = channels if isinstance(channels, list) else [channels]
         if not channels:
-            raise UserError(f"{where}: it has no channel")
+            raise _Flaw(where, "it has no channel", "name those that it was said in (channel)")
         for channel in channels:
             audio = self._recording(recording, channel)
-            self._utterance(entry, where, audio, "" if len(channels) == 1 else f"-{channel}")
+            self._add_utterance(entry, where, audio, "" if len(channels) == 1 else f"-{channel}", begin, end)
 
-    def _utterance(self, entry: dict, where: str, recording: str, suffix: str) -> None:
+    def _add_utterance(self, entry: dict, where: str, recording: str, suffix: str, begin: float, end: float) -> None:
         speaker = entry.get("speaker")
-        speaker = _word(recording if speaker in (None, "") else str(speaker), f"{where}: speaker")
-        name = _word(_value(entry, "id", str, where), f"{where}: id") + suffix
+        speaker = self._word("speaker", recording if speaker in (None, "") else str(speaker), where)
+        name = self._word("id", _value(entry, "id", str, where), where) + suffix
         if self.prefix_speakers and name != speaker and not name.startswith(f"{speaker}-"):
             name = f"{speaker}-{name}"
         if name in self.names:
-            raise UserError(f"{where}: there are two utterances {name}")
+            raise _Flaw(where, f"there are two utterances {name}", self.fix_of_twins)
         self.names.add(name)
-        begin, most = _seconds(entry, "start", where), self.found.seconds[recording]
-        end = begin + _seconds(entry, "duration", where)
+        most = self.found.seconds[recording]
         if not (0 <= begin < min(end, most) and end <= most + _SLACK_S):
-            raise UserError(f"{where}: it lasts from {begin:g} to {end:g} s in a recording of {most:g} s")
+            is_beyond = 0 <= begin < end and begin != most
+            told = f"it lasts from {begin:g} to {end:g} s in a recording of {most:g} s"
+            raise _Flaw(where, told, self.fix_beyond if is_beyond else "correct its start and duration")
         gender = _GENDERS.get(str(entry.get("gender")).lower(), "")
-        text = " ".join(_value(entry, "text", str, where).split()) if entry.get("text") else ""
+        text = None if entry.get("text") is None else " ".join(_value(entry, "text", str, where).split())
         self.found.utterances.append(Utterance(name, recording, begin, min(end, most), speaker, text, gender))
 
     def _recording(self, name: str, channel: int) -> str:
@@ -133,28 +200,119 @@ class _Reader:
         sources = _value(entry, "sources", list, where)
         channels = [_value(source, "channels", list, where) for source in sources]
         if strange := [channel for of_source in channels for channel in of_source if not isinstance(channel, int)]:
-            raise UserError(f"{where}: it has a channel {str(strange[0])[:20]}, which is no number")
+            raise _Flaw(where, f"it has a channel {str(strange[0])[:20]}, which is no number", "number the channels of its sources from 0")
         source = next((source for source, of_source in zip(sources, channels) if channel in of_source), None)
         if source is None:
-            raise UserError(f"{where}: it has no channel {channel}")
+            raise _Flaw(where, f"it has no channel {str(channel)[:20]}", "correct its sources, or the channel of its supervisions")
         if entry.get("transforms"):
-            raise UserError(f"{where}: lhotse would change it when it reads it (transforms); give the manifest of the originals, "
-                            "and perturb the data directory with utils/perturb_data_dir.py")
-        full_name = _word(name, f"{where}: id") + (f"_{channel}" if sum(map(len, channels)) > 1 else "")
+            raise _Flaw(where, "lhotse would change it when it reads it (transforms)",
+                        "give the manifest of the originals, and perturb the data directory with utils/perturb_data_dir.py")
+        full_name = self._word("recording", name, where) + (f"_{channel}" if sum(map(len, channels)) > 1 else "")
         if (other := self.owners.setdefault(full_name, name)) != name:
-            raise UserError(f"{where}: its audio would be named {full_name}, as that of recording {other} is; rename one of them")
+            raise _Flaw(where, f"its audio would be named {full_name}, as that of recording {other} is", _RENAME)
         self.found.audio[full_name] = _audio(source, channel, where)
         self.found.seconds[full_name] = _seconds(entry, "duration", where)
         return full_name
+
+    def _word(self, kind: str, name: str, where: str) -> str:
+        """A name as one word, `_` in the place of blanks. Raises _Flaw for a name of nothing else, and where two would become one."""
+        word = "_".join(name.split())
+        if not word:
+            raise _Flaw(where, f"its {kind} is '{name}'", "give it a name")
+        if (other := self.meant.setdefault((kind, word), name)) != name:
+            raise _Flaw(self.path, f"{kind} '{name}' would be called {word}, as '{other}' is", _RENAME)
+        return word
+
+
+class _PairReader(_Reader):
+    """Reads manifests of recordings and of supervisions."""
+
+    fix_of_twins = "give each supervision an id of its own"
+
+    def __init__(self, recordings_path: Path, path: Path, prefix_speakers: bool):
+        super().__init__(path, recordings_path, prefix_speakers)
+        command = f"lhotse fix {shlex.quote(str(recordings_path))} {shlex.quote(str(path))} FIXED"
+        self.fix_beyond = f"clip it with '{command}', and give the manifests in FIXED"
+        self.fix_missing = f"give the manifest that has it, or leave its supervisions out with '{command}', and give the manifests in FIXED"
+
+    def add(self, entry: dict, number: int) -> None:
+        """A supervision. Raises _Flaw where it lacks something."""
+        where = f"{self.path}: supervision {entry.get('id', f'of entry {number}')}"
+        recording = _value(entry, "recording_id", str, where)
+        if recording not in self.recordings:
+            raise _Flaw(where, f"there is no recording {recording} in {self.recordings_path}", self.fix_missing)
+        begin = _seconds(entry, "start", where)
+        self.add_supervision(entry, where, recording, entry.get("channel", 0), begin, begin + _seconds(entry, "duration", where))
+
+
+class _CutReader(_Reader):
+    """Reads a manifest of cuts."""
+
+    fix_of_twins = "give cuts of which each has supervisions of its own, not windows"
+    fix_beyond = "make the cuts anew of manifests that 'lhotse fix' has put right"
+
+    def __init__(self, path: Path, prefix_speakers: bool):
+        super().__init__(path, path, prefix_speakers)
+        self.of_kind: dict[str, list[str]] = {}  # of those that are left out or changed
+
+    def add(self, entry: dict, number: int) -> None:
+        """The supervisions of a cut, if it is of a kind that can be taken. Raises _Flaw where it lacks something."""
+        name = str(entry.get("id", f"of entry {number}"))
+        kind, where = _kind_of(entry), f"{self.path}: cut {name}"
+        if kind:
+            self.of_kind.setdefault(kind, []).append(name)
+            return
+        recording, begin = _value(entry, "recording", dict, where), _seconds(entry, "start", where)
+        recording_name = _value(recording, "id", str, f"{where}: recording")
+        self.add_recording(recording, number)
+        end = begin + _seconds(entry, "duration", where)
+        for supervision in _value(entry, "supervisions", list, where):
+            self.attempt(self._add_of_cut, supervision, where, recording_name, entry.get("channel", 0), begin, end)
+
+    def _add_of_cut(self, entry: dict, cut: str, recording: str, channel: object, cut_begin: float, cut_end: float) -> None:
+        """A supervision of a cut that lasts so long in the recording."""
+        name = _value(entry, "id", str, f"{cut}: supervision")
+        where = f"{self.path}: supervision {name}"
+        start, duration = _seconds(entry, "start", where), _seconds(entry, "duration", where)
+        if start < -_SLACK_S:
+            raise _Flaw(where, f"it begins {-start:g} s before its cut, so that not all of its text is in it",
+                        "give cuts that hold their supervisions whole, not windows")
+        begin, end = max(cut_begin + start, cut_begin), cut_begin + start + duration
+        if end > cut_end + _SLACK_S:
+            self.of_kind.setdefault("clipped", []).append(name)
+        self.add_supervision(entry, where, recording, entry.get("channel", channel), begin, min(end, cut_end))
+
+    def result(self) -> Manifests:
+        """What was found; of each kind of cuts that cannot be taken a problem, the first ones."""
+        told = {kind: f"{len(names)}, such as {names[0]}," for kind, names in self.of_kind.items()}
+        self.found.problems[:0] = [printable(f"{self.path}: of its cuts {told[kind]} {what}; fix: {fix}")
+                                   for kind, (what, fix) in _REFUSED.items() if kind in told]
+        if "silent" in told:
+            self.found.notes.append(f"of the cuts {told['silent']} have no supervision and are left out")
+        if "clipped" in told:
+            self.found.notes.append(f"of the supervisions {told['clipped']} end after their cut, and are clipped to it as lhotse does")
+        return super().result()
+
+
+def _kind_of(cut: dict) -> str:
+    """Why an entry of a manifest of cuts is not taken: a key of _REFUSED, or 'silent'; '' for one that is."""
+    kind, recording = cut.get("type"), cut.get("recording")
+    if kind not in _CUTS:
+        return kind if kind in ("MixedCut", "PaddingCut") else "other"
+    if recording is None:
+        return "features"
+    if isinstance(recording, dict) and recording.get("transforms"):
+        return "transforms"
+    return "" if cut.get("supervisions") else "silent"
 
 
 def _audio(source: dict, channel: int, where: str) -> str:
     """The entry of wav.scp for a channel of a source."""
     kind, place = source.get("type"), _value(source, "source", str, where)
     if kind not in ("file", "command"):
-        raise UserError(f"{where}: its audio is of the type {kind}, not file or command; store it in files with lhotse")
+        raise _Flaw(where, f"its audio is of the type {kind}, not file or command", "store it in files with lhotse (save_audios)")
     if kind == "file" and place.rstrip().endswith("|"):
-        raise UserError(f"{where}: a file of the name {place[-20:]} would be taken for a command; rename it")
+        raise _Flaw(where, f"a file of the name {place[-20:]} would be taken for a command", "rename it")
     if len(source["channels"]) == 1:
         return place if kind == "file" else f"{place} |"
     mixer = f"remix {1 + sorted(source['channels']).index(channel)}"
@@ -164,27 +322,21 @@ def _audio(source: dict, channel: int, where: str) -> str:
 def _value(entry: dict, name: str, kinds, where: str):
     found = entry.get(name) if isinstance(entry, dict) else None
     if not isinstance(found, kinds):
-        raise UserError(f"{where}: its {name} is {str(found)[:20]}")
+        raise _Flaw(where, f"its {name} is {str(found)[:20]}")
     return found
 
 
 def _seconds(entry: dict, name: str, where: str) -> float:
     found = _value(entry, name, (int, float), where)
     if abs(found) > _MOST_S:
-        raise UserError(f"{where}: its {name} is {str(found)[:20]}")
+        raise _Flaw(where, f"its {name} is {str(found)[:20]}")
     return float(found)
-
-
-def _word(text: str, where: str) -> str:
-    if not text or text.split() != [text]:
-        raise UserError(f"{where} '{text}' is not one word")
-    return text
 
 
 def save_data_dir(found: Manifests, out: Path) -> None:
     """wav.scp, reco2dur, segments, utt2spk, spk2utt, text where there is any, spk2gender where all speakers' are known."""
-    texts = {one.name: one.text for one in found.utterances if one.text}
-    taken = [one for one in found.utterances if one.text or not texts]
+    texts = {one.name: one.text for one in found.utterances if one.text is not None}
+    taken = [one for one in found.utterances if one.text is not None or not texts]
     recordings = {one.recording for one in taken}
     genders = {one.speaker: one.gender for one in taken}
     tables = {

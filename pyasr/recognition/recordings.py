@@ -13,12 +13,19 @@ from typing import BinaryIO
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.data.audio import INT16_SCALE, decode_audio
+from pyasr.data.audio import INT16_SCALE, AudioAdvice, decode_audio
 from pyasr.data.audio_sizes import is_of_stream
 from pyasr.io.content import read_file
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".aif", ".aiff", ".au", ".w64", ".rf64", ".caf")
 MIX, EACH = CHANNELS = ("mix", "each")
+_ADVICE = AudioAdvice(
+    damaged="replace the file",
+    unreadable="convert it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'",
+    joined="make a file of each, or one WAV file of all",
+    shortened="convert it, as by 'sph2pipe -f wav FILE | utils/transcribe.py MODEL -'",
+    unending="encode it as WAV, or as a FLAC file",
+)
 _BLOCK_S = 0.1
 _MOST_FLOAT = 256.0  # 48 dB above full scale
 _EXTENSIBLE, _EXTENSIBLE_BYTES, _SKIPPED_BYTES = b"\xfe\xff", 40, 1 << 16
@@ -72,12 +79,12 @@ def _files_below(path: Path) -> Iterator[Path]:
 
 def read_recordings(path: Path, channels: str = MIX) -> list[Recording]:
     """The channels of an audio file, or their mean. Raises UserError for a file that is missing, damaged or no audio, and for a device."""
-    return split_channels(Path(path).name, *decode_audio(io.BytesIO(read_file(path)), str(path)), channels)
+    return split_channels(Path(path).name, *decode_audio(io.BytesIO(read_file(path)), str(path), _ADVICE), channels)
 
 
 def of_bytes(content: bytes, name: str, channels: str = MIX) -> list[Recording]:
     """The same of the bytes of an audio file."""
-    return split_channels(name, *decode_audio(io.BytesIO(content), name), channels)
+    return split_channels(name, *decode_audio(io.BytesIO(content), name, _ADVICE), channels)
 
 
 def of_raw(content: bytes, name: str, rate: int) -> Recording:

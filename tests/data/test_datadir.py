@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from steps_here import run_here
@@ -12,6 +13,7 @@ from trees import make_data_dir
 from pyasr.base.errors import UserError
 from pyasr.data import subsets
 from pyasr.data.datadir import DataDir, Segment, distribute, split, write_data_dir
+from pyasr.data.recordings import cut_utterance, read_recording
 from pyasr.io.text import write_table
 from pyasr.data.validation import validate
 
@@ -129,6 +131,38 @@ def test_combine_and_copy(tmp_path):
     assert len(DataDir(tmp_path / "both").utterances) == 24 and len(DataDir(tmp_path / "few").utterances) == 6
     for name in ("copy", "both", "few", "both/split4/1", "both/split4/4"):
         assert validate(tmp_path / name) == []
+
+
+def test_combine_data_with_and_without_segments(tmp_path, capsys):
+    """Utterances of both have the audio that they had."""
+    sources = [DataDir(make_data_dir(tmp_path / "whole")), DataDir(make_data_dir(tmp_path / "some", with_segments=True))]
+    run_here("copy_data_dir.py", "--utt-prefix", "ann-x-", sources[1].path, tmp_path / "renamed", folder="utils")
+    sources[1] = DataDir(tmp_path / "renamed")
+    run_here("combine_data.py", tmp_path / "out", *(data.path for data in sources), folder="utils")
+    out, told = DataDir(tmp_path / "out"), capsys.readouterr().out
+    assert f"{sources[0].path}: no segments, which others have; its utterances get lines 'UTTERANCE UTTERANCE 0 -1'" in told
+    assert out.segments["ann-000"] == Segment("ann-000", 0, -1) and out.segments["ann-x-bob-001"] == Segment("bob", 0.2, 0.4)
+    assert len(out.utterances) == 24 and not [p for p in validate(out.path, audio="read") if "begin with their speaker" not in str(p)]
+    for data in sources:
+        for utt in data.utterances:
+            then, now = (cut_utterance(*read_recording(d, d.recording(utt)), d, utt) for d in (data, out))
+            assert len(now) and np.array_equal(then, now)
+
+
+def test_combine_refuses_recordings_of_one_name(tmp_path):
+    """Whose audio differs; with the same one they are one."""
+    whole, some = make_data_dir(tmp_path / "whole"), make_data_dir(tmp_path / "some", with_segments=True)
+    for name in ("utt2spk", "text", "utt2dur", "segments"):
+        table = {f"x-{utt}": value for utt, value in DataDir(some).table(name).items()}
+        write_table(some / name, {utt: value.replace("ann", "ann-000") if name == "segments" else value for utt, value in table.items()})
+    wav = DataDir(some).wav_scp
+    write_table(some / "wav.scp", {"ann-000" if name == "ann" else name: audio for name, audio in wav.items()})
+    told = f"{whole}/wav.scp: 'ann-000' is in another of the directories too; rename with utils/copy_data_dir.py --utt-prefix"
+    with pytest.raises(UserError, match=told):
+        run_here("combine_data.py", tmp_path / "out", some, whole, folder="utils")
+    write_table(some / "wav.scp", {name: DataDir(whole).wav_scp.get(name, audio) for name, audio in DataDir(some).wav_scp.items()})
+    run_here("combine_data.py", tmp_path / "out", some, whole, folder="utils")
+    assert len(DataDir(tmp_path / "out").wav_scp) == 14
 
 
 def test_combine_refuses_the_same_utterance_twice(tmp_path):

@@ -46,7 +46,6 @@ def rename_speaker(data: Path) -> None:
 BROKEN = {
     "three columns": (lambda d: edit(d / "utt2spk", 5, lambda s: s + " female"), "utt2spk", 5, "bob-000 bob female", "three columns"),
     "one column": (lambda d: edit(d / "utt2spk", 5, lambda s: "bob-000"), "utt2spk", 5, "bob-000", "one column"),
-    "empty transcript": (lambda d: edit(d / "text", 3, lambda s: s.split()[0]), "text", 3, "ann-002", "empty transcript"),
     "empty line": (lambda d: edit(d / "text", 3, lambda s: s + "\n"), "text", 4, "", "empty line"),
     "duplicated": (lambda d: edit(d / "text", 2, lambda s: s + "\n" + s), "text", 3, "ann-001", "line 2 already"),
     "unsorted": (lambda d: swap(d / "wav.scp", 2), "wav.scp", 3, "ann-001", "not sorted"),
@@ -79,6 +78,13 @@ BROKEN = {
 
 def keys(data: Path) -> list[str]:
     return [line.split()[0] for line in (data / "utt2spk").read_text().splitlines()]
+
+
+def make_lang(path: Path, word: str) -> Path:
+    path.mkdir()
+    (path / "words.txt").write_text(f"<eps> 0\n<unk> 1\n{word} 2\n")
+    (path / "oov.txt").write_text("<unk>\n")
+    return path
 
 
 def run_fix(command: str) -> None:
@@ -263,10 +269,7 @@ def test_recordings_that_a_command_cannot_read_are_removed(tmp_path):
 
 
 def test_transcripts_of_nothing_but_oov_words(tmp_path):
-    data, lang = make_data_dir(tmp_path / "data"), tmp_path / "lang"
-    lang.mkdir()
-    (lang / "words.txt").write_text("<eps> 0\n<unk> 1\nagain 2\n")
-    (lang / "oov.txt").write_text("<unk>\n")
+    data, lang = make_data_dir(tmp_path / "data"), make_lang(tmp_path / "lang", "again")
     assert validate(data, lang=lang) == []
     edit(data / "text", 3, lambda s: s.split()[0] + " <unk> AGAIN")
     assert validate(data) == []
@@ -293,12 +296,27 @@ def test_symbols_are_those_of_dictionaries():
 def test_program_lists_all_and_fails(tmp_path):
     data = make_data_dir(tmp_path / "data")
     edit(data / "utt2spk", 5, lambda s: s + " female")
-    edit(data / "text", 3, lambda s: s.split()[0])
+    edit(data / "wav.scp", 3, lambda s: s.split()[0])
     run = subprocess.run([sys.executable, UTILS / "validate_data_dir.py", data], capture_output=True, text=True)
     assert run.returncode == 1 and len(run.stdout.splitlines()) == 2
     assert (f"{data}/utt2spk:5: 'bob-000 bob female': three columns, expected 'UTTERANCE SPEAKER'; "
             f"fix: utils/fix_data_dir.py {data}") in run.stdout
     assert "2 problem(s)" in run.stderr
+
+
+def test_empty_transcripts_are_kept(tmp_path):
+    """As by Kaldi's programs: of a segment of noise or silence, what is recognised there is inserted."""
+    data = make_data_dir(tmp_path / "data", with_segments=True)
+    edit(data / "text", 3, lambda s: s.split()[0])
+    edit(data / "text", 4, lambda s: s.split()[0] + " ")
+    assert validate(data, lang=make_lang(tmp_path / "lang", "again")) == []
+    told = subprocess.run([sys.executable, UTILS / "validate_data_dir.py", data], capture_output=True, text=True, check=True)
+    assert f"{data}/text: 2 transcripts are empty" in told.stdout + told.stderr
+    edit(data / "text", 12, lambda s: None)
+    for command in {problem.fix for problem in validate(data)}:
+        run_fix(command)
+    assert validate(data) == [] and len(keys(data)) == 11
+    assert read_table(data / "text")["ann-002"] == read_table(data / "text")["ann-003"] == ""
 
 
 def test_fix_refuses_to_leave_nothing(tmp_path):
@@ -312,9 +330,10 @@ def test_fix_refuses_to_leave_nothing(tmp_path):
 
 def test_fix_keeps_what_it_replaces(tmp_path):
     data = make_data_dir(tmp_path / "data")
-    edit(data / "text", 3, lambda s: s.split()[0])
+    edit(data / "text", 3, lambda s: None)
+    before = (data / "utt2spk").read_bytes()
     fix(data)
-    assert "ann-002\n" in (data / ".backup/text").read_text()
+    assert (data / ".backup/utt2spk").read_bytes() == before != (data / "utt2spk").read_bytes()
 
 
 def test_fix_keeps_what_it_has_replaced_before(tmp_path):

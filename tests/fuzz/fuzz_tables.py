@@ -33,7 +33,7 @@ from pyasr.feats.inputs import InputOptions  # noqa: E402
 from pyasr.feats.kaldi_options import kaldi_input  # noqa: E402
 from pyasr.feats.options import MfccOptions  # noqa: E402
 from pyasr.feats.transforms import transform_files  # noqa: E402
-from pyasr.intake.lhotse import read_manifests, save_data_dir  # noqa: E402
+from pyasr.intake.lhotse import read_cuts, read_manifests, save_data_dir  # noqa: E402
 from pyasr.io.ark import ArkWriter, load_all, read_ark, read_scp  # noqa: E402
 from pyasr.io.int_vectors import job_archive_files, read_int_vectors  # noqa: E402
 from pyasr.io.posteriors import read_posteriors  # noqa: E402
@@ -115,8 +115,18 @@ def _manifests(path: Path) -> None:
     _text("".join(json.dumps(supervision | {"id": name}) + "\n" for name in ("u1", "u2")))(path.with_name("supervisions.jsonl"))
 
 
+def _cuts(path: Path, as_array: bool = False) -> None:
+    recording = {"id": "r1", "sources": [{"type": "file", "channels": [0, 1], "source": "r1.wav"}], "duration": 10.0}
+    cuts = [{"id": f"c{i}", "start": 1.0, "duration": 2.0, "channel": 0, "type": "MonoCut", "recording": recording,
+             "supervisions": [{"id": f"u{i}", "start": 0.5, "duration": 1.25, "text": "a", "speaker": "s1"}]}
+            for i in range(2)]  # fmt: skip
+    _text(json.dumps(cuts, indent=2) if as_array else "".join(json.dumps(cut) + "\n" for cut in cuts))(path)
+
+
 def _read_manifests(path: Path) -> list[str]:
-    found, out = read_manifests(path.with_name("recordings.jsonl"), path.with_name("supervisions.jsonl")), path.parent / "data"
+    is_cuts = path.stem == "cuts"
+    found = read_cuts(path) if is_cuts else read_manifests(path.with_name("recordings.jsonl"), path.with_name("supervisions.jsonl"))
+    out = path.parent / "data"
     out.mkdir(exist_ok=True)
     save_data_dir(found, out)
     return found.problems
@@ -185,6 +195,8 @@ TEXTS = [
     *(Format(f"data/{name}", _data_dir, consume(_read_data_dir)) for name in ("utt2spk", "text", "segments", "wav.scp", "utt2dur")),
     *(Format(f"validated/{name}", _data_dir, _validate, refuses=False) for name in ("utt2spk", "segments")),
     *(Format(f"lhotse/{name}.jsonl", _manifests, _read_manifests) for name in ("recordings", "supervisions")),
+    Format("lhotse/cuts.jsonl", _cuts, _read_manifests),
+    Format("lhotse/cuts.json", lambda path: _cuts(path, as_array=True), _read_manifests),
     Format("utt2num_frames", _text("u1 20\nu2 1\nu3 77\n"), lambda path: read_numbers(path, int)),
     Format("utt2spk", _text("u1 s1\nu2 s1\nu3 s2\n"), read_utt2spk),
     Format("reco2distortion", _text(_DISTORTIONS), lambda path: parse_table(read_table(path), path)),

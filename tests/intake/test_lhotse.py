@@ -24,7 +24,8 @@ SUPERVISIONS = [
     {"id": "u3", "recording_id": "call", "start": 1.0, "duration": 1.0, "channel": [1], "text": "yes", "speaker": "bob", "gender": "M"},
     {"id": "u4", "recording_id": "call", "start": 3.0, "duration": 1.0, "channel": [0, 1], "text": "both", "speaker": "crowd", "gender": "m"},
     {"id": "u5", "recording_id": "pipe", "start": 0, "duration": 5, "channel": 0, "text": "piped", "speaker": "bob", "gender": "m"},
-    {"id": "u6", "recording_id": "pipe", "start": 1, "duration": 1, "channel": 0, "text": "", "speaker": "bob"},
+    {"id": "u6", "recording_id": "pipe", "start": 1, "duration": 1, "channel": 0, "speaker": "bob"},
+    {"id": "u7", "recording_id": "pipe", "start": 2, "duration": 1, "channel": 0, "text": "", "speaker": "bob", "gender": "m"},
 ]  # fmt: skip
 
 
@@ -52,9 +53,10 @@ def test_data_directory(tmp_path):
         "call_0 sox 'call'\"'\"'s.wav' -t wav - remix 1 |", "call_1 sox 'call'\"'\"'s.wav' -t wav - remix 2 |", "mono a b.wav", "pipe cat c.wav |",
     ]  # fmt: skip
     assert table(out / "segments") == [
-        "ann-u1 mono 0.5 2.75", "ann-u2 mono 9 10", "bob-u3 call_1 1 2", "bob-u5 pipe 0 5", "crowd-u4-0 call_0 3 4", "crowd-u4-1 call_1 3 4",
+        "ann-u1 mono 0.5 2.75", "ann-u2 mono 9 10", "bob-u3 call_1 1 2", "bob-u5 pipe 0 5", "bob-u7 pipe 2 3",
+        "crowd-u4-0 call_0 3 4", "crowd-u4-1 call_1 3 4",
     ]  # fmt: skip
-    assert table(out / "text")[:2] == ["ann-u1 hello there", "ann-u2 bye"]
+    assert table(out / "text")[:2] == ["ann-u1 hello there", "ann-u2 bye"] and "bob-u7" in table(out / "text")
     assert table(out / "spk2gender") == ["ann f", "bob m", "crowd m"]
     assert table(out / "reco2dur") == ["call_0 20", "call_1 20", "mono 10", "pipe 5"]
     assert not validate(out, audio="no")
@@ -66,7 +68,11 @@ def test_data_directory(tmp_path):
     (lambda r, s: s[0].update(start="0.5"), "supervision u1: its start is 0.5"),
     (lambda r, s: s[0].update(start=9.0), "supervision u1: it lasts from 9 to 11.25 s in a recording of 10 s"),
     (lambda r, s: s[0].update(channel=1), "recording mono: it has no channel 1"),
-    (lambda r, s: s[0].update(speaker="two words"), "speaker 'two words' is not one word"),
+    (lambda r, s: s[0].update(speaker=" "), "supervision u1: its speaker is ' '; fix: give it a name"),
+    (lambda r, s: (s[0].update(speaker="a b"), s[1].update(speaker="a_b")),
+     "supervisions.jsonl: speaker 'a_b' would be called a_b, as 'a b' is; fix: rename one of them"),
+    (lambda r, s: s[0].update(start=7.95), "it lasts from 7.95 to 10.2 s in a recording of 10 s; fix: clip it with 'lhotse fix "),
+    (lambda r, s: s[0].update(start=-0.5), "it lasts from -0.5 to 1.75 s in a recording of 10 s; fix: correct its start and duration"),
     (lambda r, s: s[1].update(id="u1"), "there are two utterances ann-u1"),
     (lambda r, s: r[0]["sources"][0].update(type="url"), "its audio is of the type url"),
     (lambda r, s: r[0].update(transforms=[{"name": "Speed", "kwargs": {"factor": 0.9}}]), "utils/perturb_data_dir.py"),
@@ -92,6 +98,39 @@ def test_every_problem_is_told(tmp_path, change, told):
     problems = read_manifests(*manifests(tmp_path, recordings, supervisions)).problems
     assert any(told in problem for problem in problems) and "u3" in problems[-1]
     assert all("; fix: " in problem and "\n" not in problem for problem in problems)
+
+
+def test_blanks_in_names(tmp_path):
+    """Where no other name has the underscores."""
+    recordings = [RECORDINGS[0] | {"id": "the talk"}]
+    supervisions = [SUPERVISIONS[0] | {"speaker": "Ann  B. Lee", "recording_id": "the talk", "id": "u\u30001"},
+                    SUPERVISIONS[1] | {"speaker": "Ann  B. Lee", "recording_id": "the talk"}]  # fmt: skip
+    found = read_manifests(*manifests(tmp_path, recordings, supervisions))
+    assert not found.problems and found.notes == ["3 name(s) with blanks have _ in their place, such as 'Ann  B. Lee'"]
+    assert [said.name for said in found.utterances] == ["Ann_B._Lee-u_1", "Ann_B._Lee-ann-u2"]
+    assert {said.speaker for said in found.utterances} == {"Ann_B._Lee"}
+    assert list(found.audio) == ["the_talk"]
+
+
+def test_what_is_printed_for_times_and_recordings_repairs(tmp_path):
+    pytest.importorskip("lhotse")
+    supervisions = [SUPERVISIONS[0] | {"start": 7.95}, SUPERVISIONS[1] | {"recording_id": "nowhere"}, SUPERVISIONS[4] | {"start": 6.0},
+                    SUPERVISIONS[3]]  # fmt: skip
+    recordings = [recording | {"sampling_rate": 8000, "num_samples": round(8000 * recording["duration"])} for recording in RECORDINGS]
+    problems = read_manifests(*manifests(tmp_path, recordings, supervisions)).problems
+    commands = {problem.rpartition("with '")[2].partition("', and give the manifests in FIXED")[0] for problem in problems}
+    assert len(problems) == 3 and len(commands) == 1
+    subprocess.run(commands.pop(), shell=True, check=True, capture_output=True, cwd=tmp_path)
+    found = read_manifests(*(tmp_path / "FIXED" / name for name in ("recordings.jsonl.gz", "supervisions.jsonl")))
+    assert not found.problems and [(said.begin, said.end) for said in found.utterances] == [(7.95, 10), (3, 4), (3, 4)]
+
+
+def test_arrays(tmp_path):
+    """As lhotse writes .json."""
+    paths = [tmp_path / "recordings.json", tmp_path / "supervisions.json"]
+    for path, entries in zip(paths, (RECORDINGS, SUPERVISIONS)):
+        path.write_text(json.dumps(entries, indent=2))
+    assert read_manifests(*paths) == read_manifests(*manifests(tmp_path))
 
 
 def test_a_speaker_that_is_a_number(tmp_path):
@@ -130,7 +169,7 @@ def test_step(tmp_path, root):
         return subprocess.run(["utils/import_lhotse.py", *words], cwd=root, capture_output=True, text=True)
 
     done = run(*manifests(tmp_path), tmp_path / "data")
-    assert done.returncode == 0 and "6 utterances, 1 without a text" in done.stdout + done.stderr, done.stderr
+    assert done.returncode == 0 and "7 utterances, 1 without a text" in done.stdout + done.stderr, done.stderr
     done = run(*manifests(tmp_path, supervisions=[{"id": "u1"}]), tmp_path / "other")
     assert done.returncode == 1 and "its recording_id is None" in done.stdout and done.stderr.count("\n") == 1
     (tmp_path / "supervisions.jsonl").write_text("{}\nnot json\n")

@@ -28,7 +28,7 @@ from pyasr.recognition import system
 from pyasr.recognition.acoustics import Gaussians
 from pyasr.recognition.packed import PackedFile
 from pyasr.recognition.pauses import CutOptions
-from pyasr.recognition.recordings import Recording, find_audio, read_recordings
+from pyasr.recognition.recordings import Recording, find_audio, of_bytes, read_recordings
 
 SAID = {f"u{i}": [str(word) for word in np.random.default_rng(i).choice(WORDS, 4 + i)] for i in range(4)}
 
@@ -452,6 +452,22 @@ def test_pipes_are_read_and_devices_refused(tmp_path):
         find_audio((Path("/dev/null"),))
     with pytest.raises(UserError, match="/dev/null: a device, not a file; give a file"):  # /dev/zero has no end
         read_recordings(Path("/dev/null"))
+
+
+@pytest.mark.parametrize("content, advice", [
+    (b"\0\0\0\x20ftypM4A \0\0\2\0", "convert it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'"),
+    (b"\x1a\x45\xdf\xa3webm", "convert it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'"),
+    (b"NIST_1A\n   1024\nsample_coding -s26 ulaw,embedded-shorten-v2.00\nend_head\n".ljust(1024) + b"ajkg\x02" + bytes(500),
+     "convert it, as by 'sph2pipe -f wav FILE | utils/transcribe.py MODEL -'"),
+    (b"RIFF\xe8\3\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0data\xc4\3\0\0" + bytes(100), "; replace the file"),
+], ids=["m4a", "webm", "shorten", "cut short"])  # fmt: skip
+def test_what_to_do_about_files_that_cannot_be_read(content, advice, tmp_path):
+    """There is no data directory to remove utterances of."""
+    (tmp_path / "a").write_bytes(content)
+    for read in (lambda: read_recordings(tmp_path / "a"), lambda: of_bytes(content, "stdin")):
+        with pytest.raises(UserError) as told:
+            read()
+        assert str(told.value).endswith(advice), told.value
 
 
 def test_pyasr_has_nothing_else():

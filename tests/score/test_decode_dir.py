@@ -119,6 +119,23 @@ def test_hypothesis_without_reference(scored, tmp_path):
     assert not (other / "scoring").exists() and not (other / "best_wer").exists()
 
 
+def test_insertions_into_empty_transcripts_count(scored, tmp_path):
+    """Also after the programs that copy and repair data directories."""
+    root, _ = scored
+    data = make_data(tmp_path / "data", {"a-1": "yes", "a-2": "", "b-1": ""})
+    (data / "wav.scp").write_text("".join(f"{utt} {utt}.wav\n" for utt in ("a-1", "a-2", "b-1")))
+    run_here("fix_data_dir.py", "--audio", "no", data, folder="utils")
+    run_here("copy_data_dir.py", data, tmp_path / "copy", folder="utils")
+    run_here("split_data_dir.py", tmp_path / "copy", 2, folder="utils")
+    run_here("combine_data.py", tmp_path / "both", tmp_path / "copy/split2/1", tmp_path / "copy/split2/2", folder="utils")
+    run_here("subset_data_dir.py", "--first", 3, tmp_path / "both", tmp_path / "chosen", folder="utils")
+    decode = make_decode_dir(tmp_path / "decode", {"a-1": choice(1, 1.0, -100.0), "a-2": choice(2, 1.0, 0.0)}, num_jobs=1)
+    run_here("score.py", tmp_path / "chosen", root / "lang", decode)
+    chosen = json.loads((decode / "scoring/summary.json").read_text())["chosen"]
+    assert (chosen["errors"], chosen["ins"], chosen["words"], chosen["num_utterances"]) == (2, 2, 1, 3)
+    assert "a-2 #csid 0 0 2 0" in (decode / "scoring/per_utt").read_text()
+
+
 def test_transcript_without_speaker(scored, tmp_path):
     root, _ = scored
     data = make_data(tmp_path / "data", {"a-1": "yes"})
