@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import termios
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -220,6 +221,19 @@ def test_killing_the_recipe_leaves_no_process(number, recipe, hangups):
     process.send_signal(number)
     assert process.wait(10) == (-9 if number == signal.SIGKILL else 128 + number)
     wait_until(lambda: num_sleeping(f"30{process.pid}") == 0)
+
+
+def test_a_second_signal_ends_the_recipe_at_once(root):
+    """Also what would not end by itself, which else has time to save what it has."""
+    command = [sys.executable, root / "utils/supervise.py", "bash", "-c", "trap '' TERM; echo begun; while true; do sleep 0.1; done"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr.readline() == "bash: stopped by signal 15; run the same command again to go on\n"
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(4)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(8) == 128 + signal.SIGTERM
 
 
 def test_a_recipe_under_nohup_outlives_its_terminal(recipe):
