@@ -8,7 +8,8 @@ Writes OUT/final.nnet (the network trained further, with normalisation and prior
        feature_origin.json, phones.txt, metrics.jsonl, tensorboard/, log/train.log
 
 ALI_DIR has the references, DECODE_DIR the lattices, of the training data (docs/sequence_training.md). A minibatch is one utterance, or with
---minibatch N several of up to N frames. An interrupted job goes on from its last checkpoint, as one of steps/train_dnn.py.
+--minibatch N several of up to N frames. A network that was trained with dropout keeps it, also in what posteriors and derivatives are
+computed from; --dropout-schedule 0,0 turns it off. An interrupted job goes on from its last checkpoint, as one of steps/train_dnn.py.
 
 Example:
     steps/train_smbr.py --num-ranks 2 data/train_hires data/lang exp/dnn_ali exp/dnn/denlats exp/dnn exp/dnn_smbr

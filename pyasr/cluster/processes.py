@@ -139,7 +139,8 @@ def raise_on_stop() -> None:
 def stop_later():
     """Signals that ask for an end are heard when this block has ended."""
     asked: list[int] = []
-    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in STOP_SIGNALS}
+    heard = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in heard}
     try:
         yield
     finally:
@@ -161,11 +162,13 @@ def supervise(command: list[str]) -> int:
     Returns the exit status as a shell gives it. When this process is asked to end, the group is ended: it has time to save what it has,
     unless this process is asked again. When it is killed outright, the guard ends the group.
     """
-    raise_on_stop()
-    guard = Guard()
+    guard, groups = Guard(), []
     name = os.path.basename(next((word for word in command if word.endswith(".sh")), command[0]))
-    process = subprocess.Popen(command, stdin=None if _may_read() else subprocess.DEVNULL, preexec_fn=guard.enter)
     try:
+        raise_on_stop()
+        with stop_later():
+            process = subprocess.Popen(command, stdin=None if _may_read() else subprocess.DEVNULL, preexec_fn=guard.enter)
+            groups.append(process.pid)
         status = process.wait()
         _wait_until_empty(process.pid, _LAST_WORDS_S)
         if status < 0:
@@ -173,11 +176,11 @@ def supervise(command: list[str]) -> int:
             print(f"{name}: error: {killed}; run the same command again to go on", file=sys.stderr)
     except Stopped as stop:
         status = -stop.args[0]
-        print(f"{name}: stopped by signal {-status}; run the same command again to go on", file=sys.stderr)
         with contextlib.suppress(Stopped):  # harmless: asked again, so the rest is ended at once
-            end_groups([process.pid], SAVING_S + _GRACE_S)
+            print(f"{name}: stopped by signal {-status}; run the same command again to go on", file=sys.stderr)
+            end_groups(groups, SAVING_S + _GRACE_S)
     ignore_stop()
-    end_groups([process.pid])
+    end_groups(groups)
     return status if status >= 0 else 128 - status
 
 

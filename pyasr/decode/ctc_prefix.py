@@ -29,6 +29,8 @@ from pyasr.lang.symbols import EPSILON, SymbolTable
 
 _SPECIAL = (EPSILON, BACKOFF, BOS, EOS)
 _SHOWN = 10
+_NO_UNIT = -1
+_BONUS = 3.0  # without one a language model, which makes every word dearer, has too few of them
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,15 @@ class PrefixOptions:
 
     num_prefixes: int = option(32, "prefixes kept at each frame", minimum=1)
     unit_beam: float = option(15.0, "units whose log posterior is this much below the frame's best one extend no prefix", minimum=0.0)
-    lm_weight: float = option(1.0, "weight of the language model's log probabilities", minimum=0.0)
-    word_bonus: float = option(0.0, "added to the log probability for each word")
+    lm_weight: float = option(0.5, "weight of the language model's log probabilities", minimum=0.0)
+    word_bonus: float | None = option(None, "added to the log probability for each word; unless given, 3 with a language model, else 0")
     oov_cost: float = option(OOV_COST, "-ln probability of a word that the language model lacks, where it has no <unk>", minimum=0.0)
     letter_cost: float = option(3.4, "added for each letter of a word that the language model lacks: 3.4 is -ln of 1 in 30", minimum=0.0)
     num_best: int = option(10, "most word sequences of an utterance", minimum=1)
+
+    def bonus(self, with_model: bool) -> float:
+        """What a word adds, with a language model or without."""
+        return (_BONUS if with_model else 0.0) if self.word_bonus is None else self.word_bonus
 
 
 class PrefixDecoder:
@@ -56,7 +62,7 @@ class PrefixDecoder:
 
     def __init__(self, units: Sequence[str], options: PrefixOptions = PrefixOptions(), arpa: Arpa | None = None,
                  lm_name: str = "the language model"):
-        self.units, self.options = list(units), options
+        self.units, self.options, self._bonus = list(units), options, options.bonus(arpa is not None)
         words = SymbolTable.of(dict.fromkeys([*_SPECIAL, *(arpa.words if arpa else ())]))
         spoken = {word: number for word, number in words.ids.items() if word not in _SPECIAL}
         _tell_unspelled(self.units, [word for word in spoken if word != UNKNOWN], lm_name)
@@ -72,9 +78,9 @@ class PrefixDecoder:
         """
         options = self.options
         found = kernels.search(checked(log_posteriors, len(self.units), name), self._table, self._lm, options.num_prefixes,
-                               options.unit_beam, options.lm_weight, options.word_bonus)
+                               options.unit_beam, options.lm_weight, self._bonus)
         hypotheses = self._joined(*found)
-        return sorted(hypotheses, key=lambda one: -one.score(options.lm_weight, options.word_bonus))[:options.num_best]
+        return sorted(hypotheses, key=lambda one: -one.score(options.lm_weight, self._bonus))[:options.num_best]
 
     def _joined(self, flat, ends, log_probs, lm_costs) -> list[CtcHypothesis]:
         """One hypothesis for each word sequence."""
@@ -109,7 +115,8 @@ def _tell_unspelled(units: list[str], words: list[str], lm_name: str) -> None:
 def spellings(units: Sequence[str], words: dict[str, int], letter_cost: float) -> kernels.Spellings:
     """The letters of units, and the trie of the spellings of `words` with their ids."""
     nodes, ids, letters = _trie(words)
-    strings = [[letters.get(letter, -1) for letter in unit.removeprefix(BOUNDARY)] if k else [] for k, unit in enumerate(units)]
+    spelled = [unit.removeprefix(BOUNDARY) if k and unit != UNKNOWN else "" for k, unit in enumerate(units)]
+    strings = [[letters.get(letter, -1) for letter in string] for string in spelled]
     unknown = words.get(UNKNOWN, 0)
     num_letters = max(len(letters), 1)
     keys = np.array([node * num_letters + letter for node, letter in nodes], np.int64)
@@ -118,7 +125,8 @@ def spellings(units: Sequence[str], words: dict[str, int], letter_cost: float) -
         np.array([unit.startswith(BOUNDARY) for unit in units]), np.cumsum([0, *map(len, strings)]),
         np.array([letter for string in strings for letter in string], np.int64), keys[order],
         np.array(list(nodes.values()), np.int64)[order], num_letters,
-        np.array([ids.get(node, unknown) for node in range(len(nodes) + 1)], np.int64), unknown, letter_cost)  # fmt: skip
+        np.array([ids.get(node, unknown) for node in range(len(nodes) + 1)], np.int64), unknown,
+        units.index(UNKNOWN) if UNKNOWN in units else _NO_UNIT, letter_cost)  # fmt: skip
 
 
 def _trie(words: dict[str, int]) -> tuple[dict[tuple[int, int], int], dict[int, int], dict[str, int]]:

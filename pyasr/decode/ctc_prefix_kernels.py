@@ -22,7 +22,7 @@ from pyasr.lang.backoff_lm import strict_end, strict_word
 NODE = np.dtype([("parent", "i4"), ("unit", "i4"), ("first_child", "i4"), ("sibling", "i4"), ("place", "i4"), ("spelling", "i4"),
                  ("history", "i4"), ("num_words", "i4"), ("lm_cost", "f8"), ("closed_history", "i4"), ("closed_words", "i4"),
                  ("closed_cost", "f8"), ("num_letters", "i4"), ("due_words", "i4"), ("due_cost", "f8"),
-                 ("unknown_cost", "f8"), ("closed_unknown_cost", "f8")])  # fmt: skip
+                 ("unknown_cost", "f8"), ("closed_unknown_cost", "f8"), ("has_unknown", "i4")])  # fmt: skip
 
 _NOWHERE = -1
 
@@ -35,6 +35,7 @@ class Spellings(NamedTuple):
     keys, targets    int64, sorted: node * num_letters + letter, and the node it leads to; node 0 is the root
     words            int64 (num_nodes): the word that ends at a node, `unknown` where none does
     unknown          the word that stands for all others; 0 where the model has none
+    unknown_unit     the unit that is no letter of a word, and in a word without letters stands for `unknown`; -1 where there is none
     letter_cost      added to the cost of these others for each of their letters
     """
 
@@ -46,6 +47,7 @@ class Spellings(NamedTuple):
     num_letters: int
     words: np.ndarray
     unknown: int
+    unknown_unit: int
     letter_cost: float
 
 
@@ -94,8 +96,9 @@ def _fill(nodes, new, parent, unit, table, lm):
         one.history, one.num_words, one.lm_cost = above.history, above.num_words, above.lm_cost
         one.spelling = _spelled(table, np.int64(above.spelling), unit)
         one.num_letters += above.num_letters
+    one.has_unknown = 1 if unit == table.unknown_unit or (above.has_unknown and not table.begins[unit]) else 0
     one.closed_history, one.closed_words, one.closed_cost = one.history, one.num_words, one.lm_cost
-    if one.num_letters > 0:
+    if one.num_letters > 0 or one.has_unknown:
         word = table.words[one.spelling] if one.spelling >= 0 else table.unknown
         cost, one.closed_history = strict_word(lm, one.history, word)
         if word == table.unknown:
@@ -200,7 +203,7 @@ def _root(nodes, table, lm):
     root = nodes[0]
     root.parent, root.unit, root.first_child, root.sibling, root.place = -1, -1, -1, -1, 0
     root.spelling, root.history, root.closed_history = 0, lm.start, lm.start
-    root.num_words, root.closed_words, root.due_words, root.num_letters = 0, 0, 0, 0
+    root.num_words, root.closed_words, root.due_words, root.num_letters, root.has_unknown = 0, 0, 0, 0, 0
     root.lm_cost, root.closed_cost, root.due_cost = 0.0, 0.0, 0.0
     root.unknown_cost = root.closed_unknown_cost = strict_word(lm, lm.start, table.unknown)[0]
 

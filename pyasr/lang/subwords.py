@@ -6,11 +6,15 @@ EMNLP 2018; unigram models: T. Kudo, ACL 2018; byte pair encoding: R. Sennrich e
 UNITS_DIR/units.model   sentencepiece's model
 UNITS_DIR/units.txt     `UNIT ID`: <blk> 0, <unk> 1, then the model's pieces; those that begin a word begin with U+2581
 UNITS_DIR/words.txt     the words of the training text, one a line, in C order
+
+The word <unk>, of which nobody knows what was said, is spelled with U+2581 and the unit <unk>; its letters are not learnt. In other words
+this unit stands for letters that no unit has.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,6 +35,7 @@ UNITS_DIR = "units"  # in the directory of a network
 BLANK, UNKNOWN, BOUNDARY = "<blk>", "<unk>", "\u2581"
 UNKNOWN_ID = 1
 _OFFSET = 1  # the blank comes before sentencepiece's pieces
+_NO_LETTER = "\0"
 _LONGEST_LINE = 1 << 20  # bytes; sentencepiece leaves longer lines out
 
 
@@ -78,8 +83,22 @@ class Subwords:
         return np.array([unit.startswith(BOUNDARY) for unit in self.units])
 
     def encode(self, text: str) -> np.ndarray:
-        """Unit ids of a text's best segmentation, int64; <unk> for letters that the training text lacked."""
-        return np.array(self._processor.encode(" ".join(text.split())), np.int64) + _OFFSET
+        """Unit ids of a text's best segmentation, int64; <unk> for that word, and for letters that the training text lacked."""
+        pieces: list[int] = []
+        for is_unknown, words in itertools.groupby(text.split(), UNKNOWN.__eq__):
+            pieces += len(list(words)) * self._unknown_word if is_unknown else self._processor.encode(" ".join(words))
+        return np.array(pieces, np.int64) + _OFFSET
+
+    @cached_property
+    def _unknown_word(self) -> list[int]:
+        """The pieces of the word <unk>."""
+        return [self._processor.piece_to_id(BOUNDARY), self._processor.unk_id()]
+
+    def strange_letters(self, text: str) -> set[str]:
+        """The letters of a text that are in no unit; the word <unk> has none."""
+        words = " ".join(word for word in text.split() if word != UNKNOWN)
+        pieces = zip(self._processor.encode(words), self._processor.encode(words, out_type=str))
+        return {letter for number, piece in pieces if number == self._processor.unk_id() for letter in piece}
 
     def spellings(self, word: str, num_best: int = 1) -> list[tuple[int, ...]]:
         """Up to `num_best` segmentations of a word, best first; none with <unk>. A model of byte pairs knows one only."""
@@ -111,8 +130,9 @@ class Subwords:
 
 
 def words_of(units: Iterable[str]) -> list[str]:
-    """The words that units, as they are written in units.txt, spell."""
-    return "".join(units).replace(BOUNDARY, " ").split()
+    """The words that units, as they are written in units.txt, spell. <unk> is no letter of a word; a word of nothing else is <unk>."""
+    words = "".join(_NO_LETTER if unit == UNKNOWN else unit for unit in units).replace(BOUNDARY, " ").split()
+    return [word.replace(_NO_LETTER, "") or UNKNOWN for word in words]
 
 
 def read_units(units_dir: Path) -> list[str]:

@@ -25,6 +25,7 @@ from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import MODEL_FILE, AcousticModel, load_scorer
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.sequence.hypotheses_store import HypothesesStore, store_lattices
 from pyasr.sequence.lattice_criteria import CriterionOptions
 from pyasr.sequence.lattice_objective import LatticeObjective
@@ -96,12 +97,27 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
     check_origin(step.data, step.dnn_dir)
     with training_output(step, _inputs(step, lattices)) as out:
         check_phones(step.dnn_dir, LangDir(step.lang))
+        check_silence(step)
         warn_of_another_scale(step.decode_dir, step.training.criterion.acoustic_scale)
         copy_inputs([step.dnn_dir / MODEL, step.dnn_dir / "tree", step.lang / "phones.txt"], out)
         InputOptions.load(step.dnn_dir).save(out)
         keep_origin(out, step.data)
         prepare(step, lattices, out)
         yield SmbrSpec(step.data, step.lang, step.dnn_dir, out, step.training)
+
+
+def check_silence(step: SmbrStep) -> None:
+    """Warn of an empty list of silence phones where the criterion asks for them. Raises UserError for one that the model lacks."""
+    criterion = step.training.criterion
+    if criterion.criterion == "mmi" and not criterion.boost:
+        return
+    silence, model = LangDir(step.lang).silence_phones, step.dnn_dir / MODEL
+    path = step.lang / "phones/silence.int"
+    if not silence:
+        log.warning(f"{path}: the list is empty, so --criterion {criterion.criterion} takes all phones for speech; list those that are silence")
+    foreign = np.setdiff1d(silence, read_transitions(model).tid2phone[1:])
+    if len(foreign):
+        raise UserError(f"{path}: phone {foreign[0]} is not in {model}; give the language directory that the model was made with")
 
 
 def warn_of_another_scale(decode_dir: Path, acoustic_scale: float) -> None:
@@ -153,7 +169,7 @@ def train_rank(spec: SmbrSpec, comm: Comm) -> None:
     options, model = spec.training, load_scorer(spec.dnn_dir)
     strategy = make_strategy(comm, options.mixing)
     training, heldout = open_utterances(spec, model, comm, strategy.share)
-    learner = make_learner(spec, model, comm)
+    learner = make_learner(spec, model, comm, strategy.sum_gradients(of_any_size=True))
     frames, minibatch = (training, heldout), options.learner.minibatch
     terms = training.mean_minibatch(comm)
     make_job(LatticeTraining, learner, frames, strategy, options, minibatch, spec.out, training.longest, terms).run()
@@ -171,10 +187,10 @@ def open_utterances(spec: SmbrSpec, model: AcousticModel, comm: Comm, share: tup
     return found[0], found[1]
 
 
-def make_learner(spec: SmbrSpec, model: AcousticModel, comm: Comm) -> LatticeLearner:
+def make_learner(spec: SmbrSpec, model: AcousticModel, comm: Comm, gradient_sum: GradientSum | None) -> LatticeLearner:
     """The network with what it is to learn; dropout differs by rank."""
     options, silence = spec.training, LangDir(spec.lang).silence_phones
     classes = TidClasses.of(read_transitions(spec.dnn_dir / MODEL), silence)
     objective = LatticeObjective(options.criterion, classes, model.log_priors, model.factor)
     torch.manual_seed(dropout_seed(options.loop.train_seed, comm.rank))
-    return LatticeLearner(model.network, options.learner, comm.size, objective)
+    return LatticeLearner(model.network, options.learner, comm.size, objective, gradient_sum)

@@ -18,7 +18,7 @@ from pyasr.decode.lattice_io import read_either
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.openfst import Fst, write_fst
 from pyasr.lang.ctc_graph import GRAPH, ctc_graph
-from pyasr.lang.subwords import BLANK, BOUNDARY, UNKNOWN, read_units
+from pyasr.lang.subwords import BLANK, BOUNDARY, UNKNOWN, read_units, words_of
 from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.acoustic import AcousticModel, load_scorer
 from pyasr.nn.layered import LayeredNetwork
@@ -151,7 +151,7 @@ def test_without_a_graph(exp, tmp_path):
         posteriors = scorer.log_posteriors(reader[key]).astype(np.float64)
         labels = posteriors.argmax(1)
         said = [label for before, label in zip([0, *labels], labels) if label not in (0, before)]
-        assert best[0][key][3:] == "".join(units[label] for label in said).replace(BOUNDARY, " ").split()
+        assert best[0][key][3:] == words_of(units[label] for label in said)
         assert float(best[0][key][1]) == pytest.approx(-posteriors.max(1).sum(), rel=1e-5, abs=1e-4)
         assert float(best[1][key][1]) < float(best[0][key][1]) + 1e-4
 

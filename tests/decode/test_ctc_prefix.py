@@ -61,6 +61,14 @@ def test_greedy_joins_repeats_unless_a_blank_is_between():
     assert greedy(np.zeros((0, 5)), UNITS).words == ()
 
 
+@pytest.mark.parametrize("path, words", [([2, 1, 3], ("ab",)), ([1, 2, 0, 1], ("<unk>", "a")), ([4, 1, 0, 1, 2, 4, 1], ("<unk>", "a", "<unk>"))])
+def test_the_unknown_unit_is_no_letter(path, words):
+    """A word of nothing else is <unk>, which costs what the language model says."""
+    log_posteriors = np.log(0.96 * np.eye(len(UNITS))[path] + 0.008)
+    best = PrefixDecoder(UNITS).decode(log_posteriors)[0]
+    assert greedy(log_posteriors, UNITS).words == best.words == words and best.units == tuple(unit for unit in path if unit)
+
+
 @pytest.mark.parametrize("num_frames", [0, 1, 2, 5])
 def test_a_beam_without_end_gives_the_sums_over_all_alignments(num_frames):
     log_posteriors = posteriors(7, num_frames)
@@ -81,13 +89,21 @@ def test_language_model_as_by_rescoring_everything(model):
     expected = {}
     for text, score in exact(log_posteriors).items():
         cost = peer.cost([table.get(word, unknown) or 10**6 for word in text])
-        cost += 0.8 * sum(len(word) for word in text if word not in WORDS)
+        cost += 0.8 * sum(len(word) for word in text if word not in [*WORDS, "<unk>"])
         if all(word in WORDS for word in text):
             assert cost == pytest.approx(-math.log(10) * sentence_log10(orders, list(text)), abs=1e-4)
         expected[text] = score - 0.7 * cost + 0.4 * len(text)
     assert any(set(text) - set(words) for text in expected)
     assert {one.words: one.score(0.7, 0.4) for one in found} == pytest.approx(expected, abs=1e-6)
     assert [one.words for one in found] == sorted(expected, key=lambda text: -expected[text])
+
+
+def test_defaults_are_those_that_the_recipe_has_chosen(model):
+    """On dev; without a language model nothing has to be made up for."""
+    log_posteriors, arpa = posteriors(9), read_arpa(model[0])
+    for lm, told in ((arpa, dict(lm_weight=0.5, word_bonus=3.0)), (None, dict(word_bonus=0.0))):
+        chosen, told = (PrefixDecoder(UNITS, options, lm).decode(log_posteriors) for options in (PrefixOptions(), PrefixOptions(**told)))
+        assert chosen == told
 
 
 @pytest.mark.parametrize("num_prefixes", [1, 3, 8])
@@ -108,7 +124,7 @@ def test_a_wide_beam_finds_what_a_wider_one_does(model):
         path += [0] * int(rng.integers(1, 3)) + [unit] * int(rng.integers(2, 4))
     logits = 5 * np.eye(len(UNITS))[path] + rng.standard_normal((len(path), len(UNITS))) - [0, 5, 0, 0, 0]
     log_posteriors, arpa = logits - np.log(np.exp(logits).sum(1, keepdims=True)), read_arpa(model[0])
-    narrow, wide = (PrefixDecoder(UNITS, PrefixOptions(num_prefixes=num, lm_weight=0.5), arpa).decode(log_posteriors)[0]
+    narrow, wide = (PrefixDecoder(UNITS, PrefixOptions(num_prefixes=num, word_bonus=0.0), arpa).decode(log_posteriors)[0]
                     for num in (64, 1000))
     assert " ".join(narrow.words) == "ab a b ab bb a a" and narrow.lm_cost == pytest.approx(wide.lm_cost, abs=1e-9)
     assert narrow.words == wide.words and wide.ctc_cost - 1e-9 <= narrow.ctc_cost <= wide.ctc_cost + 0.2

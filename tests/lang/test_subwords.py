@@ -5,7 +5,7 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.io.text import write_table
-from pyasr.lang.subwords import BLANK, MODEL, UNITS, UNKNOWN, UNKNOWN_ID, WORDS, SubwordOptions, Subwords, train_subwords
+from pyasr.lang.subwords import BLANK, BOUNDARY, MODEL, UNITS, UNKNOWN, UNKNOWN_ID, WORDS, SubwordOptions, Subwords, train_subwords
 from pyasr.lang.symbols import SymbolTable
 from steps_here import run_here
 
@@ -31,6 +31,20 @@ def test_what_is_encoded_is_spelled_again(subwords):
         assert units.dtype == np.int64 and (units > UNKNOWN_ID).all()
         assert subwords.words(units) == sentence.split()
     assert UNKNOWN_ID in subwords.encode("zebra") and subwords.spellings("zebra", 3) == []
+
+
+def test_what_has_no_unit(subwords):
+    """Letters are missing from their words; the word <unk> stands for what nobody understood."""
+    assert subwords.strange_letters("the zebra QZ <unk>") == {"z", "Q", "Z"} and subwords.strange_letters("a bat <unk>") == set()
+    assert subwords.words(subwords.encode("QZab zebra")) == ["ab", "ebra"]
+    assert subwords.words(subwords.encode("the <unk> <unk> cat QZ")) == ["the", "<unk>", "<unk>", "cat", "<unk>"]
+    assert subwords.encode("a <unk>").tolist() == [*subwords.encode("a"), subwords.units.index(BOUNDARY), UNKNOWN_ID]
+
+
+@pytest.mark.parametrize("kind", sorted(SIZES))
+def test_the_letters_of_the_unknown_word_are_not_learnt(kind):
+    units = train_subwords([f"{sentence} <unk>" for sentence in TEXT], SubwordOptions(17, kind), "text").units
+    assert not {"<", "u", "k", ">"} & set("".join(units[2:]))
 
 
 def test_spellings_are_segmentations_of_the_word(subwords):

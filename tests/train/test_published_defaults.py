@@ -6,13 +6,19 @@ from pathlib import Path
 import pytest
 
 from pyasr.base.options import parse
-from pyasr.nn import natural_gradient, rbm
+from pyasr.nn import natural_gradient, preconditioned_layers, rbm
 from pyasr.nn.layered import parse_line, read_network
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
-from pyasr.train import combine, priors, rbm_learner
+from pyasr.sequence import chain, denominator_graph
+from pyasr.sequence.lfmmi import LfMmiOptions
+from pyasr.sequence.phone_lm import PhoneLmOptions
+from pyasr.sequence.supervision import ToleranceOptions
+from pyasr.train import chain_tree, combine, priors, rbm_learner
+from pyasr.train.chain_tree import ChainTreeOptions
 from pyasr.train.dbn import DbnStep, RbmOptions
 from pyasr.train.growth import GrowthOptions
 from pyasr.train.input_transform import InputTransformOptions
+from pyasr.train.lfmmi import LfMmiStep, LfMmiTraining, RegularisationOptions
 from pyasr.train.prepare import DnnStep
 from pyasr.train.rbm_learner import MomentumOptions
 from pyasr.train.schedules import ScheduleOptions, make_schedule
@@ -46,8 +52,12 @@ SMBR = "Kaldi's steps/nnet/train_mpe.sh in egs/swbd/s5c/local/nnet/run_dnn.sh"
 NNET1 = "Kaldi's steps/nnet/train.sh and train_scheduler.sh"
 TDNN_B = "Kaldi's egs/swbd/s5c/local/nnet3/tuning/run_tdnn_b.sh and nnet3/train_dnn.py"
 LSTMP = "Kaldi's egs/swbd lstm and nnet3/train_rnn.py"
+PEEPHOLES = "Kaldi's NaturalGradientPerElementScaleComponent, nnet3/nnet-simple-component.cc"
 IBM = "arXiv:1904.04956"
 CHAN = "arXiv:1504.01482"
+CHAIN = "Kaldi's egs/swbd/s5c/local/chain/tuning/run_tdnn_7q.sh and nnet3/chain/train.py"
+CHAIN_7K = "Kaldi's egs/swbd/s5c/local/chain/tuning/run_tdnn_7k.sh"
+CHAIN_TREE = "Kaldi's steps/nnet3/chain/build_tree.sh; bin/build-tree.cc has 300 for three times the frames"
 
 OPTIONS = [
     (PRETRAIN, flat(RbmOptions()), dict(rbm_lr_low=0.01, rbm_lr=0.4, rbm_l2penalty=0.0002, param_stddev=0.1, max_frames=6000, rbm_iter=1)),
@@ -65,6 +75,14 @@ OPTIONS = [
     (SMBR, flat(SmbrTraining()),
      dict(criterion="smbr", one_silence_class=True, drop_frames=True, minibatch=1, learning_rate=1e-5, num_epochs=4, final_factor=1.0,
           lr_convention="sum")),
+    ("Kaldi's chain/chain-training.h and steps/nnet3/chain/train.py (its recipes have 0.1)", flat(LfMmiOptions()), dict(leaky_hmm_coefficient=1e-5)),
+    (CHAIN_7K, flat(LfMmiOptions()), dict(l2_regularize=5e-5)),
+    (CHAIN_7K, flat(RegularisationOptions()), dict(xent_regularize=0.1)),
+    ("Kaldi's chain/language-model.h", flat(PhoneLmOptions()), dict(ngram_order=4, no_prune_order=3)),
+    (f"{CHAIN_7K} (1000 in Kaldi's chain/language-model.h)", flat(PhoneLmOptions()), dict(num_extra_lm_states=2000)),
+    ("Kaldi's chain/chain-supervision.h", flat(ToleranceOptions()), dict(left_tolerance=5, right_tolerance=5)),
+    (CHAIN_TREE, flat(ChainTreeOptions()), dict(split_thresh=300 / 3, cluster_thresh=-1.0, frame_subsampling_factor=3)),
+    ("Kaldi's steps/nnet3/chain/train.py", flat(LfMmiTraining()), dict(chunk=150, max_change=2.0, final_factor=0.1)),
 ]  # fmt: skip
 RECIPES = [
     (PRETRAIN, "dbn.conf", DbnStep, dict(hidden_layers=6, rbm_iter=1, rbm_lr_low=0.01, rbm_lr=0.4, minibatch=100)),
@@ -84,8 +102,9 @@ RECIPES = [
      dict(chunk=21, minibatch=2560 // 16 * 21, parallel="gradient", momentum=0.9, learning_rate=1.0, lr_scaling="none",
           schedule="warm-up", warm_up_epochs=10.0, warm_up_factor=10.0, num_epochs=16, natural_gradient="none", max_change=0.0)),
     (LSTMP, "published/lstmp.conf", DnnStep,
-     dict(chunk=20, minibatch=100 * 20, momentum=0.5, natural_gradient="online", learning_rate=3e-4, final_factor=0.1, num_epochs=8,
-          lr_convention="sum", schedule="exponential-frames", parallel="kaldi", initial_ranks=3, period_frames=20_000 * 20, ng_num_minibatches_history=4.0,
+     dict(network=Path("conf/published/lstmp.net"), chunk=20, minibatch=100 * 20, momentum=0.5, natural_gradient="online",
+          learning_rate=3e-4, final_factor=0.1, num_epochs=8, lr_convention="sum", schedule="exponential-frames", parallel="kaldi",
+          initial_ranks=3, period_frames=20_000 * 20, ng_num_minibatches_history=4.0,
           max_change=2.0, combine="average", combine_models=20, shrink_value=0.99, shrink_saturation_threshold=0.4)),
     (TDNN_B, "published/tdnn_b.conf", DnnStep,
      dict(chunk=1, minibatch=512, momentum=0.0, natural_gradient="online", learning_rate=0.0017, final_factor=0.1, num_epochs=2,
@@ -94,6 +113,13 @@ RECIPES = [
     (CHAN, "published/tc_dnn_blstm_dnn.conf", DnnStep,
      dict(chunk=1, minibatch=128, learning_rate=0.1, schedule="step", halving_factor=0.5, least_rate=1e-5, num_epochs=14, lr_scaling="none",
           momentum=0.0, parallel="asgd", gradient_decay=1.0, server_momentum=0.0, natural_gradient="none")),
+    (f"{CHAIN}; 64 chunks, 50 outputs of each, three passes to an epoch", "published/chain.conf", LfMmiStep,
+     dict(network=Path("conf/network/tdnn_7q.net"), chunk=150, minibatch=64 * 50, momentum=0.0, natural_gradient="online",
+          learning_rate=2.5e-4, final_factor=0.1, num_epochs=6 * 3, lr_convention="sum", schedule="exponential-frames", parallel="kaldi",
+          initial_ranks=3, period_frames=round(5_000_000 / 3), max_change=2.0, max_change_per_layer=0.75, max_change_of_output=1.5, l2=0.01 / 50,
+          dropout_schedule="0,0@0.20,0.5@0.50,0", combine="average", combine_models=20, leaky_hmm_coefficient=0.1, l2_regularize=0.0,
+          xent_regularize=0.1, ngram_order=4, no_prune_order=3, num_extra_lm_states=2000, left_tolerance=5, right_tolerance=5,
+          shift_frames=True)),
 ]  # fmt: skip
 
 
@@ -102,9 +128,9 @@ def layers(kind: str, repeat: int = 1, **published) -> list[tuple[str, dict]]:
     return [(kind, published)] * repeat
 
 
-def lstmp(cells: int) -> list[tuple[str, dict]]:
+def lstmp(cells: int, **more) -> list[tuple[str, dict]]:
     """The layers of Kaldi's LSTMP; the projections are a quarter of the cells each."""
-    memory = dict(cells=cells, recurrent=cells // 4, nonrecurrent=cells // 4, peepholes=True, bias=True, clip=0.0)
+    memory = dict(cells=cells, recurrent=cells // 4, nonrecurrent=cells // 4, peepholes=True, bias=True, clip=0.0, **more)
     remembering = [layer for delay in (1, 2, 3) for layer in layers("lstm", delay=delay, **memory)]
     return [*layers("tdnn", splice="-2..2", activation="relu"), *remembering, *layers("delay", frames=5), *layers("crop", left=40, right=0)]
 
@@ -112,7 +138,7 @@ def lstmp(cells: int) -> list[tuple[str, dict]]:
 def chans(init: float, **dnn) -> list[tuple[str, dict]]:
     """The layers of Chan's TC-DNN-BLSTM-DNN, whose two DNNs are alike."""
     both = layers("affine", 2, splice="0", activation="relu", init=init, **dnn)
-    window = dict(cells=128, left=10, right=10, clip=3.0, bias=False, init=0.01, recurrent=0, nonrecurrent=0, peepholes=False, delay=1)
+    window = dict(cells=128, left=10, right=10, clip=3.0, bias=False, init="0.01", recurrent=0, nonrecurrent=0, peepholes=False, delay=1)
     return [*both, *layers("window-blstm", **window), *both]
 
 
@@ -122,10 +148,26 @@ def tdnn(*splices: str, first: int = 512, last: int = 512) -> list[tuple[str, di
     return [("tdnn", dict(splice=splice, dim=dim, activation="relu", normalize=True)) for splice, dim in zip(splices, dims)]
 
 
+def tdnnf(dim: int, bottleneck: int, last: int, num_below: int, num_above: int) -> list[tuple[str, dict]]:
+    """The layers of Kaldi's factorised TDNNs, whose splicing of three frames above the stride is of neighbours here."""
+    factorised = dict(dim=dim, bottleneck_dim=bottleneck, bypass_scale=0.66, dropout=0.0)
+    return [*layers("tdnnf", num_below, time_stride=1, stride=1, **factorised), *layers("tdnnf", time_stride=0, stride=3, **factorised),
+            *layers("tdnnf", num_above, time_stride=1, stride=1, **factorised), *layers("linear", dim=last, semi_orthogonal=True),
+            *layers("affine", dim=dim, activation="relu", layer_norm=True),
+            *layers("linear", dim=last, semi_orthogonal=True, layer_norm=True)]  # fmt: skip
+
+
 NETWORKS = [
+    (CHAIN, "tdnn_7q", [*layers("tdnn", splice="-1..1", dim=1536, activation="relu", layer_norm=True, dropout_per_dim=True, dropout=0.0),
+                        *tdnnf(1536, 192, 256, 3, 10)]),
+    ("Kaldi's egs/mini_librispeech/s5/local/chain/tuning/run_tdnn_1h.sh and 1j; narrower, a layer less", "tdnnf_chain",
+     [*layers("tdnn", activation="relu", layer_norm=True), *tdnnf(512, 96, 192, 3, 7)]),
     (IBM, "ibm", [*layers("blstm", 6, cells=512, recurrent=0, nonrecurrent=0, peepholes=False, clip=0.0, bias=True, delay=1),
                   *layers("linear", dim=256, activation="none")]),
-    (LSTMP, "lstmp", lstmp(1024)),
+    (f"{LSTMP}, steps/nnet3/lstm/make_configs.py and components.py; nnet3/nnet-simple-component.cc", "../published/lstmp",
+     lstmp(1024, clip_gradient=30.0, projection_bias=True, init="kaldi", natural_peepholes=True)),
+    (f"{LSTMP}; without limits on derivatives and biases of projections", "lstmp",
+     lstmp(1024, clip_gradient=0.0, projection_bias=False, init="0", natural_peepholes=False)),
     (f"{LSTMP}; half as wide", "lstmp_512", lstmp(512)),
     (f"{CHAN}; 0.001 taken for a variance", "tc_dnn_blstm_dnn", chans(0.0316, dim=2048)),
     (f"{CHAN}; DNNs of a quarter of the width, which begin as rectifiers do", "tc_dnn_blstm_dnn_512", chans(0.0, dim=512)),
@@ -170,6 +212,8 @@ def test_a_rate_that_is_halved_with_every_epoch(num_epochs):
 
 @pytest.mark.parametrize("source, module, name, published", [
     (NATURAL, natural_gradient, "EPSILON", 1e-10),
+    (PEEPHOLES, preconditioned_layers, "FACTORS_RANK", 8),
+    (PEEPHOLES, preconditioned_layers, "FACTORS_UPDATE_PERIOD", 10),
     (NATURAL, natural_gradient, "DELTA", 5e-4),
     (NATURAL, natural_gradient, "_MAX_ETA", 0.9),
     (NATURAL, natural_gradient, "_NUM_FIRST_UPDATES", 10),
@@ -178,6 +222,9 @@ def test_a_rate_that_is_halved_with_every_epoch(num_epochs):
     (NATURAL, natural_gradient, "_ORTHONORMAL_TOLERANCE", 1e-3),
     (NATURAL, natural_gradient, "_MAX_INVERSE_CHOLESKY", 100),
     ("Kaldi's nnet2/nnet-precondition.cc", natural_gradient, "_TRACE_FLOOR", 1e-20),
+    ("Kaldi's steps/nnet3/chain/train.py", chain, "FRAME_SUBSAMPLING_FACTOR", 3),
+    ("Kaldi's egs/swbd/s5c/local/chain", chain_tree, "_CONTEXT", dict(context_width=2, central_position=1)),
+    ("Kaldi's chain/chain-den-graph.cc", denominator_graph, "_NUM_STEPS", 100),
     (CD1, rbm, "GREATEST_RATIO", 2.0),
     (CD1, rbm_learner, "RATE_AFTER_EXPLOSION", 0.9),
     (PRETRAIN, rbm, "LEAST_ACTIVATION", 1e-4),

@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,6 +50,17 @@ def train(path, out, *flags, num_ranks=2):
     run_here("train_lfmmi.py", "--num-ranks", num_ranks, "--network", path / "network.net", *FLAGS, *flags,
              *(path / name for name in ("data", "ali", "tree")), out, threads=True)  # fmt: skip
     return out
+
+
+def test_the_published_training_in_miniature(corpus, tmp_path):
+    """Kaldi's recipe for Switchboard, all options but sizes and rate, on two ranks: factorised layers with dropout, ranks that are averaged."""
+    conf = Path(__file__).parents[2] / "egs/amazon_queen/s5/conf/published/chain.conf"
+    (tmp_path / "network.net").write_text(
+        "tdnn splice=-1..1 dim=32 layer-norm=true dropout-per-dim=true\ntdnnf dim=32 bottleneck-dim=8 time-stride=0 stride=3\n"
+        "tdnnf dim=32 bottleneck-dim=8\nlinear dim=16 semi-orthogonal=true layer-norm=true")
+    flags = ["--network", tmp_path / "network.net", "--initial-ranks", 1, "--learning-rate", 0.004, "--num-epochs", 6]
+    ends = epochs(train(corpus, tmp_path / "out", "--config", conf, *FLAGS, *flags))
+    assert ends[-1]["heldout_objective"] > 0.6 * ends[0]["heldout_objective"]
 
 
 def epochs(out) -> list[dict]:
