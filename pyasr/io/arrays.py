@@ -68,3 +68,8 @@ def map_array(path: Path) -> np.ndarray:
     """An array of `save_array`, which stays on disk; read only."""
     with _reading:
         return np.load(path, mmap_mode="r").view(np.ndarray)
+
+
+def map_numbers(path: Path, dtype: np.dtype, mode: str = "r") -> np.ndarray:
+    """The numbers of which a file consists, which stay on disk; for torch in mode "r+", since it wants arrays that can be written."""
+    return np.memmap(path, dtype, mode=mode).view(np.ndarray) if path.stat().st_size else np.zeros(0, dtype)  # none cannot be mapped

@@ -22,7 +22,7 @@ from pyasr.decode.lattice_io import read_either
 from pyasr.hmm.phone_segments import check_decoded
 from pyasr.hmm.shard import log_reasons
 from pyasr.hmm.transitions import TransitionModel
-from pyasr.io.arrays import load_arrays, save_arrays
+from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.sequence.hypotheses import Hypotheses, hypotheses_of
 
 NO_LATTICE, NO_PATH = "there is no lattice", "no path of the lattice leads to its end"
@@ -62,7 +62,7 @@ class HypothesesStore:
     def __init__(self, path: Path):
         content = load_arrays(path)
         self._index, self._borders = {key: i for i, key in enumerate(content["keys"].tolist())}, content["borders"].astype(np.int64)
-        self._parts = {part: _mapped(_part(path, part), dtype) for part, dtype in _PARTS.items()}
+        self._parts = {part: map_numbers(_part(path, part), dtype) for part, dtype in _PARTS.items()}
 
     def __len__(self) -> int:
         return len(self._index)
@@ -76,11 +76,6 @@ class HypothesesStore:
 
 def _part(path: Path, part: str) -> Path:
     return path.with_name(f"{path.name}.{part}")
-
-
-def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
-    """The contents of a file, on disk; a file without any cannot be mapped."""
-    return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype)
 
 
 def store_lattices(archives: list[Path], path: Path, keys: list[str], num_frames: Callable[[str], int],

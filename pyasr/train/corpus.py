@@ -21,7 +21,7 @@ from pyasr.train.compact import make_code
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.frames import FrameStore
 from pyasr.train.shard import Shard, global_normaliser
-from pyasr.train.soft_targets import Teacher
+from pyasr.train.soft_target_files import SoftTargetFiles
 from pyasr.train.stream import Frames, open_frames
 from pyasr.train.targets import Targets
 
@@ -79,14 +79,14 @@ class Corpus:
 def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm,
                 share: tuple[int, int] | None, seed: int, perturb: PerturbOptions = PerturbOptions(),
                 normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard,
-                over_time: OverTimeOptions = OverTimeOptions(), teacher: Teacher | None = None) -> Corpus:  # fmt: skip
+                over_time: OverTimeOptions = OverTimeOptions(), soft: SoftTargetFiles | None = None) -> Corpus:  # fmt: skip
     """This rank's training and held-out frames of `data`, which have `targets`.
 
     share       (k, n): the k-th of n parts of the training data; None: nothing of it
     normaliser  (mean, inverse_std) to take instead of those of `data`, float32 (dim,)
     make_shard  takes what `Shard` does
     over_time   a network that learns chunks; without one frames are spliced as `input` says
-    teacher     a network that gives the targets of training frames, instead of `targets`
+    soft        what a teacher says of training frames, which is learned instead of `targets`
     """
     device, dtype = compute.torch_device(), compute.torch_dtype()
     reader = FeatureReader(data, dataclasses.replace(input, splice_left=0, splice_right=0))
@@ -95,13 +95,13 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
     training, heldout = (make_shard(reader, targets, part, packing, code)
                          for part in (keys, targets.shard(comm.rank, comm.size, heldout=True)))  # fmt: skip
     check_frames(data, training.num_frames, comm)
+    if soft and (own := soft.of(share)):
+        training.learn_from(own)
     mean, inverse_std = normaliser or global_normaliser(training, comm)
     for shard in (training, heldout):
         shard.normalise_by(mean, inverse_std)
     if perturb.vtlp:
         training.warp_by(make_warper(data, input), perturb.vtlp, seed)
-    if teacher:
-        training.learn_from(teacher)
     measured = heldout.store(np.arange(len(heldout.keys)), 0)
     measured.move(device, dtype)
     frames = open_frames(training, device, dtype, 1_000_000 * store.max_store_mb, seed, comm.rank)

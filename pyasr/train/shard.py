@@ -12,7 +12,7 @@ from pyasr.feats.warp import Warper
 from pyasr.train.compact import Bytes, Plain
 from pyasr.train.chunks import Packing
 from pyasr.train.frames import FrameStore
-from pyasr.train.soft_targets import Teacher
+from pyasr.train.soft_target_files import SoftTargetFile
 from pyasr.train.targets import Targets
 from pyasr.train.usable_features import read_features
 
@@ -34,7 +34,7 @@ class Shard:
         self.dim = reader.dim
         self.lengths = np.array([len(targets.pdfs_of(key)) for key in keys], np.int64)
         self.mean, self.inverse_std = np.zeros(self.dim, np.float32), np.ones(self.dim, np.float32)
-        self._warper = self._teacher = None
+        self._warper = self._soft = None
 
     @property
     def num_frames(self) -> int:
@@ -52,24 +52,26 @@ class Shard:
 
     def num_bytes(self) -> np.ndarray:
         """Memory for each utterance in a store, int64 (len(keys),)."""
-        return self.packing.num_bytes(self.lengths, self.dim, self.code)
+        num_bytes = self.packing.num_bytes(self.lengths, self.dim, self.code)
+        return num_bytes if self._soft is None else num_bytes + self._soft.num_bytes
 
     def warp_by(self, warper: Warper, greatest: float, seed: int) -> None:
         """From now on warp every utterance by a random factor in 1 - greatest .. 1 + greatest, another one in each epoch."""
         self._warper, self._greatest, self._seed = warper, greatest, seed
 
-    def learn_from(self, teacher: Teacher) -> None:
-        """From now on let stores have its posteriors for targets."""
-        self._teacher = teacher
+    def learn_from(self, soft: SoftTargetFile) -> None:
+        """From now on let stores have these targets, which are of the same utterances."""
+        self._soft = soft
 
     def store(self, members: np.ndarray, epoch: int, pinned: bool = False) -> FrameStore:
         """A store of the utterances `members` (indices into `keys`), as they are in this epoch."""
-        keys = [self.keys[i] for i in np.sort(members)]  # archives are read forward
+        members = np.sort(members)  # archives are read forward
+        keys = [self.keys[i] for i in members]
         pdfs = [self.targets.pdfs_of(key) for key in keys]
         features = (self._input(key, epoch) for key in keys)
         store = self.packing.store(features, pdfs, self.dim, self.code, pinned)
-        if self._teacher is not None:
-            store.targets = self._teacher.table(keys, pdfs)
+        if self._soft is not None:
+            store.targets = self._soft.table(members, pinned)
         return store
 
     def _input(self, key: str, epoch: int) -> np.ndarray:

@@ -7,6 +7,12 @@ Of the teacher's posteriors p_t(s) the likeliest pdfs are kept, as few as have t
     F      = -sum_t sum_{s in S_t} q_t(s) log y_t(s)                                        y_t the softmax of the student
 
 F is the Kullback-Leibler divergence from q to y but for the entropy of q, which the student cannot change.
+
+They are kept in parts of K = 65535, which are whole numbers and add up to K. With the pdfs s_1, s_2, ... of a frame, the likeliest first,
+
+    k_i = round(K Q_i) - round(K Q_{i-1}),   Q_i = q_t(s_1) + ... + q_t(s_i)
+
+so that k_i / K differs from q_t(s_i) by at most 1 / K, and a sum of neighbours does by no more.
 """
 
 from __future__ import annotations
@@ -22,10 +28,10 @@ from pyasr.base.memory import computed
 from pyasr.base.options import option
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.nn.acoustic import MODEL_FILE, load_model
-from pyasr.parallel.comm import Comm
 from pyasr.train.usable_features import check_numbers
 
 _BLOCK = 1 << 20  # posteriors that are sorted at once
+_PARTS = 65535  # K
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,11 @@ class SoftTargets:
             parts.append(SoftTargets(self.frame[here] - begin, self.pdf[here], self.weight[here], self.best[begin : begin + size]))
         return parts
 
+    def followed_by(self, other: SoftTargets) -> SoftTargets:
+        """Those of more frames."""
+        frame = torch.cat([self.frame, other.frame + len(self)])
+        return SoftTargets(frame, *(torch.cat([getattr(part, name) for part in (self, other)]) for name in ("pdf", "weight", "best")))
+
     def loss(self, logits: torch.Tensor) -> torch.Tensor:
         """F of logits (num, num_pdfs)."""
         return -(self.weight * torch.log_softmax(logits, 1)[self.frame, self.pdf]).sum()
@@ -83,38 +94,63 @@ class SoftTargets:
 class SoftTable:
     """The soft targets of many frames, in the place of a tensor of targets: `table[index]` are those of some of them.
 
-    first   int64 (T + 1,): where each frame's entries begin, the likeliest first
-    pdf     int32 (M,)
-    weight  float32 (M,)
+    first    int64 (T + 1,): where each frame's entries begin, the likeliest first
+    entries  (M, 2), pdf and K q, as if without sign: int16, or int32 where there are more than 65536 pdfs
+    on_disk  whether both are mapped from files
     """
 
-    def __init__(self, first: torch.Tensor, pdf: torch.Tensor, weight: torch.Tensor):
-        self.first, self.pdf, self.weight = first, pdf, weight
+    def __init__(self, first: torch.Tensor, entries: torch.Tensor, on_disk: bool = False):
+        self.first, self.entries, self.on_disk = first, entries, on_disk
+
+    @staticmethod
+    def of(counts: torch.Tensor, pdf: torch.Tensor, q: torch.Tensor, num_pdfs: int) -> SoftTable:
+        """The table of what `keep_mass` gives; `num_pdfs` are those of the network."""
+        first = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+        return SoftTable(first, torch.stack([pdf, _in_parts(first, q)], 1).to(entry_type(num_pdfs)))
 
     @property
     def device(self) -> torch.device:
-        return self.pdf.device
+        return self.entries.device
 
     @property
     def nbytes(self) -> int:
-        return self.first.nbytes + self.pdf.nbytes + self.weight.nbytes
+        """Of memory."""
+        return 0 if self.on_disk else self.first.nbytes + self.entries.nbytes
 
     def to(self, device: torch.device, non_blocking: bool = False) -> SoftTable:
         """The same there."""
-        return SoftTable(*(part.to(device, non_blocking=non_blocking) for part in (self.first, self.pdf, self.weight)))
+        there = (part.to(device, non_blocking=non_blocking) for part in (self.first, self.entries))
+        return SoftTable(*there, self.on_disk and device.type == "cpu")
 
     def record_stream(self, stream: torch.cuda.Stream) -> None:
         """What was made on another stream of the device is used on this one."""
-        for part in (self.first, self.pdf, self.weight):
+        for part in (self.first, self.entries):
             part.record_stream(stream)
 
     def __getitem__(self, index: torch.Tensor) -> SoftTargets:
         begin = self.first[index]
         counts = self.first[index + 1] - begin
         frame = torch.arange(len(index), device=begin.device).repeat_interleave(counts)
-        within = torch.arange(len(frame), device=begin.device) - (counts.cumsum(0) - counts)[frame]
-        entry = begin[frame] + within
-        return SoftTargets(frame, self.pdf[entry].long(), self.weight[entry], self.pdf[begin].long())
+        best = counts.cumsum(0) - counts
+        within = torch.arange(len(frame), device=begin.device) - best[frame]
+        unsigned = (1 << 8 * self.entries.itemsize) - 1
+        pdf, parts = (self.entries[begin[frame] + within].long() & unsigned).unbind(1)
+        return SoftTargets(frame, pdf, parts / _PARTS, pdf[best])
+
+
+def entry_type(num_pdfs: int) -> torch.dtype:
+    """Of the entries of a table."""
+    return torch.int16 if num_pdfs <= 1 << 16 else torch.int32
+
+
+def _in_parts(first: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """k of q (M,), int32; the entries of frame t are first[t] .. first[t + 1] - 1, one at least."""
+    sums = torch.cat([torch.zeros(1, dtype=torch.float64), q.double().cumsum(0)])
+    before, frame = sums[first[:-1]], torch.arange(len(first) - 1).repeat_interleave(first.diff())
+    ends = (_PARTS * (sums[1:] - before[frame]) / (sums[first[1:]] - before)[frame]).round()
+    begins = ends.roll(1)
+    begins[first[:-1]] = 0
+    return (ends - begins).int()
 
 
 def keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -134,40 +170,23 @@ def _keep_mass(log_posteriors: torch.Tensor, mass: float) -> tuple[torch.Tensor,
 
 
 class Teacher:
-    """Says what it thinks of the frames of utterances.
-
-    sums  over the frames that it has looked at: their number, those whose best pdf is the alignment's, the pdfs kept, and the entropy of q,
-          float64 (4,)
-
-    Raises UserError where it has not `num_pdfs` pdfs.
-    """
+    """Says what it thinks of the frames of utterances. Raises UserError where it has not `num_pdfs` pdfs."""
 
     def __init__(self, options: TeacherOptions, data: Path, num_pdfs: int):
-        self.model, self.mass = load_model(options.teacher / MODEL_FILE), options.teacher_mass
+        self.model, self.mass, self.num_pdfs = load_model(options.teacher / MODEL_FILE), options.teacher_mass, num_pdfs
         self.reader = FeatureReader(options.teacher_data or data, InputOptions.load(options.teacher))
-        self._known, self.sums = set(self.reader.keys), np.zeros(4)
+        self._known = set(self.reader.keys)
         self.model.check_answers_on_all(options.teacher, "what is to be learned from it")
         if self.model.num_pdfs != num_pdfs:
             raise UserError(f"--teacher {options.teacher}: a network of {self.model.num_pdfs} pdfs, the alignments have {num_pdfs}; "
                             f"give alignments by the tree that it was trained on")  # fmt: skip
 
-    def table(self, keys: list[str], pdfs: list[np.ndarray]) -> SoftTable:
-        """Of the frames of utterances, one after the other, whose alignments are `pdfs`. Raises UserError where it has not as many frames
-        of one, or none."""
-        nothing = torch.zeros(1, dtype=torch.int64), torch.zeros(0, dtype=torch.int32), torch.zeros(0)
-        parts = [self._said(key, len(part)) for key, part in zip(keys, pdfs)]
-        counts, pdf, weight = map(torch.cat, zip(nothing, *parts))
-        table = SoftTable(counts.cumsum(0), pdf, weight)
-        right = pdf[table.first[:-1]].numpy() == np.concatenate([np.zeros(0, np.int32), *pdfs])
-        self.sums += len(right), right.sum(), len(pdf), -float(torch.xlogy(weight, weight).sum())
-        return table
-
-    def tell(self, comm: Comm) -> None:
-        """Log what it has said of the frames of all ranks, and what a student can reach. Every rank must call this."""
-        frames, right, kept, entropy = comm.allreduce(self.sums.copy())
-        said = f"{kept / frames:.1f} pdfs a frame have {self.mass:.0%} of the mass"
-        comm.say(f"the teacher agrees with the alignment in {right / frames:.2%} of the training frames; {said}; "
-                 f"the objective of a student that says the same is {-entropy / frames:.4f}")  # fmt: skip
+    def table(self, key: str, pdfs: np.ndarray) -> tuple[SoftTable, np.ndarray]:
+        """(what it says of the frames of an utterance, sums over them): their number, those whose best pdf is the alignment's, which are
+        `pdfs`, the pdfs kept, and the entropy of q, float64 (4,). Raises UserError where it has not as many frames of it, or none."""
+        counts, pdf, q = self._said(key, len(pdfs))
+        right = pdf[counts.cumsum(0) - counts].numpy() == pdfs
+        return SoftTable.of(counts, pdf, q, self.num_pdfs), np.array([len(right), right.sum(), len(pdf), -float(torch.xlogy(q, q).sum())])
 
     def _said(self, key: str, length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """What `keep_mass` leaves of an utterance of so many frames."""

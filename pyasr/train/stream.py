@@ -21,6 +21,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.seeds import generator
 from pyasr.train.frames import FrameStore
 from pyasr.train.shard import Shard
+from pyasr.train.soft_targets import SoftTargets
 
 Minibatches = Iterator[tuple[torch.Tensor, torch.Tensor]]
 
@@ -97,7 +98,7 @@ class StreamedFrames(Frames):
                 block = self._take(epoch, number)
                 self._look_ahead(epoch, number + 1)
                 for minibatch in block.shuffled(size, begin, self.seed, epoch, self.rank, number, missing=size - _num_frames(left)):
-                    left = minibatch if left is None else tuple(map(torch.cat, zip(left, minibatch)))
+                    left = minibatch if left is None else _joined(left, minibatch)
                     if _num_frames(left) == size or self.shard.packing.carried:
                         yield left
                         left = None
@@ -143,6 +144,13 @@ class StreamedFrames(Frames):
 
 def _num_frames(minibatch: tuple[torch.Tensor, torch.Tensor] | None) -> int:
     return 0 if minibatch is None else minibatch[1].numel()
+
+
+def _joined(one: tuple, other: tuple) -> tuple:
+    """The frames of both minibatches, as one."""
+    (x, targets), (more_x, more_targets) = one, other
+    joined = targets.followed_by(more_targets) if isinstance(targets, SoftTargets) else torch.cat([targets, more_targets])
+    return torch.cat([x, more_x]), joined
 
 
 def _wait_on_device(store: FrameStore, copied: torch.cuda.Event) -> None:
