@@ -83,7 +83,7 @@ def computing(strategy: Strategy, plan: dict) -> Callable[[], None]:
 
     def compute() -> None:
         completion.restart()
-        gradient_sum.begin()
+        gradient_sum.begin(plan["minibatch"])
         network(x).sum().backward()
         gradient_sum.finish()
 

@@ -15,7 +15,7 @@ from pyasr.base.options import argument, group
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.origin import keep_origin
 from pyasr.io.text import read_table
-from pyasr.lang.subwords import MODEL, UNITS, UNITS_DIR, WORDS, Subwords
+from pyasr.lang.subwords import MODEL, UNITS, UNITS_DIR, UNKNOWN_ID, WORDS, Subwords
 from pyasr.nn.acoustic import log_priors
 from pyasr.nn.layered import LayeredNetwork, read_network
 from pyasr.nn.scales import ACOUSTIC_FACTOR
@@ -33,6 +33,9 @@ from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.shard import global_normaliser
 from pyasr.train.targets import TARGETS_FILE, HeldoutOptions, Targets, choose_heldout, trained_tables
 from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
+
+_TOO_SHORT, _STRIDE = "it is too short for its transcript", "let the network leave out fewer frames (stride)"
+_MOST_LETTERS = 50  # that are shown
 
 
 @dataclass(frozen=True)
@@ -97,23 +100,43 @@ def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
 
 
 def prepare(step: CtcStep, input: InputOptions, out: Path) -> None:
-    """Write OUT/targets.npz: units of the utterances that have a transcript and frames enough for it; others are named."""
+    """Write OUT/targets.npz: units of the utterances that have a transcript in letters of the units, and frames enough for it.
+
+    Others are named. Raises UserError where they are too many.
+    """
     reader, subwords, texts = FeatureReader(step.data, input), Subwords.read(step.units_dir), read_table(step.data / "text")
     with torch.device("meta"):
         network = LayeredNetwork(read_network(step.network), reader.dim, len(subwords))
     units = {key: subwords.encode(texts[key]) for key in reader.keys if texts.get(key)}
+    strange = {key: subwords.strange_letters(texts[key]) for key in units if UNKNOWN_ID in units[key]}
     num_outputs = [-(-reader.num_frames(key) // network.subsampling) for key in units]
     supervision = CtcSupervision.of(list(units.values()), num_outputs, list(units))
     wanted = set(reader.utterances).union(reader.keys)
     left_out = {key: "it has no features" for key in wanted.difference(reader.keys)}
     left_out |= {key: "it has no transcript" for key in reader.keys if key not in units}
-    left_out |= {key: "it is too short for its transcript" for key, fits in zip(units, supervision.reachable) if not fits}
-    check_left_out(left_out, len(wanted), step.targets.missing, str(step.data), "let the network leave out fewer frames (stride)")
+    left_out |= {key: _TOO_SHORT for key, fits in zip(units, supervision.reachable) if not fits}
+    letters = "".join(sorted(set().union(*strange.values())))
+    left_out |= {key: f"it has letters that no unit has: {_shown(letters)}" for key, own in strange.items() if own}
+    advice = [*_advice_on_letters(letters, subwords), *[_STRIDE] * (_TOO_SHORT in left_out.values() or not letters)]
+    check_left_out(left_out, len(wanted), step.targets.missing, str(step.data), ", ".join(advice))
     keys = [key for key in units if key not in left_out]
     offsets = np.concatenate([[0], np.cumsum([len(units[key]) for key in keys])]).astype(np.int64)
     heldout = choose_heldout(keys, np.array([reader.num_frames(key) for key in keys]), reader.original, step.targets)
     flat = np.concatenate([units[key] for key in keys]).astype(np.int32)
     Targets(keys, offsets, flat, heldout, len(subwords)).save(out / TARGETS_FILE)
+
+
+def _shown(letters: str) -> str:
+    return " ".join(letters[:_MOST_LETTERS]) + " ..." * (len(letters) > _MOST_LETTERS)
+
+
+def _advice_on_letters(letters: str, subwords: Subwords) -> Iterator[str]:
+    """What to do about letters that no unit has, if there are any."""
+    in_one_case = len(subwords.strange_letters(letters.swapcase()))
+    if in_one_case < len(letters):
+        yield "write these transcripts and the text of the units in one case, as by tr A-Z a-z"
+    if in_one_case:
+        yield "learn the units of these transcripts (utils/train_subwords.py)"
 
 
 class CtcTotals(ObjectiveTotals):
@@ -156,7 +179,7 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
     for utterances in (training, heldout):
         utterances.normalise_by(mean, inverse_std, network)
     torch.manual_seed(dropout_seed(seed, comm.rank))
-    learner = CtcLearner(network, options.learner, comm.size)
+    learner = CtcLearner(network, options.learner, comm.size, strategy.sum_gradients(of_any_size=True))
     units, minibatch = training.mean_units(comm), options.learner.minibatch
     make_job(CtcJob, learner, (training, heldout), strategy, options, minibatch, spec.out, training.longest, units).run()
     normaliser = torch.from_numpy(mean), torch.from_numpy(inverse_std)

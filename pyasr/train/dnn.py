@@ -37,7 +37,8 @@ from pyasr.train.saturation import SaturationFix
 from pyasr.train.schedules import Schedule, ScheduleOptions
 from pyasr.train.shard import Shard
 from pyasr.train.shrinking import Shrinking, ShrinkingOfSaturated
-from pyasr.train.soft_targets import Teacher, TeacherOptions
+from pyasr.train.soft_target_files import SoftTargetFiles
+from pyasr.train.soft_targets import TeacherOptions
 from pyasr.train.targets import TARGETS_FILE, Targets
 
 _SATURATING = ("sigmoid", "tanh")
@@ -94,19 +95,14 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Trai
     """Train on this rank's shard, together with all others; rank 0 writes final.nnet. The functions take what the classes do."""
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     dbn, strategy = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None, make_strategy(comm, options.mixing)
-    teacher = None
-    if options.teacher.teacher:
-        teacher = Teacher(options.teacher, spec.data, targets.num_pdfs)
-        comm.say(f"{options.teacher.teacher} looks at the training frames, which takes as long as to compute its scores of them")
+    soft = SoftTargetFiles(options.teacher, spec.data, targets, spec.out, comm) if options.teacher.teacher else None
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
                          options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()),
-                         make_shard, options.over_time, teacher)  # fmt: skip
-    if teacher:
-        teacher.tell(comm)
+                         make_shard, options.over_time, soft)  # fmt: skip
     counts, seed = targets.counts(), options.loop.train_seed
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip
-    gradient_sum = None if options.over_time.carry_state else strategy.sum_gradients()
+    gradient_sum = strategy.sum_gradients(of_any_size=options.over_time.carry_state)
     learner = make_learner(options, corpus.input_dim, targets.num_pdfs, comm, dbn, fixed, gradient_sum)
     job = make_job(kind, learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out)
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
@@ -158,10 +154,10 @@ def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
 
 def check_teacher(options: DnnTraining) -> None:
     """The same of a network that learns from another."""
-    given = {"--network": options.over_time.network, "--vtlp": options.perturb.vtlp, "--max-store-mb": options.store.max_store_mb,
+    given = {"--network": options.over_time.network, "--vtlp": options.perturb.vtlp,
              "--input-transform": options.transform.input_transform != "none", "--combine": options.combine.combine != "none",
              "--priors posteriors": options.priors.priors == "posteriors", **options.growth.measures}  # fmt: skip
-    reason = "its posteriors belong to single frames as they are, in memory, and what is measured on a sample needs the alignment"
+    reason = "its posteriors belong to single frames as they are, and what is measured on a sample needs the alignment"
     refuse_beside("--teacher", given, reason)
 
 

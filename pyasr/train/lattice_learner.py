@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from pyasr.nn.feed_forward import FeedForward
+from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.sequence.lattice_objective import LatticeObjective, LatticeSupervision
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
@@ -28,11 +29,12 @@ class LatticeTotals(ObjectiveTotals):
 
 
 class LatticeLearner(Learner):
-    """A learner whose minibatches are whole utterances. Its gradients are its own: schemes that add them average parameters instead."""
+    """A learner whose minibatches are whole utterances, which networks over time answer one after the other."""
 
-    def __init__(self, network: torch.nn.Module, options: LearnerOptions, num_ranks: int, objective: LatticeObjective):
-        super().__init__(network, options, num_ranks)
-        self.objective = objective
+    def __init__(self, network: torch.nn.Module, options: LearnerOptions, num_ranks: int, objective: LatticeObjective,
+                 gradient_sum: GradientSum | None = None):  # fmt: skip
+        self.objective, self.uses_layers_once = objective, isinstance(network, FeedForward)
+        super().__init__(network, options, num_ranks, gradient_sum)
 
     def loss(self, x: torch.Tensor, supervision: LatticeSupervision) -> tuple[torch.Tensor, torch.Tensor]:
         """(-F / k with a gradient, float64 (-F, rejected frames, frames)) of a minibatch."""

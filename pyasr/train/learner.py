@@ -9,9 +9,10 @@ With the minibatch loss F = sum_t -log p(s_t | x_t) over N frames, learning rate
     s_c = min(1, m_c / ((1 - m) |f Delta_c|))                     m_c = --max-change-per-layer, --max-change-of-output
 
 This is what Kaldi's nnet3 does: s = 1 - m lets the rate mean the same with any momentum; the limits on the change by one minibatch keep
-large rates from throwing the parameters away; the l2 term counts a P-th, since every rank applies it. f is a diagonal matrix, 1 except
-where a part of the network learns at a rate of its own: `--output-bias-rate`, `--last-layers-rate`. dF/dtheta is
-the plain or the natural gradient (`pyasr.nn.preconditioned_layers`, which also has nnet2's limit). A minibatch whose gradient is not
+large rates from throwing the parameters away; the l2 term counts a P-th, since every rank applies it. But N counts outputs, where nnet3
+counts the sequences of the minibatch, its chunks: l2 is nnet3's l2-regularize divided by the outputs of a chunk. f is a diagonal matrix, 1
+except where a part of the network learns at a rate of its own: `--output-bias-rate`, `--last-layers-rate`. dF/dtheta is the plain or the
+natural gradient (`pyasr.nn.preconditioned_layers`, which also has nnet2's limit). A minibatch whose gradient is not
 finite changes nothing, sets Delta to 0 and is counted. All of it happens on flat buffers, see `pyasr.parallel.flat`. Matrices that layers
 want semi-orthogonal are drawn to that from time to time, see `pyasr.nn.semi_orthogonal`.
 """
@@ -48,7 +49,8 @@ class LearnerOptions(ComputeOptions):
 
     natural_gradient: NaturalGradientOptions = group(NaturalGradientOptions)
     momentum: float = option(0.0, "share of earlier updates in the next one", minimum=0.0, maximum=0.999)
-    l2: float = option(0.0, "penalty on the squared norm of the parameters, a frame; each of P learning ranks applies a P-th", minimum=0.0)
+    l2: float = option(0.0, "penalty on the squared norm of the parameters, a frame (nnet3's value divided by the outputs of a chunk); each "
+                            "of P learning ranks applies a P-th", minimum=0.0)  # fmt: skip
     max_change: float = option(0.0, "greatest Euclidean norm of a minibatch's change of the parameters; 0: no limit", minimum=0.0)
     max_change_per_layer: float = option(0.0, "the same for the parameters of each layer (nnet3: 0.75)", minimum=0.0)
     max_change_of_output: float = option(0.0, "the same for the output layer (nnet3: 1.5); 0: as the other layers", minimum=0.0)
@@ -74,7 +76,11 @@ class Learner:
     num_steps   minibatches so far
     skips       those of them that were left out because the gradient of a component was not finite
     gradient_sum  adds the gradient over ranks before it is used; None: every rank takes steps of its own
+    uses_layers_once  in a minibatch, so that it is known when the gradient of a layer is complete
     """
+
+    uses_layers_once = True
+    _completion: Completion | None = None
 
     def __init__(self, network: nn.Module, options: LearnerOptions, num_ranks: int = 1, gradient_sum: GradientSum | None = None):
         self.options, self.gradient_sum = options, gradient_sum
@@ -98,7 +104,8 @@ class Learner:
         self.skips = Skips([component.name for component in self.components], self.flat.master.device)
         if self.gradient_sum:
             self.gradient_sum.attach(self.flat.grad, [span.start for span in self.flat.spans])
-            self.completion = Completion(network, self.flat.spans, self.natural_gradient, self.gradient_sum.ready)
+        if self.gradient_sum and self.uses_layers_once:
+            self._completion = Completion(network, self.flat.spans, self.natural_gradient, self.gradient_sum.ready)
 
     def state_dict(self) -> dict:
         """All that belongs to this rank beyond the parameters, as tensors and plain values for a checkpoint."""
@@ -134,7 +141,7 @@ class Learner:
     def try_out(self, x: torch.Tensor, pdfs: torch.Tensor) -> None:
         """Compute the gradient of a minibatch as `step` does, but by this rank alone, and leave it in the flat buffer."""
         if self.gradient_sum:
-            self.completion.restart()
+            self._restart_completion()
             self.gradient_sum.leave_out()
         self.network.train()
         self.loss(x, pdfs)[0].backward()
@@ -171,11 +178,16 @@ class Learner:
         if self.gradient_sum is None:
             backward()
             return num_frames
-        self.completion.restart()
-        self.gradient_sum.begin()
+        self._restart_completion()
+        self.gradient_sum.begin(num_frames)
         backward()
         self.gradient_sum.finish()
         return num_frames if self.gradient_sum.frames is None else self.gradient_sum.frames
+
+    def _restart_completion(self) -> None:
+        """A backward pass begins."""
+        if self._completion:
+            self._completion.restart()
 
     def _update(self, rate: float, num_frames: float, max_change: float) -> None:
         """The equations above; leaves the gradient at zero."""

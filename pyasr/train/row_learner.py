@@ -59,8 +59,7 @@ def _exactly(part: torch.Tensor, num: int) -> torch.Tensor:
 
 
 class RowLearner(Learner):
-    """A learner whose inputs are `Rows`, training's and those that are measured each with a memory of their own. Rows are fewer where they
-    end, so its gradients are its own: schemes that add them average parameters instead."""
+    """A learner whose inputs are `Rows`, training's and those that are measured each with a memory of their own."""
 
     def adopt(self, network: LayeredNetwork) -> None:
         """As of all learners."""

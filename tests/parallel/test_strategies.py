@@ -1,15 +1,19 @@
 """Flat parameters and parameter averaging, against plain numpy."""
 
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from uneven import check_minibatches_of_any_size
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.flat import ALIGNMENT, FlatParameters
+from pyasr.parallel.network import Network
+from pyasr.parallel.simulator import run_simulated
 from pyasr.parallel.strategies import MixingOptions, make_strategy, register, strategy_names
 from pyasr.parallel.strategies.base import REGISTER
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
@@ -163,6 +167,12 @@ def test_drift_is_the_distance_from_the_mixture():
         return strategy.drift
 
     assert run_threads(2, rank) == [pytest.approx(1 / 5)] * 2
+
+
+@pytest.mark.parametrize("run", [run_threads, partial(run_simulated, network=Network(1e-3, 1e6))], ids=["threads", "simulated"])
+def test_gradients_of_minibatches_of_any_size(run):
+    """As real ranks (tests/parallel/test_comm.py)."""
+    run(5, check_minibatches_of_any_size)
 
 
 def test_the_scheme_that_the_docs_write_anew():

@@ -41,13 +41,34 @@ def check_uneven_gradients(comm) -> None:
         added.attach(gradient, [0, 1 << 18, 2 << 18])
         strategy.restart(torch.zeros(8))
         strategy.begin_epoch(16 if comm.rank == 0 else 0, 16)
-        added.begin()
+        added.begin(16 if comm.rank == 0 else 0)
         if comm.rank == 0:
             gradient.fill_(3.0)
             added.ready(2 << 18)
             added.ready(1 << 18)
         added.finish()
         assert (gradient == 3.0).all() and added.frames == 16, payload
+
+
+def check_minibatches_of_any_size(comm) -> None:
+    """Ranks that have any numbers of minibatches, each of a size that no other rank knows, take the same steps, weighted by frames, and end
+    their epochs together."""
+    strategy, gradient, master = make_strategy(comm, MixingOptions(parallel="gradient")), torch.zeros(8), torch.zeros(8)
+    added = strategy.sum_gradients(of_any_size=True)
+    added.attach(gradient, [0])
+    strategy.restart(master)
+    shards = np.array(SHARDS[: comm.size])
+    sizes = np.array([(1 + (5 * np.arange(comm.size) + 3 * step) % 7) * (step < shards) for step in range(max(shards))])
+    for _ in range(2):
+        strategy.begin_epoch(int(sizes[:, comm.rank].sum()), 7)
+        for step, frames in enumerate(sizes):
+            added.begin(int(frames[comm.rank]))
+            gradient.fill_(2.0**comm.rank if frames[comm.rank] else 0.0)
+            added.finish()
+            found, expected = [*gradient.tolist(), added.frames], frames / frames.sum() @ np.stack([2.0 ** np.arange(comm.size), frames]).T
+            np.testing.assert_allclose(found, [*8 * [expected[0]], expected[1]], rtol=1e-6)
+            mixing = strategy.step(master, int(frames[comm.rank]))
+            assert (mixing.frames, mixing.last, mixing.equal) == (frames.sum(), step == 9, True)
 
 
 def check_uneven_asynchronous(comm) -> None:

@@ -132,9 +132,9 @@ def test_sums_go_on_beside_the_backward_pass(monkeypatch, seconds_of_sum, expect
 
     def rank(comm):
         wire = Wire(comm, MixingOptions(all_reduce="library"))
-        total = GradientSum(wire, lambda: np.ones(size), lambda function: function())
+        total = GradientSum(wire, lambda frames: np.ones(size), lambda function: function())
         total.attach(torch.full((length,), float(comm.rank)), [0, length // 3, 2 * length // 3])
-        total.begin()
+        total.begin(1)
         for begin in (2 * length // 3, length // 3, 0):
             comm.sleep(1.0)
             total.ready(begin)

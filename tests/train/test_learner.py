@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
+from pyasr.nn.layered import LayeredNetwork
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.train.chunks import NO_TARGET
 from pyasr.train.learner import Learner, LearnerOptions, change_factors
 
 OPTIONS = LearnerOptions(precision="float32", device="cpu")
@@ -110,6 +112,19 @@ def test_penalty_on_parameters_is_shared_by_ranks(momentum):
     step(plain, rate), step(penalised, rate)
     expected = plain.flat.master - (1 - momentum) * 2 * rate * l2 / num_ranks * 64 * before
     torch.testing.assert_close(penalised.flat.master, expected)
+
+
+def test_penalty_of_a_chunk_is_kaldis():
+    """nnet3's ApplyL2Regularization adds -2 k lr times the parameters for each sequence of the minibatch. Here every frame of a chunk adds its
+    share of k. Nothing else moves parameters that have no target."""
+    k, rate, chunks, frames = 1.0, 1e-3, 7, 20
+    network = LayeredNetwork(["tdnn dim=12 splice=-1..1"], 10, 5)
+    network.initialise(torch.Generator().manual_seed(3))
+    learner = Learner(network, dataclasses.replace(OPTIONS, l2=k / frames))
+    before = learner.flat.master.clone()
+    learner.step(torch.randn(chunks, 1 + frames + 1, 10), torch.full((chunks, frames), NO_TARGET), rate)
+    torch.testing.assert_close(learner.flat.master - before, -2 * k * rate * chunks * before, rtol=1e-3, atol=1e-9)
+    assert "a frame (nnet3's value divided by the outputs of a chunk)" in LearnerOptions.__dataclass_fields__["l2"].metadata["help"]
 
 
 @pytest.mark.parametrize("fields", [dict(), dict(momentum=0.9), dict(max_change=1.0, max_change_per_layer=0.5), dict(l2=0.1)])

@@ -173,6 +173,41 @@ def test_help_says_that_splicing_does_not_count():
     assert "layers splice, so --splice-left and --splice-right do not count" in " ".join(str(caught.value).split())
 
 
+def spell_otherwise(data, change, num_changed) -> None:
+    """Change the texts of the first utterances."""
+    rows = [line.split(" ", 1) for line in (data / "text").read_text().splitlines()]
+    write_table(data / "text", {key: change(text) if n < num_changed else text for n, (key, text) in enumerate(rows)})
+
+
+@pytest.mark.parametrize("change, letters, advice", [
+    (lambda text: "QZ" + text, "Q Z", r"learn the units of these transcripts \(utils/train_subwords.py\), or raise --max-missing"),
+    (str.upper, "A B C D E F", "write these transcripts and the text of the units in one case, as by tr A-Z a-z, or raise --max-missing"),
+    (lambda text: text.upper() + "q", "A B C D E F q", r"in one case, as by tr A-Z a-z, learn the units of these transcripts \(utils/"),
+])  # fmt: skip
+def test_letters_without_units_are_named(corpus, tmp_path, capsys, change, letters, advice):
+    shutil.copytree(corpus / "data", tmp_path / "data")
+    spell_otherwise(tmp_path / "data", change, 30)
+    with pytest.raises(UserError, match=rf"30 of 60 utterances .*it has letters that no unit has: {letters}\); .*{advice}"):
+        train(corpus, tmp_path / "out", data=tmp_path / "data")
+    train(corpus, tmp_path / "out", "--max-missing", 0.5, "--num-epochs", 1, data=tmp_path / "data", num_ranks=1)
+    assert f"30 utterances left out: it has letters that no unit has: {letters}: w-00 " in capsys.readouterr().out
+    targets = [Subwords.read(corpus / "units").encode(line.split(" ", 1)[1]) for line in (corpus / "data/text").read_text().splitlines()[30:]]
+    num_units = sum(map(len, targets))
+    prior = load_model(tmp_path / "out" / "final.nnet").log_priors.exp()[1]
+    assert prior == pytest.approx(1 / (2 * num_units + 30 + len(Subwords.read(corpus / "units"))), rel=1e-5)
+
+
+def test_the_unknown_word_is_learned(corpus, tmp_path):
+    """By the unit <unk>."""
+    shutil.copytree(corpus / "data", tmp_path / "data")
+    spell_otherwise(tmp_path / "data", lambda text: " ".join(["<unk>", *text.split()[1:]]), 30)
+    model = load_model(train(corpus, tmp_path / "out", "--num-epochs", 1, data=tmp_path / "data", num_ranks=1) / "final.nnet")
+    priors, subwords = model.log_priors.exp(), Subwords.read(corpus / "units")
+    texts = [line.split(" ", 1)[1] for line in (tmp_path / "data" / "text").read_text().splitlines()]
+    num_units = sum(len(subwords.encode(text)) for text in texts)
+    assert priors[1] == pytest.approx((30 + 1) / (2 * num_units + len(texts) + len(subwords)), rel=1e-5)
+
+
 def test_what_cannot_be_learned_is_named(corpus, tmp_path):
     write_corpus(tmp_path / "data", 10)
     lines = (tmp_path / "data" / "text").read_text().splitlines()

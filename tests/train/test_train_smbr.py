@@ -1,5 +1,6 @@
 """steps/train_smbr.py on lattices that a weak network has decoded, ranks in threads: objectives rise, what is wrong is named."""
 
+import contextlib
 import json
 import shutil
 from dataclasses import replace
@@ -13,7 +14,7 @@ from toy_jobs import power_cut
 
 from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import DONE
-from pyasr.base.options import parse, to_json
+from pyasr.base.options import HelpRequested, parse, to_json
 from pyasr.decode.compact import to_compact
 from pyasr.decode.lattice import Lattice
 from pyasr.decode.lattice_io import read_either, write_lattices
@@ -22,6 +23,7 @@ from pyasr.hmm.model import read_transitions
 from pyasr.io.int_vectors import read_int_vectors, read_job_archives, write_int_vectors
 from pyasr.io.kaldi import KaldiWriter
 from pyasr.nn.acoustic import AcousticModel, load_scorer
+from pyasr.nn.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.parallel.strategies import strategy_names
 from pyasr.sequence.hypotheses import hypotheses_of
@@ -172,6 +174,47 @@ def test_lattices_of_another_scale_are_told(copy, tmp_path, capsys, theirs, told
     assert (f"denlats: {chosen}, and are learned from at 0.3; give both steps the same" in capsys.readouterr().out) == told
 
 
+CRITERIA = [(["--criterion", "smbr"], True), (["--criterion", "mpfe"], True), (["--criterion", "mmi", "--boost", 0.1], True),
+            (["--criterion", "mmi"], False)]  # fmt: skip
+
+
+@pytest.mark.parametrize("flags, goes_by_silence", CRITERIA, ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "")
+def test_lists_of_silence_that_are_empty_or_of_another_model(copy, tmp_path, capsys, flags, goes_by_silence):
+    """What does not ask for the list takes any."""
+    flags = [*flags, "--num-epochs", 1, "--heldout-share", 0]
+    (copy / "lang/phones/silence.int").write_text("")
+    train(copy, tmp_path / "empty", *flags, num_ranks=1)
+    told = f"silence.int: the list is empty, so --criterion {flags[1]} takes all phones for speech; list those that are silence"
+    assert (told in capsys.readouterr().out) == goes_by_silence
+    (copy / "lang/phones/silence.int").write_text("5\n77\n")
+    told = r"silence.int: phone 77 is not in \S*dnn/final.mdl; give the language directory that the model was made with"
+    with pytest.raises(UserError, match=told) if goes_by_silence else contextlib.nullcontext():
+        train(copy, tmp_path / "foreign", *flags, num_ranks=1)
+    assert (tmp_path / "foreign").exists() != goes_by_silence
+
+
+def with_dropout(path, share: float) -> None:
+    """Give the network's only hidden layer dropout."""
+    plain, options = load_scorer(path / "dnn"), DnnOptions(hidden_layers=1, hidden_dim=2 * DIM, dropout=share)
+    network = FeedForward(options, 3 * DIM, NUM_PDFS)
+    with torch.no_grad():
+        for ours, theirs in zip(network.parameters(), plain.network.parameters(), strict=True):
+            ours.copy_(theirs)
+    replace(plain, network=network).save(path / "dnn" / "final.nnet")
+
+
+def test_without_dropout_gradients_are_those_of_the_whole_network(copy, tmp_path, capsys):
+    flags = ["--num-epochs", 1, "--heldout-share", 0]
+    whole = parameters(train(copy, tmp_path / "whole", *flags, num_ranks=1))
+    with_dropout(copy, 0.5)
+    assert torch.equal(parameters(train(copy, tmp_path / "off", *flags, "--dropout-schedule", "0,0", num_ranks=1)), whole)
+    assert not torch.equal(parameters(train(copy, tmp_path / "on", *flags, num_ranks=1)), whole)
+    module, cls = step_of("train_smbr.py")
+    with pytest.raises(HelpRequested) as caught:
+        parse(cls, ["--help"], module.__doc__)
+    assert "keeps it, also in what posteriors and derivatives are computed from; --dropout-schedule 0,0 turns it off" in " ".join(str(caught.value).split())
+
+
 def test_lattices_of_another_model(copy, tmp_path):
     """Whose transition-ids the model has, too."""
     num_tids = read_transitions(copy / "dnn" / "final.mdl").num_tids
@@ -203,20 +246,34 @@ def test_what_does_not_go_together_is_one_sentence(copy, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_networks_over_time(copy, tmp_path):
-    """One whose first layer splices learns what one on spliced frames learns, also from several utterances at once."""
-    flags = ["--minibatch", 100, "--num-epochs", 2]
-    spliced = train(copy, tmp_path / "spliced", *flags)
-    InputOptions(cmvn="none").save(copy / "dnn")
-    weak, network = load_scorer(copy / "dnn"), LayeredNetwork(["tdnn dim=12 splice=-1..1"], DIM, NUM_PDFS)
+def have_network_over_time(path) -> None:
+    """Let a corpus have, in place of its network, one whose first layer splices instead."""
+    InputOptions(cmvn="none").save(path / "dnn")
+    weak, network = load_scorer(path / "dnn"), LayeredNetwork(["tdnn dim=12 splice=-1..1"], DIM, NUM_PDFS)
     with torch.no_grad():
         for ours, theirs in zip(network.parameters(), weak.network.parameters(), strict=True):
             ours.copy_(theirs)
     assert torch.equal(weak.mean[:DIM].repeat(3), weak.mean)
-    AcousticModel(network, weak.mean[:DIM], weak.inverse_std[:DIM], weak.log_priors).save(copy / "dnn" / "final.nnet")
+    AcousticModel(network, weak.mean[:DIM], weak.inverse_std[:DIM], weak.log_priors).save(path / "dnn" / "final.nnet")
+
+
+@pytest.mark.parametrize("scheme", ["allreduce", "gradient"])
+def test_networks_over_time(copy, tmp_path, scheme):
+    """One whose first layer splices learns what one on spliced frames learns, also from several utterances at once."""
+    flags = ["--minibatch", 100, "--num-epochs", 2, "--parallel", scheme]
+    spliced = train(copy, tmp_path / "spliced", *flags)
+    have_network_over_time(copy)
     over_time = train(copy, tmp_path / "over_time", *flags)
     assert (parameters(spliced) - parameters(copy / "dnn")).abs().max() > 0.01
     torch.testing.assert_close(parameters(over_time), parameters(spliced), atol=1e-4, rtol=1e-4)
+
+
+def test_gradients_of_utterances_one_by_one(copy, tmp_path):
+    """Natural gradient adds those of the utterances of a minibatch to a layer's one after the other, before ranks add theirs."""
+    have_network_over_time(copy)
+    flags = ["--parallel", "gradient", "--minibatch", 100, "--num-epochs", 2, "--max-change", 1, "--natural-gradient", "online"]
+    out, options = train(copy, tmp_path / "out", *flags), CriterionOptions(acoustic_scale=SCALE)
+    assert objective(copy, out, options) > objective(copy, copy / "dnn", options) + 0.02
 
 
 def test_the_factor_of_a_networks_scores_is_kept(copy, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -42,11 +43,13 @@ def test_one_learner_gets_the_same_bits_as_alone(tmp_path):
     assert torch.equal(found, alone)
 
 
-def test_speeds_do_not_change_what_synchronous_learners_learn(tmp_path):
+@pytest.mark.parametrize("scheme", ["allreduce", "gradient"])
+def test_speeds_do_not_change_what_synchronous_learners_learn(tmp_path, scheme):
     """Their minibatches interleave otherwise, but dropout's random numbers are each learner's own."""
-    even, _ = virtual(tmp_path / "even", 3, ComputeTime(0.1), options=DROPOUT)
-    uneven, _ = virtual(tmp_path / "uneven", 3, ComputeTime(0.1, 1.0, {0: 7.3}), options=DROPOUT)
-    again, _ = virtual(tmp_path / "again", 3, ComputeTime(0.1, 1.0, {0: 7.3}), options=DROPOUT)
+    options = replace(DROPOUT, mixing=replace(DROPOUT.mixing, parallel=scheme))
+    even, _ = virtual(tmp_path / "even", 3, ComputeTime(0.1), options=options)
+    uneven, _ = virtual(tmp_path / "uneven", 3, ComputeTime(0.1, 1.0, {0: 7.3}), options=options)
+    again, _ = virtual(tmp_path / "again", 3, ComputeTime(0.1, 1.0, {0: 7.3}), options=options)
     assert all(torch.equal(master, even[0]) for master in [*even, *uneven, *again])
 
 

@@ -100,9 +100,11 @@ class Strategy:
         """When all ranks take part in what is due after so many frames of theirs."""
         raise NotImplementedError
 
-    def sum_gradients(self) -> GradientSum | None:
-        """By what a learner is to add its gradients over ranks; None: they stay its own. A learner
-        that cannot does not ask."""
+    def sum_gradients(self, of_any_size: bool = False) -> GradientSum | None:
+        """By what a learner is to add its gradients over ranks; None: they stay its own. A learner that cannot does not ask.
+
+        of_any_size  its minibatches have any numbers of frames; otherwise all have as many, but the last of an epoch
+        """
         return None
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:

@@ -8,8 +8,12 @@ All ranks have the same parameters. With n_r the frames of rank r's minibatch an
 
 What a layer has of G is added up over ranks while the backward pass goes on with the layers below it. Natural gradient acts on each rank's
 own minibatch, within G_r; momentum and limits on the change act on G, and so does a number that is not finite: all ranks leave that
-minibatch out. A rank without data takes the others' steps, with w_r = 0. A learner that has no gradient to give averages its parameters
-instead, which for plain SGD is the same.
+minibatch out. A rank without data takes the others' steps, with w_r = 0.
+
+Where all minibatches have as many frames, every rank knows all n_r from the beginning of the epoch. Whole utterances, and rows of chunks
+with state carried over, come in minibatches of any size, and ranks may have different numbers of them: before each backward pass they tell
+each other n_r. Frames are what parameters are averaged by, too, so for plain SGD a step is the average of the ranks' own steps, whatever
+the loss is counted in. A learner that has no gradient to give (of an RBM) averages its parameters after every minibatch instead.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import torch
 from pyasr.parallel.strategies.allreduce import AllreduceAveraging
 from pyasr.parallel.strategies.base import Mixing, register
 from pyasr.parallel.strategies.gradient_sum import GradientSum
+from pyasr.parallel.strategies.timetable import MinibatchTimetable
 
 
 @register("gradient")
@@ -31,28 +36,47 @@ class GradientAveraging(AllreduceAveraging):
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self.gradient_sum: GradientSum | None = None
+        self.of_any_size = False  # minibatches
 
-    def sum_gradients(self) -> GradientSum | None:
+    def sum_gradients(self, of_any_size: bool = False) -> GradientSum | None:
         """With one rank there is nothing to add."""
+        self.of_any_size = of_any_size
         self.gradient_sum = GradientSum(self.wire, self.gradient_shares, self.mixing) if self.comm.size > 1 else None
         return self.gradient_sum
 
+    def adds(self, epoch: int) -> bool:
+        """Whether gradients are added in an epoch, the first of which is 0."""
+        return True
+
     def period(self, epoch: int) -> int:
-        """One minibatch."""
-        return 1
+        """One minibatch where gradients are added."""
+        return 1 if self.adds(epoch) else self.options.period_frames
 
     def begin_epoch(self, frames: int, minibatch: int) -> None:
-        """As of all that mix periodically."""
-        super().begin_epoch(frames, minibatch)
-        self.mixes_always = self.timetable.period == minibatch
+        """As of all that mix periodically; minibatches of any size are counted instead of frames."""
+        if self.of_any_size and self.adds(self.epoch):
+            self.timetable = MinibatchTimetable(self.comm.allgather(frames - self.own_frames))
+        else:
+            super().begin_epoch(frames, minibatch)
 
-    def gradient_shares(self) -> np.ndarray | None:
-        """Frames of each rank's next minibatch, float64 (P,); None where parameters are mixed instead of gradients."""
-        return self.timetable.shares(self.mixings + 1).astype(float) if self.mixes_always and not self.compares else None
+    def gradient_shares(self, frames: int) -> np.ndarray | None:
+        """Frames of each rank's next minibatch, of which this one's has `frames`, float64 (P,); None where parameters are mixed instead of
+        gradients."""
+        if self.compares or not self.adds(self.epoch):
+            return None
+        self._tell(frames)
+        return self.timetable.shares(self.mixings + 1).astype(float)
+
+    def _tell(self, frames: int) -> None:
+        """Let all ranks know of this one's minibatch before the next mixing, once."""
+        timetable, mixing = self.timetable, self.mixings + 1
+        if isinstance(timetable, MinibatchTimetable) and not timetable.knows(mixing):
+            timetable.tell(mixing, self.waiting(self.comm.allgather, frames))
 
     def step(self, master: torch.Tensor, frames: int) -> Mixing | None:
         """Whoever takes another's parameters has no use for its own momentum."""
         self.resets_momentum = self.compares
+        self._tell(frames)
         return super().step(master, frames)
 
     def _mix_with_others(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
@@ -71,6 +95,6 @@ class GradientAveraging(AllreduceAveraging):
 class PostLocal(GradientAveraging):
     """Averages gradients in every minibatch of the first epochs, then parameters periodically."""
 
-    def period(self, epoch: int) -> int:
-        """One minibatch at first."""
-        return 1 if epoch < self.options.post_local_epochs else self.options.period_frames
+    def adds(self, epoch: int) -> bool:
+        """At first."""
+        return epoch < self.options.post_local_epochs

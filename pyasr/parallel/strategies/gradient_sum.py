@@ -19,15 +19,18 @@ class GradientSum:
     The learner calls `attach` once for its buffer, and for every minibatch `begin`, `ready` as often as it likes, and `finish`.
 
     wire      by which it travels
-    shares    tells the frames n_r of each rank's minibatch, float64 (P,), or None: nothing is to be added; called as a minibatch begins
+    shares    tells, from the frames of this rank's minibatch, those n_r of each rank's, float64 (P,), or None: nothing is to be added;
+              called as a minibatch begins
     timed     calls the function that it is given, and puts down how long that took
     frames    of the minibatch, the mean over ranks with weights w_r; None: the gradient is left alone
     has_been  whether there has been a sum since the last mixing
+    rests     to be set while this rank learns by itself: nothing is added
     """
 
-    def __init__(self, wire: Wire, shares: Callable[[], np.ndarray | None], timed: Callable[[Callable], None]):
+    def __init__(self, wire: Wire, shares: Callable[[int], np.ndarray | None], timed: Callable[[Callable], None]):
         self._wire, self._shares, self._timed = wire, shares, timed
         self.frames, self.has_been, self._weight, self._task = None, False, 0.0, None
+        self.rests = False
 
     def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
         """Add up this tensor (n,), of any type, on any device, from now on; parameters begin at `begins` of it, ascending."""
@@ -35,9 +38,9 @@ class GradientSum:
         self._grad, self._parts = grad, parts_from_the_end(begins, len(grad))
         self._sum = grad if is_added_as_is else torch.empty(len(grad), pin_memory=grad.is_cuda)
 
-    def begin(self) -> None:
-        """A minibatch begins, on all ranks."""
-        shares = self._shares()
+    def begin(self, num_frames: int) -> None:
+        """A minibatch begins, on all ranks; this one's has so many frames, 0 where there is none."""
+        shares = None if self.rests else self._shares(num_frames)
         self.frames, self._left = None, []
         if shares is not None and shares.any():
             weights = shares / shares.sum()

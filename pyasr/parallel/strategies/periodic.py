@@ -56,7 +56,7 @@ class PeriodicStrategy(Strategy):
         if frames and not self.timetable.is_due(self.comm.rank, self.own_frames, self.mixings + 1):
             return None
         self.mixings += 1
-        shares, last = self.timetable.shares(self.mixings), self.mixings == self.timetable.num_mixings
+        shares, last = self.timetable.shares(self.mixings), self.timetable.is_last(self.mixings)
         equal = self.mixes_equal or self.compares or self._takes_turns or last or self.comm.size == 1
         if self.comm.size > 1 and shares.any():
             self._mix_with_others(master, shares, last)
