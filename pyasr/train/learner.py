@@ -49,8 +49,8 @@ class LearnerOptions(ComputeOptions):
 
     natural_gradient: NaturalGradientOptions = group(NaturalGradientOptions)
     momentum: float = option(0.0, "share of earlier updates in the next one", minimum=0.0, maximum=0.999)
-    l2: float = option(0.0, "penalty on the squared norm of the parameters, a frame (nnet3's value divided by the outputs of a chunk); each "
-                            "of P learning ranks applies a P-th", minimum=0.0)  # fmt: skip
+    l2: float = option(0.0, "penalty on the squared norm of the parameters, a frame (nnet3's value divided by the outputs of a "
+                            "chunk); each of P learning ranks applies a P-th", minimum=0.0)  # fmt: skip
     max_change: float = option(0.0, "greatest Euclidean norm of a minibatch's change of the parameters; 0: no limit", minimum=0.0)
     max_change_per_layer: float = option(0.0, "the same for the parameters of each layer (nnet3: 0.75)", minimum=0.0)
     max_change_of_output: float = option(0.0, "the same for the output layer (nnet3: 1.5); 0: as the other layers", minimum=0.0)

@@ -114,7 +114,8 @@ def check_silence(step: SmbrStep) -> None:
     silence, model = LangDir(step.lang).silence_phones, step.dnn_dir / MODEL
     path = step.lang / "phones/silence.int"
     if not silence:
-        log.warning(f"{path}: the list is empty, so --criterion {criterion.criterion} takes all phones for speech; list those that are silence")
+        taken = f"so --criterion {criterion.criterion} takes all phones for speech"
+        log.warning(f"{path}: the list is empty, {taken}; list those that are silence")
     foreign = np.setdiff1d(silence, read_transitions(model).tid2phone[1:])
     if len(foreign):
         raise UserError(f"{path}: phone {foreign[0]} is not in {model}; give the language directory that the model was made with")
