@@ -50,7 +50,7 @@ def test_the_attempt_leaves_no_trace(kind, groups, tmp_path, monkeypatch):
     frames = [store(8, rank) if kind == "in memory" else streamed(shard(tmp_path / f"data{rank}", 8), 2, rank) for rank in range(num_ranks)]
 
     def rank(comm):
-        job = training(comm, tmp_path / name / str(comm.rank), frames[comm.rank], with_options(**groups))
+        job = training(comm, tmp_path / name / str(comm.rank), frames[comm.rank], with_options(**groups), tries_speed=True)
         torch.manual_seed(3)
         job.run()
         return job.learner.flat.master.clone(), torch.get_rng_state() if num_ranks == 1 else torch.empty(0)

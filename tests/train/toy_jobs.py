@@ -73,8 +73,9 @@ def streamed(from_shard: Shard, num_blocks: int, rank: int = 0, dtype=torch.floa
     return frames
 
 
-def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind=Training) -> Training:
-    """A job on a FrameStore or on streamed frames."""
+def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind=Training,
+             tries_speed: bool = False) -> Training:  # fmt: skip
+    """A job on a FrameStore or on streamed frames; unless it tries how fast one rank is, all steps of its learner are of the training."""
     dtype = options.learner.torch_dtype()
     if isinstance(frames, FrameStore):
         frames.move(CPU, dtype)
@@ -87,8 +88,11 @@ def training(comm, directory: Path, frames, options: DnnTraining = OPTIONS, kind
     directory.mkdir(exist_ok=True)
     schedule = make_schedule(options.schedule, strategy.epoch_frames(frames.num_frames))
     rate_factor = options.schedule.rate_factor(strategy.num_averaged, options.learner.minibatch)
-    return kind(learner, frames, heldout, strategy, schedule, options.loop, options.learner.minibatch,
-                rate_factor, directory)  # fmt: skip
+    job = kind(learner, frames, heldout, strategy, schedule, options.loop, options.learner.minibatch,
+               rate_factor, directory)  # fmt: skip
+    if not tries_speed:
+        job.speed_alone = lambda: 0.0
+    return job
 
 
 def trained(comm, directory: Path, frames, options: DnnTraining = OPTIONS) -> torch.Tensor:
