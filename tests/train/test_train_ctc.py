@@ -128,7 +128,7 @@ def test_every_scheme_learns(corpus, tmp_path, capsys, scheme):
     flags = ["--parallel", scheme, *SCHEME_FLAGS.get(scheme, []), "--period-frames", 600, "--num-epochs", 2, "--learning-rate", rate]
     out = train(corpus, tmp_path / "out", *flags, "--max-change", 2, "--lr-scaling", "none", num_ranks=ranks_for(scheme))
     begun = initial_objective(capsys.readouterr().out)
-    assert epochs(out)[-1]["heldout_objective"] > 0.8 * begun
+    assert epochs(out)[-1]["heldout_objective"] > 0.85 * begun
 
 
 def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
