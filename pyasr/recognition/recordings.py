@@ -12,12 +12,14 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pyasr.base.errors import UserError
+from pyasr.base import log
+from pyasr.base.errors import UserError, printable
 from pyasr.data.audio import INT16_SCALE, AudioAdvice, decode_audio
 from pyasr.data.audio_sizes import is_of_stream
 from pyasr.io.content import read_file
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".sph", ".aif", ".aiff", ".au", ".w64", ".rf64", ".caf")
+OTHER_SUFFIXES = (".m4a", ".mp4", ".aac", ".amr", ".3gp", ".webm", ".mka", ".wma", ".ape", ".wv")  # of audio that is not read here
 MIX, EACH = CHANNELS = ("mix", "each")
 _ADVICE = AudioAdvice(
     damaged="replace the file",
@@ -46,9 +48,9 @@ def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
     """The files and pipes, and files with audio's suffixes anywhere below the directories, in the order given and by name. `-` stays.
 
     With each its folder below the directory that was named, `.` for a file that was named itself. Links to folders are followed; a folder
-    counts once, where it lies itself if that is below the directory too.
+    counts once, where it lies itself if that is below the directory too. A warning tells of audio whose form is not read here.
 
-    Raises UserError for a path that is not there and for a directory without audio.
+    Raises UserError for a path that is not there, a folder that cannot be read and a directory without audio.
     """
     found: list[tuple[Path, Path]] = []
     for path in paths:
@@ -57,7 +59,11 @@ def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
             continue
         if not path.is_dir():
             raise UserError(f"{path}: {'a device; give a file, or - for standard input' if path.exists() else 'no such file or directory'}")
-        inside = sorted(file for file in _files_below(path) if file.suffix.lower() in SUFFIXES and file.is_file())
+        files = sorted(file for file in _files_below(path) if file.suffix.lower() in SUFFIXES + OTHER_SUFFIXES and file.is_file())
+        inside = [file for file in files if file.suffix.lower() in SUFFIXES]
+        if other := [file for file in files if file.suffix.lower() in OTHER_SUFFIXES]:
+            told = f"{path}: passed over {len(other)} files of forms that are not read here (the first is {other[0]})"
+            log.warning(printable(f"{told}; convert them, as by 'ffmpeg -i FILE FILE.wav'"))
         if not inside:
             raise UserError(f"{path}: no audio in this directory (files that end in {', '.join(SUFFIXES)}); name the files")
         found += [(file, file.parent.relative_to(path)) for file in inside]
@@ -67,7 +73,7 @@ def find_audio(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
 def _files_below(path: Path) -> Iterator[Path]:
     seen, links = set(), [path]
     while links:
-        for folder, names, files in os.walk(links.pop(0)):
+        for folder, names, files in os.walk(links.pop(0), onerror=_refuse):
             if (real := os.path.realpath(folder)) in seen:
                 names.clear()
                 continue
@@ -75,6 +81,10 @@ def _files_below(path: Path) -> Iterator[Path]:
             yield from (Path(folder, name) for name in files)
             names.sort()
             links += [Path(folder, name) for name in names if os.path.islink(Path(folder, name))]  # which `walk` does not follow
+
+
+def _refuse(error: OSError) -> None:
+    raise UserError(f"{error.filename}: {error.strerror}; make the folder readable, or name the files")
 
 
 def read_recordings(path: Path, channels: str = MIX) -> list[Recording]:

@@ -441,6 +441,32 @@ def test_a_directory_stands_for_its_audio_of_every_form(tmp_path):
     assert {path.name: read_recordings(path)[0].rate for path, _ in find_audio((tmp_path,))} == {form + forms[form]: RATE for form in forms}
 
 
+def test_audio_of_other_forms_in_a_directory_is_told_of(tmp_path, caplog):
+    for name in ("a.wav", "notes.txt", "calls/b.M4A", "calls/c.webm"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert find_audio((tmp_path,)) == [(tmp_path / "a.wav", Path())]
+    told = f"{tmp_path}: passed over 2 files of forms that are not read here (the first is {tmp_path}/calls/b.M4A); convert them"
+    assert [record.getMessage().startswith(told) for record in caplog.records] == [True]
+    with pytest.raises(UserError, match="calls: no audio in this directory"):
+        find_audio((tmp_path / "calls",))
+
+
+def test_folders_that_cannot_be_read_are_not_passed_over(tmp_path, monkeypatch):
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "a.wav").touch()
+    scandir = os.scandir
+
+    def refusing(path):
+        if Path(path).name == "locked":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(UserError, match=f"^{tmp_path}/locked: Permission denied; make the folder readable, or name the files$"):
+        find_audio((tmp_path,))
+
+
 def test_pipes_are_read_and_devices_refused(tmp_path):
     soundfile.write(tmp_path / "a.wav", np.full(500, 0.25), RATE)
     os.mkfifo(tmp_path / "pipe")
