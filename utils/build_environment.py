@@ -5,7 +5,8 @@ Reads: requirements.txt (also as constraints for other files). Writes: .venv, wi
 
     utils/build_environment.py requirements.txt
 
-Two at once are safe: the second waits for the first. What an interrupted build left is made anew. Runs on plain Python, without pyasr.
+Another file is installed beside requirements.txt. Two at once are safe: the second waits for the first. What an interrupted build left
+is made anew. Runs on plain Python, without pyasr.
 """
 
 from __future__ import annotations
@@ -110,8 +111,9 @@ def main(name: str) -> None:
         except BlockingIOError:
             print(f"another program is building {VENV}; waiting for it", file=sys.stderr, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if not is_complete(name):
-            install(name)
+        for file in dict.fromkeys(["requirements.txt", name]):
+            if not is_complete(file):
+                install(file)
 
 
 if __name__ == "__main__":

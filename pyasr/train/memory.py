@@ -97,35 +97,39 @@ def _check_part(job: Training, x, targets, sharing: int) -> float:
     learner.network.train()
     kept = kept_bytes(lambda: learner.loss(part, its_targets), learner.network, x.x if isinstance(x, Rows) else x)
     needed = 2 * kept * len(targets) / len(its_targets)
-    if needed > free / sharing:
-        fitting = int(job.minibatch * free / sharing / needed)
-        memory = f"it takes about {needed / _MB:.0f} MB, {free / sharing / _MB:.0f} MB are free for each rank"
-        raise _too_little(job, f"{memory}, enough for about {fitting} frames")
+    _check_free(job, needed, free / sharing)
     return needed
+
+
+def _check_free(job: Training, needed: float, free: float) -> None:
+    """Raise UserError where the largest minibatch needs more bytes than are free for a rank."""
+    if needed > free:
+        memory = f"it takes about {needed / _MB:.0f} MB, {free / _MB:.0f} MB are free for each rank"
+        raise _too_little(job, f"{memory}, enough for about {int(job.minibatch * free / needed)} frames")
 
 
 def _too_little(job: Training, found: str) -> UserError:
     return UserError(f"memory is not enough to learn from a minibatch of {job.minibatch} frames: {found}; {job.what_to_lower()}")
 
 
-def check_utterances_fit(learner: Learner, training, comm: Comm) -> None:
-    """Raise UserError, by its name, where the longest utterance is too long for the memory of this rank. Every rank must call this.
-
-    training  this rank's utterances: `PaddedUtterances` or `Utterances`
-    """
+def check_utterances_fit(job: Training) -> None:
+    """Raise UserError where the longest utterance, which is named, or the largest minibatch is too much for the memory of this rank, whose
+    `training` is `PaddedUtterances` or `Utterances`. Every rank must call this."""
+    learner, training = job.learner, job.training
     device = learner.flat.master.device
-    sharing, free = _num_sharing(comm, device), free_bytes(device)
+    sharing, free = _num_sharing(job.comm, device), free_bytes(device)
     if not len(training.keys) or free is None:
         return
     order = np.argsort(training.lengths, kind="stable")
     middle, longest = int(order[len(order) // 2]), int(order[-1])
     learner.network.eval()
     kept = kept_bytes(lambda: learner.loss(*training.minibatch_of([middle])), learner.network)
-    needed = 2 * kept * int(training.lengths[longest]) / max(int(training.lengths[middle]), 1)
-    if needed > free / sharing:
+    of_a_frame = 2 * kept / max(int(training.lengths[middle]), 1)
+    if (needed := of_a_frame * int(training.lengths[longest])) > free / sharing:
         found = f"{training.keys[longest]} has {training.lengths[longest]} frames, too many to be learned as a whole"
         memory = f"it takes about {needed / _MB:.0f} MB of memory, {free / sharing / _MB:.0f} MB are free for each rank"
         raise UserError(f"{training.reader.data}: {found}: {memory}; {ADVICE}")
+    _check_free(job, of_a_frame * training.most_frames(), free / sharing)
 
 
 def _num_sharing(comm: Comm, device: torch.device) -> int:

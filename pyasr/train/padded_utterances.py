@@ -99,8 +99,14 @@ class PaddedUtterances:
 
     def largest(self) -> tuple[torch.Tensor, CtcMinibatch]:
         """The minibatch of the most frames, with those that are repeated, when all utterances are in order of length."""
-        groups = self._cut(np.argsort(self.lengths, kind="stable"))
-        return self.minibatch_of(max(groups, key=lambda members: len(members) * self.lengths[members].max()))
+        return self.minibatch_of(max(self._cut(np.argsort(self.lengths, kind="stable")), key=self._padded))
+
+    def most_frames(self) -> int:
+        """Frames of `largest`, with those that are repeated."""
+        return max(map(self._padded, self._cut(np.argsort(self.lengths, kind="stable"))))
+
+    def _padded(self, members: np.ndarray) -> int:
+        return len(members) * int(self.lengths[members].max())
 
     def _epoch(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
         """(the minibatches of an epoch, the frames up to the end of each): utterances are put in order of length within random pools."""

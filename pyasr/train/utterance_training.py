@@ -35,8 +35,8 @@ class UtteranceTraining(ObjectiveTraining):
     """One whose minibatches are whole utterances."""
 
     def run(self) -> None:
-        """As of all trainings. Raises UserError for an utterance that is too long for memory."""
-        check_utterances_fit(self.learner, self.training, self.comm)
+        """As of all trainings. Raises UserError for an utterance that is too long for memory, or a minibatch that is too large."""
+        check_utterances_fit(self)
         super().run()
 
     def largest_minibatch(self) -> tuple | None:

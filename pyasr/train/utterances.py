@@ -82,8 +82,14 @@ class Utterances:
 
     def largest(self) -> tuple[torch.Tensor, LatticeSupervision]:
         """The minibatch of the most frames, when the longest utterances come first."""
-        groups = self._cut(np.argsort(-self.lengths, kind="stable"))
-        return self.minibatch_of(max(groups, key=lambda members: self.lengths[members].sum()))
+        return self.minibatch_of(max(self._cut(np.argsort(-self.lengths, kind="stable")), key=self._num_frames))
+
+    def most_frames(self) -> int:
+        """Frames of `largest`."""
+        return max(map(self._num_frames, self._cut(np.argsort(-self.lengths, kind="stable"))))
+
+    def _num_frames(self, members: Sequence[int]) -> int:
+        return int(self.lengths[members].sum())
 
     def _minibatches(self, order: np.ndarray) -> LatticeMinibatches:
         return map(self.minibatch_of, self._cut(order))

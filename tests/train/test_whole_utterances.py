@@ -42,6 +42,12 @@ def learner_of(lines=LINES) -> CtcLearner:
     return CtcLearner(network, LearnerOptions(device="cpu", precision="float32"))
 
 
+def job_of(learner, utterances) -> SimpleNamespace:
+    """What the check of memory asks of a training."""
+    return SimpleNamespace(learner=learner, training=utterances, comm=SoloComm(), minibatch=utterances.minibatch,
+                           what_to_lower=lambda: "lower --minibatch")  # fmt: skip
+
+
 @pytest.mark.parametrize("lines", [LINES, BACKWARDS_TOO], ids=["LSTM", "BLSTM"])
 def test_lengths_from_1_frame_to_10000(tmp_path, lines):
     """Every minibatch has a finite loss that changes the parameters, and each utterance comes once."""
@@ -83,12 +89,26 @@ def test_features_that_cannot_be_used_are_named(tmp_path, fault, sentence):
 def test_an_utterance_longer_than_memory_allows_is_refused_by_its_name(tmp_path, monkeypatch):
     make_data(tmp_path / "data", {"a-0": 60, "a-1": 30, "a-2": 30, "a-3": 3000}, NUM_UNITS)
     utterances, learner = utterances_of(tmp_path / "data"), learner_of()
-    memory.check_utterances_fit(learner, utterances, SoloComm())
+    job = job_of(learner, utterances)
+    memory.check_utterances_fit(job)
     kept = [memory.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([i])), learner.network) for i in (0, 3)]
     assert 35 < kept[1] / kept[0] < 51
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1.5 * kept[1])
     with pytest.raises(UserError, match=r"data: a-3 has 3000 frames, too many to be learned as a whole: it takes about \d MB of memory, \d MB are free"):
-        memory.check_utterances_fit(learner, utterances, SoloComm())
+        memory.check_utterances_fit(job)
+
+
+def test_utterances_too_many_for_memory_are_told_before_they_are_tried(tmp_path, monkeypatch):
+    """Each of them fits; the processor's system might kill the process in place of an error."""
+    make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
+    utterances, learner = utterances_of(tmp_path / "data", minibatch=2000), learner_of()
+    kept = memory.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 2 * 21 * kept)
+    memory.check_utterances_fit(job_of(learner, utterances))
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 2 * 10 * kept)
+    told = r"a minibatch of 2000 frames: it takes about \d MB, \d MB are free for each rank, enough for about 1000 frames; lower --minibatch"
+    with pytest.raises(UserError, match=told):
+        memory.check_utterances_fit(job_of(learner, utterances))
 
 
 def test_the_largest_padded_minibatch_is_the_one_of_the_most_frames(tmp_path):
