@@ -76,12 +76,13 @@ class TdnnOptions(DropoutOptions):
     stride: int = option(1, "frames for one output", minimum=1)
     activation: str = option("relu", "nonlinearity", choices=(*ACTIVATIONS, "none"))
     pnorm_group: int = option(10, "pnorm: elements of a group", minimum=1)
-    normalize: bool = option(False, "scale the units to root mean square 1, frame by frame (pnorm: always)")
+    normalize: bool = option(False, "scale the units to root mean square 1, frame by frame (pnorm: always, but with layer-norm)")
     layer_norm: bool = option(False, "bring the units to mean 0 and variance 1 instead, frame by frame")
     init: float = option(0.0, "standard deviation of initial weights; 0: by the nonlinearity", minimum=0.0)
 
     def build(self, dim_in: int) -> Stack:
-        """The layer, without parameters worth the name."""
+        """The layer, without parameters worth the name; raises UserError for options that do not go together."""
+        self.check()
         splice = Splice(dim_in, offsets_of(self.splice), self.stride)
         layers = [self._affine(splice.dim_out)]
         if self._shape is not None:
@@ -91,6 +92,13 @@ class TdnnOptions(DropoutOptions):
         elif self.normalize or self.activation == "pnorm":
             layers.append(Normalize())
         return Stack(splice, *layers, dropout=self.of_outputs(), dim_out=self.dim)
+
+    def check(self) -> None:
+        """Raise UserError where an option would do nothing."""
+        if self.layer_norm and self.normalize:
+            raise UserError("--normalize and --layer-norm: each scales the units in its own way; leave out one of the two")
+        if self.activation != "pnorm" and self.pnorm_group != TdnnOptions.pnorm_group:
+            raise UserError(f"--pnorm-group {self.pnorm_group}: for --activation pnorm alone; leave it out")
 
     def _affine(self, dim_in: int) -> Linear:
         return Linear(dim_in, self.dim if self._shape is None else self._shape.affine_dim)
@@ -113,22 +121,28 @@ class TdnnOptions(DropoutOptions):
 @kind("affine")
 @dataclass(frozen=True)
 class AffineOptions(TdnnOptions):
-    """The same of single frames."""
+    """The same of single frames, unless told otherwise."""
 
 
 @kind("linear")
 @dataclass(frozen=True)
 class LinearOptions(TdnnOptions):
-    """An affine map of single frames, such as a bottleneck."""
+    """An affine map, such as a bottleneck."""
 
     activation: str = option("none", "nonlinearity", choices=(*ACTIVATIONS, "none"))
     semi_orthogonal: bool = option(False, "keep the matrix semi-orthogonal; no biases (Kaldi: orthonormal-constraint=-1.0)")
 
+    def check(self) -> None:
+        """As of all layers with an affine map."""
+        super().check()
+        if self.semi_orthogonal and self.activation != "none":
+            raise UserError(f"--activation {self.activation}: a semi-orthogonal layer is linear; leave out one of the two")
+        if self.semi_orthogonal and self.init:
+            raise UserError(f"--init {self.init:g}: a semi-orthogonal matrix begins as one; leave out one of the two")
+
     def _affine(self, dim_in: int) -> Linear:
         if not self.semi_orthogonal:
             return super()._affine(dim_in)
-        if self.activation != "none":
-            raise UserError(f"--activation {self.activation}: a semi-orthogonal layer is linear; leave out one of the two")
         return keep_semi_orthogonal(Linear(dim_in, self.dim, bias=False))
 
     @torch.no_grad()
@@ -235,6 +249,8 @@ class LstmOptions(DropoutOptions):
             raise UserError("--natural-peepholes: there are none without --peepholes true; give both or neither")
         if self._width is None and self.forget_bias != LstmOptions.forget_bias:
             raise UserError(f"--forget-bias {self.forget_bias:g}: with --init kaldi all biases are random; leave it out")
+        if not self.bias and self.forget_bias != LstmOptions.forget_bias:
+            raise UserError(f"--forget-bias {self.forget_bias:g}: with --bias false there is none; leave it out")
         return Lstm(dim_in, self.cells, self.recurrent, self.nonrecurrent, self.peepholes, self.clip, self.delay, backward, self.bias,
                     self.projection_bias, self.clip_gradient, self.natural_peepholes)  # fmt: skip
 

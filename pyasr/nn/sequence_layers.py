@@ -99,7 +99,7 @@ class Convolution(SequenceLayer):
         num_frames, num_sequences, dim = x.shape
         images = x.view(num_frames, num_sequences, self.channels, dim // self.channels).permute(1, 2, 0, 3)
         y = F.relu(self.convolution(images))
-        y = F.max_pool2d(y, (1, self.pool), (1, self.step)) if self.pool > 1 else y
+        y = F.max_pool2d(y, (1, self.pool), (1, self.step)) if max(self.pool, self.step) > 1 else y
         return y.permute(2, 0, 1, 3).flatten(2)
 
 

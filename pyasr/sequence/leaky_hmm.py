@@ -11,13 +11,14 @@ which any state may be left for any other between two frames (D. Povey et al., I
     posterior of p at t = sum over entries e with pdf p of f_t(e) g_t(e)                                                             (6)
 
 x_t is divided by its largest value over the graph's pdfs before. (3) adds eps pi as it stands since u_t / c_t sums to one. Every state's
-leak at the end of (3) is the factor 1 + eps: all states are final.
+leak at the end of (3) is the factor 1 + eps: all states are final. A sequence that is shorter than those beside it goes on in (2) and (3)
+to no purpose, and begins with b_T = 1 at its own end.
 
 Scaled by c_t at each frame, the sums are as good as sums of logarithms, in float32 too, because of the leak: a'_t(j) >= eps pi(j), and
 sum_j a'_t(j) b'_t(j) is 1, so neither leaves the type's range, and what is too small for it is nothing beside eps pi(j). Without a leak
 a state may be lost that would have been the best one later. Where posteriors of a frame do not sum to one, something was lost.
 
-On CPUs the loops run over blocks of sequences side by side, in the unit-stride dimension. On GPUs sums over arcs are products with sparse
+On CPUs the loops run over blocks of sequences of about the same length side by side, in the unit-stride dimension. On GPUs sums over arcs are products with sparse
 matrices, which are made once for a graph.
 """
 
@@ -39,7 +40,7 @@ _FLOW_BYTES = 1 << 29  # f_t(e) of a block is kept for all frames; long sequence
 
 @dataclass(frozen=True)
 class _Scores:
-    """x (T, num_pdfs, N) of a batch and the sum over frames of the logarithms that it was divided by, float64 (N)."""
+    """x (T, num_pdfs, N) of a batch and the logarithms that it was divided by, float64 (T, N)."""
 
     x: Tensor
     log_scale: Tensor
@@ -48,27 +49,35 @@ class _Scores:
 def _scores(logits: Tensor, in_graph: Tensor) -> _Scores:
     largest = logits.index_select(2, in_graph).amax(dim=2, keepdim=True)
     x = (logits - largest).clamp(max=0.0).exp()
-    return _Scores(x.permute(1, 2, 0).contiguous(), largest.squeeze(2).double().sum(dim=1))
+    return _Scores(x.permute(1, 2, 0).contiguous(), largest.squeeze(2).double().T)
 
 
-def forward_backward(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
+def forward_backward(logits: Tensor, graph: DenominatorGraph, leak: float, lengths: np.ndarray | None = None) -> tuple[Tensor, Tensor]:
     """(log-likelihoods float64 (N), posteriors (N, T, num_pdfs)) of `logits` (N, T, num_pdfs), float32 or float64.
+
+    lengths  frames of each sequence, int (N), at least 1: what lies behind them is no part of it, and has posteriors of 0; None: T
 
     A sequence whose likelihood is 0 or not a number, or whose posteriors do not sum to one at some frame, gets a log-likelihood that is not
     finite, and no posteriors that mean anything. Where `leak` is 0, losses can go unseen that outputs bring about which lie further apart
     than the logarithm of the type's range (87 for float32).
     """
     over = _over_blocks if logits.device.type == "cpu" else _by_sparse_matrices
-    return over(logits, graph, leak)
+    lengths = np.full(len(logits), logits.shape[1]) if lengths is None else np.asarray(lengths)
+    return over(logits, graph, leak, lengths.astype(np.int64))
 
 
-def _over_blocks(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
+def _over_blocks(logits: Tensor, graph: DenominatorGraph, leak: float, lengths: np.ndarray) -> tuple[Tensor, Tensor]:
     each = logits.shape[1] * graph.num_entries * logits.element_size()
-    parts = [_one_block(block, graph, leak) for block in logits.split(max(1, min(_BLOCK, _FLOW_BYTES // each)))]
-    return tuple(torch.cat(column) for column in zip(*parts))
+    log_likes, posteriors = torch.empty(len(logits), dtype=torch.float64), torch.zeros_like(logits)
+    order, size = np.argsort(-lengths, kind="stable"), max(1, min(_BLOCK, _FLOW_BYTES // each))
+    for begin in range(0, len(order), size):
+        block = order[begin : begin + size]
+        own = lengths[block]
+        log_likes[block], posteriors[block, : own[0]] = _one_block(logits[block, : own[0]], graph, leak, own)
+    return log_likes, posteriors
 
 
-def _one_block(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
+def _one_block(logits: Tensor, graph: DenominatorGraph, leak: float, lengths: np.ndarray) -> tuple[Tensor, Tensor]:
     scores = _scores(logits, torch.from_numpy(graph.pdfs))
     x = scores.x.numpy()
     kind, leak = x.dtype, x.dtype.type(leak)
@@ -76,14 +85,17 @@ def _one_block(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Te
     offsets, entries, probs = graph.by_source
     initial = graph.initial_probs.astype(kind)
     flows, totals, scales = _forward(x, *into, initial, leak)
-    posteriors = _backward(x, flows, scales, offsets, entries, probs.astype(kind), graph.entry_targets, graph.entry_pdfs, initial, leak)
-    return _results(torch.from_numpy(totals), torch.from_numpy(posteriors), scores, leak)
+    posteriors = _backward(x, flows, scales, lengths, offsets, entries, probs.astype(kind), graph.entry_targets, graph.entry_pdfs, initial,
+                           leak)  # fmt: skip
+    return _results(torch.from_numpy(totals), torch.from_numpy(posteriors), scores, leak, torch.from_numpy(lengths))
 
 
-def _results(totals: Tensor, posteriors: Tensor, scores: _Scores, leak: float) -> tuple[Tensor, Tensor]:
-    """What `forward_backward` gives, from c (T, N) and posteriors (T, num_pdfs, N)."""
-    log_likes = totals.double().log().sum(dim=0) + scores.log_scale + np.log1p(float(leak))
-    off = (posteriors.sum(dim=1) - 1).abs().amax(dim=0)
+def _results(totals: Tensor, posteriors: Tensor, scores: _Scores, leak: float, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """What `forward_backward` gives, from c (T, N) and posteriors (T, num_pdfs, N); lengths int64 (N), on their device."""
+    behind = torch.arange(len(totals), device=totals.device)[:, None] >= lengths
+    log_likes = (totals.double().log() + scores.log_scale).masked_fill_(behind, 0).sum(dim=0) + np.log1p(float(leak))
+    off = (posteriors.sum(dim=1) - 1).masked_fill_(behind, 0).abs().amax(dim=0)
+    posteriors.masked_fill_(behind[:, None], 0)
     return torch.where(off < _MOST_OFF, log_likes, torch.nan), posteriors.permute(2, 0, 1)
 
 
@@ -122,7 +134,7 @@ def _forward(x, arc_offsets, arc_sources, arc_probs, entry_targets, entry_pdfs, 
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
-def _backward(x, flows, scales, arc_offsets, arc_entries, arc_probs, entry_targets, entry_pdfs, initial, leak):
+def _backward(x, flows, scales, lengths, arc_offsets, arc_entries, arc_probs, entry_targets, entry_pdfs, initial, leak):
     """Posteriors (T, num_pdfs, B) by (4)-(6), from f and 1 / c; arcs sorted by source."""
     num_frames, num_pdfs, size = x.shape
     num_states, num_entries = len(initial), len(entry_targets)
@@ -132,6 +144,9 @@ def _backward(x, flows, scales, arc_offsets, arc_entries, arc_probs, entry_targe
     leaked = np.empty(size, x.dtype)
     for t in range(num_frames - 1, -1, -1):
         scale = scales[t]
+        for b in range(size):
+            if lengths[b] == t + 1:
+                beta[:, b] = 1
         for e in range(num_entries):
             score, target, sums, flow = x[t, entry_pdfs[e]], beta[entry_targets[e]], posteriors[t, entry_pdfs[e]], flows[t, e]
             for b in range(size):
@@ -153,9 +168,9 @@ def _backward(x, flows, scales, arc_offsets, arc_entries, arc_probs, entry_targe
     return posteriors
 
 
-def _by_sparse_matrices(logits: Tensor, graph: DenominatorGraph, leak: float) -> tuple[Tensor, Tensor]:
+def _by_sparse_matrices(logits: Tensor, graph: DenominatorGraph, leak: float, lengths: np.ndarray) -> tuple[Tensor, Tensor]:
     """The same in plain torch, all sequences at once, on any device, which is not waited for."""
-    on = _OnDevice.of(graph, logits)
+    on, ends = _OnDevice.of(graph, logits), torch.from_numpy(lengths).to(logits.device, non_blocking=True)
     scores = _scores(logits, on.in_graph)
     num_frames, _, size = scores.x.shape
     alpha, flows, totals, scales = (on.initial + leak * on.initial).repeat(1, size), [], [], []
@@ -167,11 +182,13 @@ def _by_sparse_matrices(logits: Tensor, graph: DenominatorGraph, leak: float) ->
         alpha = new * scales[-1] + leak * on.initial
     beta, posteriors = torch.ones_like(alpha), torch.zeros_like(scores.x)
     for t in range(num_frames - 1, -1, -1):
+        if t + 1 in lengths:
+            beta.masked_fill_(ends == t + 1, 1)
         back = scores.x[t][on.pdfs] * beta[on.targets] * scales[t]
         posteriors[t].index_add_(0, on.pdfs, flows[t] * back)
         beta = on.out_of @ back
         beta = beta + leak * (on.initial * beta).sum(dim=0)
-    return _results(torch.stack(totals), posteriors, scores, leak)
+    return _results(torch.stack(totals), posteriors, scores, leak, ends)
 
 
 @dataclass(frozen=True)

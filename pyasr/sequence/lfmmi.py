@@ -96,14 +96,19 @@ class _LfMmi(torch.autograd.Function):
         good = torch.isfinite(numerators) & torch.isfinite(denominators) & torch.isfinite(derivative).all(dim=2).all(dim=1).cpu()
         _warn(good, supervisions)
         lengths = torch.tensor([supervision.num_frames for supervision in supervisions])
-        used = (torch.arange(logits.shape[1]) < lengths[:, None]) & good[:, None]
-        used = used.to(logits.device)[:, :, None]
-        masked = torch.where(used, logits, torch.zeros_like(logits))
-        l2_term = -0.5 * options.l2_regularize * float(masked.double().square().sum())
-        ctx.save_for_backward(torch.where(used, derivative, torch.zeros_like(derivative)) - options.l2_regularize * masked)
+        unused = (torch.arange(logits.shape[1]) >= lengths[:, None]) | ~good[:, None]
+        if unused.any():
+            unused = unused.to(logits.device)[:, :, None]
+            logits = logits.masked_fill(unused, 0)
+            for tensor in (posteriors, derivative):
+                tensor.masked_fill_(unused, 0)
+        l2_term = 0.0
+        if options.l2_regularize:
+            derivative.sub_(logits, alpha=options.l2_regularize)
+            l2_term = -0.5 * options.l2_regularize * float(torch.einsum("ntp,ntp->nt", logits, logits).double().sum())
+        ctx.save_for_backward(derivative)
         counts = LfMmiCounts(int(good.sum()), int(lengths[good].sum()), int((~good).sum()), float(numerators[good].sum()),
                              float(denominators[good].sum()), l2_term)
-        posteriors = torch.where(used, posteriors, torch.zeros_like(posteriors))
         ctx.mark_non_differentiable(posteriors)
         return logits.new_tensor(counts.log_prob + l2_term), posteriors, counts
 
@@ -152,16 +157,11 @@ def _one_numerator(supervision: Supervision, outputs: np.ndarray) -> tuple[float
 
 
 def _subtract_denominators(derivative: Tensor, logits: Tensor, supervisions, graph: DenominatorGraph, leak: float) -> Tensor:
-    """Take the denominators' posteriors from `derivative`; their log-likelihoods float64 (N) on the CPU, one length after another."""
+    """Take the denominators' posteriors from `derivative`; their log-likelihoods float64 (N) on the CPU."""
     lengths = np.array([supervision.num_frames for supervision in supervisions])
-    log_likes = torch.empty(len(lengths), dtype=torch.float64)
-    for length in np.unique(lengths):
-        chosen = torch.from_numpy(np.flatnonzero(lengths == length))
-        rows = chosen.to(logits.device)
-        own, posteriors = leaky_hmm.forward_backward(logits[rows, :length], graph, leak)
-        log_likes[chosen] = own.cpu()
-        derivative[rows, :length] -= posteriors
-    return log_likes
+    log_likes, posteriors = leaky_hmm.forward_backward(logits, graph, leak, lengths)
+    derivative.sub_(posteriors)
+    return log_likes.cpu()
 
 
 def _warn(good: Tensor, supervisions: Sequence[Supervision]) -> None:

@@ -126,7 +126,7 @@ class Learner:
 
     def step(self, x: torch.Tensor, pdfs: torch.Tensor, rate: float, change_scale: float = 1.0) -> torch.Tensor:
         """Update the master parameters from one minibatch. Returns float64 (loss, correct frames, frames), summed, on the device; zeros
-        where the loss is not finite.
+        where one of them is not finite.
 
         change_scale  factor on `--max-change` for this minibatch
         """
@@ -136,7 +136,7 @@ class Learner:
         loss, counts = self.loss(x, pdfs)
         num_frames = self._add_over_ranks(loss.backward, pdfs.numel())
         self._update(rate, num_frames, change_scale * self.max_change)
-        return torch.where(counts[0].isfinite(), counts, 0.0)
+        return torch.where(counts.isfinite().all(), counts, 0.0)
 
     def try_out(self, x: torch.Tensor, pdfs: torch.Tensor) -> None:
         """Compute the gradient of a minibatch as `step` does, but by this rank alone, and leave it in the flat buffer."""

@@ -115,6 +115,7 @@ class ChunkObjective:
         objf, posteriors, counts = lf_mmi_with_posteriors(_only(logits, known), self.numerators.of(targets), self.graph, self.options)
         loss, cross_entropy = -objf, objf.new_zeros(())
         if second is not None:
+            second = torch.where(posteriors.sum(2, keepdim=True) > 0, second, 0.0)  # others count nothing, even if they are no numbers
             cross_entropy = -(posteriors * torch.log_softmax(_only(second, known).to(posteriors), 2)).sum()
             loss = loss + cross_entropy
         sums = [-counts.log_prob, float(cross_entropy.detach()), counts.num_frames]

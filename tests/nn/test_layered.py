@@ -18,6 +18,7 @@ NETWORKS = {
                      0, 0, 1),
     "blstm": (["blstm cells=5 repeat=2", "linear dim=4", "crop left=4 right=3"], 4, 3, 1),
     "cnn": (["conv channels=2 filters=3 time=3 bands=3 pool=2 step=2", "conv channels=3 filters=4 time=3 bands=2 pool=1 step=1", "affine dim=8"], 2, 2, 1),
+    "cnn without groups": (["conv channels=2 filters=3 time=3 bands=3 pool=1", "affine dim=8"], 1, 1, 1),
     "window": (["affine dim=8", "window-blstm cells=4 left=3 right=2 clip=3 bias=false", "affine dim=8 dropout=0.5 normalize=true"], 3, 2, 1),
 }  # fmt: skip
 
@@ -178,6 +179,10 @@ def test_networks_survive_their_description_and_learn(name):
         ("blstm init=-0.1", "layer 'blstm': --init -0.1: give 0 or more"),
         ("lstm init=inf", "layer 'lstm': --init inf: give 0 or more"),
         ("lstm init=kaldi forget-bias=2", "layer 'lstm': --forget-bias 2: with --init kaldi all biases are random; leave it out"),
+        ("tdnn normalize=true layer-norm=true", "--normalize and --layer-norm: each scales the units in its own way; leave out one"),
+        ("tdnn pnorm-group=7", "--pnorm-group 7: for --activation pnorm alone"),
+        ("linear semi-orthogonal=true init=5", "--init 5: a semi-orthogonal matrix begins as one"),
+        ("lstm bias=false forget-bias=5", "--forget-bias 5: with --bias false there is none"),
         ("conv channels=5", "layer 'conv': 24 inputs are not --channels 5"),
         ("conv channels=1 bands=30", "enough bands for --bands 30"),
         ("tdnnf dim=32", "layer 'tdnnf': its input of 24 elements cannot be added to 32 units; give --dim 24 or --bypass-scale 0"),

@@ -29,7 +29,17 @@ GRAPH = make_denominator_graph(estimate_phone_lm(random_sequences(0), PhoneLmOpt
 MAKER = SupervisionMaker(GRAPH, *MODEL)
 SUPERVISIONS = [MAKER.whole(key, AlignedPhones(np.array(phones, np.int32), np.array(starts))) for key, phones, starts in (
     ("a", [1, 2, 1], [0, 3, 9, 15]), ("b", [3, 3, 1], [0, 6, 9, 14]), ("c", [1, 1, 2], [0, 3, 6, 9]))]
-PATHS = [leaky_hmm._over_blocks, leaky_hmm._by_sparse_matrices]
+
+
+def on_cpus(logits, graph, leak, lengths=None):
+    return leaky_hmm._over_blocks(logits, graph, leak, np.full(len(logits), logits.shape[1]) if lengths is None else lengths)
+
+
+def on_devices(logits, graph, leak, lengths=None):
+    return leaky_hmm._by_sparse_matrices(logits, graph, leak, np.full(len(logits), logits.shape[1]) if lengths is None else lengths)
+
+
+PATHS = [on_cpus, on_devices]
 
 
 def random_logits(*shape, seed=0, scale=2.0, dtype=torch.float64):
@@ -137,14 +147,14 @@ def test_what_depends_on_the_graph_alone_is_made_once():
     graph, logits = two_state_graph(), random_logits(2, 5, 4)
     operations = Operations()
     with operations:
-        first = leaky_hmm._by_sparse_matrices(logits, graph, 0.1)
+        first = on_devices(logits, graph, 0.1)
     made = {"sparse_coo_tensor", "_sparse_coo_tensor_with_dims_and_tensors", "_coalesce"}
     assert operations.names & made
-    narrow = leaky_hmm._by_sparse_matrices(logits.float(), graph, 0.1)
+    narrow = on_devices(logits.float(), graph, 0.1)
     assert len(graph.kept) == 2 and narrow[1].dtype == torch.float32 and not two_state_graph().kept
     operations = Operations()
     with operations:
-        again = leaky_hmm._by_sparse_matrices(logits, graph, 0.1)
+        again = on_devices(logits, graph, 0.1)
     assert "mm" in operations.names and not operations.names & (made | {"_to_copy", "_local_scalar_dense", "nonzero"})
     assert all(torch.equal(*pair) for pair in zip(first, again)) and len(graph.kept) == 2
 
@@ -158,6 +168,20 @@ def test_sparse_matrices_say_what_the_kernel_says():
         logits = random_logits(20, 40, 60, scale=5.0, dtype=dtype)
         for one, other in zip(*(path(logits, graph, 0.1) for path in PATHS)):
             torch.testing.assert_close(one, other, rtol=precision, atol=precision)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_sequences_of_many_lengths_are_what_they_are_alone(path):
+    """In any order, more than a block has; what lies behind a sequence may be anything, and is nobody's."""
+    lengths = np.random.default_rng(3).integers(1, 30, 20)
+    logits = random_logits(20, 30, GRAPH.num_pdfs, scale=4.0)
+    for n, length in enumerate(lengths):
+        logits[n, length:] = (torch.nan, torch.inf, 1e4)[n % 3]
+    log_likes, posteriors = path(logits, GRAPH, 1e-5, lengths)
+    for n, length in enumerate(lengths):
+        (expected,), (shares,) = path(logits[n : n + 1, :length], GRAPH, 1e-5)
+        assert float(log_likes[n]) == pytest.approx(float(expected), rel=1e-12) and not posteriors[n, length:].any()
+        torch.testing.assert_close(posteriors[n, :length], shares, rtol=1e-12, atol=1e-14)
 
 
 def test_long_sequences_go_in_smaller_blocks(monkeypatch):

@@ -121,6 +121,24 @@ def test_frames_without_targets_teach_nothing():
     assert unknown.any() and not x.grad[unknown].any() and x.grad[~unknown].any(dim=1).all()
 
 
+def test_a_chunk_without_numbers_is_left_out_of_both_objectives():
+    """What the others teach, and what is told of them, is as without it."""
+    class Outputs(torch.nn.Module):
+        def forward(self, x):
+            return x, 2 * x
+
+    _, targets = chunks()
+    x = torch.randn(*targets.shape, GRAPH.num_pdfs, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x[0] = torch.nan
+    both, rest = x.clone().requires_grad_(), x[1:].clone().requires_grad_()
+    loss, sums, num_left_out = objective().loss(Outputs(), both, targets)
+    expected, sums_of_rest, _ = objective().loss(Outputs(), rest, targets[1:])
+    loss.backward()
+    expected.backward()
+    assert num_left_out == 1 and sums.tolist() == pytest.approx(sums_of_rest.tolist())
+    assert not both.grad[0].any() and torch.allclose(both.grad[1:], rest.grad)
+
+
 def test_the_second_layer_is_left_out_of_what_models_are_combined_by():
     made, (x, targets) = network(), inputs()
     value = objective().log_probability(made, x, targets).detach()
