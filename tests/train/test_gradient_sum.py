@@ -38,8 +38,8 @@ def trained(directory, parallel="gradient", num_ranks=4, **groups) -> list[torch
 
 
 def by_hand(directory) -> torch.Tensor:
-    """The steps of all ranks, in float64 and one process: every minibatch is that of all ranks, each rank's gradient weighted by its
-    frames."""
+    """The steps of all ranks, in float64 and one process: every minibatch is that of all ranks, whose gradients are added and
+    divided by four."""
 
     def minibatches(comm):
         task = job(comm, directory)
@@ -53,16 +53,15 @@ def by_hand(directory) -> torch.Tensor:
         steps = max(len(batches[epoch]) for _, _, batches, _ in ranks)
         for step in range(steps):
             parts = [batches[epoch][step] for _, _, batches, _ in ranks if step < len(batches[epoch])]
-            frames = np.array([len(pdfs) for _, pdfs in parts])
-            weights = frames / frames.sum()
-            loss = sum(w * torch.nn.functional.cross_entropy(network(x.double()), pdfs, reduction="sum") for w, (x, pdfs) in zip(weights, parts))
+            frames = sum(len(pdfs) for _, pdfs in parts)
+            loss = sum(torch.nn.functional.cross_entropy(network(x.double()), pdfs, reduction="sum") for x, pdfs in parts) / 4
             rate, values = schedule.rate(frames_seen) * factor, torch.cat([p.flatten() for p in network.parameters()]).detach()
             gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(network.parameters()))])
-            velocity = MOMENTUM * velocity - rate * (gradient + 2 * L2 / 4 * float(weights @ frames) * values)
+            velocity = MOMENTUM * velocity - rate * (gradient + 2 * L2 / 4 * frames / 4 * values)
             change = (1 - MOMENTUM) * velocity
             values += change * min(1.0, MAX_CHANGE / float(change.norm()))
             torch.nn.utils.vector_to_parameters(values, network.parameters())
-            frames_seen += int(frames.sum())
+            frames_seen += frames
     return torch.cat([p.detach().flatten() for p in network.parameters()])
 
 

@@ -150,7 +150,7 @@ def losses_of(kind, job) -> list:
 
 
 def by_hand(kind, jobs) -> torch.Tensor:
-    """The parameters after all ranks' minibatches: one process, one step for each of the first rank's, G = sum n_r G_r / sum n_r."""
+    """The parameters after all ranks' minibatches: one process, one step for each of the first rank's, G = sum G_r / 3."""
     first, network = jobs[0][0], jobs[0][1].double()
     for epoch in (1, 2):
         losses, ranks = losses_of(kind, first), [list(job.training.minibatches(job.minibatch, epoch)) for job, _ in jobs]
@@ -158,8 +158,7 @@ def by_hand(kind, jobs) -> torch.Tensor:
         sizes = set()
         for step in itertools.zip_longest(*ranks):
             parts = [loss(network, *minibatch) for loss, minibatch in zip(losses, step) if minibatch]
-            frames = sum(num for _, num in parts)
-            gradient = torch.autograd.grad(sum(num / frames * loss for loss, num in parts), list(network.parameters()))
+            gradient = torch.autograd.grad(sum(loss for loss, _ in parts) / len(ranks), list(network.parameters()))
             with torch.no_grad():
                 for parameter, change in zip(network.parameters(), gradient):
                     parameter -= RATES[kind] * change

@@ -2,18 +2,19 @@ r"""Synchronous SGD (gradient), and such only in the first epochs (post-local).
 
 Reference: T. Lin, S. Stich, K. Patel, M. Jaggi, "Don't use large mini-batches, use local SGD", arXiv:1808.07217 (post-local).
 
-All ranks have the same parameters. With n_r the frames of rank r's minibatch and G_r its gradient, summed over these, all take the step of
+All ranks have the same parameters. With G_r the gradient of rank r's minibatch, summed over its frames, all P ranks take the step of
 
-    G = sum_r w_r G_r,        w_r = n_r / sum_s n_s
+    G = sum_r G_r / P
+
+so that each frame counts the same, whatever minibatch it is in: with --lr-scaling linear the step is that of one rank with all their frames.
 
 What a layer has of G is added up over ranks while the backward pass goes on with the layers below it. Natural gradient acts on each rank's
 own minibatch, within G_r; momentum and limits on the change act on G, and so does a number that is not finite: all ranks leave that
-minibatch out. A rank without data takes the others' steps, with w_r = 0.
+minibatch out. A rank without data takes the others' steps, with G_r = 0.
 
-Where all minibatches have as many frames, every rank knows all n_r from the beginning of the epoch. Whole utterances, and rows of chunks
-with state carried over, come in minibatches of any size, and ranks may have different numbers of them: before each backward pass they tell
-each other n_r. Frames are what parameters are averaged by, too, so for plain SGD a step is the average of the ranks' own steps, whatever
-the loss is counted in. A learner that has no gradient to give (of an RBM) averages its parameters after every minibatch instead.
+Where all minibatches have as many frames, every rank knows those of all from the beginning of the epoch. Whole utterances, and rows of
+chunks with state carried over, come in minibatches of any size, and ranks may have different numbers of them: before each backward pass
+they tell each other their frames. A learner that has no gradient to give (of an RBM) averages its parameters after every minibatch instead.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _NUM_PARTS = 4  # about, if they can be so large: what is computed last travels 
 
 
 class GradientSum:
-    """Adds the gradient of a learner over ranks, from its end to its beginning, while it is being computed.
+    """Adds the gradient of a learner over ranks, divided by their number, from its end to its beginning, while it is being computed.
 
     The learner calls `attach` once for its buffer, and for every minibatch `begin`, `ready` as often as it likes, and `finish`.
 
@@ -22,14 +22,14 @@ class GradientSum:
     shares    tells, from the frames of this rank's minibatch, those n_r of each rank's, float64 (P,), or None: nothing is to be added;
               called as a minibatch begins
     timed     calls the function that it is given, and puts down how long that took
-    frames    of the minibatch, the mean over ranks with weights w_r; None: the gradient is left alone
+    frames    of the minibatch, the mean over ranks; None: the gradient is left alone
     has_been  whether there has been a sum since the last mixing
     rests     to be set while this rank learns by itself: nothing is added
     """
 
     def __init__(self, wire: Wire, shares: Callable[[int], np.ndarray | None], timed: Callable[[Callable], None]):
         self._wire, self._shares, self._timed = wire, shares, timed
-        self.frames, self.has_been, self._weight, self._task = None, False, 0.0, None
+        self.frames, self.has_been, self._task = None, False, None
         self.rests = False
 
     def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
@@ -43,8 +43,7 @@ class GradientSum:
         shares = None if self.rests else self._shares(num_frames)
         self.frames, self._left = None, []
         if shares is not None and shares.any():
-            weights = shares / shares.sum()
-            self.frames, self._weight = float(weights @ shares), float(weights[self._wire.comm.rank])
+            self.frames = float(shares.mean())
             self._left = list(self._parts)
 
     def leave_out(self) -> None:
@@ -79,7 +78,7 @@ class GradientSum:
                 computed.synchronize()
             if self._sum is not self._grad:
                 self._sum[part].copy_(self._grad[part])
-            self._wire.sum_moves(self._sum[part], self._weight, 1.0)
+            self._wire.sum_moves(self._sum[part], 1 / self._wire.comm.size, 1.0)
 
         return add
 
