@@ -35,7 +35,7 @@ from pyasr.nn.sequence_layers import Recurrent
 
 
 _CHUNKS = 64  # of an utterance that are computed side by side
-_LEAST_FRAMES = 100  # of a chunk where chunks make no difference
+_LEAST_FRAMES, _LEAST_PER_CONTEXT = 100, 10  # of a chunk where chunks make no difference: in all, for a frame of context
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,23 +153,28 @@ class LayeredNetwork(Described):
             raise UserError("a blstm layer reads from the end of an utterance; give a network whose recurrent layers are lstm layers")
 
     def log_posteriors(self, x: Tensor) -> Tensor:
-        """log p(s | x), (T', num_pdfs), of all frames (T, input_dim) of an utterance; the first and the last are repeated for context.
+        """log p(s | x), (T', num_pdfs), of all frames (T, input_dim) of an utterance."""
+        return torch.log_softmax(self.of_utterance(x), 1)
+
+    def of_utterance(self, x: Tensor) -> Tensor:
+        """Logits (T', num_pdfs) of all frames (T, input_dim) of an utterance; the first and the last are repeated for context.
 
         The utterance is cut into chunks, so that memory is bounded: for recurrent layers as in training, so that they remember no more than
-        they did there; for others, to which chunks are all the same, longer ones, which share fewer frames of context.
+        they did there; for others, to which chunks are all the same, longer ones of about one length, which share fewer frames of context.
         """
         if not len(x):
             return x.new_zeros(0, self.num_pdfs)
         whole = whole_outputs(len(x), self.subsampling)
         chunk = self.chunk or whole
         if not self.is_recurrent:
-            chunk = min(max(chunk, whole_outputs(_LEAST_FRAMES, self.subsampling)), whole)
+            least = max(chunk, _LEAST_FRAMES, _LEAST_PER_CONTEXT * (self.left + self.right))
+            chunk = whole_outputs(-(-whole // max(whole // least, 1)), self.subsampling)
         begins = chunk_begins(len(x), chunk, self.subsampling)
         last = int(begins[-1])
         padded = torch.cat([x[:1].expand(self.left, -1), x, x[-1:].expand(last + chunk - len(x) + self.right, -1)])
         windows = padded.unfold(0, self.left + chunk + self.right, 1).transpose(1, 2)
         num_at_once = max(_CHUNKS * (self.chunk or chunk) // chunk, 1)
-        found = torch.cat([torch.log_softmax(self(windows[some]), 2) for some in begins.split(num_at_once)])
+        found = torch.cat([self(windows[some]) for some in begins.split(num_at_once)])
         known = ((len(begins) - 1) * chunk - last) // self.subsampling  # outputs of the last chunk that the one before has as well
         joined = torch.cat([found[:-1].flatten(0, 1), found[-1, known:]])
         return joined[: whole // self.subsampling]

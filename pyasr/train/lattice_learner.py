@@ -41,11 +41,11 @@ class LatticeLearner(Learner):
         return self.objective.loss(self._outputs(x, supervision), supervision)
 
     def _outputs(self, x: torch.Tensor, supervision: LatticeSupervision) -> torch.Tensor:
-        """Logits, or log posteriors, which are as good, float32 (T, num_pdfs)."""
+        """Logits, float32 (T, num_pdfs)."""
         if isinstance(self.network, FeedForward):
             return self.network(x).float()
         utterances = x.split([len(reference) for reference in supervision.references])
-        return torch.cat([self.network.log_posteriors(utterance) for utterance in utterances]).float()
+        return torch.cat([self.network.of_utterance(utterance) for utterance in utterances]).float()
 
 
 class LatticeTraining(UtteranceTraining):

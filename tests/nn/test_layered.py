@@ -222,15 +222,15 @@ def test_chunks_make_no_difference_where_context_says_all(name, num_frames):
 
 @pytest.mark.parametrize("chunk, num_frames", [(1, 250), (6, 250), (1, 30), (120, 250)])
 def test_frames_that_chunks_share_are_computed_once(chunk, num_frames):
-    """But for the overlap of chunks of at least a hundred frames, and of the last one with that before."""
+    """But for the context of chunks, which have a hundred frames at least, and nothing in common beside that."""
     network, x = plain_of(network_of("window")), frames(num_frames)[:, 0]
     chunked = LayeredNetwork(network.lines, DIM, PDFS, chunk=chunk).double().eval()
     chunked.load_state_dict(network.state_dict())
     computed = []
     chunked.layers[0].register_forward_hook(lambda layer, inputs, y: computed.append(y.shape[0] * y.shape[1]))
     torch.testing.assert_close(chunked.log_posteriors(x), network.log_posteriors(x))
-    size = min(max(chunk, 100), num_frames)
-    assert sum(computed) == -(-num_frames // size) * (size + 5)
+    num_chunks = max(num_frames // max(chunk, 100), 1)
+    assert sum(computed) == num_frames + 5 * num_chunks
 
 
 def test_chunks_are_what_recurrent_layers_remember():
