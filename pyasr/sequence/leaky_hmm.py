@@ -18,8 +18,8 @@ Scaled by c_t at each frame, the sums are as good as sums of logarithms, in floa
 sum_j a'_t(j) b'_t(j) is 1, so neither leaves the type's range, and what is too small for it is nothing beside eps pi(j). Without a leak
 a state may be lost that would have been the best one later. Where posteriors of a frame do not sum to one, something was lost.
 
-On CPUs the loops run over blocks of sequences of about the same length side by side, in the unit-stride dimension. On GPUs sums over arcs are products with sparse
-matrices, which are made once for a graph.
+On CPUs the loops run over blocks of sequences of about the same length side by side, in the unit-stride dimension. On GPUs sums over
+arcs are products with sparse matrices, which are made once for a graph.
 """
 
 from __future__ import annotations

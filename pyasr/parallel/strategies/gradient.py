@@ -6,7 +6,8 @@ All ranks have the same parameters. With G_r the gradient of rank r's minibatch,
 
     G = sum_r G_r / P
 
-so that each frame counts the same, whatever minibatch it is in: with --lr-scaling linear the step is that of one rank with all their frames.
+so that each frame counts the same, whatever minibatch it is in: with --lr-scaling linear the step is that of one rank with all
+their frames.
 
 What a layer has of G is added up over ranks while the backward pass goes on with the layers below it. Natural gradient acts on each rank's
 own minibatch, within G_r; momentum and limits on the change act on G, and so does a number that is not finite: all ranks leave that
