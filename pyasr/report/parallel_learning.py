@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyasr.report import published
 from pyasr.report.parallel_runs import Run, Runs
 from pyasr.report.parallel_tables import cell, loss, pivot, section, wer
-from pyasr.report.results import markdown_table
+from pyasr.report.text_table import markdown_table
 from pyasr.report.verdicts import agreement, compared, learns_longer, losses
 
 _RARELY = """\

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from pyasr.report.parallel_runs import Run
-from pyasr.report.results import markdown_table
+from pyasr.report.text_table import markdown_table
 
 _DIVERGED = "diverged"
 

@@ -7,7 +7,7 @@ import math
 from pyasr.report import published
 from pyasr.report.parallel_runs import RealRun, Run, Runs
 from pyasr.report.parallel_tables import cell, pivot, section
-from pyasr.report.results import markdown_table
+from pyasr.report.text_table import markdown_table
 from pyasr.report.verdicts import ratio
 
 _ROUNDS = """\

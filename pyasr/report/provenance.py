@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pyasr.base.output import DONE, read_done
 
+_FACTS = ("command", "ended", "commit", "machine", "versions")  # what a page tells of a step
+
 
 def records(directories: Iterable[Path]) -> list[dict]:
     """The done-files of `directories` and of everything that they were made from, earliest first."""
@@ -19,12 +21,23 @@ def records(directories: Iterable[Path]) -> list[dict]:
             continue
         found[directory.resolve()] = done
         waiting += [near for path in done.get("inputs", {}) for near in _made_by(Path(path)) if (near / DONE).exists()]
-    return sorted((done for done in found.values() if "command" in done), key=lambda done: (done["ended"], done["command"]))
+    return in_order(done for done in found.values() if "command" in done)
 
 
 def _made_by(path: Path) -> list[Path]:
     """Where the record of the step that made `path` may lie: itself, its directory, or a data directory's features and CMVN."""
     return [path, path.parent, *([path.parent / "feats", path.parent / "cmvn"] if path.suffix == ".scp" else [])]
+
+
+def facts(record: dict) -> dict:
+    """What a page tells of the step that left a done-file. Raises KeyError where it lacks some of it."""
+    return {name: record[name] for name in _FACTS}
+
+
+def in_order(found: Iterable[dict]) -> list[dict]:
+    """Records of steps, each once, earliest first."""
+    return sorted({(record["ended"], record["command"]): record for record in found}.values(),
+                  key=lambda record: (record["ended"], record["command"]))
 
 
 def made_with(found: list[dict]) -> str:

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from statistics import mean, stdev
-
-from pyasr.report.provenance import commands, made_with, records
+from pyasr.report.provenance import commands, in_order, made_with, records
+from pyasr.report.seed_runs import SeedRun, families_notes, families_table, seed_run, together
 from pyasr.report.systems import System, paired
+from pyasr.report.text_table import markdown_table, value_range
 from pyasr.score.bootstrap import difference_interval
 
 _HEAD = "# Results\n\nWritten by `utils/collect_results.py` from the records of the run; not edited by hand.\n"
 
 
-def results_page(systems: list[System]) -> str:
-    """The whole page. Its first table depends on the scores alone, so the same run gives the same table."""
-    single, families = _split(systems)
+def results_page(systems: list[System], kept: list[SeedRun] = ()) -> str:
+    """The whole page; `kept`: networks of several seeds that earlier runs have trained. Its first table depends on the scores alone, so
+    the same run gives the same table."""
+    single, runs = _split(systems, kept)
     parts = [_HEAD]
     if single:
         parts += [results_table(single), _notes(single), "\n## Cost\n", cost_table(single)]
-    if families:
-        parts += ["\n## Several seeds\n", families_table(families), _families_notes(families)]
-    found = records(directory for system in systems for directory in system.directories)
-    parts += ["\n## Made with\n", made_with(found), _seeds(systems), "\n## Commands\n", commands(found)]
+    if runs:
+        parts += ["\n## Several seeds\n", families_table(runs), families_notes(runs)]
+    steps = [step for run in runs for step in run.made_by] + records(directory for system in single for directory in system.directories)
+    found = in_order(steps)
+    parts += ["\n## Made with\n", made_with(found), _seeds(single, runs), "\n## Commands\n", commands(found)]
     return "\n".join(parts)
 
 
-def tables(systems: list[System]) -> str:
+def tables(systems: list[System], kept: list[SeedRun] = ()) -> str:
     """The tables of WERs, for the screen."""
-    single, families = _split(systems)
-    return "\n\n".join(([results_table(single)] if single else []) + ([families_table(families)] if families else []))
+    single, runs = _split(systems, kept)
+    return "\n\n".join(([results_table(single)] if single else []) + ([families_table(runs)] if runs else []))
+
+
+def seed_runs(systems: list[System]) -> list[SeedRun]:
+    """What is to be kept of those that were trained with several seeds."""
+    return [seed_run(system) for system in systems if system.family]
 
 
 def results_table(systems: list[System]) -> str:
@@ -38,51 +45,23 @@ def results_table(systems: list[System]) -> str:
     return markdown_table(head, [_row(system, system is best) for system in systems])
 
 
-def _split(systems: list[System]) -> tuple[list[System], dict[str, list[System]]]:
-    """(systems that stand alone, those that were trained with several seeds by family)."""
-    families: dict[str, list[System]] = {}
-    for system in systems:
-        if system.family:
-            families.setdefault(system.family, []).append(system)
-    return [system for system in systems if not system.family], families
-
-
-def families_table(families: dict[str, list[System]]) -> str:
-    """A row a family: the mean of its WERs and how far seeds lead apart."""
-    head = ["system", "seeds", "dev WER %, mean", "test WER %, mean", "least - greatest", "standard deviation", "training, s, mean"]
-    return markdown_table(head, [_family_row(name, family) for name, family in sorted(families.items())])
-
-
-def _family_row(name: str, family: list[System]) -> list[str]:
-    test = [system.test["chosen"]["wer"] for system in family]
-    dev = [system.dev["chosen"]["wer"] for system in family if system.dev]
-    seconds = [system.training_s for system in family if system.training_s is not None]
-    return [name, str(len(family)), f"{mean(dev):.2f}" if dev else "-", f"{mean(test):.2f}", _range((min(test), max(test))),
-            f"{stdev(test):.2f}" if len(test) > 1 else "-", f"{mean(seconds):.0f}" if seconds else "-"]
-
-
-def _families_notes(families: dict[str, list[System]]) -> str:
-    signatures = sorted({f"`{system.test['signature']}`" for family in families.values() for system in family})
-    return (f"\n* LM weight and word insertion penalty of each seed are chosen on dev. Signature {', '.join(signatures)}.\n"
-            "* Seconds are those of a network's own training, not of a network, alignments or lattices that it began with.")
+def _split(systems: list[System], kept: list[SeedRun]) -> tuple[list[System], list[SeedRun]]:
+    """(systems that stand alone, those that were trained with several seeds)."""
+    return [system for system in systems if not system.family], together(kept, seed_runs(systems))
 
 
 def _row(system: System, bold: bool) -> list[str]:
     chosen, oracle = system.test["chosen"], system.test["best"]
     wer = f"{chosen['wer']:.2f}"
     dev = f"{system.dev['chosen']['wer']:.2f}" if system.dev else "-"
-    return [system.name, dev, f"**{wer}**" if bold else wer, _range(chosen["interval"]),
-            f"{_range(chosen['speaker_interval'])} ({chosen['num_speakers']})" if chosen["num_speakers"] > 1 else "-", _counts(chosen),
+    return [system.name, dev, f"**{wer}**" if bold else wer, value_range(chosen["interval"]),
+            f"{value_range(chosen['speaker_interval'])} ({chosen['num_speakers']})" if chosen["num_speakers"] > 1 else "-", _counts(chosen),
             _point(chosen) + _chosen_elsewhere(system), f"{oracle['wer']:.2f}", _counts(oracle), _point(oracle)]
 
 
 def _chosen_elsewhere(system: System) -> str:
     """Where another set than the system's own dev set chose its parameters."""
     return "" if system.dev else f" (on {system.test['params_from'] or 'test'})"
-
-
-def _range(interval) -> str:
-    return f"{interval[0]:.2f} - {interval[1]:.2f}"
 
 
 def _counts(entry: dict) -> str:
@@ -131,14 +110,8 @@ def cost_table(systems: list[System]) -> str:
     return markdown_table(["system", "training, s", "real-time factor of the search (CPU)", "of all of decoding (CPU)"], rows)
 
 
-def _seeds(systems: list[System]) -> str:
-    seeds = ", ".join(f"{system.name} {system.seed}" for system in systems if system.seed is not None)
-    scoring = ", ".join(sorted({str(system.test["seed"]) for system in systems}))
+def _seeds(single: list[System], runs: list[SeedRun]) -> str:
+    trained = [(system.name, system.seed) for system in single] + [(run.name, run.train_seed) for run in runs]
+    seeds = ", ".join(f"{name} {seed}" for name, seed in trained if seed is not None)
+    scoring = ", ".join(sorted({str(system.test["seed"]) for system in single} | {str(run.interval_seed) for run in runs}))
     return f"* seeds: {seeds + '; ' if seeds else ''}intervals {scoring}"
-
-
-def markdown_table(head: list[str], rows: list[list[str]]) -> str:
-    """A table that reads well as text too."""
-    widths = [max(map(len, column)) for column in zip(head, *rows)]
-    lines = [head, ["-" * width for width in widths], *rows]
-    return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in lines)

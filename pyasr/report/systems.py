@@ -47,9 +47,14 @@ class System:
 
     @property
     def family(self) -> str | None:
-        """What the systems NAME/seed1, NAME/seed2, ... have in common; None for a system that is not one of several seeds."""
-        found = re.fullmatch(r"(.+)/seed\d+(| .+)", self.name)
-        return found and found[1] + found[2]
+        """`family_of` its name."""
+        return family_of(self.name)
+
+
+def family_of(name: str) -> str | None:
+    """What the systems NAME/seed1, NAME/seed2, ... have in common; None for a system that is not one of several seeds."""
+    found = re.fullmatch(r"(.+)/seed\d+(| .+)", name)
+    return found and found[1] + found[2]
 
 
 def find_systems(exp: Path) -> list[System]:

@@ -12,7 +12,8 @@ from steps_here import run_here
 from pyasr.base.errors import UserError
 from pyasr.base.output import stage_output
 from pyasr.data.datadir import DataDir, write_data_dir
-from pyasr.report.results import results_page, results_table, tables
+from pyasr.report.results import results_page, results_table, seed_runs, tables
+from pyasr.report.seed_runs import read_seed_runs, write_seed_runs
 from pyasr.report.systems import find_systems, paired
 from pyasr.score.decode_dir import Chosen, read_params, read_summary, write_scoring
 from pyasr.score.filters import TextFilter
@@ -162,3 +163,54 @@ def test_seeds_stay_together_where_one_was_decoded_twice(tmp_path):
 def test_nothing_but_seeds(tmp_path):
     systems = find_systems(make_experiment(tmp_path, {"dnn/seed1": 0.3}))
     assert tables(systems).splitlines()[2].startswith("| dnn ") and "## Cost" not in results_page(systems)
+
+
+def collect(exp, page, kept):
+    run_here("collect_results.py", "--kept", kept, exp, page, folder="utils")
+    return {cells[1].strip(): [cell.strip() for cell in cells[2:-1]] for cells in
+            (line.split("|") for line in page.read_text().splitlines() if line.startswith("| "))}
+
+
+def test_seeds_trained_by_several_runs_meet_on_one_page(tmp_path, monkeypatch):
+    """As if all had been in one experiment directory; a network that was trained again counts by what it has come to now."""
+    parts = [{"dnn/seed1": 0.50, "lstm/seed1": 0.20}, {"dnn/seed1": 0.30, "dnn/seed2": 0.34, "mono": 0.6}, {"dnn/seed3": 0.32}]
+    page, kept = tmp_path / "RESULTS.md", tmp_path / "kept.json"
+    for i, rates in enumerate(parts):
+        monkeypatch.setattr(sys, "argv", ["steps/of_run.py", str(i)])
+        exp = make_experiment(tmp_path / str(i), rates)
+        rows = collect(exp, page, kept)
+        shutil.rmtree(exp)
+    whole = {"lstm/seed1": 0.20, "dnn/seed1": 0.30, "dnn/seed2": 0.34, "dnn/seed3": 0.32}
+    expected = results_page(find_systems(make_experiment(tmp_path / "whole", whole)))
+    table = expected[expected.index("| system"):expected.index("\n\n* LM")]
+    assert table in page.read_text() and rows["dnn"][0] == "3"
+    assert page.read_text().count("steps/of_run.py") == 3 and "mono" not in page.read_text()
+    assert "dnn/seed2 3" in page.read_text()
+
+
+def test_what_is_kept_is_written_once(tmp_path):
+    exp, page, kept = make_experiment(tmp_path, {"dnn/seed1": 0.3}), tmp_path / "RESULTS.md", tmp_path / "kept.json"
+    first = collect(exp, page, kept), kept.read_text()
+    assert (collect(exp, page, kept), kept.read_text()) == first
+    assert read_seed_runs(kept) == seed_runs(find_systems(exp))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"steps": [], "runs": [{"name": "dnn/seed1"}]}', "u1 words of a transcript\n",
+                                     '{"steps": [], "runs": [7]}', '{"steps": {}, "runs": {"a": 1}}'])
+def test_a_file_that_keeps_something_else(content, tmp_path):
+    exp, page, kept = make_experiment(tmp_path, {"dnn/seed1": 0.3}), tmp_path / "RESULTS.md", tmp_path / "kept.json"
+    kept.write_text(content)
+    with pytest.raises(UserError, match=f"^{kept} holds no results .* name another file by --kept$"):
+        collect(exp, page, kept)
+    assert kept.read_text() == content and not page.exists()
+
+
+@pytest.mark.parametrize("damage", [lambda run: {**run, "made_by": [9999]}, lambda run: {**run, "name": "dnn"},
+                                    lambda run: {**run, "test_wer": "low"}, lambda run: {**run, "made_by": None}])
+def test_kept_results_that_were_damaged(damage, tmp_path):
+    kept = tmp_path / "kept.json"
+    write_seed_runs(kept, seed_runs(find_systems(make_experiment(tmp_path, {"dnn/seed1": 0.3}))))
+    whole = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**whole, "runs": [damage(whole["runs"][0])]}))
+    with pytest.raises(UserError, match="holds no results"):
+        read_seed_runs(kept)

@@ -1,0 +1,99 @@
+"""Networks that were trained with several seeds: the row of a kind of them on a page, and what is kept of them from run to run.
+
+The networks of one page may take days, on one machine and then on another. So the figures of each, and the commands that they come from,
+are kept in a file beside the page, to which the next run adds its own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from statistics import mean, stdev
+
+from pyasr.base.errors import UserError
+from pyasr.base.foreign_json import read_object
+from pyasr.base.output import atomic_write
+from pyasr.report.provenance import facts, records
+from pyasr.report.systems import System, family_of
+from pyasr.report.text_table import markdown_table, value_range
+
+
+@dataclass(frozen=True)
+class SeedRun:
+    """One network of several, or one way of decoding it."""
+
+    name: str                  # KIND/seedN, or KIND/seedN DECODE_DIR
+    dev_wer: float | None      # %; None where the test set or another system's chose LM weight and penalty
+    test_wer: float            # %
+    signature: str             # of the scoring
+    interval_seed: int         # of the bootstrap
+    train_seed: int | None
+    training_s: float | None
+    made_by: tuple[dict, ...]  # the facts of each step that leads there, earliest first
+
+    @property
+    def family(self) -> str:
+        """What the networks of one kind have in common."""
+        return family_of(self.name)
+
+
+def seed_run(system: System) -> SeedRun:
+    """What is kept of a network, whose directory says it all."""
+    return SeedRun(system.name, system.dev and system.dev["chosen"]["wer"], system.test["chosen"]["wer"], system.test["signature"],
+                   system.test["seed"], system.seed, system.training_s, tuple(map(facts, records(system.directories))))
+
+
+def together(kept: list[SeedRun], runs: list[SeedRun]) -> list[SeedRun]:
+    """All of them by name; of two of one name, that of `runs`."""
+    return sorted(({run.name: run for run in kept} | {run.name: run for run in runs}).values(), key=lambda run: run.name)
+
+
+def families_table(runs: list[SeedRun]) -> str:
+    """A row a kind of network: the mean of its WERs and how far seeds lead apart."""
+    head = ["system", "seeds", "dev WER %, mean", "test WER %, mean", "least - greatest", "standard deviation", "training, s, mean"]
+    families = sorted({run.family for run in runs})
+    return markdown_table(head, [_row(name, [run for run in runs if run.family == name]) for name in families])
+
+
+def _row(name: str, family: list[SeedRun]) -> list[str]:
+    test = [run.test_wer for run in family]
+    dev = [run.dev_wer for run in family if run.dev_wer is not None]
+    seconds = [run.training_s for run in family if run.training_s is not None]
+    return [name, str(len(family)), f"{mean(dev):.2f}" if dev else "-", f"{mean(test):.2f}", value_range((min(test), max(test))),
+            f"{stdev(test):.2f}" if len(test) > 1 else "-", f"{mean(seconds):.0f}" if seconds else "-"]
+
+
+def families_notes(runs: list[SeedRun]) -> str:
+    """What the numbers of `families_table` mean."""
+    signatures = sorted({f"`{run.signature}`" for run in runs})
+    return (f"\n* LM weight and word insertion penalty of each seed are chosen on dev. Signature {', '.join(signatures)}.\n"
+            "* Seconds are those of a network's own training, not of a network, alignments or lattices that it began with.")
+
+
+def read_seed_runs(path: Path) -> list[SeedRun]:
+    """What `write_seed_runs` has kept; nothing where there is no such file. Raises UserError for a file of another kind."""
+    if not Path(path).exists():
+        return []
+    try:
+        kept = read_object(path)
+        return [_run(values, kept["steps"]) for values in kept["runs"]]
+    except (ValueError, KeyError, TypeError, IndexError):
+        raise UserError(f"{path} holds no results of networks that collect_results.py has kept; name another file by --kept") from None
+
+
+def _run(values: dict, steps: list[dict]) -> SeedRun:
+    run = SeedRun(**{**values, "made_by": tuple(facts(steps[i]) for i in values["made_by"])})
+    if run.family is None or not isinstance(run.test_wer, float):
+        raise ValueError(run.name)
+    return run
+
+
+def write_seed_runs(path: Path, runs: list[SeedRun]) -> None:
+    """Keep `runs` in a file, a line each, and a line for each step that some were made by."""
+    steps = {json.dumps(step): step for run in runs for step in run.made_by}
+    number = {line: i for i, line in enumerate(steps)}
+    lines = [json.dumps({field.name: getattr(run, field.name) for field in fields(run)}
+                        | {"made_by": [number[json.dumps(step)] for step in run.made_by]}) for run in runs]
+    with atomic_write(path) as f:
+        f.write('{"steps": [\n' + ",\n".join(steps) + '\n],\n"runs": [\n' + ",\n".join(lines) + "\n]}\n")
