@@ -153,6 +153,12 @@ def test_installation_check_compares_the_disk_with_what_the_recipe_writes(tmp_pa
         installation.disk(tmp_path, 1e9)
 
 
+def test_installation_check_for_a_directory_that_the_recipe_will_make(tmp_path):
+    new = tmp_path / "scratch" / "toy"
+    assert re.fullmatch(rf"[0-9]+ GB free in {new}, of which the recipe takes 0.001", installation.disk(new, 0.001))
+    assert not new.parent.exists()
+
+
 def test_optional_things_do_not_count(capsys):
     def lacking():
         raise Missing("only tests use it")

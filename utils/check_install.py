@@ -19,7 +19,7 @@ from pyasr.cluster.installation import all_checks, report
 class CheckInstall:
     """Where the recipe will write."""
 
-    dir: Path = option(Path("."), "directory whose disk is looked at")
+    dir: Path = option(Path("."), "directory whose disk is looked at; it need not be there yet")
     disk_gb: float = option(2.0, "what the recipe writes there in all, GB", minimum=0)
 
 
