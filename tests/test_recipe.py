@@ -24,6 +24,13 @@ def wait_until(condition, timeout_s: float) -> None:
         time.sleep(0.1)
 
 
+def test_the_least_corpus_that_the_recipe_takes_can_be_made():
+    toy = Path(__file__).parents[1] / "egs/toy/s5"
+    told = re.search(r"^num_train=.*\(at least (\d+)\)", (toy / "run.sh").read_text(encoding="utf-8"), re.M)
+    needed = re.search(r"^ *num_train: .*minimum=(\d+)", (toy / "local/make_corpus.py").read_text(encoding="utf-8"), re.M)
+    assert told[1] == needed[1]
+
+
 def test_the_recipe_ends_with_good_word_error_rates(toy_run):
     _, found = toy_run
     assert set(found) == {"mono", "tri3", "dnn"}

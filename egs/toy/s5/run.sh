@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Toy: speech-like signals of invented speakers, made by the recipe itself. The whole chain from audio to word error rates in about
-# a minute on two cores: to see that an installation works, and for the project's own tests.
+# a minute on two cores, the first time some more, since kernels are compiled: to see that an installation works, and for the project's
+# own tests.
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 
 dir=.             # where data/ and exp/ are made (path)
-num_train=120     # training utterances (at least 1)
+num_train=120     # training utterances (at least 8)
 nj=2              # parallel jobs (at least 1)
 num_ranks=2       # MPI ranks of DNN training (at least 1)
 parse_recipe_options "$@"
