@@ -15,7 +15,7 @@ Examples:
     steps/decode_ctc.py --search wfst --graph-dir exp/ctc/graph data/test exp/ctc exp/ctc/decode_test
     steps/score.py data/test data/lang_ctc_test exp/ctc/decode_test
     steps/decode_ctc.py --search prefix --lm data/local/lm/trigram/lm.arpa.gz data/test exp/ctc exp/ctc/decode_prefix
-    steps/score.py data/test data/lang_ctc_test exp/ctc/decode_prefix
+    steps/score.py --min-lmwt 3 --word-ins-penalties=-8.0,-6.0,-4.0,-2.0,0.0,1.0 data/test data/lang_ctc_test exp/ctc/decode_prefix
 """
 
 from dataclasses import dataclass
