@@ -125,7 +125,7 @@ def _(layer: Convolution, graph: Graph, x: str) -> str:
     images = graph.op("Transpose", reshape(graph, x, 0, 0, layer.channels, -1), perm=[1, 2, 0, 3])
     parameters = [graph.constant(array(value)) for value in (layer.convolution.weight, layer.convolution.bias)]
     y = graph.op("Relu", graph.op("Conv", images, *parameters))
-    if layer.pool > 1:
+    if max(layer.pool, layer.step) > 1:
         y = graph.op("MaxPool", y, kernel_shape=[1, layer.pool], strides=[1, layer.step])
     return reshape(graph, graph.op("Transpose", y, perm=[2, 0, 1, 3]), 0, 0, -1)
 

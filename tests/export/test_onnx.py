@@ -26,6 +26,7 @@ LAYERS = {
     "tdnnf": ["affine dim=8", "tdnnf dim=8 bottleneck-dim=3", "tdnnf dim=8 bottleneck-dim=4 time-stride=0 stride=3", "tdnnf dim=8 bottleneck-dim=3",
               "tdnnf dim=6 bottleneck-dim=3 bypass-scale=0"],
     "cnn": ["conv channels=2 filters=4 time=3 bands=2 pool=2 step=1", "conv channels=4 filters=3 time=1 bands=1 pool=1 step=1", "affine dim=6"],
+    "cnn of some bands": ["conv channels=2 filters=4 time=3 bands=1 pool=1 step=2", "affine dim=6"],
     "blstm": ["blstm cells=5 repeat=2", "linear dim=4"],
     "lstmp": ["tdnn splice=-1..1 dim=8", "lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true delay=1",
               "lstm cells=6 recurrent=3 nonrecurrent=1 peepholes=true delay=3 bias=false", "delay frames=2", "crop left=4 right=1"],
