@@ -113,8 +113,8 @@ def _too_little(job: Training, found: str) -> UserError:
 
 
 def check_utterances_fit(job: Training) -> None:
-    """Raise UserError where the longest utterance, which is named, or the largest minibatch is too much for the memory of this rank, whose
-    `training` is `PaddedUtterances` or `Utterances`. Every rank must call this."""
+    """Raise UserError where the longest utterance, which is named, or, on a processor, the largest minibatch is too much for the memory of
+    this rank, whose `training` is `PaddedUtterances` or `Utterances`. Every rank must call this."""
     learner, training = job.learner, job.training
     device = learner.flat.master.device
     sharing, free = _num_sharing(job.comm, device), free_bytes(device)
@@ -129,7 +129,8 @@ def check_utterances_fit(job: Training) -> None:
         found = f"{training.keys[longest]} has {training.lengths[longest]} frames, too many to be learned as a whole"
         memory = f"it takes about {needed / _MB:.0f} MB of memory, {free / sharing / _MB:.0f} MB are free for each rank"
         raise UserError(f"{training.reader.data}: {found}: {memory}; {ADVICE}")
-    _check_free(job, of_a_frame * training.most_frames(), free / sharing)
+    if device.type == "cpu":
+        _check_free(job, of_a_frame * training.most_frames(), free / sharing)
 
 
 def _num_sharing(comm: Comm, device: torch.device) -> int:

@@ -111,6 +111,20 @@ def test_utterances_too_many_for_memory_are_told_before_they_are_tried(tmp_path,
         memory.check_utterances_fit(job_of(learner, utterances))
 
 
+def test_a_gpu_is_to_say_by_itself_that_a_minibatch_is_too_large(tmp_path, monkeypatch):
+    """What is estimated is about twice what it will take, as it gives up memory while it computes derivatives."""
+    make_data(tmp_path / "data", {f"a-{i}": 100 for i in range(20)}, NUM_UNITS)
+    utterances, learner = utterances_of(tmp_path / "data", minibatch=2000), learner_of()
+    kept = memory.kept_bytes(lambda: learner.loss(*utterances.minibatch_of([0])), learner.network)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1.5 * 20 * kept)
+    job = job_of(learner, utterances)
+    with pytest.raises(UserError, match="a minibatch of 2000 frames"):
+        memory.check_utterances_fit(job)
+    on_gpu = SimpleNamespace(master=SimpleNamespace(device=torch.device("cuda")))
+    job.learner = SimpleNamespace(loss=learner.loss, network=learner.network, flat=on_gpu)
+    memory.check_utterances_fit(job)
+
+
 def test_the_largest_padded_minibatch_is_the_one_of_the_most_frames(tmp_path):
     """Here not what is left over for the longest utterance."""
     make_data(tmp_path / "data", {**{f"a-{i}": 99 for i in range(8)}, "a-8": 100}, NUM_UNITS)
