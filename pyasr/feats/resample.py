@@ -19,6 +19,7 @@ from pyasr.base.errors import UserError
 _NUM_ZEROS = 32  # of a `Resampler`; the band below 0.95 of the lower Nyquist frequency passes
 _BAND = 0.95
 _GREATEST_RATE_HZ = 768000
+_MOST_WEIGHTS = 1 << 22  # for all ways in which the samples of two rates lie beside each other: more for rates that nobody records at
 
 
 def windowed_sinc(time_s: np.ndarray, cutoff_hz: float, num_zeros: int) -> np.ndarray:
@@ -57,7 +58,7 @@ class Resampler:
 
     Two more things than `resample` it has: a state, and sums that are added in the same order whatever the parts.
 
-    Raises UserError for a `rate_in` that is no whole number of Hz, or out of bounds.
+    Raises UserError for a `rate_in` that is no whole number of Hz, out of bounds, or so odd and high that it takes millions of weights.
     """
 
     def __init__(self, rate_in: float, rate_out: int):
@@ -68,6 +69,9 @@ class Resampler:
         self._step_in, self._step_out = rate_in // common, rate_out // common
         cutoff_hz = _BAND * min(rate_in, rate_out) / 2
         self._reach = math.floor(rate_in * _NUM_ZEROS / (2 * cutoff_hz))
+        if self._step_out * 2 * (self._reach + 1) > _MOST_WEIGHTS:
+            told = f"audio of {rate_in} Hz, which has too little in common with {rate_out} Hz"
+            raise UserError(f"{told}; convert it first, as by 'sox FILE -r {rate_out} NEW.wav'")
         phases = np.arange(self._step_out)[:, None]
         distance_s = phases / rate_out - (phases * self._step_in // self._step_out + np.arange(-self._reach, self._reach + 2)) / rate_in
         self._weights = (windowed_sinc(distance_s, cutoff_hz, _NUM_ZEROS) / rate_in).astype(np.float32)

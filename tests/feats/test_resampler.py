@@ -44,3 +44,13 @@ def test_no_conversion_no_samples_and_impossible_rates():
     assert len(Resampler(8000, 16000)(signal[:0], last=True)) == 0
     with pytest.raises(UserError, match="audio of 0 Hz"):
         Resampler(0, 8000)
+
+
+@pytest.mark.parametrize("rate_out", [8000, 16000])
+def test_rates_that_have_little_in_common(rate_out):
+    """A header may name any rate; rates that somebody has recorded at are all taken."""
+    for rate_in in (11025, 11127, 22254, 22255, 44056, 44101, 44144, 50000, 88200, 176400, 192000, 352800, 384000, 705600, 768000):
+        assert len(Resampler(rate_in, rate_out)(np.zeros(rate_in // 100, np.float32), last=True))
+    for rate_in in (192001, 767999):
+        with pytest.raises(UserError, match=f"^audio of {rate_in} Hz, which has too little in common with {rate_out} Hz; convert it"):
+            Resampler(rate_in, rate_out)
