@@ -28,7 +28,7 @@ _ADVICE = AudioAdvice(
     shortened="convert it, as by 'sph2pipe -f wav FILE | utils/transcribe.py MODEL -'",
     unending="encode it as WAV, or as a FLAC file",
 )
-_BLOCK_S = 0.1
+_BLOCK_S, _MOST_BLOCK_BYTES = 0.1, 1 << 20  # room is made for a block before it is read, whatever header it follows
 _MOST_FLOAT = 256.0  # 48 dB above full scale
 _EXTENSIBLE, _EXTENSIBLE_BYTES, _SKIPPED_BYTES = b"\xfe\xff", 40, 1 << 16
 _PCM = bytes.fromhex("0100000000001000800000aa00389b71")  # KSDATAFORMAT_SUBTYPE_PCM: what the extension of a header names
@@ -172,7 +172,8 @@ def _format_chunk(file: BinaryIO) -> bytes:
 
 def _blocks_of(read, rate: int, num_channels: int) -> Iterator[np.ndarray]:
     """Blocks of what `read`, a function of a number of samples, gives until it gives nothing."""
-    while content := read(max(round(_BLOCK_S * rate), 1)):
+    size = max(min(round(_BLOCK_S * rate), _MOST_BLOCK_BYTES // (2 * num_channels)), 1)
+    while content := read(size):
         whole = np.frombuffer(content[: len(content) // (2 * num_channels) * (2 * num_channels)], "<i2")
         yield whole.reshape(-1, num_channels).mean(1, dtype=np.float32) / np.float32(INT16_SCALE)
 

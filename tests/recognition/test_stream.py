@@ -338,6 +338,16 @@ def test_pipes_with_an_extensible_header(subtype):
             live_blocks(io.BytesIO(broken))
 
 
+def test_pipes_whose_header_has_absurd_numbers():
+    """Room for a tenth of a second would be 10 GB; a block of any file has no more than a megabyte."""
+    content = bytearray(wav_stream(speech(SAID), 0xFFFFFFFF, 0xFFFFFFFF).getvalue())
+    content[22:28] = struct.pack("<HI", 65535, 768_000)
+    asked, file = [], io.BytesIO(content)
+    file.read = lambda size: (asked.append(size), io.BytesIO.read(file, size))[1]
+    _, rate, blocks = live_blocks(file)
+    assert rate == 768_000 and sum(map(len, blocks)) == 2 * len(speech(SAID)) // (2 * 65535) and max(asked) <= 1 << 20
+
+
 def test_pipes_of_unknown_size_go_on_beyond_it(monkeypatch):
     of_sox_arecord_and_ffmpeg = 0x7FFFF000, 0x80000000, 0xFFFFFFFF
     assert all(map(audio_sizes.is_of_stream, of_sox_arecord_and_ffmpeg)) and not audio_sizes.is_of_stream(1000)
