@@ -187,8 +187,8 @@ def _num_bytes(head: bytes, vectors: bool) -> int:
         size = 10 + (4 if kind == _VECTORS[0] else 8) * rows
     else:
         raise ValueError("no matrix")
-    if rows < 0 or columns < 0:
-        raise ValueError("a negative size")
+    if rows < 0 or columns < 0 or rows and not columns:
+        raise ValueError("an impossible size")
     return size
 
 

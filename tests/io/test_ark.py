@@ -1,5 +1,7 @@
 """Matrix archives against kaldi_native_io, and what is said of damaged ones."""
 
+import struct
+
 import numpy as np
 import pytest
 
@@ -117,6 +119,16 @@ def test_header_cut_short(tmp_path, matrices):
         (tmp_path / "a.ark").write_bytes((tmp_path / "a.ark").read_bytes()[:kept])
         with pytest.raises(UserError, match="truncated or damaged"):
             load_matrix(f"{tmp_path}/a.ark:{offset}")
+
+
+@pytest.mark.parametrize("kind", ["FM", "DM", "CM", "CM2", "CM3"])
+def test_rows_without_columns(tmp_path, kind):
+    """Some twenty bytes that promise two thousand million frames of nothing; whoever spliced them would need gigabytes."""
+    most = 2**31 - 1
+    sizes = struct.pack("<ffii", 0, 1, most, 0) if kind.startswith("C") else struct.pack("<bibi", 4, most, 4, 0)
+    (tmp_path / "a.ark").write_bytes(b"\0B" + kind.encode() + b" " + sizes)
+    with pytest.raises(UserError, match="truncated or damaged"):
+        load_matrix(f"{tmp_path}/a.ark")
 
 
 def test_missing_archive(tmp_path, matrices):
