@@ -45,9 +45,9 @@ class ModelDir:
         self._occupancies()
         self._phones()
         self._input()
-        for path in self._archives("trans"):
+        for path in self._archives("trans", ""):
             self._transforms(path)
-        for path in self._archives("ali"):
+        for path in self._archives("ali", ".gz"):
             self._alignments(path)
 
     @cached_property
@@ -118,9 +118,11 @@ class ModelDir:
             told = f"{len(matrix)} rows, the Gaussians have {self.gmm.dim} dimensions"
             self.report.add(self.path / MATRIX_FILE, told, f"copy {MATRIX_FILE} and {MODEL} together")
 
-    def _archives(self, stem: str) -> list[Path]:
-        """The archives STEM.1 ... of all jobs, gzipped or not; those that should be there and are not are problems."""
-        found = {int(match[1]): self.path / name for name in self.names if (match := re.fullmatch(rf"{stem}\.(\d+)(\.gz)?", name))}
+    def _archives(self, stem: str, suffix: str) -> list[Path]:
+        """The archives STEM.1 ... of all jobs, gzipped or not; those that should be there and are not are problems, and so are other names
+        than those with `suffix`, which steps look for."""
+        names = filter(None, (re.fullmatch(rf"{stem}\.(\d+)(\.gz)?", name) for name in self.names))
+        found = {int(name[1]): self.path / name[0] for name in sorted(names, key=lambda name: (name[2] or "") == suffix)}
         expected = range(1, 1 + self._num_jobs) if found else ()
         for job in sorted(set(expected) - set(found)):
             told = f"missing, num_jobs is {len(expected)}"
@@ -128,6 +130,10 @@ class ModelDir:
         for job in sorted(set(found) - set(expected)):
             told = f"beyond num_jobs, which is {len(expected)}"
             self.report.add(found[job], told, f"remove it, or echo {max(found)} > {self.path}/num_jobs")
+        for job, path in sorted(found.items()):
+            if (wanted := f"{stem}.{job}{suffix}") != path.name:
+                told = f"steps look for a name {'in' if suffix else 'without'} .gz, whatever the form"
+                self.report.add(path, told, f"mv {path} {self.path / wanted}")
         return [path for _, path in sorted(found.items())]
 
     @cached_property
@@ -152,8 +158,6 @@ class ModelDir:
 
     def _alignments(self, path: Path) -> None:
         """Of transition-ids of the model, through whose HMMs they go, each utterance once."""
-        if path.suffix != ".gz":
-            self.report.add(path, "steps look for a name in .gz, whatever the form", f"mv {path} {path}.gz")
         alignments = self.report.attempt(COPY, read_int_vectors, path) or {}
         for utt in sorted(alignments.keys() & self.num_frames.keys())[:1]:
             self.report.add(path, f"{utt} is in the archive of an earlier job too", "align again")

@@ -108,6 +108,16 @@ def test_text_forms_and_plain_files_are_as_good(dirs):
     assert problems(dirs) == []
 
 
+def test_of_two_names_the_one_is_looked_at_that_steps_read(dirs):
+    """Nobody is told to move one archive onto another."""
+    ali = dirs[1]
+    shutil.copy(ali / "ali.1.gz", ali / "ali.1")
+    (ali / "trans.1.gz").write_bytes(b"nonsense")
+    assert problems(dirs) == []
+    (ali / "ali.1.gz").write_bytes(b"\x1f\x8bno")
+    assert [problem.split(": ")[0] for problem in problems(dirs)] == [str(ali / "ali.1.gz")]
+
+
 def of_another_model(ali):
     write_gmm(ali / "final.mdl", NUM_PDFS + 1)
 
@@ -128,6 +138,7 @@ BREAKS = {
     "surplus archive": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.3.gz"), "ali.3.gz: beyond num_jobs, which is 2"),
     "twice": (lambda ali: shutil.copy(ali / "ali.1.gz", ali / "ali.2.gz"), "is in the archive of an earlier job too"),
     "plain name": (lambda ali: (ali / "ali.2.gz").rename(ali / "ali.2"), "steps look for a name in .gz"),
+    "gzipped name": (lambda ali: (ali / "trans.2").rename(ali / "trans.2.gz"), "steps look for a name without .gz"),
     "damaged archive": (lambda ali: (ali / "ali.1.gz").write_bytes(b"\x1f\x8bno"), "ali.1.gz: "),
     "strange tids": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.full(12, 99, np.int32)}), "transition-id 99"),
     "broken path": (lambda ali: write_int_vectors(ali / "ali.1.gz", {"ann-1": np.array([1] * 12, np.int32)}), "is of another model"),
