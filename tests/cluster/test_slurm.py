@@ -102,6 +102,16 @@ def test_kaldis_own_configuration(cases):
     assert "\ntasks=1 mem=1536\n" in (cases["kaldis_configuration"] / "x.2.log").read_text()
 
 
+def test_ranks_have_the_environment_of_their_job_with_kaldis_own_configuration(slurm, tmp_path):
+    """Whose `--export=PATH` is for sbatch; srun, by which mpiexec starts ranks, hears of it as well."""
+    (tmp_path / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
+    words = ["--config", "../kaldi.conf", "--num-ranks", "4", "x.log", "bash", "-c",
+             r"echo threads=\$OMP_NUM_THREADS stop=\${PYASR_STOP_FILE##*/}"]
+    case = Case(slurm, "slurm.pl", tmp_path / "ranks", *words)
+    assert case.end() == (0, "")
+    assert (case / "x.log").read_text().count("threads=1 stop=x.stop\n") == 4
+
+
 def test_more_ranks_than_nodes_with_kaldis_own_configuration(slurm, tmp_path):
     """Slurm is only asked whether it would take them."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
