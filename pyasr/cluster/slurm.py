@@ -82,7 +82,9 @@ class Slurm(Scheduler):
     def of_a_job(self) -> list[str]:
         """What Slurm has told the job in which a recipe runs, as of its memory, and srun would take for the inner job's; what a user may
         have set for srun and others is no part of it."""
-        return [name for name in os.environ if "SLURM_JOB_ID" in os.environ and re.match(_OF_A_JOB, name)]
+        if "SLURM_JOB_ID" not in os.environ:
+            return []
+        return [name for name in os.environ if re.match(_OF_A_JOB, name) or _is_binding_of_a_step(name)]
 
     def number(self, said: str) -> str:
         """`--parsable` says NUMBER, or, of another cluster than the usual one, NUMBER;CLUSTER, which is the job's name here, too."""
@@ -107,6 +109,13 @@ class Slurm(Scheduler):
     def cancel(self, number: str) -> bool:
         """scancel"""
         return is_well(call(["scancel", *_cluster(number), _alone(number)]))
+
+
+def _is_binding_of_a_step(name: str) -> bool:
+    """Whether it says to which processors, or memory, of its node a step is bound, as `srun --pty bash` is, whose recipe's jobs have got
+    others. Who sets SLURM_CPU_BIND for srun sets none of the further variables that srun then adds."""
+    found = re.match("SLURM_(CPU|MEM)_BIND", name)
+    return found is not None and f"{found[0]}_TYPE" in os.environ
 
 
 def memory(amount: str) -> str:

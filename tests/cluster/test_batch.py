@@ -201,6 +201,15 @@ def test_what_slurm_has_told_the_job_of_a_recipe_does_not_go_along_to_its_jobs(s
     assert (tmp_path / "was").read_text().split() == sorted(f"{name}={value}" for name, value in of_the_user.items())
 
 
+def test_processors_to_which_a_recipes_own_step_is_bound_do_not_go_along_to_its_jobs(slurm_pl, tmp_path):
+    """As within `srun --pty bash`: srun would refuse to begin ranks on others."""
+    program(tmp_path / "bin" / "sbatch", SBATCH.replace("echo 7", "env | grep ^SLURM_ > was\nbash \"${!#}\"\necho 7"))
+    of_its_step = {"SLURM_JOB_ID": "5", "SLURM_CPU_BIND": "quiet,mask_cpu:0x1", "SLURM_CPU_BIND_LIST": "0x1", "SLURM_CPU_BIND_TYPE": "mask_cpu:",
+                   "SLURM_CPU_BIND_VERBOSE": "quiet", "SLURM_MEM_BIND": "quiet,local", "SLURM_MEM_BIND_TYPE": "local"}  # fmt: skip
+    assert slurm_pl("x.log", "true", **of_its_step, SLURM_MPI_TYPE="pmix").returncode == 0
+    assert (tmp_path / "was").read_text() == "SLURM_MPI_TYPE=pmix\n"
+
+
 def test_a_job_that_is_begun_again_while_it_still_runs_elsewhere(tmp_path):
     """As by Slurm, where a node is lost but its job goes on: how the first run ends does not count."""
     script = "[ -e first ] && me=second || me=first; touch $me; until [ -e end-$me ]; do sleep 0.05; done; [ $me = second ]"
