@@ -73,10 +73,16 @@ def launch_prefix(num_ranks: int, num_threads: int = 1) -> str:
 
 def for_ranks(environment: dict[str, str]) -> dict[str, str]:
     """What mpiexec needs beside this environment, so that ranks are given all of it but what names GPUs of its own host, which MPICH would
-    put over what they have on theirs. In a job of `sbatch --export=PATH`, as Kaldi's configuration has it, srun, by which mpiexec starts
-    ranks as well, would hand on the PATH alone."""
+    put over what they have on theirs."""
+    names = ",".join(name for name in environment if name not in OF_ONE_HOST)
+    return {"HYDRA_ENV": f"list:{names}", **_for_srun(environment)}
+
+
+def _for_srun(environment: dict[str, str]) -> dict[str, str]:
+    """What srun needs, by which an mpiexec starts ranks as well. In a job of `sbatch --export=PATH`, as Kaldi's configuration has it, it
+    would hand on the PATH alone; in a step, as `srun --pty bash` is one, it would wait until that has ended."""
     exported = {"SLURM_EXPORT_ENV": "ALL"} if "SLURM_EXPORT_ENV" in environment else {}
-    return {"HYDRA_ENV": f"list:{','.join(name for name in environment if name not in OF_ONE_HOST)}", **exported}
+    return exported | ({"SLURM_OVERLAP": "1"} if "SLURM_STEP_ID" in environment else {})
 
 
 def _room(given: Path, num_ranks: int, num_threads: int) -> dict[str, int]:

@@ -112,6 +112,13 @@ def test_ranks_have_the_environment_of_their_job_with_kaldis_own_configuration(s
     assert (case / "x.log").read_text().count("threads=1 stop=x.stop\n") == 4
 
 
+def test_ranks_within_a_step(slurm, tmp_path):
+    """As in the shell that `srun --pty bash` gives, whose processors they are to share."""
+    words = ["srun", "-n", "1", "-c", "2", "timeout", "60", sys.executable, str(ROOT / "utils/run.pl"), "--num-ranks", "2", "x.log", "echo", "here"]
+    subprocess.run(words, cwd=tmp_path, env=slurm.environment, check=True, timeout=WAIT_S)
+    assert (tmp_path / "x.log").read_text().count("here\n") == 3  # once in the header
+
+
 def test_more_ranks_than_nodes_with_kaldis_own_configuration(slurm, tmp_path):
     """Slurm is only asked whether it would take them."""
     (tmp_path / "kaldi.conf").write_text(KALDI_CONF.replace("-p shared", "-p main"))
