@@ -158,9 +158,10 @@ class LocalRunner:
         return status
 
     def _put_down(self, status: JobStatus, log: Path) -> JobStatus:
+        line_end = _missing_line_end(log)
         with _text(log, "a") as f:
             seconds = round(status.end - status.begin)
-            f.write(f"# Accounting: time={seconds} threads={self.request.num_threads}\n")
+            f.write(f"{line_end}# Accounting: time={seconds} threads={self.request.num_threads}\n")
             f.write(f"# Ended (code {status.status}) at {time.ctime()}, elapsed time {seconds} seconds\n")
         write_status(log, status)
         return status
@@ -241,6 +242,13 @@ def _script(command: str) -> Iterator[tuple[str, list[int]]]:
 def _text(log: Path, mode: str):
     """A log, opened so that a command with bytes that are no UTF-8 is written as it was given."""
     return log.open(mode, encoding="utf-8", errors="surrogateescape")
+
+
+def _missing_line_end(log: Path) -> str:
+    """The line break that a command has not written, which was killed perhaps, so that what follows is a line of its own."""
+    with log.open("ab+") as f:
+        f.seek(max(f.tell() - 1, 0))
+        return "" if f.read(1) in (b"", b"\n") else "\n"
 
 
 def num_cores() -> int:

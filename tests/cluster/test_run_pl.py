@@ -65,6 +65,13 @@ def test_failure_is_reported_once_and_stops_the_rest(tmp_path):
     assert repeated.returncode == 0 and read_status(tmp_path / "log/a.2.log").ok
 
 
+def test_a_last_line_that_was_not_ended(tmp_path):
+    """As of who is killed while it says how far it is: the trailer is none of what it has said."""
+    done = run_pl("x.log", "printf", "error: lost", ";", "exit", "3", cwd=tmp_path)
+    assert done.returncode == 1 and "\n    | error: lost\n" in done.stderr
+    assert [line.split(" ", 2)[1] for line in (tmp_path / "x.log").read_text().splitlines()[-2:]] == ["Accounting:", "Ended"]
+
+
 def test_a_line_of_any_length(tmp_path):
     """Is run as any other, by a shell with the same options and the same name."""
     names = [f"{name:020}" for name in range(12_000)]
