@@ -25,8 +25,8 @@ _MARK = r"# Results\n\nWritten by `utils/collect_results\.py`"
 class CollectResults:
     exp: Path = argument("experiment directory")
     page: Path = argument("Markdown file to be written")
-    kept: Path | None = option(None, "file (JSON) of networks with several seeds that earlier runs have trained, perhaps elsewhere: they stand "
-                                     "on the page, too, and those of EXP are added to it")
+    kept: Path | None = option(None, "file (JSON) of networks with several seeds that earlier runs have trained, perhaps elsewhere: they "
+                                     "stand on the page, too, and those of EXP are added to it")
 
 
 def main(options: CollectResults) -> None:

@@ -216,7 +216,7 @@ class FeatureReader:
             if speaker not in self._cmvn:
                 raise UserError(f"{self.data}/cmvn.scp: no statistics of speaker {speaker}; run steps/compute_cmvn.py {self.data}")
             stats = ArkReader().load(self._cmvn[speaker], np.float64)
-            if len(stats) != 2 or not stats.shape[1]:
+            if len(stats) != 2:
                 found = f"the statistics of speaker {speaker} have {len(stats)} rows and {stats.shape[1]} columns, not 2 rows"
                 raise UserError(f"{self.data}/cmvn.scp: {found}; run steps/compute_cmvn.py {self.data}")
             self._normalisers[speaker] = normaliser(stats, self.options.norm_vars)

@@ -133,7 +133,7 @@ def test_speaker_without_statistics(data):
 
 
 @pytest.mark.parametrize("norm_vars", [False, True])
-@pytest.mark.parametrize("shape", [(1, 6), (3, 6), (2, 0)])
+@pytest.mark.parametrize("shape", [(1, 6), (3, 6), (0, 0)])
 def test_statistics_of_another_shape(data, shape, norm_vars):
     with ArkWriter(data / "other.ark", data / "cmvn.scp") as writer:
         writer.write("a", np.ones(shape))
