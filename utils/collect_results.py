@@ -34,14 +34,14 @@ def main(options: CollectResults) -> None:
     systems = find_systems(options.exp)
     kept = read_seed_runs(options.kept) if options.kept else []
     page = results_page(systems, kept)
+    if options.kept:
+        write_seed_runs(options.kept, together(kept, seed_runs(systems)))
     if options.page.exists() and options.page.read_bytes() == page.encode():
         log.info(f"{options.page} is up to date")
     else:
         options.page.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(options.page) as f:
             f.write(page)
-    if options.kept:
-        write_seed_runs(options.kept, together(kept, seed_runs(systems)))
     print(tables(systems, kept))
 
 

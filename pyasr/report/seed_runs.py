@@ -95,5 +95,6 @@ def write_seed_runs(path: Path, runs: list[SeedRun]) -> None:
     number = {line: i for i, line in enumerate(steps)}
     lines = [json.dumps({field.name: getattr(run, field.name) for field in fields(run)}
                         | {"made_by": [number[json.dumps(step)] for step in run.made_by]}) for run in runs]
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as f:
         f.write('{"steps": [\n' + ",\n".join(steps) + '\n],\n"runs": [\n' + ",\n".join(lines) + "\n]}\n")

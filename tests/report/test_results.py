@@ -189,7 +189,7 @@ def test_seeds_trained_by_several_runs_meet_on_one_page(tmp_path, monkeypatch):
 
 
 def test_what_is_kept_is_written_once(tmp_path):
-    exp, page, kept = make_experiment(tmp_path, {"dnn/seed1": 0.3}), tmp_path / "RESULTS.md", tmp_path / "kept.json"
+    exp, page, kept = make_experiment(tmp_path, {"dnn/seed1": 0.3}), tmp_path / "RESULTS.md", tmp_path / "new/folder/kept.json"
     first = collect(exp, page, kept), kept.read_text()
     assert (collect(exp, page, kept), kept.read_text()) == first
     assert read_seed_runs(kept) == seed_runs(find_systems(exp))
