@@ -19,6 +19,7 @@ from pyasr.base.parent import die_with_parent
 from pyasr.cluster.mpi import ROOT
 
 RECIPE = ROOT / "egs/toy/s5"
+NUM_STAGES = 7
 _MARK = "PYASR_FAULT_GROUND"
 _SIZE, _BLOCK = "4g", 4096
 _HOLDS_TIMES = re.compile(r"(^|/)(log/|tensorboard/|\.)|\.jsonl$|(^|/)(RESULTS\.md|totals\.json|shard\.\d+\.json)$")

@@ -27,7 +27,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from fault_ground import Ground, contents, end, half_written, wait_until, word_error_rates
+from fault_ground import NUM_STAGES, Ground, contents, end, half_written, wait_until, word_error_rates
 from fault_kinds import KINDS, Undo, possible_kinds
 from fault_page import Trial, problems_of_report, read_table, write_page, write_table
 
@@ -37,7 +37,6 @@ from pyasr.base.options import argument, option
 from pyasr.base.run_record import commit
 from pyasr.base.step import run_step
 
-NUM_STAGES = 7
 _MOST_S, _GRACE_S = 1800.0, 15.0
 
 

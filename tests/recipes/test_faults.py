@@ -75,7 +75,9 @@ def test_how_a_run_is_to_tell_of_its_end(said, status, problems):
 
 def test_the_table_and_the_page(tmp_path):
     trial = fault_page.Trial(1, "disk full", 4, 1.0, "--stage 4", "0 KiB left", 1, 2.0, "run.sh: error: x", [], 9.0, "abc")
-    rows = {1: trial, 2: replace(trial, seed=2, status=0), 3: replace(trial, seed=3, kind="damaged file", problems=["1 files differ: x"])}
+    whole = {"words": f"--stage 4 --stop-stage {fault_ground.NUM_STAGES}"}
+    rows = {1: trial, 2: replace(trial, seed=2, status=0, **whole),
+            3: replace(trial, seed=3, kind="damaged file", problems=["1 files differ: x"], **whole)}
     fault_page.write_table(tmp_path / "table.json", rows)
     assert fault_page.read_table(tmp_path / "table.json") == rows and len(json.loads((tmp_path / "table.json").read_text())) == 3
     page = tmp_path / "page.md"
@@ -85,6 +87,7 @@ def test_the_table_and_the_page(tmp_path):
     lines = page.read_text().splitlines()
     assert lines[0] == "before" and lines[-1] == "after" and "old" not in lines
     assert "| disk full | 2 | 1 | 1 | 2 |" in lines and "| damaged file | 1 | 1 | 0 | 0 |" in lines and "| all | 3 | 2 | 1 | 2 |" in lines
+    assert "1 of these trials went on to the end of the recipe, to the word error rates of an undisturbed run." in lines
     page.write_text("no place")
     with pytest.raises(UserError, match="the figures have no place"):
         fault_page.write_page(page, rows)
