@@ -10,6 +10,8 @@ import os
 import stat
 from pathlib import Path
 
+from pyasr.base.places import existing_part
+
 VARIABLE = "NUMBA_CACHE_DIR"
 _TEMPORARY = Path("/tmp")  # not $TMPDIR, of which schedulers give every job one of its own
 _PACKAGES = Path(__file__).parents[1]
@@ -40,7 +42,7 @@ def _in_the_users_cache() -> bool:
 
 def _is_writable(path: Path) -> bool:
     """Whether files can be written into this directory, which numba makes if need be."""
-    there = next(place for place in (path, *path.parents) if os.path.exists(place))
+    there = existing_part(path)
     return os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
 
 

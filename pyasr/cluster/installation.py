@@ -15,6 +15,7 @@ from typing import Callable
 
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
+from pyasr.base.places import existing_part
 from pyasr.cluster.jobs import run_ranks
 from pyasr.cluster.mpi import ROOT, find_mpiexec, flavour
 
@@ -111,8 +112,7 @@ def mpi() -> str:
 
 def disk(directory: Path, needed_gb: float) -> str:
     """Free and needed space in GB where `directory` is, or will be made. Raises Missing where less is free than needed."""
-    there = next(place for place in (directory, *directory.parents) if place.exists())
-    free_gb = shutil.disk_usage(there).free / 1e9
+    free_gb = shutil.disk_usage(existing_part(directory)).free / 1e9
     if free_gb < needed_gb:
         raise Missing(f"{free_gb:.1f} GB are free in {directory}, the recipe writes {needed_gb:g}; free some, or run the recipe elsewhere")
     return f"{free_gb:.0f} GB free in {directory}, of which the recipe takes {needed_gb:g}"

@@ -26,6 +26,7 @@ def installation(tmp_path):
     (tmp_path / "tmp").mkdir()
     source = (PACKAGE / "base/kernel_cache.py").read_text().replace('Path("/tmp")', f'Path("{tmp_path}/tmp")')
     (root / "pyasr/base/kernel_cache.py").write_text(source)
+    shutil.copy(PACKAGE / "base/places.py", root / "pyasr/base")
     (root / "pyasr/hmm/kernel.py").write_text(KERNEL)
     return root
 
