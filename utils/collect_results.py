@@ -14,8 +14,8 @@ from pyasr.base import log
 from pyasr.base.options import argument, option
 from pyasr.base.output import atomic_write
 from pyasr.base.step import check_replaceable, run_step
-from pyasr.report.results import results_page, seed_runs, tables
-from pyasr.report.seed_runs import read_seed_runs, together, write_seed_runs
+from pyasr.report.results import results_page, tables
+from pyasr.report.seed_runs import read_seed_runs, seed_runs, together, write_seed_runs
 from pyasr.report.systems import find_systems
 
 _MARK = r"# Results\n\nWritten by `utils/collect_results\.py`"
@@ -33,16 +33,17 @@ def main(options: CollectResults) -> None:
     check_replaceable(options.page, _MARK, "page of results that this program has written")
     systems = find_systems(options.exp)
     kept = read_seed_runs(options.kept) if options.kept else []
-    page = results_page(systems, kept)
+    runs = together(kept, seed_runs(systems))
+    page = results_page(systems, runs)
     if options.kept:
-        write_seed_runs(options.kept, together(kept, seed_runs(systems)))
+        write_seed_runs(options.kept, runs)
     if options.page.exists() and options.page.read_bytes() == page.encode():
         log.info(f"{options.page} is up to date")
     else:
         options.page.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(options.page) as f:
             f.write(page)
-    print(tables(systems, kept))
+    print(tables(systems, runs))
 
 
 if __name__ == "__main__":

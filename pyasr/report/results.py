@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyasr.report.provenance import commands, in_order, made_with, records
-from pyasr.report.seed_runs import SeedRun, families_notes, families_table, seed_run, together
+from pyasr.report.seed_runs import SeedRun, families_notes, families_table, seed_runs
 from pyasr.report.systems import System, paired
 from pyasr.report.text_table import markdown_table, value_range
 from pyasr.score.bootstrap import difference_interval
@@ -11,10 +11,10 @@ from pyasr.score.bootstrap import difference_interval
 _HEAD = "# Results\n\nWritten by `utils/collect_results.py` from the records of the run; not edited by hand.\n"
 
 
-def results_page(systems: list[System], kept: list[SeedRun] = ()) -> str:
-    """The whole page; `kept`: networks of several seeds that earlier runs have trained. Its first table depends on the scores alone, so
+def results_page(systems: list[System], runs: list[SeedRun] | None = None) -> str:
+    """The whole page; `runs`: networks of several seeds, those of `systems` unless given. Its first table depends on the scores alone, so
     the same run gives the same table."""
-    single, runs = _split(systems, kept)
+    single, runs = _split(systems, runs)
     parts = [_HEAD]
     if single:
         parts += [results_table(single), _notes(single), "\n## Cost\n", cost_table(single)]
@@ -26,15 +26,10 @@ def results_page(systems: list[System], kept: list[SeedRun] = ()) -> str:
     return "\n".join(parts)
 
 
-def tables(systems: list[System], kept: list[SeedRun] = ()) -> str:
-    """The tables of WERs, for the screen."""
-    single, runs = _split(systems, kept)
+def tables(systems: list[System], runs: list[SeedRun] | None = None) -> str:
+    """The tables of WERs, for the screen, of what `results_page` is given."""
+    single, runs = _split(systems, runs)
     return "\n\n".join(([results_table(single)] if single else []) + ([families_table(runs)] if runs else []))
-
-
-def seed_runs(systems: list[System]) -> list[SeedRun]:
-    """What is to be kept of those that were trained with several seeds."""
-    return [seed_run(system) for system in systems if system.family]
 
 
 def results_table(systems: list[System]) -> str:
@@ -45,9 +40,9 @@ def results_table(systems: list[System]) -> str:
     return markdown_table(head, [_row(system, system is best) for system in systems])
 
 
-def _split(systems: list[System], kept: list[SeedRun]) -> tuple[list[System], list[SeedRun]]:
+def _split(systems: list[System], runs: list[SeedRun] | None) -> tuple[list[System], list[SeedRun]]:
     """(systems that stand alone, those that were trained with several seeds)."""
-    return [system for system in systems if not system.family], together(kept, seed_runs(systems))
+    return [system for system in systems if not system.family], seed_runs(systems) if runs is None else runs
 
 
 def _row(system: System, bold: bool) -> list[str]:

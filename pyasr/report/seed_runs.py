@@ -38,8 +38,12 @@ class SeedRun:
         return family_of(self.name)
 
 
-def seed_run(system: System) -> SeedRun:
-    """What is kept of a network, whose directory says it all."""
+def seed_runs(systems: list[System]) -> list[SeedRun]:
+    """What is to be kept of those that were trained with several seeds, from the records in their directories."""
+    return [_of_system(system) for system in systems if system.family]
+
+
+def _of_system(system: System) -> SeedRun:
     return SeedRun(system.name, system.dev and system.dev["chosen"]["wer"], system.test["chosen"]["wer"], system.test["signature"],
                    system.test["seed"], system.seed, system.training_s, tuple(map(facts, records(system.directories))))
 

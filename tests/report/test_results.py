@@ -12,8 +12,8 @@ from steps_here import run_here
 from pyasr.base.errors import UserError
 from pyasr.base.output import stage_output
 from pyasr.data.datadir import DataDir, write_data_dir
-from pyasr.report.results import results_page, results_table, seed_runs, tables
-from pyasr.report.seed_runs import read_seed_runs, write_seed_runs
+from pyasr.report.results import results_page, results_table, tables
+from pyasr.report.seed_runs import read_seed_runs, seed_runs, write_seed_runs
 from pyasr.report.systems import find_systems, paired
 from pyasr.score.decode_dir import Chosen, read_params, read_summary, write_scoring
 from pyasr.score.filters import TextFilter
