@@ -3,10 +3,10 @@
     python -m pyasr.base.recipe_options RUN.SH START_DIR [ARGUMENTS...]
 
 Reads the lines `name=value  # help` of RUN.SH above its call of parse_recipe_options; `--name VALUE` or `--name=VALUE` replaces the value.
-Prints assignments for the shell to evaluate. The type of a variable is that of its default: whole number, number, true/false (may stand
-alone as `--name`) or text. A help that says "(path)" marks a file or directory: it is taken relative to START_DIR, where the user stands.
-One that says "(any of these)" marks a list with spaces, all words of which must be among those of the default; "(at least 1)" gives a
-number its least value.
+Prints assignments for the shell to evaluate. The type of a variable is that of its default: whole number, several of these with spaces
+between them, number, true/false (may stand alone as `--name`) or text. A help that says "(path)" marks a file or directory: it is taken
+relative to START_DIR, where the user stands. One that says "(any of these)" marks a list with spaces, all words of which must be among
+those of the default; "(at least 1)" gives a number its least value.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s
 _LEAST = re.compile(r"\(at least (\d+)\)")
 _KINDS = {  # the first that fits a default is the variable's
     "a whole number": r"[+-]?\d+",
+    "a list of whole numbers, with spaces between them": r"\d+( +\d+)*",
     "a number": r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?",
     "true or false": r"true|false",
     "text": r"(?s).*",

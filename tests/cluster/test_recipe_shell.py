@@ -30,6 +30,7 @@ rate=0.5       # a number
 quick=false    # the short version
 what=ok        # what to do
 fruit="fig pear apple"    # what to eat (any of these)
+seeds="1 2 3"  # of fruit
 parse_recipe_options "$@"
 echo "num=$num rate=$rate quick=$quick corpus=$corpus"
 
@@ -134,6 +135,8 @@ def test_a_run_of_no_stage_is_told(words, recipe):
     (["--corpus", "/a b/$x'c"], "num=3 rate=0.5 quick=false corpus=/a b/$x'c"),
     (["--corpus", ""], "num=3 rate=0.5 quick=false corpus="),
     (["--fruit", " apple  fig"], "num=3 rate=0.5 quick=false corpus="),
+    (["--seeds", "4"], "num=3 rate=0.5 quick=false corpus="),
+    (["--seeds=2 30"], "num=3 rate=0.5 quick=false corpus="),
 ])
 def test_good_options(words, line, recipe):
     done = run(recipe, *words, timeout=5)
@@ -155,6 +158,9 @@ def test_good_options(words, line, recipe):
     (["-n", "3"], "-n: a recipe takes options only"),
     (["--stage", "two"], "--stage: 'two' is not a whole number"),
     (["--fruit", "pear plum"], "--fruit: 'plum' is none of fig pear apple; give one or several of these, with spaces between them"),
+    (["--seeds", "1,2"], "--seeds: '1,2' is not a list of whole numbers, with spaces between them"),
+    (["--seeds", "1 two"], "--seeds: '1 two' is not a list of whole numbers, with spaces between them"),
+    (["--seeds="], "--seeds: '' is not a list of whole numbers, with spaces between them"),
     (["--fruit=pear,fig"], "--fruit: 'pear,fig' is none of fig pear apple"),
 ])
 def test_bad_options(words, sentence, recipe):

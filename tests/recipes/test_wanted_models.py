@@ -72,20 +72,20 @@ def made(recipe) -> set[str]:
 @pytest.mark.parametrize("models", [*MODELS, " ".join(MODELS)])
 def test_models_find_what_they_need(models, recipe, made):
     """Each where it alone is wanted, after run.sh, and all together."""
-    after = follow(calls(recipe, "run_models.sh", "--models", models, "--num-seeds", "1"), made)
+    after = follow(calls(recipe, "run_models.sh", "--models", models, "--seeds", "1"), made)
     new = {path.split("/")[2] for path in after - made if path.startswith("exp/models/")}
     assert {"lstm_lm" if model == "lm" else model for model in models.split()} <= new
 
 
 def test_what_is_missing_is_seen(recipe, made):
-    commands = calls(recipe, "run_models.sh", "--models", "lm", "--num-seeds", "1", "--stage", "2")
+    commands = calls(recipe, "run_models.sh", "--models", "lm", "--seeds", "1", "--stage", "2")
     with pytest.raises(AssertionError, match="train_lfmmi.py .*'data/train_sp_fmllr', 'exp/tri3_ali_sp'.* were not made before"):
         follow(commands, made)
 
 
 def test_students_are_as_published(recipe):
     """arXiv:1504.01483: two layers of 512 without dropout, taught by hard and soft targets of a small and of a large model."""
-    commands = calls(recipe, "run_models.sh", "--models", "student", "--num-seeds", "1")
+    commands = calls(recipe, "run_models.sh", "--models", "student", "--seeds", "1")
     trained = {words[-1]: words for program, *words in commands if program == "steps/train_dnn.py"}
     taught = {}
     for name in ("small", "small_of_lstmp", "student", "student_of_dnn"):
@@ -101,6 +101,6 @@ def test_students_are_as_published(recipe):
 
 @pytest.mark.parametrize("criterion", ["smbr", "mmi"])
 def test_lattices_are_made_at_the_scale_that_is_learned_at(criterion, recipe):
-    commands = calls(recipe, "run_models.sh", "--models", criterion, "--num-seeds", "1")
+    commands = calls(recipe, "run_models.sh", "--models", criterion, "--seeds", "1")
     scales = [words[words.index("--acoustic-scale") + 1] for _, *words in commands if words[-1].endswith("_denlats")]
     assert list(map(float, scales)) == 2 * [SmbrTraining().criterion.acoustic_scale]

@@ -6,14 +6,14 @@
 # Rates were chosen by the held-out objective of shorter trainings on 2 ranks (docs/pretraining.md); each is multiplied by the number of ranks.
 #
 #   ./run_averaging.sh
-#   ./run_averaging.sh --num-seeds 1 --ranks "1 2"
+#   ./run_averaging.sh --seeds 1 --ranks "1 2"
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
 
 ranks="1 2 4"   # numbers of MPI ranks
-num_seeds=3     # networks of each kind, with seeds 1, 2, ... (at least 1)
+seeds="1 2 3"   # of the networks of each kind
 nj=2            # parallel jobs of decoding (at least 1)
 sgd_rate=4      # learning rate of one rank with SGD
 ng_rate=1       # with natural gradient from random parameters
@@ -38,13 +38,13 @@ network() {
 }
 
 if stage 1 "DBNs, on 2 ranks"; then
-  for seed in $(seq "$num_seeds"); do
+  for seed in $seeds; do
     steps/pretrain_dbn.py --cmd "$cuda_cmd" --share-devices true --config conf/averaging_dbn.conf --train-seed "$seed" data/train_fmllr "$dir/dbn/seed$seed"
   done
 fi
 
 if stage 2 "Networks"; then
-  for seed in $(seq "$num_seeds"); do
+  for seed in $seeds; do
     for num_ranks in $ranks; do
       for init in random dbn; do
         init_opts="" rate=$ng_rate

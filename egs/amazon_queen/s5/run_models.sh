@@ -5,7 +5,7 @@
 # graph, lang directories.
 #
 #   ./run_models.sh
-#   ./run_models.sh --models "dnn lfmmi" --num-seeds 1
+#   ./run_models.sh --models "dnn lfmmi" --seeds "1 2"
 #   ./run_models.sh --quick true       # on what run.sh --quick made, an epoch each: shows that all works, and nothing else
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
@@ -13,7 +13,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh
 
 models="dnn dnn_sp smbr mmi tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train (any of these)
-num_seeds=3     # networks of each kind, with seeds 1, 2, ... (at least 1)
+seeds="1 2 3"   # of the networks of each kind; those of the first teach
 quick=false     # see above
 nj=2            # parallel jobs (at least 1)
 num_ranks=2     # MPI ranks of a training (at least 1)
@@ -23,7 +23,7 @@ parse_recipe_options "$@"
 
 data=data exp=exp short="" narrow=""
 if $quick; then
-  data=data_quick exp=exp_quick num_seeds=1
+  data=data_quick exp=exp_quick seeds=1
   short="--num-epochs 1" narrow="--beam 9 --lattice-beam 5 --max-active 1000"
 fi
 dir=$exp/models
@@ -69,7 +69,7 @@ score() {
 by_frames() {
   local model=$1 features=$2 config=$3 seed
   shift 3
-  for seed in $(seq "$num_seeds"); do
+  for seed in $seeds; do
     train train_dnn "$model" "$seed" --config "conf/$config.conf" "$@" "$data/train$features" "$data/lang_prons" "$ali"
     decode "$model" "$seed" "$exp/tri3/graph" "$features"
   done
@@ -107,7 +107,7 @@ fi
 if wanted dnn smbr mmi student && stage 3 "DNN"; then by_frames dnn _fmllr dnn; fi
 
 if wanted dnn_sp && stage 4 "DNN on speech at three speeds"; then
-  for seed in $(seq "$num_seeds"); do
+  for seed in $seeds; do
     train train_dnn dnn_sp "$seed" --config conf/dnn.conf --num-epochs 4 $short "$data/train_sp_fmllr" "$data/lang_prons" "$exp/tri3_ali_sp"
     decode dnn_sp "$seed" "$exp/tri3/graph" _fmllr
   done
@@ -117,7 +117,7 @@ if wanted smbr mmi && stage 5 "sMBR and MMI on lattices of a unigram model, made
   utils/train_lm.py --order 1 "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/unigram"
   utils/make_grammar.py "$data/lang_prons" "$data/local/lm/unigram/lm.arpa.gz" "$data/lang_prons_unigram"
   utils/make_graph.py "$data/lang_prons_unigram" "$exp/tri3" "$exp/tri3/graph_unigram"
-  for seed in $(seq "$num_seeds"); do
+  for seed in $seeds; do
     for criterion in smbr mmi; do
       wanted $criterion || continue
       by_lattices ${criterion}_begun "$seed" "$dir/dnn/seed$seed" --config conf/$criterion.conf --num-epochs 1
@@ -137,7 +137,7 @@ if wanted cnn && stage 12 "CNN on log mel energies"; then by_frames cnn _fbank c
 
 if wanted lfmmi lm && stage 13 "TDNN with LF-MMI"; then
   steps/build_chain_tree.py $jobs --cmd "$train_cmd" --num-leaves 1200 "$data/train" "$data/lang_prons" "$exp/tri3_ali" "$dir/chain_tree"
-  for seed in $(seq "$num_seeds"); do
+  for seed in $seeds; do
     train train_lfmmi lfmmi "$seed" --config conf/chain.conf "$data/train_sp_fmllr" "$exp/tri3_ali_sp" "$dir/chain_tree"
     utils/make_graph.py --self-loop-scale 1.0 "$data/lang_prons_test" "$dir/chain_tree" "$dir/chain_tree/graph"
     decode lfmmi "$seed" "$dir/chain_tree/graph" _fmllr --acoustic-scale 0.1
@@ -149,7 +149,7 @@ if wanted ctc && stage 14 "CTC on subwords"; then
   utils/prepare_ctc_lang.py "$dir/units" "$data/local/dict/lexicon.txt" "$data/lang_ctc"
   utils/make_grammar.py "$data/lang_ctc" "$data/local/lm/trigram/lm.arpa.gz" "$data/lang_ctc_test"
   utils/make_ctc_graph.py "$data/lang_ctc_test" "$dir/ctc_graph"
-  for seed in $(seq "$num_seeds"); do
+  for seed in $seeds; do
     out=$dir/ctc/seed$seed
     train train_ctc ctc "$seed" --config conf/ctc.conf "$data/train_sp_fmllr" "$dir/units" conf/network/ctc.net
     for set in dev test; do
@@ -171,19 +171,20 @@ fi
 
 if wanted student && stage 15 "Small DNNs, taught by alignments of the GMM and of the LSTMP, by the LSTMP and by the DNN"; then
   small="--hidden-layers 2 --hidden-dim 512 --dropout 0"    # as in arXiv:1504.01483
-  lstmp=$dir/lstmp/seed1
+  first=${seeds%% *}
+  lstmp=$dir/lstmp/seed$first
   steps/align_dnn.py $jobs --cmd "$train_cmd" "$data/train_fmllr" "$data/lang_prons" "$lstmp" "${lstmp}_ali"
   by_frames small _fmllr dnn $small
   ali=${lstmp}_ali by_frames small_of_lstmp _fmllr dnn $small
   by_frames student _fmllr dnn $small --teacher "$lstmp"
-  by_frames student_of_dnn _fmllr dnn $small --teacher "$dir/dnn/seed1"
+  by_frames student_of_dnn _fmllr dnn $small --teacher "$dir/dnn/seed$first"
 fi
 
 if wanted lm && stage 16 "Lattices of LF-MMI with a 4-gram and an LSTM language model, minimum Bayes risk, times of words"; then
   utils/train_lm.py --order 4 "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/fourgram"
   utils/train_lstm_lm.py --ngram "$data/local/lm/trigram" "$data/train/text" "$data/dev/text" "$data/local/dict/lexicon.txt" \
     "$dir/lstm_lm"
-  for seed in $(seq "$num_seeds"); do
+  for seed in $seeds; do
     out=$dir/lfmmi/seed$seed
     for set in dev test; do
       steps/lm_rescore.py $jobs --cmd "$decode_cmd" "$data/lang_prons_test" "$data/local/lm/fourgram" "$data/${set}_fmllr" \
