@@ -6,7 +6,7 @@ Reads the lines `name=value  # help` of RUN.SH above its call of parse_recipe_op
 Prints assignments for the shell to evaluate. The type of a variable is that of its default: whole number, several of these with spaces
 between them, number, true/false (may stand alone as `--name`) or text. A help that says "(path)" marks a file or directory: it is taken
 relative to START_DIR, where the user stands. One that says "(any of these)" marks a list with spaces, all words of which must be among
-those of the default; "(at least 1)" gives a number its least value.
+those of the default; "(at least 1)" gives a number its least value. "(may be empty)" takes no value for one of any type.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Variable:
 
     def check(self, value: str, start_dir: Path) -> str:
         """The value as the shell is to have it. Raises UserError when it is not of the variable's kind."""
+        if not value and "(may be empty)" in self.help:
+            return value
         if not re.fullmatch(_KINDS[self.kind], value):
             raise UserError(f"--{self.flag}: '{value}' is not {self.kind}")
         if (least := _LEAST.search(self.help)) and float(value) < float(least[1]):

@@ -31,6 +31,7 @@ quick=false    # the short version
 what=ok        # what to do
 fruit="fig pear apple"    # what to eat (any of these)
 seeds="1 2 3"  # of fruit
+sizes="1 2"    # of it (may be empty)
 parse_recipe_options "$@"
 echo "num=$num rate=$rate quick=$quick corpus=$corpus"
 
@@ -89,16 +90,17 @@ def test_a_recipe_whose_caller_has_closed_its_streams(recipe):
     assert done.returncode == 0 and (recipe.parent / "done").exists()
 
 
-@pytest.mark.parametrize("what, command, line", [
-    ("step", "'false'", 22), ("pipe", "'... | cat'", 23), ("subshell", "'( false; true )'", 24), ("function", "'false'", 25),
-    ("substitution", "'word=$(false)'", 26), ("unset", "", 27), ("spawn", "'join'", 28), ("spawned_function", "'join'", 29), ("forgotten", "", 30),
+@pytest.mark.parametrize("what, command", [
+    ("step", "'false'"), ("pipe", "'... | cat'"), ("subshell", "'( false; true )'"), ("function", "'false'"),
+    ("substitution", "'word=$(false)'"), ("unset", ""), ("spawn", "'join'"), ("spawned_function", "'join'"), ("forgotten", ""),
 ])
-def test_a_failure_stops_the_recipe_and_is_named(what, command, line, recipe):
+def test_a_failure_stops_the_recipe_and_is_named(what, command, recipe):
     done = run(recipe, "--what", what)
     assert done.returncode == 1
     assert "not reached" not in done.stdout + done.stderr
     assert f"run.sh: error: stage 2 (Things that may go wrong): {command}" in done.stderr
     if command:
+        line = next(number for number, text in enumerate(RECIPE.splitlines(), 1) if text.startswith(f"    {what}) "))
         assert f"run.sh line {line})" in done.stderr
     if what != "forgotten":  # that one is found at the end
         assert "after" not in done.stdout
@@ -137,6 +139,7 @@ def test_a_run_of_no_stage_is_told(words, recipe):
     (["--fruit", " apple  fig"], "num=3 rate=0.5 quick=false corpus="),
     (["--seeds", "4"], "num=3 rate=0.5 quick=false corpus="),
     (["--seeds=2 30"], "num=3 rate=0.5 quick=false corpus="),
+    (["--sizes", ""], "num=3 rate=0.5 quick=false corpus="),
 ])
 def test_good_options(words, line, recipe):
     done = run(recipe, *words, timeout=5)
@@ -161,6 +164,7 @@ def test_good_options(words, line, recipe):
     (["--seeds", "1,2"], "--seeds: '1,2' is not a list of whole numbers, with spaces between them"),
     (["--seeds", "1 two"], "--seeds: '1 two' is not a list of whole numbers, with spaces between them"),
     (["--seeds="], "--seeds: '' is not a list of whole numbers, with spaces between them"),
+    (["--sizes", "small"], "--sizes: 'small' is not a list of whole numbers, with spaces between them"),
     (["--fruit=pear,fig"], "--fruit: 'pear,fig' is none of fig pear apple"),
 ])
 def test_bad_options(words, sentence, recipe):
