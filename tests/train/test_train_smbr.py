@@ -72,7 +72,8 @@ def parameters(out) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("flags, gain", [
-    ({"criterion": "smbr"}, 0.05), ({"criterion": "mpfe", "one_silence_class": False}, 0.05), ({"criterion": "mmi", "boost": 0.1}, 0.05),
+    ({"criterion": "smbr"}, 0.05), ({"criterion": "mpfe", "one_silence_class": False}, 0.05), ({"criterion": "mmi"}, 0.05),
+    ({"criterion": "mmi", "boost": 0.1}, 0.05),
 ])  # fmt: skip
 def test_training_raises_its_objective(corpus, tmp_path, flags, gain):
     words = [word for name, value in flags.items() for word in ("--" + name.replace("_", "-"), str(value).lower())]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Networks over time and training on whole sequences, each with several seeds: sMBR and MMI on the DNN of run.sh, TDNN, IBM's BLSTM, Kaldi's
+# Networks over time and training on whole sequences, each with several seeds: sMBR and MMI on a DNN as run.sh's, TDNN, IBM's BLSTM, Kaldi's
 # LSTMP, a plain LSTM with state carried over, Chan's TC-DNN-BLSTM-DNN, CNN, TDNN with LF-MMI, CTC on subwords, small DNNs taught by larger
 # networks, an LSTM language model on the best lattices. Begins with what run.sh made: features and alignments of the system with SAT, its
 # graph, lang directories.
