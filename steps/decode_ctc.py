@@ -27,7 +27,8 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec, join_lists
+from pyasr.decode.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec
+from pyasr.decode.ctc_lists import join_lists
 from pyasr.decode.ctc_prefix import PrefixOptions
 from pyasr.decode.decode_dir import join_totals, start_output
 from pyasr.decode.determinize import DeterminizeOptions

@@ -1,9 +1,9 @@
 """Decoding a data directory with a CTC network: by a graph to lattices as with HMMs, or without one to lists of the best words.
 
-DECODE_DIR/lat.JOB.gz     lattices, graph costs being those of the language model, acoustic costs the negated scores (`Scores`)
-DECODE_DIR/hyp.JOB.txt    `UTTERANCE WORD WORD ...`, the best words at the scales of the search
-DECODE_DIR/words.txt      the words of the lattices: those of the graph, or those that were found
-DECODE_DIR/nbest.JOB.txt  without a graph: `UTTERANCE CTC_COST LM_COST WORD WORD ...`, best first
+DECODE_DIR/lat.JOB.gz   lattices, graph costs being those of the language model, acoustic costs the negated scores (`Scores`)
+DECODE_DIR/hyp.JOB.txt  `UTTERANCE WORD WORD ...`, the best words at the scales of the search
+
+Lists are files of `pyasr.decode.ctc_lists`, which makes the same of them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.in_threads import in_threads
+from pyasr.base.job_options import threads_of_job
 from pyasr.base.memory import computed
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import split
-from pyasr.decode.compact import CompactLattice
 from pyasr.decode.ctc_hypotheses import CtcHypothesis, checked, greedy
+from pyasr.decode.ctc_lists import list_path, write_list
 from pyasr.decode.ctc_prefix import PrefixDecoder, PrefixOptions
 from pyasr.decode.decode_dir import DecodeSpec, ShardWriter, load_decoder, shard_is_complete
-from pyasr.decode.determinize import DeterminizeOptions, determinize
-from pyasr.decode.lattice import from_arcs
-from pyasr.decode.lattice_io import LatticeWriter
+from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.search import DecodeOptions
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables, open_features
 from pyasr.feats.origin import check_origin
@@ -35,11 +35,10 @@ from pyasr.lang.arpa import read_arpa
 from pyasr.lang.ctc_graph import GRAPH, unit_tid2pdf
 from pyasr.lang.subwords import UNITS, read_units
 from pyasr.nn.scales import ACOUSTIC_FACTOR
-from pyasr.lang.symbols import EPSILON, SymbolTable
+from pyasr.lang.symbols import SymbolTable
 
 GREEDY, PREFIX, WFST = SEARCHES = ("greedy", "prefix", "wfst")
 NETWORK = "final.nnet"
-_NO_WORDS = "<none>"
 
 
 @dataclass(frozen=True)
@@ -160,71 +159,28 @@ def _check_units(units: list[str], spec: CtcSpec) -> None:
 
 def _list_shard(spec: CtcSpec, job: int) -> None:
     """Write nbest.JOB.txt, unless it is there."""
-    path = spec.out / f"nbest.{job}.txt"
+    path = list_path(spec.out, job)
     if path.exists():
         log.info(f"job {job} was completed by an earlier run")
         return
     units = read_units(spec.units_dir)
-    scores, decode = Scores(spec, len(units)), _list_search(spec, units)
+    scores, search = Scores(spec, len(units)), _list_search(spec, units)
     mine, known = split(spec.data, spec.num_jobs)[job - 1], set(scores.keys)
     missing = [utt for utt in mine if utt not in known]
     if missing:
         log.warning(f"{len(missing)} utterance(s) have no features or posteriors and were not decoded: {' '.join(missing[:20])}")
+
+    def decode(utterance):
+        utt, compute = utterance
+        return utt, search(compute(), utt)
+
     with atomic_write(path) as f:
-        for utt, compute in scores.of([utt for utt in mine if utt in known]):
-            found = decode(compute(), utt)
+        for utt, found in in_threads(decode, scores.of([utt for utt in mine if utt in known]), threads_of_job(spec.num_threads)):
             log.info(f"{utt}: {' '.join(found[0].words)}")
-            f.writelines(f"{' '.join([utt, f'{one.ctc_cost:.6f}', f'{one.lm_cost:.6f}', *one.words])}\n" for one in found)
+            write_list(f, utt, found)
 
 
 def _list_search(spec: CtcSpec, units: list[str]) -> Callable[[np.ndarray, str], list[CtcHypothesis]]:
     if spec.search == GREEDY:
         return lambda log_posteriors, utt: [greedy(log_posteriors, units, utt)]
     return PrefixDecoder(units, spec.prefix, read_arpa(spec.lm) if spec.lm else None, str(spec.lm)).decode
-
-
-def join_lists(out: Path, num_jobs: int) -> int:
-    """Make words.txt, lat.JOB.gz and hyp.JOB.txt of all nbest.JOB.txt; the number of utterances."""
-    lists = [read_list(out / f"nbest.{job}.txt") for job in range(1, num_jobs + 1)]
-    spoken = {word for found in lists for hypotheses in found.values() for one in hypotheses for word in one.words}
-    words = SymbolTable.of([EPSILON, *sorted(spoken or {_NO_WORDS}, key=str.encode)])
-    words.write(out / "words.txt")
-    for job, found in enumerate(lists, 1):
-        with LatticeWriter(out / f"lat.{job}.gz") as writer, atomic_write(out / f"hyp.{job}.txt") as f:
-            for utt, hypotheses in found.items():
-                writer.write(utt, list_lattice(hypotheses, words))
-                f.write(" ".join([utt, *hypotheses[0].words]) + "\n")
-    return sum(map(len, lists))
-
-
-def read_list(path: Path) -> dict[str, list[CtcHypothesis]]:
-    """{utterance: hypotheses, best first} of an nbest.JOB.txt; units are not in it."""
-    found: dict[str, list[CtcHypothesis]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        utt, ctc_cost, lm_cost, *words = line.split(" ")
-        found.setdefault(utt, []).append(CtcHypothesis(tuple(words), (), float(ctc_cost), float(lm_cost)))
-    return found
-
-
-def list_lattice(hypotheses: list[CtcHypothesis], words: SymbolTable) -> CompactLattice:
-    """The lattice of different word sequences, whose costs are graph cost lm_cost and acoustic cost ACOUSTIC_FACTOR * ctc_cost.
-
-    It has no transition-ids: a word sequence has many alignments.
-    """
-    sources, targets, labels, costs, finals = [], [], [], [], {}
-    num_states = 1
-    for one in hypotheses:
-        first, state = len(sources), 0
-        for word in one.words or [EPSILON]:
-            sources.append(state)
-            targets.append(num_states)
-            labels.append(words[word])
-            costs.append((0.0, 0.0))
-            state, num_states = num_states, num_states + 1
-        costs[first] = (one.lm_cost, ACOUSTIC_FACTOR * one.ctc_cost)
-        finals[state] = 0.0
-    ends = np.array([finals.get(state, np.inf) for state in range(num_states)], np.float32)
-    graph, acoustic = np.array(costs).reshape(-1, 2).T
-    lattice = from_arcs(0, sources, targets, np.zeros(len(sources)), labels, graph, acoustic, ends)
-    widest = float(np.ptp(graph + acoustic / ACOUSTIC_FACTOR)) if len(sources) else 0.0
-    return determinize(lattice, widest + 1.0, 1 / ACOUSTIC_FACTOR)[0]

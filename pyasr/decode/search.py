@@ -10,9 +10,7 @@ behaviour of Kaldi's LatticeFasterDecoder); docs/decoding.md has its equations. 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +19,7 @@ import numpy as np
 from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.in_threads import in_threads
 from pyasr.base.options import option
 from pyasr.decode import token_passing
 from pyasr.decode.lattice import Lattice
@@ -208,22 +207,8 @@ class Decoder:
         Log-likelihoods may be a function that computes them: it is called in the thread, and so is `finish`, a function of the lattice
         whose result is given in its place. At most 2 * num_threads utterances are under way.
         """
-        def work(name, loglikes):
+        def work(utterance):
+            name, loglikes = utterance
             return name, finish(self.decode(loglikes() if callable(loglikes) else loglikes, name))
 
-        if num_threads <= 1:
-            for name, loglikes in utterances:
-                yield work(name, loglikes)
-            return
-        with ThreadPoolExecutor(num_threads) as pool:
-            waiting: deque = deque()
-            try:
-                for name, loglikes in utterances:
-                    waiting.append(pool.submit(work, name, loglikes))
-                    if len(waiting) >= 2 * num_threads:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+        return in_threads(work, utterances, num_threads)

@@ -13,12 +13,16 @@ from pyasr.nn.linear import Linear
 class TwoOutputs(Described):
     """`main` and a second output layer of as many outputs, which sees what main's output layer sees.
 
-    share  factor on the derivatives of what is computed from the second outputs, in the layers below; the second layer has them as they are
+    share         factor on the derivatives of what is computed from the second outputs, in the layers below; the second layer has them as
+                  they are
+    output_names  of the modules that are output layers
     """
+
+    output_names = ("second", "main.output")
 
     def __init__(self, main: LayeredNetwork, share: float):
         super().__init__()
-        self.second = Linear(main.output.in_features, main.num_pdfs)  # before main, whose output layer is the last there is
+        self.second = Linear(main.output.in_features, main.num_pdfs)
         self.main, self.share, self.num_pdfs = main, share, main.num_pdfs
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:

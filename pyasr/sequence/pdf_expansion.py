@@ -6,6 +6,7 @@ pdf. No arc is without a pdf, so paths of T arcs are the state sequences of T fr
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,24 +44,32 @@ class PdfArcs:
 
 @dataclass(frozen=True)
 class HmmTable:
-    """HMMs by number (class c, as `hmms_of_windows` numbers them) and state j of J at most.
+    """HMMs by number and state j of J, the topology's most.
 
-    pdfs   int64 (num_classes, J); -1 past an HMM's last state
-    inner  float64 (num_classes, J, J): probabilities between emitting states, self-loops on the diagonal
-    leave  float64 (num_classes, J): probability to leave the phone
+    pdfs   int64 (num_hmms, J); -1 past an HMM's last state
+    inner  float64 (num_hmms, J, J): probabilities between emitting states, self-loops on the diagonal
+    leave  float64 (num_hmms, J): probability to leave the phone
     """
 
     pdfs: np.ndarray
     inner: np.ndarray
     leave: np.ndarray
 
+    def __getitem__(self, numbers: np.ndarray) -> HmmTable:
+        """The HMMs of these numbers, in their order."""
+        return HmmTable(self.pdfs[numbers], self.inner[numbers], self.leave[numbers])
+
+    def __add__(self, other: HmmTable) -> HmmTable:
+        """The HMMs of both."""
+        return HmmTable(np.r_[self.pdfs, other.pdfs], np.r_[self.inner, other.inner], np.r_[self.leave, other.leave])
+
 
 def hmm_table(trans: TransitionModel, hmms: tuple[np.ndarray, ...]) -> HmmTable:
-    """The HMMs that `hmms_of_windows` gives as forward transitions, with their probabilities."""
+    """The HMMs that `hmms_of_windows` gives as forward transitions, with their probabilities, numbered by its classes."""
     offsets, tids, loops, from_state, to_state = hmms
-    num_classes, size = len(offsets) - 1, int(from_state.max(initial=0)) + 1
-    table = HmmTable(np.full((num_classes, size), -1), np.zeros((num_classes, size, size)), np.zeros((num_classes, size)))
-    hmm, leaves = np.repeat(np.arange(num_classes), np.diff(offsets)), to_state < 0
+    num_hmms, size = len(offsets) - 1, max(len(entry) - 1 for entry in trans.topology.entries)
+    table = HmmTable(np.full((num_hmms, size), -1), np.zeros((num_hmms, size, size)), np.zeros((num_hmms, size)))
+    hmm, leaves = np.repeat(np.arange(num_hmms), np.diff(offsets)), to_state < 0
     table.pdfs[hmm, from_state] = trans.tid2pdf[tids]
     probs = np.exp(trans.log_prob)
     table.inner[hmm[~leaves], from_state[~leaves], to_state[~leaves]] = probs[tids[~leaves]]
@@ -68,6 +77,26 @@ def hmm_table(trans: TransitionModel, hmms: tuple[np.ndarray, ...]) -> HmmTable:
     looping = loops > 0
     table.inner[hmm[looping], from_state[looping], from_state[looping]] = probs[loops[looping]]
     return table
+
+
+class HmmsOfWindows:
+    """The HMMs of phones in their context, each looked up in the tree once, when it is first asked for."""
+
+    def __init__(self, trans: TransitionModel, tree: ContextTree):
+        self.trans, self.tree = trans, tree
+        self._numbers: dict[bytes, int] = {}
+        self._table = hmm_table(trans, hmms_of_windows(np.zeros((0, tree.context_width), np.int32), trans, tree)[1])
+
+    def of(self, windows: np.ndarray) -> HmmTable:
+        """Those of windows of phones (n, N), one after the other."""
+        names = [window.tobytes() for window in windows]
+        places = [place for place, name in enumerate(names) if name not in self._numbers]
+        if places:
+            distinct, numbers = np.unique(windows[places], axis=0), itertools.count(len(self._numbers))
+            classes, hmms = hmms_of_windows(distinct, self.trans, self.tree)
+            self._table += hmm_table(self.trans, hmms)[classes]
+            self._numbers.update(zip((window.tobytes() for window in distinct), numbers))
+        return self._table[np.array([self._numbers[name] for name in names])]
 
 
 def expand_phone_lm(phone_lm: Fst, trans: TransitionModel, tree: ContextTree) -> PdfArcs:

@@ -19,14 +19,13 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.hmm.training_graphs import hmms_of_windows
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree
 from pyasr.lang import fst_kernels
 from pyasr.sequence import supervision_kernels as kernels
 from pyasr.sequence.chain import FRAME_SUBSAMPLING_FACTOR, AlignedPhones, num_subsampled, windows_of
 from pyasr.sequence.denominator_graph import DenominatorGraph
-from pyasr.sequence.pdf_expansion import hmm_table
+from pyasr.sequence.pdf_expansion import HmmsOfWindows
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class SupervisionMaker:
                  options: SupervisionOptions = SupervisionOptions()):  # fmt: skip
         if graph.num_pdfs != trans.num_pdfs:
             raise UserError(f"the denominator graph has {graph.num_pdfs} pdfs, the model {trans.num_pdfs}; make the graph of this model")
-        self.graph, self.trans, self.tree, self.options = graph, trans, tree, options
+        self.graph, self.tree, self.options, self._hmms = graph, tree, options, HmmsOfWindows(trans, tree)
         offsets, entries, probs = graph.by_source
         pdf_offsets, pdf_entries, flow = graph.by_pdf
         with np.errstate(divide="ignore"):
@@ -159,20 +158,18 @@ class SupervisionMaker:
 
     def _nodes(self, phones: np.ndarray):
         """(pdfs, index of the phone, offsets and successors, whether the utterance may end there) of the phones' HMM states."""
-        classes, hmms = hmms_of_windows(windows_of(phones, self.tree), self.trans, self.tree)
-        table = hmm_table(self.trans, hmms)
-        pdfs = table.pdfs[classes]
-        phone_of, j = np.nonzero(pdfs >= 0)
+        hmms = self._hmms.of(windows_of(phones, self.tree))
+        phone_of, j = np.nonzero(hmms.pdfs >= 0)
         first = np.searchsorted(phone_of, np.arange(len(phones) + 1))
-        inner, source_j, target_j = np.nonzero(table.inner[classes])
-        left, left_j = np.nonzero(table.leave[classes])
+        inner, source_j, target_j = np.nonzero(hmms.inner)
+        left, left_j = np.nonzero(hmms.leave)
         goes_on = left < len(phones) - 1
         sources = np.r_[first[inner] + source_j, (first[left] + left_j)[goes_on]]
         successors = np.r_[first[inner] + target_j, first[left + 1][goes_on]]
         order = np.argsort(sources, kind="stable")
         is_last = np.zeros(len(phone_of), bool)
         is_last[(first[left] + left_j)[~goes_on]] = True
-        return pdfs[phone_of, j], phone_of, np.searchsorted(sources[order], np.arange(len(phone_of) + 1)), successors[order], is_last
+        return hmms.pdfs[phone_of, j], phone_of, np.searchsorted(sources[order], np.arange(len(phone_of) + 1)), successors[order], is_last
 
     def _limits(self, aligned: AlignedPhones, num_frames: int, phone_of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(lows, highs) int64 (num_frames): nodes lows[t] .. highs[t] - 1 are those of the phones that may have frame t."""

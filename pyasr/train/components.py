@@ -1,10 +1,11 @@
-"""The layers of a network in its flat parameters, and parts of them that learn at rates of their own."""
+"""The components of a network's layers in its flat parameters, and parts of them that learn at rates of their own."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import operator
+import re
 from dataclasses import dataclass
 
 import torch
@@ -13,28 +14,31 @@ from torch import nn
 from pyasr.tensor.squares import Number, sum_of_squares
 
 Part = tuple[slice, float]
+_LAYER = re.compile(r".*?\blayers\.\d+")  # what names of modules within a layer begin with
 
 
 @dataclass(frozen=True)
 class Component:
-    """The parameters of one layer.
+    """The parameters of one module: a layer, or one of the matrices of a layer that has several.
 
-    name   of the layer in its network
-    span   their place in the flat buffers
-    parts  places and learning rates, relative to that of the network; a single one where all of the layer learns alike
+    name       of the module in its network
+    span       their place in the flat buffers
+    parts      places and learning rates, relative to that of the network; a single one where all of the component learns alike
+    is_output  whether it is an output layer
     """
 
     name: str
     span: slice
     parts: list[Part]
+    is_output: bool
 
     @property
     def rate(self) -> float:
-        """The relative learning rate of the layer's matrix."""
+        """The relative learning rate of the component's matrix."""
         return self.parts[0][1]
 
     def square(self, delta: torch.Tensor) -> Number:
-        """|f Delta|^2 of the layer, with f the relative rates."""
+        """|f Delta|^2 of the component, with f the relative rates."""
         squares = [_scaled(sum_of_squares(delta[span]), rate * rate) for span, rate in self.parts]
         return functools.reduce(operator.add, squares)
 
@@ -52,17 +56,26 @@ def components_of(network: nn.Module, spans: list[slice], output_bias_rate: floa
     """The components of `network`, each module that has parameters of its own; they lie one after the other.
 
     spans             place of each parameter in the flat buffers
-    output_bias_rate  relative rate of the biases of the last of them
-    last_layers_rate  of the last two, biases included
+    output_bias_rate  relative rate of the biases of output layers: the modules of `network.output_names`, else the last there is
+    last_layers_rate  of output layers and the layer before, biases included
     """
     owned = [(*name.rpartition(".")[::2], span) for name, span in zip(dict(network.named_parameters()), spans)]
-    layers = [(layer, [member[1:] for member in members]) for layer, members in itertools.groupby(owned, lambda member: member[0])]
+    modules = {module: [member[1:] for member in members] for module, members in itertools.groupby(owned, lambda member: member[0])}
+    outputs = getattr(network, "output_names", list(modules)[-1:])
+    hidden = [_layer(module) for module in modules if module not in outputs]
     components = []
-    for place, (layer, members) in enumerate(layers, 1 - len(layers)):
-        of_layer, of_bias = last_layers_rate if place >= -1 else 1.0, output_bias_rate if place == 0 else 1.0
+    for module, members in modules.items():
+        is_output = module in outputs
+        of_layer = last_layers_rate if is_output or _layer(module) == hidden[-1] else 1.0
+        of_bias = output_bias_rate if is_output else 1.0
         parts = [(span, of_layer * (of_bias if name == "bias" else 1.0)) for name, span in members]
-        components.append(Component(layer, _joined(parts), [(_joined(group), rate) for rate, group in _by_rate(parts)]))
+        components.append(Component(module, _joined(parts), [(_joined(group), rate) for rate, group in _by_rate(parts)], is_output))
     return components
+
+
+def _layer(module: str) -> str:
+    """The name of the layer that a module is, or is a part of."""
+    return found[0] if (found := _LAYER.match(module)) else module
 
 
 def _by_rate(parts: list[Part]) -> list[tuple[float, list[Part]]]:

@@ -3,7 +3,7 @@ r"""One rank's network and its stochastic gradient descent.
 With the minibatch loss F = sum_t -log p(s_t | x_t) over N frames, learning rate a (for summed gradients), momentum m, P ranks that learn:
 
     Delta <- m Delta - a ( dF/dtheta + 2 (l2 / P) N theta )
-    theta_c <- theta_c + s s_c f Delta_c                           for each component c, the parameters of one layer
+    theta_c <- theta_c + s s_c f Delta_c                           for each component c: a layer, or a matrix of it
 
     s   = (1 - m) min(1, M / tot),     tot = (1 - m) ( sum_c s_c^2 |f Delta_c|^2 )^1/2         M = --max-change
     s_c = min(1, m_c / ((1 - m) |f Delta_c|))                     m_c = --max-change-per-layer, --max-change-of-output
@@ -72,7 +72,7 @@ class LearnerOptions(ComputeOptions):
 class Learner:
     """A network whose parameters lie flat, and one SGD step at a time.
 
-    components  the layers that have parameters, in the order in which they lie
+    components  the modules that have parameters, in the order in which they lie
     num_steps   minibatches so far
     skips       those of them that were left out because the gradient of a component was not finite
     gradient_sum  adds the gradient over ranks before it is used; None: every rank takes steps of its own
@@ -237,9 +237,10 @@ def _counts(loss, logits, pdfs) -> torch.Tensor:
 
 
 def limits_of(components: list[Component], options: LearnerOptions, device: torch.device) -> torch.Tensor | None:
-    """m_c of each component, float64, the output layer's last; infinite where there is no limit, None where none has one."""
-    per_layer, of_output = options.max_change_per_layer or math.inf, options.max_change_of_output
-    limits = [per_layer] * (len(components) - 1) + [of_output or per_layer]
+    """m_c of each component, float64; infinite where there is no limit, None where none has one."""
+    per_layer = options.max_change_per_layer or math.inf
+    of_output = options.max_change_of_output or per_layer
+    limits = [of_output if component.is_output else per_layer for component in components]
     return None if min(limits) == math.inf else torch.tensor(limits, dtype=torch.float64, device=device)
 
 

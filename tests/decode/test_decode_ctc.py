@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +15,10 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import save
 from pyasr.data.ctm import CtmLine
 from pyasr.decode.compact import CompactLattice
-from pyasr.decode.ctc_dir import SEARCHES, WFST, CtcSpec, list_lattice, load_network
+from pyasr.decode.ctc_dir import PREFIX, SEARCHES, WFST, CtcSpec, decode_shard, load_network
 from pyasr.decode.ctc_hypotheses import CtcHypothesis
+from pyasr.decode.ctc_lists import list_lattice
+from pyasr.decode.ctc_prefix import PrefixDecoder
 from pyasr.decode.lattice import best_path, sweep
 from pyasr.decode.lattice_io import read_either
 from pyasr.decode.nbest import n_best
@@ -97,6 +100,22 @@ def test_prefix_with_a_language_model_lists_and_lattices(exp):
         for _, ctc_cost, lm_cost, *text in mine:
             path = paths[tuple(text)]
             assert (path.acoustic_cost, path.graph_cost) == pytest.approx((10 * float(ctc_cost), float(lm_cost)), abs=0.02)
+
+
+def test_lists_by_several_threads(exp, tmp_path, monkeypatch):
+    """At once, and as one thread finds them."""
+    together, search, calls = threading.Barrier(2, timeout=30), PrefixDecoder.decode, itertools.count()
+
+    def search_together(self, log_posteriors, utt):
+        if next(calls) < 2:
+            together.wait()
+        return search(self, log_posteriors, utt)
+
+    for num_threads in (1, 2):
+        (tmp_path / str(num_threads)).mkdir()
+        decode_shard(CtcSpec(PREFIX, exp / "data", exp, exp / "units", tmp_path / str(num_threads), 1, num_threads, exp / "post.scp"), 1)
+        monkeypatch.setattr(PrefixDecoder, "decode", search_together)
+    assert (tmp_path / "1/nbest.1.txt").read_text() == (tmp_path / "2/nbest.1.txt").read_text() != ""
 
 
 def test_graph_scoring_rescoring_and_lists(exp):

@@ -8,11 +8,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise
+from pyasr.nn.layered import LayeredNetwork
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+from pyasr.nn.two_outputs import TwoOutputs
 from pyasr.parallel.flat import FlatParameters
 from pyasr.train.components import components_of
 from pyasr.train.growth import with_new_layer
-from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.learner import Learner, LearnerOptions, limits_of
 
 DIM, NUM_PDFS, NUM_RANKS = 10, 7, 4
 OPTIONS = LearnerOptions(precision="float32", device="cpu", output_bias_rate=0.1, last_layers_rate=0.5)
@@ -120,3 +122,24 @@ def test_networks_of_few_layers():
         found = components_of(net, FlatParameters(net.parameters()).spans, 0.1, 0.5)
         assert [component.rate for component in found] == rates
         assert len(found[-1].parts) == (2 if layers < 3 else 1)
+
+
+@pytest.mark.parametrize("last", ["blstm cells=4", "lstm cells=4 recurrent=3 peepholes=true", "tdnnf dim=6 bottleneck-dim=3", "affine dim=6"])
+def test_a_layer_of_several_matrices_is_one_of_the_last_two(last):
+    net = LayeredNetwork(["blstm cells=3", last], DIM, NUM_PDFS)
+    found = components_of(net, FlatParameters(net.parameters()).spans, 0.1, 0.5)
+    assert {component.name.startswith("layers.0.") for component in found if component.rate == 1.0} == {True}
+    assert all(component.rate == 0.5 for component in found if component.name.startswith(("layers.1", "output")))
+    assert [component.name for component in found if component.is_output] == ["output"]
+    assert [rate for _, rate in found[-1].parts] == [0.5, 0.05]
+
+
+def test_both_output_layers_of_a_network_that_has_two():
+    net = TwoOutputs(LayeredNetwork(["affine dim=6", "affine dim=6"], DIM, NUM_PDFS), 0.1)
+    found = components_of(net, FlatParameters(net.parameters()).spans, 0.1, 0.5)
+    assert [component.name for component in found if component.is_output] == ["second", "main.output"]
+    assert {component.name: component.rate for component in found if component.rate == 1.0}.keys() == {
+        component.name for component in found if component.name.startswith("main.layers.0")}  # fmt: skip
+    assert all(found[place].parts[-1][1] == 0.05 for place in (0, -1))
+    options = dataclasses.replace(OPTIONS, max_change_per_layer=0.75, max_change_of_output=1.5)
+    assert limits_of(found, options, torch.device("cpu")).tolist() == [1.5] + [0.75] * (len(found) - 2) + [1.5]

@@ -1,0 +1,32 @@
+"""Work on a stream of items by several threads at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Item, Result = TypeVar("Item"), TypeVar("Result")
+
+
+def in_threads(work: Callable[[Item], Result], items: Iterable[Item], num_threads: int) -> Iterator[Result]:
+    """`work` of each item, in their order, `num_threads` at a time; at most 2 * num_threads are under way. One thread is the caller's own.
+
+    Raises what `work` raises, in its place.
+    """
+    if num_threads <= 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(num_threads) as pool:
+        waiting: deque = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) >= 2 * num_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
