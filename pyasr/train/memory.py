@@ -114,7 +114,7 @@ def _too_little(job: Training, found: str) -> UserError:
 
 def check_utterances_fit(job: Training) -> None:
     """Raise UserError where the longest utterance, which is named, or, on a processor, the largest minibatch is too much for the memory of
-    this rank, whose `training` is `PaddedUtterances` or `Utterances`. Every rank must call this."""
+    this rank, whose `training` is of `Utterances`. Every rank must call this."""
     learner, training = job.learner, job.training
     device = learner.flat.master.device
     sharing, free = _num_sharing(job.comm, device), free_bytes(device)

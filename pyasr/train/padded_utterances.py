@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from pyasr.base.seeds import generator
 from pyasr.feats.cmvn import cmvn_stats
 from pyasr.feats.inputs import FeatureReader
 from pyasr.nn.layered import LayeredNetwork, whole_outputs
@@ -21,7 +20,7 @@ from pyasr.sequence.ctc import CtcSupervision
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.targets import Targets
 from pyasr.train.usable_features import read_features
-from pyasr.train.utterances import next_end
+from pyasr.train.utterances import Utterances
 
 _POOL = 20  # minibatches whose utterances are put in order of length together
 
@@ -37,29 +36,18 @@ class CtcMinibatch(CtcSupervision):
         return int(self.lengths.sum())
 
 
-class PaddedUtterances:
-    """Utterances `keys` of one rank, read whenever they are trained on.
+class PaddedUtterances(Utterances):
+    """Utterances side by side.
 
-    lengths            frames of each, int64
     mean, inverse_std  of the columns, float32 (dim,), as `normalise_by` has set them
     """
 
-    item_frames = 1
-
     def __init__(self, reader: FeatureReader, targets: Targets, keys: list[str], compute: ComputeOptions, seed: int, rank: int):
-        self.reader, self.targets, self.keys, self.minibatch, self.seed, self.rank = reader, targets, keys, compute.minibatch, seed, rank
-        self.device, self.dtype = compute.torch_device(), compute.torch_dtype()
-        self.lengths = np.array([reader.num_frames(key) for key in keys], np.int64)
-        self.num_frames = int(self.lengths.sum())
-
-    @property
-    def longest(self) -> int:
-        """Frames of the longest."""
-        return int(self.lengths.max(initial=0))
+        super().__init__(reader, targets, keys, [reader.num_frames(key) for key in keys], compute, seed, rank)
 
     def mean_units(self, comm: Comm) -> float:
         """Units that a minibatch of all ranks has on average, when all utterances are in order of length. Every rank must call this."""
-        units, number = sum(len(self.targets.pdfs_of(key)) for key in self.keys), len(self._cut(np.argsort(self.lengths, kind="stable")))
+        units, number = sum(len(self.targets.pdfs_of(key)) for key in self.keys), len(self._by_length())
         return comm.reduce_scalar(units) / max(comm.reduce_scalar(number), 1.0)
 
     def statistics(self) -> np.ndarray:
@@ -76,10 +64,6 @@ class PaddedUtterances:
         self.mean, self.inverse_std = mean, inverse_std
         self.left, self.right, self.subsampling = network.left, network.right, network.subsampling
 
-    def describe(self) -> str:
-        """For the log."""
-        return f"in {len(self.keys)} utterances, read anew in each epoch"
-
     def minibatches(self, _size: int, epoch: int, begin: int = 0) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
         """Inputs (N, left + T + right, dim) and what they should be, of all utterances in random order, but those of the first minibatches
         that have `begin` frames together."""
@@ -88,45 +72,9 @@ class PaddedUtterances:
             if end - self.lengths[members].sum() >= begin:
                 yield self.minibatch_of(members)
 
-    def border(self, epoch: int, begin: int) -> int:
-        """Where a minibatch of an epoch begins, at least `begin` frames after the first."""
-        return next_end(self._epoch(epoch)[1], begin)
-
     def in_turn(self, _size: int) -> Iterator[tuple[torch.Tensor, CtcMinibatch]]:
         """The same of all utterances, shortest first."""
-        for members in self._cut(np.argsort(self.lengths, kind="stable")):
-            yield self.minibatch_of(members)
-
-    def largest(self) -> tuple[torch.Tensor, CtcMinibatch]:
-        """The minibatch of the most frames, with those that are repeated, when all utterances are in order of length."""
-        return self.minibatch_of(max(self._cut(np.argsort(self.lengths, kind="stable")), key=self._padded))
-
-    def most_frames(self) -> int:
-        """Frames of `largest`, with those that are repeated."""
-        return max(map(self._padded, self._cut(np.argsort(self.lengths, kind="stable"))))
-
-    def _padded(self, members: np.ndarray) -> int:
-        return len(members) * int(self.lengths[members].max())
-
-    def _epoch(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
-        """(the minibatches of an epoch, the frames up to the end of each): utterances are put in order of length within random pools."""
-        random = generator(self.seed, "utterances", epoch, self.rank)
-        order, groups = random.permutation(len(self.keys)), []
-        pool = max(_POOL * self.minibatch * len(self.keys) // max(self.num_frames, 1), 1)
-        for begin in range(0, len(order), pool):
-            part = order[begin : begin + pool]
-            groups += self._cut(part[np.argsort(self.lengths[part], kind="stable")])
-        shuffled = [groups[i] for i in random.permutation(len(groups))]
-        return shuffled, np.cumsum([self.lengths[members].sum() for members in shuffled])
-
-    def _cut(self, order: np.ndarray) -> list[np.ndarray]:
-        """Neighbours together, as many as have no more than `minibatch` frames with those that are repeated, one at least."""
-        groups, begin = [], 0
-        for end in range(1, len(order) + 1):
-            if end == len(order) or (end + 1 - begin) * self.lengths[order[end]] > self.minibatch:
-                groups.append(order[begin:end])
-                begin = end
-        return groups
+        yield from map(self.minibatch_of, self._by_length())
 
     def minibatch_of(self, members: np.ndarray) -> tuple[torch.Tensor, CtcMinibatch]:
         """Utterances `members` (indices into `keys`) side by side."""
@@ -137,3 +85,22 @@ class PaddedUtterances:
         labels = [np.array(self.targets.pdfs_of(key)) for key in keys]
         supervision = replace(CtcMinibatch.of(labels, -(-lengths // self.subsampling), keys), lengths=lengths)
         return torch.from_numpy(x).to(self.device, self.dtype).transpose(0, 1), supervision
+
+    def _by_length(self) -> list[np.ndarray]:
+        """Minibatches of all utterances, the shortest first."""
+        return self._cut(np.argsort(self.lengths, kind="stable"))
+
+    def _num_frames(self, members: np.ndarray) -> int:
+        """With the frames that are repeated."""
+        return len(members) * int(self.lengths[members].max())
+
+    def _epoch(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
+        """(the minibatches of an epoch, the frames up to the end of each): utterances are put in order of length within random pools."""
+        random = self._random(epoch)
+        order, groups = random.permutation(len(self.keys)), []
+        pool = max(_POOL * self.minibatch * len(self.keys) // max(self.num_frames, 1), 1)
+        for begin in range(0, len(order), pool):
+            part = order[begin : begin + pool]
+            groups += self._cut(part[np.argsort(self.lengths[part], kind="stable")])
+        shuffled = [groups[i] for i in random.permutation(len(groups))]
+        return shuffled, np.cumsum([self.lengths[members].sum() for members in shuffled])

@@ -33,6 +33,7 @@ from pyasr.sequence.tid_classes import TidClasses
 from pyasr.train.corpus import check_frames
 from pyasr.train.dnn import dropout_seed
 from pyasr.train.lattice_learner import LatticeLearner, LatticeTraining
+from pyasr.train.lattice_utterances import LatticeUtterances
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.loop import LoopOptions
 from pyasr.train.on_ranks import copy_inputs, training_output
@@ -40,7 +41,6 @@ from pyasr.train.prepare import TargetOptions, check_paths
 from pyasr.train.rank_job import make_job, write_model
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join, make_targets, trained_tables
-from pyasr.train.utterances import Utterances
 
 HYPOTHESES_FILE = "hypotheses.npz"
 _NUM_CHECKED = 100
@@ -178,12 +178,15 @@ def train_rank(spec: SmbrSpec, comm: Comm) -> None:
     write_model(comm, spec.out, network, (model.mean, model.inverse_std), model.log_priors, model.factor)
 
 
-def open_utterances(spec: SmbrSpec, model: AcousticModel, comm: Comm, share: tuple[int, int] | None) -> tuple[Utterances, Utterances]:
+def open_utterances(
+    spec: SmbrSpec, model: AcousticModel, comm: Comm, share: tuple[int, int] | None
+) -> tuple[LatticeUtterances, LatticeUtterances]:
     """This rank's training and held-out utterances. `share`: (k, n), the k-th of n parts of the training data; None: nothing of it."""
     references, store = Targets.load(spec.out / TARGETS_FILE), HypothesesStore(spec.out / HYPOTHESES_FILE)
     reader, options = open_features(spec.data, spec.dnn_dir), spec.training
     parts = references.shard(*share, heldout=False) if share else [], references.shard(comm.rank, comm.size, heldout=True)
-    found = [Utterances(reader, model, references, keys, store, options.learner, options.loop.train_seed, comm.rank) for keys in parts]
+    found = [LatticeUtterances(reader, model, references, keys, store, options.learner, options.loop.train_seed, comm.rank)
+             for keys in parts]  # fmt: skip
     check_frames(spec.data, found[0].num_frames, comm)
     return found[0], found[1]
 

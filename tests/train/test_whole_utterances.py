@@ -15,10 +15,10 @@ from pyasr.parallel.comm import SoloComm
 from pyasr.train import memory
 from pyasr.train.ctc import CtcLearner
 from pyasr.train.learner import LearnerOptions
+from pyasr.train.lattice_utterances import LatticeUtterances
 from pyasr.train.padded_utterances import PaddedUtterances
 from pyasr.train.targets import Targets
 from pyasr.train.utterance_training import UtteranceTraining
-from pyasr.train.utterances import Utterances
 
 NUM_UNITS = 4
 LINES = ["tdnn splice=-1..1 stride=3 dim=6", "lstm cells=4"]
@@ -126,10 +126,11 @@ def test_a_gpu_is_to_say_by_itself_that_a_minibatch_is_too_large(tmp_path, monke
 
 
 def test_the_largest_padded_minibatch_is_the_one_of_the_most_frames(tmp_path):
-    """Here not what is left over for the longest utterance."""
-    make_data(tmp_path / "data", {**{f"a-{i}": 99 for i in range(8)}, "a-8": 100}, NUM_UNITS)
-    x, supervision = utterances_of(tmp_path / "data", minibatch=800).largest()
-    assert supervision.lengths.tolist() == 8 * [99] and len(x) == 8
+    """Here not that of the longest utterance; frames that are repeated count."""
+    make_data(tmp_path / "data", {"a-0": 70, "a-1": 100, "a-2": 66, "a-3": 60}, NUM_UNITS)
+    utterances = utterances_of(tmp_path / "data", minibatch=150)
+    x, supervision = utterances.largest()
+    assert supervision.lengths.tolist() == [70, 66] and len(x) == 2 and utterances.most_frames() == 140
 
 
 def test_the_largest_minibatch_of_lattices_is_the_one_of_the_most_frames(tmp_path):
@@ -138,7 +139,7 @@ def test_the_largest_minibatch_of_lattices_is_the_one_of_the_most_frames(tmp_pat
     reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
     model = SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
     options = LearnerOptions(minibatch=120, device="cpu", precision="float32")
-    utterances = Utterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
+    utterances = LatticeUtterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
     x, supervision = utterances.largest()
     assert [len(reference) for reference in supervision.references] == [60, 60] and x.shape == (120, DIM)
 
@@ -166,7 +167,7 @@ def test_places_to_go_on_from(tmp_path, kind, minibatch):
     else:
         reader, model = FeatureReader(tmp_path / "data", InputOptions(cmvn="none")), SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
         options = LearnerOptions(minibatch=minibatch, device="cpu", precision="float32")
-        utterances = Utterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
+        utterances = LatticeUtterances(reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0)
     utterances.minibatch_of = lambda members: sorted(map(int, members))  # instead of their features
 
     def frames(minibatches):
