@@ -191,6 +191,12 @@ def did_you_mean(name: str, flags, where: str = "") -> str:
     return f"{where}{name}: no such option; {hint}"
 
 
+def refuse_beside(flag: str, given: dict[str, object], reason: str) -> None:
+    """Raise UserError where any of these other flags, which do not go together with `flag`, has a value."""
+    if unknown := [other for other, value in given.items() if value]:
+        raise UserError(f"{flag} and {', '.join(unknown)} do not go together: {reason}; leave them out")
+
+
 def _read_config(path: Path, flags) -> dict:
     """Kaldi's config format: one `--name=value` a line, `#` starts a comment."""
     try:

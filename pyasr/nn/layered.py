@@ -208,9 +208,13 @@ def whole_outputs(num_frames, subsampling: int):
 
 
 def chunk_begins(num_frames: int, chunk: int, subsampling: int) -> Tensor:
-    """Where the chunks of an utterance begin, int64: the last one ends with it where it is long enough, to within `subsampling`."""
-    last = max(whole_outputs(num_frames - chunk, subsampling), 0)
-    return torch.arange(0, num_frames, chunk).clamp(max=last)
+    """Where the chunks of an utterance begin, int64."""
+    return torch.arange(0, num_frames, chunk).clamp(max=last_begin(num_frames, chunk, subsampling))
+
+
+def last_begin(num_frames: int, chunk: int, subsampling: int) -> int:
+    """Where the last of them begins: it ends with the utterance where that is long enough, to within `subsampling`."""
+    return max(whole_outputs(num_frames - chunk, subsampling), 0)
 
 
 def _build(line: Line, dim: int) -> nn.Module:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyasr.base.errors import UserError
 from pyasr.nn.acoustic import AcousticModel
-from pyasr.nn.layered import LayeredNetwork
+from pyasr.nn.layered import LayeredNetwork, last_begin
 
 _BLOCK_FRAMES = 24  # that a network is given at once whose chunks may be of any length
 
@@ -100,7 +100,7 @@ class _InChunks(_InParts):
     def part(self) -> Tensor:
         """Logits of the frames from `begin` on, (1, num, num_pdfs)."""
         step = self.network.subsampling
-        begin = min(self.begin, max(-(-(self.frames.num - self.size) // step) * step, 0))
+        begin = min(self.begin, last_begin(self.frames.num, self.size, step))
         return self.network(self.window(begin))[:, (self.begin - begin) // step :]
 
 

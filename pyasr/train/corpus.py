@@ -16,10 +16,11 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.options import read_feature_options
 from pyasr.feats.warp import Warper
 from pyasr.parallel.comm import Comm
-from pyasr.train.chunks import OverTimeOptions, Packing
+from pyasr.train.chunks import Packing
 from pyasr.train.compact import make_code
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.frames import FrameStore
+from pyasr.train.over_time import OverTimeOptions
 from pyasr.train.shard import Shard, global_normaliser
 from pyasr.train.soft_target_files import SoftTargetFiles
 from pyasr.train.stream import Frames, open_frames

@@ -23,9 +23,9 @@ from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.sequence.ctc import BLANK, CtcSupervision, ctc_loss
 from pyasr.train.corpus import check_frames
-from pyasr.train.dnn import dropout_seed, initial_random
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions
+from pyasr.train.network_seeds import initial_random, seed_dropout
 from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.padded_utterances import CtcMinibatch, PaddedUtterances
 from pyasr.train.rank_job import make_job, write_model
@@ -178,7 +178,7 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
     network.initialise(initial_random(seed))
     for utterances in (training, heldout):
         utterances.normalise_by(mean, inverse_std, network)
-    torch.manual_seed(dropout_seed(seed, comm.rank))
+    seed_dropout(seed, comm.rank)
     learner = CtcLearner(network, options.learner, comm.size, strategy.sum_gradients(of_any_size=True))
     units, minibatch = training.mean_units(comm), options.learner.minibatch
     make_job(CtcJob, learner, (training, heldout), strategy, options, minibatch, spec.out, training.longest, units).run()

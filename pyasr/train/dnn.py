@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.base.options import group
-from pyasr.base.seeds import generator
+from pyasr.base.options import group, refuse_beside
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
@@ -22,13 +21,14 @@ from pyasr.nn.networks import Network
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, Strategy, make_strategy
 from pyasr.parallel.strategies.gradient_sum import GradientSum
-from pyasr.train.chunks import OverTimeOptions
 from pyasr.train.combine import MODELS, CombineOptions, RecentModels
 from pyasr.train.corpus import PerturbOptions, StoreOptions, open_corpus
 from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape
 from pyasr.train.input_transform import InputTransformOptions, estimate_transform
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions, Training
+from pyasr.train.network_seeds import initial_random, seed_dropout
+from pyasr.train.over_time import OverTimeOptions
 from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales
 from pyasr.train.rank_job import combine_and_tell, make_job, write_model
 from pyasr.train.row_learner import RowLearner
@@ -161,12 +161,6 @@ def check_teacher(options: DnnTraining) -> None:
     refuse_beside("--teacher", given, reason)
 
 
-def refuse_beside(flag: str, given: dict[str, object], reason: str) -> None:
-    """Raise UserError where any of these other flags has a value."""
-    if unknown := [other for other, value in given.items() if value]:
-        raise UserError(f"{flag} and {', '.join(unknown)} do not go together: {reason}; leave them out")
-
-
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None,
                  fixed: FixedParts = FixedParts(), gradient_sum: GradientSum | None = None) -> Learner:  # fmt: skip
     """The network with its initial parameters, which are the same on all ranks; dropout differs by rank."""
@@ -174,7 +168,7 @@ def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm
     network = make_network(options, input_dim, num_pdfs, initial_random(seed), fixed)
     if dbn is not None:
         dbn.start(network)
-    torch.manual_seed(dropout_seed(seed, comm.rank))
+    seed_dropout(seed, comm.rank)
     kind = RowLearner if options.over_time.carry_state else Learner
     return kind(network, options.learner, comm.size, gradient_sum)
 
@@ -192,16 +186,6 @@ def make_network(options: DnnTraining, input_dim: int, num_pdfs: int, random: to
     network = FeedForward(shape, input_dim, num_pdfs, fixed)
     initialise(network, shape, random)
     return network
-
-
-def initial_random(seed: int) -> torch.Generator:
-    """Of initial parameters, the same on all ranks."""
-    return torch.Generator().manual_seed(int(generator(seed, "initial").integers(1 << 31)))
-
-
-def dropout_seed(seed: int, rank: int) -> int:
-    """Of torch's random numbers on a rank."""
-    return int(generator(seed, "dropout", rank).integers(1 << 31))
 
 
 def make_growth(options: DnnTraining, counts: np.ndarray, schedule: Schedule, strategy: Strategy, sample: Sample | None,

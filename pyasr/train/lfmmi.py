@@ -12,7 +12,7 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions, check_left_out
-from pyasr.base.options import argument, group, option
+from pyasr.base.options import argument, group, option, refuse_beside
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import check_phones
@@ -31,14 +31,15 @@ from pyasr.sequence.denominator_graph import DenominatorGraph, make_denominator_
 from pyasr.sequence.lfmmi import LfMmiOptions
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions, ToleranceOptions
-from pyasr.train.chunks import OverTimeOptions, Packing
+from pyasr.train.chunks import Packing
 from pyasr.train.combine import CombineOptions
 from pyasr.train.corpus import Corpus, PerturbOptions, StoreOptions, open_corpus
-from pyasr.train.dnn import dropout_seed, initial_random, refuse_beside
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.lfmmi_learner import ChunkObjective, LfMmiJob, LfMmiLearner, Numerators, Phases, output_numbers
 from pyasr.train.loop import LoopOptions
+from pyasr.train.network_seeds import initial_random, seed_dropout
 from pyasr.train.on_ranks import copy_inputs, training_output
+from pyasr.train.over_time import OverTimeOptions
 from pyasr.train.prepare import TargetOptions
 from pyasr.train.rank_job import make_job, run_and_combine, write_model
 from pyasr.train.sample import SampleOptions
@@ -221,5 +222,5 @@ def make_learner(options: LfMmiTraining, corpus: Corpus, num_pdfs: int, comm: Co
     network = LayeredNetwork(read_network(over_time.network), corpus.input_dim, num_pdfs, over_time.chunk)
     network = TwoOutputs(network, share) if share else network
     network.initialise(initial_random(seed))
-    torch.manual_seed(dropout_seed(seed, comm.rank))
+    seed_dropout(seed, comm.rank)
     return LfMmiLearner(network, options.learner, comm.size, objective, gradient_sum)

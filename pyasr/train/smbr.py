@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
@@ -31,11 +30,11 @@ from pyasr.sequence.lattice_criteria import CriterionOptions
 from pyasr.sequence.lattice_objective import LatticeObjective
 from pyasr.sequence.tid_classes import TidClasses
 from pyasr.train.corpus import check_frames
-from pyasr.train.dnn import dropout_seed
 from pyasr.train.lattice_learner import LatticeLearner, LatticeTraining
 from pyasr.train.lattice_utterances import LatticeUtterances
 from pyasr.train.learner import LearnerOptions
 from pyasr.train.loop import LoopOptions
+from pyasr.train.network_seeds import seed_dropout
 from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.prepare import TargetOptions, check_paths
 from pyasr.train.rank_job import make_job, write_model
@@ -196,5 +195,5 @@ def make_learner(spec: SmbrSpec, model: AcousticModel, comm: Comm, gradient_sum:
     options, silence = spec.training, LangDir(spec.lang).silence_phones
     classes = TidClasses.of(read_transitions(spec.dnn_dir / MODEL), silence)
     objective = LatticeObjective(options.criterion, classes, model.log_priors, model.factor)
-    torch.manual_seed(dropout_seed(options.loop.train_seed, comm.rank))
+    seed_dropout(options.loop.train_seed, comm.rank)
     return LatticeLearner(model.network, options.learner, comm.size, objective, gradient_sum)

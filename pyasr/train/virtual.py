@@ -33,8 +33,9 @@ from pyasr.feats.inputs import FeatureReader
 from pyasr.parallel.network import Network
 from pyasr.parallel.simulator import ComputeTime, run_simulated
 from pyasr.train.checkpoints import random_state, set_random_state
-from pyasr.train.dnn import DnnTraining, TrainSpec, dropout_seed, make_network, train_rank
+from pyasr.train.dnn import DnnTraining, TrainSpec, make_network, train_rank
 from pyasr.train.loop import Diverged, Training
+from pyasr.train.network_seeds import dropout_seed
 from pyasr.train.progress import Totals
 from pyasr.train.shard import Shard
 from pyasr.train.shared_shards import SharedShards
