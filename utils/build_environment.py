@@ -26,7 +26,7 @@ CAUSES = [
     (r"NewConnectionError|name resolution|Name or service not known|Network is unreachable|ConnectTimeout|ProxyError|Connection refused",
      "the package index was not reached: check the network, or pip's settings for a proxy or mirror (pip config list)"),
     (r"No matching distribution found for (\S+)",
-     "no ready-made package \\1 for this Python and system: try another Python (3.10 to 3.13) with PYASR_PYTHON=/path/to/python3"),
+     "no ready-made package \\1 for this Python and system: try another Python (3.10 to 3.14) with PYASR_PYTHON=/path/to/python3"),
     (r"Permission denied", "a directory may not be written: see the owner of .venv"),
 ]
 

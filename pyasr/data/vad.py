@@ -2,7 +2,7 @@ r"""Where in a recording there is speech, by its energy: decided as by Kaldi's c
 
 A frame of 25 ms, one every 10 ms, is loud when its log energy E (of samples at int16 scale, mean removed) is above
 
-    T = energy_threshold + mean_scale * mean(E)                  mean over the recording
+    T = energy_threshold + mean_scale * mean(E)                  mean over the utterance
 
 and is speech when at least the share `proportion` of the frames at most `context` away are loud. Runs of speech become segments: short
 pauses are closed, short segments dropped, long ones cut at their quietest place, and silence is kept at both ends.

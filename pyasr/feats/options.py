@@ -1,4 +1,4 @@
-"""Options of feature extraction. Names and defaults are Kaldi's, so that its conf files can be used."""
+"""Options of feature extraction. Names and, but for dither, defaults are Kaldi's, so that its conf files can be used."""
 
 from __future__ import annotations
 
