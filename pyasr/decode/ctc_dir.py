@@ -2,8 +2,9 @@
 
 DECODE_DIR/lat.JOB.gz   lattices, graph costs being those of the language model, acoustic costs the negated scores (`Scores`)
 DECODE_DIR/hyp.JOB.txt  `UTTERANCE WORD WORD ...`, the best words at the scales of the search
+DECODE_DIR/words.txt    the words of the lattices: those of the graph, or those that were found
 
-Lists are files of `pyasr.decode.ctc_lists`, which makes the same of them.
+Lists are files of `pyasr.decode.ctc_lists`, which makes these three of them.
 """
 
 from __future__ import annotations
