@@ -27,6 +27,7 @@ _NOT_STARTED = (126, 127)  # bash's status of a program that is none, or not the
 _BLOCK_VALUES = 1 << 20
 _HEAD_BYTES = 1 << 16  # of an audio file in an archive, which hold its header
 _MOST_TIMES = 600  # float32 takes the bytes of its file; speech in Opus at 6 kbit/s takes 256 times, with pauses more
+_MOST_TIMES_FLAC = 6000  # a block of 16384 samples of silence takes 11 bytes
 _LEAST_RATE, _MOST_RATE = 100, 1_000_000
 _RESAMPLE_TAPER = 0.05  # share of the new band over which resampling fades out
 _RESAMPLE_PAD_S = 0.05
@@ -89,7 +90,8 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
             if audio.format not in audio_sizes.FORMS:
                 found = f"audio in the form {audio.format}, whose missing end would not be told"
                 raise UserError(f"{where}: {found}; convert it to WAV or FLAC")
-            samples, promised, rate = _samples(audio, content.getbuffer().nbytes, where), audio.frames, audio.samplerate
+            rate, promised = audio.samplerate, 0 if audio_sizes.is_flac_without_audio(content.getvalue()) else audio.frames
+            samples = _samples(audio, content.getbuffer().nbytes, where) if promised else np.zeros((0, audio.channels), np.float32)
     except (soundfile.LibsndfileError, RuntimeError) as error:
         cause = getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise UnusableAudio(f"{where}: not readable as audio ({cause}); {advice.unreadable}") from None
@@ -108,7 +110,7 @@ def _samples(audio: soundfile.SoundFile, num_bytes: int, where: str) -> np.ndarr
     while len(block := audio.read(max(_BLOCK_VALUES // audio.channels, 1), "float32", always_2d=True)):
         blocks.append(block)
         num_unpacked += block.nbytes
-        check_unpacked(num_unpacked, num_bytes, where, _MOST_TIMES)
+        check_unpacked(num_unpacked, num_bytes, where, _MOST_TIMES_FLAC if audio.format == "FLAC" else _MOST_TIMES)
     return np.concatenate(blocks)
 
 

@@ -14,6 +14,7 @@ from pyasr.data import mp3_length
 
 FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}  # whose missing ends are told
 _OF_STREAMS = range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)  # programs that stream audio write a size near the greatest
+_FLAC_HEADS, _FLAC_LAST_BLOCK = (b"fLaC\x00\x00\x00\x22", b"fLaC\x80\x00\x00\x22"), 0x80
 _OGG_HEAD_BYTES, _OGG_FIRST_PAGE, _OGG_LAST_PAGE = 27, 2, 4
 _GREATEST = 0xFFFFFFFF  # of RF64's chunk data: its chunk ds64 tells the size (EBU Tech 3306)
 
@@ -156,14 +157,36 @@ def is_shortened(content: bytes) -> bool:
 
 def is_flac_stream(content: bytes) -> bool:
     """Whether it is a FLAC file without the number of its samples, as pipes give, unreadable to libsndfile (RFC 9639, 8.2)."""
+    return _is_flac_of_no_number(content) and not is_flac_without_audio(content)
+
+
+def is_flac_without_audio(content: bytes) -> bool:
+    """Whether it is a FLAC file that ends where its audio would begin: of no samples."""
+    return _is_flac_of_no_number(content) and _end_of_flac_head(content) == len(content)
+
+
+def _is_flac_of_no_number(content: bytes) -> bool:
     return content[:4] == b"fLaC" and len(content) >= 26 and not int.from_bytes(content[21:26], "big") & ((1 << 36) - 1)
 
 
-def holds_several(content: bytes) -> bool:
-    """Whether it is several Ogg or MP3 files one after the other, of which libsndfile gives the first.
+def _end_of_flac_head(content: bytes) -> int:
+    """Where the blocks of a FLAC file end that stand before its audio: of a mark, the size in three bytes, and as much content."""
+    at, is_last = 4, False
+    while not is_last and at + 4 <= len(content):
+        is_last = content[at] >= _FLAC_LAST_BLOCK
+        at += 4 + int.from_bytes(content[at + 1:at + 4], "big")
+    return at
 
-    First pages of streams that go side by side in an Ogg file stand together at its begin; one behind other pages begins another file.
+
+def holds_several(content: bytes) -> bool:
+    """Whether it is several Ogg, FLAC or MP3 files one after the other, of which libsndfile gives the first.
+
+    In an archive there is a key and a blank before each FLAC file. First pages of streams that go side by side in an Ogg file stand
+    together at its begin; one behind other pages begins another file.
     """
+    if content[:4] == b"fLaC":
+        others = (content.find(head, 1) for head in _FLAC_HEADS)
+        return any(at > 0 and content[at - 1] != ord(" ") for at in others)
     if content[:4] != b"OggS":
         return mp3_length.goes_on(content)
     marks = dropwhile(lambda mark: mark & _OGG_FIRST_PAGE, _marks_of_pages(content))
