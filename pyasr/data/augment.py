@@ -136,12 +136,13 @@ class _Drawing:
 
 
 class Babble:
-    """Utterances of other speakers, as they were recorded: copies at other speeds are left out."""
+    """Utterances of other speakers, as they were recorded: copies of utterances that are there, and those at other speeds are left out."""
 
     def __init__(self, data: DataDir):
         self.data = data
         self._original = completed("utt2uniq", data.optional_table("utt2uniq"), data.utterances)
-        whole = [utt for utt in data.utterances if self._original[utt] == utt and speed(data, data.recording(utt)) == 1]
+        copies = {utt for utt, original in self._original.items() if original != utt and original in data.utt2spk}
+        whole = [utt for utt in data.utterances if utt not in copies and speed(data, data.recording(utt)) == 1]
         self._of_speaker: dict[str, list[str]] = {}
         for utt in whole:
             self._of_speaker.setdefault(data.utt2spk[utt], []).append(utt)

@@ -199,8 +199,11 @@ class Renaming:
 
 
 def copy(data: DataDir, out: Path, renaming: Renaming, with_features: bool = True) -> None:
-    """A copy of `data` with other names, without the tables of features where they are to be made anew."""
+    """A copy of `data` with other names, without the tables of features where they are to be made anew. `utt2uniq` leads from utterances
+    that are renamed to what they were called, or to the originals that it has already, as with Kaldi's copy_data_dir.sh."""
     tables = {name: table for name, table in read_all(data).items() if with_features or name not in FEATURE_TABLES}
+    if renaming.utterance(""):
+        tables["utt2uniq"] = completed("utt2uniq", tables.get("utt2uniq", {}), data.utterances)
     write_all(out, renamed(tables, renaming))
     carry(data, out, with_features)
 

@@ -16,7 +16,7 @@ from pyasr.data.perturb import Perturbation, perturbed
 from pyasr.data.recordings import duration_s, read_recording
 from pyasr.data.repair import fix
 from pyasr.data.sound_lists import SoundList
-from pyasr.data.subsets import combine, write_all, write_subset
+from pyasr.data.subsets import Renaming, combine, copy, write_all, write_subset
 from pyasr.data.validation import validate
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.ark import ArkWriter
@@ -202,6 +202,12 @@ def test_babble_of_more_speakers_than_there_are(sounds):
     assert f"--num-babble 2:50: 2 other speakers are in {data}; where more are drawn, all of them talk" in done.stderr + done.stdout
     assert {len(found.noises) for found in DataDir(sounds / "out").reco2distortion.values()} == {2}
     assert "talk" not in (done := reverberate("--num-babble", "1:2", data, sounds / "few")).stderr + done.stdout
+
+
+def test_babble_of_utterances_that_have_other_names_now(tmp_path):
+    copy(DataDir(make_data_dir(tmp_path / "data")), tmp_path, Renaming(utt_prefix="x-", spk_prefix="x-"))
+    drawn = Babble(DataDir(tmp_path)).draw("x-ann-000", 5, np.random.default_rng(0))
+    assert sorted(Path(audio).name[:3] for audio, _, _ in drawn) == ["bob", "cy-"]
 
 
 def test_babble_of_one_speaker(tmp_path):

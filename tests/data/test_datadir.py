@@ -133,6 +133,19 @@ def test_combine_and_copy(tmp_path):
         assert validate(tmp_path / name) == []
 
 
+def test_copies_of_copies_lead_to_the_first_original(tmp_path):
+    """As with Kaldi's copy_data_dir.sh; other names of speakers and recordings make no other utterances."""
+    data = make_data_dir(tmp_path / "data")
+    for arguments in (["copy_data_dir.py", "--spk-prefix", "x-", "--reco-prefix", "x-", data, tmp_path / "same"],
+                      ["copy_data_dir.py", "--utt-prefix", "x-", "--spk-prefix", "x-", data, tmp_path / "once"],
+                      ["copy_data_dir.py", "--utt-suffix", "-y", tmp_path / "once", tmp_path / "twice"],
+                      ["combine_data.py", tmp_path / "all", data, tmp_path / "once", tmp_path / "twice"]):
+        run_here(*arguments, folder="utils")
+    assert not DataDir(tmp_path / "same").has("utt2uniq")
+    own = DataDir(data).utterances
+    assert DataDir(tmp_path / "all").table("utt2uniq") == {name: utt for utt in own for name in (utt, f"x-{utt}", f"x-{utt}-y")}
+
+
 def test_combine_data_with_and_without_segments(tmp_path, capsys):
     """Utterances of both have the audio that they had."""
     sources = [DataDir(make_data_dir(tmp_path / "whole")), DataDir(make_data_dir(tmp_path / "some", with_segments=True))]
