@@ -18,6 +18,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 
 _STEP_S, _WINDOW_STEPS = 0.01, 10
+_BLOCK_STEPS = 4096  # in float64 at once: a recording of hours is far larger than its levels
 _LOW, _HIGH, _SHARE, _LEAST_RANGE_DB = 0.05, 0.95, 0.3, 10.0
 _FLOOR = 1.0  # of the mean square of samples at int16 scale: digital silence is as loud as rounding noise
 
@@ -53,7 +54,9 @@ def cut_at_pauses(samples: np.ndarray, rate: float, options: CutOptions = CutOpt
 def _levels(samples: np.ndarray, step: int) -> np.ndarray:
     """e(t) at every `step`-th sample, float64."""
     num = len(samples) // step
-    energies = np.square(samples[: num * step], dtype=np.float64).reshape(num, step).mean(1)
+    whole = samples[: num * step].reshape(num, step)
+    blocks = (whole[begin : begin + _BLOCK_STEPS] for begin in range(0, num, _BLOCK_STEPS))
+    energies = np.concatenate([np.zeros(0), *(np.square(block, dtype=np.float64).mean(1) for block in blocks)])
     sums = np.concatenate([[0.0], np.cumsum(energies)])
     begin = np.clip(np.arange(num) - _WINDOW_STEPS // 2, 0, None)
     end = np.clip(np.arange(num) + _WINDOW_STEPS - _WINDOW_STEPS // 2, None, num)
