@@ -32,19 +32,24 @@ def extent_s(data: DataDir, utt: str) -> tuple[float, float]:
 
 
 def subsegmented(data: DataDir, parts: Mapping[str, list[Part]], with_text: bool) -> dict[str, dict[str, str]]:
-    """The tables of a directory whose utterances are `parts` of those of `data`; those of a single part with all words keep their names.
+    """The tables of a directory whose utterances are `parts` of those of `data`; those of a single part with all words keep their names
+    and times.
 
     Tables of features are left out. Raises UserError where there is no part.
     """
     if not any(parts.values()):
         raise UserError(f"{data.path}: no segment found in any of its {len(data.utterances)} utterances; see the options of this program")
     tables = {name: table for name, table in read_all(data).items() if name not in _OF_WHOLE_UTTERANCES}
-    new = {_name(utt, part, whole=with_text and len(found) == 1): (utt, part) for utt, found in parts.items() for part in found}
+    whole = {utt for utt, found in parts.items() if with_text and len(found) == 1}
+    new = {_name(utt, part, utt in whole): (utt, part) for utt, found in parts.items() for part in found}
     for name in ("utt2spk", "utt2lang", "utt2warp", "utt2uniq"):
         if name in tables:
             tables[name] = {key: tables[name][utt] for key, (utt, _) in new.items()}
-    tables["segments"] = {key: _segment(data, utt, part) for key, (utt, part) in new.items()}
-    tables["utt2dur"] = {key: f"{part.end_s - part.begin_s:.3f}" for key, (_, part) in new.items()}
+    segments = data.table("segments") if data.segments else {utt: f"{utt} 0 -1" for utt in whole}
+    seconds = data.optional_table("utt2dur")
+    tables["segments"] = {key: segments[utt] if utt in whole else _segment(data, utt, part) for key, (utt, part) in new.items()}
+    tables["utt2dur"] = {key: seconds[utt] if utt in whole & seconds.keys() else f"{part.end_s - part.begin_s:.3f}"
+                         for key, (utt, part) in new.items()}
     if with_text:
         tables["text"] = {key: " ".join(part.words) for key, (_, part) in new.items()}
     filter_tables(tables, set(new))

@@ -103,7 +103,17 @@ def test_a_recording_that_is_an_utterance_and_an_unsplittable_one(tmp_path):
     done = split("--max-segment-s", 5, tmp_path / "data", tmp_path / "ctm", tmp_path / "out")
     assert done.returncode == 0 and "1 utterances keep a piece above --max-segment-s" in done.stdout + done.stderr
     out = DataDir(tmp_path / "out")
-    assert validate(out.path) == [] and out.utterances == ["talk"] and out.segments["talk"].end_s > 30
+    assert validate(out.path) == [] and out.utterances == ["talk"] and (out.path / "segments").read_text() == "talk talk 0 -1\n"
+
+
+@pytest.mark.parametrize("times", ["1.23456 2.34567", "1.23456 -1"])
+def test_what_is_not_split_keeps_its_times(tmp_path, times):
+    make_talk(tmp_path / "data", 0)
+    lines = {**DataDir(tmp_path / "data").table("segments"), "ann-2": f"talk {times}"}
+    write_data_dir(tmp_path / "data", {"segments": lines, "utt2dur": dict.fromkeys(lines, "1.11111")})
+    done = split("--max-segment-s", 100, tmp_path / "data", tmp_path / "ctm", tmp_path / "out")
+    out = DataDir(tmp_path / "out")
+    assert done.returncode == 0 and out.table("segments") == lines and out.table("utt2dur")["ann-2"] == "1.11111"
 
 
 def test_copies_at_other_speeds(tmp_path):
