@@ -24,7 +24,7 @@ from pyasr.base.errors import UserError, printable
 from pyasr.base.table_paths import placed, root_of
 from pyasr.data import distortion
 from pyasr.data.audio import UnusableAudio, read_audio
-from pyasr.data.datadir import DISTORTION, FIX, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir
+from pyasr.data.datadir import AUDIO_CHANGES, DISTORTION, FIX, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir
 from pyasr.io.ark import archive_of
 from pyasr.io.content import GZIP_MAGIC, read_content
 from pyasr.io.text import read_lines, read_table
@@ -125,7 +125,7 @@ def by_hand(name: str, key: str, num_columns: int) -> str:
     """What the user is to do about a broken line of the table `name` that cannot be made again; '' for one that is to be removed."""
     if name == "segments" and num_columns == 5:
         return "make each channel a recording of its own, as by 'sox FILE -t wav - remix 1 |' in wav.scp, and take the fifth column away"
-    return "correct the line" if key and name in MADE_BY_HAND else ""
+    return "correct the line" if key and name in (*MADE_BY_HAND, *AUDIO_CHANGES) else ""
 
 
 class Table:
@@ -444,10 +444,11 @@ def look_at_audio(rx: str, how: str) -> Look:
 
 
 def recording_seconds(reco2dur: Mapping[str, str], reco2speed: Mapping[str, str], heard: Mapping[str, float]) -> dict[str, float]:
-    """{recording: seconds at the speed at which it is played}: by the audio that was `heard`, otherwise by a sound line of reco2dur."""
+    """{recording: seconds at the speed at which it is played}: by the audio that was `heard`, where its speed is one, otherwise by a sound
+    line of reco2dur."""
+    speeds = {name: reco2speed.get(name, "1") for name in heard}
     return {**{name: float(text) for name, text in reco2dur.items() if not RULES["reco2dur"].check(text)},
-            **{name: seconds / float(reco2speed[name]) if not RULES[SPEED].check(reco2speed.get(name, "")) else seconds
-               for name, seconds in heard.items()}}
+            **{name: heard[name] / float(speed) for name, speed in speeds.items() if not speed_complaint(speed)}}
 
 
 def overshoot_complaint(value: str, seconds: Mapping[str, float]) -> str:

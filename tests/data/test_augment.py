@@ -130,7 +130,9 @@ def test_combined_and_fixed(sounds):
     with pytest.raises(UserError, match="reco2distortion: 'bob-000 no JSON' is no distortion"):
         read_recording(DataDir(out.path), "ann-000")
     fix(out.path)
-    assert validate(out.path) == [] and set(read_table(out.path / "reco2distortion").values()) == {"{}"}
+    (problem,) = validate(out.path)
+    assert (problem.text, problem.fix) == ("bob-000 no JSON", "correct the line")
+    assert set(read_table(out.path / "reco2distortion").values()) == {"{}", "no JSON"}
 
 
 def test_copies_are_held_out_together_without_the_original(sounds):

@@ -136,6 +136,19 @@ def test_fixing_completes_speeds(tmp_path):
     assert validate(data) == [] and DataDir(data).reco2speed["ann-000"] == "1.1" and DataDir(data).reco2speed["bob-000"] == "1"
 
 
+@pytest.mark.parametrize("table", ["reco2speed", "reco2volume"])
+def test_fixing_does_not_guess_what_a_line_should_be(tmp_path, table):
+    """Not from the name of a copy either, nor how long its recording is, by which segments would be removed."""
+    data = make_data_dir(tmp_path / "data", with_segments=True)
+    write_all(data, perturbed(DataDir(data), Perturbation("0.5")))
+    lines = (data / table).read_text() if table == "reco2speed" else "".join(f"{name} 1\n" for name in DataDir(data).wav_scp)
+    (data / table).write_text(lines.replace("sp0.5-bob 0.5\n", "sp0.5-bob 0,5\n").replace("sp0.5-bob 1\n", "sp0.5-bob 0,5\n"))
+    told = fix(data, audio="read")
+    assert any("left 'sp0.5-bob 0,5' as it is; correct the line" in sentence for sentence in told)
+    assert DataDir(data).table(table)["sp0.5-bob"] == "0,5" and len(DataDir(data).utterances) == 24
+    assert [(problem.text, problem.fix) for problem in validate(data, audio="read")] == [("sp0.5-bob 0,5", "correct the line")]
+
+
 @pytest.mark.parametrize("table, line, sentence", [
     ("segments", "ann-000 ann x 0.2", "'ann-000 ann x 0.2' is not 'UTTERANCE RECORDING BEGIN END'"),
     ("utt2dur", "ann-000 abc", "'ann-000 abc' does not end in a positive number"),
