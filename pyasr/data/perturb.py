@@ -12,7 +12,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir, completed
-from pyasr.data.recordings import speed as speed_of
+from pyasr.data.recordings import speed as speed_of, volume as volume_of
 from pyasr.data.subsets import FEATURE_TABLES, Renaming, own_copy, read_all
 from pyasr.data.validation import speed_complaint
 from pyasr.io.text import read_numbers
@@ -51,7 +51,7 @@ def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]
     """The tables of `data` without those of features, with a copy at each speed, and volumes.
 
     A copy's names begin with `sp0.9-`; speakers of another speed are other speakers. `utt2uniq` leads to the utterance as it was.
-    Raises UserError for times, durations and speeds that are none.
+    Speeds and volumes that the data have already are multiplied. Raises UserError for times, durations, speeds and volumes that are none.
     """
     _check_times(data)
     tables = {name: table for name, table in read_all(data).items() if name not in (*FEATURE_TABLES, *_OF_ONE_SPEED, "spk2utt")}
@@ -64,17 +64,24 @@ def perturbed(data: DataDir, options: Perturbation) -> dict[str, dict[str, str]]
     for at_speed in [_at_speed(tables, speed) for speed in speeds]:
         tables = {name: table | at_speed[name] for name, table in tables.items()}
     if options.perturb_volume:
-        tables[VOLUME] = {name: options.volume(name) for name in tables.get("wav.scp", {})}
+        before = completed(VOLUME, tables.get(VOLUME, {}), tables.get("wav.scp", {}))
+        tables[VOLUME] = {name: _times(volume, options.volume(name)) for name, volume in before.items()}
     return tables
 
 
 def _check_times(data: DataDir) -> None:
-    """Raise UserError for a line of segments, durations or speeds that is none."""
+    """Raise UserError for a line of segments, durations, speeds or volumes that is none."""
     data.segments
     for name in filter(data.has, _DURATIONS):
         read_numbers(data.path / name)
     for recording in data.reco2speed:
         speed_of(data, recording)
+    for recording in data.reco2volume:
+        volume_of(data, recording)
+
+
+def _times(volume: str, factor: str) -> str:
+    return factor if float(volume) == 1 else f"{float(volume) * float(factor):.6g}"
 
 
 def _at_speed(tables: dict[str, dict[str, str]], speed: str) -> dict[str, dict[str, str]]:

@@ -24,7 +24,7 @@ def read_recording(data: DataDir, name: str, channel: int = ONLY) -> tuple[np.nd
     if name in data.reco2distortion:
         samples = distorted(samples, rate, data.reco2distortion[name])
     if name in data.reco2volume:
-        samples = samples * np.float32(_volume(data, name))
+        samples = samples * np.float32(volume(data, name))
     return samples, rate
 
 
@@ -64,8 +64,9 @@ def change_speed(samples: np.ndarray, rate: int, factor: float) -> np.ndarray:
     return resample(samples, max(round(rate * factor), 1), rate)
 
 
-def _volume(data: DataDir, name: str) -> float:
-    text = data.reco2volume[name]
+def volume(data: DataDir, name: str) -> float:
+    """The factor on the samples of the recording `name`. Raises UserError where that is no positive number."""
+    text = data.reco2volume.get(name, "1")
     try:
         factor = float(text)
     except ValueError:

@@ -71,6 +71,18 @@ def test_perturbed_twice_speeds_multiply(tmp_path):
     assert twice["reco2speed"]["sp2-sp0.9-bob-000"] == "1.8" and twice["utt2uniq"]["sp2-sp0.9-bob-000"] == "bob-000"
 
 
+@pytest.mark.parametrize("speeds", ["", "0.9"])
+def test_perturbed_twice_volumes_multiply(tmp_path, speeds):
+    data = DataDir(make_data_dir(tmp_path / "data"))
+    drawn = [perturbed(data, Perturbation(speeds, True, seed=seed))["reco2volume"] for seed in (1, 2)]
+    write_table(data.path / "reco2volume", {**perturbed(data, Perturbation("", True, seed=1))["reco2volume"], "bob-000": "1e-5"})
+    twice = perturbed(DataDir(data.path), Perturbation(speeds, True, seed=2))["reco2volume"]
+    assert twice.keys() == drawn[1].keys() and float(twice["bob-000"]) == pytest.approx(1e-5 * float(drawn[1]["bob-000"]), rel=1e-5)
+    for name in drawn[1].keys() - {"bob-000", "sp0.9-bob-000"}:
+        before = drawn[0][name.removeprefix("sp0.9-")]
+        assert float(twice[name]) == pytest.approx(float(before) * float(drawn[1][name]), rel=1e-5)
+
+
 def test_volume_scales_samples(tmp_path):
     write_audio(tmp_path / "a.wav", np.full(100, 1000, np.float32), RATE)
     tables = {"utt2spk": {"a": "s"}, "wav.scp": {"a": tmp_path / "a.wav"}, "reco2volume": {"a": "0.25"}}
@@ -154,6 +166,7 @@ def test_fixing_does_not_guess_what_a_line_should_be(tmp_path, table):
     ("utt2dur", "ann-000 abc", "'ann-000 abc' does not end in a positive number"),
     ("reco2dur", "ann 0", "'ann 0' does not end in a positive number"),
     ("reco2speed", "ann x", "'ann x' is not a speed from 0.25 to 4; correct the line"),
+    ("reco2volume", "ann -1", "'ann -1' is no positive number; correct the line"),
 ])  # fmt: skip
 def test_damaged_numbers(tmp_path, table, line, sentence):
     data = make_data_dir(tmp_path / "data", with_segments=True)
