@@ -5,18 +5,19 @@ A line is `PATH`, `KEY PATH` as in wav.scp, or Kaldi's, with what is known of th
     --rir-id 7 --room-id room3 --rt-60 0.41 rirs/room3-1.wav
     --noise-id 12 --noise-type point-source --bg-fg-type foreground noises/cough.wav
 
-In place of a path there may be a command that ends in a bar. A data directory stands for its wav.scp.
+In place of a path there may be a command that ends in a bar, behind a key or what is known. A data directory stands for its wav.scp.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import which
 
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.pipes import admit_table
+from pyasr.base.pipes import admit_table, is_command
 from pyasr.base.table_paths import placed, root_of
 from pyasr.data.validation import look_at_audio
 from pyasr.io.text import read_lines
@@ -87,7 +88,8 @@ def list_file(path: Path) -> Path:
 
 
 def _sound(line: str, where: str) -> Sound:
-    """Raises UserError, headed by `where`, for options that Kaldi's lists do not have, and for a line without a path."""
+    """Raises UserError, headed by `where`, for options that Kaldi's lists do not have, for a line without a path, and for a command without
+    a key, whose program would be taken for it."""
     known: dict[str, str] = {}
     while line.startswith("--"):
         name, _, rest = line[2:].partition(" ")
@@ -98,10 +100,21 @@ def _sound(line: str, where: str) -> Sound:
             raise UserError(f"{where}: --{name} is none of --{', --'.join(_KNOWN)}; correct the line")
         known[name], line = value, rest.strip()
     words = line.split(maxsplit=1)
+    if not known and is_command(line) and _is_without_key(line.split()):
+        raise UserError(f"{where}: '{line}' is a command without a key; write a name of the sound before it, 'KEY {line}'")
     audio = line if known or len(words) < 2 else words[1]
     if not audio.strip('"'):
         raise UserError(f"{where}: no path; write 'PATH', 'KEY PATH', or Kaldi's '--room-id ROOM PATH'")
     return Sound(audio.strip('"'), known.get("room-id", ""), known.get("bg-fg-type", ""), _weight(known.get("probability", "1"), where))
+
+
+def _is_without_key(words: list[str]) -> bool:
+    """Whether the first word of a line with a command is the program, since the second is none: an option of it, a file, or no program
+    where the first is one."""
+    if len(words) < 3:  # 'COMMAND |', which has no room for a key
+        return False
+    second = words[1]
+    return second.startswith("-") or (not which(second) and bool(which(words[0]) or Path(second).exists()))
 
 
 def _weight(text: str, where: str) -> float:

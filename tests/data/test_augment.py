@@ -158,9 +158,11 @@ def test_commands_are_refused_before_any_work(sounds, monkeypatch):
 
 
 def test_lines_of_lists(tmp_path):
-    (tmp_path / "list").write_text("a b.wav\nkey /x/a b.wav\n\n--room-id=3 --probability 0.5 c.wav\nsingle.wav\n")
+    (tmp_path / "list").write_text("a b.wav\nkey /x/a b.wav\n\n--room-id=3 --probability 0.5 c.wav\nsingle.wav\n"
+                                   "key cat d.wav |\ncat cat d.wav |\n--room-id 4 cat d.wav |\nkey nosox d.wav - |\n")
     assert [(sound.audio, sound.room, sound.weight) for sound in SoundList(tmp_path / "list").sounds] == [
-        ("b.wav", "", 1), ("/x/a b.wav", "", 1), ("c.wav", "3", 0.5), ("single.wav", "", 1)]
+        ("b.wav", "", 1), ("/x/a b.wav", "", 1), ("c.wav", "3", 0.5), ("single.wav", "", 1),
+        ("cat d.wav |", "", 1), ("cat d.wav |", "", 1), ("cat d.wav |", "4", 1), ("nosox d.wav - |", "", 1)]
 
 
 WRONG = {
@@ -176,6 +178,8 @@ WRONG = {
     ("--num-babble", "x"): "--num-babble 'x': expected whole numbers from 1 to 100 with colons between them, such as 3:4:5",
     ("--num-babble", "0"): "--num-babble '0': expected whole numbers from 1",
     ("--num-babble", "1:1.5"): "--num-babble '1:1.5': expected whole numbers from 1",
+    ("--fg-noise", "{}/bare"): "bare:1: 'cat a.wav |' is a command without a key; write a name of the sound before it, 'KEY cat a.wav |'",
+    ("--rir-list", "{}/option"): "option:1: 'nosox -t wav x.wav - |' is a command without a key",
     ("--fg-noise", "{}/gone"): "gone.wav: no such audio file; correct the list",
     ("--rir-list", "{}/gone"): "gone: gone.wav: no such audio file; correct the list",
 }
@@ -183,7 +187,7 @@ WRONG = {
 
 @pytest.mark.parametrize("words", WRONG, ids=" ".join)
 def test_what_is_refused(sounds, words):
-    for name, line in {"odd": "--room 3 a.wav", "weight": "--probability -1 a.wav", "pathless": "--room-id 3", "gone": "gone.wav",
+    for name, line in {"bare": "cat a.wav |", "option": "nosox -t wav x.wav - |", "odd": "--room 3 a.wav", "weight": "--probability -1 a.wav", "pathless": "--room-id 3", "gone": "gone.wav",
                        "background": "--bg-fg-type background a.wav", "hum.lst": f"{sounds}/hum.wav"}.items():
         (sounds / name).write_text(line + "\n")
     data = make_data_dir(sounds / "data")
