@@ -3,7 +3,7 @@
 
 Reads  DATA/{wav.scp,utt2spk,segments,reco2speed,reco2volume,reco2distortion,feats/options.json}, LANG/{phones.txt,phones/silence.int},
        ALI_DIR/{ali.JOB.gz,num_jobs,final.mdl,final.alimdl,final.mat,input.json,feature_origin.json}
-Writes OUT/spk2warp
+Writes OUT/spk2warp, DATA/.recordings (by which a recording that was replaced is noticed)
 
 Copied to the data directory, spk2warp makes steps/make_mfcc.py and its like warp the features. For data without transcripts, align
 a copy of the data directory whose text is what a first pass of decoding has recognised.
@@ -21,6 +21,7 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
+from pyasr.data.recording_prints import recording_prints
 from pyasr.feats.extract import AUDIO_FILE, audio_tables
 from pyasr.feats.inputs import input_option_files
 from pyasr.feats.options import OPTIONS_FILE
@@ -51,7 +52,7 @@ def main(options: ComputeVtln) -> None:
     tables = DataDir(data)
     tables.check_commands()
     num_jobs = min(options.jobs.nj, len(tables.spk2utt))
-    with output_of(options, options.out, inputs) as out:
+    with recording_prints(data, options.out, inputs) as audio, output_of(options, options.out, inputs + audio) as out:
         spec = VtlnSpec(data, options.lang, ali_dir, out, num_jobs, options.seed, options.vtln)
         run_jobs(options.jobs, out / "log" / "warps.JOB.log", "pyasr.hmm.vtln:score_speakers", spec, num_jobs=num_jobs)
         merge_scores(spec)

@@ -2,13 +2,14 @@
 """Make a data directory of copies in rooms and in noise, to train on.
 
 Reads   DATA, lists of impulse responses and noises, and their audio
-Writes  OUT
+Writes  OUT, and with --fg-noise DATA/.recordings (by which a recording that was replaced is noticed)
 
     utils/reverberate_data_dir.py --rir-list rirs/rir_list --num-replications 2 data/train data/train_rvb
     utils/reverberate_data_dir.py --prefix noise --fg-noise noises/noise_list --fg-snrs 15:10:5:0 data/train data/train_noise
     utils/reverberate_data_dir.py --prefix babble --num-babble 3:4:5:6:7 data/train data/train_babble
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
 from pyasr.data.augment import AugmentOptions, augmented
 from pyasr.data.datadir import DataDir
+from pyasr.data.recording_prints import recording_prints
 from pyasr.data.side_files import carry
 from pyasr.data.sound_lists import list_file
 
@@ -32,7 +34,10 @@ class ReverberateDataDir:
 def main(options: ReverberateDataDir) -> None:
     data, augment = DataDir(options.data), options.augment
     lists = [list_file(path) for path in (augment.rir_list, augment.fg_noise, augment.bg_noise) if path]
-    with output_of(options, options.out, [*subsets.table_files(data, with_features=False), *lists]) as out:
+    inputs = [*subsets.table_files(data, with_features=False), *lists]
+    fills = bool(augment.fg_noise)  # how many of these noises there are depends on how long a recording is
+    with recording_prints(data.path, options.out, inputs) if fills else nullcontext([]) as audio, \
+            output_of(options, options.out, inputs + audio) as out:
         subsets.write_all(out, augmented(data, augment))
         carry(data, out, with_features=False)
     log.info(f"{options.out}: {len(DataDir(options.out).utterances)} utterances of {len(data.utterances)}")

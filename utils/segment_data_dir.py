@@ -3,7 +3,7 @@
 
 Reads   DATA/{wav.scp,utt2spk} and their audio; where there are such, DATA/{segments,reco2speed,reco2volume,reco2distortion} and what the
         last one names; all other tables of DATA but text and those of features, for the lines of the segments
-Writes  OUT
+Writes  OUT, DATA/.recordings (by which a recording that was replaced is noticed)
 
     utils/segment_data_dir.py --max-segment-s 15 data/talks data/talks_segmented
 """
@@ -16,6 +16,7 @@ from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
 from pyasr.data.datadir import DataDir
+from pyasr.data.recording_prints import recording_prints
 from pyasr.data.side_files import carry
 from pyasr.data.subsegments import subsegmented
 from pyasr.data.vad import VadOptions, segments_of
@@ -31,7 +32,8 @@ class SegmentDataDir:
 def main(options: SegmentDataDir) -> None:
     data = DataDir(options.data)
     data.check_commands()
-    with output_of(options, options.out, subsets.table_files(data, with_features=False)) as out:
+    tables = subsets.table_files(data, with_features=False)
+    with recording_prints(data.path, options.out, tables) as audio, output_of(options, options.out, tables + audio) as out:
         parts = segments_of(data, options.vad)
         subsets.write_all(out, subsegmented(data, parts, with_text=False))
         carry(data, out, with_features=False)

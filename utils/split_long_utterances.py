@@ -2,7 +2,7 @@
 """Split long utterances at silences into pieces of a bounded length, with their words, by a ctm that says when words were said.
 
 Reads   DATA/{utt2spk,text,wav.scp,segments,reco2file_and_channel}, CTM
-Writes  OUT, without features
+Writes  OUT, without features; DATA/.recordings (by which a recording that was replaced is noticed)
 
     steps/get_train_ctm.py data/train data/lang exp/tri3_ali exp/tri3_ali/ctm
     utils/split_long_utterances.py --max-segment-s 10 data/train exp/tri3_ali/ctm/ctm data/train_split
@@ -17,6 +17,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
 from pyasr.data.ctm import read_ctm
 from pyasr.data.datadir import DataDir
+from pyasr.data.recording_prints import recording_prints
 from pyasr.data.side_files import carry
 from pyasr.data.subsegments import subsegmented
 from pyasr.score.split_utterances import SplitOptions, split_utterances
@@ -33,7 +34,8 @@ class SplitLongUtterances:
 def main(options: SplitLongUtterances) -> None:
     data = DataDir(options.data)
     data.check_commands()
-    with output_of(options, options.out, [*subsets.table_files(data, with_features=False), options.ctm]) as out:
+    inputs = [*subsets.table_files(data, with_features=False), options.ctm]
+    with recording_prints(data.path, options.out, inputs) as audio, output_of(options, options.out, inputs + audio) as out:
         parts = split_utterances(data, read_ctm(options.ctm), options.split)
         subsets.write_all(out, subsegmented(data, parts, with_text=True))
         carry(data, out, with_features=False)

@@ -1,7 +1,8 @@
-"""What tells whether a recording has been replaced by another of the same name: DATA/.recordings, of which the features' done-file has the
-fingerprint.
+"""What tells whether a recording has been replaced by another of the same name: DATA/.recordings, of which the done-files of all that is
+made of audio have the fingerprint.
 
-    RECORDING DIGEST        of its size and a few blocks, whatever its times; nothing of commands, whose output nobody knows beforehand
+    RECORDING DIGEST               of its size and a few blocks, whatever its times; nothing of commands, whose output nobody knows before
+    reco2distortion:PATH DIGEST    of an impulse response or a noise that recordings are mixed with, its blanks as %20
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
+from urllib.parse import quote
 
 from pyasr.base import log
 from pyasr.base.fingerprint import fingerprint, read_done
 from pyasr.base.pipes import is_command
-from pyasr.data.datadir import DataDir
+from pyasr.data.datadir import DISTORTION, DataDir
 from pyasr.io.text import read_table, write_table
 
 PRINTS_FILE = ".recordings"
@@ -34,13 +36,15 @@ def recording_prints(data: Path, output: Path, others: list[Path]) -> Iterator[l
     Where nothing comes of it, and the block raises, the file is what it was before.
 
     An output that an earlier version has made, which did not look at recordings, and that is up to date otherwise, stays so: there is none.
+    Nor is there where DATA is somebody else's, which cannot be written in.
     """
     done = read_done(output)
     path = Path(data) / PRINTS_FILE
-    if done and str(path) not in done["inputs"] and all(done["inputs"].get(str(other)) == fingerprint(other) for other in others):
+    is_older = done and str(path) not in done["inputs"] and all(done["inputs"].get(str(other)) == fingerprint(other) for other in others)
+    if is_older or not os.access(data, os.W_OK):
         yield []
         return
-    before, now = read_table(path) if path.exists() else {}, prints(DataDir(data).wav_scp)
+    before, now = read_table(path) if path.exists() else {}, prints(audio_of(DataDir(data)))
     replaced = [name for name in now if before.get(name, now[name]) != now[name]]
     if replaced:
         named = ", ".join(replaced[:_MOST_NAMED]) + (" ..." if len(replaced) > _MOST_NAMED else "")
@@ -56,9 +60,16 @@ def recording_prints(data: Path, output: Path, others: list[Path]) -> Iterator[l
         raise
 
 
-def prints(wav_scp: dict[str, str]) -> dict[str, str]:
-    """{recording: digest} of those that are files."""
-    named = {name: rx.strip() for name, rx in wav_scp.items() if not is_command(rx)}
+def audio_of(data: DataDir) -> dict[str, str]:
+    """{name in DATA/.recordings: entry} of all audio that reading the recordings of a data directory takes."""
+    sources = {source for found in data.reco2distortion.values() for source in found.sources}
+    recordings = data.wav_scp if data.has("wav.scp") else {}
+    return recordings | {f"{DISTORTION}:{quote(source, safe='/')}": source for source in sorted(sources)}
+
+
+def prints(audio: dict[str, str]) -> dict[str, str]:
+    """{name: digest} of those entries that are files."""
+    named = {name: rx.strip() for name, rx in audio.items() if not is_command(rx)}
     places = list(named.values())
     parts = [places[i:i + _AT_ONCE] for i in range(0, len(places), _AT_ONCE)]
     with ThreadPoolExecutor(_THREADS) as pool:  # files on a network are waited for together

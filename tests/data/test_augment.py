@@ -202,6 +202,18 @@ def test_a_recording_that_wav_scp_lacks_is_told(sounds):
         augmented(DataDir(data), AugmentOptions(rir_list=sounds / "rir_list"))
 
 
+def test_another_recording_of_the_same_name_gets_other_noises(sounds):
+    data = make_data_dir(sounds / "data")
+    words = ("--fg-noise", sounds / "noise_list", data, sounds / "out")
+    assert reverberate(*words).returncode == 0 and "is up to date" in reverberate(*words).stdout
+    (data / "utt2dur").unlink(missing_ok=True)
+    assert reverberate(*words).returncode == 0
+    few = len(DataDir(sounds / "out").reco2distortion["rev1-bob-000"].noises)
+    write_tone(data / "audio/bob-000.wav", 1.0)
+    assert "1 recordings are others than they were: bob-000" in reverberate(*words).stdout
+    assert len(DataDir(sounds / "out").reco2distortion["rev1-bob-000"].noises) > 2 * few
+
+
 def test_babble_of_more_speakers_than_there_are(sounds):
     data = make_data_dir(sounds / "data")
     done = reverberate("--num-babble", "2:50", data, sounds / "out")

@@ -106,6 +106,16 @@ def test_recordings_become_segments(talks, tmp_path):
     assert (out.segments[name].begin_s, out.segments[name].end_s) == pytest.approx((begin, end), abs=0.006)
 
 
+def test_another_recording_of_the_same_name_is_segmented_anew(talks, tmp_path):
+    for _ in range(2):
+        done = segment(talks, tmp_path / "out")
+    assert "out is up to date" in done.stdout
+    write_audio(talks / "b.wav", make_recording(), RATE)
+    done = segment(talks, tmp_path / "out")
+    assert "1 recordings are others than they were: bob-b" in done.stdout and "is out of date" in done.stdout, done.stdout + done.stderr
+    assert len(DataDir(tmp_path / "out").utterances) == 6 and "out is up to date" in segment(talks, tmp_path / "out").stdout
+
+
 def test_segments_become_segments_in_them(talks, tmp_path):
     write_data_dir(talks, {"segments": {"ann-a": "ann-a 6 16", "bob-b": "bob-b 0 -1"}})
     assert segment(talks, tmp_path / "out").returncode == 0

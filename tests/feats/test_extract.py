@@ -16,7 +16,7 @@ from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.options import save
 from pyasr.base.output import stage_output
 from pyasr.data.datadir import DataDir
-from pyasr.data.recording_prints import prints
+from pyasr.data.recording_prints import prints, recording_prints
 from pyasr.data.vad import VadOptions, segments_of
 from pyasr.feats.extract import ArchiveOptions, AudioOptions, ExtractSpec, audio_options, extract_shard, merge_shards, read_waveforms
 from pyasr.feats.extractor import Extractor
@@ -135,6 +135,28 @@ def test_a_recording_that_was_replaced_makes_features_anew(data, tmp_path):
     after = load_all(data / "feats.scp")
     assert [utt for utt in LENGTHS if not np.array_equal(before[utt], after[utt])] == ["b-1"]
     assert "is up to date" in make_anew(data)
+
+
+@pytest.mark.parametrize("source", ["a room.wav", "fan.wav"])
+def test_a_noise_that_was_replaced_makes_features_anew(source, data, tmp_path):
+    for name in ("a room.wav", "fan.wav"):
+        soundfile.write(tmp_path / name, wave(name, 100), 8000, subtype="PCM_16")
+    mixed = {"rir": str(tmp_path / "a room.wav"), "noises": [{"audio": str(tmp_path / "fan.wav"), "snr_db": 10}]}
+    write_table(data / "reco2distortion", {utt: json.dumps(mixed) if utt == "b-1" else "{}" for utt in LENGTHS})
+    make_anew(data)
+    before = load_all(data / "feats.scp")
+    assert "is up to date" in make_anew(data)
+    soundfile.write(tmp_path / source, wave(source, 200)[100:], 8000, subtype="PCM_16")
+    told = make_anew(data)
+    assert f"1 recordings are others than they were: reco2distortion:{tmp_path}/{source.replace(' ', '%20')}" in told and "out of date" in told
+    after = load_all(data / "feats.scp")
+    assert [utt for utt in LENGTHS if not np.array_equal(before[utt], after[utt])] == ["b-1"]
+
+
+def test_recordings_that_are_somebody_elses_have_no_prints(data, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with recording_prints(data, data / "feats", []) as inputs:
+        assert inputs == [] and not (data / ".recordings").exists()
 
 
 def test_features_that_an_earlier_version_made_stay(data):

@@ -106,6 +106,14 @@ def test_a_recording_that_is_an_utterance_and_an_unsplittable_one(tmp_path):
     assert validate(out.path) == [] and out.utterances == ["talk"] and (out.path / "segments").read_text() == "talk talk 0 -1\n"
 
 
+def test_another_recording_of_the_same_name_is_split_anew(tmp_path):
+    make_talk(tmp_path / "data", 0)
+    arguments = ("--max-segment-s", 100, tmp_path / "data", tmp_path / "ctm", tmp_path / "out")
+    assert split(*arguments).returncode == 0 and "is up to date" in split(*arguments).stdout
+    write_tone(tmp_path / "data/talk.wav", 60, 1000)
+    assert "1 recordings are others than they were: talk" in split(*arguments).stdout
+
+
 @pytest.mark.parametrize("times", ["1.23456 2.34567", "1.23456 -1"])
 def test_what_is_not_split_keeps_its_times(tmp_path, times):
     make_talk(tmp_path / "data", 0)
