@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.options import argument, group
+from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
 from pyasr.data.datadir import DataDir
@@ -26,6 +26,7 @@ from pyasr.data.vad import VadOptions, segments_of
 class SegmentDataDir:
     data: Path = argument("data directory; its utterances are searched, whole recordings or segments of them")
     out: Path = argument("data directory to be made")
+    channel: int = option(0, "channel of each recording in which speech is looked for: 0 is the left one, or the only one", minimum=0)
     vad: VadOptions = group(VadOptions)
 
 
@@ -34,7 +35,7 @@ def main(options: SegmentDataDir) -> None:
     data.check_commands()
     tables = subsets.table_files(data, with_features=False)
     with recording_prints(data.path, options.out, tables) as audio, output_of(options, options.out, tables + audio) as out:
-        parts = segments_of(data, options.vad)
+        parts = segments_of(data, options.vad, options.channel)
         subsets.write_all(out, subsegmented(data, parts, with_text=False))
         carry(data, out, with_features=False)
     silent = [utt for utt, found in parts.items() if not found]

@@ -8,7 +8,7 @@ With speech x of N samples, impulse response h whose direct path is h[d], and no
 
 The direct path has no delay and the length stays, so that an alignment of x is one of `out`. Kaldi's wav-reverberate does the same with
 --shift-output and --normalize-output; it takes the strongest sample of h for the direct path, which a reflection can be, and the first
-50 ms of h for the power of speech that noises are measured by.
+50 ms of h for the power of speech that noises are measured by. Of responses and noises of several channels both take channel 0.
 """
 
 from __future__ import annotations
@@ -123,6 +123,6 @@ def source_duration_s(rx: str) -> float:
 
 def _read(rx: str) -> tuple[np.ndarray, int]:
     try:
-        return read_audio(rx)
+        return read_audio(rx, channel=0)
     except UserError as error:
         raise UserError(f"{str(error).rpartition(';')[0] or error}; {_REPAIR}") from None

@@ -113,12 +113,12 @@ def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Par
     return [Part(max(begin - padding, low), min(end + padding, high)) for begin, end, low, high in zip(begins, ends, edges, edges[1:])]
 
 
-def segments_of(data: DataDir, options: VadOptions) -> dict[str, list[Part]]:
-    """The segments of all utterances of a data directory, whose recordings are read one after the other."""
+def segments_of(data: DataDir, options: VadOptions, channel: int = 0) -> dict[str, list[Part]]:
+    """The segments of all utterances of a data directory, a channel of whose recordings is read one after the other."""
     parts, recording, samples, rate = {}, None, np.zeros(0, np.float32), 0
     for utt in sorted(data.utterances, key=data.recording):
         if data.recording(utt) != recording:
             recording = data.recording(utt)
-            samples, rate = read_recording(data, recording)
+            samples, rate = read_recording(data, recording, channel)
         parts[utt] = find_speech(cut_utterance(samples, rate, data, utt), rate, options)
     return parts

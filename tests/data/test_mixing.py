@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import soundfile
 
 from pyasr.base.errors import UserError
 from pyasr.data.audio import write_audio
 from pyasr.data.distortion import Distortion, Noise, complaint
-from pyasr.data.mixing import convolved, direct_path, distorted, power_of
+from pyasr.data.mixing import convolved, direct_path, distorted, power_of, source_duration_s
 
 RATE = 8000
 
@@ -48,6 +49,17 @@ def test_a_room_leaves_direct_sound_level_and_length(tmp_path, speech):
     assert changed.dtype == np.float32 and changed.shape == speech.shape
     np.testing.assert_allclose(changed, expected, atol=0.05)
     assert power_of(changed) == pytest.approx(power_of(speech), rel=1e-5)
+
+
+def test_of_several_channels_the_first_is_taken(tmp_path, speech):
+    rng, mixed = np.random.default_rng(1), []
+    for num_channels in (1, 2, 8):
+        both = np.concatenate([np.random.default_rng(2).uniform(-0.5, 0.5, (500, 1)), rng.uniform(-0.5, 0.5, (500, num_channels - 1))], 1)
+        path = str(tmp_path / f"{num_channels}.wav")
+        soundfile.write(path, both, RATE)
+        mixed.append(distorted(speech, RATE, Distortion(path, (Noise(path, 10.0), Noise(path, 5.0, at_s=0.1, rir=path)))))
+        assert source_duration_s(path) == 500 / RATE
+    assert np.array_equal(mixed[0], mixed[1]) and np.array_equal(mixed[0], mixed[2]) and not np.array_equal(mixed[0], speech)
 
 
 def test_the_direct_path_comes_before_a_louder_reflection():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from pyasr.data.audio import write_audio
 from pyasr.data.datadir import DataDir, write_data_dir
@@ -114,6 +115,15 @@ def test_another_recording_of_the_same_name_is_segmented_anew(talks, tmp_path):
     done = segment(talks, tmp_path / "out")
     assert "1 recordings are others than they were: bob-b" in done.stdout and "is out of date" in done.stdout, done.stdout + done.stderr
     assert len(DataDir(tmp_path / "out").utterances) == 6 and "out is up to date" in segment(talks, tmp_path / "out").stdout
+
+
+@pytest.mark.parametrize("channel, num", [([], 3), (["--channel", 0], 3), (["--channel", 1], 0)])
+def test_a_channel_of_several(talks, tmp_path, channel, num):
+    both = np.stack([make_recording(), np.zeros(len(make_recording()))], 1)
+    for name in "ab":
+        soundfile.write(talks / f"{name}.wav", both / 32768, RATE)
+    done = segment(*channel, talks, tmp_path / "out")
+    assert (done.returncode == 0 and len(DataDir(tmp_path / "out").utterances) == 2 * num) if num else "no segment found" in done.stderr
 
 
 def test_segments_become_segments_in_them(talks, tmp_path):
