@@ -27,7 +27,7 @@ class ComputeOptions(DeviceOptions):
 def multiplies_bfloat16(device: torch.device) -> bool:
     """Whether bfloat16 products are native on `device`, and thus faster than float32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return torch.cuda.is_bf16_supported(including_emulation=False)  # older GPUs compute it too, more slowly than float32
     return "avx512_bf16" in _cpu_flags() or "amx_bf16" in _cpu_flags()
 
 
