@@ -78,7 +78,7 @@ class TdnnOptions(DropoutOptions):
     pnorm_group: int = option(10, "pnorm: elements of a group", minimum=1)
     normalize: bool = option(False, "scale the units to root mean square 1, frame by frame (pnorm: always, but with layer-norm)")
     layer_norm: bool = option(False, "bring the units to mean 0 and variance 1 instead, frame by frame")
-    init: float = option(0.0, "standard deviation of initial weights; 0: by the nonlinearity", minimum=0.0)
+    init: str = option("0", "standard deviation of initial weights; 0: by the nonlinearity; kaldi: 1 / sqrt(INPUTS), as in its TDNN")
 
     def build(self, dim_in: int) -> Stack:
         """The layer, without parameters worth the name; raises UserError for options that do not go together."""
@@ -94,7 +94,8 @@ class TdnnOptions(DropoutOptions):
         return Stack(splice, *layers, dropout=self.of_outputs(), dim_out=self.dim)
 
     def check(self) -> None:
-        """Raise UserError where an option would do nothing."""
+        """Raise UserError where an option would do nothing, or is nothing that can be done."""
+        self._stddev()
         if self.layer_norm and self.normalize:
             raise UserError("--normalize and --layer-norm: each scales the units in its own way; leave out one of the two")
         if self.activation != "pnorm" and self.pnorm_group != TdnnOptions.pnorm_group:
@@ -103,18 +104,22 @@ class TdnnOptions(DropoutOptions):
     def _affine(self, dim_in: int) -> Linear:
         return Linear(dim_in, self.dim if self._shape is None else self._shape.affine_dim)
 
+    def _stddev(self) -> float | None:
+        """Of initial weights; 0: by the nonlinearity, None: they are Kaldi's. Raises UserError for anything else."""
+        return number_or_kaldi(self.init, "the standard deviation of initial weights")
+
     @property
     def _shape(self) -> DnnOptions | None:
         return None if self.activation == "none" else DnnOptions(1, self.dim, self.activation, self.pnorm_group)
 
     @torch.no_grad()
     def initialise(self, layer: Stack, is_first: bool, random: torch.Generator) -> None:
-        """Random parameters, as those of a feed-forward network."""
-        affine = layer.others[0]
+        """Random parameters, as those of a feed-forward network. Kaldi's, of steps/nnet3/components.py, are N(0, 1 / inputs), biases 0."""
+        affine, stddev = layer.others[0], self._stddev()
         if self._shape is not None:
             initialise_hidden(affine, self._shape, is_first, random)
-        if self._shape is None or self.init:
-            affine.weight.normal_(0, self.init or affine.in_features**-0.5, generator=random)
+        if self._shape is None or stddev != 0:
+            affine.weight.normal_(0, stddev or affine.in_features**-0.5, generator=random)
             affine.bias.zero_()
 
 
@@ -137,8 +142,8 @@ class LinearOptions(TdnnOptions):
         super().check()
         if self.semi_orthogonal and self.activation != "none":
             raise UserError(f"--activation {self.activation}: a semi-orthogonal layer is linear; leave out one of the two")
-        if self.semi_orthogonal and self.init:
-            raise UserError(f"--init {self.init:g}: a semi-orthogonal matrix begins as one; leave out one of the two")
+        if self.semi_orthogonal and self._stddev() != 0:
+            raise UserError(f"--init {self.init}: a semi-orthogonal matrix begins as one; leave out one of the two")
 
     def _affine(self, dim_in: int) -> Linear:
         if not self.semi_orthogonal:
@@ -257,15 +262,7 @@ class LstmOptions(DropoutOptions):
     @property
     def _width(self) -> float | None:
         """The greatest magnitude of uniform initial weights; None: they are Kaldi's. Raises UserError for anything else."""
-        if self.init == "kaldi":
-            return None
-        try:
-            width = float(self.init)
-        except ValueError:
-            width = math.nan
-        if not 0 <= width < math.inf:
-            raise UserError(f"--init {self.init}: give 0 or more, the greatest magnitude of initial weights, or kaldi")
-        return width
+        return number_or_kaldi(self.init, "the greatest magnitude of initial weights")
 
     def initialise(self, layer: SequenceLayer, is_first: bool, random: torch.Generator) -> None:
         """Random parameters."""
@@ -323,6 +320,19 @@ class CropOptions:
     def build(self, dim_in: int) -> Crop:
         """The layer."""
         return Crop(dim_in, self.left, self.right)
+
+
+def number_or_kaldi(init: str, meaning: str) -> float | None:
+    """The number of an option `init`, None for `kaldi`. Raises UserError, telling what the number means, for anything else."""
+    if init == "kaldi":
+        return None
+    try:
+        number = float(init)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise UserError(f"--init {init}: give 0 or more, {meaning}, or kaldi")
+    return number
 
 
 def offsets_of(text: str) -> list[int]:

@@ -181,6 +181,9 @@ def test_networks_survive_their_description_and_learn(name):
         ("lstm init=kaldi forget-bias=2", "layer 'lstm': --forget-bias 2: with --init kaldi all biases are random; leave it out"),
         ("tdnn normalize=true layer-norm=true", "--normalize and --layer-norm: each scales the units in its own way; leave out one"),
         ("tdnn pnorm-group=7", "--pnorm-group 7: for --activation pnorm alone"),
+        ("tdnn init=Kaldi", "layer 'tdnn': --init Kaldi: give 0 or more, the standard deviation of initial weights, or kaldi"),
+        ("affine init=-0.1", "layer 'affine': --init -0.1: give 0 or more"),
+        ("linear semi-orthogonal=true init=kaldi", "--init kaldi: a semi-orthogonal matrix begins as one"),
         ("linear semi-orthogonal=true init=5", "--init 5: a semi-orthogonal matrix begins as one"),
         ("lstm bias=false forget-bias=5", "--forget-bias 5: with --bias false there is none"),
         ("conv channels=5", "layer 'conv': 24 inputs are not --channels 5"),
@@ -256,6 +259,19 @@ def test_posteriors_of_an_utterance(name):
 
 def test_every_kind_is_in_these_tests():
     assert {line.split()[0] for lines, *_ in NETWORKS.values() for line in lines} == set(KINDS)
+
+
+def test_initial_values_of_kaldis_tdnn():
+    """Those of NaturalGradientAffineComponent as AddAffRelNormLayer has it made, with bias-stddev=0, and of AddFinalLayer, all 0; moments to
+    within 5 standard errors."""
+    network = LayeredNetwork(["tdnn splice=-2..2 dim=300 normalize=true init=kaldi", "tdnn splice=-1,1 dim=200 normalize=true init=kaldi"], 40, PDFS)
+    network.initialise(torch.Generator().manual_seed(1))
+    for layer, num_inputs in zip(network.layers, (5 * 40, 2 * 300), strict=True):
+        affine = layer.others[0]
+        z, size = affine.weight.double() * num_inputs**0.5, affine.weight.numel()
+        assert affine.in_features == num_inputs and not affine.bias.any()
+        assert abs(z.mean()) < 5 * size**-0.5 and abs(z.var() - 1) < 5 * (2 / size) ** 0.5 and abs((z**4).mean() - 3) < 5 * (96 / size) ** 0.5
+    assert not network.output.weight.any() and not network.output.bias.any()
 
 
 @pytest.mark.parametrize("kind", ["lstm", "blstm", "window-blstm"])

@@ -52,6 +52,7 @@ SMBR = "Kaldi's steps/nnet/train_mpe.sh in egs/swbd/s5c/local/nnet/run_dnn.sh"
 NNET1 = "Kaldi's steps/nnet/train.sh and train_scheduler.sh"
 TDNN_B = "Kaldi's egs/swbd/s5c/local/nnet3/tuning/run_tdnn_b.sh and nnet3/train_dnn.py"
 LSTMP = "Kaldi's egs/swbd lstm and nnet3/train_rnn.py"
+COMBINE = "Kaldi's steps/nnet3/get_egs.sh, num_train_frames_combine"
 PEEPHOLES = "Kaldi's NaturalGradientPerElementScaleComponent, nnet3/nnet-simple-component.cc"
 IBM = "arXiv:1904.04956"
 CHAN = "arXiv:1504.01482"
@@ -106,6 +107,8 @@ RECIPES = [
           learning_rate=3e-4, final_factor=0.1, num_epochs=8, lr_convention="sum", schedule="exponential-frames", parallel="kaldi",
           initial_ranks=3, period_frames=20_000 * 20, ng_num_minibatches_history=4.0,
           max_change=2.0, combine="average", combine_models=20, shrink_value=0.99, shrink_saturation_threshold=0.4)),
+    (COMBINE, "published/lstmp.conf", DnnStep, dict(sample_frames=60_000)),
+    (COMBINE, "published/tdnn_b.conf", DnnStep, dict(sample_frames=60_000)),
     (TDNN_B, "published/tdnn_b.conf", DnnStep,
      dict(chunk=1, minibatch=512, momentum=0.0, natural_gradient="online", learning_rate=0.0017, final_factor=0.1, num_epochs=2,
           lr_convention="sum", schedule="exponential-frames", parallel="kaldi", initial_ranks=3, period_frames=400_000, max_change=2.0,
@@ -135,17 +138,17 @@ def lstmp(cells: int, **more) -> list[tuple[str, dict]]:
     return [*layers("tdnn", splice="-2..2", activation="relu"), *remembering, *layers("delay", frames=5), *layers("crop", left=40, right=0)]
 
 
-def chans(init: float, **dnn) -> list[tuple[str, dict]]:
+def chans(init: str, **dnn) -> list[tuple[str, dict]]:
     """The layers of Chan's TC-DNN-BLSTM-DNN, whose two DNNs are alike."""
     both = layers("affine", 2, splice="0", activation="relu", init=init, **dnn)
     window = dict(cells=128, left=10, right=10, clip=3.0, bias=False, init="0.01", recurrent=0, nonrecurrent=0, peepholes=False, delay=1)
     return [*both, *layers("window-blstm", **window), *both]
 
 
-def tdnn(*splices: str, first: int = 512, last: int = 512) -> list[tuple[str, dict]]:
+def tdnn(*splices: str, first: int = 512, last: int = 512, init: str = "0") -> list[tuple[str, dict]]:
     """The layers of one of Kaldi's TDNNs of rectifiers, each by the same factor wider than the one below."""
     dims = [round(first * (last / first) ** (k / (len(splices) - 1))) for k in range(len(splices))]
-    return [("tdnn", dict(splice=splice, dim=dim, activation="relu", normalize=True)) for splice, dim in zip(splices, dims)]
+    return [("tdnn", dict(splice=splice, dim=dim, activation="relu", normalize=True, init=init)) for splice, dim in zip(splices, dims)]
 
 
 def tdnnf(dim: int, bottleneck: int, last: int, num_below: int, num_above: int) -> list[tuple[str, dict]]:
@@ -169,9 +172,10 @@ NETWORKS = [
     (f"{LSTMP}; without limits on derivatives and biases of projections", "lstmp",
      lstmp(1024, clip_gradient=0.0, projection_bias=False, init="0", natural_peepholes=False)),
     (f"{LSTMP}; half as wide", "lstmp_512", lstmp(512)),
-    (f"{CHAN}; 0.001 taken for a variance", "tc_dnn_blstm_dnn", chans(0.0316, dim=2048)),
-    (f"{CHAN}; DNNs of a quarter of the width, which begin as rectifiers do", "tc_dnn_blstm_dnn_512", chans(0.0, dim=512)),
-    (TDNN_B, "tdnn_b", tdnn("-2..2", *3 * ["-1,1"], *3 * ["-2,2"], "-4,4", "0", last=1024)),
+    (f"{CHAN}; 0.001 taken for a variance", "tc_dnn_blstm_dnn", chans("0.0316", dim=2048)),
+    (f"{CHAN}; DNNs of a quarter of the width, which begin as rectifiers do", "tc_dnn_blstm_dnn_512", chans("0", dim=512)),
+    (f"{TDNN_B}, nnet3/tdnn/make_configs.py and components.py", "tdnn_b",
+     tdnn("-2..2", *3 * ["-1,1"], *3 * ["-2,2"], "-4,4", "0", last=1024, init="kaldi")),
     ("Kaldi's egs/swbd/s5c/local/nnet3/run_tdnn.sh; narrower", "tdnn",
      tdnn("-2..2", "-1,2", "-3,3", "-7,2", "0")),
 ]  # fmt: skip
