@@ -133,6 +133,22 @@ def test_frames_whose_reference_is_not_in_the_lattice_are_rejected():
     np.testing.assert_array_equal(rejecting.derivative[kept], whole.derivative[kept])
 
 
+def test_rejected_frames_learn_from_their_share_of_cross_entropy_alone():
+    lattice, logits, reference = task(3)
+    options = replace(OPTIONS, criterion="mmi", frame_smoothing=0.25)
+    tids, _ = weighted_paths(lattice, logits)
+    absent = [t for t in range(NUM_FRAMES) if PDFS[reference[t]] not in PDFS[tids[:, t]]]
+    z = torch.from_numpy(logits).requires_grad_()
+    supervision = LatticeSupervision([reference], [hypotheses_of(lattice, 2 * NUM_PDFS)])
+    loss, counts = LatticeObjective(options, CLASSES, torch.zeros(NUM_PDFS)).loss(z, supervision)
+    loss.backward()
+    of_cross_entropy = np.exp(logits) / np.exp(logits).sum(1, keepdims=True) - np.eye(NUM_PDFS)[PDFS[reference]]
+    assert counts[1:].tolist() == [len(absent), NUM_FRAMES] and 0 < len(absent) < NUM_FRAMES
+    np.testing.assert_allclose(z.grad[absent], 0.25 * of_cross_entropy[absent], atol=1e-12)
+    others = np.setdiff1d(np.arange(NUM_FRAMES), absent)
+    assert (np.abs(z.grad.numpy() - 0.25 * of_cross_entropy)[others].max(1) > 1e-3).all()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_compact_lattices_say_the_same(seed):
     lattice, loglikes, reference = task(seed)

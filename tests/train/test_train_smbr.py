@@ -97,6 +97,27 @@ def test_reported_objective_is_that_of_the_files(corpus, tmp_path):
     assert torch.equal(parameters(out), parameters(corpus / "dnn"))
 
 
+def test_the_share_of_rejected_frames_is_told(corpus, tmp_path, capsys):
+    """By the log and the metrics, of all frames, nothing being learned: those whose reference's state no path of the lattice has."""
+    references, pdfs = read_job_archives(corpus / "ali"), read_transitions(corpus / "dnn" / "final.mdl").tid2pdf
+    num_absent = sum(sum(pdfs[reference[t]] not in states for t, states in enumerate(states_of(lattice, pdfs)))
+                     for key, lattice in lattices(corpus).items() for reference in [references[key]])  # fmt: skip
+    share, flags = num_absent / sum(LENGTHS.values()), ["--criterion", "mmi", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0]
+    told = []
+    for drop_frames in ("true", "false"):
+        out = train(corpus, tmp_path / drop_frames, *flags, "--drop-frames", drop_frames, num_ranks=1)
+        metrics = (out / "metrics.jsonl").read_text().splitlines()
+        told += [json.loads(line)["train_rejected"] for line in metrics if "train_rejected" in line]
+        assert (f"{share:.2%} of the frames rejected" in capsys.readouterr().out) == (drop_frames == "true")
+    assert told == [pytest.approx(share, abs=1e-6), 0] and 0 < share < 0.5
+
+
+def states_of(lattice, pdfs) -> list[set]:
+    """Pdfs at each frame, of all paths."""
+    one = hypotheses_of(lattice, len(pdfs) - 1)
+    return [set(pdfs[one.tids[one.frames == t]]) for t in range(one.num_frames)]
+
+
 @pytest.mark.parametrize("flags", [["--parallel", name] for name in strategy_names()] + [["--first-mixing", "best"], ["--minibatch", 80]],
                          ids=lambda flags: flags[-1])  # fmt: skip
 def test_schemes_and_minibatches(corpus, tmp_path, flags):
