@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.chain import AlignedPhones
 from pyasr.sequence.denominator_graph import DenominatorGraph, make_denominator_graph
-from pyasr.sequence.lfmmi import LfMmiOptions, lf_mmi, lf_mmi_with_posteriors
+from pyasr.sequence.lfmmi import LfMmiCounts, LfMmiOptions, lf_mmi, lf_mmi_with_posteriors
 from pyasr.sequence.pdf_expansion import PdfArcs
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import Supervision, SupervisionMaker
@@ -159,11 +159,15 @@ def test_what_depends_on_the_graph_alone_is_made_once():
     assert all(torch.equal(*pair) for pair in zip(first, again)) and len(graph.kept) == 2
 
 
-def test_sparse_matrices_say_what_the_kernel_says():
-    """On a graph of thousands of arcs, of which some pdfs are in none."""
+def large_graph() -> DenominatorGraph:
+    """Of thousands of arcs, of which some pdfs are in none."""
     rng = np.random.default_rng(4)
     sources, targets, pdfs = rng.integers(200, size=4000), rng.integers(200, size=4000), rng.integers(50, size=4000)
-    graph = DenominatorGraph.from_arcs(PdfArcs(sources, targets, pdfs, rng.dirichlet(np.ones(4000)) * 200, np.full(200, 0.1)), 60)
+    return DenominatorGraph.from_arcs(PdfArcs(sources, targets, pdfs, rng.dirichlet(np.ones(4000)) * 200, np.full(200, 0.1)), 60)
+
+
+def test_sparse_matrices_say_what_the_kernel_says():
+    graph = large_graph()
     for dtype, precision in ((torch.float64, 1e-11), (torch.float32, 1e-4)):
         logits = random_logits(20, 40, 60, scale=5.0, dtype=dtype)
         for one, other in zip(*(path(logits, graph, 0.1) for path in PATHS)):
@@ -254,6 +258,35 @@ def test_frames_beyond_a_supervision_and_rows_left_out_have_no_derivative(caplog
     assert logits.grad[0, :5].any(dim=1).all() and torch.isfinite(logits.grad).all()
     alone, _ = lf_mmi(logits.detach()[[0, 2]], [SUPERVISIONS[0], SUPERVISIONS[2]], GRAPH)
     assert objf.item() == pytest.approx(float(alone), rel=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 2e-4)])
+def test_a_gpu_computes_what_a_cpu_does_in_float64(dtype, tolerance):
+    """Value, counts, gradient and posteriors of sequences of several lengths, and the denominator of a graph of thousands of arcs."""
+    options = LfMmiOptions(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
+    logits = random_logits(3, 6, GRAPH.num_pdfs, scale=4.0)
+    found = [results(logits.to(*place), options) for place in (("cpu", torch.float64), ("cuda", dtype))]
+    (expected, counts), (tensors, told) = found
+    assert all(tensor.is_cuda and tensor.dtype == dtype for tensor in tensors)
+    for one, other in zip(tensors, expected, strict=True):
+        torch.testing.assert_close(one.double().cpu(), other, rtol=tolerance, atol=tolerance)
+    assert vars(told) == pytest.approx(vars(counts), rel=tolerance)
+    graph = large_graph()
+    logits, lengths = random_logits(20, 40, 60, scale=5.0), np.random.default_rng(3).integers(1, 41, 20)
+    expected = leaky_hmm.forward_backward(logits, graph, 0.1, lengths)
+    found = leaky_hmm.forward_backward(logits.to("cuda", dtype), graph, 0.1, lengths)
+    for one, other in zip(found, expected, strict=True):
+        assert one.is_cuda
+        torch.testing.assert_close(one.double().cpu(), other, rtol=tolerance, atol=tolerance)
+
+
+def results(logits: torch.Tensor, options: LfMmiOptions) -> tuple[list[torch.Tensor], LfMmiCounts]:
+    """([objective, posteriors, gradient], counts) of the three utterances."""
+    logits = logits.requires_grad_()
+    objf, posteriors, counts = lf_mmi_with_posteriors(logits, SUPERVISIONS, GRAPH, options)
+    (gradient,) = torch.autograd.grad(objf, logits)
+    return [objf.detach(), posteriors, gradient], counts
 
 
 @pytest.mark.parametrize("path", PATHS)
