@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The share of the LF-MMI objective in a training step, and the time of its denominator against the same sums in plain torch, in one run.
 
-Real speech, alignments and tree of a recipe (run.sh, steps/build_chain_tree.py); one core, CPU seconds. A step is all that a minibatch
-takes: network forwards and backwards, natural gradient, objective, update. The objective is numerator and denominator, with posteriors.
-Numerators are made when a chunk is learned for the first time and kept: the first pass is told beside later ones. The peer computes the
-denominator's sums as products of torch's sparse matrices, all sequences at once, which is what runs on a GPU. Options of the training are
-those of steps/train_lfmmi.py, of which one rank is measured.
+Real speech, alignments and tree of a recipe (run.sh, steps/build_chain_tree.py); one core, CPU seconds. With a GPU (--device) they are
+seconds of the wall, for which each part waits until the GPU is done with it. A step is all that a minibatch takes: network forwards and
+backwards, natural gradient, objective, update. The objective is numerator and denominator, with posteriors. Numerators are made when a
+chunk is learned for the first time and kept: the first pass is told beside later ones. The peer computes the denominator's sums as products
+of torch's sparse matrices, all sequences at once; on a GPU these are ours. Options of the training are those of steps/train_lfmmi.py, of
+which one rank is measured.
 
 Example, in egs/amazon_queen/s5 once run_models.sh has made the tree:
     OMP_NUM_THREADS=1 ../../../benchmarks/train_lfmmi.py --config conf/chain.conf data/train_sp_fmllr exp/tri3_ali_sp exp/models/chain_tree
@@ -14,13 +15,14 @@ Example, in egs/amazon_queen/s5 once run_models.sh has made the tree:
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import torch
+from train_dnn import seconds
 
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import run_step
@@ -45,16 +47,17 @@ class Benchmark:
 
 
 class Clock:
-    """CPU seconds in functions, by name."""
+    """Seconds in functions, by name: of the processor or, on a GPU, of the wall until that is done."""
 
-    def __init__(self):
+    def __init__(self, device: str):
+        self.device = device
         self.spent: dict[str, float] = {}
 
     def timed(self, name: str, function: Callable) -> Callable:
         def call(*args, **kwargs):
-            begin = time.process_time()
+            begin = seconds(self.device)
             result = function(*args, **kwargs)
-            self.spent[name] = self.spent.get(name, 0.0) + time.process_time() - begin
+            self.spent[name] = self.spent.get(name, 0.0) + seconds(self.device) - begin
             return result
         return call
 
@@ -68,8 +71,12 @@ def staged(options: Benchmark, out: Path) -> lfmmi.LfMmiSpec:
     return lfmmi.LfMmiSpec(options.data, out, options.input, options.training)
 
 
+def device_of(spec: lfmmi.LfMmiSpec) -> str:
+    return spec.training.learner.torch_device().type
+
+
 def timed_passes(spec: lfmmi.LfMmiSpec, options: Benchmark) -> list[dict[str, float]]:
-    """CPU seconds of a minibatch by part, of a first pass and of a second over the same minibatches."""
+    """Seconds of a minibatch by part, of a first pass and of a second over the same minibatches."""
     training, targets, comm = spec.training, Targets.load(spec.out / TARGETS_FILE), SoloComm()
     minibatch, num_batches = training.learner.minibatch, options.num_minibatches + 3
     rate = training.schedule.learning_rate / minibatch
@@ -82,29 +89,32 @@ def timed_passes(spec: lfmmi.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
         learner.step(x, t, rate)
     passes = []
     for _ in range(2):
-        clock = Clock()
+        clock = Clock(device_of(spec))
         step = clock.timed("step", learner.step)
         with patch.object(lfmmi_learner, "lf_mmi_with_posteriors", clock.timed("objective", lfmmi_learner.lf_mmi_with_posteriors)), \
              patch.object(objective.numerators, "of", clock.timed("making numerators", objective.numerators.of)), \
              patch.object(leaky_hmm, "forward_backward", clock.timed("denominator", leaky_hmm.forward_backward)):
             for x, t in batches[3:]:
                 step(x, t, rate)
-        passes.append({name: seconds / len(batches[3:]) for name, seconds in clock.spent.items()})
+        passes.append({name: spent / len(batches[3:]) for name, spent in clock.spent.items()})
     return passes
 
 
-def time_of_peer(spec: lfmmi.LfMmiSpec) -> tuple[float, float]:
-    """CPU seconds of a minibatch's denominator: ours, in plain torch; on random outputs."""
+def denominator_times(spec: lfmmi.LfMmiSpec) -> dict[str, float]:
+    """Seconds of a minibatch's denominator: ours and, on a CPU, in plain torch; on random outputs."""
     graph = DenominatorGraph.load(spec.out / lfmmi.DENOMINATOR_FILE)
     training, leak = spec.training, spec.training.objective.leaky_hmm_coefficient
     frames = training.over_time.chunk // read_subsampling(spec.out)
     logits = torch.randn(training.learner.minibatch // frames, frames, graph.num_pdfs, generator=torch.Generator().manual_seed(0))
-    clock = Clock()
-    for name, function in (("ours", leaky_hmm.forward_backward), ("torch", leaky_hmm._by_sparse_matrices)):
-        found = [function(logits, graph, leak)]  # compiles
-        clock.timed(name, function)(logits, graph, leak)
-        torch.testing.assert_close(found[0][0], leaky_hmm.forward_backward(logits, graph, leak)[0], rtol=1e-4, atol=1e-2)
-    return clock.spent["ours"], clock.spent["torch"]
+    logits, clock = logits.to(device_of(spec)), Clock(device_of(spec))
+    inputs, systems = (logits, graph, leak, np.full(len(logits), frames)), {"ours": leaky_hmm.forward_backward}
+    if clock.device == "cpu":
+        systems["plain torch"] = leaky_hmm._by_sparse_matrices
+    for name, function in systems.items():
+        first = function(*inputs)  # compiles
+        clock.timed(name, function)(*inputs)
+        torch.testing.assert_close(first[0], leaky_hmm.forward_backward(*inputs)[0], rtol=1e-4, atol=1e-2)
+    return clock.spent
 
 
 def main(options: Benchmark) -> None:
@@ -112,12 +122,14 @@ def main(options: Benchmark) -> None:
           f"minibatches of {options.training.learner.minibatch} outputs")
     with tempfile.TemporaryDirectory() as folder:
         spec = staged(options, Path(folder))
+        unit = "CPU s" if device_of(spec) == "cpu" else "s"
         for name, spent in zip(("first pass", "later passes"), timed_passes(spec, options)):
             whole = spent["step"]
             parts = ", ".join(f"{part} {1000 * spent[part]:.0f} ms ({spent[part] / whole:.0%})" for part in spent if part != "step")
-            print(f"{name}: {options.training.learner.minibatch / whole:.0f} outputs/CPU s, a step {1000 * whole:.0f} ms; of it {parts}")
-        ours, torchs = time_of_peer(spec)
-    print(f"denominator of a minibatch: ours {1000 * ours:.0f} ms, plain torch's {1000 * torchs:.0f} ms, {torchs / ours:.1f} times as long")
+            print(f"{name}: {options.training.learner.minibatch / whole:.0f} outputs/{unit}, a step {1000 * whole:.0f} ms; of it {parts}")
+        times = denominator_times(spec)
+    for name, spent in times.items():
+        print(f"denominator of a minibatch, {name}: {1000 * spent:.0f} ms, {spent / times['ours']:.1f} times as long as ours")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 """steps/build_chain_tree.py and train_lfmmi.py on a small language, ranks in threads, and what decodes by their model."""
 
+import importlib
 import itertools
 import json
 import shutil
+import sys
+import time
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -61,6 +65,29 @@ def test_the_published_training_in_miniature(corpus, tmp_path):
     flags = ["--network", tmp_path / "network.net", "--initial-ranks", 1, "--learning-rate", 0.004, "--num-epochs", 6]
     ends = epochs(train(corpus, tmp_path / "out", "--config", conf, *FLAGS, *flags))
     assert ends[-1]["heldout_objective"] > 0.6 * ends[0]["heldout_objective"]
+
+
+def test_a_benchmark_counts_what_a_gpu_does_after_a_call(monkeypatch):
+    """Seconds of the wall until work that was only given to the GPU, 5 s at a time, is done."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    with patch.dict(sys.modules):
+        for name in ("train_dnn", "train_lfmmi"):
+            sys.modules.pop(name, None)  # steps of the same names
+        clock = importlib.import_module("train_lfmmi").Clock("cuda")
+    now, to_do = [0.0], [0.0]
+
+    def give():
+        to_do[0] += 5.0
+
+    def wait():
+        now[0], to_do[0] = now[0] + to_do[0], 0.0
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.cuda, "synchronize", wait)
+        patched.setattr(time, "perf_counter", lambda: now[0])
+        for _ in range(2):
+            clock.timed("work", give)()
+    assert clock.spent == {"work": 10.0}
 
 
 def epochs(out) -> list[dict]:
