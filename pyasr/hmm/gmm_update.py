@@ -28,7 +28,7 @@ class GmmUpdateOptions:
 
     min_gaussian_weight: float = option(1e-5, "Gaussians of less weight are removed", minimum=0.0)
     min_gaussian_occupancy: float = option(10.0, "Gaussians with fewer frames are removed", minimum=0.0)
-    min_variance: float = option(0.001, "variance floor", minimum=0.0)
+    min_variance: float = option(0.001, "variance floor", minimum=1e-8)
     power: float = option(0.25, "Gaussians of a pdf are in proportion to its frames to this power", minimum=0.0)
     perturb_factor: float = option(0.01, "standard deviations by which the halves of a split Gaussian are moved apart", minimum=0.0)
     min_count: float = option(20.0, "frames per Gaussian below which a pdf is not split further", minimum=0.0)

@@ -5,6 +5,7 @@ import pytest
 from gmm_toys import log_gaussians, random_model
 
 from pyasr.base.errors import UserError
+from pyasr.base.options import parse
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_kernels import BLOCK, augmented_blocks, score_block
 from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, accumulate, mix_up, pdf_occupancies, split_targets, update
@@ -177,6 +178,19 @@ def test_variance_floor_and_least_weight():
     stats = GmmStats(np.array([[20.0, 20.0, 20.0 * 1.00001], [1e9, 0.0, 1e9]]))
     assert update(model, stats, GmmUpdateOptions(min_gaussian_weight=0)).variances[0, 0] == pytest.approx(0.001)
     assert update(model, stats, GmmUpdateOptions()).num_gauss == 1
+
+
+@pytest.mark.parametrize("floor", ["0", "-1", "nan"])
+def test_a_variance_floor_that_is_none_is_refused(floor):
+    with pytest.raises(UserError, match=f"--min-variance.*{floor}"):
+        parse(GmmUpdateOptions, ["--min-variance", floor])
+
+
+def test_the_least_variance_floor_gives_finite_gaussians_for_frames_without_variance():
+    model = AmDiagGmm.from_moments([0, 1], [1.0], np.zeros((1, 1)), np.ones((1, 1)))
+    stats = GmmStats(np.array([[50.0, 50.0 * 3, 50.0 * 9]]))
+    options = parse(GmmUpdateOptions, ["--min-variance", "1e-8", "--min-gaussian-occupancy", "0"])[0]
+    assert np.isfinite(update(model, stats, options).log_likelihoods(np.array([[3.0], [4.0]], np.float32))).all()
 
 
 def plain_targets(occupancies, num_gauss, power, min_count):
