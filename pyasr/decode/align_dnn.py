@@ -58,7 +58,7 @@ class _Aligner:
         """({utterance: graph}, {utterance: why it has none}) of a shard."""
         words, failed = read_words(self.spec.data, self.lang, split(self.spec.data, self.spec.num_jobs)[job - 1])
         tree = read_tree(self.spec.model_dir / "tree", self.trans)
-        graphs, without = GraphCompiler(read_fst(self.lang.lexicon_fst), self.trans, tree).compile(words)
+        graphs, without = GraphCompiler(read_fst(self.lang.lexicon_fst), self.trans, tree, self.lang.words.symbol).compile(words)
         return graphs, failed | without
 
     def align(self, reader: FeatureReader, graphs: dict[str, TrainingGraph], report: AlignReport) -> dict[str, np.ndarray]:

@@ -127,7 +127,7 @@ class Shard:
 
     def compile_graphs(self, lang: LangDir, trans: TransitionModel, tree) -> None:
         """Make the graphs of all utterances."""
-        self.graphs, failed = GraphCompiler(read_fst(lang.lexicon_fst), trans, tree).compile(self.words)
+        self.graphs, failed = GraphCompiler(read_fst(lang.lexicon_fst), trans, tree, lang.words.symbol).compile(self.words)
         self.failed |= failed
 
     def usable(self) -> AlignReport:

@@ -17,6 +17,7 @@ contexts with equal HMMs are joined.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,13 +103,13 @@ def _forward_transitions(hmms: np.ndarray, trans: TransitionModel):
 
 
 class GraphCompiler:
-    """Makes training graphs for one lexicon, transition model and tree."""
+    """Makes training graphs for one lexicon, transition model and tree; `name_of` gives the word of an id, for what is told of it."""
 
-    def __init__(self, lexicon: Fst, trans: TransitionModel, tree: ContextTree):
+    def __init__(self, lexicon: Fst, trans: TransitionModel, tree: ContextTree, name_of: Callable[[int], str] = str):
         if tree.context_width > 3 or tree.central_position > 1 or tree.context_width - tree.central_position > 2:
             raise UserError(f"the tree has a context of {tree.context_width} phones around position {tree.central_position}; "
                             "training graphs are made for at most one phone on each side")
-        self.trans, self.tree = trans, tree
+        self.trans, self.tree, self._name_of = trans, tree, name_of
         self.use_left = tree.central_position == 1
         self.use_right = tree.context_width - tree.central_position == 2
         self._set_lexicon(lexicon)
@@ -146,7 +147,7 @@ class GraphCompiler:
         if len(ids) == 0:
             return "its transcript is empty"
         if passed < len(ids):
-            return f"word {ids[passed]} has no pronunciation in the lexicon"
+            return f"word '{self._name_of(int(ids[passed]))}' has no pronunciation in the lexicon"
         ok, *graph = kernels.phone_graph(*composed)
         if not ok:
             return "the lexicon has a cycle of epsilons"

@@ -92,6 +92,18 @@ def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(system,
     assert read_table(tmp_path / "ali" / "failed_utterances").keys() == set(list(features)[9:])
 
 
+def test_a_word_without_pronunciation_is_named(system, tmp_path):
+    spec, *_ = system
+    data, lang = (Path(shutil.copytree(path, tmp_path / path.name)) for path in (spec.data, spec.lang))
+    with (lang / "words.txt").open("a") as f:
+        f.write(f"silent {len(read_table(lang / 'words.txt'))}\n")
+    texts = read_table(data / "text")
+    utt = min(texts)
+    write_table(data / "text", texts | {utt: "silent"})
+    _, report = aligned(replace(spec, data=data, lang=lang), align_shard, tmp_path / "ali")
+    assert report.failed == {utt: "word 'silent' has no pronunciation in the lexicon"}
+
+
 def test_silence_can_be_boosted(system, tmp_path):
     spec, silence, trans = system
     shares = []

@@ -128,3 +128,14 @@ def test_a_symbol_in_a_transcript_loses_its_utterance_and_no_other(symbol, corpu
     problem, = validate(data)
     assert (problem.path, problem.line) == (data / "text", 8) and f"holds the symbol {symbol}, which is no word" in problem.message
     assert problem.fix.startswith("take the symbol out of the line")
+
+
+def test_a_word_without_pronunciation_is_named(corpus, mono, data, tmp_path):
+    lang = Path(shutil.copytree(corpus[1], tmp_path / "lang"))
+    with (lang / "words.txt").open("a") as f:
+        f.write(f"silent {len(read_table(lang / 'words.txt'))}\n")
+    texts = read_table(data / "text")
+    utt = sorted(texts)[7]
+    write_table(data / "text", texts | {utt: f"{texts[utt]} silent"})
+    run_here("align_si.py", *ALIGN, data, lang, mono / "mono", tmp_path / "ali")
+    assert read_table(tmp_path / "ali" / "failed_utterances") == {utt: "word 'silent' has no pronunciation in the lexicon"}

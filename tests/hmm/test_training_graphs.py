@@ -202,7 +202,7 @@ def test_equal_alignment():
     assert len(seen) > 10 and seen <= all_paths([1, 2], 11, trans, tree, 1.0, 0.1).keys()
 
 
-@pytest.mark.parametrize("words, reason", [([], "transcript is empty"), ([1, 99], "word 99 has no pronunciation"), ([99], "word 99 has")])
+@pytest.mark.parametrize("words, reason", [([], "transcript is empty"), ([1, 99], "word '99' has no pronunciation"), ([99], "word '99'")])
 def test_utterances_without_graph_are_named(words, reason):
     graphs, failed = GraphCompiler(lexicon(), random_transitions(MONO), MONO).compile({"good": [1], "bad": words})
     assert list(graphs) == ["good"] and reason in failed["bad"]
