@@ -17,7 +17,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.hmm.prons import PronsSpec, count_prons
+from pyasr.hmm.prons import PronsSpec, count_all
 from pyasr.io.int_vectors import job_archive_files, num_archives
 from pyasr.lang.lang_dir import LangDir
 
@@ -37,7 +37,7 @@ def main(options: GetProns) -> None:
     with output_of(options, options.out, inputs) as out:
         spec = PronsSpec(options.data, options.lang, ali, out, min(options.jobs.nj, num_files))
         run_jobs(options.jobs, out / "log" / "prons.JOB.log", "pyasr.hmm.prons:write_prons", spec, num_jobs=spec.num_jobs)
-        counts = count_prons(out, num_files)
+        counts = count_all(spec)
         counts.write(out)
         shutil.copyfile(ali / "num_jobs", out / "num_jobs")
     log.info(f"{sum(counts.bigrams.values())} neighbours, {len(counts.prons)} pronunciations, "

@@ -20,7 +20,7 @@ from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_transitions
 from pyasr.hmm.phone_segments import groups, split_to_phones
 from pyasr.hmm.transitions import TransitionModel
-from pyasr.io.int_vectors import archives_of_job, read_int_vectors
+from pyasr.io.int_vectors import archives_of_job, num_archives, read_int_vectors
 from pyasr.io.text import read_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.pron_counts import PronCounts
@@ -116,7 +116,7 @@ def _segments(steps, phones, starts) -> list[Segment]:
 
 
 def write_prons(spec: PronsSpec, job: int) -> None:
-    """Write prons.N.gz for each ali.N.gz of a job. Raises UserError when no alignment of one fits its transcript."""
+    """Write prons.N.gz for each ali.N.gz of a job; alignments that do not fit their transcripts are left out, and told in the log."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
     trans, finder, texts = read_transitions(spec.ali_dir / "final.mdl"), WordFinder(lang), read_table(spec.data / "text")
@@ -145,12 +145,18 @@ def _line(utt: str, segment: Segment, lang: LangDir) -> str:
 
 
 def _report(spec: PronsSpec, num_alignments: int, odd: list[str]) -> None:
-    if odd and len(odd) == num_alignments:
-        raise UserError(f"{spec.ali_dir}: no alignment holds the words of {spec.data}/text in the pronunciations of {spec.lang}; "
-                        "give the data and language directory of the alignment")
     if odd:
         names = " ".join(sorted(odd)[:_NUM_NAMED]) + (" ..." if len(odd) > _NUM_NAMED else "")
         log.warning(f"{len(odd)} of {num_alignments} alignments do not hold the words of {spec.data}/text, left out: {names}")
+
+
+def count_all(spec: PronsSpec) -> PronCounts:
+    """Counts over the files of all jobs. Raises UserError when no alignment of any fits its transcript."""
+    counts = count_prons(spec.out, num_archives(spec.ali_dir))
+    if not counts.prons:
+        raise UserError(f"{spec.ali_dir}: no alignment holds the words of {spec.data}/text in the pronunciations of {spec.lang}; "
+                        "give the data and language directory of the alignment")
+    return counts
 
 
 def count_prons(out: Path, num_files: int) -> PronCounts:

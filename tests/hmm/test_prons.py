@@ -139,7 +139,20 @@ def test_alignments_of_another_text_are_left_out_or_refused(tmp_path):
     assert counts.bigrams.total() == sum(len(text[utt].split()) + 1 for utt in read_int_vectors(SYSTEM / "ali.1.gz") if utt != odd)
     (tmp_path / "data/text").write_text("".join(f"{utt} w0 w0 w0 w0 w0 w0\n" for utt in text))
     with pytest.raises(UserError, match="no alignment holds the words of .*data/text in the pronunciations of"):
-        write_prons(spec, 1)
+        run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "none")
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_an_archive_without_a_fitting_alignment_adds_nothing_to_the_others(empty, plain, tmp_path):
+    """Its transcripts are others, or it holds nothing at all."""
+    data, ali = shutil.copytree(KALDI / "data", tmp_path / "data"), shutil.copytree(SYSTEM, tmp_path / "ali")
+    first = read_int_vectors(ali / "ali.1.gz")
+    write_int_vectors(ali / "ali.1.gz", {} if empty else first)
+    write_table(data / "text", read_table(data / "text") | dict.fromkeys(first, "w0 w0 w0 w0 w0 w0"))
+    run_here("get_prons.py", "--nj", 2, data, KALDI / "lang", ali, tmp_path / "prons")
+    expected = Counter(token for utt, tokens in plain.items() if utt not in first for token, _ in tokens)
+    lines = [line.split() for line in (tmp_path / "prons/pron_counts.txt").read_text().splitlines()]
+    assert expected and {tuple(token): int(count) for count, *token in lines} == expected
 
 
 @pytest.mark.parametrize("name, line, message", [
