@@ -5,12 +5,14 @@ A training is given by the lines of its metrics.jsonl (`pyasr.train.progress`), 
 
 from __future__ import annotations
 
+import math
+
 from pyasr.report.svg import Series, line_plot, stacked
 
 OBJECTIVE, HELDOUT, DRIFT, RATE = "objective", "held-out objective", "drift", "learning rate"
 _KEYS = {OBJECTIVE: "objective", HELDOUT: "heldout_objective", DRIFT: "drift", RATE: "rate"}
 _ERRORS = {OBJECTIVE: "reconstruction_error", HELDOUT: "heldout_reconstruction_error"}  # of RBMs
-_BARS = "▁▂▃▄▅▆▇█"
+_BARS, _NO_BAR = "▁▂▃▄▅▆▇█", "×"
 _SPARK_COLUMNS = 24
 _MILLION = 1e6
 
@@ -33,19 +35,26 @@ def spark_lines(lines: list[dict]) -> list[str]:
 
 
 def spark(values: list[float], columns: int = _SPARK_COLUMNS) -> str:
-    """As many bars as there are values, or `columns`, each of the mean of its part, from the least to the greatest of these means."""
+    """As many bars as there are values, or `columns`, each of the mean of its part, from the least to the greatest of these means; a cross
+    for a mean that is not finite, as of a training that has diverged."""
     columns = min(columns, len(values))
     bounds = [number * len(values) // columns for number in range(columns + 1)]
     means = [sum(values[begin:end]) / (end - begin) for begin, end in zip(bounds, bounds[1:])]
-    least, span = min(means), max(means) - min(means)
-    return "".join(_BARS[round((value - least) / span * (len(_BARS) - 1))] if span else _BARS[0] for value in means)
+    finite = list(filter(math.isfinite, means)) or [0.0]
+    return "".join(_bar(mean, min(finite), max(finite)) if math.isfinite(mean) else _NO_BAR for mean in means)
+
+
+def _bar(value: float, least: float, greatest: float) -> str:
+    return _BARS[round((value - least) / (greatest - least) * (len(_BARS) - 1))] if greatest > least else _BARS[0]
 
 
 def picture(trainings: dict[str, list[dict]]) -> str:
-    """SVG with a plot for each kind of curve, one below the other, in which each training, by its name, is a line."""
+    """SVG with a plot for each kind of curve, one below the other, in which each training, by its name, is a line of its finite values; a
+    name tells where there are others."""
     found, plots = {name: curves(lines) for name, lines in trainings.items()}, []
     for kind in _KEYS:
-        series = {name: of[kind] for name, of in found.items() if kind in of}
-        if series:
+        finite = {name: [point for point in of[kind] if math.isfinite(point[1])] for name, of in found.items() if kind in of}
+        series = {name if len(points) == len(found[name][kind]) else f"{name} (diverged)": points for name, points in finite.items()}
+        if any(series.values()):
             plots.append(line_plot(series, kind, "million frames", ""))
     return stacked(plots)

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from steps_here import run_here
 
@@ -77,6 +78,34 @@ def test_courses_of_a_training(tmp_path, capsys):
 def test_bars_are_means_of_parts():
     assert spark([0.0, 7.0, 3.5]) == "▁█▅" and spark([3.0, 3.0]) == "▁▁"
     assert spark([*4 * [1.0], *4 * [9.0], *4 * [5.0]], 3) == "▁█▅" and len(spark(list(range(25)))) == 24
+
+
+def test_a_training_that_has_diverged_is_shown(tmp_path, capsys):
+    """Its objective first grows without bounds, then is no number; the rest of its courses stays."""
+    lines = courses(1)[:24]
+    lines[-3:] = [{**line, "objective": value} for line, value in zip(lines[-3:], (-np.inf, np.nan, np.nan))]
+    with stage_output(tmp_path / "exp/sound", {}, []) as scratch:
+        write_metrics(scratch, courses(1))
+    with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "exp/dnn", {}, []) as scratch:
+        write_metrics(scratch, [*lines, {**EPOCHS[1], "heldout_objective": np.nan}, lines[-1]])
+        raise KeyboardInterrupt
+    run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp", folder="utils")
+    shown = capsys.readouterr().out.splitlines()
+    assert "epoch 2  objective nan" in shown[2]
+    assert shown[3] == f"objective                 -2 {spark([-1 - 1 / number for number in range(1, 21)])}×××× nan"
+    assert shown[4] == "held-out objective        -2 ▁× nan" and shown[5].startswith("drift                   0.01 ▁")
+    plots = ElementTree.parse(tmp_path / "x.svg").getroot().findall(f"{SVG}svg")
+    names = [[text.text for text in plot.findall(f"{SVG}text") if text.text and text.text.startswith("exp/")] for plot in plots]
+    assert names == [*2 * [["exp/sound", "exp/dnn (diverged)"]], *2 * [["exp/sound", "exp/dnn"]]]
+    assert [len(plot.findall(f"{SVG}circle")) for plot in plots] == [60, 3, 64, 64]
+
+
+def test_a_training_of_which_no_value_is_finite(tmp_path, capsys):
+    with stage_output(tmp_path / "exp/dnn", {}, []) as scratch:
+        write_metrics(scratch, [{**INTERVAL, "objective": np.nan}, {**INTERVAL, "objective": np.inf}])
+    run_here("show_progress.py", "--svg", tmp_path / "x.svg", tmp_path / "exp/dnn", folder="utils")
+    assert capsys.readouterr().out.splitlines()[1] == "objective                nan ×× inf"
+    assert ElementTree.parse(tmp_path / "x.svg").getroot().findall(f"{SVG}svg/{SVG}text")[0].text == "learning rate"
 
 
 def test_picture_of_all_trainings(tmp_path):
