@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Align lattices with words, so that each arc has the frames of one word or silence, or with phones.
 
-Reads   DATA/utt2spk, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/{lat.*.gz,words.txt}, MODEL_DIR/final.mdl
-Writes  OUT/{lat.JOB.gz,words.txt,num_jobs}; with --phones true the arcs bear phones in place of words, and there is no words.txt
+Reads   DATA/utt2spk, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/{lat.*.gz,words.txt,language_model}, MODEL_DIR/final.mdl
+Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}; with --phones true the arcs bear phones, not words, and there is no words.txt
 
     steps/align_lattices.py data/test data/lang_test exp/tri1/decode_test exp/tri1/decode_test_aligned
 """
@@ -16,7 +16,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.align_dir import AlignSpec
 from pyasr.decode.decoded import Decoded
-from pyasr.decode.lattice_dir import keep_words, words_file, write_num_jobs
+from pyasr.decode.lattice_dir import keep_language_model, keep_words, words_file, write_num_jobs
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ def main(options: AlignLattices) -> None:
         run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.decode.align_dir:align_shard", spec, num_jobs=decoded.num_jobs)
         if not options.phones:
             keep_words(words_file(options.decode_dir, options.lang), out)
+        keep_language_model(options.decode_dir, out)
         write_num_jobs(out, decoded.num_jobs)
 
 

@@ -2,8 +2,8 @@
 """Replace the language model in lattices: take the costs of OLD_LANG's G.fst out, put those of NEW_LM in.
 
 Reads   OLD_LANG/{G.fst,words.txt}, NEW_LM: a lang directory (G.fst), a directory of utils/train_lm.py, or an ARPA file;
-        DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt}
-Writes  OUT/{lat.JOB.gz,words.txt,num_jobs}, which steps/score.py and the others read like a decode directory
+        DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt,language_model}
+Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}, which steps/score.py and the others read like a decode directory
 
 A path's graph cost becomes: as it was, minus the cost of its best way through the old G, plus its probability under the new model.
 
@@ -17,7 +17,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.lattice_dir import archives, keep_words, write_num_jobs
+from pyasr.decode.lattice_dir import archives, check_as_decoded, keep_words, write_language_model, write_num_jobs
 from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, check_models, word_tables
 from pyasr.lang.backoff_lm import model_file
 
@@ -34,6 +34,7 @@ class LmRescore:
 
 
 def main(options: LmRescore) -> None:
+    check_as_decoded(options.decode_dir)
     tables, lattices = word_tables(options.decode_dir, options.old_lang, options.new_lm), archives(options.decode_dir)
     old, new = model_file(options.old_lang), model_file(options.new_lm)
     with output_of(options, options.out, [*tables, old, new, options.data / "utt2spk", *lattices]) as out:
@@ -42,6 +43,7 @@ def main(options: LmRescore) -> None:
         check_models(spec)
         run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
         keep_words(tables[0], out)
+        write_language_model(out, [new])
         write_num_jobs(out, num_jobs)
 
 

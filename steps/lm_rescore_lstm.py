@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Replace the language model in lattices by an LSTM and an n-gram model, interpolated: take the costs of OLD_LANG's G.fst out, theirs in.
 
-Reads   OLD_LANG/{G.fst,words.txt}, LSTM_LM/lm.nnet, DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt};
+Reads   OLD_LANG/{G.fst,words.txt}, LSTM_LM/lm.nnet, DATA/utt2spk, DECODE_DIR/{lat.*.gz,words.txt,language_model};
         --ngram: see NEW_LM of steps/lm_rescore.py
-Writes  OUT/{lat.JOB.gz,words.txt,num_jobs}, which steps/score.py and the others read like a decode directory
+Writes  OUT/{lat.JOB.gz,words.txt,language_model,num_jobs}, which steps/score.py and the others read like a decode directory
 
 A word's probability becomes (1 - weight) p_ngram + weight p_lstm. The n-gram model is that of OLD_LANG unless --ngram gives another.
 
@@ -17,7 +17,7 @@ from pyasr.base.job_options import JobOptions
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.decode.lattice_dir import archives, keep_words, write_num_jobs
+from pyasr.decode.lattice_dir import archives, check_as_decoded, keep_words, write_language_model, write_num_jobs
 from pyasr.decode.lstm_rescore_dir import LstmRescoreOptions, LstmRescoreSpec, check_lstm
 from pyasr.decode.rescore_dir import check_models, word_tables
 from pyasr.lang.backoff_lm import model_file
@@ -37,6 +37,7 @@ class LmRescoreLstm:
 
 
 def main(options: LmRescoreLstm) -> None:
+    check_as_decoded(options.decode_dir)
     ngram, lstm = options.ngram or options.old_lang, options.lstm_lm / MODEL_FILE
     tables, lattices = word_tables(options.decode_dir, options.old_lang, ngram), archives(options.decode_dir)
     old, new = model_file(options.old_lang), model_file(ngram)
@@ -47,6 +48,7 @@ def main(options: LmRescoreLstm) -> None:
         check_lstm(spec)
         run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.lstm_rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
         keep_words(tables[0], out)
+        write_language_model(out, [lstm, new])
         write_num_jobs(out, num_jobs)
 
 

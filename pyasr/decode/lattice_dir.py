@@ -19,6 +19,7 @@ from pyasr.io.int_vectors import num_archives
 from pyasr.lang.symbols import SymbolTable
 
 _RAW_BEAM = 10.0
+_LANGUAGE_MODEL = "language_model"  # whose costs the lattices hold in place of the decoding graph's
 
 
 def archives(decode_dir: Path) -> list[Path]:
@@ -45,6 +46,27 @@ def check_words(decode_dir: Path, lang: Path) -> None:
     """Raises UserError where DECODE_DIR has a words.txt of its own and LANG's differs."""
     lists = "lists of greedy and prefix search (steps/decode_ctc.py) have none: decode with --search wfst"
     check_same_words(lang / "words.txt", words_file(decode_dir, lang), f"give the lang directory of the decoding graph; {lists}")
+
+
+def write_language_model(out: Path, models: Iterable[Path]) -> None:
+    """Say whose costs the lattices hold since a rescoring."""
+    with atomic_write(out / _LANGUAGE_MODEL) as f:
+        f.writelines(f"{model}\n" for model in models)
+
+
+def keep_language_model(decode_dir: Path, out: Path) -> None:
+    """Say of lattices made from those of DECODE_DIR what these say."""
+    if (decode_dir / _LANGUAGE_MODEL).exists():
+        shutil.copyfile(decode_dir / _LANGUAGE_MODEL, out / _LANGUAGE_MODEL)
+
+
+def check_as_decoded(decode_dir: Path) -> None:
+    """Raises UserError where the costs of the decoding graph's language model are no longer in the lattices."""
+    told = Path(decode_dir) / _LANGUAGE_MODEL
+    if told.exists():
+        models = " and ".join(told.read_text(encoding="utf-8", errors="replace").splitlines())
+        raise UserError(f"{decode_dir}: a rescoring has put the costs of {models} into its lattices in place of the decoding graph's; "
+                        "rescore the lattices as they were decoded")
 
 
 def check_same_words(one: Path, other: Path, remedy: str) -> None:

@@ -18,6 +18,7 @@ from pyasr.data.datadir import write_data_dir
 from pyasr.decode.compact import CompactLattice, empty_compact, state_times
 from pyasr.decode.determinize import determinize
 from pyasr.decode.lattice import best_path, prune
+from pyasr.decode.lattice_dir import check_as_decoded, write_language_model
 from pyasr.decode.lattice_io import read_compact_lattices, write_lattices
 from pyasr.hmm.model import SUBSAMPLING, write_subsampling
 from pyasr.hmm.phone_segments import split_to_phones
@@ -247,3 +248,10 @@ def test_aligned_lattices_are_written(system, exp, phones):
         assert np.array_equal(only.words[only.words != 0], words)
         if begins is not None:
             assert np.array_equal(np.append(0, np.cumsum(only.lengths)), begins)
+
+
+def test_aligned_lattices_say_whose_costs_they_hold(system, exp):
+    write_language_model(exp / "decode", [Path("lm/fourgram.arpa"), Path("lm/lstm/lm.nnet")])
+    align(system, exp, "false")
+    with pytest.raises(UserError, match="the costs of lm/fourgram.arpa and lm/lstm/lm.nnet into its lattices"):
+        check_as_decoded(exp / "aligned")

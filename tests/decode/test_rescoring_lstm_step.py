@@ -63,6 +63,16 @@ def test_words_that_the_ngram_model_lacks_are_named(exp, capsys):
     assert "1 word(s) of" in capsys.readouterr().out
 
 
+def test_lattices_of_a_rescoring_are_not_rescored(exp):
+    root, _, _ = exp
+    rescore(root)
+    (root / "new").rename(root / "rescored")
+    (root / "decode").rename(root / "decoded")
+    (root / "rescored").rename(root / "decode")
+    with pytest.raises(UserError, match="the costs of .*/lstm/lm.nnet and .*/lang/G.fst into its lattices"):
+        rescore(root)
+
+
 def poor_model(root):
     replace(random_lm(SPOKEN[1:3]), weight=0.5).save(root / "lstm/lm.nnet")
 

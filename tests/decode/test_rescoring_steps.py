@@ -51,6 +51,16 @@ def test_words_that_the_new_model_lacks_are_named(exp, capsys):
     assert "1 word(s) of" in told and "(w3); each costs --oov-cost 9 beyond the back-off" in told
 
 
+def test_lattices_of_a_rescoring_are_not_rescored(exp):
+    """The old model's costs are in them no longer."""
+    root, _ = exp
+    run_here("lm_rescore.py", "--nj", 2, root / "lang", root / "lang4", root / "data", root / "decode", root / "new")
+    for old, new in (("lang", "lang4"), ("lang4", "lang")):
+        with pytest.raises(UserError, match="new: a rescoring has put the costs of .*/lang4/G.fst into its lattices .*; rescore the lattices as"):
+            run_here("lm_rescore.py", "--nj", 2, root / old, root / new, root / "data", root / "new", root / "again")
+        assert not (root / "again").exists()
+
+
 def spoil_words(root: Path) -> None:
     write_arpa_text(root / "lang4/arpa", random_ngrams(3, ["x", "y"], (0, 2)))
     (root / "lang4/G.fst").unlink()
