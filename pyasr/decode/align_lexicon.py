@@ -42,6 +42,13 @@ def has_pair(pairs, node, word):
 
 
 @njit(nogil=True, cache=True)
+def goes_on(lexicon, node):
+    """Whether any pronunciation goes on from a node."""
+    i = np.searchsorted(lexicon.steps, np.int64(node) << 32)
+    return i < len(lexicon.steps) and lexicon.steps[i] >> 32 == node
+
+
+@njit(nogil=True, cache=True)
 def step(lexicon, node, phone):
     """The node that a phone leads to, -1 if none."""
     key = (np.int64(node) << 32) | np.int64(phone)

@@ -5,13 +5,15 @@
     end = begin + aligned.lengths
 
 In a compact lattice words and transition-ids are paired loosely: a word may stand before, within or after its phones. A path is therefore
-read phone by phone, and in each state pend the phones and the words read that have not found each other. Two things can be done there:
+read phone by phone, and in each state pend the phones and the words read that have not found each other. Of these two things one is done
+there:
 
-* *cut* off the first k phones, if they are a pronunciation of the first word, or a silence: an arc of the result;
-* *read* an arc of the phone-aligned lattice, as long as the first word has pronunciations that are longer.
+* *cut* off the first k phones, a pronunciation of the first word, or a silence: an arc of the result;
+* *read* the arcs of the phone-aligned lattice.
 
-A state that has been read on from without a cut must not make it up later, or else the same division of a path would be found twice. So
-besides what pends a state has the number of phones that were there before the last arc was read, and whether the first word was.
+Phones of a path may be divided among its words in several ways. So that the path comes out once, and counts once in posteriors, a piece is
+cut off when it is the first of all divisions that what is read next may go on with, and of those that lead to the same place (as many
+phones and words are left) there is one: that whose last piece, and so on backwards, is the shortest.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 from numba import njit
 
 from pyasr.base.errors import UserError
-from pyasr.decode.align_lexicon import ANY_WORD, AlignLexicon, has_pair, step
+from pyasr.decode.align_lexicon import ANY_WORD, AlignLexicon, goes_on, has_pair, step
 from pyasr.decode.align_phones import align_phones, arc_phones
 from pyasr.decode.compact import CompactLattice, pick_strings, without_epsilons
 from pyasr.decode.lattice import trim
@@ -35,8 +37,9 @@ _STATES_PER_ARC, _MORE_STATES = 100, 100_000
 def align_words(lattice: CompactLattice, trans: TransitionModel, lexicon: AlignLexicon, name: str = "lattice") -> CompactLattice:
     """The same paths, each arc a word with its transition-ids or, word 0, a silence.
 
-    Where the phones of a path can be divided among its words in two ways, the result has both. When the search ended within words, these
-    keep the transition-ids that they have, which may be none. Raises UserError, naming `name`, for phones that are not those of the words.
+    Where the phones of a path can be divided among its words in several ways, the result has one of them. When the search ended within
+    words, these keep the transition-ids that they have, which may be none. Raises UserError, naming `name`, for phones that are not those
+    of the words.
     """
     phones = align_phones(lattice, trans, name)
     if phones.empty:
@@ -68,32 +71,33 @@ def _expanded(aligned: CompactLattice, phones: CompactLattice) -> dict[str, np.n
 def _word_arcs(offsets, targets, words, phones, lexicon, may_break, limit):
     """(arcs of the word-aligned lattice, strings of which are arcs; its last state, -1 if there are more states than `limit`).
 
-    A state is: state of the lattice, number of phones pending before the last arc was read, whether a word was, number of phones pending,
-    arcs that have these phones, words pending.
+    A state is: state of the lattice, number of phones pending, arcs that have these phones, words pending.
     """
     none, end = np.empty(0, np.int64), len(offsets) - 2
-    states, arcs, item = new_states(np.zeros(4, np.int64)), new_arcs(), 0
+    states, arcs, item = new_states(np.zeros(2, np.int64)), new_arcs(), 0
     while item < num_states(states):
         content = content_of(states, item)
-        state, known, knew_word, middle = content[0], content[1], content[2], 4 + content[3]
-        pending, spoken = content[4:middle], content[middle:]
-        goes_on, whole = _cut(states, arcs, item, state, known, knew_word, pending, spoken, phones, lexicon)
-        if goes_on:
+        state, middle = content[0], 2 + content[1]
+        pending, spoken = content[2:middle], content[middle:]
+        piece = _first_piece(lexicon, phones[pending], spoken, state == end, may_break)
+        if piece > 0:
+            _cut(states, arcs, item, state, piece >> 1, piece & 1, pending, spoken)
+        elif piece == 0 and state < end:
             _read(states, arcs, item, offsets[state], offsets[state + 1], targets, words, phones, pending, spoken)
-        if may_break and state == end and len(content) > 4 and not whole:
-            write(arcs, item, _state(states, end, 0, 0, none, spoken[1:]), spoken[0] if len(spoken) else 0, -1, pending)
+        elif piece == 0 and len(content) > 2:
+            _cut(states, arcs, item, end, len(pending), min(len(spoken), 1), pending, spoken)
         item += 1
         if num_states(states) > limit:
             return as_arrays(arcs), -1
-    return as_arrays(arcs), _state(states, end, 0, 0, none, none)
+    return as_arrays(arcs), _state(states, end, none, none)
 
 
 @njit(nogil=True, cache=True)
-def _state(states, state, known, knew_word, pending, spoken):
-    middle = 4 + len(pending)
+def _state(states, state, pending, spoken):
+    middle = 2 + len(pending)
     content = np.empty(middle + len(spoken), np.int64)
-    content[0], content[1], content[2], content[3] = state, known, knew_word, len(pending)
-    content[4:middle], content[middle:] = pending, spoken
+    content[0], content[1] = state, len(pending)
+    content[2:middle], content[middle:] = pending, spoken
     return number_of(states, content)
 
 
@@ -103,25 +107,86 @@ def _read(states, arcs, item, begin, end, targets, words, phones, pending, spoke
     for a in range(begin, end):
         more = np.append(pending, a) if phones[a] else pending
         said = np.append(spoken, words[a]) if words[a] else spoken
-        write(arcs, item, _state(states, targets[a], len(pending), len(spoken) > 0, more, said), 0, a, pending[:0])
+        write(arcs, item, _state(states, targets[a], more, said), 0, a, pending[:0])
 
 
 @njit(nogil=True, cache=True)
-def _cut(states, arcs, item, state, known, knew_word, pending, spoken, phones, lexicon):
-    """Write an arc for each cut that could not be made before the last arc was read.
+def _cut(states, arcs, item, state, length, num_words, pending, spoken):
+    """Write an arc of the first `length` phones that pend, with the first word or, where num_words is 0, without."""
+    word = spoken[0] if num_words else 0
+    write(arcs, item, _state(states, state, pending[length:], spoken[num_words:]), word, -1, pending[:length])
 
-    Returns (whether the first word may be longer than what pends, or has not been read; whether a cut takes all phones).
+
+@njit(nogil=True, cache=True)
+def _first_piece(lexicon, phones, spoken, is_last, may_break):
+    """The first piece of what pends, as `_pieces` has it: 0 if it is not known before more is read, -1 if there is no division.
+
+    Where nothing follows (is_last) 0 says that nothing pends or, with may_break, that the first word breaks off.
     """
-    has_word, any_ends, whole, node = len(spoken) > 0, False, False, 0
-    word = spoken[0] if has_word else ANY_WORD
-    for k in range(1, len(pending) + 1):
-        node = step(lexicon, node, phones[pending[k - 1]])
+    first, follows = _pieces(lexicon, phones, spoken), _word_follows(lexicon, phones)
+    if is_last and (first[-1, -1] >= 0 or not may_break):
+        return first[-1, -1]
+    found = -1
+    for w in range(len(spoken), -1, -1):
+        for i in range(len(phones), -1, -1):
+            if first[i, w] < 0 or not (_goes_on(lexicon, phones[i:], spoken[w]) if w < len(spoken) else follows[i]):
+                continue
+            if is_last:  # the most words have all of their phones
+                return first[i, w]
+            if found >= 0 and first[i, w] != found:
+                return 0
+            found = first[i, w]
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _pieces(lexicon, phones, spoken):
+    """[i, w]: the first piece of the division of the first i phones into the first w words and silences, -1 if there is none.
+
+    A piece is twice the number of its phones, and one more if it is a word; it is 0 at [0, 0].
+    """
+    first = np.full((len(phones) + 1, len(spoken) + 1), -1)
+    first[0, 0] = 0
+    for i in range(len(phones)):
+        for w in range(len(spoken) + 1):
+            node = 0 if first[i, w] >= 0 else -1
+            for k in range(i, len(phones)):
+                node = step(lexicon, node, phones[k]) if node >= 0 else -1
+                if node < 0:
+                    break
+                piece = 2 * (k + 1 - i)
+                if w < len(spoken) and has_pair(lexicon.ends, node, spoken[w]):
+                    first[k + 1, w + 1] = first[i, w] if i else piece + 1
+                if has_pair(lexicon.ends, node, 0):
+                    first[k + 1, w] = first[i, w] if i else piece
+    return first
+
+
+@njit(nogil=True, cache=True)
+def _goes_on(lexicon, phones, word):
+    """Whether these are the first phones of a longer pronunciation of the word, or of a longer silence."""
+    node = 0
+    for phone in phones:
+        node = step(lexicon, node, phone)
         if node < 0:
-            return any_ends and not has_word, False
-        is_silence, is_word = has_pair(lexicon.ends, node, 0), has_pair(lexicon.ends, node, word)
-        any_ends, whole = any_ends or is_word, is_silence or (is_word and has_word)
-        if is_silence and k > known:
-            write(arcs, item, _state(states, state, 0, 0, pending[k:], spoken), 0, -1, pending[:k])
-        if is_word and has_word and (k > known or not knew_word):
-            write(arcs, item, _state(states, state, 0, 0, pending[k:], spoken[1:]), word, -1, pending[:k])
-    return not has_word or has_pair(lexicon.prefixes, node, word) or has_pair(lexicon.prefixes, node, 0), whole
+            return False
+    return len(phones) == 0 or has_pair(lexicon.prefixes, node, word) or has_pair(lexicon.prefixes, node, 0)
+
+
+@njit(nogil=True, cache=True)
+def _word_follows(lexicon, phones):
+    """[i]: whether the phones from the i-th on may begin with a word that has not been read, or a silence that is not over."""
+    num = len(phones)
+    follows, divides = np.zeros(num + 1, np.bool_), np.zeros(num + 1, np.bool_)
+    follows[num] = divides[num] = True
+    for i in range(num - 1, -1, -1):
+        node = 0
+        for k in range(i, num):
+            node = step(lexicon, node, phones[k])
+            if node < 0:
+                break
+            follows[i] |= has_pair(lexicon.ends, node, ANY_WORD) and divides[k + 1]
+            divides[i] |= has_pair(lexicon.ends, node, 0) and divides[k + 1]
+        follows[i] |= node >= 0 and goes_on(lexicon, node)
+        divides[i] |= follows[i]
+    return follows

@@ -13,6 +13,7 @@ from pyasr.decode.compact import CompactLattice, compact_from_arcs, empty_compac
 from pyasr.decode.determinize import determinize
 from pyasr.decode.lattice import best_path, prune
 from pyasr.decode.nbest import n_best
+from pyasr.decode.posteriors import arc_posteriors
 from pyasr.hmm.phone_segments import split_to_phones
 from spoken_toys import SCALE, System, make_system
 
@@ -91,6 +92,11 @@ def divisions(prons: dict, words: tuple, phones: list) -> list:
     return list(divide(0, 0))
 
 
+def chosen(found: list) -> list:
+    """The division whose last piece, then the one before, ... is the shortest, a silence rather than a word."""
+    return min(found, key=lambda spans: [(end - begin, word != 0) for word, begin, end in reversed(spans)])
+
+
 def mixed_chain(rng, words, tids, first: str = "") -> CompactLattice:
     """A lattice of one path with a word or transition-id an arc, mixed at random, or all words `first`, or all "tids"."""
     order = rng.permuted(np.repeat([True, False], [len(words), len(tids)]))
@@ -118,7 +124,7 @@ def test_each_arc_is_one_word_or_silence_with_its_frames(system, lexicon, compac
             path = aligned.path(arcs, end)
             ways.setdefault((tuple(path.words), tuple(path.tids.tolist())), []).append(spans(aligned, arcs))
         for (words, tids), found in ways.items():
-            assert sorted(found) == sorted(divisions(prons_of(system), words, phone_spans(system, tids)))
+            assert found == [chosen(divisions(prons_of(system), words, phone_spans(system, tids)))]
             num_paths += len(found)
         assert ways.keys() == {(words, tids) for words, (tids, _) in content(lattice).items()}
         costs = {tuple(p.words): p.graph_cost + SCALE * p.acoustic_cost for p in n_best(aligned, 5000, SCALE)}
@@ -143,24 +149,68 @@ def test_words_may_stand_before_and_after_their_phones(system, lexicon, compact,
     path = lattice.path(*found[rng.integers(len(found))])
     aligned = align_words(mixed_chain(rng, path.words, path.tids, ["words", "tids", *[""] * 20][seed]), system.trans, lexicon)
     expected = divisions(prons_of(system), tuple(path.words), phone_spans(system, path.tids))
-    assert sorted(spans(aligned, arcs) for arcs, _ in paths(aligned)) == sorted(expected)
+    assert [spans(aligned, arcs) for arcs, _ in paths(aligned)] == [chosen(expected)]
 
 
-def test_all_divisions_are_found_where_pronunciations_are_ambiguous(system):
+class Ambiguous:
     """Words of up to three out of two phones, so that several go on where others end; one of the phones is also the silence."""
-    trans, num_ambiguous = system.trans, 0
-    a, b = sorted({phones[0] for phones in system.lang.pronunciation_ids})[-2:]
+
+    def __init__(self, system: System, seed: int):
+        self.rng, self._trans = np.random.default_rng(seed), system.trans
+        self._phones = sorted({phones[0] for phones in system.lang.pronunciation_ids})[-2:]
+        self.prons = {word: {tuple(self.rng.choice(self._phones, self.rng.integers(1, 4)).tolist()) for _ in range(2)} for word in (1, 2, 3)}
+        self.prons |= {0: {(self._phones[1],)}}
+        self.lexicon = align_lexicon((word, pron) for word in self.prons for pron in self.prons[word])
+
+    def utterance(self) -> tuple[tuple, list]:
+        """(words, transition-ids) with silences between."""
+        rng, words = self.rng, tuple(self.rng.integers(1, 4, 4).tolist())
+        spoken = [sorted(self.prons[word])[rng.integers(len(self.prons[word]))] + (self._phones[1],) * rng.integers(2) for word in words]
+        forward = [np.flatnonzero((self._trans.tid2phone == phone) & ~self._trans.is_self_loop) for pron in spoken for phone in pron]
+        return words, np.concatenate(forward).tolist()
+
+
+def test_a_path_is_divided_in_one_way_where_pronunciations_are_ambiguous(system):
+    num_ambiguous = 0
     for seed in range(40):
-        rng = np.random.default_rng(seed)
-        prons = {word: {tuple(rng.choice([a, b], rng.integers(1, 4)).tolist()) for _ in range(2)} for word in (1, 2, 3)} | {0: {(b,)}}
-        words = tuple(rng.integers(1, 4, 4).tolist())
-        phones = [phone for word in words for phone in sorted(prons[word])[rng.integers(len(prons[word]))] + (b,) * rng.integers(2)]
-        tids = [tid for phone in phones for tid in np.flatnonzero((trans.tid2phone == phone) & ~trans.is_self_loop).tolist()]
-        aligned = align_words(mixed_chain(rng, words, tids), trans, align_lexicon((w, pron) for w in prons for pron in prons[w]))
-        expected = divisions(prons, words, phone_spans(system, tids))
-        assert sorted(spans(aligned, arcs) for arcs, _ in paths(aligned)) == sorted(expected)
+        toy = Ambiguous(system, seed)
+        words, tids = toy.utterance()
+        aligned = align_words(mixed_chain(toy.rng, words, tids), system.trans, toy.lexicon)
+        expected = divisions(toy.prons, words, phone_spans(system, tids))
+        assert [spans(aligned, arcs) for arcs, _ in paths(aligned)] == [chosen(expected)]
         num_ambiguous += len(expected) > 1
     assert num_ambiguous > 20
+
+
+def test_posteriors_of_words_are_those_of_the_paths_before_the_alignment(system):
+    """How often each word is expected by all paths of the lattice, though some can be divided in several ways."""
+    num_ambiguous = 0
+    for seed in range(20):
+        toy = Ambiguous(system, seed)
+        said = [toy.utterance() for _ in range(4)]
+        lattice = side_by_side([mixed_chain(toy.rng, *one) for one in said], 3 * toy.rng.random(4))
+        ways = [lattice.path(*found) for found in paths(lattice)]
+        weights = np.exp([-way.graph_cost - SCALE * way.acoustic_cost for way in ways])
+        expected = sum(weight * np.bincount(way.words, minlength=4) for weight, way in zip(weights / weights.sum(), ways))
+        aligned = align_words(lattice, system.trans, toy.lexicon)
+        posteriors, _ = arc_posteriors(aligned, SCALE)
+        assert np.bincount(aligned.words, posteriors, minlength=4)[1:] == pytest.approx(expected[1:], abs=1e-4)
+        num_ambiguous += any(len(divisions(toy.prons, words, phone_spans(system, tids))) > 1 for words, tids in said)
+    assert num_ambiguous > 10
+
+
+def side_by_side(chains: list[CompactLattice], costs) -> CompactLattice:
+    """The lattice of the paths of several lattices of one path each, which have these graph costs and no acoustic ones."""
+    sources, targets, first = [], [], 1
+    for one in chains:
+        sources += [0, *range(first, first + one.num_arcs - 1)]
+        targets += range(first, first + one.num_arcs)
+        first += one.num_arcs
+    graph = np.concatenate([cost * (np.arange(one.num_arcs) == 0) for one, cost in zip(chains, costs)])
+    strings = np.append(0, np.cumsum(np.concatenate([one.lengths for one in chains]))), np.concatenate([one.tids for one in chains])
+    finals = np.where(np.isin(np.arange(first), sources), np.inf, 0.0)
+    words = np.concatenate([one.words for one in chains])
+    return compact_from_arcs(0, sources, targets, words, graph, 0 * graph, strings, finals, finals, (np.zeros(first + 1, int), strings[1][:0]))
 
 
 def test_self_loops_may_come_before_the_transitions(system, lexicon, compact):
