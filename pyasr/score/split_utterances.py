@@ -13,7 +13,7 @@ Of all ways to cut an utterance that is longer than `max_segment_s`, the one is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from pyasr.base import log
@@ -102,8 +102,9 @@ def split_utterances(data: DataDir, lines: list[CtmLine], options: SplitOptions)
         if end_s - begin_s <= options.max_segment_s:
             parts[utt] = [Part(0.0, end_s - begin_s, tuple(text))]
             continue
-        within = [line for line in spoken.get(recordings.locate(utt)[:2], []) if begin_s <= line.begin_s + line.duration_s / 2 < end_s]
-        cuts = best_cuts(possible_cuts(timed_words(text, within), extent, options), options.max_segment_s)
+        channel = spoken.get(recordings.locate(utt)[:2])
+        words = timed_words(text, channel.within(begin_s, end_s) if channel else [])
+        cuts = best_cuts(possible_cuts(words, extent, options), options.max_segment_s)
         parts[utt] = [Part(left.begin_s - begin_s, right.end_s - begin_s, tuple(text[left.word : right.word]))
                       for left, right in zip(cuts, cuts[1:])]
         too_long += [utt] * any(part.end_s - part.begin_s > options.max_segment_s + _NOTHING for part in parts[utt])
@@ -113,9 +114,24 @@ def split_utterances(data: DataDir, lines: list[CtmLine], options: SplitOptions)
     return parts
 
 
-def _by_channel(lines: list[CtmLine]) -> Mapping[tuple[str, str], list[CtmLine]]:
-    """{(file, channel): its words by time}"""
+class _Channel:
+    """The words of a channel by time, among which those of an utterance are found without a look at all."""
+
+    def __init__(self, lines: list[CtmLine]):
+        self._lines = sorted(lines, key=lambda line: line.begin_s)
+        middles = [line.begin_s + line.duration_s / 2 for line in self._lines]
+        self._order = sorted(range(len(lines)), key=middles.__getitem__)
+        self._middles = [middles[i] for i in self._order]
+
+    def within(self, begin_s: float, end_s: float) -> list[CtmLine]:
+        """The words whose middle is from `begin_s` on and before `end_s`."""
+        first, end = bisect_left(self._middles, begin_s), bisect_left(self._middles, end_s)
+        return [self._lines[i] for i in sorted(self._order[first:end])]
+
+
+def _by_channel(lines: list[CtmLine]) -> dict[tuple[str, str], _Channel]:
+    """{(file, channel): its words}"""
     found: dict[tuple[str, str], list[CtmLine]] = {}
-    for line in sorted(lines, key=lambda line: line.begin_s):
+    for line in lines:
         found.setdefault((line.file, line.channel), []).append(line)
-    return found
+    return {channel: _Channel(of_channel) for channel, of_channel in found.items()}

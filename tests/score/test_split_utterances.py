@@ -13,7 +13,7 @@ from pyasr.data.ctm import CtmLine, Recordings, read_ctm
 from pyasr.data.datadir import DataDir, write_data_dir
 from pyasr.data.perturb import Perturbation, perturbed
 from pyasr.data.validation import validate
-from pyasr.score.split_utterances import Cut, SplitOptions, best_cuts, possible_cuts, timed_words
+from pyasr.score.split_utterances import Cut, SplitOptions, _Channel, best_cuts, possible_cuts, split_utterances, timed_words
 
 UTILS = Path(__file__).parents[2] / "utils"
 
@@ -163,3 +163,31 @@ def test_what_is_refused(tmp_path, ctm, sentence):
 def test_lines_as_they_were(tmp_path):
     make_talk(tmp_path / "data", 2, 5)
     assert "".join(f"{line}\n" for line in read_ctm(tmp_path / "ctm")) == (tmp_path / "ctm").read_text()
+
+
+def test_words_of_an_utterance_are_those_whose_middle_lies_in_it():
+    """By time of their begin, also where words overlap."""
+    rng = np.random.default_rng(0)
+    lines = [CtmLine("talk", "1", begin, length, "w", 1.0) for begin, length in zip(rng.uniform(0, 50, 300), rng.uniform(0.1, 3, 300))]
+    for begin_s, end_s in rng.uniform(0, 55, (50, 2)):
+        expected = [line for line in lines if begin_s <= line.begin_s + line.duration_s / 2 < end_s]
+        assert _Channel(lines).within(begin_s, end_s) == sorted(expected, key=lambda line: line.begin_s)
+
+
+def test_a_recording_of_many_utterances_is_read_once(tmp_path):
+    """Its words are not gone through for each of them."""
+    read = 0
+
+    class Counted(CtmLine):
+        def __getattribute__(self, name):
+            nonlocal read
+            read += name == "begin_s"
+            return object.__getattribute__(self, name)
+
+    names = [f"ann-{number:03d}" for number in range(200)]
+    (tmp_path / "data").mkdir()
+    write_data_dir(tmp_path / "data", {"utt2spk": dict.fromkeys(names, "ann"), "text": dict.fromkeys(names, "a b c d"),
+                                       "segments": {utt: f"talk {20 * i} {20 * i + 19}" for i, utt in enumerate(names)}})
+    lines = [Counted("talk", "1", 20 * i + begin, 1.0, word, 1.0) for i in range(200) for begin, word in zip((2, 6, 10, 14), "abcd")]
+    parts = split_utterances(DataDir(tmp_path / "data"), lines, SplitOptions(max_segment_s=8.0))
+    assert all(len(parts[utt]) == 3 for utt in names) and read < 20 * len(lines)
