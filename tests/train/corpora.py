@@ -24,16 +24,17 @@ def frames_of(pdfs: np.ndarray, num_pdfs: int, rng: np.random.Generator) -> np.n
     return (centres[pdfs] + rng.standard_normal((len(pdfs), DIM))).astype(np.float32)
 
 
-def random_pdfs(length: int, num_pdfs: int, rng: np.random.Generator) -> np.ndarray:
+def random_pdfs(length: int, num_pdfs: int, rng: np.random.Generator, stay: int = 3) -> np.ndarray:
     """Each pdf stays for three frames or so, as states do."""
-    return rng.integers(num_pdfs, size=length // 3 + 1).repeat(3)[:length].astype(np.int32)
+    return rng.integers(num_pdfs, size=length // stay + 1).repeat(stay)[:length].astype(np.int32)
 
 
-def make_data(path: Path, lengths: dict[str, int], num_pdfs: int, seed: int = 0) -> Targets:
-    """A data directory with features; utterance ids are SPEAKER-NAME. Returns the pdfs the frames were drawn from."""
+def make_data(path: Path, lengths: dict[str, int], num_pdfs: int, seed: int = 0, stay: int = 3) -> Targets:
+    """A data directory with features; utterance ids are SPEAKER-NAME. Returns the pdfs the frames were drawn from, which stay for `stay`
+    frames each."""
     path.mkdir(parents=True)
     rng = np.random.default_rng(seed)
-    pdfs = {utt: random_pdfs(length, num_pdfs, rng) for utt, length in lengths.items()}
+    pdfs = {utt: random_pdfs(length, num_pdfs, rng, stay) for utt, length in lengths.items()}
     with ArkWriter(path / "f.ark", path / "feats.scp") as writer:
         for utt, states in pdfs.items():
             writer.write(utt, frames_of(states, num_pdfs, rng))
