@@ -10,6 +10,8 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.lang.subwords import words_of
 
+_MOST_OFF = 0.1  # of the sum of a frame's posteriors from one; those of compressed tables are off by some hundredths
+
 
 @dataclass(frozen=True)
 class CtcHypothesis:
@@ -42,14 +44,26 @@ def checked(log_posteriors: np.ndarray, num_units: int, name: str) -> np.ndarray
     return log_posteriors
 
 
+def checked_posteriors(log_posteriors: np.ndarray, num_units: int, name: str) -> np.ndarray:
+    """The same. Raises UserError also where the probabilities of a frame do not add up to 1."""
+    log_posteriors = checked(log_posteriors, num_units, name)
+    with np.errstate(over="ignore"):
+        sums = np.exp(log_posteriors, dtype=np.float64).sum(1)
+    off = np.flatnonzero(~(np.abs(sums - 1) <= _MOST_OFF))
+    if len(off):
+        raise UserError(f"{name}: the probabilities of the units at frame {off[0]} add up to {sums[off[0]]:.3g}, not to 1; give natural "
+                        "logarithms of posteriors, as a log-softmax has them")
+    return log_posteriors
+
+
 def greedy(log_posteriors: np.ndarray, units: Sequence[str], name: str = "the utterance") -> CtcHypothesis:
     """The labels of the likeliest path: the best unit of each frame, equal neighbours joined, blanks (0) dropped.
 
     log_posteriors  (T, num_units), natural logarithms
 
-    `ctc_cost` is that of this one path. Raises UserError as `checked` does.
+    `ctc_cost` is that of this one path. Raises UserError as `checked_posteriors` does.
     """
-    log_posteriors = checked(log_posteriors, len(units), name)
+    log_posteriors = checked_posteriors(log_posteriors, len(units), name)
     best = log_posteriors.argmax(1)
     change = np.ones(len(best), bool)
     change[1:] = best[1:] != best[:-1]

@@ -20,7 +20,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.decode import ctc_prefix_kernels as kernels
-from pyasr.decode.ctc_hypotheses import CtcHypothesis, checked
+from pyasr.decode.ctc_hypotheses import CtcHypothesis, checked_posteriors
 from pyasr.lang.arpa import Arpa
 from pyasr.lang.backoff_lm import OOV_COST, BackoffLm, Tables
 from pyasr.lang.grammar import BACKOFF, BOS, EOS, arpa_to_fst
@@ -74,10 +74,10 @@ class PrefixDecoder:
         """Up to `num_best` different word sequences, best first, from float32 (T, num_units), natural logarithms.
 
         Their probabilities are summed over all alignments, and over all units that spell the same words, within the beam; `units` are
-        those of the greatest share. Raises UserError, naming the utterance, for another number of units and for what is not finite.
+        those of the greatest share. Raises UserError, naming the utterance, for another number of units, and for what is no posteriors.
         """
         options = self.options
-        found = kernels.search(checked(log_posteriors, len(self.units), name), self._table, self._lm, options.num_prefixes,
+        found = kernels.search(checked_posteriors(log_posteriors, len(self.units), name), self._table, self._lm, options.num_prefixes,
                                options.unit_beam, options.lm_weight, self._bonus)
         hypotheses = self._joined(*found)
         return sorted(hypotheses, key=lambda one: -one.score(options.lm_weight, self._bonus))[:options.num_best]

@@ -170,3 +170,7 @@ def test_what_cannot_be_decoded_is_named(decode):
         decode(np.zeros((3, 4)), "utt7")
     with pytest.raises(UserError, match="utt7: the log posterior of unit 2 at frame 1 is nan"):
         decode(np.where(np.arange(15).reshape(3, 5) == 7, np.nan, -1.6), "utt7")
+    for scores in (posteriors(0) + 0.2, 0.5 * posteriors(0), np.exp(posteriors(0)), 10 * posteriors(0), 1e4 + posteriors(0)):
+        with pytest.raises(UserError, match=r"utt7: the probabilities of the units at frame 0 add up to \S+, not to 1; give natural logarithms"):
+            decode(scores, "utt7")
+    decode(posteriors(0) + 0.05 * np.random.default_rng(0).uniform(-1, 1, (5, 5)), "utt7")  # as from a compressed table
