@@ -24,7 +24,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, group, option
+from pyasr.base.options import argument, changed, group, option, refuse_beside
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec
@@ -34,6 +34,9 @@ from pyasr.decode.decode_dir import join_totals, start_output
 from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.lattice_dir import keep_words
 from pyasr.decode.search import DecodeOptions
+
+_DECODE = DecodeOptions(acoustic_scale=1 / ACOUSTIC_FACTOR)
+_OF_MODEL = ("--lm-weight", "--oov-cost", "--letter-cost")
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class DecodeCtc:
     graph_dir: Path | None = option(None, "directory of TLG.fst, for --search wfst")
     lm: Path | None = option(None, "n-gram model in ARPA form, perhaps gzipped, for --search prefix")
     prefix: PrefixOptions = group(PrefixOptions)
-    decode: DecodeOptions = group(DecodeOptions, acoustic_scale=1 / ACOUSTIC_FACTOR)
+    decode: DecodeOptions = group(DecodeOptions, acoustic_scale=_DECODE.acoustic_scale)
     lattices: DeterminizeOptions = group(DeterminizeOptions)
     jobs: JobOptions = group(JobOptions)
 
@@ -60,10 +63,14 @@ def check(options: DecodeCtc) -> None:
     options.decode.check()
     if options.search == WFST and not options.graph_dir:
         raise UserError("--search wfst needs --graph-dir, made by utils/make_ctc_graph.py")
-    if options.search != WFST and options.graph_dir:
-        raise UserError(f"--search {options.search} takes no --graph-dir; leave it out, or give --search wfst")
-    if options.search != PREFIX and options.lm:
-        raise UserError(f"--search {options.search} takes no --lm; leave it out, or give --search prefix")
+    of_prefix = changed(options.prefix, PrefixOptions())
+    of_graph = changed(options.decode, _DECODE) | changed(options.lattices, DeterminizeOptions())
+    flags = {PREFIX: {"--lm": options.lm} | of_prefix, WFST: {"--graph-dir": options.graph_dir} | of_graph}
+    for search, given in flags.items():
+        if search != options.search:
+            refuse_beside(f"--search {options.search}", given, f"only --search {search} goes by that")
+    if not options.lm:
+        refuse_beside("a search without --lm", {flag: of_prefix[flag] for flag in _OF_MODEL}, "it has no language model")
 
 
 def main(options: DecodeCtc) -> None:

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError, printable
-from pyasr.base.options import argument, group, option
+from pyasr.base.options import argument, changed, group, option, refuse_beside
 from pyasr.base.output import atomic_write, disk_error
 from pyasr.base.step import is_forced, run_step
 from pyasr.base.written_files import WrittenFiles
@@ -174,6 +174,10 @@ def check(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
         raise UserError("- is named twice, but standard input can be read once")
     if options.stream and (options.channels != MIX or options.one_speaker):
         raise UserError("--stream takes one recording after the other, its channels averaged; leave --channels and --one-speaker out")
+    if options.stream:
+        refuse_beside("--stream", changed(options.cut, CutOptions()), "recordings that are whole are cut so")
+    else:
+        refuse_beside("recordings that are whole", changed(options.endpoint, EndpointOptions()), "utterances end so with --stream true")
     if options.out_dir and options.out_dir.exists() and not options.out_dir.is_dir():
         raise UserError(f"--out-dir {options.out_dir}: there is a file of this name; give a directory")
     if options.format == "srt" and not options.out_dir and (len(audio) > 1 or options.channels == EACH):

@@ -276,8 +276,12 @@ def test_a_list_as_a_lattice():
 
 @pytest.mark.parametrize("options, told", [
     (["--search", "wfst"], "--search wfst needs --graph-dir, made by utils/make_ctc_graph.py"),
-    (["--search", "greedy", "--lm", "x"], "--search greedy takes no --lm"),
-    (["--search", "prefix", "--graph-dir", "x"], "--search prefix takes no --graph-dir"),
+    (["--search", "greedy", "--lm", "x", "--num-prefixes", 8],
+     "--search greedy and --lm, --num-prefixes do not go together: only --search prefix goes by that; leave them out"),
+    (["--search", "prefix", "--graph-dir", "x"], "--search prefix and --graph-dir do not go together: only --search wfst goes by that"),
+    (["--search", "prefix", "--beam", 8, "--determinize", "false"], "--search prefix and --beam, --determinize do not go together: only"),
+    (["--search", "wfst", "--graph-dir", "x", "--word-bonus", 0], "--search wfst and --word-bonus do not go together: only --search prefix"),
+    (["--search", "prefix", "--lm-weight", 1, "--oov-cost", 9], "a search without --lm and --lm-weight, --oov-cost do not go together: it has no"),
     (["--search", "wfst", "--graph-dir", "/nowhere"], "/nowhere/TLG.fst: no such file; it comes from utils/make_ctc_graph.py"),
 ])
 def test_impossible_options(exp, options, told):

@@ -154,10 +154,10 @@ if wanted ctc && stage 14 "CTC on subwords"; then
     train train_ctc ctc "$seed" --config conf/ctc.conf "$data/train_sp_fmllr" "$dir/units" conf/network/ctc.net
     for set in dev test; do
       for search in greedy prefix wfst; do
-        how="$narrow --search $search"
+        how="--search $search"
         case $search in
           prefix) how="$how --lm $data/local/lm/trigram/lm.arpa.gz --lm-weight 0.5 --word-bonus 3" ;;    # chosen on dev
-          wfst) how="$how --graph-dir $dir/ctc_graph" ;;
+          wfst) how="$how $narrow --graph-dir $dir/ctc_graph" ;;
         esac
         steps/decode_ctc.py $jobs --cmd "$decode_cmd" $how "$data/${set}_fmllr" "$out" "$out/decode_${set}_$search"
       done
