@@ -108,7 +108,8 @@ class Scores:
             factor = np.float32(ACOUSTIC_FACTOR if in_graph else 1.0)
             self.keys, self._read, self._score = list(table), lambda utt: reader.load(table[utt]), lambda matrix: factor * matrix
         else:
-            features, model = open_features(spec.data, spec.ctc_dir), load_network(spec.ctc_dir, in_graph)
+            features = open_features(spec.data, spec.ctc_dir)
+            model = load_network(spec.ctc_dir, in_graph, threads_of_job(spec.num_threads))
             self.keys, self._read = features.keys, features.__getitem__
             self._score = model.log_likelihoods if in_graph else model.log_posteriors
 
@@ -119,11 +120,14 @@ class Scores:
             yield utt, lambda utt=utt, read=read: checked(computed(utt, self._score, read), self._num_units, utt)
 
 
-def load_network(ctc_dir: Path, in_graph: bool):
-    """The `AcousticModel` of a directory. Raises UserError for one of an earlier pyasr, without priors, where a graph is to be searched."""
+def load_network(ctc_dir: Path, in_graph: bool, num_threads: int = 1):
+    """The `AcousticModel` of a directory, which `num_threads` will ask at once.
+
+    Raises UserError for one of an earlier pyasr, without priors, where a graph is to be searched.
+    """
     from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
 
-    model = acoustic.load_scorer(ctc_dir)
+    model = acoustic.load_scorer(ctc_dir, num_threads)
     if in_graph and model.factor != ACOUSTIC_FACTOR:
         sentence = "has no priors of units, which a search in a graph needs; train it again with steps/train_ctc.py"
         raise UserError(f"{ctc_dir / NETWORK}: {sentence}")

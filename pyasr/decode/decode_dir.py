@@ -169,15 +169,16 @@ def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | 
     return [*makers, *of_model, *transforms, *(path for path in optional if path.exists())]
 
 
-def load_scorer(model_dir: Path, adapted: bool = False):
-    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or a network directory; a GMM for `adapted` features or for others.
+def load_scorer(model_dir: Path, adapted: bool = False, num_threads: int = 1):
+    """(object with `.log_likelihoods(features)`, tid2pdf) of a GMM or a network directory; a GMM for `adapted` features or for others;
+    `num_threads` will ask it at once.
 
     Raises UserError where a network has other pdfs than the transition model beside it.
     """
     if (model_dir / NETWORK).exists():
         from pyasr.nn import acoustic  # torch is loaded only where a network is decoded
 
-        network, transitions = acoustic.load_scorer(model_dir), read_transitions(model_dir / MODEL)
+        network, transitions = acoustic.load_scorer(model_dir, num_threads), read_transitions(model_dir / MODEL)
         network.check_pdfs(model_dir, transitions.num_pdfs)
         return network, transitions.tid2pdf
     transitions, gmm = read_model(model_dir / MODEL if adapted else first_pass_model(model_dir))
@@ -201,7 +202,7 @@ def decode_shard(spec: DecodeSpec, job: int) -> None:
     """Decode the `job`-th part of the utterances, 1-based; nothing is done if an earlier run has completed it."""
     if shard_is_complete(spec, job):
         return
-    scorer, tid2pdf = load_scorer(spec.model_dir, adapted=spec.transform_dir is not None)
+    scorer, tid2pdf = load_scorer(spec.model_dir, spec.transform_dir is not None, spec.threads())
     decoder = load_decoder(spec, tid2pdf)
     reader = open_features(spec.data, spec.model_dir, spec.transform_dir)
     with ShardWriter(spec, job, set(reader.keys)) as writer:

@@ -133,8 +133,14 @@ def _description(content: dict) -> dict:
     return {"options": content["options"], "input_dim": len(content["mean"]), "num_pdfs": len(content["log_priors"]), "fixed": {}}
 
 
-def load_scorer(model_dir: Path) -> AcousticModel:
-    """The model of a directory, for its `log_likelihoods(features)`."""
+def load_scorer(model_dir: Path, num_threads: int = 1) -> AcousticModel:
+    """The model of a directory, for its `log_likelihoods(features)`.
+
+    num_threads  threads that will ask it at once: where they are several, each of them computes on one core from now on, as torch would
+                 otherwise take as many for every one of them as the process is given
+    """
+    if num_threads > 1:
+        torch.set_num_threads(1)
     return load_model(Path(model_dir) / MODEL_FILE)
 
 

@@ -15,7 +15,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import save
 from pyasr.data.ctm import CtmLine
 from pyasr.decode.compact import CompactLattice
-from pyasr.decode.ctc_dir import PREFIX, SEARCHES, WFST, CtcSpec, decode_shard, load_network
+from pyasr.decode.ctc_dir import GREEDY, PREFIX, SEARCHES, WFST, CtcSpec, decode_shard, load_network
 from pyasr.decode.ctc_hypotheses import CtcHypothesis
 from pyasr.decode.ctc_lists import list_lattice
 from pyasr.decode.ctc_prefix import PrefixDecoder
@@ -224,6 +224,25 @@ def test_a_network_gives_the_same_as_its_posteriors(exp):
     for utt in names:
         assert costs[0][utt].words == costs[1][utt].words
         assert costs[0][utt].acoustic_cost == pytest.approx(costs[1][utt].acoustic_cost, rel=1e-5, abs=1e-3)
+
+
+@pytest.mark.parametrize("num_threads, num_cores", [(1, 3), (2, 1)])
+def test_threads_that_decode_compute_on_one_core_each(exp, tmp_path, monkeypatch, num_threads, num_cores):
+    num_units, before, compute, seen = len(Subwords.read(exp / "units")), torch.get_num_threads(), AcousticModel.log_posteriors, []
+    AcousticModel(FeedForward(DnnOptions(hidden_dim=4), 3, num_units), torch.zeros(3), torch.ones(3), torch.zeros(num_units)).save(tmp_path / "final.nnet")
+    InputOptions(cmvn="none").save(tmp_path)
+    (tmp_path / "data").mkdir()
+    write_table(tmp_path / "data/utt2spk", {utt: utt[0] for utt in TEXT})
+    with ArkWriter(tmp_path / "data/feats.ark", tmp_path / "data/feats.scp") as writer:
+        for utt in TEXT:
+            writer.write(utt, np.zeros((2, 3), np.float32))
+    monkeypatch.setattr(AcousticModel, "log_posteriors", lambda *words: seen.append(torch.get_num_threads()) or compute(*words))
+    torch.set_num_threads(3)
+    try:
+        decode_shard(CtcSpec(GREEDY, tmp_path / "data", tmp_path, exp / "units", tmp_path, 1, num_threads), 1)
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [num_cores] * len(TEXT)
 
 
 def test_networks_of_an_earlier_pyasr_have_no_priors_for_a_graph(tmp_path):

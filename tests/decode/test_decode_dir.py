@@ -99,6 +99,19 @@ def test_words_lattices_and_report(exp):
     assert again.returncode == 0 and "up to date" in again.stdout
 
 
+@pytest.mark.parametrize("num_threads, num_cores", [(1, 3), (2, 1)])
+def test_threads_that_decode_compute_on_one_core_each(exp, monkeypatch, num_threads, num_cores):
+    network_of(3).save(exp / "model/final.nnet")
+    before, compute, seen = torch.get_num_threads(), AcousticModel.log_likelihoods, []
+    monkeypatch.setattr(AcousticModel, "log_likelihoods", lambda *words: seen.append(torch.get_num_threads()) or compute(*words))
+    torch.set_num_threads(3)
+    try:
+        run_here("decode.py", "--nj", 1, "--num-threads", num_threads, exp / "model/graph", exp / "data", exp / "model/decode")
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [num_cores] * len(TRUTH)
+
+
 def test_a_lang_directory_of_other_word_numbers_spells_nothing_wrongly(exp):
     """A word has come to it after the graph was made."""
     write_table(exp / "data/text", {utt: " ".join(WORDS[k] for k in words) for utt, words in TRUTH.items()})
