@@ -35,8 +35,8 @@ from pyasr.base.step import run_step
 from pyasr.decode.decode_dir import load_scorer
 from pyasr.decode.lattice import best_path, sweep
 from pyasr.decode.search import DecodeOptions, Decoder
+from pyasr.feats.frame_shift import FRAME_SHIFT_S
 from pyasr.feats.inputs import open_features
-from pyasr.hmm.model import FRAME_SHIFT_S
 from pyasr.io.openfst import read_fst, write_fst
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "decode"))

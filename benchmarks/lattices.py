@@ -30,7 +30,8 @@ from pyasr.decode.mbr import mbr_decode, mbr_sweep
 from pyasr.decode.nbest import n_best
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.decode.word_graph import WordGraph
-from pyasr.hmm.model import FRAME_SHIFT_S, MODEL, read_transitions
+from pyasr.feats.frame_shift import FRAME_SHIFT_S
+from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.lang.backoff_lm import BackoffLm
 from pyasr.lang.lang_dir import LangDir
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Write the recognised words with times and confidences, in NIST's ctm format.
 
-Reads   DATA/{utt2spk,segments,reco2file_and_channel}, LANG/{words.txt,phones/align_lexicon.int}, DECODE_DIR/{lat.*.gz,words.txt},
-        MODEL_DIR/{final.mdl,frame_subsampling_factor}, for CTC units/units.txt in place of final.mdl,
-        and unless --lmwt is given DECODE_DIR/scoring/summary.json
+Reads   DATA/{utt2spk,segments,reco2file_and_channel,frame_shift,feats.scp}, LANG/{words.txt,phones/align_lexicon.int},
+        DECODE_DIR/{lat.*.gz,words.txt}, MODEL_DIR/{final.mdl,frame_subsampling_factor,feature_origin.json},
+        for CTC units/units.txt in place of final.mdl, and unless --lmwt is given DECODE_DIR/scoring/summary.json
 Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD CONFIDENCE, seconds from the recording's begin
 
 The words are those of least expected error, each with its posterior probability as confidence.
@@ -23,6 +23,7 @@ from pyasr.data.datadir import DataDir
 from pyasr.decode.ctm_dir import CtmSpec, join_ctm
 from pyasr.decode.decoded import Decoded
 from pyasr.decode.mbr import MbrOptions
+from pyasr.feats.frame_shift import frame_shift_files
 from pyasr.hmm.model import answer_shift_s
 from pyasr.score.decode_dir import PointOptions
 
@@ -34,8 +35,8 @@ class GetCtm:
     decode_dir: Path = argument("directory of the lattices")
     out: Path = argument("directory of the ctm")
     model_dir: Path | None = option(None, "directory of the acoustic model; the parent of DECODE_DIR unless given")
-    frame_shift_s: float | None = option(None, "seconds from one frame of the lattices to the next; unless given 0.01, times what "
-                                               "frame_subsampling_factor of the model says", minimum=1e-6)  # fmt: skip
+    frame_shift_s: float | None = option(None, "seconds from one frame of the lattices to the next; unless given that of the features, "
+                                               "times what frame_subsampling_factor of the model says", minimum=1e-6)  # fmt: skip
     mbr: MbrOptions = group(MbrOptions, decode_mbr=True)
     point: PointOptions = group(PointOptions)
     jobs: JobOptions = group(JobOptions)
@@ -45,8 +46,9 @@ def main(options: GetCtm) -> None:
     lm_weight, penalty = options.point.of(options.decode_dir)
     decoded = Decoded.of(options.data, options.lang, options.decode_dir, options.model_dir, options.jobs.nj)
     times = [options.data / name for name in ("segments", "reco2file_and_channel") if DataDir(options.data).has(name)]
+    times += frame_shift_files(options.data)
     with output_of(options, options.out, [*decoded.files(), *times, *options.point.inputs(options.decode_dir)]) as out:
-        frame_shift_s = options.frame_shift_s or answer_shift_s(decoded.model_dir)
+        frame_shift_s = options.frame_shift_s or answer_shift_s(options.data, decoded.model_dir)
         spec = CtmSpec(decoded, out, lm_weight, penalty, options.mbr, frame_shift_s)
         run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.ctm_dir:ctm_shard", spec, num_jobs=decoded.num_jobs)
         log.info(f"{join_ctm(out, decoded.num_jobs)} words at LM weight {lm_weight}, word insertion penalty {penalty}")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Write when each word of the transcripts was said, by alignments, in NIST's ctm format.
 
-Reads   DATA/{utt2spk,text,segments,reco2file_and_channel}, LANG, ALI_DIR/{ali.*.gz,num_jobs,final.mdl,frame_subsampling_factor}
+Reads   DATA/{utt2spk,text,segments,reco2file_and_channel,frame_shift,feats.scp}, LANG,
+        ALI_DIR/{ali.*.gz,num_jobs,final.mdl,frame_subsampling_factor,feature_origin.json}
 Writes  OUT/ctm: FILE CHANNEL BEGIN DURATION WORD 1.0000, seconds from the recording's begin
 
     steps/get_train_ctm.py data/train data/lang exp/tri3_ali exp/tri3_ali/ctm
@@ -19,6 +20,7 @@ from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
 from pyasr.decode.ctm_dir import join_ctm
 from pyasr.decode.train_ctm import TrainCtmSpec, check_words
+from pyasr.feats.frame_shift import frame_shift_files
 from pyasr.hmm.model import MODEL, answer_shift_s, subsampling_files
 from pyasr.io.int_vectors import job_archive_files, num_archives
 from pyasr.lang.lang_dir import LangDir
@@ -36,11 +38,11 @@ class GetTrainCtm:
 
 def main(options: GetTrainCtm) -> None:
     ali, data = options.ali_dir, DataDir(options.data)
-    times = [data.path / name for name in ("segments", "reco2file_and_channel") if data.has(name)]
+    times = [data.path / name for name in ("segments", "reco2file_and_channel") if data.has(name)] + frame_shift_files(data.path)
     tables = [data.path / "utt2spk", data.path / "text", *times]
     inputs = [*tables, *LangDir(options.lang).pronunciation_files, ali / MODEL, *subsampling_files(ali), *job_archive_files(ali)]
     with output_of(options, options.out, inputs) as out:
-        spec = TrainCtmSpec(data.path, options.lang, ali, out, answer_shift_s(ali), min(options.jobs.nj, num_archives(ali)))
+        spec = TrainCtmSpec(data.path, options.lang, ali, out, answer_shift_s(data.path, ali), min(options.jobs.nj, num_archives(ali)))
         run_jobs(options.jobs, out / "log" / "ctm.JOB.log", "pyasr.decode.train_ctm:write_train_ctm", spec, num_jobs=spec.num_jobs)
         check_words(spec, options.missing)
         log.info(f"{join_ctm(out, spec.num_jobs)} words")

@@ -32,11 +32,12 @@ from pyasr.decode.lattice_dir import write_num_jobs
 from pyasr.decode.lattice_io import LatticeWriter
 from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.data.datadir import split
+from pyasr.feats.frame_shift import FRAME_SHIFT_S
 from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
 from pyasr.feats.origin import check_origin
 from pyasr.feats.transforms import transform_files
 from pyasr.hmm.model import (
-    ALIGNMENT_MODEL, FRAME_SHIFT_S, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions, subsampling_files,
+    ALIGNMENT_MODEL, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions, subsampling_files,
 )  # fmt: skip
 from pyasr.io.openfst import read_fst
 from pyasr.lang.symbols import SymbolTable
@@ -268,7 +269,7 @@ class ShardWriter:
         mine = split(spec.data, spec.num_jobs)[job - 1]
         self.spec, self.job, self.keys = spec, job, [utt for utt in mine if utt in known]
         self.totals = Totals(no_features=[utt for utt in mine if utt not in known])
-        self._words, self._shift_s = SymbolTable.read(spec.graph / "words.txt"), answer_shift_s(spec.model_dir)
+        self._words, self._shift_s = SymbolTable.read(spec.graph / "words.txt"), answer_shift_s(spec.data, spec.model_dir)
         self._progress = log.Progress("decode", len(self.keys), "utterances", 30.0)
 
     def __enter__(self) -> ShardWriter:

@@ -37,6 +37,11 @@ class FrameOptions:
         return int(self.sample_frequency * 0.001 * self.frame_shift)
 
     @property
+    def shift_s(self) -> float:
+        """Seconds between the starts of two frames, which are whole samples."""
+        return self.window_shift / self.sample_frequency
+
+    @property
     def fft_size(self) -> int:
         """Window size rounded up to a power of two."""
         return 1 << (self.window_size - 1).bit_length()

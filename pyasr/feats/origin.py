@@ -60,12 +60,33 @@ def keep_origin(model_dir: Path, data: Path) -> None:
     save_origins(model_dir, origins_of(data))
 
 
+def kept_origins(folder: Path) -> list[dict]:
+    """What `save_origins` wrote; nothing where it wrote nothing. Raises UserError for something else."""
+    path = Path(folder) / ORIGIN_FILE
+    try:
+        origins = read_object(path)["origins"]
+        for origin in origins:
+            _kept(origin)
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: not what a step of pyasr writes there ({error}); make {folder} again") from None
+    return origins
+
+
+def audio_options(origin: dict):
+    """The options with which the features of audio were made that an origin is of, those of the first stream."""
+    while "type" not in origin:
+        origin = origin["fmllr_of"] if "fmllr_of" in origin else origin["streams"][0]
+    return _options(origin)
+
+
 def check_origin(data: Path, model_dir: Path) -> None:
     """Raise UserError where the features of `data` are known to be made otherwise than those that a model was trained on.
 
     What makes no difference, or only in noise, may differ: dither, and options of what is not computed.
     """
-    trained = _read_origins(Path(model_dir))
+    trained = kept_origins(Path(model_dir))
     kept = [_kept(origin) for origin in trained]
     for origin in origins_of(data) if trained else ():
         if _kept(origin) not in kept:
@@ -91,21 +112,7 @@ def difference(origin: dict, other: dict) -> str:
 def _told_in(folder: Path) -> list[dict]:
     """What the folder of an archive tells of it."""
     path = folder / OPTIONS_FILE
-    return [to_json(load(path, tuple(_KINDS.values())))] if path.exists() else _read_origins(folder)
-
-
-def _read_origins(folder: Path) -> list[dict]:
-    """What `save_origins` wrote; nothing where it wrote nothing. Raises UserError for something else."""
-    path = folder / ORIGIN_FILE
-    try:
-        origins = read_object(path)["origins"]
-        for origin in origins:
-            _kept(origin)
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: not what a step of pyasr writes there ({error}); make {folder} again") from None
-    return origins
+    return [to_json(load(path, tuple(_KINDS.values())))] if path.exists() else kept_origins(folder)
 
 
 def _kept(origin: dict) -> object:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.feats.frame_shift import frame_shift_s
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 MODEL, ALIGNMENT_MODEL = "final.mdl", "final.alimdl"
 SUBSAMPLING = "frame_subsampling_factor"
-FRAME_SHIFT_S = 0.01
 
 
 def first_pass_model(model_dir: Path) -> Path:
@@ -76,9 +76,9 @@ def read_subsampling(model_dir: Path) -> int:
     return int(text)
 
 
-def answer_shift_s(model_dir: Path) -> float:
-    """Seconds from one frame of alignments and lattices by a model to the next."""
-    return FRAME_SHIFT_S * read_subsampling(model_dir)
+def answer_shift_s(data: Path, model_dir: Path) -> float:
+    """Seconds from one frame of alignments and lattices of a data directory by a model to the next."""
+    return frame_shift_s(data, model_dir) * read_subsampling(model_dir)
 
 
 def read_tree(path: Path, transitions: TransitionModel | None = None) -> ContextTree:

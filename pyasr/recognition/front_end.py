@@ -48,7 +48,7 @@ class PlainFeatures:
 
     def __init__(self, options):
         self.extractor, self.rate_hz, self.adaptations = Extractor(options), options.frame.sample_frequency, []
-        self.frame_shift_s = options.frame.window_shift / self.rate_hz
+        self.frame_shift_s = options.frame.shift_s
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:
         return [self.extract(wave) for wave in waves]

@@ -13,6 +13,7 @@ from spoken_toys import SCALE, System, make_system
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
+from pyasr.base.options import save, to_json
 from pyasr.data.ctm import CtmLine, sorted_lines
 from pyasr.data.datadir import write_data_dir
 from pyasr.decode.compact import CompactLattice, empty_compact, state_times
@@ -20,8 +21,11 @@ from pyasr.decode.determinize import determinize
 from pyasr.decode.lattice import best_path, prune
 from pyasr.decode.lattice_dir import check_as_decoded, write_language_model
 from pyasr.decode.lattice_io import read_compact_lattices, write_lattices
+from pyasr.feats.options import OPTIONS_FILE, FbankOptions, FrameOptions, MfccOptions
+from pyasr.feats.origin import ORIGIN_FILE, save_origins
 from pyasr.hmm.model import SUBSAMPLING, write_subsampling
 from pyasr.hmm.phone_segments import split_to_phones
+from pyasr.io.ark import ArkWriter
 from pyasr.io.text import read_table
 from pyasr.lang.symbols import SymbolTable
 
@@ -142,6 +146,35 @@ def test_times_of_a_model_that_leaves_out_frames(system, exp):
         start_s = max(start for start in starts_s[fast.file, fast.channel] if start <= fast.begin_s)
         assert slow.begin_s - start_s == pytest.approx(3 * (fast.begin_s - start_s), abs=0.021) and slow.word == fast.word
         assert slow.duration_s == pytest.approx(3 * fast.duration_s, abs=0.041)  # of times in hundredths
+
+
+def test_times_go_by_the_frames_of_the_features(system, exp):
+    """What the data directory says before what its features were made with, that before what the model was trained on."""
+    def last_s(shift_ms: int) -> float:
+        return max(line.end_s for line in get_ctm(system, exp, out=f"ctm_{shift_ms}"))
+
+    def origin(shift_ms: float) -> dict:
+        return {"streams": [{"fmllr_of": to_json(MfccOptions(frame=FrameOptions(frame_shift=shift_ms)))}], "each": [{}]}
+
+    for name in ("segments", "reco2file_and_channel"):
+        (exp / "data" / name).unlink()
+    model, told = system.lang.path.parent / "model", [(10, last_s(10))]
+    save_origins(model, [origin(20.0)])
+    try:
+        told.append((20, last_s(20)))
+        (exp / "feats").mkdir()
+        save(exp / "feats" / OPTIONS_FILE, FbankOptions(frame=FrameOptions(frame_shift=30.0)))
+        with ArkWriter(exp / "feats/a.ark", exp / "data/feats.scp") as writer:
+            writer.write("a-1", np.zeros((3, 2), np.float32))
+        told.append((30, last_s(30)))
+        (exp / "data/frame_shift").write_text("0.04\n")
+        told.append((40, last_s(40)))
+    finally:
+        (model / ORIGIN_FILE).unlink()
+    assert [seconds for _, seconds in told] == pytest.approx([told[0][1] * shift_ms / 10 for shift_ms, _ in told], abs=0.021)
+    (exp / "data/frame_shift").write_text("10\n")
+    with pytest.raises(UserError, match="data/frame_shift: '10' is no number of seconds from 0 to 1; write 0.01 for frames that lie 10 ms apart"):
+        get_ctm(system, exp, out="none")
 
 
 @pytest.mark.parametrize("name, content, message", [
