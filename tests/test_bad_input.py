@@ -112,7 +112,7 @@ def test_control_characters(program, audio):
 
 def test_nothing_but_empty_transcripts(trained, corpus, tmp_path):
     write_table(corpus / "text", dict.fromkeys(read_table(corpus / "text"), ""))
-    assert_refused(tmp_path, "no utterance of shard", "train_mono.py", *TRAINING, corpus, trained / "lang", tmp_path / "mono")
+    assert_refused(tmp_path, "no utterance can be used", "train_mono.py", *TRAINING, corpus, trained / "lang", tmp_path / "mono")
 
 
 @pytest.mark.parametrize("program", ["make_mfcc.py", "compute_cmvn.py", "train_mono.py"])

@@ -38,22 +38,20 @@ class AdaptableShard(Shard):
         """Frames of utterance `keys[index]` with deltas and splicing, (T, extended_dim)."""
         return self.extend.extend(self.base[self.offsets[index]:self.offsets[index + 1]])
 
-    def transformed(self, matrix_of: Callable[[str], np.ndarray]) -> np.ndarray:
-        """All frames, by the matrix of each utterance, which acts on `extended` frames: float32 (T, D)."""
-        feats = None
+    def transformed(self, matrix_of: Callable[[str], np.ndarray], dim: int) -> np.ndarray:
+        """All frames, by the matrix of each utterance, which makes `dim` columns of `extended` frames: float32 (T, dim)."""
+        feats = np.empty((len(self.base), dim), np.float32)
         for i, utt in enumerate(self.keys):
-            frames = apply_transform(self.extended(i), matrix_of(utt))
-            feats = np.empty((len(self.base), frames.shape[1]), np.float32) if feats is None else feats
-            feats[self.offsets[i]:self.offsets[i + 1]] = frames
+            feats[self.offsets[i]:self.offsets[i + 1]] = apply_transform(self.extended(i), matrix_of(utt))
         return feats
 
-    def transform(self, matrix_of: Callable[[str], np.ndarray]) -> None:
+    def transform(self, matrix_of: Callable[[str], np.ndarray], dim: int) -> None:
         """Make `feats` anew."""
-        self.feats = self.transformed(matrix_of)
+        self.feats = self.transformed(matrix_of, dim)
 
 
 def load_adaptable(data: Path, inputs: InputOptions, lang: LangDir, job: int, num_jobs: int) -> AdaptableShard:
-    """Shard `job` (1-based) of `num_jobs`, to be fed as `inputs` say. Raises UserError when none of its utterances can be used."""
+    """Shard `job` (1-based) of `num_jobs`, to be fed as `inputs` say; see `Shard.load`."""
     reader = FeatureReader(data, dataclasses.replace(inputs, deltas=0, splice_left=0, splice_right=0))
     shard = AdaptableShard.load(reader, lang, job, num_jobs)
     return shard.prepare(inputs, {utt: reader.speaker(utt) for utt in shard.keys}, set(DataDir(data).spk2utt))

@@ -105,7 +105,7 @@ class Shard:
 
     @classmethod
     def load(cls, reader: FeatureReader, lang: LangDir, job: int, num_jobs: int) -> Shard:
-        """Features and words of shard `job` (1-based) of `num_jobs`. Raises UserError when none of its utterances can be used."""
+        """Features and words of shard `job` (1-based) of `num_jobs`. One with nothing that can be used, of which the log tells, has no frames."""
         data = reader.data
         words, failed = read_words(data, lang, split(data, num_jobs)[job - 1])
         known = set(reader.keys)
@@ -116,10 +116,10 @@ class Shard:
         keys = [utt for utt in matrices if utt not in failed]
         if not keys:
             reason = next(iter(failed.values()), "no utterances")
-            raise UserError(f"{data}: no utterance of shard {job} of {num_jobs} can be used ({reason}); "
-                            f"run utils/validate_data_dir.py {data}")
-        offsets = np.concatenate([[0], np.cumsum([len(matrices[utt]) for utt in keys])])
-        return cls(data, keys, np.concatenate([matrices[utt] for utt in keys]), offsets, {utt: words[utt] for utt in keys}, failed)
+            log.warning(f"{data}: no utterance of shard {job} of {num_jobs} can be used ({reason})")
+        offsets = np.cumsum([0, *(len(matrices[utt]) for utt in keys)])
+        feats = np.concatenate([np.zeros((0, reader.dim), np.float32), *(matrices[utt] for utt in keys)])
+        return cls(data, keys, feats, offsets, {utt: words[utt] for utt in keys}, failed)
 
     def features(self, index: int) -> np.ndarray:
         """Frames of utterance `keys[index]`, (T, D): a view."""
@@ -133,6 +133,13 @@ class Shard:
     def usable(self) -> AlignReport:
         """The report of an alignment of all that can take part."""
         return AlignReport(len(set(self.keys) - self.failed.keys()), failed=dict(self.failed))
+
+    def check_usable(self, comm) -> None:
+        """Raise UserError, on all ranks, when no utterance of any rank can be used."""
+        total = sum(comm.allgather(self.usable()), AlignReport())
+        if total.num_aligned == 0:
+            reason = next(iter(total.failed.values()), "no utterances")
+            raise UserError(f"{self.data}: no utterance can be used ({reason}); run utils/validate_data_dir.py {self.data}")
 
     def align(self, trans: TransitionModel, model: AmDiagGmm, options: AlignOptions) -> AlignReport:
         """Replace the alignment by the best paths through the graphs; utterances without one are left out until the next time."""

@@ -131,11 +131,11 @@ class SpeakerTransforms:
             raise UserError(f"{found}; align this data directory with align_fmllr.py")
         self.matrices = {speaker: matrices[speaker].astype(np.float32) for speaker in speakers}
         whole = {speaker: compose(matrix, self.base, self.shard.extended_dim) for speaker, matrix in self.matrices.items()}
-        self.shard.transform(lambda utt: whole[self.shard.speakers[utt]])
+        self.shard.transform(lambda utt: whole[self.shard.speakers[utt]], len(self.base))
 
     def without(self) -> np.ndarray:
         """The shard's features before these transforms, float32 (T, D)."""
-        return self.shard.transformed(lambda utt: self.base)
+        return self.shard.transformed(lambda utt: self.base, len(self.base))
 
     def write(self, out: Path) -> None:
         """trans.N of this rank, final.mat; rank 0 writes the identity for speakers of whom no utterance can be used."""

@@ -97,7 +97,7 @@ class LdaMllt:
         """Transform the features by this matrix from now on, as it stands in its file."""
         matrix = matrices[MATRIX_FILE].astype(np.float32)
         self.matrices = {MATRIX_FILE: matrix}
-        self.shard.transform(lambda utt: matrix)
+        self.shard.transform(lambda utt: matrix, len(matrix))
 
     def write(self, out: Path) -> None:
         """final.mat."""

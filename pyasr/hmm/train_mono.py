@@ -40,6 +40,7 @@ def train_rank(spec: MonoSpec, comm) -> None:
         return
     lang = LangDir(spec.lang)
     shard = Shard.load(FeatureReader(spec.data, spec.inputs), lang, comm.rank + 1, comm.size)
+    shard.check_usable(comm)
     topology = Topology.read(lang.topo)
     topology.check_phones(lang.real_phones, lang.topo)
     tree = monophone_tree(lang.sets, {phone: topology.num_pdf_classes(phone) for phone in topology.phones})
@@ -69,8 +70,8 @@ def initial_model(topology: Topology, tree: ContextTree, shard: Shard, comm) -> 
 
 def _check_columns(shard: Shard, variances: np.ndarray, comm) -> None:
     """Raise UserError where a column holds one number in the frames of all ranks, exactly, or but for the rounding of its normalisation."""
-    extremes = comm.allgather((shard.feats.min(0), shard.feats.max(0)))
-    low, high = np.min([low for low, _ in extremes], axis=0), np.max([high for _, high in extremes], axis=0)
+    low = np.min(comm.allgather(shard.feats.min(0, initial=np.inf)), axis=0)  # a rank may have no frames
+    high = np.max(comm.allgather(shard.feats.max(0, initial=-np.inf)), axis=0)
     constant = np.flatnonzero((low == high) | ~(variances > _LEAST_VARIANCE)) + 1
     if len(constant):
         told = f"column {constant[0]}" if len(constant) == 1 else f"{len(constant)} columns (the first is {constant[0]})"

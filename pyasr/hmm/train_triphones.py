@@ -97,6 +97,7 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adapt
 
     adaptation  the transforms of the shard's features; its `begin` is called when the shard has the alignments of `spec.ali_dir`
     """
+    shard.check_usable(comm)
     old = read_transitions(spec.ali_dir / "final.mdl")
     tree, model = None, None
     if not comm.bcast_object(has_checkpoint(spec.out)):

@@ -11,8 +11,9 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions
+from pyasr.data.datadir import split
 from pyasr.data.validation import validate
-from pyasr.hmm.shard import AlignReport
+from pyasr.hmm.shard import FAILED_FILE, AlignReport
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.dict_dir import RESERVED_WORDS
@@ -66,6 +67,21 @@ def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(program
     run_here(program, "--max-missing", 0.25, *flags, data, *places, threads=True)
     assert len(read_job_archives(tmp_path / "out")) == 30
     assert "10 of 40 utterances have no alignment" in capfd.readouterr().out or program == "align_si.py"
+
+
+@pytest.mark.parametrize("program", programs(Path(), Path(), Path()))
+def test_a_job_without_a_usable_utterance_adds_nothing_to_the_others(program, corpus, mono, data, tmp_path, capfd):
+    """The result is that of one job, which has the same utterances."""
+    usable = split(data, 2)[0]
+    features = read_table(data / "feats.scp")
+    write_table(data / "feats.scp", {utt: features[utt] for utt in usable})
+    for nj in (1, 2):
+        flags, places = programs(corpus[1], mono, tmp_path / f"out{nj}")[program]
+        run_here(program, "--nj", nj, "--max-missing", 0.6, *flags[2:], data, *places, threads=True)
+    assert f"{data}: no utterance of shard 2 of 2 can be used (no features in feats.scp)" in capfd.readouterr().out
+    one, two = (read_job_archives(tmp_path / f"out{nj}") for nj in (1, 2))
+    assert one.keys() == two.keys() == set(usable) and all(np.array_equal(one[utt], two[utt]) for utt in one)
+    assert (tmp_path / "out1" / FAILED_FILE).read_text() == (tmp_path / "out2" / FAILED_FILE).read_text()
 
 
 def shift(data: Path) -> None:
