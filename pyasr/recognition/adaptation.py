@@ -50,13 +50,13 @@ class Adapted:
     """What the passes gave.
 
     features    with the second transform, of the utterances that were decoded
-    lattices    of these: the first transform's, with the acoustic costs of the second
+    lattices    a function that makes the lattices of these: the first transform's, with the acoustic costs of the second
     transform   both as one, float32 (D, D + 1)
     posteriors  of all utterances, of the first pass and the second
     """
 
     features: list[np.ndarray]
-    lattices: list[Lattice]
+    lattices: Callable[[], list[Lattice]]
     transform: np.ndarray
     posteriors: list[tuple[PdfPosteriors, PdfPosteriors]]
 
@@ -92,8 +92,7 @@ class Adaptation:
         seconds = [*(posteriors for _, posteriors in known), *map(self._after, lattices)]
         second = compose(self._estimate(once, seconds), first, first.shape[1] - 1).astype(np.float32)
         twice = [apply_transform(matrix, second) for matrix in features[num_known:]]
-        rescored = [self._rescored(lattice, matrix) for lattice, matrix in zip(lattices, twice)]
-        return Adapted(twice, rescored, second, list(zip(firsts, seconds)))
+        return Adapted(twice, lambda: list(map(self._rescored, lattices, twice)), second, list(zip(firsts, seconds)))
 
     def _decode(self, decoder: Decoder, gmm: AmDiagGmm, features: list[np.ndarray], names: list[str], num_threads: int,
                 finish: Callable = lambda lattice: lattice) -> list[Lattice]:  # fmt: skip

@@ -83,7 +83,7 @@ class System:
     def words_of_adapted(self, adapted: Adapted, names: list[str]) -> list[list[Word]]:
         """The words of utterances that were adapted to."""
         if self.inputs is None:
-            return [self.words(lattice) for lattice in adapted.lattices]
+            return [self.words(lattice) for lattice in adapted.lattices()]
         return self._search(self.inputs.normalised(adapted.features), names, num_threads=1)
 
     def _search(self, normalised: list[np.ndarray], names: list[str], num_threads: int) -> list[list[Word]]:

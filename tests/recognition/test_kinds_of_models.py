@@ -20,6 +20,7 @@ from pyasr import Recognizer
 from pyasr.base.errors import UserError
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.io.text import read_table
+from pyasr.recognition import adaptation
 from pyasr.recognition.adaptation import Adaptation
 from pyasr.recognition.adapted_speaker import AdaptedSpeaker
 
@@ -73,7 +74,10 @@ def test_systems_on_fmllr_features_adapt_to_a_recording_as_the_recipe_does(exp, 
     shutil.copyfile(sat / "final.mdl", dnn / "final.mdl")
     (dnn / "graph").symlink_to(sat / "graph")
     recognizer, expected = packed(decode_and_score(dnn, exp / "data_fmllr"))
-    assert {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID} == expected == {u: " ".join(w) for u, w in SAID.items()}
+    with monkeypatch.context() as patch:
+        patch.setattr(adaptation, "with_acoustics", Mock(side_effect=AssertionError("a network's words need no lattices of the adaptation")))
+        found = {utt: recognizer.transcribe(exp / f"{utt}.wav").text for utt in SAID}
+    assert found == expected == {u: " ".join(w) for u, w in SAID.items()}
     assert recognizer.system.info.first.graph == "graph" and not (exp / "dnn/packed_decode/first/graph").exists()
     assert_streams_as_it_transcribes(recognizer, exp)
     assert recognizer.transcribe(np.zeros(10, np.int16)).text == ""
