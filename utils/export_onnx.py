@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write a network as an ONNX file, from normalised features to the scores that the decoder takes.
 
-Reads  MODEL_DIR/{final.nnet,input.json}, and DATA/feats/options.json where --data is given
+Reads  MODEL_DIR/{final.nnet,input.json}; where --data is given, also DATA/{feats.scp,feats/options.json} and MODEL_DIR/feature_origin.json
 Writes OUT; a file that is no network of this program is replaced with --force alone
 
 Derivatives, splicing, normalisation of the input, priors and their factor are in the graph; cepstral mean normalisation and transforms of
@@ -21,6 +21,7 @@ from pyasr.base.output import atomic_write
 from pyasr.base.step import check_replaceable, run_step
 from pyasr.export.onnx_model import UNITS, acoustic_onnx
 from pyasr.export.source import read_source
+from pyasr.feats.origin import check_origin
 
 _MARK = r"\x08[\s\S]\x12\x05pyasr"  # ir_version, and a producer_name of five letters
 
@@ -33,17 +34,18 @@ class ExportOnnx:
     data: Path | None = option(None, "data directory with features like those of training, the options of which go into the metadata")
 
 
-def feature_options(data: Path) -> str:
-    """The options by which a directory's features were made."""
+def feature_options(data: Path, model_dir: Path) -> str:
+    """The options by which a directory's features were made. Raises UserError where they are known to be others than in training."""
     path = data / "feats" / "options.json"
     if not path.exists():
         raise UserError(f"{path}: no such file; give a directory whose features steps/make_mfcc.py or make_fbank.py has made")
+    check_origin(data, model_dir)
     return path.read_text(encoding="utf-8")
 
 
 def main(options: ExportOnnx) -> None:
     check_replaceable(options.out, _MARK, "network that this program has written")
-    told = feature_options(options.data) if options.data else ""
+    told = feature_options(options.data, options.model_dir) if options.data else ""
     content = acoustic_onnx(*read_source(options.model_dir), options.unit, told)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(options.out, "wb") as f:

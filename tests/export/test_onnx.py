@@ -7,11 +7,16 @@ import subprocess
 import numpy as np
 import pytest
 from export_toys import FIXED, model_of, with_random_parameters
+from steps_here import run_here
 
 from pyasr.base import protobuf
 from pyasr.base.errors import UserError
+from pyasr.base.options import save
 from pyasr.export.onnx_model import acoustic_onnx
 from pyasr.feats.inputs import InputOptions
+from pyasr.feats.options import FbankOptions, FrameOptions, MfccOptions
+from pyasr.feats.origin import keep_origin
+from pyasr.io.ark import ArkWriter
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.nn.two_outputs import TwoOutputs
@@ -145,3 +150,22 @@ def test_step(tmp_path, root):
     done = run(["utils/export_onnx.py", "--data", tmp_path / "data", tmp_path, tmp_path / "other.onnx"])
     assert done.returncode == 1 and "feats/options.json: no such file" in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "other.onnx").exists()
+
+
+def test_feature_options_of_the_metadata_are_those_of_training(tmp_path):
+    """Others are refused; what is only noise may differ."""
+    model_of(with_random_parameters(LayeredNetwork(LAYERS["tdnn"], 6, 4)), 6).save(tmp_path / "final.nnet")
+    InputOptions(cmvn="utterance").save(tmp_path)
+    made = {"train": MfccOptions(num_ceps=6), "same": MfccOptions(num_ceps=6, frame=FrameOptions(dither=1.0)), "other": FbankOptions()}
+    for name, options in made.items():
+        (tmp_path / name / "feats").mkdir(parents=True)
+        save(tmp_path / name / "feats/options.json", options)
+        with ArkWriter(tmp_path / name / "feats/feats.ark", tmp_path / name / "feats.scp") as writer:
+            writer.write("utt", np.zeros((3, 6), np.float32))
+    keep_origin(tmp_path, tmp_path / "train")
+    with pytest.raises(UserError, match=r"other: its features are not made as those that .* was trained on \(log mel energies, not MFCC\)"):
+        run_here("export_onnx.py", "--data", tmp_path / "other", tmp_path, tmp_path / "model.onnx", folder="utils")
+    assert not (tmp_path / "model.onnx").exists()
+    run_here("export_onnx.py", "--data", tmp_path / "same", tmp_path, tmp_path / "model.onnx", folder="utils")
+    told = {entry.key: entry.value for entry in onnx.load(tmp_path / "model.onnx").metadata_props}
+    assert json.loads(told["feature_options"])["num_ceps"] == 6
