@@ -64,10 +64,7 @@ def find_systems(exp: Path) -> list[System]:
         raise UserError(f"{exp}: nothing below has been scored; run steps/score.py first")
     sources = {_source(scored, summaries) for scored in summaries}
     systems = [_system(exp, scored, summaries) for scored in summaries if scored not in sources]
-    names = [system.name for system in systems]
-    twice = {system.family or system.name for system in systems if names.count(system.name) > 1}
-    systems = [system if (system.family or system.name) not in twice else _renamed(system) for system in systems]
-    return sorted(systems, key=lambda system: (_ended(system.model_dir), _ended(system.decode_dir), system.name))
+    return sorted(_told_apart(systems), key=lambda system: (_ended(system.model_dir), _ended(system.decode_dir), system.name))
 
 
 def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
@@ -77,9 +74,24 @@ def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
     return [path for path in complete if not (path.parent / _SIMULATION).exists()]
 
 
-def _renamed(system: System) -> System:
-    mbr = " mbr" * (system.scored == scoring_dir(system.decode_dir, mbr=True))
-    return replace(system, name=f"{system.name} {system.decode_dir.name}{mbr}")
+def _told_apart(systems: list[System]) -> list[System]:
+    """Models that were decoded in several ways have these in their names, but for the best paths of lattices from which all others come, by
+    the names of decode directories of the model, or of the networks of its kind: `decode_test` beside `decode_test_fourgram`."""
+    ways: dict[str, set[str]] = {}
+    for system in systems:
+        ways.setdefault(system.family or system.name, set()).add(_way(system))
+    return [_renamed(system, ways[system.family or system.name]) for system in systems]
+
+
+def _way(system: System) -> str:
+    """The name of its decode directory, and how it was scored if not by best paths."""
+    return system.decode_dir.name + " mbr" * (system.scored == scoring_dir(system.decode_dir, mbr=True))
+
+
+def _renamed(system: System, ways: set[str]) -> System:
+    own = _way(system)
+    is_first = all(way == own or way.startswith((f"{own}_", f"{own} ")) for way in ways)
+    return system if is_first else replace(system, name=f"{system.name} {own}")
 
 
 def _system(exp: Path, scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict]) -> System:

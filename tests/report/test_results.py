@@ -133,7 +133,7 @@ def test_minimum_bayes_risk_is_a_row_of_its_own(tmp_path):
     for name in ("dev", "test"):
         shutil.copytree(exp / "mono" / f"decode_{name}" / "scoring", exp / "mono" / f"decode_{name}" / "scoring_mbr")
     systems = find_systems(exp)
-    assert [system.name for system in systems] == ["mono decode_test", "mono decode_test mbr"]
+    assert [system.name for system in systems] == ["mono", "mono decode_test mbr"]
     assert all(system.dev for system in systems) and paired(*systems) is not None
 
 
@@ -153,11 +153,37 @@ def test_several_seeds_become_one_row(tmp_path):
 
 def test_seeds_stay_together_where_one_was_decoded_twice(tmp_path):
     exp = make_experiment(tmp_path, {"dnn/seed1": 0.30, "dnn/seed2": 0.34})
-    shutil.copytree(exp / "dnn/seed1/decode_test", exp / "dnn/seed1/decode_test_big")
+    shutil.copytree(exp / "dnn/seed1/decode_test", exp / "dnn/seed1/decode_big")
     assert {(system.name, system.family) for system in find_systems(exp)} == {
         ("dnn/seed1 decode_test", "dnn decode_test"), ("dnn/seed2 decode_test", "dnn decode_test"),
-        ("dnn/seed1 decode_test_big", "dnn decode_test_big"),
+        ("dnn/seed1 decode_big", "dnn decode_big"),
     }  # fmt: skip
+
+
+def test_lattices_that_were_rescored_stand_beside_those_as_decoded(tmp_path):
+    """As run_models.sh makes them, for one of two seeds: what comes of lattices is named, they themselves are the model's own row."""
+    exp = make_experiment(tmp_path, {"mono": 0.5, "dnn/seed1": 0.30, "dnn/seed2": 0.34})
+    seed = exp / "dnn/seed1"
+    for name in ("dev", "test"):
+        for suffix, rate in (("_fourgram", 0.20), ("_lstm", 0.10)):
+            other = make_experiment(tmp_path / suffix / name, {"dnn/seed1": rate}) / "dnn/seed1" / f"decode_{name}"
+            shutil.copytree(other, seed / f"decode_{name}{suffix}")
+            summary = seed / f"decode_{name}{suffix}/scoring/summary.json"
+            summary.write_text(summary.read_text().replace("decode_dev", f"decode_dev{suffix}"))
+        for suffix in ("", "_lstm"):
+            shutil.copytree(seed / f"decode_{name}{suffix}/scoring", seed / f"decode_{name}{suffix}/scoring_mbr")
+    lines = [line.split("|") for line in tables(find_systems(exp)).splitlines() if line.startswith("| dnn")]
+    assert {cells[1].strip(): cells[2].strip() for cells in lines} == {
+        "dnn": "2", "dnn decode_test mbr": "1", "dnn decode_test_fourgram": "1", "dnn decode_test_lstm": "1",
+        "dnn decode_test_lstm mbr": "1",
+    }  # fmt: skip
+    assert all(system.dev["chosen"]["wer"] == pytest.approx(system.test["chosen"]["wer"]) for system in find_systems(exp))
+
+
+def test_seeds_that_were_decoded_in_different_ways_have_rows_of_their_own(tmp_path):
+    exp = make_experiment(tmp_path, {"dnn/seed1": 0.30, "dnn/seed2": 0.34})
+    (exp / "dnn/seed2/decode_test").rename(exp / "dnn/seed2/decode_test_big")
+    assert [system.family for system in find_systems(exp)] == ["dnn", "dnn decode_test_big"]
 
 
 def test_nothing_but_seeds(tmp_path):
