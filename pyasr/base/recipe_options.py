@@ -6,7 +6,8 @@ Reads the lines `name=value  # help` of RUN.SH above its call of parse_recipe_op
 Prints assignments for the shell to evaluate. The type of a variable is that of its default: whole number, several of these with spaces
 between them, number, true/false (may stand alone as `--name`) or text. A help that says "(path)" marks a file or directory: it is taken
 relative to START_DIR, where the user stands. One that says "(any of these)" marks a list with spaces, all words of which must be among
-those of the default; "(at least 1)" gives a number its least value. "(may be empty)" takes no value for one of any type.
+those of the default, "(one of A B C)" takes one of these words; "(at least 1)" gives a number its least value. "(may be empty)" takes no
+value for one of any type.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyasr.base.options import did_you_mean
 from pyasr.base.utf8 import insist_on_utf8
 
 _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s+#\s*(.*)")
+_CHOICES = re.compile(r"\(one of ([^)]+)\)")
 _LEAST = re.compile(r"\(at least (\d+)\)")
 _KINDS = {  # the first that fits a default is the variable's
     "a whole number": r"[+-]?\d+",
@@ -61,6 +63,8 @@ class Variable:
             raise UserError(f"--{self.flag}: {value} is too small; give {least[1]} or more")
         if "(any of these)" in self.help:
             self._check_words(value)
+        if (choices := _CHOICES.search(self.help)) and value not in choices[1].split():
+            raise UserError(f"--{self.flag}: '{value}' is none of {choices[1]}; give one of these")
         return str(start_dir / value) if "(path)" in self.help and value else value
 
     def _check_words(self, value: str) -> None:

@@ -30,6 +30,7 @@ rate=0.5       # a number
 quick=false    # the short version
 what=ok        # what to do
 fruit="fig pear apple"    # what to eat (any of these)
+drink=tea      # to it (one of tea water)
 seeds="1 2 3"  # of fruit
 sizes="1 2"    # of it (may be empty)
 parse_recipe_options "$@"
@@ -137,6 +138,7 @@ def test_a_run_of_no_stage_is_told(words, recipe):
     (["--corpus", "/a b/$x'c"], "num=3 rate=0.5 quick=false corpus=/a b/$x'c"),
     (["--corpus", ""], "num=3 rate=0.5 quick=false corpus="),
     (["--fruit", " apple  fig"], "num=3 rate=0.5 quick=false corpus="),
+    (["--drink", "water"], "num=3 rate=0.5 quick=false corpus="),
     (["--seeds", "4"], "num=3 rate=0.5 quick=false corpus="),
     (["--seeds=2 30"], "num=3 rate=0.5 quick=false corpus="),
     (["--sizes", ""], "num=3 rate=0.5 quick=false corpus="),
@@ -166,6 +168,8 @@ def test_good_options(words, line, recipe):
     (["--seeds="], "--seeds: '' is not a list of whole numbers, with spaces between them"),
     (["--sizes", "small"], "--sizes: 'small' is not a list of whole numbers, with spaces between them"),
     (["--fruit=pear,fig"], "--fruit: 'pear,fig' is none of fig pear apple"),
+    (["--drink", "milk"], "--drink: 'milk' is none of tea water; give one of these"),
+    (["--drink", "tea water"], "--drink: 'tea water' is none of"),
 ])
 def test_bad_options(words, sentence, recipe):
     done = run(recipe, *words, timeout=5)

@@ -11,7 +11,9 @@ from pyasr.train.smbr import SmbrTraining
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
-MODELS = re.search(r'^models="([^"]*)"', (RECIPE / "run_models.sh").read_text(encoding="utf-8"), re.M).group(1).split()
+SCRIPT = (RECIPE / "run_models.sh").read_text(encoding="utf-8")
+MODELS = re.search(r'^models="([^"]*)"', SCRIPT, re.M).group(1).split()
+RESCORED = re.search(r"^rescored=.*\(one of ([^)]*)\)", SCRIPT, re.M).group(1).split()
 PLACE_OF_OUTPUT = {"steps/paste_feats.py": -3}  # among the paths of a command; of others it is the last
 IN_PLACE = {"steps/make_mfcc.py", "steps/make_fbank.py", "steps/compute_cmvn.py", "steps/score.py", "utils/validate_data_dir.py"}
 SPLIT = "local/prepare_data.py"  # makes a directory for each part of the corpus
@@ -75,6 +77,27 @@ def test_models_find_what_they_need(models, recipe, made):
     after = follow(calls(recipe, "run_models.sh", "--models", models, "--seeds", "1"), made)
     new = {path.split("/")[2] for path in after - made if path.startswith("exp/models/")}
     assert {"lstm_lm" if model == "lm" else model for model in models.split()} <= new
+
+
+@pytest.mark.parametrize("network", RESCORED)
+def test_lattices_of_any_network_are_rescored(network, recipe, made):
+    """With what the network needs, and nothing that another would."""
+    commands = calls(recipe, "run_models.sh", "--models", "lm", "--rescored", network, "--seeds", "1")
+    after = follow(commands, made)
+    decodings = [f"decode_test{suffix}" for suffix in ("", "_fourgram", "_lstm")]
+    assert {f"exp/models/{network}/seed1/{name}" for name in decodings} <= after
+    assert ("exp/models/chain_tree" in after) == (network == "lfmmi")
+    assert ("data/train_sp" in after) == (network in ("lfmmi", "dnn_sp"))
+    scored = [(Path(words[-1]).name, "--decode-mbr" in words) for program, *words in commands
+              if program == "steps/score.py" and Path(words[-1]).parent == Path(f"exp/models/{network}/seed1")]  # fmt: skip
+    assert [way for way in scored if way[0].startswith("decode_test")] == [
+        ("decode_test", False), ("decode_test", True), ("decode_test_fourgram", False), ("decode_test_lstm", False),
+        ("decode_test_lstm", True)]
+
+
+def test_all_networks_on_the_graph_of_the_recipe_can_be_rescored():
+    """All models but CTC's, whose units are others, and the language models themselves."""
+    assert RESCORED == [model for model in MODELS if model not in ("ctc", "lm")]
 
 
 def test_what_is_missing_is_seen(recipe, made):

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Networks over time and training on whole sequences, each with several seeds: sMBR and MMI on a DNN as run.sh's, TDNN, IBM's BLSTM, Kaldi's
 # LSTMP, a plain LSTM with state carried over, Chan's TC-DNN-BLSTM-DNN, CNN, TDNN with LF-MMI, CTC on subwords, small DNNs taught by larger
-# networks, an LSTM language model on the best lattices. Begins with what run.sh made: features and alignments of the system with SAT, its
+# networks, other language models on a network's lattices. Begins with what run.sh made: features and alignments of the system with SAT, its
 # graph, lang directories.
 #
 #   ./run_models.sh
 #   ./run_models.sh --models "dnn lfmmi" --seeds "1 2"
+#   ./run_models.sh --models lm --rescored dnn     # what --rescored names is trained, too
 #   ./run_models.sh --quick true       # on what run.sh --quick made, an epoch each: shows that all works, and nothing else
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
@@ -14,6 +15,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 
 models="dnn dnn_sp smbr mmi tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train (any of these)
 seeds="1 2 3"   # of the networks of each kind; those of the first teach
+rescored=lfmmi  # network whose lattices get another language model (one of dnn dnn_sp smbr mmi tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi student)
 quick=false     # see above
 nj=2            # parallel jobs (at least 1)
 num_ranks=2     # MPI ranks of a training (at least 1)
@@ -38,6 +40,8 @@ wanted() {
   done
   return 1
 }
+
+if wanted lm; then models="$models $rescored"; fi
 
 # train STEP MODEL SEED OPTIONS AND INPUTS...: make $dir/MODEL/seedSEED.
 train() {
@@ -86,7 +90,7 @@ by_lattices() {
   train train_smbr "$model" "$seed" "$@" "$data/train_fmllr" "$data/lang_prons" "${begin}_ali" "${begin}_denlats" "$begin"
 }
 
-if wanted dnn_sp lfmmi ctc lm && stage 1 "Speech at three speeds, aligned, adapted to speakers"; then
+if wanted dnn_sp lfmmi ctc && stage 1 "Speech at three speeds, aligned, adapted to speakers"; then
   utils/perturb_data_dir.py "$data/train" "$data/train_sp"
   steps/make_mfcc.py $jobs --cmd "$train_cmd" --config conf/mfcc.conf "$data/train_sp"
   steps/compute_cmvn.py "$data/train_sp"
@@ -135,7 +139,7 @@ if wanted lstm && stage 10 "LSTM whose state is carried from chunk to chunk"; th
 if wanted tc_dnn_blstm_dnn && stage 11 "TC-DNN-BLSTM-DNN, as Chan's"; then by_frames tc_dnn_blstm_dnn _fmllr tc_dnn_blstm_dnn; fi
 if wanted cnn && stage 12 "CNN on log mel energies"; then by_frames cnn _fbank cnn; fi
 
-if wanted lfmmi lm && stage 13 "TDNN with LF-MMI"; then
+if wanted lfmmi && stage 13 "TDNN with LF-MMI"; then
   steps/build_chain_tree.py $jobs --cmd "$train_cmd" --num-leaves 1200 "$data/train" "$data/lang_prons" "$exp/tri3_ali" "$dir/chain_tree"
   for seed in $seeds; do
     train train_lfmmi lfmmi "$seed" --config conf/chain.conf "$data/train_sp_fmllr" "$exp/tri3_ali_sp" "$dir/chain_tree"
@@ -180,22 +184,28 @@ if wanted student && stage 15 "Small DNNs, taught by alignments of the GMM and o
   by_frames student_of_dnn _fmllr dnn $small --teacher "$dir/dnn/seed$first"
 fi
 
-if wanted lm && stage 16 "Lattices of LF-MMI with a 4-gram and an LSTM language model, minimum Bayes risk, times of words"; then
+if wanted lm && stage 16 "Lattices of $rescored with a 4-gram and an LSTM language model, minimum Bayes risk, times of words"; then
   utils/train_lm.py --order 4 "$data/train/text" "$data/local/dict/lexicon.txt" "$data/local/lm/fourgram"
   utils/train_lstm_lm.py --ngram "$data/local/lm/trigram" "$data/train/text" "$data/dev/text" "$data/local/dict/lexicon.txt" \
     "$dir/lstm_lm"
+  case $rescored in
+    blstm_streams) features=_streams ;;
+    cnn) features=_fbank ;;
+    *) features=_fmllr ;;
+  esac
   for seed in $seeds; do
-    out=$dir/lfmmi/seed$seed
+    out=$dir/$rescored/seed$seed
     for set in dev test; do
-      steps/lm_rescore.py $jobs --cmd "$decode_cmd" "$data/lang_prons_test" "$data/local/lm/fourgram" "$data/${set}_fmllr" \
+      steps/lm_rescore.py $jobs --cmd "$decode_cmd" "$data/lang_prons_test" "$data/local/lm/fourgram" "$data/$set$features" \
         "$out/decode_$set" "$out/decode_${set}_fourgram"
-      steps/lm_rescore_lstm.py $jobs --cmd "$decode_cmd" "$data/lang_prons_test" "$dir/lstm_lm" "$data/${set}_fmllr" \
+      steps/lm_rescore_lstm.py $jobs --cmd "$decode_cmd" "$data/lang_prons_test" "$dir/lstm_lm" "$data/$set$features" \
         "$out/decode_$set" "$out/decode_${set}_lstm"
     done
-    score "$out" lang_prons_test _fmllr _fourgram
-    score "$out" lang_prons_test _fmllr _lstm
-    score "$out" lang_prons_test _fmllr _lstm --decode-mbr true
-    steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test_fmllr" "$data/lang_prons_test" "$out/decode_test_lstm" "$out/ctm_test"
+    score "$out" lang_prons_test $features "" --decode-mbr true
+    score "$out" lang_prons_test $features _fourgram
+    score "$out" lang_prons_test $features _lstm
+    score "$out" lang_prons_test $features _lstm --decode-mbr true
+    steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test$features" "$data/lang_prons_test" "$out/decode_test_lstm" "$out/ctm_test"
   done
 fi
 
