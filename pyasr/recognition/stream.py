@@ -115,14 +115,19 @@ class Stream:
         self._is_broken = False
 
     def _take(self, samples: np.ndarray) -> list[Segment]:
-        self._waiting = np.concatenate([self._waiting, samples])
+        """A step at a time, since all that waits is copied where an utterance ends."""
         num_before = len(self.segments)
+        for begin in range(0, len(samples), self._step):
+            self._take_step(samples[begin : begin + self._step])
+        return self.segments[num_before:]
+
+    def _take_step(self, samples: np.ndarray) -> None:
+        self._waiting = np.concatenate([self._waiting, samples])
         while len(self._waiting) >= self._step:
             self._utterance.accept(self._waiting[: self._step])
             self._waiting = self._waiting[self._step :]
             if self._endpoint and self._utterance.has_ended(self._endpoint):
                 self._next()
-        return self.segments[num_before:]
 
     @property
     def partial(self) -> str:

@@ -11,6 +11,7 @@ import struct
 import sys
 import threading
 import wave
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -181,6 +182,26 @@ def test_times_of_a_network_that_answers_one_frame_of_three(tmp_path):
     expected += [second_s + begin_s(0), second_s + begin_s(1)]
     assert [word.begin_s for word in words] == pytest.approx(expected, abs=0.041)
     assert [word.end_s for word in words] == pytest.approx([begin + WORD_S for begin in expected], abs=0.041)
+
+
+def test_a_long_block_is_not_copied_for_each_utterance(tmp_path, monkeypatch):
+    """Twice the audio takes twice the copies, in one block as in short ones."""
+    recognizer, copied = gaussians(tmp_path), Counter()
+
+    def counting(parts):
+        copied["numbers"] += sum(map(len, parts))
+        return np.concatenate(parts)
+
+    monkeypatch.setattr("pyasr.recognition.stream.np", SimpleNamespace(**{**vars(np), "concatenate": counting}))
+    part = np.concatenate([speech(["do", "re"]), silence(3.0, np.random.default_rng(0))]).astype(np.int16)
+    found = {}
+    for num in (4, 8):
+        copied.clear()
+        stream = recognizer.stream()
+        stream.accept(np.tile(part, num))
+        found[num] = copied["numbers"]
+        assert len([segment for segment in stream.finish().segments if segment.words]) == num
+    assert found[8] < 2.2 * found[4]
 
 
 def test_utterances_end_and_nothing_is_lost_between_them(tmp_path):
