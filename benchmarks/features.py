@@ -5,6 +5,7 @@ Then PLP and pitch. For pitch there is Kaldi itself to compare with, where VOSK_
 
 Speech is imitated by noise of the lengths of a corpus of short utterances (median 2.3 s), or read from the audio of a data directory.
 For both sides the audio is in memory as float32, and only the CPU seconds of computing features count; the best of `--num-runs` is taken.
+Fails where ours are less than 1.3 times as fast as kaldi-native-fbank's, or further than 0.005 from the formulas.
 
 Example:
     benchmarks/features.py --data egs/amazon_queen/s5/data/test

@@ -5,8 +5,8 @@ Utterances of a data directory are decoded as steps/decode.py does; then each to
 time is taken (of the second run of two, so that nothing is compiled in it; reading and writing are not in it). Depth is the mean number of
 arcs with frames that cross a frame, as Kaldi's lattice-depth.
 
-Example:
-    benchmarks/lattices.py --model-dir exp/dnn --data data/test_fmllr --lm data/local/lm/fourgram
+Example (in egs/amazon_queen/s5):
+    ../../../benchmarks/lattices.py --model-dir exp/dnn --data data/test_fmllr --lm data/local/lm/fourgram
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Benchmark:
     graph_dir: str = option("exp/tri3/graph", "directory with HCLG.fst")
     model_dir: str = option("", "directory of the acoustic model; empty: the parent of --graph-dir")
     data: str = option("data/test", "data directory with features")
-    lang: str = option("data/lang_test", "lang directory of the graph")
+    lang: str = option("data/lang_prons_test", "lang directory of the graph")
     lm: str = option("", "language model to rescore with; empty: that of --lang")
     num_utterances: int = option(100, "utterances", minimum=1)
     decode: DecodeOptions = group(DecodeOptions)

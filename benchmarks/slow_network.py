@@ -4,7 +4,7 @@
         network.limit(1000)                                    # Mbit/s, each direction of each host's link
         network.run_ranks([sys.executable, "-m", "mpi4py", "x.py"], timeout_s=60)
 
-Limits are token buckets of 5 ms; no delay is added.
+Limits are token buckets of 5 ms, 128 KiB at least; no delay is added.
 """
 
 from __future__ import annotations
