@@ -40,7 +40,7 @@ from pyasr.recognition.live_input import LiveInput
 from pyasr.recognition.pauses import CutOptions
 from pyasr.recognition.recognizer import Recognizer
 from pyasr.recognition.recordings import (
-    CHANNELS, EACH, MIX, Recording, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings,
+    CHANNELS, EACH, MIX, Recording, as_a_whole, file_blocks, find_audio, live_blocks, of_bytes, of_raw, read_recordings,
 )  # fmt: skip
 from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
@@ -70,8 +70,10 @@ def recordings(options: Transcribe, path: Path) -> Iterator[Recording]:
     if str(path) != "-":
         yield from read_recordings(path, options.channels)
         return
-    content = sys.stdin.buffer.read()
-    yield from [of_raw(content, "stdin", options.raw_rate)] if options.raw_rate else of_bytes(content, "stdin", options.channels)
+    with as_a_whole("stdin"):
+        content = sys.stdin.buffer.read()
+        found = [of_raw(content, "stdin", options.raw_rate)] if options.raw_rate else of_bytes(content, "stdin", options.channels)
+    yield from found
 
 
 def stream(options: Transcribe, recognizer: Recognizer, path: Path) -> Iterator[Transcript]:

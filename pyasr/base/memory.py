@@ -1,8 +1,9 @@
-"""Want of memory: how it is told apart from other failures, and one sentence for an utterance that is too long for it."""
+"""Want of memory: how it is told apart from other failures, and one sentence for what is too long for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
@@ -25,11 +26,18 @@ def what_it_says(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else "it could not be had"
 
 
-def computed(name: str, function: Callable[[np.ndarray], Result], features: np.ndarray, advice: str = ADVICE) -> Result:
-    """`function` of an utterance's features (T, dim). Raises UserError, by the utterance's name, where memory is not enough."""
+@contextmanager
+def enough_for(name: str, what: str, advice: str) -> Iterator[None]:
+    """Where `what` of an utterance or recording is made. Raises UserError, by its name, where memory is not enough for that."""
     try:
-        return function(features)
+        yield
     except (MemoryError, RuntimeError) as error:
         if not is_for_want_of_memory(error):
             raise
-        raise UserError(f"{name}: memory is not enough for its {len(features)} frames: {what_it_says(error)}; {advice}") from None
+        raise UserError(f"{name}: memory is not enough for {what}: {what_it_says(error)}; {advice}") from None
+
+
+def computed(name: str, function: Callable[[np.ndarray], Result], features: np.ndarray, advice: str = ADVICE) -> Result:
+    """`function` of an utterance's features (T, dim). Raises UserError, by the utterance's name, where memory is not enough."""
+    with enough_for(name, f"its {len(features)} frames", advice):
+        return function(features)

@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
+from pyasr.base.memory import enough_for
 from pyasr.decode.endpoint import EndpointOptions
 from pyasr.decode.mbr import MbrOptions
 from pyasr.feats.resample import Resampler
 from pyasr.recognition.pauses import CutOptions, cut_at_pauses
-from pyasr.recognition.recordings import Recording, at_int16_scale, read_recordings
+from pyasr.recognition.recordings import Recording, as_a_whole, at_int16_scale, read_recordings
 from pyasr.recognition.stream import Stream
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import Segment, Transcript
@@ -64,7 +65,15 @@ class Recognizer:
         return self.transcribe_speaker([recording])[0]
 
     def transcribe_speaker(self, recordings: list[Recording]) -> list[Transcript]:
-        """What is said in recordings of one and the same speaker: normalisation and fMLLR are of all of them."""
+        """What is said in recordings of one and the same speaker: normalisation and fMLLR are of all of them.
+
+        Raises UserError where memory is not enough for that.
+        """
+        all_of_them = enough_for(f"{len(recordings)} recordings of one speaker", "all of them", "give fewer, or leave --one-speaker out")
+        with as_a_whole(recordings[0].file) if len(recordings) == 1 else all_of_them:
+            return self._transcribed(recordings)
+
+    def _transcribed(self, recordings: list[Recording]) -> list[Transcript]:
         waves = [self._at_own_rate(recording) for recording in recordings]
         spans = [cut_at_pauses(wave, self.rate, self.cut) for wave in waves]
         segments = [wave[begin:end] for wave, parts in zip(waves, spans) for begin, end in parts]

@@ -6,6 +6,7 @@ import io
 import os
 import wave
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +15,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError, printable
+from pyasr.base.memory import enough_for
 from pyasr.data.audio import INT16_SCALE, AudioAdvice, decode_audio
 from pyasr.data.audio_sizes import is_of_stream
 from pyasr.io.content import read_file
@@ -28,6 +30,7 @@ _ADVICE = AudioAdvice(
     shortened="convert it, as by 'sph2pipe -f wav FILE | utils/transcribe.py MODEL -'",
     unending="encode it as WAV, or as a FLAC file",
 )
+_TOO_LONG = "cut it into shorter ones, or stream it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py --stream true MODEL -'"
 _BLOCK_S, _MOST_BLOCK_BYTES = 0.1, 1 << 20  # room is made for a block before it is read, whatever header it follows
 _MOST_FLOAT = 256.0  # 48 dB above full scale
 _EXTENSIBLE, _EXTENSIBLE_BYTES, _SKIPPED_BYTES = b"\xfe\xff", 40, 1 << 16
@@ -88,13 +91,20 @@ def _refuse(error: OSError) -> None:
 
 
 def read_recordings(path: Path, channels: str = MIX) -> list[Recording]:
-    """The channels of an audio file, or their mean. Raises UserError for a file that is missing, damaged or no audio, and for a device."""
-    return split_channels(Path(path).name, *decode_audio(io.BytesIO(read_file(path)), str(path), _ADVICE), channels)
+    """The channels of an audio file, or their mean. Raises UserError for a file that is missing, damaged, no audio or too long for memory,
+    and for a device."""
+    with as_a_whole(str(path)):
+        return split_channels(Path(path).name, *decode_audio(io.BytesIO(read_file(path)), str(path), _ADVICE), channels)
 
 
 def of_bytes(content: bytes, name: str, channels: str = MIX) -> list[Recording]:
     """The same of the bytes of an audio file."""
     return split_channels(name, *decode_audio(io.BytesIO(content), name, _ADVICE), channels)
+
+
+def as_a_whole(name: str) -> AbstractContextManager:
+    """Where a recording of this name is used as a whole; raises UserError where memory is not enough for that."""
+    return enough_for(name, "the whole recording", _TOO_LONG)
 
 
 def of_raw(content: bytes, name: str, rate: int) -> Recording:

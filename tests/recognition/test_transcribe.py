@@ -8,6 +8,8 @@ import json
 import os
 import re
 import shutil
+import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +24,11 @@ from pyasr.base.errors import UserError
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import write_matrix
 from pyasr.io.text import read_table
-from pyasr.recognition import system
+from pyasr.recognition import recognizer as recognizer_module
+from pyasr.recognition import recordings, system
 from pyasr.recognition.acoustics import Gaussians
 from pyasr.recognition.packed import PackedFile
-from pyasr.recognition.pauses import CutOptions
+from pyasr.recognition.pauses import CutOptions, cut_at_pauses
 from pyasr.recognition.recordings import Recording, find_audio, read_recordings
 
 SAID = {f"u{i}": [str(word) for word in np.random.default_rng(i).choice(WORDS, 4 + i)] for i in range(4)}
@@ -178,6 +181,39 @@ def test_a_recording_whose_rate_is_out_of_bounds_does_not_stop_the_others(flags,
     told = capsys.readouterr()
     assert told.out.split() == ["u0", *SAID["u0"], "u1", *SAID["u1"]]
     assert re.fullmatch(rf"{tmp_path}/odd.wav: .*audio of 900000 Hz; give audio of .*\n", told.err)
+
+
+@pytest.mark.parametrize("one_speaker", ["false", "true"])
+@pytest.mark.parametrize("module, name, num_bytes", [
+    (recordings, "decode_audio", lambda content: content.getbuffer().nbytes), (recognizer_module, "cut_at_pauses", lambda wave: 2 * len(wave)),
+])
+def test_a_recording_too_long_for_memory_does_not_stop_the_others(module, name, num_bytes, one_speaker, exp, tmp_path, capsys, monkeypatch):
+    for copy, utt in (("a", "u0"), ("long", "u3"), ("z", "u1")):
+        shutil.copy(exp / f"{utt}.wav", tmp_path / f"{copy}.wav")
+    most, function = (tmp_path / "z.wav").stat().st_size, getattr(module, name)
+    monkeypatch.setattr(module, name, lambda one, *others: np.empty(10**15) if num_bytes(one) > most else function(one, *others))
+    capsys.readouterr()
+    with pytest.raises(UserError, match="^1 of 3 recordings could not be transcribed; the reasons are told above$"):
+        run_here("transcribe.py", "--one-speaker", one_speaker, exp / "packed", tmp_path, folder="utils")
+    told = capsys.readouterr()
+    assert told.out.split() == ["a", *SAID["u0"], "z", *SAID["u1"]]
+    assert re.fullmatch(rf"{tmp_path}/long.wav: (long.wav: )?memory is not enough for the whole recording: .*; cut it into .*\n", told.err)
+
+
+def test_a_long_recording_is_in_memory_as_few_times_as_can_be(tmp_path):
+    """Twice the file, of 2 bytes a sample; 4 bytes a sample of the parts that were read, and of the whole. Pauses take less than it has."""
+    num = 1_000_000
+    soundfile.write(tmp_path / "long.wav", np.tile(speech(SAID["u0"]), 200)[:num].astype(np.int16), RATE, subtype="PCM_16")
+    tracemalloc.start()
+    try:
+        (recording,) = read_recordings(tmp_path / "long.wav")
+        assert tracemalloc.get_traced_memory()[1] < 1.05 * (2 + 2 + 4 + 4) * num
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        assert cut_at_pauses(recording.samples, RATE)
+        assert tracemalloc.get_traced_memory()[1] - before < 2 * num
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_segment_too_long_for_memory_does_not_stop_the_others_of_its_speaker(exp, tmp_path, capsys, monkeypatch):
