@@ -201,20 +201,28 @@ def check_names(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
 
 def check_not_replaced(options: Transcribe, audio: list[tuple[Path, Path]], written: WrittenFiles) -> None:
     """Raise UserError where a transcript would take the place of a file that this program has not written so, from the same recording."""
+    suffix, each = FORMATS[options.format].suffix, options.channels == EACH
+    of_channels = {folder: places_of_channels(options.out_dir / folder, suffix) for folder in {folder for _, folder in audio if each}}
     for path, folder in audio:
-        for place in places_of(options, path, options.out_dir / folder):
+        own = options.out_dir / folder / (stem_of(path) + suffix)
+        for place in of_channels[folder].get(stem_of(path), []) if each else [own] * is_file(own):
             if str(path) == "-" or not written.is_own(place, path):
                 found = f"{place} exists, and is no transcript of {path} as this program has written it"
                 raise UserError(f"{found}; give another --out-dir, or --force to replace it")
 
 
-def places_of(options: Transcribe, path: Path, folder: Path) -> list[Path]:
-    """Files in the folder that transcripts of a recording would replace."""
-    stem, suffix = stem_of(path), FORMATS[options.format].suffix
-    if options.channels != EACH:
-        return [place for place in [folder / (stem + suffix)] if os.path.lexists(place) and not os.path.isdir(place)]
-    of_channels = re.compile(rf"{re.escape(stem)}-[0-9]+{re.escape(suffix)}")
-    return [place for place in sorted(folder.glob(f"*{suffix}")) if of_channels.fullmatch(place.name) and not place.is_dir()]
+def places_of_channels(folder: Path, suffix: str) -> dict[str, list[Path]]:
+    """Files in the folder that transcripts of channels would replace, by what the recording is called."""
+    of_channel, places = re.compile(rf"(.*)-[0-9]+{re.escape(suffix)}", re.DOTALL), {}
+    for place in sorted(folder.glob(f"*{suffix}")):
+        if (found := of_channel.fullmatch(place.name)) and is_file(place):
+            places.setdefault(found[1], []).append(place)
+    return places
+
+
+def is_file(place: Path) -> bool:
+    """Or a link, even one that leads nowhere."""
+    return os.path.lexists(place) and not os.path.isdir(place)
 
 
 def stem_of(path: Path) -> str:

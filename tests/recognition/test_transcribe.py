@@ -336,6 +336,24 @@ def test_transcripts_take_the_place_of_their_own_alone(channels, name, exp, tmp_
     refused(out / ("stdin.txt" if channels == "mix" else "stdin-2.txt"), "-")
 
 
+def test_a_folder_of_transcripts_is_listed_once(exp, tmp_path, monkeypatch):
+    """However many recordings it is for; names that end in numbers themselves are told apart."""
+    (tmp_path / "talks/b").mkdir(parents=True)
+    for name in ("a.wav", "a-1.wav", "b.wav", "b/a.wav"):
+        shutil.copy(exp / "u0.wav", tmp_path / "talks" / name)
+    out, glob, listed = tmp_path / "out", Path.glob, Counter()
+    monkeypatch.setattr(Path, "glob", lambda path, *words: listed.update([path]) or glob(path, *words))
+    command = ("transcribe.py", "--channels", "each", "--out-dir", out, exp / "packed", tmp_path / "talks")
+    for _ in range(2):
+        listed.clear()
+        run_here(*command, folder="utils")
+        assert {folder: listed[folder] for folder in (out, out / "b")} == {out: 1, out / "b": 1}
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*.txt")) == ["a-1-1.txt", "a-1.txt", "b-1.txt", "b/a-1.txt"]
+    (out / "a-1-1.txt").write_text("by hand\n")
+    with pytest.raises(UserError, match=f"^{out}/a-1-1.txt exists, and is no transcript of {tmp_path}/talks/a-1.wav as"):
+        run_here(*command, folder="utils")
+
+
 def test_a_transcript_of_the_users_beside_the_recording(exp, tmp_path):
     shutil.copy(exp / "u0.wav", tmp_path)
     (tmp_path / "u0.txt").write_text("what was really said\n")
