@@ -105,7 +105,7 @@ class Shard:
 
     @classmethod
     def load(cls, reader: FeatureReader, lang: LangDir, job: int, num_jobs: int) -> Shard:
-        """Features and words of shard `job` (1-based) of `num_jobs`. One with nothing that can be used, of which the log tells, has no frames."""
+        """Features and words of shard `job` (1-based) of `num_jobs`; no frames, and a line in the log, where it has no usable utterance."""
         data = reader.data
         words, failed = read_words(data, lang, split(data, num_jobs)[job - 1])
         known = set(reader.keys)
