@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
+from pyasr.base.errors import UserError
 from pyasr.lang.dict_dir import RESERVED_WORDS
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.symbols import SymbolTable, read_word_lines, read_words
+
+_HEAD_BYTES = 1 << 22  # of a text, by which ids are told from words
 
 
 @dataclass
@@ -77,9 +80,28 @@ def holds_known_word(texts: Iterable[str], lang: LangDir) -> bool:
     return any(lang.words.get(word, lang.oov) != lang.oov for text in texts for word in text.split())
 
 
+def read_text(path: Path, ids: bool) -> bytes:
+    """A text, gzipped or not. Raises UserError where it should have utterance ids and has none."""
+    content = read_words(path)
+    if ids:
+        _check_ids(path, content)
+    return content
+
+
+def _check_ids(path: Path, content: bytes) -> None:
+    """Raise UserError where lines begin with a word: with the same field as another line, which is a word of a line, too."""
+    lines = [fields for line in content[:_HEAD_BYTES].split(b"\n") if (fields := line.split())]
+    firsts = Counter(fields[0] for fields in lines)
+    twice = {first for first, count in firsts.items() if count > 1}
+    words = {word for fields in lines for word in fields[1:]} if twice else set()
+    if found := sorted(twice & words, key=lambda word: (-firsts[word], word)):
+        told = f"{firsts[found[0]]} lines begin with '{found[0].decode('utf-8', 'replace')}', which is a word, too, and no utterance id"
+        raise UserError(f"{path}: {told}; give --text-ids false for sentences without ids")
+
+
 def read_sentences(path: Path, ids: bool = True) -> list[list[str]]:
     """The words of every line of a text, gzipped or not. With `ids` the first field, the utterance, is left out. Empty sentences stay."""
-    lines = read_words(path).decode("utf-8").split("\n")
+    lines = read_text(path, ids).decode("utf-8").split("\n")
     return [line.split()[1:] if ids else line.split() for line in lines if line.strip()]
 
 

@@ -281,6 +281,18 @@ def test_text_is_mapped_word_by_word(tmp_path):
         assert (found[0].tolist(), found[1].tolist()) == (flat, lengths)
 
 
+def test_first_words_are_no_ids(tmp_path):
+    (tmp_path / "text").write_text("the cat saw the dog\na dog\nthe dog saw it\nthe end\n")
+    with pytest.raises(UserError, match="text: 3 lines begin with 'the', which is a word, too, and no utterance id; give --text-ids false"):
+        read_ids(tmp_path / "text", ["the", "dog", "<unk>"], NgramOptions())
+    assert len(read_ids(tmp_path / "text", ["the", "dog", "<unk>"], NgramOptions(text_ids=False))[1]) == 4
+
+
+def test_texts_of_several_corpora_may_have_an_id_twice(tmp_path):
+    (tmp_path / "text").write_text("u1 a b\nu2 b\nu1 b\n")
+    assert read_ids(tmp_path / "text", ["a", "b", "<unk>"], NgramOptions())[1].tolist() == [2, 1, 1]
+
+
 def run(*arguments):
     return subprocess.run(
         [sys.executable, ROOT / "utils/train_lm.py", *map(str, arguments)], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}
