@@ -15,7 +15,7 @@ from pyasr.lang.arpa import Arpa, perplexity, write_arpa
 from pyasr.lang.arpa_kernels import map_lines, word_table
 from pyasr.lang.dict_dir import RESERVED_WORDS
 from pyasr.lang.ngram import estimate
-from pyasr.lang.vocabulary import read_sentences, read_text, read_vocabulary
+from pyasr.lang.vocabulary import read_lines_of_words, read_sentences, read_vocabulary
 
 ARPA_FILE, PERPLEXITY_FILE = "lm.arpa.gz", "perplexity.txt"
 
@@ -65,7 +65,7 @@ def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[n
 
     Raises UserError as `train` does.
     """
-    lines = np.frombuffer(read_text(path, options.text_ids), np.uint8)
+    lines = np.frombuffer(read_lines_of_words(path, options.text_ids), np.uint8)
     flat, lengths = np.empty(len(lines) // 2 + 1, np.int64), np.empty(int((lines == ord("\n")).sum()) + 1, np.int64)
     table = word_table([word.encode() for word in (*vocabulary, *RESERVED_WORDS)])
     num_words, num_lines = map_lines(lines, *table, int(options.text_ids), flat, lengths)

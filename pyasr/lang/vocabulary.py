@@ -15,7 +15,7 @@ from pyasr.lang.dict_dir import RESERVED_WORDS
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.symbols import SymbolTable, read_word_lines, read_words
 
-_HEAD_BYTES = 1 << 22  # of a text, by which ids are told from words
+_HEAD_BYTES = 1 << 16  # of a text, by which ids are told from words
 
 
 @dataclass
@@ -80,7 +80,7 @@ def holds_known_word(texts: Iterable[str], lang: LangDir) -> bool:
     return any(lang.words.get(word, lang.oov) != lang.oov for text in texts for word in text.split())
 
 
-def read_text(path: Path, ids: bool) -> bytes:
+def read_lines_of_words(path: Path, ids: bool) -> bytes:
     """A text, gzipped or not. Raises UserError where it should have utterance ids and has none."""
     content = read_words(path)
     if ids:
@@ -101,7 +101,7 @@ def _check_ids(path: Path, content: bytes) -> None:
 
 def read_sentences(path: Path, ids: bool = True) -> list[list[str]]:
     """The words of every line of a text, gzipped or not. With `ids` the first field, the utterance, is left out. Empty sentences stay."""
-    lines = read_text(path, ids).decode("utf-8").split("\n")
+    lines = read_lines_of_words(path, ids).decode("utf-8").split("\n")
     return [line.split()[1:] if ids else line.split() for line in lines if line.strip()]
 
 

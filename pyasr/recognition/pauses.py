@@ -18,7 +18,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 
 _STEP_S, _WINDOW_STEPS = 0.01, 10
-_BLOCK_STEPS = 4096  # in float64 at once: a recording of hours is far larger than its levels
+_BLOCK_STEPS = 1000  # in float64 at once: a recording of hours is far larger than its levels
 _LOW, _HIGH, _SHARE, _LEAST_RANGE_DB = 0.05, 0.95, 0.3, 10.0
 _FLOOR = 1.0  # of the mean square of samples at int16 scale: digital silence is as loud as rounding noise
 
