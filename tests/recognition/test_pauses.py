@@ -18,7 +18,7 @@ def talk(seconds: int, rate: int) -> np.ndarray:
 def test_energies_are_those_of_the_windows():
     samples, step = talk(60, 8000), 80
     levels = _levels(samples, step)
-    for t in (0, 3, 4095, 4096, 4100, len(levels) - 1):
+    for t in (0, 3, 999, 1000, 4100, len(levels) - 1):
         window = samples[max(t - 5, 0) * step : (t + 5) * step].astype(np.float64)
         assert levels[t] == pytest.approx(10 * np.log10(np.mean(window**2) + 1), abs=1e-6)
 
