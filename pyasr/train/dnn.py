@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.base.options import group, refuse_beside
+from pyasr.base.options import changed, group, refuse_beside
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
@@ -148,8 +148,7 @@ def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
         given = {"--combine": options.combine.combine != "none", "--priors posteriors": options.priors.priors == "posteriors",
                  "--shrink-value": growth.shrink_value < 1}  # fmt: skip
         refuse_beside("--carry-state", given, "these go by a sample of chunks, which would all begin without a state")
-    shape = {f"--{name.replace('_', '-')}": value != getattr(DnnOptions(), name) for name, value in vars(options.dnn).items()}
-    refuse_beside("--network", shape, "layers and their dropout are those of the file")
+    refuse_beside("--network", changed(options.dnn, DnnOptions()), "layers and their dropout are those of the file")
 
 
 def check_teacher(options: DnnTraining) -> None:
