@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soundfile
 
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
@@ -85,6 +84,8 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
     if audio_sizes.holds_several(content.getvalue()):
         told = "several recordings one after the other in one file, of which the first alone would be read"
         raise UnusableAudio(f"{where}: {told}; {advice.joined}")
+    import soundfile
+
     try:
         with soundfile.SoundFile(io.BytesIO(audio_sizes.with_size(content.getvalue()))) as audio:
             if audio.format not in audio_sizes.FORMS:
@@ -104,7 +105,7 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
     return samples * np.float32(INT16_SCALE), rate
 
 
-def _samples(audio: soundfile.SoundFile, num_bytes: int, where: str) -> np.ndarray:
+def _samples(audio, num_bytes: int, where: str) -> np.ndarray:
     """All that is there, block by block, since a header may promise any number; (num_samples, num_channels)."""
     blocks, num_unpacked = [np.zeros((0, audio.channels), np.float32)], 0
     while len(block := audio.read(max(_BLOCK_VALUES // audio.channels, 1), "float32", always_2d=True)):
@@ -182,6 +183,8 @@ def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
 
 def write_audio(path: Path, samples: np.ndarray, rate: int) -> None:
     """Write float32 `samples` at int16 scale as 16-bit WAV or FLAC, as `path`'s suffix says. Louder samples are clipped."""
+    import soundfile
+
     whole, content = np.clip(np.rint(samples), -32768, 32767).astype(np.int16), io.BytesIO()
     soundfile.write(content, whole, rate, subtype="PCM_16", format=Path(path).suffix[1:])
     Path(path).write_bytes(content.getbuffer())  # where the disk is full, soundfile would not say so

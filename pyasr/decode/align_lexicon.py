@@ -6,7 +6,8 @@ from collections import namedtuple
 from collections.abc import Iterable
 
 import numpy as np
-from numba import njit
+
+from pyasr.base.kernels import njit
 
 AlignLexicon = namedtuple("AlignLexicon", "steps nodes ends prefixes")
 AlignLexicon.__doc__ = """Pronunciations as a tree of phones, node 0 its root; all keys are int64 and ascending.

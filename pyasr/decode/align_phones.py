@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 from pyasr.decode.compact import CompactLattice, empty_compact, with_one_end, without_epsilons
 from pyasr.decode.lattice import has_end, trim
 from pyasr.decode.unfold import as_arrays, content_of, new_arcs, new_states, num_states, number_of, unfolded, write

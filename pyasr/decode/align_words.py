@@ -21,9 +21,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 from pyasr.decode.align_lexicon import ANY_WORD, AlignLexicon, goes_on, has_pair, step
 from pyasr.decode.align_phones import align_phones, arc_phones
 from pyasr.decode.compact import CompactLattice, pick_strings, without_epsilons

@@ -13,8 +13,8 @@ from heapq import heappop, heappush, heapreplace
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from pyasr.base.kernels import njit
 from pyasr.decode.token_passing import grown
 from pyasr.lang.arpa_kernels import find_key
 from pyasr.lang.backoff_lm import strict_end, strict_word

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from pyasr.base.kernels import njit
 from pyasr.decode.determinize_pools import (
     ARCS, BASE, ELEMENTS, NODES, NUM_REACHED, QUEUED, STATES, STEPS, STRINGS, TASKS, add_set, child, common_prefix, find_set, has_room,
     mixed, node_of, order, pop, push, string_is_better, tail_hash)

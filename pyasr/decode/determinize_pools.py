@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
+
+from pyasr.base.kernels import njit
 
 NODE = np.dtype([("parent", "i4"), ("tid", "i4"), ("depth", "i4"), ("hash", "u8")], align=True)
 REACHED = np.dtype([("state", "i4"), ("node", "i4"), ("back", "i4"), ("tid", "i4"), ("next", "i4"), ("graph", "i8"), ("acoustic", "i8")],

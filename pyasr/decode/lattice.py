@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 
 import numpy as np
-from numba import njit
 
+from pyasr.base.kernels import njit
 from pyasr.decode.compact import CompactLattice, compact_from_arcs
 from pyasr.decode.lattice import Lattice, from_arcs
 

@@ -8,8 +8,8 @@ lows[n] <= q <= highs[n] and begins at rows[n].
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
-from numba.typed import Dict
+
+from pyasr.base.kernels import njit
 
 DELTA = 1e-5
 _MATCH, _INSERT, _DELETE = 1, 2, 3
@@ -72,7 +72,7 @@ def edit_distances(in_offsets, sources, words, shares, hypothesis, lows, highs, 
 @njit(nogil=True, cache=True)
 def bin_statistics(in_offsets, sources, words, shares, hypothesis, lows, highs, rows, distances, times):
     """gamma(q, w) and the times: (positions, words, gamma, sum of gamma * begin, sum of gamma * end), an entry a pair that occurs."""
-    places, keys = Dict.empty(types.int64, types.int64), [np.int64(0)]  # the first entry of each list is there for its type
+    places, keys = {np.int64(-1): np.int64(0)}, [np.int64(-1)]  # the first entry of each is there for its type
     gammas, begins, ends = [0.0], [0.0], [0.0]
     bins = (places, keys, gammas, begins, ends)
     beta = np.zeros(rows[-1])

@@ -15,8 +15,8 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 import numpy as np
-from numba import njit
 
+from pyasr.base.kernels import njit
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.lattice import Path, backward
 from pyasr.decode.word_graph import WordGraph

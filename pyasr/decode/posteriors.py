@@ -9,8 +9,8 @@ With costs c(a) = graph + k * acoustic and f(s) of arcs a and final states s, al
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from pyasr.base.kernels import njit
 from pyasr.decode.lattice import Lattice, scaled_costs
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
 from pyasr.base.in_threads import in_threads
+from pyasr.base.kernels import njit
 from pyasr.base.options import option
 from pyasr.decode import token_passing
 from pyasr.decode.lattice import Lattice

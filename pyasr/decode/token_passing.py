@@ -11,7 +11,8 @@ Costs of a frame's tokens are kept relative to a running offset, so that float32
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from pyasr.base.kernels import njit
 
 ARC = np.dtype([("target", "i4"), ("weight", "f4"), ("pdf", "i4")])
 TOKEN = np.dtype([("state", "i4"), ("cost", "f4"), ("extra", "f4"), ("scratch", "i4")])

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit, types
-from numba.typed import Dict
 
+from pyasr.base.kernels import njit
 from pyasr.decode.compact import CompactLattice, compact_from_arcs
 from pyasr.decode.determinize_pools import mixed
 
@@ -19,9 +18,16 @@ from pyasr.decode.determinize_pools import mixed
 @njit(nogil=True, cache=True)
 def new_states(first):
     """States and the first of them: (table of numbers, where each sequence ends, the sequences one after the other)."""
-    states = Dict.empty(types.uint64, types.int64), [np.int64(0)], [np.int64(0) for _ in range(0)]
-    number_of(states, first)
-    return states
+    labels = [np.int64(label) for label in first]
+    return {_hash(first): np.int64(0)}, [np.int64(0), np.int64(len(labels))], labels
+
+
+@njit(nogil=True, cache=True)
+def _hash(content):
+    key = mixed(np.uint64(len(content)))
+    for label in content:
+        key = mixed(key + np.uint64(label))
+    return key
 
 
 @njit(nogil=True, cache=True)
@@ -57,9 +63,7 @@ def _is(states, number, content):
 def number_of(states, content):
     """The number of a state, which is the next one if it is new."""
     table, ends, labels = states
-    key = mixed(np.uint64(len(content)))
-    for label in content:
-        key = mixed(key + np.uint64(label))
+    key = _hash(content)
     while key in table and not _is(states, table[key], content):
         key = mixed(key + np.uint64(1))
     if key not in table:

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 from pyasr.feats.options import FrameOptions, TrackOptions
 from pyasr.feats.resample import interpolation, resample
 

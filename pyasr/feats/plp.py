@@ -18,9 +18,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 from pyasr.feats.kinds import lifter
 from pyasr.feats.mel import EPSILON, filter_edges, inverse_mel_scale, mel_filters
 from pyasr.feats.options import PlpOptions

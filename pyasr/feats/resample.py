@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 
 _NUM_ZEROS = 32  # of a `Resampler`; the band below 0.95 of the lower Nyquist frequency passes
 _BAND = 0.95

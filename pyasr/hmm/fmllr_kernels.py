@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from pyasr.base.kernels import njit
 
 _REORDER = {"reassoc", "contract", "nsz", "nnan"}
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from pyasr.base.kernels import njit
 
 _MAX_EPSILON_PATHS = 100000
 

@@ -12,9 +12,9 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
 
 PDF_CLASS = -1

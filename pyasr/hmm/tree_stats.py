@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 from pyasr.hmm.phone_segments import groups, split_to_phones
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import PDF_CLASS

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from pyasr.base.kernels import njit
 from pyasr.base.options import option
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_kernels import BLOCK, augmented_blocks, score_block

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from kaldiio import matio
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write, disk_error
@@ -167,9 +166,16 @@ def _read_matrix(file, size: int, offset: int, vectors: bool = False) -> np.ndar
     if head[:2] == b"\0B":
         if offset + _num_bytes(head, vectors) > size:
             raise ValueError("less is there than its head says")
-        return matio.read_matrix_or_vector(file)
+        return _matio().read_matrix_or_vector(file)
     matrix = _read_text_matrix(file)
     return matrix if vectors else np.atleast_2d(matrix)
+
+
+def _matio():
+    """kaldiio's module; programs that read or write no matrix do without."""
+    from kaldiio import matio
+
+    return matio
 
 
 def _num_bytes(head: bytes, vectors: bool) -> int:
@@ -281,7 +287,7 @@ def _write_entry(file, key: str, matrix: np.ndarray, method: int | None, binary:
     file.write(f"{key} ".encode())
     offset = file.tell()
     if binary:
-        matio.write_array(file, matrix, compression_method=method)
+        _matio().write_array(file, matrix, compression_method=method)
     else:
         rows = "".join(f"\n  {' '.join(map(str, row))}" for row in np.atleast_2d(matrix))
         file.write(f" [{rows if matrix.ndim > 1 else rows[2:]} ]\n".encode())

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 from pyasr.base.output import atomic_write
 from pyasr.io.content import read_content
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from pyasr.base.kernels import njit
 
 BAD_NUMBER, UNKNOWN_WORD, BAD_COLUMNS = 1, 2, 3
 _SPACE, _TAB, _RETURN, _NEWLINE = 32, 9, 13, 10

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, types
-from numba.typed import Dict
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 from pyasr.io.openfst import Fst, read_fst
 from pyasr.lang.arpa import read_arpa
 from pyasr.lang.fst_ops import infinite_arcs
@@ -150,8 +149,7 @@ def _new_histories(lm):
     (begins, states, excess, first, others): history h is the set states[begins[h]:begins[h + 1]] of G's states, each with what it costs
     more than the best one; `first` and `others` find a history by its hash.
     """
-    first = Dict.empty(types.int64, types.int64)
-    first[_hash_step(0, lm.start, 0.0)] = 0
+    first = {_hash_step(0, lm.start, 0.0): np.int64(0)}
     return [0, 1], [np.int64(lm.start)], [0.0], first, [-1]
 
 
@@ -315,10 +313,10 @@ def _end_cost(lm, histories, history):
 def _compose(lm, offsets, acceptor_targets, words, is_final):
     """See `BackoffLm.compose`."""
     histories = _new_histories(lm)
-    places = Dict.empty(types.int64, types.int64)
+    places = {np.int64(0): np.int64(0)}
     first, following = np.full(len(offsets) - 1, -1), [np.int64(-1)]  # the pairs of a state, as a linked list
     states, mine, ends = [np.int64(0)], [np.int64(0)], [0.0]
-    first[0], places[0] = 0, 0
+    first[0] = 0
     sources, targets, arcs, costs = [np.int64(0)], [np.int64(0)], [np.int64(0)], [0.0]  # entry 0 is there for the type
     for state in range(len(offsets) - 1):
         pair = first[state]

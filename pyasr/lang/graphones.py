@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from pyasr.base.errors import UserError
+from pyasr.base.kernels import njit
 from pyasr.lang.arpa import Scorer
 from pyasr.lang.arpa_kernels import advance
 from pyasr.lang.ngram import BEGIN, END, estimate

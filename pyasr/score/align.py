@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+
+from pyasr.base.kernels import njit
 
 INSERTION_COST, DELETION_COST, SUBSTITUTION_COST = 3, 3, 4
 _DIAGONAL, _INSERTION, _DELETION = 0, 1, 2

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
+from pyasr.base.kernels import njit
 from pyasr.sequence.denominator_graph import DenominatorGraph
 
 _BLOCK = 16  # sequences side by side: some vector registers' worth, and the states of a block stay in cache

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
+
+from pyasr.base.kernels import njit
 
 _UPPER, _ONE, _BELOW_HALF = np.uint32(16), np.uint32(1), np.uint32(0x7FFF)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from pyasr.base.kernels import njit
 
 _LOG2E = np.float32(1 / math.log(2))
 _C1, _C2, _C3, _C4, _C5, _C6, _C7 = (np.float32(math.log(2) ** j / math.factorial(j)) for j in range(1, 8))

@@ -136,7 +136,7 @@ def with_atheris(options) -> int:
         sys.exit("atheris fuzzes one format at a time; name one FORMAT")
 
     root = HERE.parents[1]
-    plain = [path for path in (root / "pyasr").rglob("*.py") if not re.search(r"numba|torch", path.read_text(encoding="utf-8"))]
+    plain = [path for path in (root / "pyasr").rglob("*.py") if not re.search(r"njit|torch", path.read_text(encoding="utf-8"))]
     with atheris.instrument_imports(include=[".".join(path.relative_to(root).with_suffix("").parts) for path in plain]):
         from fuzz_formats import FORMATS
     from fuzz_child import CPU_S, MEMORY_BYTES, judge

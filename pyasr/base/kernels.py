@@ -1,0 +1,45 @@
+"""Compiled functions. numba, their compiler, is imported when the first of them is called: `--help`, a mistake or an output that is up to
+date do without.
+
+    @njit(nogil=True, cache=True)
+    def total(x): ...
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+
+def njit(**options) -> Callable[[Callable], Kernel]:
+    """Decorator: compile a function by `numba.njit(**options)` when it is first called, or called by another that is compiled."""
+    return lambda function: Kernel(function, options)
+
+
+class Kernel:
+    """A function that is compiled when it is first called; all other attributes are those of numba's dispatcher."""
+
+    def __init__(self, function: Callable, options: dict):
+        functools.update_wrapper(self, function)
+        self._function, self._options = function, options
+
+    @functools.cached_property
+    def _dispatcher(self):
+        import numba
+
+        return numba.njit(**self._options)(self._function)
+
+    @property
+    def _numba_type_(self):
+        """What numba takes a global of compiled code for that names this kernel."""
+        import numba
+
+        return numba.typeof(self._dispatcher)
+
+    def __call__(self, *arguments, **keywords):
+        return self._dispatcher(*arguments, **keywords)
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._dispatcher, name)
