@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from pyasr.base.step import run_step
 from pyasr.feats.origin import keep_origin
-from pyasr.train.dbn import DbnStep, PretrainSpec, prepare_utterances
 from pyasr.train.on_ranks import OnRanks, train_on_ranks, training_output
+from pyasr.train.steps.dbn import DbnStep, PretrainSpec, prepare_utterances
 from pyasr.train.targets import trained_tables
 
 MACHINES = "rbm*/"

@@ -18,8 +18,8 @@ from pyasr.base.job_options import RunnerOptions
 from pyasr.base.options import group
 from pyasr.base.step import run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.train.prepare import DnnStep, staged_training
-from pyasr.train.virtual import SimulationSpec, VirtualOptions
+from pyasr.train.steps.dnn import DnnStep, staged_training
+from pyasr.train.steps.virtual import SimulationSpec, VirtualOptions
 
 
 @dataclass(frozen=True)

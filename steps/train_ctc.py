@@ -15,8 +15,8 @@ Example:
 from dataclasses import dataclass
 
 from pyasr.base.step import run_step
-from pyasr.train.ctc import CtcStep, staged_ctc
 from pyasr.train.on_ranks import OnRanks, train_on_ranks
+from pyasr.train.steps.ctc import CtcStep, staged_ctc
 
 
 @dataclass(frozen=True)

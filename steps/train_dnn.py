@@ -22,7 +22,7 @@ from pathlib import Path
 from pyasr.base.options import option
 from pyasr.base.step import run_step
 from pyasr.train.on_ranks import OnRanks, train_on_ranks
-from pyasr.train.prepare import DnnStep, staged_training
+from pyasr.train.steps.dnn import DnnStep, staged_training
 
 
 @dataclass(frozen=True)

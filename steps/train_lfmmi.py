@@ -17,8 +17,8 @@ Example:
 from dataclasses import dataclass
 
 from pyasr.base.step import run_step
-from pyasr.train.lfmmi import LfMmiStep, staged_lfmmi
 from pyasr.train.on_ranks import OnRanks, train_on_ranks
+from pyasr.train.steps.lfmmi import LfMmiStep, staged_lfmmi
 
 
 @dataclass(frozen=True)

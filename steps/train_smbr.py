@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pyasr.base.step import run_step
 from pyasr.decode.lattice_dir import archives
 from pyasr.train.on_ranks import OnRanks, train_on_ranks
-from pyasr.train.smbr import SmbrStep, staged_smbr
+from pyasr.train.steps.smbr import SmbrStep, staged_smbr
 
 
 @dataclass(frozen=True)

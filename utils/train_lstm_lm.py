@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
-from pyasr.train.checkpoints import DIRECTORY, INDEX
-from pyasr.train.lstm_lm import LstmLmOptions, make_lstm_lm
+from pyasr.train.checkpoint_index import DIRECTORY, INDEX
+from pyasr.train.steps.lstm_lm import LstmLmOptions
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class TrainLstmLm:
 def main(options: TrainLstmLm) -> None:
     texts, ngrams = [options.text, options.heldout_text], [options.ngram] if options.ngram else []
     with output_of(options, options.lm_dir, [*texts, options.lexicon, *ngrams], resume=True, precious=f"{DIRECTORY}/{INDEX}") as out:
+        from pyasr.train.lstm_lm import make_lstm_lm  # imports torch
+
         make_lstm_lm(*texts, options.lexicon, options.ngram, options.lstm, out)
         shutil.rmtree(out / DIRECTORY)
 

@@ -19,10 +19,10 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.nn.described import restored
+from pyasr.nn.files import MODEL_FILE
 from pyasr.nn.networks import Network, network_from
 from pyasr.tensor.file import load_object, save_tensors
 
-MODEL_FILE = "final.nnet"
 _FORMAT = 3  # 1: options without fixed parts; 2: without a factor
 
 

@@ -17,11 +17,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from pyasr.base.errors import UserError
-from pyasr.nn.feed_forward import DnnOptions, FeedForward
+from pyasr.nn.feed_forward import FeedForward
+from pyasr.nn.options import DnnOptions
 from pyasr.nn.rbm import Rbm
 from pyasr.tensor.file import load_object, save_tensors
 
-DBN_FILE = "final.dbn"
 _FORMAT = 1
 
 

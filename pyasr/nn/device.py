@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
+from typing import TYPE_CHECKING
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class DeviceOptions:
 
     def torch_device(self) -> torch.device:
         """The device to compute on. Raises UserError where `cuda` is asked for and not there."""
+        import torch
+
         if self.device == "cuda" and not torch.cuda.is_available():
             raise UserError("--device cuda: torch finds no GPU here; give --device cpu")
         return torch.device("cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu")

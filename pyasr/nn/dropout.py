@@ -8,9 +8,6 @@ from torch import nn
 from pyasr.tensor.random_bits import random_integers
 
 
-GREATEST_SPREAD = 0.5  # of `SequenceDropout`: beyond that there would be negative factors
-
-
 class Dropout(nn.Module):
     """What all kinds have: `share`, how much, which may be changed while a network is trained."""
 

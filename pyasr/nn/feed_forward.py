@@ -25,38 +25,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pyasr.base.options import option
 from pyasr.nn.described import Described
 from pyasr.nn.dropout import ByteDropout
 from pyasr.nn.fast_tanh import Tanh
 from pyasr.nn.layers import Normalize, PNorm, SumGroup
 from pyasr.nn.linear import Linear
-
-ACTIVATIONS = ("relu", "sigmoid", "tanh", "pnorm")
-
-
-@dataclass(frozen=True)
-class HiddenOptions:
-    """How many hidden units."""
-
-    hidden_layers: int = option(4, "number of hidden layers", minimum=1)
-    hidden_dim: int = option(768, "units of each hidden layer (pnorm: groups)", minimum=1)
-
-
-@dataclass(frozen=True)
-class DnnOptions(HiddenOptions):
-    """The shape of a feed-forward network."""
-
-    activation: str = option("relu", "nonlinearity of the hidden layers", choices=ACTIVATIONS)
-    pnorm_group: int = option(10, "pnorm: elements of a group, so that a layer's matrix has HIDDEN_DIM times as many rows", minimum=1)
-    normalize: bool = option(False, "scale the units of each hidden layer to root mean square 1, frame by frame (pnorm: always)")
-    dropout: float = option(0.0, "share of hidden units left out in training", minimum=0.0, maximum=0.9)
-
-    @property
-    def affine_dim(self) -> int:
-        """Rows of the matrix of a hidden layer."""
-        return self.hidden_dim * (self.pnorm_group if self.activation == "pnorm" else 1)
-
+from pyasr.nn.options import DnnOptions
 
 @dataclass(frozen=True)
 class FixedParts:

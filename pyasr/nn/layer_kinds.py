@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.nn.dropout import GREATEST_SPREAD, ByteDropout, SequenceDropout
-from pyasr.nn.feed_forward import ACTIVATIONS, DnnOptions, initialise_hidden, nonlinearity
+from pyasr.nn.dropout import ByteDropout, SequenceDropout
+from pyasr.nn.feed_forward import initialise_hidden, nonlinearity
 from pyasr.nn.layers import Normalize
 from pyasr.nn.linear import Linear
 from pyasr.nn.lstm import Lstm
+from pyasr.nn.options import ACTIVATIONS, GREATEST_SPREAD, DnnOptions
 from pyasr.nn.semi_orthogonal import draw_semi_orthogonal, keep_semi_orthogonal
 from pyasr.nn.sequence_layers import (
     Convolution, Crop, Delay, Recurrent, SequenceLayer, Splice, WindowRecurrent, initialise_as_kaldi, initialise_lstm,

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from pyasr.base.errors import UserError
 from pyasr.nn.described import Described, restored
 from pyasr.nn.dropout import ByteDropout
+from pyasr.nn.files import LM_FILE
 from pyasr.tensor.file import load_object, save_tensors
 
 BOUNDARY = 0
-MODEL_FILE = "lm.nnet"
 _FORMAT = 1
 _FIRST_WEIGHTS = 0.1
 
@@ -117,7 +117,7 @@ class LstmLm:
 
 def load_lm(path: Path) -> LstmLm:
     """The model of a file, or of a directory of utils/train_lstm_lm.py, on the CPU. Raises UserError for anything else."""
-    path = Path(path) / MODEL_FILE if Path(path).is_dir() else Path(path)
+    path = Path(path) / LM_FILE if Path(path).is_dir() else Path(path)
 
     def make(content: dict) -> LstmLm:
         if content["format"] != _FORMAT and "language_model" in content:

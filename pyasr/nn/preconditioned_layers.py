@@ -23,7 +23,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -33,46 +32,14 @@ from torch.nn.grad import conv2d_input
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
 from pyasr.nn.linear import Linear
 from pyasr.nn.natural_gradient import OnlineNaturalGradient, precondition_within_minibatch
+from pyasr.nn.options import NaturalGradientOptions
 from pyasr.tensor.products import add_mm, affine, mm
 from pyasr.tensor.squares import Number
 
-KINDS = ("none", "online", "simple")
 FACTORS_RANK, FACTORS_UPDATE_PERIOD = 8, 10  # of Kaldi's NaturalGradientPerElementScaleComponent
 _GREATEST = torch.finfo(torch.float32).max
-_MIN_ALPHA = 0.01
-
-
-@dataclass(frozen=True)
-class NaturalGradientOptions:
-    """Preconditioning of gradients."""
-
-    natural_gradient: str = option(
-        "none", "preconditioning of gradients: online = by earlier minibatches, simple = within the minibatch", choices=KINDS
-    )
-    ng_rank_in: int = option(20, "online: rank for the inputs of a layer; at most half their number is used", minimum=1)
-    ng_rank_out: int = option(80, "online: rank for the outputs of a layer; at most half their number is used", minimum=1)
-    ng_alpha: float = option(4.0, "smoothing of the covariance, in units of its average eigenvalue", minimum=0.0)
-    ng_num_samples_history: float = option(2000.0, "online: frames over which it forgets", minimum=1.0)
-    ng_num_minibatches_history: float = option(0.0, "online: minibatches over which it forgets instead (nnet3's LSTMs: 4); 0: frames",
-                                               minimum=0.0)  # fmt: skip
-    ng_update_period: int = option(4, "online: minibatches between two updates of the covariance", minimum=1)
-    max_change_per_sample: float = option(0.0, "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none", minimum=0.0)
-
-    @property
-    def changes_gradients(self) -> bool:
-        """Whether there is anything to do."""
-        return self.natural_gradient != "none" or self.max_change_per_sample > 0
-
-    def check(self) -> None:
-        """Raise UserError for a history that is no number of minibatches, or a smoothing that leaves a minibatch's covariance singular."""
-        if 0 < self.ng_num_minibatches_history < 1:
-            raise UserError(f"--ng-num-minibatches-history {self.ng_num_minibatches_history:g}: give 1 or more, or 0 to count frames")
-        if self.natural_gradient == "simple" and self.ng_alpha < _MIN_ALPHA:
-            found = f"--natural-gradient simple inverts the covariance of a minibatch, which needs at least {_MIN_ALPHA}"
-            raise UserError(f"--ng-alpha {self.ng_alpha:g}: {found}; give more, or --natural-gradient online")
 
 
 class Unchanged:

@@ -134,3 +134,10 @@ def chain_alignments(
     tree = monophone_tree(sets, {phone: 2 for phone in topology.phones})
     trans = TransitionModel.from_tree(topology, tree)
     return trans, {utt: chain_alignment(subsample(aligned, factor), trans, tree) for utt, aligned in aligned_phones(old, alignments)}
+
+
+def output_numbers(lengths: np.ndarray, factor: int) -> np.ndarray:
+    """The targets of utterances of so many frames, one after the other: the number of the output that each frame belongs to, int32."""
+    outputs = num_subsampled(lengths, factor)
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return (np.repeat(np.cumsum(outputs) - outputs, lengths) + within // factor).astype(np.int32)

@@ -20,19 +20,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pyasr.base import log
-from pyasr.base.options import option
 from pyasr.decode.posteriors import forward_backward as graph_posteriors
 from pyasr.sequence import leaky_hmm
 from pyasr.sequence.denominator_graph import DenominatorGraph
+from pyasr.sequence.options import LfMmiOptions
 from pyasr.sequence.supervision import Supervision
-
-
-@dataclass(frozen=True)
-class LfMmiOptions:
-    """The objective's constants."""
-
-    leaky_hmm_coefficient: float = option(1e-5, "weight of leaving any state of the denominator for any other", minimum=1e-6, maximum=1.0)
-    l2_regularize: float = option(5e-5, "constant of the squared outputs of the network", minimum=0.0)
 
 
 @dataclass(frozen=True)

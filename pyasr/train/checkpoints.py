@@ -6,7 +6,6 @@ from the set it names. The sets before it are deleted. A job of another number o
 
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -18,8 +17,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.parallel.comm import Comm
 from pyasr.tensor.file import load_tensors, save_tensors
-
-DIRECTORY, INDEX = "checkpoint", "checkpoint.json"
+from pyasr.train.checkpoint_index import INDEX, read_index, telling
 
 
 @dataclass
@@ -43,7 +41,7 @@ def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict, frames
 
     frames_seen  to be told of the set without reading it
     """
-    number = comm.bcast_object(_read_index(directory)["number"] + 1 if comm.rank == 0 else None)
+    number = comm.bcast_object(read_index(directory)["number"] + 1 if comm.rank == 0 else None)
     directory.mkdir(exist_ok=True)
     content = {"own": own, "shared": shared if comm.rank == 0 else None}
     save_tensors(directory / f"{number:06d}.rank-{comm.rank}.pt", content)
@@ -59,22 +57,12 @@ def save_checkpoint(directory: Path, comm: Comm, shared: dict, own: dict, frames
 
 def load_checkpoint(directory: Path, comm: Comm) -> Checkpoint | None:
     """The last complete set, or None where there is none."""
-    files = _read_index(directory)["files"]
+    files = read_index(directory)["files"]
     if not files:
         return None
     first = _load(directory / files[0])
     own = None if comm.rank >= len(files) else first if comm.rank == 0 else _load(directory / files[comm.rank])
     return Checkpoint(first["shared"], first["own"], own and own["own"], len(files))
-
-
-def last_place(out: Path, pattern: str = DIRECTORY) -> str:
-    """Where a job goes on whose checkpoints are in OUT/PATTERN: `from 1200 frames`, `from 500 frames of rbm2`, `from the beginning`."""
-    indices = sorted(out.glob(f"{pattern}/{INDEX}"), key=lambda path: path.stat().st_mtime)
-    if not indices:
-        return "from the beginning"
-    directory = indices[-1].parent
-    part = f" of {directory.parent.name}" if directory.parent != out else ""
-    return f"from {_read_index(directory).get('frames_seen', 0)} frames{part}"
 
 
 def frames_to_leave_out(num_frames: list[int], done: int) -> list[int]:
@@ -87,29 +75,9 @@ def frames_to_leave_out(num_frames: list[int], done: int) -> list[int]:
 
 
 def _load(path: Path) -> dict:
-    with _told(path):
+    with telling(path):
         content = load_tensors(path)
         return {part: content[part] for part in ("shared", "own")}
-
-
-def _read_index(directory: Path) -> dict:
-    """Number and files of the last complete set; 0 and none where there is none."""
-    path = directory / INDEX
-    if not path.exists():
-        return {"number": 0, "files": []}
-    with _told(path):
-        index = json.loads(path.read_text(encoding="utf-8"))
-        return {"number": index["number"], "files": index["files"], **index}
-
-
-@contextlib.contextmanager
-def _told(path: Path):
-    """A damaged file fails in many ways; all mean the same to the user."""
-    try:
-        yield
-    except Exception as error:
-        sentence = f"this checkpoint cannot be read ({type(error).__name__}); delete {path.parent} to train from the start"
-        raise UserError(f"{path}: {sentence}") from error
 
 
 def shapes(parameters: list[torch.Tensor]) -> list[list[int]]:

@@ -20,7 +20,6 @@ Memory on every rank: M times the parameters, in float32.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,33 +27,19 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from pyasr.base.options import option
 from pyasr.nn.networks import Network
 from pyasr.parallel.comm import Comm
 from pyasr.tensor.file import load_tensors, save_tensors
 from pyasr.train.chunks import NO_TARGET
 from pyasr.train.learner import Learner
+from pyasr.train.options import CombineOptions
 from pyasr.train.sample import Sample
 
-MODELS = "models"  # directory of the models to be combined, beside the checkpoints
 _FISHER_BATCH = 64
 _ALPHA, _DIAGONAL_FLOOR = 0.01, 1e-6
 _MEMORY = 10
 
 LogProbability = Callable[[Network, torch.Tensor, torch.Tensor], torch.Tensor]
-
-
-@dataclass(frozen=True)
-class CombineOptions:
-    """How the last models of a training are combined."""
-
-    combine: str = option("none", "final model; average: of the last models; weights: one for each of them and each layer, by L-BFGS",
-                          choices=("none", "average", "weights"))  # fmt: skip
-    combine_models: int = option(20, "greatest number of models that are combined", minimum=1)
-    combine_period_frames: int = option(200_000, "frames, over all ranks, between two of these models", minimum=1)
-    combine_start: str = option("better", "weights: begin with the better of the best single model and the average, or with the average",
-                                choices=("better", "average"))  # fmt: skip
-    combine_iterations: int = option(20, "weights: iterations of L-BFGS", minimum=1)
 
 
 def of_targets(network: Network, x: torch.Tensor, pdfs: torch.Tensor) -> torch.Tensor:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
+from typing import TYPE_CHECKING
 
 from pyasr.base.options import option
 from pyasr.nn.device import DeviceOptions
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,8 @@ class ComputeOptions(DeviceOptions):
 
     def torch_dtype(self) -> torch.dtype:
         """The type of the products."""
+        import torch
+
         if self.precision == "auto":
             return torch.bfloat16 if multiplies_bfloat16(self.torch_device()) else torch.float32
         return getattr(torch, self.precision)
@@ -27,6 +31,8 @@ class ComputeOptions(DeviceOptions):
 def multiplies_bfloat16(device: torch.device) -> bool:
     """Whether bfloat16 products are native on `device`, and thus faster than float32."""
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.is_bf16_supported(including_emulation=False)  # older GPUs compute it too, more slowly than float32
     return "avx512_bf16" in _cpu_flags() or "amx_bf16" in _cpu_flags()
 

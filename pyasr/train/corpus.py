@@ -11,41 +11,19 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.feats.options import read_feature_options
-from pyasr.feats.warp import Warper
 from pyasr.parallel.comm import Comm
 from pyasr.train.chunks import Packing
 from pyasr.train.compact import make_code
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.frames import FrameStore
+from pyasr.train.options import StoreOptions
 from pyasr.train.over_time import OverTimeOptions
+from pyasr.train.perturbing import PerturbOptions, make_warper
 from pyasr.train.shard import Shard, global_normaliser
 from pyasr.train.soft_target_files import SoftTargetFiles
 from pyasr.train.stream import Frames, open_frames
 from pyasr.train.targets import Targets
-
-
-@dataclass(frozen=True)
-class PerturbOptions:
-    """How training data are varied from epoch to epoch."""
-
-    vtlp: float = option(0.0, "greatest warping of an utterance's frequencies, drawn anew in every epoch", minimum=0.0, maximum=0.5)
-
-    def check(self, data: Path, input: InputOptions) -> None:
-        """Raise UserError where frequencies of the features of `data` are to be warped and cannot be."""
-        if self.vtlp:
-            make_warper(data, input)
-
-
-@dataclass(frozen=True)
-class StoreOptions:
-    """How a rank keeps its frames."""
-
-    store_type: str = option("auto", "type in which features are kept: auto = that of the products, byte = 8 bits a number",
-                             choices=("auto", "float32", "float16", "bfloat16", "byte"))  # fmt: skip
-    max_store_mb: int = option(0, "memory for a rank's frames; more are streamed from disk in blocks; 0: no limit", minimum=0)
 
 
 @dataclass
@@ -113,10 +91,3 @@ def check_frames(data: Path, num_frames: int, comm: Comm) -> None:
     """Raise UserError where no rank has frames to train on."""
     if comm.reduce_scalar(num_frames) == 0:
         raise UserError(f"{data}: no frames left to train on; lower --heldout-share")
-
-
-def make_warper(data: Path, input: InputOptions) -> Warper:
-    """The warper of the features of `data`. Raises UserError where it is not known how they were made."""
-    if input.norm_vars:
-        raise UserError("--vtlp and --norm-vars do not go together: normalised variances cannot be warped; leave one of them out")
-    return Warper(read_feature_options(data, "--vtlp needs to know the filters"))

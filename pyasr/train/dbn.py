@@ -3,85 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, group, option
 from pyasr.base.output import differences
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.origin import check_origin
-from pyasr.nn.dbn import DBN_FILE, Below, Dbn, load_dbn
-from pyasr.nn.feed_forward import DnnOptions, HiddenOptions
+from pyasr.nn.dbn import Below, Dbn, load_dbn
+from pyasr.nn.files import DBN_FILE
+from pyasr.nn.options import DnnOptions
 from pyasr.nn.rbm import Rbm
 from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies import MixingOptions, make_strategy
-from pyasr.train.compute import ComputeOptions
-from pyasr.train.corpus import Corpus, StoreOptions, open_corpus
-from pyasr.train.loop import LoopOptions, Training
+from pyasr.parallel.strategies import make_strategy
+from pyasr.train.corpus import Corpus, open_corpus
+from pyasr.train.loop import Training
 from pyasr.train.progress import Totals
-from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner, Reconstructions
+from pyasr.train.rbm_learner import MomentumSchedule, RbmLearner, Reconstructions
 from pyasr.train.sample import choose_frames
-from pyasr.train.schedules import ScalingOptions, ScheduleOptions
+from pyasr.train.schedules import ScheduleOptions
+from pyasr.train.steps.dbn import UTTERANCES_FILE, DbnTraining, PretrainSpec
 from pyasr.train.stream import Frames
-from pyasr.train.targets import HeldoutOptions, Targets, choose_heldout
+from pyasr.train.targets import Targets
 
-UTTERANCES_FILE = "utterances.npz"
 _BIAS_FRAMES = 100_000  # over all ranks, from which the mean activations are taken
 _BIAS_BLOCK = 1024
 _GREATEST_ERROR = 1000.0
-
-
-@dataclass(frozen=True)
-class RbmOptions:
-    """How the machines are trained; names and defaults of Kaldi's pretrain_dbn.sh."""
-
-    rbm_iter: int = option(1, "epochs of each Bernoulli machine; the Gaussian one has twice as many", minimum=1)
-    rbm_lr: float = option(0.4, "learning rate of Bernoulli machines, of one rank, for gradients averaged over the minibatch", minimum=1e-9)
-    rbm_lr_low: float = option(0.01, "learning rate of the Gaussian machine, likewise", minimum=1e-9)
-    rbm_l2penalty: float = option(0.0002, "L2 penalty of the weights", minimum=0.0)
-    param_stddev: float = option(0.1, "standard deviation of the initial weights", minimum=0.0)
-    max_frames: int = option(6000, "longer utterances are left out", minimum=1)
-
-
-@dataclass(frozen=True)
-class DbnTraining:
-    """All options of the pretraining itself."""
-
-    hidden: HiddenOptions = group(HiddenOptions, hidden_layers=6, hidden_dim=2048)
-    rbm: RbmOptions = group(RbmOptions)
-    momentum: MomentumOptions = group(MomentumOptions)
-    scaling: ScalingOptions = group(ScalingOptions)
-    compute: ComputeOptions = group(ComputeOptions, minibatch=100)
-    store: StoreOptions = group(StoreOptions)
-    mixing: MixingOptions = group(MixingOptions)
-    loop: LoopOptions = group(LoopOptions)
-
-
-@dataclass(frozen=True)
-class DbnStep:
-    """The options of steps/pretrain_dbn.py but those of its job."""
-
-    data: Path = argument("data directory of the features")
-    out: Path = argument("directory of the DBN to be trained")
-    input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
-    heldout: HeldoutOptions = group(HeldoutOptions)
-    training: DbnTraining = group(DbnTraining)
-
-
-@dataclass(frozen=True)
-class PretrainSpec:
-    """The work of all ranks: features of `data`, their shards in `out`/utterances.npz, everything written to `out`."""
-
-    data: Path
-    out: Path
-    input: InputOptions
-    training: DbnTraining
 
 
 class RbmTraining(Training):
@@ -104,20 +54,6 @@ class RbmTraining(Training):
         if not totals.objective > -_GREATEST_ERROR:
             found = f"pretraining has diverged (reconstruction error {-totals.objective:g})"
             raise UserError(f"{found}: give a lower {self.rate_flag}, or --lr-scaling none, and --force")
-
-
-def prepare_utterances(data: Path, out: Path, heldout: HeldoutOptions, max_frames: int) -> None:
-    """Choose the held-out set and write OUT/utterances.npz: targets of one pdf, for data that need no alignment."""
-    reader = FeatureReader(data, InputOptions(cmvn="none"))
-    keys = [key for key in reader.keys if 0 < reader.num_frames(key) <= max_frames]
-    if len(keys) < len(reader.keys):
-        log.info(f"left out: {len(reader.keys) - len(keys)} of {len(reader.keys)} utterances, empty or of more than {max_frames} frames")
-    if not keys:
-        raise UserError(f"{data}: no utterance has from 1 to {max_frames} frames; raise --max-frames, or make the features anew")
-    lengths = np.array([reader.num_frames(key) for key in keys])
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    held = choose_heldout(keys, lengths, reader.original, heldout)
-    Targets(keys, offsets, np.zeros(offsets[-1], np.int32), held, 1).save(out / UTTERANCES_FILE)
 
 
 def pretrain_rank(spec: PretrainSpec, comm: Comm) -> None:

@@ -3,92 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from pyasr.base.errors import UserError
-from pyasr.base.options import changed, group, refuse_beside
-from pyasr.feats.inputs import InputOptions
-from pyasr.nn.dbn import DBN_FILE, Dbn, load_dbn
-from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
+from pyasr.feats.inputs import FeatureReader, InputOptions
+from pyasr.nn.dbn import Dbn, load_dbn
+from pyasr.nn.feed_forward import FeedForward, FixedParts, initialise
+from pyasr.nn.files import DBN_FILE
 from pyasr.nn.layer_kinds import LstmOptions
 from pyasr.nn.layered import LayeredNetwork, parse_line, read_network
 from pyasr.nn.networks import Network
 from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies import MixingOptions, Strategy, make_strategy
+from pyasr.parallel.strategies import Strategy, make_strategy
 from pyasr.parallel.strategies.gradient_sum import GradientSum
-from pyasr.train.combine import MODELS, CombineOptions, RecentModels
-from pyasr.train.corpus import PerturbOptions, StoreOptions, open_corpus
-from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape
-from pyasr.train.input_transform import InputTransformOptions, estimate_transform
-from pyasr.train.learner import Learner, LearnerOptions
-from pyasr.train.loop import LoopOptions, Training
+from pyasr.train.checkpoint_index import MODELS
+from pyasr.train.combine import RecentModels
+from pyasr.train.corpus import open_corpus
+from pyasr.train.dbn import check_dbn
+from pyasr.train.growth import Growth, first_shape
+from pyasr.train.input_transform import estimate_transform
+from pyasr.train.learner import Learner
+from pyasr.train.loop import Training
 from pyasr.train.network_seeds import initial_random, seed_dropout
-from pyasr.train.over_time import OverTimeOptions
-from pyasr.train.priors import PriorOptions, decoding_priors, presoftmax_scales
+from pyasr.train.priors import decoding_priors, presoftmax_scales
 from pyasr.train.rank_job import combine_and_tell, make_job, write_model
 from pyasr.train.row_learner import RowLearner
-from pyasr.train.sample import Sample, SampleOptions, draw_sample
+from pyasr.train.sample import Sample, draw_sample
 from pyasr.train.saturation import SaturationFix
-from pyasr.train.schedules import Schedule, ScheduleOptions
+from pyasr.train.schedules import Schedule
 from pyasr.train.shard import Shard
 from pyasr.train.shrinking import Shrinking, ShrinkingOfSaturated
 from pyasr.train.soft_target_files import SoftTargetFiles
-from pyasr.train.soft_targets import TeacherOptions
+from pyasr.train.steps.dnn import SATURATING, DnnTraining, TrainSpec, check_shrinking
 from pyasr.train.targets import TARGETS_FILE, Targets
-
-_SATURATING = ("sigmoid", "tanh")
-
-
-@dataclass(frozen=True)
-class DnnTraining:
-    """All options of the training itself."""
-
-    dnn: DnnOptions = group(DnnOptions)
-    over_time: OverTimeOptions = group(OverTimeOptions)
-    schedule: ScheduleOptions = group(ScheduleOptions)
-    learner: LearnerOptions = group(LearnerOptions)
-    perturb: PerturbOptions = group(PerturbOptions)
-    store: StoreOptions = group(StoreOptions)
-    teacher: TeacherOptions = group(TeacherOptions)
-    transform: InputTransformOptions = group(InputTransformOptions)
-    growth: GrowthOptions = group(GrowthOptions)
-    priors: PriorOptions = group(PriorOptions)
-    combine: CombineOptions = group(CombineOptions)
-    sample: SampleOptions = group(SampleOptions)
-    mixing: MixingOptions = group(MixingOptions)
-    loop: LoopOptions = group(LoopOptions)
-
-    @property
-    def uses_sample(self) -> bool:
-        """Whether something is measured on a sample of the training frames."""
-        return self.combine.combine != "none" or self.priors.priors == "posteriors" or any(self.growth.measures.values())
-
-    @property
-    def saturates(self) -> bool:
-        """Whether the network has sigmoid or tanh units."""
-        if self.over_time.network:
-            lines = [line for text in read_network(self.over_time.network) for line in parse_line(text)]
-            return any(isinstance(line.options, LstmOptions) or getattr(line.options, "activation", "") in _SATURATING for line in lines)
-        return self.dnn.activation in _SATURATING
-
-
-@dataclass(frozen=True)
-class TrainSpec:
-    """The work of all ranks: features of `data`, targets in OUT/targets.npz, everything written to `out`.
-
-    dbn  directory of a DBN whose machines are the initial hidden layers, with the normalisation of their input; None: random ones
-    """
-
-    data: Path
-    out: Path
-    input: InputOptions
-    training: DnnTraining
-    dbn: Path | None = None
 
 
 def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Training, make_shard: Callable[..., Shard] = Shard) -> None:
@@ -115,49 +65,19 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Trai
     write_model(comm, spec.out, network, corpus.normaliser(), decoding_priors(options.priors, network, counts, sample))
 
 
-def check_training(options: DnnTraining, dbn: Path | None) -> None:
-    """Raise UserError where options do not go together."""
-    options.schedule.check()
-    options.learner.check()
-    check_growth(options.growth, options.dnn, options.schedule.listens)
-    if dbn and (options.growth.layer_period_frames or options.transform.input_transform != "none"):
-        raise UserError("--dbn: it brings all hidden layers and was trained on untransformed input; leave out --layer-period-frames and "
-                        "--input-transform")  # fmt: skip
+def check_network(options: DnnTraining, input: InputOptions, data: Path, dbn: Path | None) -> None:
+    """Raise UserError where the network of a file, or a DBN, does not go with the options or with the features of `data`."""
+    if dbn:
+        check_dbn(dbn, options.dnn, input, data)
     if options.over_time.network:
-        check_over_time(options, dbn)
-    elif options.over_time.carry_state:
-        raise UserError("--carry-state: a feed-forward network has no state; give --network with a file that has lstm layers")
-    if options.growth.shrink_value < 1 and not options.saturates:
-        reason = "the network has no sigmoid, tanh or lstm units, and others do not saturate"
-        raise UserError(f"--shrink-value {options.growth.shrink_value:g}: {reason}; leave it out")
-    if options.teacher.teacher:
-        check_teacher(options)
-    elif options.teacher.teacher_data:
-        raise UserError(f"--teacher-data {options.teacher.teacher_data}: there is no teacher to see it; give --teacher, or leave it out")
+        options.over_time.packing(input, FeatureReader(data, input).dim)
+        check_shrinking(options.growth, has_saturating_layers(options.over_time.network))
 
 
-def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
-    """The same of a network from a file, which none of these knows."""
-    growth = options.growth
-    given = {"--dbn": dbn, "--layer-period-frames": growth.layer_period_frames, "--mix-up": growth.mix_up,
-             "--fix-period-frames": growth.fix_period_frames, "--shrink-period-frames": growth.shrink_period_frames,
-             "--input-transform": options.transform.input_transform != "none",
-             "--presoftmax-power": options.priors.presoftmax_power}  # fmt: skip
-    refuse_beside("--network", given, "these are for feed-forward networks")
-    if options.over_time.carry_state:
-        given = {"--combine": options.combine.combine != "none", "--priors posteriors": options.priors.priors == "posteriors",
-                 "--shrink-value": growth.shrink_value < 1}  # fmt: skip
-        refuse_beside("--carry-state", given, "these go by a sample of chunks, which would all begin without a state")
-    refuse_beside("--network", changed(options.dnn, DnnOptions()), "layers and their dropout are those of the file")
-
-
-def check_teacher(options: DnnTraining) -> None:
-    """The same of a network that learns from another."""
-    given = {"--network": options.over_time.network, "--vtlp": options.perturb.vtlp,
-             "--input-transform": options.transform.input_transform != "none", "--combine": options.combine.combine != "none",
-             "--priors posteriors": options.priors.priors == "posteriors", **options.growth.measures}  # fmt: skip
-    reason = "its posteriors belong to single frames as they are, and what is measured on a sample needs the alignment"
-    refuse_beside("--teacher", given, reason)
+def has_saturating_layers(path: Path) -> bool:
+    """Whether a layer of a network file has sigmoid or tanh units."""
+    layers = [line.options for text in read_network(path) for line in parse_line(text)]
+    return any(isinstance(layer, LstmOptions) or getattr(layer, "activation", "") in SATURATING for layer in layers)
 
 
 def make_learner(options: DnnTraining, input_dim: int, num_pdfs: int, comm: Comm, dbn: Dbn | None = None,

@@ -19,53 +19,22 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.hmm.gmm_update import split_targets
-from pyasr.nn.feed_forward import DnnOptions, FeedForward, initialise_hidden
+from pyasr.nn.feed_forward import FeedForward, initialise_hidden
 from pyasr.nn.networks import network_from
+from pyasr.nn.options import DnnOptions
 from pyasr.parallel.comm import Comm
 from pyasr.train.learner import Learner
+from pyasr.train.options import GrowthOptions
 
 Action = Callable[[Learner, int], None]  # of the learner and the frames seen
 Keep = Callable[[list[torch.Tensor], int], None]  # of the parameters of the ranks' consensus and the frames seen
-
-
-@dataclass(frozen=True)
-class GrowthOptions:
-    """How a network grows in training; times in frames over all ranks."""
-
-    layer_period_frames: int = option(0, "start with 1 hidden layer, add one after every so many frames; 0: all from the start", minimum=0)
-    mix_up: int = option(0, "outputs from halfway between the last new layer and the end; 0: one for each pdf", minimum=0)
-    mix_up_power: float = option(0.25, "outputs of a pdf are in proportion to its frames to this power", minimum=0.0)
-    mix_up_min_count: float = option(10.0, "least number of training frames for one of several outputs of a pdf", minimum=0.0)
-    mix_up_stddev: float = option(0.01, "standard deviation of the difference between an output's weights and its copies'", minimum=0.0)
-    fix_period_frames: int = option(0, "tanh and sigmoid: draw saturated units back after every so many frames; 0: never", minimum=0)
-    shrink_period_frames: int = option(0, "find a factor for the parameters of each layer after every so many frames; 0: never", minimum=0)
-    shrink_value: float = option(1.0, "factor for all parameters wherever units are found saturated; 1: none", minimum=0.1, maximum=1.0)
-    shrink_saturation_threshold: float = option(0.4, "what is saturated: 1 - mean relative derivative of sigmoid and tanh units above this")
-    shrink_value_period_frames: int = option(400_000, "look at the saturation after every so many frames", minimum=1)
-
-    @property
-    def measures(self) -> dict[str, bool]:
-        """What needs a sample of the training frames, and whether it is asked for."""
-        return {"--fix-period-frames": self.fix_period_frames > 0, "--shrink-period-frames": self.shrink_period_frames > 0,
-                "--shrink-value": self.shrink_value < 1}  # fmt: skip
-
-
-def check_growth(growth: GrowthOptions, dnn: DnnOptions, goes_back: bool) -> None:
-    """Raise UserError where a network cannot grow as asked. `goes_back`: the schedule may return to an earlier model."""
-    if goes_back and (growth.layer_period_frames or growth.mix_up):
-        sentence = "this --schedule goes back to earlier models, which have another shape; give --schedule exponential"
-        raise UserError(f"--layer-period-frames and --mix-up: {sentence}")
-    if growth.fix_period_frames and dnn.activation not in ("tanh", "sigmoid"):
-        raise UserError(f"--fix-period-frames: units of {dnn.activation} do not saturate; leave it out or give --activation tanh")
 
 
 def first_shape(growth: GrowthOptions, dnn: DnnOptions) -> DnnOptions:

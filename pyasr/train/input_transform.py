@@ -13,29 +13,18 @@ Appendix C.6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
 from pyasr.hmm.lda import LdaStats, estimate_lda
 from pyasr.parallel.comm import Comm
+from pyasr.train.options import InputTransformOptions
 from pyasr.train.sample import choose_frames
 from pyasr.train.stream import Frames
 
 _MEASURED_FRAMES = 1_000_000  # for each rank
 _FRAMES_PER_BLOCK = 4096
-
-
-@dataclass(frozen=True)
-class InputTransformOptions:
-    """What a network sees of its input."""
-
-    input_transform: str = option("none", "fixed transform of the spliced input; lda: as Kaldi's nnet2 recipes", choices=("none", "lda"))
-    within_class_factor: float = option(0.0001, "lda: variance that a dimension keeps which tells no pdfs apart", minimum=0.0)
-    max_singular_value: float = option(5.0, "lda: greatest singular value of the matrix", minimum=0.0)
 
 
 def estimate_transform(frames: Frames, num_pdfs: int, options: InputTransformOptions, comm: Comm) -> torch.Tensor | None:

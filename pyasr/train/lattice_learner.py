@@ -7,7 +7,8 @@ import torch
 from pyasr.nn.feed_forward import FeedForward
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.sequence.lattice_objective import LatticeObjective, LatticeSupervision
-from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.learner import Learner
+from pyasr.train.options import LearnerOptions
 from pyasr.train.utterance_training import ObjectiveTotals, UtteranceTraining
 
 

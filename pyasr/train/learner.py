@@ -21,52 +21,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from pyasr.base.errors import UserError
-from pyasr.base.options import group, option
 from pyasr.nn.dropout import has_dropout, set_dropout
-from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
+from pyasr.nn.preconditioned_layers import precondition
 from pyasr.nn.semi_orthogonal import PERIOD, approach_semi_orthogonal, semi_orthogonal_weights
 from pyasr.parallel.flat import FlatParameters
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.train.completion import Completion
 from pyasr.train.chunks import NO_TARGET
 from pyasr.train.components import Component, components_of
-from pyasr.train.compute import ComputeOptions
-from pyasr.train.dropout_schedule import DropoutSchedule
+from pyasr.train.options import LearnerOptions
 from pyasr.train.skips import Skips, clear_unless
 from pyasr.train.soft_targets import SoftTargets
-
-
-@dataclass(frozen=True)
-class LearnerOptions(ComputeOptions):
-    """How a rank learns."""
-
-    natural_gradient: NaturalGradientOptions = group(NaturalGradientOptions)
-    momentum: float = option(0.0, "share of earlier updates in the next one", minimum=0.0, maximum=0.999)
-    l2: float = option(0.0, "penalty on the squared norm of the parameters, a frame (nnet3's value divided by the outputs of a "
-                            "chunk); each of P learning ranks applies a P-th", minimum=0.0)  # fmt: skip
-    max_change: float = option(0.0, "greatest Euclidean norm of a minibatch's change of the parameters; 0: no limit", minimum=0.0)
-    max_change_per_layer: float = option(0.0, "the same for the parameters of each layer (nnet3: 0.75)", minimum=0.0)
-    max_change_of_output: float = option(0.0, "the same for the output layer (nnet3: 1.5); 0: as the other layers", minimum=0.0)
-    output_bias_rate: float = option(1.0, "factor on the learning rate of the output layer's biases (nnet1: 0.1)", minimum=0.0)
-    last_layers_rate: float = option(1.0, "factor on the learning rate of the last two layers (nnet2's tanh recipe: 0.5)", minimum=0.0)
-    dropout_schedule: str = option("", "dropout in all layers that have it, over the training: 0,0@0.20,0.5@0.50,0 stays 0 for a fifth, "
-                                       "is 0.5 in the middle and 0 in the end; empty: what the layers say")  # fmt: skip
-
-    def check(self) -> None:
-        """Raise UserError for options that no network can be trained by."""
-        self.natural_gradient.check()
-        self.schedule_of_dropout()
-
-    def schedule_of_dropout(self) -> DropoutSchedule | None:
-        """None: dropout stays as it is."""
-        return DropoutSchedule(self.dropout_schedule) if self.dropout_schedule else None
 
 
 class Learner:

@@ -2,193 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
-
-import numpy as np
 import torch
 
-from pyasr.base.errors import UserError
-from pyasr.base.left_out import LeftOutOptions, check_left_out
-from pyasr.base.options import argument, group, option, refuse_beside
-from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.feats.origin import keep_origin
-from pyasr.hmm.gmm_dir import check_phones
-from pyasr.hmm.model import MODEL, SUBSAMPLING, read_subsampling, read_transitions, read_tree
-from pyasr.io.int_vectors import job_archive_files, read_job_archives
-from pyasr.io.openfst import write_fst
-from pyasr.lang.lang_dir import LangDir
+from pyasr.hmm.model import MODEL, read_transitions, read_tree
 from pyasr.nn.layered import LayeredNetwork, read_network
 from pyasr.nn.scales import ACOUSTIC_FACTOR
 from pyasr.nn.two_outputs import TwoOutputs
 from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies import make_strategy
 from pyasr.parallel.strategies.gradient_sum import GradientSum
-from pyasr.sequence.chain import AlignedPhones, aligned_phones, load_aligned_phones, save_aligned_phones
-from pyasr.sequence.denominator_graph import DenominatorGraph, make_denominator_graph
-from pyasr.sequence.lfmmi import LfMmiOptions
-from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
-from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions, ToleranceOptions
-from pyasr.train.chunks import Packing
-from pyasr.train.combine import CombineOptions
-from pyasr.train.corpus import Corpus, PerturbOptions, StoreOptions, open_corpus
-from pyasr.train.learner import LearnerOptions
-from pyasr.train.lfmmi_learner import ChunkObjective, LfMmiJob, LfMmiLearner, Numerators, Phases, output_numbers
-from pyasr.train.loop import LoopOptions
+from pyasr.sequence.chain import load_aligned_phones
+from pyasr.sequence.denominator_graph import DenominatorGraph
+from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions
+from pyasr.train.corpus import Corpus, open_corpus
+from pyasr.train.lfmmi_learner import ChunkObjective, LfMmiJob, LfMmiLearner, Numerators
 from pyasr.train.network_seeds import initial_random, seed_dropout
-from pyasr.train.on_ranks import copy_inputs, training_output
-from pyasr.train.over_time import OverTimeOptions
-from pyasr.train.prepare import TargetOptions
 from pyasr.train.rank_job import make_job, run_and_combine, write_model
-from pyasr.train.sample import SampleOptions
-from pyasr.train.schedules import ScheduleOptions
-from pyasr.train.targets import TARGETS_FILE, Targets, choose_heldout, join, trained_tables
-
-DENOMINATOR_FILE, PHONES_FILE, PHONE_LM_FILE = "denominator.npz", "phones.npz", "phone_lm.fst"
-_TREE_FILES = (MODEL, "tree", "phones.txt", SUBSAMPLING)
-_NO_ROOM = "it has more phones than outputs, or too many at once"
-
-
-@dataclass(frozen=True)
-class ChunkOptions(OverTimeOptions):
-    """A network of layers over time, and what it learns at once; where it leaves out frames, it sees all of them in turn."""
-
-    shift_frames: bool = option(True, "minibatches take turns at which of the frames that the network leaves out it answers on")
-
-    def phases(self, factor: int) -> Phases:
-        """By which minibatches differ, for a network that answers on one of `factor` frames."""
-        return Phases.of(factor) if self.shift_frames else Phases()
-
-    def packing(self, input: InputOptions, dim: int) -> Packing:
-        """As for other trainings, with the frames that minibatches may see earlier or later."""
-        packing = super().packing(input, dim)
-        room = self.phases(packing.subsampling)
-        return replace(packing, left=packing.left + room.before, right=packing.right + room.after)
-
-
-@dataclass(frozen=True)
-class RegularisationOptions:
-    """What keeps the network from learning the training data by heart, beside the penalty on its outputs."""
-
-    xent_regularize: float = option(0.1, "weight of the cross-entropy of a second output layer, left out in the end; 0: none", minimum=0.0)
-
-
-@dataclass(frozen=True)
-class LfMmiTraining:
-    """All options of the training itself; frames are counted at the network's outputs."""
-
-    over_time: ChunkOptions = group(ChunkOptions, chunk=150)
-    objective: LfMmiOptions = group(LfMmiOptions)
-    regularisation: RegularisationOptions = group(RegularisationOptions)
-    tolerance: ToleranceOptions = group(ToleranceOptions)
-    phone_lm: PhoneLmOptions = group(PhoneLmOptions)
-    schedule: ScheduleOptions = group(ScheduleOptions, learning_rate=1.0, schedule="exponential-frames", num_epochs=6, final_factor=0.1)
-    learner: LearnerOptions = group(LearnerOptions, minibatch=1600, max_change=2.0)
-    perturb: PerturbOptions = group(PerturbOptions)
-    store: StoreOptions = group(StoreOptions)
-    combine: CombineOptions = group(CombineOptions)
-    sample: SampleOptions = group(SampleOptions)
-    mixing: MixingOptions = group(MixingOptions)
-    loop: LoopOptions = group(LoopOptions)
-
-
-@dataclass(frozen=True)
-class LfMmiStep:
-    """The options of steps/train_lfmmi.py but those of its job."""
-
-    data: Path = argument("data directory of the features")
-    ali_dir: Path = argument("directory of alignments by any GMM system, of which phones and their times are taken")
-    tree_dir: Path = argument("directory of the tree (steps/build_chain_tree.py)")
-    out: Path = argument("directory of the model to be trained")
-    input: InputOptions = group(InputOptions)
-    targets: TargetOptions = group(TargetOptions)
-    training: LfMmiTraining = group(LfMmiTraining)
-
-
-@dataclass(frozen=True)
-class LfMmiSpec:
-    """The work of all ranks: features of `data`; in `out` tree and model, denominator, phones and targets, and everything written."""
-
-    data: Path
-    out: Path
-    input: InputOptions
-    training: LfMmiTraining
-
-
-@contextlib.contextmanager
-def staged_lfmmi(step: LfMmiStep) -> Iterator[LfMmiSpec]:
-    """The work of the ranks; its `out`, of `training_output`, has what they need.
-
-    Raises UserError where options or inputs do not go together.
-    """
-    input = replace(step.input, splice_left=0, splice_right=0)
-    check_training(step.training)
-    step.training.perturb.check(step.data, input)
-    with training_output(step, _inputs(step)) as out:
-        check_phones(step.ali_dir, LangDir(step.tree_dir))
-        check_factor(step, input)
-        input.save(out)
-        keep_origin(out, step.data)
-        prepare(step, out)
-        yield LfMmiSpec(step.data, out, input, step.training)
-
-
-def check_training(options: LfMmiTraining) -> None:
-    """Raise UserError where options do not go together."""
-    options.schedule.check_deaf()
-    options.learner.check()
-    if not options.over_time.network:
-        raise UserError("--network: no network is given; give a file of layers, such as conf/network/tdnn_chain.net")
-    read_network(options.over_time.network)
-    refuse_beside("LF-MMI", {"--carry-state": options.over_time.carry_state}, "chunks are learned in any order")
-
-
-def check_factor(step: LfMmiStep, input: InputOptions) -> None:
-    """Raise UserError unless the network leaves out as many frames as the tree was built for."""
-    packing = step.training.over_time.packing(input, FeatureReader(step.data, input).dim)
-    built_for = read_subsampling(step.tree_dir)
-    if packing.subsampling != built_for:
-        told = f"the network answers on one of {packing.subsampling} frames, {step.tree_dir} was built for one of {built_for}"
-        raise UserError(f"{step.training.over_time.network}: {told}; let the strides of the layers multiply to {built_for}")
-
-
-def _inputs(step: LfMmiStep) -> list[Path]:
-    """Files whose change makes the model out of date."""
-    tree = [step.tree_dir / name for name in _TREE_FILES]
-    alignments = [step.ali_dir / "num_jobs", step.ali_dir / MODEL, *job_archive_files(step.ali_dir)]
-    return [*trained_tables(step.data, step.input), step.training.over_time.network, *tree, *alignments]
-
-
-def prepare(step: LfMmiStep, out: Path) -> None:
-    """Write to OUT the tree's files, the phones of utterances that can be trained on, their phone language model, denominator, and targets.
-
-    Raises UserError where alignments, features and model do not match, or too many utterances have no room for their phones.
-    """
-    copy_inputs([step.tree_dir / name for name in _TREE_FILES], out)
-    reader, training = FeatureReader(step.data, InputOptions(cmvn="none")), step.training
-    trans = read_transitions(out / MODEL)
-    tree, factor = read_tree(out / "tree", trans), read_subsampling(out)
-    aligned = _that_fit(step, SupervisionOptions(**vars(training.tolerance), frame_subsampling_factor=factor), reader)
-    phone_lm = estimate_phone_lm((one.phones for one in aligned.values()), training.phone_lm)
-    write_fst(out / PHONE_LM_FILE, phone_lm)
-    make_denominator_graph(phone_lm, trans, tree).save(out / DENOMINATOR_FILE)
-    save_aligned_phones(out / PHONES_FILE, aligned)
-    lengths = np.array([one.num_frames for one in aligned.values()])
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    heldout = choose_heldout(list(aligned), lengths, reader.original, step.targets)
-    Targets(list(aligned), offsets, output_numbers(lengths, factor), heldout, trans.num_pdfs).save(out / TARGETS_FILE)
-
-
-def _that_fit(step: LfMmiStep, options: SupervisionOptions, reader: FeatureReader) -> dict[str, AlignedPhones]:
-    """The phones of the utterances that have features and room for them; the others are named in the log."""
-    alignments = read_job_archives(step.ali_dir)
-    keys = join(reader, alignments, step.targets.max_missing, step.ali_dir)
-    aligned = dict(aligned_phones(read_transitions(step.ali_dir / MODEL), {key: alignments[key] for key in keys}))
-    left_out = {key: _NO_ROOM for key, one in aligned.items() if not options.have_room(one)}
-    check_left_out(left_out, len(keys), LeftOutOptions(step.targets.max_missing), str(step.ali_dir), "raise the tolerances")
-    return {key: one for key, one in aligned.items() if key not in left_out}
+from pyasr.train.steps.lfmmi import DENOMINATOR_FILE, PHONES_FILE, LfMmiSpec, LfMmiTraining
+from pyasr.train.targets import TARGETS_FILE, Targets
 
 
 def train_rank(spec: LfMmiSpec, comm: Comm) -> None:

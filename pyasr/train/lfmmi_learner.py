@@ -25,20 +25,16 @@ from pyasr.nn.two_outputs import TwoOutputs
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.sequence.chain import AlignedPhones, num_subsampled
 from pyasr.sequence.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi import LfMmiOptions, lf_mmi_with_posteriors
+from pyasr.sequence.lfmmi import lf_mmi_with_posteriors
+from pyasr.sequence.options import LfMmiOptions
 from pyasr.sequence.supervision import Supervision, SupervisionMaker
 from pyasr.train.chunks import NO_TARGET
-from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.learner import Learner
+from pyasr.train.options import LearnerOptions
+from pyasr.train.over_time import Phases
 from pyasr.train.utterance_training import ObjectiveTotals, ObjectiveTraining
 
 _MOST_KEPT = 20_000  # numerators, of about 15 kB each; those of more chunks are made whenever they are wanted
-
-
-def output_numbers(lengths: np.ndarray, factor: int) -> np.ndarray:
-    """The targets of utterances of so many frames, one after the other: the number of the output that each frame belongs to, int32."""
-    outputs = num_subsampled(lengths, factor)
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return (np.repeat(np.cumsum(outputs) - outputs, lengths) + within // factor).astype(np.int32)
 
 
 class Numerators:
@@ -72,26 +68,6 @@ class Numerators:
         utterance = int(np.searchsorted(self._first, first, side="right")) - 1
         states = self.maker.utterance(*self.utterances[utterance])
         return self.maker.chunk(states, first - int(self._first[utterance]), num_outputs)
-
-
-@dataclass(frozen=True)
-class Phases:
-    """Minibatches take turns at how many frames earlier or later than usual they see the features, so that an output learns all of those it
-    may belong to. Inputs have `before` and `after` frames more than the network asks for."""
-
-    before: int = 0
-    after: int = 0
-
-    @classmethod
-    def of(cls, factor: int) -> Phases:
-        """For outputs that belong to one of so many frames."""
-        return cls(factor // 2, (factor - 1) // 2)
-
-    def cut(self, x: Tensor, turn: int | None = None) -> Tensor:
-        """Inputs (N, before + T + after, dim) as the minibatch of a number sees them, (N, T, dim); None: as usual."""
-        room = self.before + self.after
-        begin = self.before if turn is None else turn % (room + 1)
-        return x[:, begin : x.shape[1] - room + begin]
 
 
 @dataclass

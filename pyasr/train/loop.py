@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +12,16 @@ import torch
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
-from pyasr.base.seeds import SeedOptions
 from pyasr.base.stop_request import StopRequested, heeding, is_stop_requested
 from pyasr.parallel.strategies import Mixing, Strategy
 from pyasr.train.calibration import frames_per_s_alone
-from pyasr.train.combine import MODELS, forget_models_after
+from pyasr.train.checkpoint_index import MODELS
+from pyasr.train.combine import forget_models_after
 from pyasr.train.frames import FrameStore
 from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
 from pyasr.train.memory import telling_what_to_lower, try_out
+from pyasr.train.options import LoopOptions
 from pyasr.train.progress import Reporter, Totals
 from pyasr.train.resumption import Position, resume_job, save_job
 from pyasr.train.schedules import Schedule
@@ -31,16 +30,6 @@ from pyasr.train.stream import Frames
 _NOTHING = None, torch.empty(0)  # instead of a minibatch
 _LOOKS = 10  # for a request to end, between two log lines
 _COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
-
-
-@dataclass(frozen=True)
-class LoopOptions(SeedOptions):
-    """When a training job reports and saves; frames are those seen over all ranks."""
-
-    log_frames: int = option(200_000, "frames between two log lines", minimum=1)
-    checkpoint_minutes: float = option(10.0, "time between checkpoints within an epoch, made with log lines; 0: no such ones", minimum=0.0)
-    checkpoint_frames: int = option(0, "frames between two checkpoints within an epoch; 0: no such ones", minimum=0)
-    max_skipped: int = option(100, "minibatches, or chunks of LF-MMI, that a rank may leave out because they are not finite", minimum=0)
 
 
 class Diverged(UserError):

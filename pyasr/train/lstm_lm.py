@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,36 +17,23 @@ import torch
 import torch.nn.functional as F
 
 from pyasr.base import log
-from pyasr.base.options import option
 from pyasr.base.output import atomic_write
-from pyasr.base.seeds import SeedOptions, generator
+from pyasr.base.seeds import generator
 from pyasr.lang.arpa import Perplexity, read_arpa, token_scores
 from pyasr.lang.mixture import best_weight, mix
-from pyasr.lang.train_lm import ARPA_FILE, PERPLEXITY_FILE, TextOptions, read_vocabulary
-from pyasr.nn.device import DeviceOptions
-from pyasr.nn.lstm_lm import MODEL_FILE, LstmLm, WordLstm
+from pyasr.lang.train_lm import ARPA_FILE, PERPLEXITY_FILE
+from pyasr.lang.vocabulary import read_vocabulary
+from pyasr.nn.files import LM_FILE
+from pyasr.nn.lstm_lm import LstmLm, WordLstm
 from pyasr.parallel.comm import SoloComm
-from pyasr.train.checkpoints import DIRECTORY, load_checkpoint, save_checkpoint
+from pyasr.train.checkpoint_index import DIRECTORY
+from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
 from pyasr.train.schedules import Newbob, ScheduleOptions, ScheduleState
 from pyasr.train.sentences import NOTHING, Sentences
+from pyasr.train.steps.lstm_lm import LstmLmOptions
 
 _MOST_NORM = 1.0
 _MOST_SCORES = 1 << 24  # tokens times words of a minibatch when nothing is learnt
-
-
-@dataclass(frozen=True)
-class LstmLmOptions(TextOptions, SeedOptions, DeviceOptions):
-    """The network and its training."""
-
-    dim: int = option(200, "elements of a word's vector, and cells of each layer", minimum=1)
-    num_layers: int = option(1, "LSTM layers", minimum=1)
-    dropout: float = option(0.5, "share of elements left out in training: of words' vectors, between layers, of the output",
-                            minimum=0.0, maximum=0.9)  # fmt: skip
-    minibatch: int = option(256, "words and sentence ends of a minibatch", minimum=1)
-    learning_rate: float = option(0.003, "initial learning rate of Adam", minimum=0.0)
-    num_epochs: int = option(40, "passes over the text, at most", minimum=1)
-    start_halving_gain: float = option(0.002, "relative gain of the held-out loss below which the rate is halved after each epoch")
-    end_halving_gain: float = option(0.0005, "relative gain below which training ends then")
 
 
 def make_lstm_lm(text: Path, heldout: Path, lexicon: Path, ngram: Path | None, options: LstmLmOptions, out: Path) -> None:
@@ -62,7 +48,7 @@ def make_lstm_lm(text: Path, heldout: Path, lexicon: Path, ngram: Path | None, o
     lines = compare(job.model, heldout_text, beside, options)
     with atomic_write(out / PERPLEXITY_FILE) as f:
         f.writelines(f"{heldout}: {line}\n" for line in lines)
-    job.model.save(out / MODEL_FILE)
+    job.model.save(out / LM_FILE)
     for line in lines:
         log.info(f"{heldout}: {line}")
 

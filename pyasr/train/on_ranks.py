@@ -13,8 +13,7 @@ from pyasr.base.options import group, option
 from pyasr.base.step import output_of
 from pyasr.cluster.jobs import Recovery, run_ranks
 from pyasr.parallel.strategies import check_ranks, usable_ranks
-from pyasr.train.checkpoints import DIRECTORY, INDEX, last_place
-from pyasr.train.combine import MODELS
+from pyasr.train.checkpoint_index import DIRECTORY, INDEX, MODELS, last_place
 from pyasr.train.progress import METRICS_FILE
 from pyasr.train.progress_bar import progress_bar
 

@@ -8,28 +8,17 @@ r"""Priors of the tied states in a network: as factors before its softmax, and a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 
-from pyasr.base.options import option
 from pyasr.nn.acoustic import log_priors
 from pyasr.nn.networks import Network
 from pyasr.train.chunks import NO_TARGET
+from pyasr.train.options import PriorOptions
 from pyasr.train.sample import Sample
 
 _SMOOTHING = 0.01
 _FLOOR = 1e-10
-
-
-@dataclass(frozen=True)
-class PriorOptions:
-    """How a network takes account of the frequencies of pdfs."""
-
-    presoftmax_power: float = option(0.0, "logits are scaled by the pdf's frequency to this power, nnet2 takes -0.25; 0: not", maximum=0.0)
-    priors: str = option("alignments", "priors for decoding: relative frequencies in the alignments, or the mean posteriors of the trained "
-                         "network on --sample-frames", choices=("alignments", "posteriors"))  # fmt: skip
 
 
 def presoftmax_scales(counts: np.ndarray, power: float) -> torch.Tensor | None:

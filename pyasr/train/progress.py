@@ -6,13 +6,16 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyasr.base import log
 from pyasr.base.output import atomic_write
-from pyasr.parallel.strategies import Strategy
 from pyasr.train.tensorboard import EventWriter
+
+if TYPE_CHECKING:
+    from pyasr.parallel.strategies import Strategy
 
 METRICS_FILE = "metrics.jsonl"
 _LEAST_S = 1e-6  # that an interval is taken to last: one in virtual time may take none

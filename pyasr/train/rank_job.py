@@ -10,14 +10,17 @@ import torch
 
 from pyasr.base import log
 from pyasr.hmm.model import write_subsampling
-from pyasr.nn.acoustic import MODEL_FILE, AcousticModel
-from pyasr.nn.feed_forward import DnnOptions
+from pyasr.nn.acoustic import AcousticModel
+from pyasr.nn.files import MODEL_FILE
+from pyasr.nn.options import DnnOptions
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import Strategy
-from pyasr.train.combine import MODELS, CombineOptions, LogProbability, RecentModels, combine_recent, of_targets
-from pyasr.train.growth import Growth, GrowthOptions
+from pyasr.train.checkpoint_index import MODELS
+from pyasr.train.combine import LogProbability, RecentModels, combine_recent, of_targets
+from pyasr.train.growth import Growth
 from pyasr.train.learner import Learner
 from pyasr.train.loop import Training
+from pyasr.train.options import CombineOptions, GrowthOptions
 from pyasr.train.sample import Sample, draw_sample
 from pyasr.train.schedules import make_schedule
 

@@ -18,40 +18,18 @@ passed over too, v set to 0, and counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
-from pyasr.base.options import option
 from pyasr.nn.dbn import Below
 from pyasr.nn.rbm import LEAST_ROWS, Rbm, descend, explosion, squared_error
 from pyasr.parallel.flat import FlatParameters
 from pyasr.train.compute import ComputeOptions
+from pyasr.train.options import MomentumOptions
 from pyasr.train.progress import Totals
 from pyasr.train.schedules import Schedule
 from pyasr.train.skips import Skips, clear_unless
 
 RATE_AFTER_EXPLOSION = 0.9
-
-
-@dataclass(frozen=True)
-class MomentumOptions:
-    """The course of the momentum; time is frames seen over all ranks."""
-
-    momentum_initial: float = option(0.5, "scheduled momentum at the beginning", minimum=0.0, maximum=0.999)
-    momentum_final: float = option(0.9, "scheduled momentum at the end", minimum=0.0, maximum=0.999)
-    momentum_steps: int = option(40, "steps from the initial to the final momentum", minimum=1)
-    momentum_step_frames: int = option(500_000, "frames between two steps", minimum=1)
-    with_bug: bool = option(True, "apply the final momentum from the beginning, as Kaldi does; the rate follows the scheduled one")
-
-    def scheduled(self, frames_seen: int) -> float:
-        """The momentum that the rate is scaled by."""
-        step = min(frames_seen // self.momentum_step_frames, self.momentum_steps)
-        return self.momentum_initial + step * (self.momentum_final - self.momentum_initial) / self.momentum_steps
-
-    def applied(self, frames_seen: int) -> float:
-        """The momentum m of the updates."""
-        return self.momentum_final if self.with_bug else self.scheduled(frames_seen)
 
 
 class MomentumSchedule(Schedule):

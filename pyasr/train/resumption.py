@@ -11,8 +11,9 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import differences
+from pyasr.train.checkpoint_index import DIRECTORY
 from pyasr.train.checkpoints import (
-    DIRECTORY, Checkpoint, check_shapes, frames_to_leave_out, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes,
+    Checkpoint, check_shapes, frames_to_leave_out, load_checkpoint, random_state, save_checkpoint, set_random_state, shapes,
 )  # fmt: skip
 from pyasr.train.schedules import ScheduleState
 

@@ -10,19 +10,11 @@ from dataclasses import dataclass
 
 import torch
 
-from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.parallel.comm import Comm
 from pyasr.train.chunks import NO_TARGET
 from pyasr.train.frames import FrameStore
 from pyasr.train.stream import Frames
-
-
-@dataclass(frozen=True)
-class SampleOptions:
-    """The sample."""
-
-    sample_frames: int = option(10_000, "training frames for combining models, priors from posteriors, saturation and shrinking", minimum=1)
 
 
 @dataclass

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import torch
 
-from pyasr.train.combine import Combination, CombineOptions, give, optimal_weights
+from pyasr.train.combine import Combination, give, optimal_weights
 from pyasr.train.learner import Learner
+from pyasr.train.options import CombineOptions
 from pyasr.train.sample import Sample
 from pyasr.train.saturation import average_derivatives
 

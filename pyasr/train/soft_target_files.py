@@ -28,9 +28,10 @@ from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import fingerprint
 from pyasr.base.output import disk_error
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
-from pyasr.nn.acoustic import MODEL_FILE
+from pyasr.nn.files import MODEL_FILE
 from pyasr.parallel.comm import Comm
-from pyasr.train.soft_targets import SoftTable, Teacher, TeacherOptions, entry_type
+from pyasr.train.options import TeacherOptions
+from pyasr.train.soft_targets import SoftTable, Teacher, entry_type
 from pyasr.train.targets import Targets
 
 _TRIED_FRAMES = 10_000  # of each rank, by which the size of all is estimated

@@ -25,22 +25,14 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.memory import computed
-from pyasr.base.options import option
 from pyasr.feats.inputs import FeatureReader, InputOptions
-from pyasr.nn.acoustic import MODEL_FILE, load_model
+from pyasr.nn.acoustic import load_model
+from pyasr.nn.files import MODEL_FILE
+from pyasr.train.options import TeacherOptions
 from pyasr.train.usable_features import check_numbers
 
 _BLOCK = 1 << 20  # posteriors that are sorted at once
 _PARTS = 65535  # K
-
-
-@dataclass(frozen=True)
-class TeacherOptions:
-    """A network to learn from instead of the alignment."""
-
-    teacher: Path | None = option(None, "directory of a network whose posteriors are the targets; it must have the tree of ALI_DIR")
-    teacher_data: Path | None = option(None, "data directory with the teacher's features; DATA unless given")
-    teacher_mass: float = option(0.98, "share of the posteriors' mass that is kept of each frame", minimum=0.01, maximum=1.0)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyasr.train.smbr import SmbrTraining
+from pyasr.train.steps.smbr import SmbrTraining
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"

@@ -20,13 +20,15 @@ from pyasr.feats.options import OPTIONS_FILE, MfccOptions
 from pyasr.feats.origin import save_origins
 from pyasr.io.ark import ArkWriter, read_scp
 from pyasr.io.text import write_table
-from pyasr.nn.dbn import DBN_FILE, Below, load_dbn
+from pyasr.nn.dbn import Below, load_dbn
 from pyasr.nn.feed_forward import DnnOptions, FeedForward
+from pyasr.nn.files import DBN_FILE
 from pyasr.nn.rbm import Rbm
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
-from pyasr.train.dbn import RbmTraining, check_dbn, mean_activation, prepare_utterances
+from pyasr.train.dbn import RbmTraining, check_dbn, mean_activation
 from pyasr.train.rbm_learner import RbmLearner
+from pyasr.train.steps.dbn import prepare_utterances
 from pyasr.train.stream import ResidentFrames
 from pyasr.train.targets import HeldoutOptions, Targets
 

@@ -14,8 +14,9 @@ from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialis
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.parallel.threads import run_threads
-from pyasr.train.growth import Growth, GrowthOptions, check_growth, first_shape, mixed_up, with_new_layer
+from pyasr.train.growth import Growth, GrowthOptions, first_shape, mixed_up, with_new_layer
 from pyasr.train.learner import Learner, LearnerOptions
+from pyasr.train.options import check_growth
 from pyasr.train.sample import Sample
 from pyasr.train.saturation import SaturationFix, average_derivatives
 from pyasr.train.shrinking import Shrinking

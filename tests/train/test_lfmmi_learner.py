@@ -9,14 +9,14 @@ from pyasr.base.errors import UserError
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.nn.networks import network_from
 from pyasr.nn.two_outputs import TwoOutputs
-from pyasr.sequence.chain import AlignedPhones, load_aligned_phones, num_subsampled, save_aligned_phones
+from pyasr.sequence.chain import AlignedPhones, load_aligned_phones, num_subsampled, output_numbers, save_aligned_phones
 from pyasr.sequence.denominator_graph import make_denominator_graph
 from pyasr.sequence.lfmmi import LfMmiOptions, lf_mmi_with_posteriors
 from pyasr.sequence.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.supervision import SupervisionMaker, SupervisionOptions
 from pyasr.train.chunks import NO_TARGET, Packing
 from pyasr.train.compact import Plain
-from pyasr.train.lfmmi_learner import ChunkObjective, Numerators, Phases, output_numbers
+from pyasr.train.lfmmi_learner import ChunkObjective, Numerators, Phases
 
 DIM, SHARE = 3, 0.25
 MODEL = chain_model(2, 1)

@@ -7,7 +7,7 @@ from toy_jobs import Crash, crash_after, store, training, with_options
 from pyasr.parallel.simulator import Network, run_simulated
 from pyasr.parallel.strategies import make_strategy
 from pyasr.parallel.threads import run_threads
-from pyasr.train.checkpoints import last_place
+from pyasr.train.checkpoint_index import last_place
 from pyasr.train.loop import Training
 
 EPOCH_FRAMES, MINIBATCH = 1200, 16

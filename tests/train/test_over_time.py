@@ -23,9 +23,10 @@ from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.strategies import strategy_names
 from pyasr.parallel.threads import run_threads
 from pyasr.train import stream
-from pyasr.train.dnn import TrainSpec, check_training, train_rank
+from pyasr.train.dnn import TrainSpec, train_rank
 from pyasr.train.loop import Training
 from pyasr.train.shard import Shard
+from pyasr.train.steps.dnn import check_training
 from pyasr.train.targets import TARGETS_FILE, Targets
 
 NETWORKS = {

@@ -15,15 +15,17 @@ from pyasr.sequence.phone_lm import PhoneLmOptions
 from pyasr.sequence.supervision import ToleranceOptions
 from pyasr.train import chain_tree, combine, priors, rbm_learner
 from pyasr.train.chain_tree import ChainTreeOptions
-from pyasr.train.dbn import DbnStep, RbmOptions
 from pyasr.train.growth import GrowthOptions
 from pyasr.train.input_transform import InputTransformOptions
-from pyasr.train.lfmmi import LfMmiStep, LfMmiTraining, RegularisationOptions
-from pyasr.train.prepare import DnnStep
+from pyasr.train.lfmmi import LfMmiTraining
+from pyasr.train.options import RbmOptions
 from pyasr.train.rbm_learner import MomentumOptions
 from pyasr.train.schedules import ScheduleOptions, make_schedule
-from pyasr.train.smbr import SmbrTraining
 from pyasr.train.soft_targets import TeacherOptions
+from pyasr.train.steps.dbn import DbnStep
+from pyasr.train.steps.dnn import DnnStep
+from pyasr.train.steps.lfmmi import LfMmiStep, RegularisationOptions
+from pyasr.train.steps.smbr import SmbrTraining
 
 CONF = Path(__file__).resolve().parents[2] / "egs" / "amazon_queen" / "s5" / "conf"
 

@@ -18,9 +18,10 @@ from pyasr.nn.feed_forward import DnnOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
+from pyasr.train.checkpoint_index import MODELS
 from pyasr.train.checkpoints import load_checkpoint, save_checkpoint
 from pyasr.train.chunks import Packing
-from pyasr.train.combine import MODELS, CombineOptions, RecentModels
+from pyasr.train.combine import CombineOptions, RecentModels
 from pyasr.train.compact import Plain
 from pyasr.train.growth import Growth, GrowthOptions
 from pyasr.train.on_ranks import copy_inputs

@@ -10,11 +10,12 @@ from pyasr.nn.feed_forward import DnnOptions
 from pyasr.nn.layered import LayeredNetwork
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
-from pyasr.train.dnn import check_training
+from pyasr.train.dnn import has_saturating_layers
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.sample import Sample
 from pyasr.train.saturation import average_derivatives
 from pyasr.train.shrinking import ShrinkingOfSaturated
+from pyasr.train.steps.dnn import check_shrinking, check_training
 
 D, H, CHUNKS, FRAMES = 3, 4, 6, 7
 CPU = LearnerOptions(precision="float32", device="cpu")
@@ -102,7 +103,10 @@ def check(tmp_path, lines: str | None, groups: dict) -> None:
         (tmp_path / "a.net").write_text(lines)
         over_time = dict(network=tmp_path / "a.net", **groups.get("over_time", {}))
         groups = {**groups, "over_time": over_time, "dnn": vars(DnnOptions())}
-    check_training(with_options(growth=dict(shrink_value=0.99), **groups), None)
+    options = with_options(growth=dict(shrink_value=0.99), **groups)
+    check_training(options, None)
+    if lines:
+        check_shrinking(options.growth, has_saturating_layers(options.over_time.network))
 
 
 @pytest.mark.parametrize("lines, other, reason", [

@@ -19,9 +19,9 @@ from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 from pyasr.train import soft_targets
-from pyasr.train.dnn import TrainSpec, check_training, train_rank
-from pyasr.train.prepare import check_teachers_tree
+from pyasr.train.dnn import TrainSpec, train_rank
 from pyasr.train.soft_targets import SoftTable, SoftTargets, Teacher, TeacherOptions, keep_mass
+from pyasr.train.steps.dnn import check_teachers_tree, check_training
 from pyasr.train.targets import TARGETS_FILE, Targets
 
 

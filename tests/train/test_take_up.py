@@ -10,7 +10,8 @@ from toy_jobs import Crash, crash_after, metrics, shard, store, streamed, traini
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.threads import run_threads
 from pyasr.tensor.file import load_tensors
-from pyasr.train.checkpoints import frames_to_leave_out, last_place
+from pyasr.train.checkpoint_index import last_place
+from pyasr.train.checkpoints import frames_to_leave_out
 from pyasr.train.loop import Training
 
 SHARDS = {1: [12], 2: [7, 5], 3: [5, 4, 3], 5: [10, 1, 1, 0, 0]}  # utterances of 50 frames

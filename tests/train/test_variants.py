@@ -19,14 +19,15 @@ from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
 from pyasr.parallel.strategies import MixingOptions
 from pyasr.train.combine import CombineOptions
-from pyasr.train.dnn import DnnTraining, TrainSpec, check_training, train_rank
+from pyasr.train.dnn import DnnTraining, TrainSpec, train_rank
 from pyasr.train.growth import Growth, GrowthOptions
 from pyasr.train.input_transform import InputTransformOptions
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.loop import LoopOptions
+from pyasr.train.options import SampleOptions
 from pyasr.train.priors import PriorOptions
-from pyasr.train.sample import SampleOptions
 from pyasr.train.schedules import ScheduleOptions
+from pyasr.train.steps.dnn import check_training
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM_PDFS, LENGTHS = 6, {f"{speaker}-{i}": 40 + 10 * i for speaker in "abcdef" for i in range(6)}

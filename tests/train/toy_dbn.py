@@ -11,17 +11,20 @@ from corpora import make_data
 
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn import rbm as rbm_module
-from pyasr.nn.dbn import DBN_FILE, Below, Dbn, load_dbn
-from pyasr.nn.feed_forward import HiddenOptions
+from pyasr.nn.dbn import Below, Dbn, load_dbn
+from pyasr.nn.files import DBN_FILE
+from pyasr.nn.options import HiddenOptions
 from pyasr.nn.rbm import Rbm
 from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import MixingOptions, make_strategy
 from pyasr.train.compute import ComputeOptions
-from pyasr.train.dbn import DbnTraining, PretrainSpec, RbmOptions, RbmTraining, prepare_utterances, pretrain_rank
+from pyasr.train.dbn import DbnTraining, PretrainSpec, RbmTraining, pretrain_rank
 from pyasr.train.frames import FrameStore
 from pyasr.train.loop import LoopOptions
+from pyasr.train.options import RbmOptions
 from pyasr.train.rbm_learner import MomentumOptions, MomentumSchedule, RbmLearner
 from pyasr.train.schedules import ScalingOptions, ScheduleOptions
+from pyasr.train.steps.dbn import prepare_utterances
 from pyasr.train.stream import ResidentFrames
 from pyasr.train.targets import HeldoutOptions
 

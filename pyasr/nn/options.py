@@ -1,0 +1,66 @@
+"""Options of networks and of their gradients. Nothing here imports torch, so that steps tell of them at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+
+ACTIVATIONS = ("relu", "sigmoid", "tanh", "pnorm")
+GREATEST_SPREAD = 0.5  # of `pyasr.nn.dropout.SequenceDropout`: beyond that there would be negative factors
+_PRECONDITIONING = ("none", "online", "simple")
+_MIN_ALPHA = 0.01
+
+
+@dataclass(frozen=True)
+class HiddenOptions:
+    """How many hidden units."""
+
+    hidden_layers: int = option(4, "number of hidden layers", minimum=1)
+    hidden_dim: int = option(768, "units of each hidden layer (pnorm: groups)", minimum=1)
+
+
+@dataclass(frozen=True)
+class DnnOptions(HiddenOptions):
+    """The shape of a feed-forward network."""
+
+    activation: str = option("relu", "nonlinearity of the hidden layers", choices=ACTIVATIONS)
+    pnorm_group: int = option(10, "pnorm: elements of a group, so that a layer's matrix has HIDDEN_DIM times as many rows", minimum=1)
+    normalize: bool = option(False, "scale the units of each hidden layer to root mean square 1, frame by frame (pnorm: always)")
+    dropout: float = option(0.0, "share of hidden units left out in training", minimum=0.0, maximum=0.9)
+
+    @property
+    def affine_dim(self) -> int:
+        """Rows of the matrix of a hidden layer."""
+        return self.hidden_dim * (self.pnorm_group if self.activation == "pnorm" else 1)
+
+
+@dataclass(frozen=True)
+class NaturalGradientOptions:
+    """Preconditioning of gradients."""
+
+    natural_gradient: str = option(
+        "none", "preconditioning of gradients: online = by earlier minibatches, simple = within the minibatch", choices=_PRECONDITIONING
+    )
+    ng_rank_in: int = option(20, "online: rank for the inputs of a layer; at most half their number is used", minimum=1)
+    ng_rank_out: int = option(80, "online: rank for the outputs of a layer; at most half their number is used", minimum=1)
+    ng_alpha: float = option(4.0, "smoothing of the covariance, in units of its average eigenvalue", minimum=0.0)
+    ng_num_samples_history: float = option(2000.0, "online: frames over which it forgets", minimum=1.0)
+    ng_num_minibatches_history: float = option(0.0, "online: minibatches over which it forgets instead (nnet3's LSTMs: 4); 0: frames",
+                                               minimum=0.0)  # fmt: skip
+    ng_update_period: int = option(4, "online: minibatches between two updates of the covariance", minimum=1)
+    max_change_per_sample: float = option(0.0, "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none", minimum=0.0)
+
+    @property
+    def changes_gradients(self) -> bool:
+        """Whether there is anything to do."""
+        return self.natural_gradient != "none" or self.max_change_per_sample > 0
+
+    def check(self) -> None:
+        """Raise UserError for a history that is no number of minibatches, or a smoothing that leaves a minibatch's covariance singular."""
+        if 0 < self.ng_num_minibatches_history < 1:
+            raise UserError(f"--ng-num-minibatches-history {self.ng_num_minibatches_history:g}: give 1 or more, or 0 to count frames")
+        if self.natural_gradient == "simple" and self.ng_alpha < _MIN_ALPHA:
+            found = f"--natural-gradient simple inverts the covariance of a minibatch, which needs at least {_MIN_ALPHA}"
+            raise UserError(f"--ng-alpha {self.ng_alpha:g}: {found}; give more, or --natural-gradient online")

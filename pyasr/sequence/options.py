@@ -1,0 +1,15 @@
+"""Options of the objective of LF-MMI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyasr.base.options import option
+
+
+@dataclass(frozen=True)
+class LfMmiOptions:
+    """The objective's constants."""
+
+    leaky_hmm_coefficient: float = option(1e-5, "weight of leaving any state of the denominator for any other", minimum=1e-6, maximum=1.0)
+    l2_regularize: float = option(5e-5, "constant of the squared outputs of the network", minimum=0.0)

@@ -1,0 +1,181 @@
+"""Cross-entropy training on alignments: its options, and what the ranks find in their directory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, changed, group, refuse_beside
+from pyasr.feats.inputs import INPUT_FILE, InputOptions, input_tables
+from pyasr.feats.origin import check_origin, keep_origin
+from pyasr.hmm.gmm_dir import check_phones
+from pyasr.hmm.model import read_tree
+from pyasr.io.int_vectors import job_archive_files
+from pyasr.lang.lang_dir import LangDir
+from pyasr.nn.files import DBN_FILE, MODEL_FILE
+from pyasr.nn.options import DnnOptions
+from pyasr.parallel.strategies import MixingOptions
+from pyasr.train.on_ranks import copy_inputs, training_output
+from pyasr.train.options import (
+    CombineOptions, GrowthOptions, InputTransformOptions, LearnerOptions, LoopOptions, PriorOptions, SampleOptions, StoreOptions,
+    TeacherOptions, check_growth,
+)  # fmt: skip
+from pyasr.train.over_time import OverTimeOptions
+from pyasr.train.perturbing import PerturbOptions
+from pyasr.train.prepare import TargetOptions, prepare_targets
+from pyasr.train.schedules import ScheduleOptions
+from pyasr.train.targets import trained_tables
+
+SATURATING = ("sigmoid", "tanh")
+
+
+@dataclass(frozen=True)
+class DnnTraining:
+    """All options of the training itself."""
+
+    dnn: DnnOptions = group(DnnOptions)
+    over_time: OverTimeOptions = group(OverTimeOptions)
+    schedule: ScheduleOptions = group(ScheduleOptions)
+    learner: LearnerOptions = group(LearnerOptions)
+    perturb: PerturbOptions = group(PerturbOptions)
+    store: StoreOptions = group(StoreOptions)
+    teacher: TeacherOptions = group(TeacherOptions)
+    transform: InputTransformOptions = group(InputTransformOptions)
+    growth: GrowthOptions = group(GrowthOptions)
+    priors: PriorOptions = group(PriorOptions)
+    combine: CombineOptions = group(CombineOptions)
+    sample: SampleOptions = group(SampleOptions)
+    mixing: MixingOptions = group(MixingOptions)
+    loop: LoopOptions = group(LoopOptions)
+
+    @property
+    def uses_sample(self) -> bool:
+        """Whether something is measured on a sample of the training frames."""
+        return self.combine.combine != "none" or self.priors.priors == "posteriors" or any(self.growth.measures.values())
+
+
+@dataclass(frozen=True)
+class DnnStep:
+    """The options of every step that trains a DNN."""
+
+    data: Path = argument("data directory of the features")
+    lang: Path = argument("lang directory")
+    ali_dir: Path = argument("directory of the alignments, with their model")
+    out: Path = argument("directory of the model to be trained")
+    input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
+    targets: TargetOptions = group(TargetOptions)
+    training: DnnTraining = group(DnnTraining)
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """The work of all ranks: features of `data`, targets in OUT/targets.npz, everything written to `out`.
+
+    dbn  directory of a DBN whose machines are the initial hidden layers, with the normalisation of their input; None: random ones
+    """
+
+    data: Path
+    out: Path
+    input: InputOptions
+    training: DnnTraining
+    dbn: Path | None = None
+
+
+@contextlib.contextmanager
+def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpec]:
+    """The work of the ranks; its `out`, of `training_output`, has what they need, the targets among it.
+
+    Raises UserError where options or inputs do not go together.
+    """
+    check_training(step.training, dbn)
+    step.training.perturb.check(step.data, step.input)
+    input = replace(step.input, splice_left=0, splice_right=0) if step.training.over_time.network else step.input
+    with training_output(step, _inputs(step, dbn)) as out:
+        from pyasr.train.dnn import check_network  # imports torch, which an output that is up to date does without
+
+        check_network(step.training, input, step.data, dbn)
+        check_phones(step.ali_dir, LangDir(step.lang))
+        if step.training.teacher.teacher:
+            check_teachers_tree(step.training.teacher.teacher, step.ali_dir)
+        copy_inputs([step.ali_dir / "final.mdl", step.ali_dir / "tree", step.lang / "phones.txt"], out)
+        input.save(out)
+        keep_origin(out, step.data)
+        prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens)
+        yield TrainSpec(step.data, out, input, step.training, dbn)
+
+
+def _inputs(step: DnnStep, dbn: Path | None) -> list[Path]:
+    """Files whose change makes the model out of date."""
+    model = [step.ali_dir / name for name in ("num_jobs", "final.mdl", "tree")]
+    alignments, network = job_archive_files(step.ali_dir), step.training.over_time.network
+    optional = [*([dbn / DBN_FILE] if dbn else []), *([network] if network else []), *_teachers_files(step.training.teacher, step.data)]
+    return [*trained_tables(step.data, step.input), step.lang / "phones.txt", *model, *alignments, *optional]
+
+
+def _teachers_files(options: TeacherOptions, data: Path) -> list[Path]:
+    if not options.teacher:
+        return []
+    check_origin(options.teacher_data or data, options.teacher)
+    tables = input_tables(options.teacher_data or data, InputOptions.load(options.teacher))
+    return [*(options.teacher / name for name in (MODEL_FILE, INPUT_FILE, "tree")), *tables]
+
+
+def check_teachers_tree(teacher: Path, ali_dir: Path) -> None:
+    """Raise UserError unless the teacher was trained on the tree of the alignments: as many pdfs of another tree are other states."""
+    one, other = (read_tree(directory / "tree") for directory in (teacher, ali_dir))
+    if (one.context_width, one.central_position, one.root) != (other.context_width, other.central_position, other.root):
+        raise UserError(f"--teacher {teacher}: its tree is not that of {ali_dir}; give alignments by the tree that it was trained on")
+
+
+def check_training(options: DnnTraining, dbn: Path | None) -> None:
+    """Raise UserError where options do not go together."""
+    options.schedule.check()
+    options.learner.check()
+    check_growth(options.growth, options.dnn, options.schedule.listens)
+    if dbn and (options.growth.layer_period_frames or options.transform.input_transform != "none"):
+        raise UserError("--dbn: it brings all hidden layers and was trained on untransformed input; leave out --layer-period-frames and "
+                        "--input-transform")  # fmt: skip
+    if options.over_time.network:
+        check_over_time(options, dbn)
+    elif options.over_time.carry_state:
+        raise UserError("--carry-state: a feed-forward network has no state; give --network with a file that has lstm layers")
+    else:
+        check_shrinking(options.growth, options.dnn.activation in SATURATING)
+    if options.teacher.teacher:
+        check_teacher(options)
+    elif options.teacher.teacher_data:
+        raise UserError(f"--teacher-data {options.teacher.teacher_data}: there is no teacher to see it; give --teacher, or leave it out")
+
+
+def check_shrinking(growth: GrowthOptions, saturates: bool) -> None:
+    """Raise UserError where the parameters of a network without sigmoid and tanh units are to shrink when these are saturated."""
+    if growth.shrink_value < 1 and not saturates:
+        reason = "the network has no sigmoid, tanh or lstm units, and others do not saturate"
+        raise UserError(f"--shrink-value {growth.shrink_value:g}: {reason}; leave it out")
+
+
+def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
+    """The same of a network from a file, which none of these knows."""
+    growth = options.growth
+    given = {"--dbn": dbn, "--layer-period-frames": growth.layer_period_frames, "--mix-up": growth.mix_up,
+             "--fix-period-frames": growth.fix_period_frames, "--shrink-period-frames": growth.shrink_period_frames,
+             "--input-transform": options.transform.input_transform != "none",
+             "--presoftmax-power": options.priors.presoftmax_power}  # fmt: skip
+    refuse_beside("--network", given, "these are for feed-forward networks")
+    if options.over_time.carry_state:
+        given = {"--combine": options.combine.combine != "none", "--priors posteriors": options.priors.priors == "posteriors",
+                 "--shrink-value": growth.shrink_value < 1}  # fmt: skip
+        refuse_beside("--carry-state", given, "these go by a sample of chunks, which would all begin without a state")
+    refuse_beside("--network", changed(options.dnn, DnnOptions()), "layers and their dropout are those of the file")
+
+
+def check_teacher(options: DnnTraining) -> None:
+    """The same of a network that learns from another."""
+    given = {"--network": options.over_time.network, "--vtlp": options.perturb.vtlp,
+             "--input-transform": options.transform.input_transform != "none", "--combine": options.combine.combine != "none",
+             "--priors posteriors": options.priors.priors == "posteriors", **options.growth.measures}  # fmt: skip
+    reason = "its posteriors belong to single frames as they are, and what is measured on a sample needs the alignment"
+    refuse_beside("--teacher", given, reason)
