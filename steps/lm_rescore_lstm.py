@@ -18,10 +18,9 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.lattice_dir import archives, check_as_decoded, keep_words, write_language_model, write_num_jobs
-from pyasr.decode.lstm_rescore_dir import LstmRescoreOptions, LstmRescoreSpec, check_lstm
-from pyasr.decode.rescore_dir import check_models, word_tables
+from pyasr.decode.rescore_dir import LstmRescoreOptions, LstmRescoreSpec, check_models, word_tables
 from pyasr.lang.backoff_lm import model_file
-from pyasr.nn.lstm_lm import MODEL_FILE
+from pyasr.nn.files import LM_FILE
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,14 @@ class LmRescoreLstm:
 
 def main(options: LmRescoreLstm) -> None:
     check_as_decoded(options.decode_dir)
-    ngram, lstm = options.ngram or options.old_lang, options.lstm_lm / MODEL_FILE
+    ngram, lstm = options.ngram or options.old_lang, options.lstm_lm / LM_FILE
     tables, lattices = word_tables(options.decode_dir, options.old_lang, ngram), archives(options.decode_dir)
     old, new = model_file(options.old_lang), model_file(ngram)
     with output_of(options, options.out, [*tables, old, new, lstm, options.data / "utt2spk", *lattices]) as out:
         num_jobs = min(options.jobs.nj, len(lattices))
         spec = LstmRescoreSpec(options.decode_dir, options.data, tables[0], old, new, out, num_jobs, options.rescore, lstm)
+        from pyasr.decode.lstm_rescore_dir import check_lstm  # imports torch
+
         check_models(spec)
         check_lstm(spec)
         run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.lstm_rescore_dir:rescore_shard", spec, num_jobs=num_jobs)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyasr.base.options import argument, option
 from pyasr.base.step import output_of, run_step
-from pyasr.export.kaldi_dir import FORMS, write_kaldi_dir
+from pyasr.export.kinds import FORMS
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class ExportKaldi:
 def main(options: ExportKaldi) -> None:
     inputs = [options.model_dir / name for name in ("final.nnet", "final.mdl", "tree", "phones.txt", "input.json")]
     with output_of(options, options.out, inputs) as out:
+        from pyasr.export.kaldi_dir import write_kaldi_dir  # imports torch
+
         write_kaldi_dir(options.model_dir, out, options.form)
 
 

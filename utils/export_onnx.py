@@ -19,8 +19,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import argument, option
 from pyasr.base.output import atomic_write
 from pyasr.base.step import check_replaceable, run_step
-from pyasr.export.onnx_model import UNITS, acoustic_onnx
-from pyasr.export.source import read_source
+from pyasr.export.kinds import UNITS
 from pyasr.feats.origin import check_origin
 
 _MARK = r"\x08[\s\S]\x12\x05pyasr"  # ir_version, and a producer_name of five letters
@@ -43,10 +42,17 @@ def feature_options(data: Path, model_dir: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def onnx_content(options: ExportOnnx, told: str) -> bytes:
+    from pyasr.export.onnx_model import acoustic_onnx  # imports torch
+    from pyasr.export.source import read_source
+
+    return acoustic_onnx(*read_source(options.model_dir), options.unit, told)
+
+
 def main(options: ExportOnnx) -> None:
     check_replaceable(options.out, _MARK, "network that this program has written")
     told = feature_options(options.data, options.model_dir) if options.data else ""
-    content = acoustic_onnx(*read_source(options.model_dir), options.unit, told)
+    content = onnx_content(options, told)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(options.out, "wb") as f:
         f.write(content)

@@ -3,43 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.options import option
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.lm_rescore import add_lm
 from pyasr.decode.lstm_rescore import Expansion, rescore_together
-from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, read_models, rewrite_shard, spoken_words
-from pyasr.lang.backoff_lm import BackoffLm
+from pyasr.decode.rescore_dir import LstmRescoreOptions, LstmRescoreSpec, read_models, rewrite_shard, spoken_words
 from pyasr.lang.symbols import SymbolTable
-from pyasr.nn.device import DeviceOptions
 from pyasr.nn.lstm_lm import LstmLm, load_lm
 
 _MOST_ARCS = 4000  # of lattices that are expanded together
-
-
-@dataclass(frozen=True)
-class LstmRescoreOptions(RescoreOptions, DeviceOptions):
-    """How an LSTM language model is put into lattices."""
-
-    ngram_order: int = option(4, "histories that agree in the last so many words less one are one; 1: all that meet", minimum=1)
-    lstm_weight: float | None = option(None, "share of the LSTM in a word's probability; none: the one that it was trained to have",
-                                       minimum=0.0, maximum=1.0)  # fmt: skip
-    rescore_beam: float = option(8.0, "costs beyond the best at which histories are dropped", minimum=0.0)
-    acoustic_scale: float = option(0.1, "scale of acoustic costs for --rescore-beam", minimum=0.0)
-
-
-@dataclass(frozen=True)
-class LstmRescoreSpec(RescoreSpec):
-    """The same work with a further model; `new_lm` is the n-gram model beside it."""
-
-    lstm: Path
-    rescore: LstmRescoreOptions
 
 
 def check_lstm(spec: LstmRescoreSpec) -> None:

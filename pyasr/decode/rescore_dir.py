@@ -19,6 +19,7 @@ from pyasr.decode.lm_rescore import rescore
 from pyasr.lang.backoff_lm import OOV_COST, BackoffLm
 from pyasr.lang.dict_dir import RESERVED_WORDS
 from pyasr.lang.symbols import SymbolTable
+from pyasr.nn.device import DeviceOptions
 
 _SHOWN = 10
 
@@ -46,6 +47,25 @@ class RescoreSpec:
     out: Path
     num_jobs: int
     rescore: RescoreOptions
+
+
+@dataclass(frozen=True)
+class LstmRescoreOptions(RescoreOptions, DeviceOptions):
+    """How an LSTM language model is put into lattices."""
+
+    ngram_order: int = option(4, "histories that agree in the last so many words less one are one; 1: all that meet", minimum=1)
+    lstm_weight: float | None = option(None, "share of the LSTM in a word's probability; none: the one that it was trained to have",
+                                       minimum=0.0, maximum=1.0)  # fmt: skip
+    rescore_beam: float = option(8.0, "costs beyond the best at which histories are dropped", minimum=0.0)
+    acoustic_scale: float = option(0.1, "scale of acoustic costs for --rescore-beam", minimum=0.0)
+
+
+@dataclass(frozen=True)
+class LstmRescoreSpec(RescoreSpec):
+    """The same work with a further model; `new_lm` is the n-gram model beside it."""
+
+    lstm: Path
+    rescore: LstmRescoreOptions
 
 
 def spoken_words(words: SymbolTable) -> dict[str, int]:

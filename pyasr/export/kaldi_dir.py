@@ -15,8 +15,6 @@ from pyasr.feats.kaldi_options import CMVN_FILE, DELTA_FILE, kaldi_option_lines
 from pyasr.hmm.model import MODEL, read_transitions, write_subsampling
 from pyasr.nn.acoustic import AcousticModel
 
-FORMS = ("nnet3", "nnet1")
-
 
 def write_kaldi_dir(model_dir: Path, out: Path, form: str) -> None:
     """The network, transition model, tree and options for features. Raises UserError for a network that `form` has nothing for.

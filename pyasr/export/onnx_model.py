@@ -34,7 +34,6 @@ from pyasr.nn.acoustic import AcousticModel
 from pyasr.nn.feed_forward import FeedForward
 from pyasr.nn.layered import LayeredNetwork
 
-UNITS = ("utterance", "chunk")
 FEATURES, SCORES = "features", "log_likelihoods"
 _DOC = "Scores log p(x | s) + const of tied states s, for Kaldi's and pyasr's decoders; see pyasr's docs/export.md"
 
