@@ -107,7 +107,9 @@ def cases(wanted: str) -> list[dict]:
 def scheme_case(label: str) -> dict:
     name, _, payload = label.partition("+")
     period = 1 if name in EVERY_MINIBATCH else 10
-    options = {"parallel": name, "period_frames": period * MINIBATCH, "payload": payload or "float32", **OPTIONS.get(name, {})}
+    options = {"parallel": name, "payload": payload or "float32", **OPTIONS.get(name, {})}
+    if name not in EVERY_MINIBATCH:
+        options["period_frames"] = period * MINIBATCH
     return sized({"label": label, "period": period, "options": options})
 
 

@@ -21,7 +21,7 @@ from pyasr.base.output import atomic_write
 from pyasr.nn.preconditioned_layers import NaturalGradient
 from pyasr.parallel.comm import MpiComm
 from pyasr.parallel.flat import FlatParameters
-from pyasr.parallel.strategies import MixingOptions, Strategy, make_strategy
+from pyasr.parallel.strategies import Strategy, make_strategy, mixing_options
 from pyasr.train.completion import Completion
 
 _PORT = 29511
@@ -50,7 +50,7 @@ class Clock:
 def strategy_loop(comm: MpiComm, plan: dict, case: dict) -> Clock:
     """A scheme of ours in one epoch."""
     master = torch.rand(plan["num_params"])
-    strategy = make_strategy(comm, MixingOptions(**case["options"]))
+    strategy = make_strategy(comm, mixing_options(**case["options"]))
     strategy.restart(master)
     strategy.drift = 0.0  # measured in training once a while, not here
     strategy.objective = float  # nothing is learned

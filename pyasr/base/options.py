@@ -6,7 +6,9 @@
 
     options = parse(MfccOptions, ["--num-ceps", "20"], doc="Make MFCCs.")
 
-A field is a flag (`option`), a positional (`argument`) or a whole dataclass of flags (`group`), flattened into the flags of its owner.
+A field is a flag (`option`), a positional (`argument`), a whole dataclass of flags (`group`), or one that the value of a flag chooses
+(`chosen_group`), flattened into the flags of its owner. `only` says where a flag or group is used (`pyasr.base.option_uses`); a flag that is
+given elsewhere is refused.
 `--config FILE` reads `--name=value` lines, as Kaldi does; flags on the command line win over the file.
 """
 
@@ -20,10 +22,12 @@ import math
 import re
 import types
 import typing
+from collections.abc import Callable
 from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
+from pyasr.base.option_uses import Condition, refuse_unused, told
 from pyasr.base.output import PathText, atomic_write, disk_error
 
 _MISSING = dataclasses.MISSING
@@ -34,9 +38,11 @@ class HelpRequested(Exception):
     """`--help` was given; the message is the help text."""
 
 
-def option(default, help, *, choices=None, minimum=None, maximum=None):
-    """A flag with a default. `choices`, `minimum` and `maximum` (inclusive) are checked whenever an instance is parsed."""
-    return dataclasses.field(default=default, metadata=dict(kind="option", help=help, choices=choices, minimum=minimum, maximum=maximum))
+def option(default, help, *, choices=None, minimum=None, maximum=None, only=()):
+    """A flag with a default. `choices`, `minimum` and `maximum` (inclusive) are checked whenever an instance is parsed; so is that a flag
+    which is given has a use, by the conditions `only`."""
+    return dataclasses.field(default=default, metadata=dict(kind="option", help=help, choices=choices, minimum=minimum, maximum=maximum,
+                                                            only=only))  # fmt: skip
 
 
 def argument(help, *, many=False):
@@ -44,9 +50,18 @@ def argument(help, *, many=False):
     return dataclasses.field(default=_MISSING, metadata=dict(kind="argument", help=help, many=many))
 
 
-def group(cls, **defaults):
-    """All flags of the dataclass `cls`, flattened; `defaults` replace some of its own."""
-    return dataclasses.field(default_factory=lambda: cls(**defaults), metadata=dict(kind="group", cls=cls, defaults=defaults))
+def group(cls, *, only=(), **defaults):
+    """All flags of the dataclass `cls`, flattened; `defaults` replace some of its own, `only` are conditions of all."""
+    return dataclasses.field(default_factory=lambda: cls(**defaults), metadata=dict(kind="group", cls=cls, defaults=defaults, only=only))
+
+
+def chosen_group(by: str, kinds: Callable[[], dict[str, type]], what: str):
+    """The flags of one of several dataclasses, which the value of the option `by`, declared before it, chooses.
+
+    kinds  {value: dataclass}; those with a flag in common have it from a common base
+    what   a value stands for, as messages say
+    """
+    return dataclasses.field(default=None, metadata=dict(kind="chosen", by=by, kinds=kinds, what=what))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +74,7 @@ class _Flag:
     optional: bool
     default: object
     meta: dict
+    only: tuple[Condition, ...] = ()
 
     def convert(self, text: str, where: str):
         """The value that `text` stands for. Raises UserError, headed by `where`: of another type, no choice, or out of bounds."""
@@ -109,23 +125,42 @@ def _plain_type(hint):
     return hint, False
 
 
-def _flags(cls, path=(), defaults=None) -> list[_Flag]:
+def _flags(cls, path=(), defaults=None, only=()) -> list[_Flag]:
     """All flags of `cls`, groups flattened. Raises TypeError when a name occurs twice: a mistake of ours, not of the user."""
     hints = typing.get_type_hints(cls)
     found = []
     for field in dataclasses.fields(cls):
-        kind = field.metadata.get("kind")
-        if kind == "group":
-            found += _flags(field.metadata["cls"], (*path, field.name), field.metadata["defaults"])
-        elif kind == "option":
+        meta, place = field.metadata, (*path, field.name)
+        if meta.get("kind") == "group":
+            found += _flags(meta["cls"], place, meta["defaults"], only + meta["only"])
+        elif meta.get("kind") == "chosen":
+            found += _chosen_flags(meta, place, only)
+        elif meta.get("kind") == "option":
             hint, optional = _plain_type(hints[field.name])
             default = (defaults or {}).get(field.name, field.default)
-            found.append(_Flag(field.name.replace("_", "-"), (*path, field.name), hint, optional, default, field.metadata))
+            found.append(_Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, only + meta["only"]))
     names = [flag.name for flag in found]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise TypeError(f"{cls.__name__} declares {', '.join(sorted(twice))} twice")
     return found
+
+
+def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple) -> list[_Flag]:
+    """The flags of all dataclasses between which an option chooses, each once, with the values of that option that it is for."""
+    kinds = meta["kinds"]()
+    of_kinds = {value: _flags(kind, path) for value, kind in kinds.items()}
+    found = {id(flag.meta): flag for flags in of_kinds.values() for flag in flags}
+    users = {key: [value for value, flags in of_kinds.items() if any(flag.meta is found[key].meta for flag in flags)] for key in found}
+    return [dataclasses.replace(flag, only=only + flag.only + _for_values(meta["by"], users[key], kinds)) for key, flag in found.items()]
+
+
+def _for_values(by: str, users: list[str], kinds: dict) -> tuple[Condition, ...]:
+    """The condition that an option has one of the values `users`, or by the others where these are fewer; none where it is all of them."""
+    others, flag = [value for value in kinds if value not in users], by.replace("_", "-")
+    if not others:
+        return ()
+    return (Condition(flag, tuple(others), unless=True) if len(others) < len(users) else Condition(flag, tuple(users)),)
 
 
 def _positionals(cls):
@@ -170,7 +205,9 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
             from_config |= _read_config(Path(value), flags)
         else:
             from_line[name] = flags[name].convert(value, f"--{name}")
-    instance = _build(cls, flags, from_config | from_line, _bind(positionals, words, cls))
+    given = from_config | from_line
+    instance = _build(cls, flags, given, _bind(positionals, words, cls))
+    refuse_unused({name: flags[name].only for name in given}, {name: given.get(name, flag.default) for name, flag in flags.items()})
     return instance, switched
 
 
@@ -268,11 +305,35 @@ def _nested(values: dict[tuple[str, ...], object]) -> dict:
 def _construct(cls, tree: dict):
     arguments = {}
     for field in dataclasses.fields(cls):
-        if field.metadata.get("kind") == "group":
-            arguments[field.name] = _construct(field.metadata["cls"], tree.get(field.name, {}))
+        if kind := _kind_of(field, tree):
+            arguments[field.name] = _construct(kind, tree.get(field.name, {}))
         elif field.name in tree:
             arguments[field.name] = tree[field.name]
     return cls(**arguments)
+
+
+def _kind_of(field, values: dict) -> type | None:
+    """The dataclass of a group's field, by the values of its owner's options; None of another field. Raises UserError for a value that
+    chooses none."""
+    meta = field.metadata
+    if meta.get("kind") != "chosen":
+        return meta.get("cls")
+    kinds, value = meta["kinds"](), values.get(meta["by"])
+    if value not in kinds:
+        raise UserError(f"--{meta['by'].replace('_', '-')} '{value}': there is no such {meta['what']}; choose one of {', '.join(kinds)}")
+    return kinds[value]
+
+
+def choose(instance) -> None:
+    """For a `__post_init__`: give an instance the group that one of its options chooses, with its defaults, where it was made without.
+    Raises TypeError where it was made with another one: a mistake of ours."""
+    for field in dataclasses.fields(instance):
+        if field.metadata.get("kind") == "chosen":
+            kind, group = _kind_of(field, vars(instance)), getattr(instance, field.name)
+            if group is None:
+                object.__setattr__(instance, field.name, kind())
+            elif type(group) is not kind:
+                raise TypeError(f"{field.name}: {kind.__name__} was expected, not {type(group).__name__}")
 
 
 def help_text(cls, doc: str, extra_flags: dict[str, str]) -> str:
@@ -284,7 +345,7 @@ def help_text(cls, doc: str, extra_flags: dict[str, str]) -> str:
     for flag in _flags(cls):
         choices = f" ({'|'.join(map(str, flag.meta['choices']))})" if flag.meta["choices"] else ""
         typed = f"--{flag.name} {flag.type.__name__.upper()}"
-        lines.append(f"  {typed:<28} {flag.meta['help']}{choices} [{_as_typed(flag.default)}]")
+        lines.append(f"  {typed:<28} {flag.meta['help']}{told(flag.only)}{choices} [{_as_typed(flag.default)}]")
     for name, text in {"config FILE": "read --name=value lines from FILE", **extra_flags}.items():
         lines.append(f"  {'--' + name:<28} {text}")
     return "\n".join(lines)
@@ -302,7 +363,24 @@ def to_json(instance) -> dict:
 
 def defaults(cls) -> dict:
     """What `to_json` gives for the flags of `cls` that a user leaves alone."""
-    return _jsonable(_nested({flag.path: flag.default for flag in _flags(cls)}))
+    return completed(cls, {})
+
+
+def completed(cls, content: dict, standard: dict = {}) -> dict:
+    """Options that this or an earlier version has saved, as plain JSON values, in the form of this one; those that are not there have
+    their defaults, of which `standard` replaces some."""
+    found = dict(_upgraded(cls, content))
+    for field in dataclasses.fields(cls):
+        if field.metadata.get("kind") == "option":
+            found.setdefault(field.name, _jsonable(standard.get(field.name, field.default)))
+        elif kind := _kind_of(field, found):
+            found[field.name] = completed(kind, found.get(field.name, {}), field.metadata.get("defaults", {}))
+    return found
+
+
+def _upgraded(cls, content: dict) -> dict:
+    """Saved options in the form of this version; a class whose form has changed translates it with a static method `upgraded`."""
+    return cls.upgraded(content) if hasattr(cls, "upgraded") else content
 
 
 def paths_in(instance) -> list[Path]:
@@ -390,11 +468,12 @@ def _check_type(value, kind: type, where: str) -> None:
 
 def from_json(cls, content: dict):
     """Rebuild paths, tuples and nested dataclasses from plain JSON values. Raises TypeError for fields that `cls` has not."""
-    hints = typing.get_type_hints(cls)
+    hints, content = typing.get_type_hints(cls), _upgraded(cls, content)
     unknown = content.keys() - {field.name for field in dataclasses.fields(cls)}
     if unknown:
         raise TypeError(f"{cls.__name__} has no {', '.join(sorted(unknown))}")
-    return cls(**{name: _revive(hints[name], value) for name, value in content.items()})
+    chosen = {field.name: _kind_of(field, content) for field in dataclasses.fields(cls) if field.metadata.get("kind") == "chosen"}
+    return cls(**{name: _revive(chosen.get(name, hints[name]), value) for name, value in content.items()})
 
 
 def _revive(hint, value):

@@ -18,6 +18,8 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pyasr.base.aside import STARTED, is_aside, keep_changed, keep_copy, keep_others, short_name, unfinished_runs  # noqa: F401
@@ -103,7 +105,7 @@ def completed(options: dict, defaults: dict) -> dict:
 
 
 def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool, also: list[Path] = (),
-                  defaults: dict | None = None) -> None:  # fmt: skip
+                  complete: Callable[[dict], dict] = dict) -> None:  # fmt: skip
     """Raise UpToDate if `out` is complete and current, UserError if it was made with other options (unless `force`).
 
     Returns when the output has to be made: it is not there, an input has changed, come or gone, or one of its files or of those in `also`
@@ -113,7 +115,7 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     done = read_done(out)
     if done is None or force:
         return
-    changed = differences(completed(done["options"], defaults or {}), options)
+    changed = differences(complete(done["options"]), options)
     if changed:
         raise UserError(f"{out} exists with other options ({'; '.join(changed)}); give --force to make it anew, or another output name")
     stale = _stale(done["inputs"], inputs)
@@ -150,7 +152,8 @@ def _is_copy(path: Path, original: Path) -> bool:
 
 @contextlib.contextmanager
 def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = False, resume: bool = False, precious: str = "",
-                 may_change: tuple[str, ...] = (), also: list[Path] = (), defaults: dict | None = None):  # fmt: skip
+                 may_change: tuple[str, ...] = (), also: list[Path] = (), defaults: dict | None = None,
+                 complete: Callable[[dict], dict] | None = None):  # fmt: skip
     """The scratch directory `OUT.tmp` in which a step makes its output; renamed to OUT with its done-file when the block ends well.
 
     options  the step's options as JSON values; compared with those of an existing output
@@ -161,6 +164,8 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     may_change options that may differ from those of the interrupted run when it is gone on with
     also     further files that belong to the output but lie outside OUT: copies of its files of these names, where it has such
     defaults values of options that an existing output or an interrupted run does without, as of a version that did not have them
+    complete instead of these: function from the options of an existing output or an interrupted run, whatever version wrote them down,
+             to their form today
 
     Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, an interrupted
     run with other options has left precious files, another process is making an output in OUT, an input would be replaced with OUT, or has
@@ -184,13 +189,14 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
                 _swap(scratch, out)
     prints = {str(path): fingerprint(path) for path in inputs}
     _remove_leftovers(out)
-    check_current(out, options, prints, force, also, defaults)
+    complete = complete or partial(completed, defaults=defaults or {})
+    check_current(out, options, prints, force, also, complete)
     _refuse_to_replace(_replaced(out))
     _check_at_rest(out)
     started = {"options": options, "inputs": prints}
     try:
         with _claimed(scratch):
-            _prepare_scratch(scratch, started, resume, force, precious, may_change, defaults or {})
+            _prepare_scratch(scratch, started, resume, force, precious, may_change, complete)
             with timed_run(scratch) as seconds, _unchanged(prints, scratch):
                 yield scratch
             files = file_states(scratch)
@@ -295,13 +301,13 @@ def _is_at(path: Path, directory: int) -> bool:
         return False
 
 
-def _read_started(marker: Path, defaults: dict) -> dict | None:
+def _read_started(marker: Path, complete: Callable[[dict], dict]) -> dict | None:
     """What an interrupted run has put down of its options, completed, and of its inputs."""
     try:
         started = read_object(marker)
     except (OSError, ValueError):
         return None  # harmless: it is made anew
-    return {**started, "options": completed(started["options"], defaults)}
+    return {**started, "options": complete(started["options"])}
 
 
 def _is_same_run(before: dict, now: dict, may_change: tuple[str, ...]) -> bool:
@@ -311,12 +317,12 @@ def _is_same_run(before: dict, now: dict, may_change: tuple[str, ...]) -> bool:
 
 
 def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, precious: str, may_change: tuple[str, ...],
-                     defaults: dict) -> None:  # fmt: skip
+                     complete: Callable[[dict], dict]) -> None:  # fmt: skip
     """Empty the scratch directory, but for an interrupted run that can be resumed: with `force` one that has begun anew by it. Raises
     UserError rather than delete `precious` files."""
     _check_own(scratch)
     marker = scratch / STARTED
-    before = _read_started(marker, defaults)
+    before = _read_started(marker, complete)
     if resume and before and (before.get("forced") or not force) and _is_same_run(before, started, may_change):
         print(f"{scratch}: resuming an interrupted run", flush=True)
         _remove_half_written(scratch)

@@ -101,8 +101,10 @@ def output_of(options, out: Path, inputs: list[Path], **keywords):
     """`stage_output` for a step: its options as JSON (without how the jobs are run), and --force as the user gave it. Raises UserError,
     --force or not, where another path among the options is OUT or lies in it."""
     check_apart(out, _besides(out, opt.paths_in(options)))
-    content, defaults = (_of_output(values) for values in (opt.to_json(options), opt.defaults(type(options))))
-    return stage_output(out, content, inputs, force=_state["force"], defaults=defaults, **keywords)
+    def complete(saved: dict) -> dict:
+        return _of_output(opt.completed(type(options), saved))
+
+    return stage_output(out, _of_output(opt.to_json(options)), inputs, force=_state["force"], complete=complete, **keywords)
 
 
 def _besides(out: Path, paths: list[Path]) -> list[Path]:

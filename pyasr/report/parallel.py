@@ -58,15 +58,16 @@ def _schemes(runs: Runs) -> str:
               ("Distance from the own mixture in the mixings that were logged, relative", lambda run: cell(run.drift, ".3f"))]  # fmt: skip
     parts = [f"**{title}**, by learners\n\n{pivot(found, 'scheme', 'learners', value)}" for title, value in tables
              if any(value(run) != "-" for run in found)]  # fmt: skip
-    return section("Schemes", _declared(found[-1]), *parts, _DISTANCES)
+    return section("Schemes", _declared(found), *parts, _DISTANCES)
 
 
 def _consensus(run: Run) -> str:
     return " / ".join(f"{distance:.3f}" for _, distance in run.consensus_distances) or "-"
 
 
-def _declared(run: Run) -> str:
+def _declared(runs: list[Run]) -> str:
+    run, period = runs[-1], max(run.period for run in runs)
     virtual, model = run.content["virtual"], run.content["num_parameters"]
     return (f"{run.content['epoch_frames']} frames an epoch, {len(run.content['history']) - 1} epochs, {model} parameters that stand for "
             f"{virtual['model_mb']:g} MB; {virtual['compute_s']:g} s a minibatch of {run.minibatch}, {virtual['bandwidth_mb']:g} MB/s, "
-            f"mixing every {run.period} minibatches where a scheme does not say otherwise.")  # fmt: skip
+            f"mixing every {period} minibatches where a scheme does not say otherwise.")  # fmt: skip

@@ -60,9 +60,15 @@ class Run:
     @property
     def scheme(self) -> str:
         """Its name, with the topology, or the choice of peers, where there is one."""
+        name, options = self.content["training"]["mixing"]["parallel"], self.scheme_options
+        topology = f" {options['topology']}" if name == "dpsgd" else ""
+        return name + topology + " random-peers" * options.get("random_peers", False)
+
+    @property
+    def scheme_options(self) -> dict:
+        """Those of its scheme; simulations of earlier versions have those of all schemes there, beside the name."""
         mixing = self.content["training"]["mixing"]
-        topology = f" {mixing['topology']}" if mixing["parallel"] == "dpsgd" else ""
-        return mixing["parallel"] + topology + " random-peers" * mixing.get("random_peers", False)
+        return mixing.get("scheme", mixing)
 
     @property
     def seed(self) -> int:
@@ -92,8 +98,8 @@ class Run:
 
     @property
     def period(self) -> int:
-        """Minibatches between two mixings."""
-        return -(-self.content["training"]["mixing"]["period_frames"] // self.minibatch)
+        """Minibatches between two mixings; 1 for a scheme that leaves no choice."""
+        return -(-self.scheme_options.get("period_frames", 1) // self.minibatch)
 
     @property
     def gradient(self) -> str:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scheme_toys import mixing_of
 
 from pyasr.parallel.strategies import Mixing, MixingOptions, make_strategy
 
@@ -68,5 +69,5 @@ def _successor(strategy, comm, options: MixingOptions, master: torch.Tensor, fra
 
 def over_mpi(spec, comm):
     """Leaves what comes of each scheme in the directory `spec.cmd`."""
-    told = {name: train(comm, MixingOptions(parallel=name, period_frames=20, payload="bfloat16")) for name in OVER_MPI}
+    told = {name: train(comm, mixing_of(name, period_frames=20, payload="bfloat16")) for name in OVER_MPI}
     np.savez(Path(spec.cmd) / f"rank{comm.rank}.npz", **{name: [mixed.after for mixed in mixings] for name, mixings in told.items()})

@@ -7,8 +7,7 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.simulator import Network, run_simulated
-from pyasr.parallel.strategies import MixingOptions, make_strategy
-from pyasr.parallel.strategies.options import ServerOptions
+from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.parallel.threads import run_threads
 
 NETWORK = Network(latency_s=1e-4, bandwidth=1e9)
@@ -47,12 +46,12 @@ def train(options, goal=600, num_epochs=2, minibatch_s=lambda rank: 0.01, dim=8)
 @pytest.mark.parametrize("run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"])
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize("options", [
-    MixingOptions(parallel="adpsgd"),
-    MixingOptions(parallel="adpsgd", random_peers=True),
-    MixingOptions(parallel="hadpsgd", ranks_per_node=2),
-    MixingOptions(parallel="hadpsgd"),
-    MixingOptions(parallel="asgd"),
-    MixingOptions(parallel="asgd", server=ServerOptions(max_distance=2)),
+    mixing_options("adpsgd"),
+    mixing_options("adpsgd", random_peers=True),
+    mixing_options("hadpsgd", ranks_per_node=2),
+    mixing_options("hadpsgd"),
+    mixing_options("asgd"),
+    mixing_options("asgd", max_distance=2),
 ], ids=["adpsgd", "adpsgd-random", "hadpsgd-2", "hadpsgd-host", "asgd", "asgd-2"])  # fmt: skip
 def test_no_move_is_lost(run, num_ranks, options):
     """Moves of rank r go into parameter r alone: averaged over learners they are its number of minibatches by P; added up, that number."""
@@ -72,7 +71,7 @@ def test_no_move_is_lost(run, num_ranks, options):
 
 def test_a_node_moves_as_one():
     """Its ranks' moves are averaged, weighted by frames, and nodes of equal size are averaged: each number grows by its moves by P."""
-    results = run_simulated(8, train(MixingOptions(parallel="hadpsgd"), minibatch_s=lambda rank: 0.01 * (1 + rank // 4)),
+    results = run_simulated(8, train(mixing_options("hadpsgd"), minibatch_s=lambda rank: 0.01 * (1 + rank // 4)),
                             Network(latency_s=1e-4, bandwidth=1e9, ranks_per_host=2))  # fmt: skip
     moves = np.array([number for _, number, _, _ in results])
     np.testing.assert_allclose(results[0][0].numpy() - START, moves / 8, rtol=1e-4)
@@ -94,17 +93,17 @@ def virtual_seconds(options, num_ranks, goal=2400, minibatch_s=lambda rank: 0.01
 def test_stragglers_do_not_hold_up_adpsgd(factor):
     """One of 8 learners is slower: 8 / (7 + 1 / factor) as long at most, and at the end one of its minibatches."""
     for straggler in (3, 4):  # a sender, a receiver
-        slow = virtual_seconds(MixingOptions(parallel="adpsgd"), 8, 16_000, lambda rank: 0.01 * (factor if rank == straggler else 1))
+        slow = virtual_seconds(mixing_options("adpsgd"), 8, 16_000, lambda rank: 0.01 * (factor if rank == straggler else 1))
         assert 2 * 8 / 8 < slow < 1.02 * 2 * 8 / 7 + 0.01 * factor
 
 
 def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
     """1 server and 5 shards on a fast network: 5 times as fast as one learner. Where the server is busy they go on training."""
-    single = virtual_seconds(MixingOptions(parallel="asgd"), 1)
-    assert virtual_seconds(MixingOptions(parallel="asgd"), 6) == pytest.approx(single / 5, rel=0.15)
+    single = virtual_seconds(mixing_options("asgd"), 1)
+    assert virtual_seconds(mixing_options("asgd"), 6) == pytest.approx(single / 5, rel=0.15)
 
     def shard(comm):
-        results = train(MixingOptions(parallel="asgd"), goal=2400, num_epochs=1, dim=2500)(comm)
+        results = train(mixing_options("asgd"), goal=2400, num_epochs=1, dim=2500)(comm)
         return comm.time(), results
 
     slow = run_simulated(6, shard, Network(latency_s=1e-4, bandwidth=10_000 / 0.003))
@@ -114,6 +113,4 @@ def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():
 
 def test_what_cannot_be():
     with pytest.raises(UserError, match="one rank is the server, so 2 ranks train no faster than 1; give 3 or more"):
-        run_threads(2, lambda comm: make_strategy(comm, MixingOptions(parallel="asgd")))
-    with pytest.raises(UserError, match="--first-mixing best: ranks of --parallel adpsgd never mix all at once; leave it out"):
-        make_strategy(SoloComm(), MixingOptions(parallel="adpsgd", first_mixing="best"))
+        run_threads(2, lambda comm: make_strategy(comm, mixing_options("asgd")))

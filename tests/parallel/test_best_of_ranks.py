@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from pyasr.parallel.comm import SoloComm
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.parallel.threads import run_threads
 
-OPTIONS = MixingOptions(period_frames=20, first_mixing="best")
+OPTIONS = mixing_options(period_frames=20, first_mixing="best")
 MINIBATCH = 10
 
 
@@ -95,6 +95,6 @@ def test_state_says_whether_the_first_mixing_is_to_come():
 
 
 def test_without_the_option_nothing_is_compared():
-    strategy = make_strategy(SoloComm(), MixingOptions())
+    strategy = make_strategy(SoloComm(), mixing_options())
     strategy.restart(torch.zeros(3))
     assert not strategy.compares

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scheme_toys import mixing_of
 
 from pyasr.parallel.simulator import Network, run_simulated
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies import make_strategy
 
 SIZES = (4, 8, 16, 32, 64)
 NETWORK = Network(latency_s=1e-4, bandwidth=1e9)
@@ -36,7 +37,7 @@ def disagreements(options, size, num_rounds):
 
 def options(name, topology=None):
     """`name` mixing after every minibatch; by a topology where it has one of its own."""
-    return MixingOptions(parallel=name, period_frames=10, **({"topology": topology} if topology else {}))
+    return mixing_of(name, period_frames=10, **({"topology": topology} if topology else {}))
 
 
 @pytest.mark.parametrize("size", SIZES)

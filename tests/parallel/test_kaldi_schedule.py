@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.parallel.threads import run_threads
 
 PERIOD, FRAMES = 40, 1000
@@ -14,7 +14,7 @@ def told(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES):
     """Of each mixing: frames of each rank in the iteration, whether it compared, parameters before and after, `num_active`."""
 
     def rank(comm):
-        strategy = make_strategy(comm, MixingOptions(parallel="kaldi", period_frames=PERIOD, initial_ranks=initial_ranks))
+        strategy = make_strategy(comm, mixing_options("kaldi", period_frames=PERIOD, initial_ranks=initial_ranks))
         strategy.objective, strategy.num_epochs = (lambda: -1.0 - comm.rank), num_epochs
         assert strategy.share == (0, 1) and strategy.num_averaged == num_ranks
         master, mixings, rng = torch.zeros(5), [], np.random.default_rng(comm.rank)
@@ -60,7 +60,7 @@ def go_on(num_ranks, num_mixings, states=None):
     """(what each rank remembers, frames of each mixing, J of each) after so many mixings of ranks that go on from what others remember."""
 
     def rank(comm):
-        strategy = make_strategy(comm, MixingOptions(parallel="kaldi", period_frames=PERIOD))
+        strategy = make_strategy(comm, mixing_options("kaldi", period_frames=PERIOD))
         master, mixings, active = torch.zeros(1), [], []
         strategy.objective, strategy.num_epochs = (lambda: 0.0), 2
         strategy.restart(master)

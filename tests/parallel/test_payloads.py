@@ -8,12 +8,13 @@ import pytest
 import torch
 from payload_ranks import OVER_MPI, over_mpi, start, train
 from ring_sums import UNIT
+from scheme_toys import mixing_of
 
 from pyasr.base.job_options import JobOptions
 from pyasr.cluster.jobs import run_ranks
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.simulator import Network, run_simulated
-from pyasr.parallel.strategies import MixingOptions, make_strategy, strategy_names
+from pyasr.parallel.strategies import SchemeOptions, make_strategy, mixing_options, strategy_names
 from pyasr.parallel.strategies.wire import Wire
 from pyasr.parallel.threads import ThreadComm, run_threads
 from pyasr.parallel.topologies import TOPOLOGIES
@@ -26,7 +27,7 @@ NUM_RANKS = 4
 
 def run(name, payload, parameters=1000.0, moves=1.0, resume=None, **more):
     """Mixings of each of 4 ranks; those of asynchronous schemes in simulated time, so that they come in the same order whatever is sent."""
-    options = MixingOptions(parallel=name, period_frames=20, payload=payload, ranks_per_node=2, **more)
+    options = mixing_of(name, period_frames=20, payload=payload, ranks_per_node=2, **more)
 
     def rank(comm):
         return train(comm, options, parameters, moves, resume)
@@ -83,7 +84,7 @@ def test_moves_of_any_size_arrive(name, payload, size):
 
 def test_what_is_no_number_is_told_to_all():
     def rank(comm):
-        wire, x = Wire(comm, MixingOptions(payload="float16")), torch.ones(4)
+        wire, x = Wire(comm, SchemeOptions(payload="float16")), torch.ones(4)
         wire.agree(torch.zeros(4))
         x[comm.rank] = [np.nan, np.inf, 1.0][comm.rank]
         return wire.sum(x, 1 / 3, 1.0).numpy()
@@ -109,7 +110,7 @@ def test_an_exchange_follows_its_equation(payload, dim):
     x = (base + 10.0 ** rng.uniform(-9, 2, (3, dim)) * rng.standard_normal((3, dim))).astype(np.float32)
 
     def rank(comm):
-        wire, right, left = Wire(comm, MixingOptions(payload=payload)), (comm.rank + 1) % 3, (comm.rank - 1) % 3
+        wire, right, left = Wire(comm, SchemeOptions(payload=payload)), (comm.rank + 1) % 3, (comm.rank - 1) % 3
         wire.agree(torch.from_numpy(base))
         wire.offer(torch.from_numpy(x[comm.rank].copy()))
         return wire.exchange(right, torch.empty(dim), left).numpy(), wire.exchange(left, torch.empty(dim), right).numpy()
@@ -127,7 +128,7 @@ def test_a_sum_over_ranks_keeps_its_bound(payload):
     x = (base + moves).astype(np.float32)
 
     def rank(comm):
-        wire = Wire(comm, MixingOptions(payload=payload))
+        wire = Wire(comm, SchemeOptions(payload=payload))
         wire.agree(torch.from_numpy(base).float())
         return wire.sum(torch.from_numpy(x[comm.rank].copy()), weights[comm.rank], weights.sum()).numpy()
 
@@ -157,7 +158,7 @@ def test_who_adds_and_how_much_is_sent(payload, all_reduce, messages):
 
     def rank(comm):
         comm = Counting(comm.rank, comm._board)
-        wire = Wire(comm, MixingOptions(payload=payload, all_reduce=all_reduce))
+        wire = Wire(comm, SchemeOptions(payload=payload, all_reduce=all_reduce))
         wire.agree(torch.zeros(60))
         total = wire.sum(torch.arange(60.0), 1.0, 3.0)
         mean = wire.mean(torch.arange(60.0)) if all_reduce != "ring" else total / 3
@@ -173,7 +174,7 @@ def test_who_adds_and_how_much_is_sent(payload, all_reduce, messages):
 @pytest.mark.parametrize("all_reduce", ["auto", "library", "ring"])
 def test_the_library_adds_where_it_is_asked_to(all_reduce):
     comm = SoloComm()
-    strategy = make_strategy(comm, MixingOptions(parallel="d1d", all_reduce=all_reduce))
+    strategy = make_strategy(comm, mixing_options("d1d", all_reduce=all_reduce))
     assert comm.uses_ring == strategy.wire.comm.uses_ring == (all_reduce != "library")
 
 
@@ -182,7 +183,7 @@ def test_16_bits_take_half_the_time(payload, message):
     """An exchange and a move of 1000 numbers on a network of 1 KB/s; a scale travels with 16 bits."""
 
     def rank(comm):
-        wire, x, other = Wire(comm, MixingOptions(payload=payload)), torch.ones(1000), 1 - comm.rank
+        wire, x, other = Wire(comm, SchemeOptions(payload=payload)), torch.ones(1000), 1 - comm.rank
         wire.agree(x)
         begin = comm.time()
         wire.offer(x)
@@ -208,14 +209,14 @@ def test_float32_is_what_it_was():
 @pytest.mark.parametrize("name", ["allreduce", "base2", "d1d", "dpsgd", "easgd", "bmuf"])
 def test_a_strategy_goes_on_from_its_state(name):
     """Bit by bit; the base belongs to it."""
-    options = MixingOptions(parallel=name, period_frames=20, payload="bfloat16")
+    options = mixing_of(name, period_frames=20, payload="bfloat16")
     for after in (1, 2):
         assert np.array_equal(afters(run(name, "bfloat16", resume=(after, options))), afters(run(name, "bfloat16")))
 
 
 def test_a_job_goes_on_in_16_bits():
     """Ranks that are apart have no base in common, and take one."""
-    options = MixingOptions(parallel="ring", period_frames=20, payload="bfloat16")
+    options = mixing_options("ring", period_frames=20, payload="bfloat16")
     wide, narrow = run("ring", "float32"), run("ring", "float32", resume=(1, options))
     for of_ranks in zip(*narrow):
         before, after = (np.array([mixed[place] for mixed in of_ranks], np.float64) for place in (0, 1))
@@ -228,6 +229,6 @@ def test_over_mpi(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent) + os.pathsep + os.environ["PYTHONPATH"])
     run_ranks(JobOptions(), tmp_path / "ranks.log", f"{over_mpi.__module__}:{over_mpi.__name__}", JobOptions(cmd=str(tmp_path)), 2)
     for name in OVER_MPI:
-        options = MixingOptions(parallel=name, period_frames=20, payload="bfloat16")
+        options = mixing_of(name, period_frames=20, payload="bfloat16")
         for rank, mixings in enumerate(run_threads(2, lambda comm: train(comm, options))):
             assert np.array_equal(np.load(tmp_path / f"rank{rank}.npz")[name], [mixed.after for mixed in mixings]), name

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from scheme_toys import mixing_of
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.agreement import models_sent
 from pyasr.parallel.comm import SoloComm
-from pyasr.parallel.strategies import MixingOptions, make_strategy
-from pyasr.parallel.strategies.options import ElasticOptions, OuterOptions
+from pyasr.parallel.strategies import make_strategy
 from pyasr.parallel.threads import run_threads
 from pyasr.parallel.topologies import TOPOLOGIES, matrix
 
@@ -53,8 +53,8 @@ def blocks(num_ranks, period):
         yield sum(np.stack([move(r, step) for r in range(num_ranks)]) for step in range(begin, begin + period)), RATES[begin]
 
 
-def options(name, period=20, momentum=-1.0, rate=-1.0, **more):
-    return MixingOptions(parallel=name, period_frames=period, outer=OuterOptions(outer_momentum=momentum, outer_rate=rate), **more)
+def options(name, period=20, momentum=None, rate=None, **more):
+    return mixing_of(name, period_frames=period, outer_momentum=momentum, outer_rate=rate, **more)
 
 
 def outer_oracle(name, num_ranks, eta, zeta):
@@ -82,7 +82,7 @@ def outer_oracle(name, num_ranks, eta, zeta):
 def test_outer_optimisers_follow_their_equations(name, defaults, given):
     """The ranks begin blocks together; at the end they hold w."""
     eta, zeta = given or defaults
-    states = trained(3, options(name, momentum=given[0] if given else -1.0, rate=given[1] if given else -1.0))
+    states = trained(3, options(name, momentum=given[0] if given else None, rate=given[1] if given else None))
     for block, (begin, w) in enumerate(outer_oracle(name, 3, eta, zeta)):
         expected = w if block == 2 else begin
         np.testing.assert_allclose(states[2 * block + 1], np.tile(expected, (3, 1)), atol=1e-5)
@@ -173,7 +173,7 @@ def test_rates_grow_by_what_averaging_takes_away(name, rate_grows):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.4])
 def test_elastic_averaging_follows_its_equations(alpha):
-    states = trained(3, options("easgd", elastic=ElasticOptions(elastic_rate=alpha)))
+    states = trained(3, options("easgd", elastic_rate=alpha))
     alpha, x, c = alpha or 0.3, np.tile(START, (3, 1)).astype(np.float64), START.astype(np.float64)
     for block, (moves, _) in enumerate(blocks(3, 2)):
         x = x + moves
@@ -189,7 +189,7 @@ def test_elastic_rates_that_drive_ranks_away_are_refused(num_ranks):
         step = np.eye(num_ranks + 1) * (1 - alpha)
         step[:-1, -1] = step[-1, :-1] = alpha
         step[-1, -1] = 1 - alpha * num_ranks
-        given = options("easgd", elastic=ElasticOptions(elastic_rate=alpha))
+        given = options("easgd", elastic_rate=alpha)
         if np.abs(np.linalg.eigvalsh(step)).max() < 1 + 1e-9:
             run_threads(num_ranks, lambda comm: make_strategy(comm, given))
         else:

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from pyasr.parallel.simulator import Network, run_simulated
-from pyasr.parallel.strategies import MixingOptions, make_strategy
-from pyasr.parallel.strategies.options import ServerOptions
+from pyasr.parallel.strategies import make_strategy, mixing_options
 
 DIM, NUM_SHARDS = 1000, 3
 
@@ -29,7 +28,7 @@ def epoch(strategy, comm, goal, minibatch_s, move=lambda: 0.0):
 def test_momentum_and_decay_follow_their_equations():
     """Shards that are 2 and 6 times as slow as the first ask in an order that is seen from outside: when each is given theta. Then, with s
     the changes of theta since a shard was given it last, v <- mu v + lambda^s d, theta <- theta + v."""
-    options = MixingOptions(parallel="asgd", server=ServerOptions(server_momentum=0.5, gradient_decay=0.8, max_distance=1))
+    options = mixing_options("asgd", server_momentum=0.5, gradient_decay=0.8, max_distance=1)
 
     def rank(comm):
         strategy, seen, random = make_strategy(comm, options), [], np.random.default_rng(comm.rank)
@@ -73,7 +72,7 @@ EXCHANGE_S = 2 * (MESSAGE_S + LATENCY_S)  # a move to the server, theta back
 def test_all_time_is_told(max_distance, minibatch_s, waits_of_shards, waits_of_server):
     """Computing, waiting and communication are the whole: the server's too, which waits for shards that compute for long; where they
     compute for 0.1 s and the server takes 0.2 s for each of three, they wait for it half of the time."""
-    options = MixingOptions(parallel="asgd", server=ServerOptions(max_distance=max_distance))
+    options = mixing_options("asgd", max_distance=max_distance)
 
     def rank(comm):
         strategy = make_strategy(comm, options)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scheme_toys import mixing_of
 
 from pyasr.parallel.simulator import Network, run_simulated
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies import make_strategy, mixing_options
 
 NUM_RANKS, NUM_STEPS, DIM = 8, 100, 3
 NETWORK = Network(latency_s=1e-4, bandwidth=1e9)
@@ -30,7 +31,7 @@ def end(options, rate):
 
 
 def options(name, **more):
-    return MixingOptions(parallel=name, period_frames=10, **more)
+    return mixing_of(name, period_frames=10, **more)
 
 
 @pytest.mark.parametrize("given, limit", [
@@ -50,6 +51,6 @@ def test_limits(given, limit):
 @pytest.mark.parametrize("random_peers", [False, True])
 def test_limits_of_adpsgd(random_peers):
     """Pairs have the eigenvalues 0 and 1: as d1d with neighbours that take turns, a little more with random ones; below 2 in both."""
-    given = MixingOptions(parallel="adpsgd", random_peers=random_peers)
+    given = mixing_options("adpsgd", random_peers=random_peers)
     assert end(given, 0.9) < 0.01
     assert end(given, 1.5 if random_peers else 1.2) > 1

@@ -1,22 +1,27 @@
 """Flat parameters and parameter averaging, against plain numpy."""
 
 import textwrap
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scheme_toys import mixing_of
 from uneven import check_minibatches_of_any_size
 
+from pyasr.base import options as opt
 from pyasr.base.errors import UserError
+from pyasr.base.options import option
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.flat import ALIGNMENT, FlatParameters
 from pyasr.parallel.network import Network
 from pyasr.parallel.simulator import run_simulated
-from pyasr.parallel.strategies import MixingOptions, make_strategy, register, strategy_names
-from pyasr.parallel.strategies.base import REGISTER
+from pyasr.parallel.strategies import MixingOptions, make_strategy, mixing_options, register, strategy_names
+from pyasr.parallel.strategies.options import PeriodicOptions
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
+from pyasr.parallel.strategies.register import REGISTER
 from pyasr.parallel.threads import run_threads
 from pyasr.parallel.topologies import TOPOLOGIES, matrix
 
@@ -87,7 +92,7 @@ SHARDS = [
 
 @pytest.mark.parametrize("minibatches", SHARDS)
 def test_average_is_weighted_by_frames_and_uneven_shards_end_together(minibatches):
-    mixings = mixed(minibatches, MixingOptions(period_frames=20))
+    mixings = mixed(minibatches, mixing_options(period_frames=20))
     assert [of_ranks[0][3].last for of_ranks in mixings] == [False] * (len(mixings) - 1) + [True]
     for of_ranks in mixings:
         weights = np.array([frames for frames, *_ in of_ranks], np.float64)
@@ -100,7 +105,7 @@ def test_average_is_weighted_by_frames_and_uneven_shards_end_together(minibatche
 
 def test_mixing_happens_every_period_of_whole_minibatches():
     for period, expected in ((25, [None, None, 30] * 2), (1, [10] * 6)):
-        strategy = make_strategy(SoloComm(), MixingOptions(period_frames=period))
+        strategy = make_strategy(SoloComm(), mixing_options(period_frames=period))
         strategy.begin_epoch(60, 10)
         told = [strategy.step(torch.zeros(3), 10) for _ in range(6)]
         assert [mixing and mixing.frames for mixing in told] == expected
@@ -109,7 +114,7 @@ def test_mixing_happens_every_period_of_whole_minibatches():
 
 def test_one_rank_alone_is_left_as_it_is():
     for name in strategy_names():
-        strategy, master = make_strategy(SoloComm(), MixingOptions(parallel=name, period_frames=1)), torch.rand(9)
+        strategy, master = make_strategy(SoloComm(), mixing_of(name, period_frames=1)), torch.rand(9)
         before = master.clone()
         strategy.restart(master)
         strategy.begin_epoch(21, 7)
@@ -124,7 +129,7 @@ def test_gossip_follows_its_matrices_and_ends_in_the_mean(name, minibatches):
     topology, size = TOPOLOGIES[name], len(minibatches)
     if topology.power_of_two and size & (size - 1):
         return
-    for k, of_ranks in enumerate(mixed(minibatches, MixingOptions(parallel=name, period_frames=10))):
+    for k, of_ranks in enumerate(mixed(minibatches, mixing_options(name, period_frames=10))):
         before, after = (np.stack([of_rank[place] for of_rank in of_ranks]) for place in (1, 2))
         told = of_ranks[0][3]
         w = np.full((size, size), 1 / size) if told.last else matrix(topology.round(size, k))
@@ -138,7 +143,7 @@ def test_a_job_goes_on_in_the_middle_of_an_epoch():
     """The state tells the place in the epoch, and which round of the topology is next."""
 
     def rank(comm):
-        options = MixingOptions(parallel="exponential", period_frames=10)
+        options = mixing_options("exponential", period_frames=10)
         first, second = make_strategy(comm, options), make_strategy(comm, options)
         master, twin = torch.full((4,), float(comm.rank)), None
         first.begin_epoch(60, 10)
@@ -159,7 +164,7 @@ def test_a_job_goes_on_in_the_middle_of_an_epoch():
 
 def test_drift_is_the_distance_from_the_mixture():
     def rank(comm):
-        strategy, master = make_strategy(comm, MixingOptions(period_frames=10)), torch.tensor([3.0, 4.0 + [-1, 1][comm.rank]])
+        strategy, master = make_strategy(comm, mixing_options(period_frames=10)), torch.tensor([3.0, 4.0 + [-1, 1][comm.rank]])
         strategy.begin_epoch(30, 10)
         strategy.step(master, 10)
         master += comm.rank
@@ -178,10 +183,12 @@ def test_gradients_of_minibatches_of_any_size(run):
 def test_the_scheme_that_the_docs_write_anew():
     """The example of docs/parallel.md is a directed ring."""
     page = Path(__file__).parents[2].joinpath("docs", "parallel.md").read_text()
-    code = textwrap.dedent(page[page.index("    @register(") : page.index("It runs over MPI")])
-    exec(code, {"register": register, "PeriodicStrategy": PeriodicStrategy, "torch": torch})
+    code = textwrap.dedent(page[page.index("    @dataclass(frozen=True)") : page.index("Every command with `--parallel`")])
+    exec(code, {"register": register, "PeriodicStrategy": PeriodicStrategy, "PeriodicOptions": PeriodicOptions, "option": option, "dataclass": dataclass,
+                "__name__": __name__})
     try:
-        mixings = [mixed([[10] * 3] * 4, MixingOptions(parallel=name, period_frames=10)) for name in ("my-ring", "ring")]
+        assert opt.parse(MixingOptions, ["--parallel", "my-ring", "--left-share", "0.25"])[0].scheme.left_share == 0.25
+        mixings = [mixed([[10] * 3] * 4, mixing_options(name, period_frames=10)) for name in ("my-ring", "ring")]
     finally:
         REGISTER.pop("my-ring", None)
     for ours, theirs in zip(*mixings, strict=True):
@@ -192,4 +199,4 @@ def test_the_scheme_that_the_docs_write_anew():
 def test_unknown_scheme():
     assert "allreduce" in strategy_names()
     with pytest.raises(UserError, match="--parallel 'telepathy': there is no such scheme; choose one of .*allreduce, "):
-        make_strategy(SoloComm(), MixingOptions(parallel="telepathy"))
+        make_strategy(SoloComm(), mixing_options("telepathy"))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from scheme_toys import mixing_of
 
-from pyasr.parallel.strategies import MixingOptions, make_strategy
-from pyasr.parallel.strategies.options import ServerOptions
+from pyasr.parallel.strategies import make_strategy, mixing_options
 
 SHARDS = [10, 10, 3, 0, 7, 0, 1, 2]  # utterances of 12 frames
 SCHEMES = ["allreduce", "gradient", "fixed-ring", "base2", "d1d", "dpsgd", "easgd"]
 ASYNCHRONOUS = [
-    MixingOptions(parallel="adpsgd", payload="bfloat16"),
-    MixingOptions(parallel="adpsgd", random_peers=True),
-    MixingOptions(parallel="hadpsgd", ranks_per_node=2, payload="bfloat16"),
-    MixingOptions(parallel="asgd"),
-    MixingOptions(parallel="asgd", server=ServerOptions(max_distance=2), payload="bfloat16"),
+    mixing_options("adpsgd", payload="bfloat16"),
+    mixing_options("adpsgd", random_peers=True),
+    mixing_options("hadpsgd", ranks_per_node=2, payload="bfloat16"),
+    mixing_options("asgd"),
+    mixing_options("asgd", max_distance=2, payload="bfloat16"),
 ]
 MOVE = 0.1
 
@@ -23,7 +23,7 @@ MOVE = 0.1
 def check_uneven(comm) -> None:
     """All ranks mix as often as the one with most data needs, and end with the same parameters, which all moves have gone into."""
     for name in SCHEMES:
-        strategy, master = make_strategy(comm, MixingOptions(parallel=name, period_frames=45)), torch.zeros(8)
+        strategy, master = make_strategy(comm, mixing_of(name, period_frames=45)), torch.zeros(8)
         strategy.restart(master)
         told = [_epoch(strategy, master, 12 * SHARDS[comm.rank], comm.rank) for _ in range(2)]
         expected = 12 * sum(SHARDS[: comm.size])
@@ -36,7 +36,7 @@ def check_uneven(comm) -> None:
 def check_uneven_gradients(comm) -> None:
     """Parts of a gradient travel beside the computing of ranks that have a minibatch, and those of the others meet them."""
     for payload in ("float32", "float16"):
-        strategy, gradient = make_strategy(comm, MixingOptions(parallel="gradient", payload=payload)), torch.zeros(3 << 18)
+        strategy, gradient = make_strategy(comm, mixing_options("gradient", payload=payload)), torch.zeros(3 << 18)
         added = strategy.sum_gradients()
         added.attach(gradient, [0, 1 << 18, 2 << 18])
         strategy.restart(torch.zeros(8))
@@ -54,7 +54,7 @@ def check_uneven_gradients(comm) -> None:
 def check_minibatches_of_any_size(comm) -> None:
     """Ranks that have any numbers of minibatches, each of a size that no other rank knows, take the same steps, in which each frame counts
     the same, and end their epochs together."""
-    strategy, gradient, master = make_strategy(comm, MixingOptions(parallel="gradient")), torch.zeros(8), torch.zeros(8)
+    strategy, gradient, master = make_strategy(comm, mixing_options("gradient")), torch.zeros(8), torch.zeros(8)
     added = strategy.sum_gradients(of_any_size=True)
     added.attach(gradient, [0])
     strategy.restart(master)

@@ -1,10 +1,14 @@
 """The comparison of parallel schemes as a user runs it, with a toy corpus in the place of the recipe's."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from scheme_toys import names_of
+
+from pyasr.parallel.strategies.register import option_kinds
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests" / "train"))
@@ -45,6 +49,13 @@ def test_from_data_to_the_page(recipe):
     page = (recipe / "exp" / "parallel" / "RESULTS.md").read_text()
     assert "| allreduce | arXiv:1507.01239 | 2 " in page and (recipe / "exp" / "parallel" / "consensus.svg").exists()
     assert "\nsteps/simulate_parallel.py " in page.partition("## Commands")[2] and "* machine: " in page.partition("## Made with")[2]
+
+
+def test_schemes_are_given_periods_where_they_go_by_them():
+    """The script names those that do not."""
+    script = (RECIPE / "local" / "compare_parallel.sh").read_text()
+    named = re.search(r"^period\(\) \{\n  case .* in\n    (.*)\) ;;$", script, re.M)[1]
+    assert named.split(" | ") == [name for name, kind in option_kinds().items() if "period_frames" not in names_of(kind)]
 
 
 def test_an_option_that_there_is_not(recipe):

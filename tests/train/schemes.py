@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import re
 
+from scheme_toys import names_of
+
+from pyasr.parallel.strategies.register import option_kinds
+
 SCHEME_FLAGS = {"hadpsgd": ["--ranks-per-node", 2]}
+
+
+def fitting(words) -> list:
+    """Words of a command line, without --period-frames where the scheme that they name does not go by it."""
+    words = list(words)
+    scheme = words[words.index("--parallel") + 1] if "--parallel" in words else "allreduce"
+    while "--period-frames" in words and "period_frames" not in names_of(option_kinds()[scheme]):
+        place = words.index("--period-frames")
+        del words[place : place + 2]
+    return words
 
 
 def ranks_for(scheme: str) -> int:

@@ -79,7 +79,7 @@ def test_mean_activation_over_ranks(trained):
 
 def test_mpi_ranks_mixing_every_minibatch_equal_one_with_all_of_it(tmp_path, monkeypatch):
     """Two and three. The mean of momenta is the momentum of the mean; samples are taken in a way that does not depend on the rank."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent) + os.pathsep + os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, Path(__file__).parents[:2])) + os.pathsep + os.environ.get("PYTHONPATH", ""))
     run_ranks(JobOptions(), tmp_path / "log" / "x.log", "toy_dbn:period_one", JobOptions(cmd=str(tmp_path)), 3)
     monkeypatch.setattr(toy_dbn.rbm_module, "sample_bernoulli", None)  # put back at the end
     for gaussian in (True, False):

@@ -12,7 +12,7 @@ from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
 from pyasr.parallel.flat import FlatParameters
 from pyasr.parallel.network import Network
 from pyasr.parallel.simulator import run_simulated
-from pyasr.parallel.strategies import MixingOptions, gradient_sum
+from pyasr.parallel.strategies import SchemeOptions, gradient_sum
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.parallel.strategies.wire import Wire
 from pyasr.parallel.threads import ThreadComm, run_threads
@@ -130,7 +130,7 @@ def test_sums_go_on_beside_the_backward_pass(monkeypatch, seconds_of_sum, expect
     monkeypatch.setattr(gradient_sum, "_LEAST_PART", length // 3)
 
     def rank(comm):
-        wire = Wire(comm, MixingOptions(all_reduce="library"))
+        wire = Wire(comm, SchemeOptions(all_reduce="library"))
         total = GradientSum(wire, lambda frames: np.ones(size), lambda function: function())
         total.attach(torch.full((length,), float(comm.rank)), [0, length // 3, 2 * length // 3])
         total.begin(1)

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from corpora import make_alignments, make_data
 from lattice_corpus import write_lattice_corpus
+from schemes import fitting
 from steps_here import run_here
 from test_train_ctc import NETWORK, write_corpus
 from test_train_smbr import FLAGS as LATTICE_FLAGS
@@ -74,7 +75,7 @@ def words_of(corpus, kind, out, **options) -> list[str]:
         options["network"] = corpus / kind / "network.net"
     flags = [word for name, value in options.items() for word in ("--" + name.replace("_", "-"), value)]
     step, *given = STEPS[kind]
-    return [step, *given, *flags, *(corpus / kind / place for place in PLACES[kind]), out]
+    return [step, *fitting([*given, *flags]), *(corpus / kind / place for place in PLACES[kind]), out]
 
 
 def train(corpus, kind, out, num_ranks=3, prepare=lambda job: None, **options) -> list:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from corpora import DIM
+from scheme_toys import mixing_of
 
 from pyasr.base.errors import UserError
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialise
 from pyasr.parallel.comm import SoloComm
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.parallel.threads import run_threads
 from pyasr.train.growth import Growth, GrowthOptions, first_shape, mixed_up, with_new_layer
 from pyasr.train.learner import Learner, LearnerOptions
@@ -225,7 +226,7 @@ def test_what_lies_ahead():
 def test_when_ranks_meet(name, frames, expected):
     """Two of them, in epochs of 1000 frames, after 150 each, which are two minibatches of 100."""
     def rank(comm):
-        return make_strategy(comm, MixingOptions(parallel=name, period_frames=150)).meets(frames, 1000, 100)
+        return make_strategy(comm, mixing_of(name, period_frames=150)).meets(frames, 1000, 100)
 
     assert run_threads(2, rank) == [expected] * 2
 
@@ -234,7 +235,7 @@ def test_when_ranks_meet(name, frames, expected):
 def test_when_ranks_of_a_growing_number_meet(epoch):
     """Kaldi's iterations, of two ranks at first and four in the end, as they are gone through."""
     def rank(comm):
-        strategy = make_strategy(comm, MixingOptions(parallel="kaldi", period_frames=100, initial_ranks=2))
+        strategy = make_strategy(comm, mixing_options("kaldi", period_frames=100, initial_ranks=2))
         strategy.num_epochs, ends, master = 2, [0], torch.zeros(3)
         strategy.restart(master)
         strategy.compares = False

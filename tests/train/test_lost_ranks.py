@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from corpora import make_alignments, make_data
+from schemes import fitting
 from test_train_dnn import rank_processes
 
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -39,7 +40,7 @@ def corpus(tmp_path_factory):
 
 def start(corpus, out, *flags):
     path, _ = corpus
-    words = [sys.executable, ROOT / "steps" / "train_dnn.py", *FLAGS, *flags, path / "data", path / "lang", path / "ali", out]
+    words = [sys.executable, ROOT / "steps" / "train_dnn.py", *fitting([*FLAGS, *flags]), path / "data", path / "lang", path / "ali", out]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(list(map(str, words)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -14,7 +14,7 @@ from toy_jobs import metrics, poisoned, store, trained, training, with_options
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.train import tensorboard
 from pyasr.train.progress import Reporter, Totals
 from pyasr.train.progress_bar import bar, last_interval, progress_bar
@@ -44,7 +44,7 @@ def test_lines_of_a_training(tmp_path, told):
 
 def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
     def rank(comm):
-        strategy = make_strategy(comm, MixingOptions(period_frames=10))
+        strategy = make_strategy(comm, mixing_options(period_frames=10))
         strategy.begin_epoch(20, 10)
         with Reporter(tmp_path, strategy, 100, 0) as reporter:
             time.sleep(0.4 if comm.rank == 1 else 0)
@@ -64,7 +64,7 @@ def test_speed_up_and_the_slowest_rank(tmp_path, told):
     def rank(comm):
         now = 0.0
         comm.time = lambda: now
-        with Reporter(tmp_path, make_strategy(comm, MixingOptions()), 300, 0, alone=100.0) as reporter:
+        with Reporter(tmp_path, make_strategy(comm, mixing_options()), 300, 0, alone=100.0) as reporter:
             now = [1.0, 1.5, 1.0][comm.rank]
             reporter.interval(1, 210, [1.0, 5, 70], 0.1)
 
@@ -103,7 +103,7 @@ def test_the_speed_of_one_rank_is_that_of_its_training(tmp_path):
 def test_a_resumed_job_forgets_what_it_told_after_the_checkpoint(tmp_path):
     lines = [json.dumps({"epoch": 1, "frames": frames}) + "\n" for frames in (100, 200, 300)]
     (tmp_path / "metrics.jsonl").write_text("".join(lines) + '{"epoch": 1, "fra')
-    with Reporter(tmp_path, make_strategy(SoloComm(), MixingOptions()), 1000, 200):
+    with Reporter(tmp_path, make_strategy(SoloComm(), mixing_options()), 1000, 200):
         assert [line["frames"] for line in metrics(tmp_path)] == [100, 200]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from corpora import write_table
-from schemes import SCHEME_FLAGS, initial_objective, ranks_for
+from schemes import SCHEME_FLAGS, fitting, initial_objective, ranks_for
 from steps_here import run_here, step_of
 from toy_jobs import power_cut
 
@@ -125,7 +125,7 @@ def test_priors_are_those_of_the_transcripts(corpus, tmp_path):
 @pytest.mark.parametrize("scheme", strategy_names())
 def test_every_scheme_learns(corpus, tmp_path, capsys, scheme):
     rate = 0.08 if scheme in ("asgd", "bmuf", "bmuf-classical", "diloco", "slowmo") else 0.4  # these move further than the mean
-    flags = ["--parallel", scheme, *SCHEME_FLAGS.get(scheme, []), "--period-frames", 600, "--num-epochs", 2, "--learning-rate", rate]
+    flags = fitting(["--parallel", scheme, *SCHEME_FLAGS.get(scheme, []), "--period-frames", 600, "--num-epochs", 2, "--learning-rate", rate])
     out = train(corpus, tmp_path / "out", *flags, "--max-change", 2, "--lr-scaling", "none", num_ranks=ranks_for(scheme))
     begun = initial_objective(capsys.readouterr().out)
     assert epochs(out)[-1]["heldout_objective"] > 0.85 * begun

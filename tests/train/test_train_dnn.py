@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from corpora import DIM, make_alignments, make_data
+from schemes import fitting
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
@@ -73,7 +74,7 @@ def test_features_that_cannot_be_warped_are_refused_before_ranks_begin(corpus, t
 ])
 def test_schemes_that_do_not_take_the_ranks_are_refused_before_these_begin(flags, sentence, corpus, tmp_path):
     with pytest.raises(UserError, match=sentence):
-        run_here("train_dnn.py", *FLAGS, *flags, *(corpus[0] / name for name in ("data", "lang", "ali")), tmp_path / "dnn")
+        run_here("train_dnn.py", *fitting([*FLAGS, *flags]), *(corpus[0] / name for name in ("data", "lang", "ali")), tmp_path / "dnn")
     assert not list(tmp_path.iterdir())
 
 

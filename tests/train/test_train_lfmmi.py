@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from chain_corpus import write_alignments, write_chain_corpus, write_features
-from schemes import SCHEME_FLAGS, initial_objective, ranks_for
+from schemes import SCHEME_FLAGS, fitting, initial_objective, ranks_for
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
@@ -51,7 +51,7 @@ def copy(corpus, tmp_path):
 
 
 def train(path, out, *flags, num_ranks=2):
-    run_here("train_lfmmi.py", "--num-ranks", num_ranks, "--network", path / "network.net", *FLAGS, *flags,
+    run_here("train_lfmmi.py", "--num-ranks", num_ranks, "--network", path / "network.net", *fitting([*FLAGS, *flags]),
              *(path / name for name in ("data", "ali", "tree")), out, threads=True)  # fmt: skip
     return out
 

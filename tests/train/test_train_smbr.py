@@ -9,6 +9,7 @@ import pytest
 import torch
 from corpora import DIM, transition_model
 from lattice_corpus import LENGTHS, NUM_PDFS, SCALE, SILENCES, write_lattice_corpus
+from schemes import fitting
 from steps_here import run_here, step_of
 from toy_jobs import power_cut
 
@@ -48,7 +49,7 @@ def copy(corpus, tmp_path):
 
 def train(path, out, *flags, num_ranks=2):
     places = [path / name for name in ("data", "lang", "ali", "denlats", "dnn")]
-    run_here("train_smbr.py", "--num-ranks", num_ranks, *FLAGS, *flags, *places, out, threads=True)
+    run_here("train_smbr.py", "--num-ranks", num_ranks, *fitting([*FLAGS, *flags]), *places, out, threads=True)
     return out
 
 

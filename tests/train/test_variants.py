@@ -17,7 +17,7 @@ from pyasr.nn.feed_forward import DnnOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.threads import run_threads
-from pyasr.parallel.strategies import MixingOptions
+from pyasr.parallel.strategies import mixing_options
 from pyasr.train.combine import CombineOptions
 from pyasr.train.dnn import DnnTraining, TrainSpec, train_rank
 from pyasr.train.growth import Growth, GrowthOptions
@@ -42,7 +42,7 @@ PNORM = DnnTraining(
     priors=PriorOptions(presoftmax_power=-0.25, priors="posteriors"),
     combine=CombineOptions(combine="weights", combine_models=4, combine_period_frames=500, combine_iterations=5),
     sample=SampleOptions(sample_frames=600),
-    mixing=MixingOptions(period_frames=100),
+    mixing=mixing_options(period_frames=100),
     loop=LoopOptions(checkpoint_frames=700, log_frames=2000),
 )  # fmt: skip
 TANH = dataclasses.replace(

@@ -2,13 +2,14 @@
 
 import json
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from corpora import make_alignments, make_data
+from scheme_toys import changed_groups
+from schemes import fitting
 from toy_jobs import metrics, store, trained, training, with_options
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -46,7 +47,7 @@ def test_one_learner_gets_the_same_bits_as_alone(tmp_path):
 @pytest.mark.parametrize("scheme", ["allreduce", "gradient"])
 def test_speeds_do_not_change_what_synchronous_learners_learn(tmp_path, scheme):
     """Their minibatches interleave otherwise, but dropout's random numbers are each learner's own."""
-    options = replace(DROPOUT, mixing=replace(DROPOUT.mixing, parallel=scheme))
+    options = changed_groups(DROPOUT, mixing=dict(parallel=scheme))
     even, _ = virtual(tmp_path / "even", 3, ComputeTime(0.1), options=options)
     uneven, _ = virtual(tmp_path / "uneven", 3, ComputeTime(0.1, 1.0, {0: 7.3}), options=options)
     again, _ = virtual(tmp_path / "again", 3, ComputeTime(0.1, 1.0, {0: 7.3}), options=options)
@@ -148,7 +149,8 @@ def corpus(tmp_path_factory):
 
 def simulated(corpus: Path, out: Path, *flags) -> dict:
     run_here("simulate_parallel.py", "--num-learners", 4, "--cmvn", "none", "--hidden-layers", 1, "--hidden-dim", 32, "--num-epochs", 2,
-             "--minibatch", 16, "--heldout-share", 0.2, "--period-frames", 64, "--precision", "float32", "--device", "cpu", *flags,
+             "--minibatch", 16, "--heldout-share", 0.2, "--precision", "float32", "--device", "cpu",
+             *fitting(["--period-frames", 64, *flags]),
              corpus / "data", corpus / "lang", corpus / "ali", out)  # fmt: skip
     return json.loads((out / "simulation.json").read_text())
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from corpora import make_data
+from scheme_toys import changed_groups
 
 from pyasr.feats.inputs import InputOptions
 from pyasr.nn import rbm as rbm_module
@@ -16,7 +17,7 @@ from pyasr.nn.files import DBN_FILE
 from pyasr.nn.options import HiddenOptions
 from pyasr.nn.rbm import Rbm
 from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.dbn import DbnTraining, PretrainSpec, RbmTraining, pretrain_rank
 from pyasr.train.frames import FrameStore
@@ -34,14 +35,14 @@ OPTIONS = DbnTraining(
     rbm=RbmOptions(rbm_iter=2, rbm_lr_low=0.02),
     scaling=ScalingOptions(lr_scaling="none"),
     compute=ComputeOptions(minibatch=20, precision="float32", device="cpu"),
-    mixing=MixingOptions(period_frames=100),
+    mixing=mixing_options(period_frames=100),
     loop=LoopOptions(log_frames=500, checkpoint_frames=300),
 )
 
 
 def with_options(**groups) -> DbnTraining:
     """OPTIONS with some fields of some groups changed."""
-    return dataclasses.replace(OPTIONS, **{name: dataclasses.replace(getattr(OPTIONS, name), **fields) for name, fields in groups.items()})
+    return changed_groups(OPTIONS, **groups)
 
 
 def make_toy(path: Path, num_utterances: int = 16) -> Path:
@@ -96,7 +97,7 @@ def trained_without_chance(comm: Comm, directory: Path, gaussian: bool, minibatc
     learner = RbmLearner(rbm, Below([], torch.device("cpu"), torch.float32), compute, 0.001, torch.Generator())
     schedule = MomentumSchedule(schedule_options, int(comm.reduce_scalar(store.num_frames)), momentum)
     directory.mkdir(parents=True, exist_ok=True)
-    strategy = make_strategy(comm, MixingOptions(period_frames=1))
+    strategy = make_strategy(comm, mixing_options(period_frames=1))
     RbmTraining(learner, ResidentFrames(store, 777, comm.rank), store, strategy, schedule, LoopOptions(), size, factor, directory).run()
     return learner.flat.master.clone()
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 from corpora import DIM, frames_of, make_data, random_pdfs
+from scheme_toys import changed_groups
 
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.options import FbankOptions, MelOptions
 from pyasr.feats.warp import Warper
 from pyasr.nn.feed_forward import DnnOptions
-from pyasr.parallel.strategies import MixingOptions, make_strategy
+from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.train.chunks import Packing
 from pyasr.train.compact import Plain
 from pyasr.train.dnn import DnnTraining, make_learner
@@ -35,14 +36,14 @@ OPTIONS = DnnTraining(
     dnn=DnnOptions(hidden_layers=1, hidden_dim=16),
     schedule=ScheduleOptions(learning_rate=0.1, num_epochs=3),
     learner=LearnerOptions(minibatch=16, precision="float32", device="cpu"),
-    mixing=MixingOptions(period_frames=64),
+    mixing=mixing_options(period_frames=64),
     loop=LoopOptions(log_frames=300, checkpoint_frames=200, train_seed=SEED),
 )
 
 
 def with_options(**groups) -> DnnTraining:
     """OPTIONS with some fields of some groups changed: with_options(loop=dict(log_frames=5))."""
-    return dataclasses.replace(OPTIONS, **{name: dataclasses.replace(getattr(OPTIONS, name), **fields) for name, fields in groups.items()})
+    return changed_groups(OPTIONS, **groups)
 
 
 def store(num_utterances: int, seed: int = 0, kind=FrameStore, context: int = 2, length: int = 50) -> FrameStore:

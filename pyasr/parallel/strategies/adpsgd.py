@@ -23,19 +23,40 @@ the nodes, and gives W to the others.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
+from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy, merge
-from pyasr.parallel.strategies.base import in_host_memory, register
-from pyasr.parallel.strategies.options import MixingOptions
+from pyasr.parallel.strategies.base import in_host_memory
+from pyasr.parallel.strategies.options import SchemeOptions
+from pyasr.parallel.strategies.register import register
 from pyasr.parallel.strategies.wire import Wire
+
+if TYPE_CHECKING:
+    import torch
+
+    from pyasr.parallel.comm import Comm
 
 _REQUEST_TAG = 1
 _STOP, _EXCHANGE = 0, 1
+
+
+@dataclass(frozen=True)
+class PeerOptions(SchemeOptions):
+    """With whom ranks, or nodes, exchange."""
+
+    random_peers: bool = option(False, "exchange with random ranks instead of neighbours")
+
+
+@dataclass(frozen=True)
+class NodeOptions(PeerOptions):
+    """Which ranks make a node."""
+
+    ranks_per_node: int | None = option(None, "ranks that make one learner; none: those that share a host", minimum=1)
 
 
 class Peer:
@@ -46,7 +67,7 @@ class Peer:
     staleness  how many of this rank's moves were applied to weights so many exchanges newer than those of the gradient
     """
 
-    def __init__(self, comm: Comm, options: MixingOptions, counts: np.ndarray):
+    def __init__(self, comm: Comm, options: PeerOptions, counts: np.ndarray):
         self.comm, self.meeting, self.changed = comm.split(0), comm.split(0), comm.condition()
         self.wire, self.random_peers, self.counts, self.staleness = Wire(self.comm, options), options.random_peers, counts, Counter()
         self.is_sender, self.num_exchanges, self._given_at = comm.rank % 2 == 1, 0, 0
@@ -57,7 +78,7 @@ class Peer:
         """All ranks begin with these."""
         self.weights = weights.to("cpu", copy=True)
         self.wire.agree(self.weights)
-        self._sent, self._incoming, self._given = (torch.empty_like(self.weights) for _ in range(3))
+        self._sent, self._incoming, self._given = (self.weights.new_empty(self.weights.shape) for _ in range(3))
         self._given_at = self.num_exchanges
 
     def resume(self, num_exchanges: int) -> None:
@@ -188,7 +209,7 @@ class PeerStrategy(AsynchronousStrategy):
             self.peer.resume(state["num_exchanges"])
 
 
-@register("adpsgd")
+@register("adpsgd", options=PeerOptions)
 class AdPsgd(PeerStrategy):
     """AD-PSGD among all ranks."""
 
@@ -206,7 +227,7 @@ class AdPsgd(PeerStrategy):
         return bool(frames)
 
 
-@register("hadpsgd")
+@register("hadpsgd", options=NodeOptions)
 class HierarchicalAdPsgd(PeerStrategy):
     """All-reduce within a node, AD-PSGD among nodes.
 

@@ -15,18 +15,23 @@ hangs, and with even shards the two are the same.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 
-from pyasr.parallel.strategies.base import register
+from pyasr.parallel.strategies.options import AveragingOptions
 from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
+from pyasr.parallel.strategies.register import register
+
+if TYPE_CHECKING:
+    import torch
 
 
-@register("allreduce")
+@register("allreduce", options=AveragingOptions)
 class AllreduceAveraging(PeriodicStrategy):
     """Averages over all ranks."""
 
-    mixes_equal = mixes_anything = True
+    mixes_equal = True
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """The weighted average."""

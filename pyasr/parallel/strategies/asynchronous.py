@@ -11,11 +11,14 @@ the network, after a number of frames, or when a rank's clock says so, whoever's
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+from typing import TYPE_CHECKING
 
-from pyasr.base.errors import UserError
+import numpy as np
+
 from pyasr.parallel.strategies.base import Mixing, Strategy
+
+if TYPE_CHECKING:
+    import torch
 
 _OVER_TAG = 1
 
@@ -35,8 +38,6 @@ class AsynchronousStrategy(Strategy):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        if options.first_mixing == "best":
-            raise UserError(f"--first-mixing best: ranks of --parallel {options.parallel} never mix all at once; leave it out")
         self.counts, self.goal, self.done = np.zeros(comm.size, np.int64), 0, 0
         self.notices = comm.split(0)
 

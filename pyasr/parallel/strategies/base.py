@@ -3,24 +3,32 @@
 A strategy sees `(master, frames)` after every minibatch and decides when, and with whom, this rank's parameters are mixed. The training
 loop knows none by name. A new scheme is one module in this package:
 
-    @register("ring")
-    class Ring(Strategy): ...
+    @dataclass(frozen=True)
+    class RingOptions(PeriodOptions):
+        ring_rate: float = option(0.5, "share of the neighbour's parameters")
+
+    @register("my-ring", options=RingOptions)
+    class Ring(PeriodicStrategy): ...
+
+Modules of this package are imported for the options they declare, by every command that has `--parallel`, so they import no torch where they
+are imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
-from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies.gradient_sum import GradientSum
-from pyasr.parallel.strategies.options import MixingOptions
+from pyasr.parallel.strategies.options import SchemeOptions
 from pyasr.parallel.strategies.wire import Wire
 
-REGISTER: dict[str, type] = {}
+if TYPE_CHECKING:
+    import torch
+
+    from pyasr.parallel.comm import Comm
+    from pyasr.parallel.strategies.gradient_sum import GradientSum
 
 
 class Mixing(NamedTuple):
@@ -46,6 +54,7 @@ class Strategy:
     Every rank calls `begin_epoch`, then `step` after each of its minibatches, and, out of data, `step(master, 0)` until the last mixing of
     the epoch comes back: so shards may be uneven, and all ranks take part in the same number of mixings.
 
+    options    those of the scheme, of the class `options_kind`
     wire       by which all parameters travel between ranks
     share      (k, n): this rank learns from the k-th of n parts of the data; None: from none
     rests      whether this rank is to wait for the next mixing instead of learning until then
@@ -67,6 +76,7 @@ class Strategy:
     times      seconds spent so far in waiting for other ranks, and in mixing, float64 (2,)
     """
 
+    options_kind = SchemeOptions
     objective: Callable[[], float] | None = None
     velocity: torch.Tensor | None = None
     before_consensus: Callable[[], None] | None = None
@@ -77,9 +87,8 @@ class Strategy:
     in_background = False  # whether parameters travel while the loop talks to other ranks: on a communicator of their own
     draws_from_all = False  # whether every rank learns from all data, in an order of its own
     resets_momentum = False  # whether learners are to forget their velocity after a mixing
-    mixes_anything = False  # whether a mixing is linear and remembers nothing, so that it does for velocities too
 
-    def __init__(self, comm: Comm, options: MixingOptions):
+    def __init__(self, comm: Comm, options: SchemeOptions):
         self.comm, self.options, self.compares = comm, options, False
         self.wire = Wire(comm.split(0) if self.in_background else comm, options)
         self.share: tuple[int, int] | None = (0, 1) if self.draws_from_all else (comm.rank, comm.size)
@@ -179,6 +188,8 @@ class Strategy:
 def finish_on_device(master: torch.Tensor) -> None:
     """Wait for what the device has still to do, so that its time is not taken for that of a message."""
     if master.is_cuda:
+        import torch  # here, see above
+
         torch.cuda.synchronize(master.device)
 
 
@@ -188,13 +199,3 @@ def in_host_memory(master: torch.Tensor, communicate: Callable[[torch.Tensor], t
         communicate(master)
     else:
         master.copy_(communicate(master.cpu()))
-
-
-def register(name: str):
-    """Class decorator: make a strategy known as `name`."""
-
-    def add(cls):
-        REGISTER[name] = cls
-        return cls
-
-    return add

@@ -4,11 +4,14 @@ nnet3 scripts, in the first iteration and where a layer was added)."""
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import torch
-
-from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies.base import in_host_memory
+
+if TYPE_CHECKING:
+    import torch
+
+    from pyasr.parallel.comm import Comm
 
 
 def choose_best(comm: Comm, master: torch.Tensor, frames: int, objective: float) -> None:

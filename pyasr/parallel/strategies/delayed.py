@@ -13,14 +13,28 @@ exactly. W = 11'/P gives D1D, sparse W D-PSGD. The ranks stay apart by their own
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 
 from pyasr.base.errors import UserError
-from pyasr.parallel.strategies.base import register
+from pyasr.base.options import option
 from pyasr.parallel.strategies.gossip import Gossiper
+from pyasr.parallel.strategies.options import FirstMixingOptions
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
+from pyasr.parallel.strategies.register import register
 from pyasr.parallel.topologies import TOPOLOGIES, Topology
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class DPsgdOptions(FirstMixingOptions):
+    """With whom ranks mix."""
+
+    topology: str = option("fixed-ring", "with whom a rank mixes (utils/spectral_gap.py has them all)")
 
 
 class Pending:
@@ -52,7 +66,8 @@ class Delayed(PeriodicStrategy):
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self.pending: Pending | None = None
-        self._sent, self._mixed = torch.empty(0), torch.empty(0)
+        self._sent: torch.Tensor | None = None
+        self._mixed: torch.Tensor | None = None
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
         """Replace `array` (CPU) by its mixture of round `number`; called in the background."""
@@ -70,8 +85,9 @@ class Delayed(PeriodicStrategy):
             self._send(master, self.round)
 
     def _send(self, master: torch.Tensor, number: int) -> None:
-        if self._sent.shape != master.shape:
-            self._sent, self._mixed = (torch.empty(master.shape, pin_memory=master.is_cuda) for _ in range(2))
+        if self._sent is None or self._sent.shape != master.shape:
+            memory = dict(device="cpu", pin_memory=master.is_cuda)
+            self._sent, self._mixed = (master.new_empty(master.shape, **memory) for _ in range(2))
         self._sent.copy_(master)
         self.pending = Pending(self._mixed, self.comm.background(lambda: self._mix_sent(number)))
 
@@ -125,7 +141,7 @@ class DelayedAveraging(Delayed):
         self.wire.agree(self.wire.sum(array, 1.0, self.comm.size).div_(self.comm.size))
 
 
-@register("d1d")
+@register("d1d", options=FirstMixingOptions)
 class DelayedByOne(DelayedAveraging):
     """Averages over all ranks after every minibatch, one late."""
 
@@ -134,7 +150,7 @@ class DelayedByOne(DelayedAveraging):
         return 1
 
 
-@register("dpsgd")
+@register("dpsgd", options=DPsgdOptions)
 class DPsgd(DelayedByOne):
     """Mixes by `--topology` after every minibatch, one late; by the complete one as D1D does."""
 

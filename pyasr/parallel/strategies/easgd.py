@@ -14,21 +14,37 @@ A mixing makes the distance of the ranks' mean from the centre 1 - alpha (1 + P)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 
 from pyasr.base.errors import UserError
-from pyasr.parallel.strategies.base import in_host_memory, register
+from pyasr.base.options import option
+from pyasr.parallel.strategies.base import in_host_memory
+from pyasr.parallel.strategies.options import PeriodicOptions
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
+from pyasr.parallel.strategies.register import register
+
+if TYPE_CHECKING:
+    import torch
 
 
-@register("easgd")
+@dataclass(frozen=True)
+class ElasticOptions(PeriodicOptions):
+    """Of elastic averaging."""
+
+    elastic_rate: float | None = option(None, "share of a rank's distance from the centre that both give way at a mixing; none: 0.9 / ranks",
+                                        minimum=1e-9, maximum=1.0)  # fmt: skip
+
+
+@register("easgd", options=ElasticOptions)
 class ElasticAveraging(PeriodicStrategy):
     """Ties ranks to `centre`, c."""
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.alpha, limit = options.elastic.elastic_rate or 0.9 / comm.size, 2 / (1 + comm.size)
+        self.alpha, limit = options.elastic_rate or 0.9 / comm.size, 2 / (1 + comm.size)
         if comm.size > 1 and self.alpha >= limit:
             raise UserError(f"--elastic-rate {self.alpha:g}: {comm.size} ranks and their centre would drive each other away; "
                             f"give less than 2 / (1 + ranks) = {limit:.3f}, or leave it out for 0.9 / ranks")  # fmt: skip

@@ -9,19 +9,34 @@ A rank waits only for those that it receives from.
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyasr.parallel.strategies.base import in_host_memory, register
+import numpy as np
+
+from pyasr.base.options import option
+from pyasr.parallel.strategies.base import in_host_memory
+from pyasr.parallel.strategies.options import AveragingOptions
 from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
+from pyasr.parallel.strategies.register import register
 from pyasr.parallel.strategies.wire import Wire
 from pyasr.parallel.topologies import TOPOLOGIES, Round, Topology
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class GossipOptions(AveragingOptions):
+    """When ranks mix by a topology."""
+
+    all_reduce_epochs: int = option(0, "first epochs in which topologies are left aside and all ranks average with all", minimum=0)
 
 
 class Gossip(PeriodicStrategy):
     """Mixes by the rounds of `topology`."""
 
-    mixes_anything = True
+    options_kind = GossipOptions
     topology: Topology
 
     def __init__(self, comm, options):
@@ -57,13 +72,15 @@ class Gossiper:
     """Mixes parameters over the ranks of a wire; keeps its memory, because to be given new pages costs more than to copy."""
 
     def __init__(self, wire: Wire):
-        self._wire, self._outgoing, self._incoming = wire, torch.empty(0), torch.empty(0)
+        self._wire = wire
+        self._outgoing: torch.Tensor | None = None
+        self._incoming: torch.Tensor | None = None
 
     def __call__(self, array: torch.Tensor, mixing: Round) -> torch.Tensor:
         """Replace `array` (CPU) by its mixture of this round; returns it."""
         round_messages = messages(mixing, self._wire.comm.rank)
-        if self._outgoing.shape != array.shape:
-            self._outgoing, self._incoming = torch.empty_like(array), torch.empty_like(array)
+        if self._outgoing is None or self._outgoing.shape != array.shape:
+            self._outgoing, self._incoming = array.new_empty(array.shape), array.new_empty(array.shape)
         self._wire.offer(self._outgoing.copy_(array))
         array.mul_(1 - sum(weight for _, _, weight in round_messages))
         for to, source, weight in round_messages:

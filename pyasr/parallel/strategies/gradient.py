@@ -20,20 +20,33 @@ they tell each other their frames. A learner that has no gradient to give (of an
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from pyasr.base.options import option
 from pyasr.parallel.strategies.allreduce import AllreduceAveraging
-from pyasr.parallel.strategies.base import Mixing, register
+from pyasr.parallel.strategies.base import Mixing
 from pyasr.parallel.strategies.gradient_sum import GradientSum
+from pyasr.parallel.strategies.options import FirstMixingOptions, PeriodicOptions
+from pyasr.parallel.strategies.register import register
 from pyasr.parallel.strategies.timetable import MinibatchTimetable
 
+if TYPE_CHECKING:
+    import torch
 
-@register("gradient")
+
+@dataclass(frozen=True)
+class PostLocalOptions(PeriodicOptions):
+    """When ranks begin to learn by themselves."""
+
+    post_local_epochs: int = option(1, "epochs in which all ranks add up the gradients of every minibatch", minimum=0)
+
+
+@register("gradient", options=FirstMixingOptions)
 class GradientAveraging(AllreduceAveraging):
     """Averages gradients in every minibatch: synchronous SGD."""
-
-    mixes_anything = False  # its parameters differ in the last bits at most, and so do velocities
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
@@ -93,7 +106,7 @@ class GradientAveraging(AllreduceAveraging):
             self.wire.agree(master)
 
 
-@register("post-local")
+@register("post-local", options=PostLocalOptions)
 class PostLocal(GradientAveraging):
     """Averages gradients in every minibatch of the first epochs, then parameters periodically."""
 

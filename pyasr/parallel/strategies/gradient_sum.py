@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from pyasr.parallel.strategies.wire import Wire
+
+if TYPE_CHECKING:
+    import torch
 
 _LEAST_PART = 1 << 18  # elements that travel together, 1 MB: smaller messages are all latency
 _NUM_PARTS = 4  # about, if they can be so large: what is computed last travels when nothing is left to be computed
@@ -34,6 +37,8 @@ class GradientSum:
 
     def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
         """Add up this tensor (n,), of any type, on any device, from now on; parameters begin at `begins` of it, ascending."""
+        import torch  # here, see `base`
+
         is_added_as_is = grad.dtype == torch.float32 and grad.device.type == "cpu"
         self._grad, self._parts = grad, parts_from_the_end(begins, len(grad))
         self._sum = grad if is_added_as_is else torch.empty(len(grad), pin_memory=grad.is_cuda)
@@ -68,8 +73,7 @@ class GradientSum:
 
     def _adding(self, part: slice) -> Callable[[], None]:
         """A function that adds this part over ranks when those before it have been."""
-        before = self._task
-        computed = torch.cuda.current_stream(self._grad.device).record_event() if self._grad.is_cuda else None
+        before, computed = self._task, _event_on(self._grad)
 
         def add() -> None:
             if before is not None:
@@ -81,6 +85,15 @@ class GradientSum:
             self._wire.sum_moves(self._sum[part], 1 / self._wire.comm.size, 1.0)
 
         return add
+
+
+def _event_on(tensor: torch.Tensor) -> torch.cuda.Event | None:
+    """That its device has done what it has been told so far; None of the host, which has."""
+    if not tensor.is_cuda:
+        return None
+    import torch  # here, see `base`
+
+    return torch.cuda.current_stream(tensor.device).record_event()
 
 
 def parts_from_the_end(begins: list[int], length: int) -> list[slice]:

@@ -18,13 +18,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
+from pyasr.base.options import option
 from pyasr.parallel.strategies.allreduce import AllreduceAveraging
-from pyasr.parallel.strategies.base import Mixing, register
+from pyasr.parallel.strategies.base import Mixing
+from pyasr.parallel.strategies.options import MomentumMixingOptions, PeriodOptions
+from pyasr.parallel.strategies.register import register
 from pyasr.parallel.strategies.timetable import Timetable
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class KaldiOptions(MomentumMixingOptions, PeriodOptions):
+    """How many ranks learn. The first iteration is not averaged."""
+
+    first_mixing = "best"
+
+    initial_ranks: int = option(1, "ranks that learn at first; their number grows to all", minimum=1)
 
 
 class GrowingTimetable(Timetable):
@@ -54,7 +70,7 @@ class GrowingTimetable(Timetable):
         return self.targets[mixing] - self.targets[mixing - 1]
 
 
-@register("kaldi")
+@register("kaldi", options=KaldiOptions)
 class KaldiSchedule(AllreduceAveraging):
     """Averages over the ranks that learn.
 
@@ -68,11 +84,6 @@ class KaldiSchedule(AllreduceAveraging):
     def __init__(self, comm, options):
         super().__init__(comm, options)
         self.first, self.goal, self.begun = min(options.initial_ranks, comm.size), 0, 0
-
-    def restart(self, master: torch.Tensor) -> None:
-        """The first iteration is not averaged."""
-        super().restart(master)
-        self.compares = True
 
     def make_timetable(self, totals: list[int], minibatch: int) -> Timetable:
         """By the present epoch, or what is left of it."""

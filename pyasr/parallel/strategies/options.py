@@ -1,60 +1,93 @@
-"""Options of all schemes; a scheme reads those that are its own."""
+"""Options of a training's scheme. Each scheme declares its own beside itself; here is what several have in common."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
-from pyasr.base.options import group, option
-from pyasr.parallel.ring import WIRE_TYPES
+from pyasr.base.options import choose, chosen_group, option
+from pyasr.parallel.strategies.register import option_kinds
+
+PAYLOADS = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
-class OuterOptions:
-    """An outer optimiser that takes the average's move for a gradient (bmuf, bmuf-classical, slowmo, diloco)."""
+class SchemeOptions:
+    """What every scheme lets a user choose. The first three are what schemes do that leave no choice: no options."""
 
-    outer_momentum: float = option(-1.0, "momentum of the outer optimiser; negative: the scheme's own (docs/parallel.md)", maximum=0.999)
-    outer_rate: float = option(-1.0, "its learning rate; negative: the scheme's own")
+    first_mixing, mix_momentum, turns_frames = "mix", False, 0
 
-
-@dataclass(frozen=True)
-class ElasticOptions:
-    """Elastic averaging (easgd)."""
-
-    elastic_rate: float = option(0.0, "share of a rank's distance from the centre that both give way at a mixing; 0: 0.9 / ranks",
-                                 minimum=0.0, maximum=1.0)  # fmt: skip
+    payload: str = option("float32", "numbers in which ranks send each other what they have learned; 16 bits halve the messages",
+                          choices=PAYLOADS)  # fmt: skip
+    all_reduce: str = option("auto", "who adds float32 over all ranks: the MPI library, our own ring, or (auto) that for large sums; "
+                             "16 bits always go around the ring", choices=("auto", "library", "ring"))  # fmt: skip
 
 
 @dataclass(frozen=True)
-class ServerOptions:
-    """The parameter server (asgd)."""
+class PeriodOptions(SchemeOptions):
+    """Of schemes in which ranks mix now and then."""
 
-    server_momentum: float = option(0.0, "share of earlier changes in the server's next one", minimum=0.0, maximum=0.999)
-    gradient_decay: float = option(1.0, "factor on a shard's move for each change of the server's that it did not know",
-                                   minimum=0.0, maximum=1.0)  # fmt: skip
-    max_distance: int = option(0, "minibatches after which a shard waits for the server; 0: it never waits", minimum=0)
+    period_frames: int = option(10240, "frames that a rank sees between two mixings, rounded up to minibatches", minimum=1)
+
+
+@dataclass(frozen=True)
+class FirstMixingOptions(SchemeOptions):
+    """Of schemes that mix all ranks at once, and can do without at first."""
+
+    first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
+                               "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PeriodicOptions(FirstMixingOptions, PeriodOptions):
+    """Of most schemes that mix periodically."""
+
+
+@dataclass(frozen=True)
+class MomentumMixingOptions(SchemeOptions):
+    """Of schemes whose mixing is linear and remembers nothing, so that it does for velocities too."""
+
+    mix_momentum: bool = option(False, "mix what learners remember of earlier updates too")
+
+
+@dataclass(frozen=True)
+class AveragingOptions(MomentumMixingOptions, PeriodicOptions):
+    """Of schemes in which all ranks learn, and average with all or some, in the foreground."""
+
+    turns_frames: int = option(0, "frames of a rank before which, instead of mixing, all take the parameters of one, of each in turn",
+                               minimum=0)  # fmt: skip
+
+
+_NAMED_BY_NUMBERS = {"outer_momentum": -1.0, "outer_rate": -1.0, "elastic_rate": 0.0, "ranks_per_node": 0}  # of saved options before
 
 
 @dataclass(frozen=True)
 class MixingOptions:
-    """How the ranks of a training job share what they learn."""
+    """How the ranks of a training job share what they learn: by which scheme, and the options of that scheme."""
 
     parallel: str = option("allreduce", "scheme by which ranks share what they learn; docs/parallel.md has them all")
-    period_frames: int = option(10240, "frames that a rank sees between two mixings, rounded up to minibatches", minimum=1)
-    first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
-                               "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
-    mix_momentum: bool = option(False, "all-reduce and topologies: mix what learners remember of earlier updates too")
-    turns_frames: int = option(0, "all-reduce and topologies: frames of a rank before which, instead of mixing, all take the parameters of "
-                               "one, of each in turn", minimum=0)  # fmt: skip
-    payload: str = option("float32", "numbers in which ranks send each other what they have learned; 16 bits halve the messages",
-                          choices=tuple(WIRE_TYPES))  # fmt: skip
-    all_reduce: str = option("auto", "who adds float32 over all ranks: the MPI library, our own ring, or (auto) that for large sums; "
-                             "16 bits always go around the ring", choices=("auto", "library", "ring"))  # fmt: skip
-    topology: str = option("fixed-ring", "dpsgd: with whom a rank mixes (utils/spectral_gap.py has them all)")
-    all_reduce_epochs: int = option(0, "first epochs in which topologies are left aside and all ranks average with all", minimum=0)
-    initial_ranks: int = option(1, "kaldi: ranks that learn at first; their number grows to all", minimum=1)
-    post_local_epochs: int = option(1, "post-local: epochs in which all ranks average after every minibatch", minimum=0)
-    random_peers: bool = option(False, "adpsgd, hadpsgd: exchange with random ranks instead of neighbours")
-    ranks_per_node: int = option(0, "hadpsgd: ranks that make one learner; 0: those that share a host", minimum=0)
-    server: ServerOptions = group(ServerOptions)
-    outer: OuterOptions = group(OuterOptions)
-    elastic: ElasticOptions = group(ElasticOptions)
+    scheme: SchemeOptions | None = chosen_group("parallel", option_kinds, "scheme")
+
+    def __post_init__(self):
+        choose(self)
+
+    @staticmethod
+    def upgraded(content: dict) -> dict:
+        """Saved options of before, when those of all schemes were in one class, with numbers for a scheme's own default."""
+        if "scheme" in content or not content:
+            return content
+        flat = {name: value for group in (content, *map(content.get, ("server", "outer", "elastic"))) for name, value in (group or {}).items()}
+        kind = option_kinds().get(content.get("parallel", "allreduce"), SchemeOptions)
+        names = {field.name for field in dataclasses.fields(kind)} & flat.keys()
+        scheme = {name: None if is_own_default(name, flat[name]) else flat[name] for name in sorted(names)}
+        return {"parallel": content.get("parallel", "allreduce"), "scheme": scheme}
+
+
+def is_own_default(name: str, value) -> bool:
+    """Whether a number stood for a scheme's own default in saved options of before."""
+    return name in _NAMED_BY_NUMBERS and value <= _NAMED_BY_NUMBERS[name]
+
+
+def mixing_options(parallel: str = "allreduce", **values) -> MixingOptions:
+    """The options of a scheme, from those that are not at their defaults. Raises TypeError for one that the scheme does not have."""
+    return MixingOptions(parallel, MixingOptions(parallel).scheme.__class__(**values))

@@ -20,11 +20,28 @@ schemes, a learning rate that grows with P (`--lr-scaling`), therefore grows wit
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyasr.parallel.strategies.base import Mixing, register
+import numpy as np
+
+from pyasr.base.options import option
+from pyasr.parallel.strategies.base import Mixing
+from pyasr.parallel.strategies.options import PeriodicOptions
 from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
+from pyasr.parallel.strategies.register import register
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class OuterOptions(PeriodicOptions):
+    """Of an outer optimiser."""
+
+    outer_momentum: float | None = option(None, "momentum of the outer optimiser; none: the scheme's own (docs/parallel.md)", minimum=0.0,
+                                          maximum=0.999)  # fmt: skip
+    outer_rate: float | None = option(None, "its learning rate; none: the scheme's own", minimum=0.0)
 
 
 class OuterOptimiser(PeriodicStrategy):
@@ -36,20 +53,20 @@ class OuterOptimiser(PeriodicStrategy):
     """
 
     mixes_equal = True
+    options_kind = OuterOptions
     default_momentum, default_rate = 0.0, 1.0
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        given = options.outer
-        self.eta = given.outer_momentum if given.outer_momentum >= 0 else self.default_momentum
-        self.zeta = given.outer_rate if given.outer_rate >= 0 else self.default_rate
+        self.eta = self.default_momentum if options.outer_momentum is None else options.outer_momentum
+        self.zeta = self.default_rate if options.outer_rate is None else options.outer_rate
         amplification = self.zeta / (1 - self.eta)
         self.num_averaged = max(comm.size / amplification, 1.0) if amplification > 0 else comm.size
 
     def adopt(self, master: torch.Tensor) -> None:
         """These are the outer parameters; they have not moved yet."""
         super().adopt(master)
-        self.outer, self.begun, self.moved = master.clone(), master.clone(), torch.zeros_like(master)
+        self.outer, self.begun, self.moved = master.clone(), master.clone(), master.new_zeros(master.shape)
 
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """Average, and move from the outer parameters as the scheme does."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from pyasr.parallel.strategies.base import Mixing, Strategy, finish_on_device, in_host_memory
 from pyasr.parallel.strategies.best_of_ranks import choose_best
+from pyasr.parallel.strategies.options import PeriodicOptions
 from pyasr.parallel.strategies.timetable import Timetable
 from pyasr.parallel.strategies.wire import Wire
+
+if TYPE_CHECKING:
+    import torch
 
 
 class PeriodicStrategy(Strategy):
@@ -24,6 +28,7 @@ class PeriodicStrategy(Strategy):
     epoch        epochs that have ended
     """
 
+    options_kind = PeriodicOptions
     mixes_equal = False
     _PLACE = ("own_frames", "mixings", "round", "epoch", "seen")
 
@@ -113,7 +118,9 @@ class PeriodicStrategy(Strategy):
         if self.velocity is None:
             function(master, *arguments)
             return
-        both = torch.cat([master, self.velocity])
+        both = master.new_empty(len(master) + len(self.velocity))
+        both[: len(master)] = master
+        both[len(master) :] = self.velocity
         function(both, *arguments)
         master.copy_(both[: len(master)])
         self.velocity.copy_(both[len(master) :])

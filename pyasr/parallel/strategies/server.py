@@ -21,17 +21,34 @@ from __future__ import annotations
 import contextlib
 from collections import Counter, deque
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from pyasr.base.errors import UserError
+from pyasr.base.options import option
 from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy
-from pyasr.parallel.strategies.base import in_host_memory, register
+from pyasr.parallel.strategies.base import in_host_memory
+from pyasr.parallel.strategies.options import SchemeOptions
+from pyasr.parallel.strategies.register import register
 from pyasr.parallel.strategies.wire import Wire
+
+if TYPE_CHECKING:
+    import torch
 
 _REQUEST_TAG, _ANSWER_TAG, _MOVE_TAG, _THETA_TAG = 1, 2, 3, 4
 _TRY, _WAIT, _DONE, _STOP = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class ServerOptions(SchemeOptions):
+    """What the server makes of a shard's move, and when a shard waits for it."""
+
+    server_momentum: float = option(0.0, "share of earlier changes in the server's next one", minimum=0.0, maximum=0.999)
+    gradient_decay: float = option(1.0, "factor on a shard's move for each change of the server's that it did not know",
+                                   minimum=0.0, maximum=1.0)  # fmt: skip
+    max_distance: int = option(0, "minibatches after which a shard waits for the server; 0: it never waits", minimum=0)
 
 
 class Server:
@@ -42,7 +59,7 @@ class Server:
     staleness  how many synchronisations there were with so many changes that the shard did not know
     """
 
-    def __init__(self, wire: Wire, options):
+    def __init__(self, wire: Wire, options: ServerOptions):
         self.wire, self.comm, self.options, self.changed = wire, wire.comm, options, wire.comm.condition()
         self.staleness, self.num_changes = Counter(), 0
         self._last_change = np.zeros(self.comm.size, np.int64)  # number of changes at each shard's last synchronisation
@@ -50,7 +67,7 @@ class Server:
     def set(self, theta: torch.Tensor) -> None:
         """Begin with these."""
         self.theta = theta.to("cpu", copy=True)
-        self.velocity, self._move = torch.zeros_like(self.theta), torch.empty_like(self.theta)
+        self.velocity, self._move = self.theta.new_zeros(self.theta.shape), self.theta.new_empty(self.theta.shape)
         self._last_change[:] = self.num_changes
 
     @contextlib.contextmanager
@@ -106,7 +123,7 @@ class Server:
         self.comm.send(self.theta, shard, _THETA_TAG)
 
 
-@register("asgd")
+@register("asgd", options=ServerOptions)
 class AsynchronousSgd(AsynchronousStrategy):
     """The server on rank 0, shards elsewhere."""
 
@@ -117,7 +134,7 @@ class AsynchronousSgd(AsynchronousStrategy):
         self.distance = 0  # minibatches since the last synchronisation
         if comm.size == 2:
             raise UserError("--parallel asgd: one rank is the server, so 2 ranks train no faster than 1; give 3 or more")
-        self.server = Server(self.wire, options.server) if comm.rank == 0 and comm.size > 1 else None
+        self.server = Server(self.wire, options) if comm.rank == 0 and comm.size > 1 else None
         self.speaks, self.num_averaged = comm.rank == min(1, comm.size - 1), 1
         if self.server:
             self.share = None
@@ -137,7 +154,7 @@ class AsynchronousSgd(AsynchronousStrategy):
         if not frames or self.comm.size == 1:
             return frames > 0
         self.distance += 1
-        has_to_wait = self.options.server.max_distance and self.distance >= self.options.server.max_distance
+        has_to_wait = self.options.max_distance and self.distance >= self.options.max_distance
         return self._synchronise(master, _WAIT if has_to_wait else _TRY)
 
     def _serve(self) -> None:
@@ -185,7 +202,7 @@ class AsynchronousSgd(AsynchronousStrategy):
 
     def _trade(self, master: torch.Tensor) -> None:
         """Send the move since the last time, go on from the server's parameters."""
-        theta, told = torch.empty_like(master, device="cpu"), np.zeros_like(self.counts)
+        theta, told = master.new_empty(master.shape, device="cpu"), np.zeros_like(self.counts)
         self.wire.send_move((master - self.base).cpu(), 0, _MOVE_TAG)
         self.wire.comm.receive(told, _ANSWER_TAG, 0)
         self.wire.comm.receive(theta, _THETA_TAG, 0)

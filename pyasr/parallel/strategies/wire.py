@@ -27,12 +27,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import torch
+from pyasr.parallel.strategies.options import SchemeOptions
 
-from pyasr.parallel.comm import Comm
-from pyasr.parallel.ring import WIRE_TYPES, RingAllreduce
-from pyasr.parallel.strategies.options import MixingOptions
+if TYPE_CHECKING:
+    import torch
+
+    from pyasr.parallel.comm import Comm
 
 _GREATEST = 15  # float16 numbers are scaled to below 2^15
 _MOST = 126  # 2^-126 is the least normal float32
@@ -45,20 +47,22 @@ class Wire:
     base  b; None for float32, and before `agree`
     """
 
-    def __init__(self, comm: Comm, options: MixingOptions):
+    def __init__(self, comm: Comm, options: SchemeOptions):
+        from pyasr.parallel.ring import RingAllreduce  # here, because it imports torch; see `base`
+
         self.comm, self.base, self._payload = comm, None, options.payload
         self._narrows = options.payload != "float32" and comm.size > 1
         self._narrow_ring = RingAllreduce(comm, options.payload)
         self._ring = RingAllreduce(comm) if options.all_reduce == "ring" else None
-        self._offered, self._block = None, torch.empty(_BLOCK if self._narrows else 0)
-        self._sent, self._received = (torch.empty(0, dtype=WIRE_TYPES[options.payload]) for _ in range(2))
+        self._offered, self._block = None, _empty(_BLOCK if self._narrows else 0, "float32")
+        self._sent, self._received = (_empty(0, options.payload) for _ in range(2))
 
     def agree(self, x: torch.Tensor) -> None:
         """All ranks have these parameters, on any device: the base."""
         if not self._narrows:
             return
         if self.base is None or self.base.shape != x.shape:
-            self.base = torch.empty(x.shape)
+            self.base = x.new_empty(x.shape, device="cpu")
         self.base.copy_(x)
 
     def restore(self, base: torch.Tensor | None) -> None:
@@ -131,7 +135,7 @@ class Wire:
 
     def _make_buffers(self, length: int) -> None:
         if len(self._sent) != length + 1:
-            self._sent, self._received = (torch.empty(length + 1, dtype=self._sent.dtype) for _ in range(2))
+            self._sent, self._received = (self._sent.new_empty(length + 1) for _ in range(2))
 
     def _pack(self, x: torch.Tensor, base: torch.Tensor | None = None) -> None:
         """q(x - base) into `_sent`, without a base q(x)."""
@@ -145,7 +149,15 @@ class Wire:
         """(part, x - base there, which may be changed and lasts until the next)."""
         for part in blocks(len(x)):
             moves = self._block[: part.stop - part.start]
-            yield part, moves.copy_(x[part]) if base is None else torch.sub(x[part], base[part], out=moves)
+            moves.copy_(x[part])
+            yield part, moves if base is None else moves.sub_(base[part])
+
+
+def _empty(length: int, payload: str) -> torch.Tensor:
+    """Memory for so many numbers of a type."""
+    import torch  # here, see `base`
+
+    return torch.empty(length, dtype=getattr(torch, payload))
 
 
 def blocks(length: int) -> list[slice]:
@@ -157,6 +169,6 @@ def greatest(x: torch.Tensor) -> float:
     """The greatest magnitude in `x`, 0 if it is empty; infinite where a number is none, so that ranks agree on the maximum."""
     if not len(x):
         return 0.0
-    least, most = torch.aminmax(x)
+    least, most = x.aminmax()
     largest = max(-float(least), float(most))
     return math.inf if math.isnan(largest) else largest

@@ -1,0 +1,35 @@
+"""Schemes by their names, with the options of each."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+REGISTER: dict[str, type] = {}
+
+
+def register(name: str, options: type | None = None):
+    """Class decorator: make a strategy known as `name`.
+
+    options  dataclass of its options, a `SchemeOptions`; None: those of its base class
+    """
+
+    def add(cls):
+        cls.options_kind = options or cls.options_kind
+        REGISTER[name] = cls
+        return cls
+
+    return add
+
+
+def strategy_names() -> list[str]:
+    """All registered names; imports every module of this package once."""
+    package = importlib.import_module(__package__)
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{__package__}.{module.name}")
+    return sorted(REGISTER)
+
+
+def option_kinds() -> dict[str, type]:
+    """The dataclass of each scheme's options."""
+    return {name: REGISTER[name].options_kind for name in strategy_names()}
