@@ -7,8 +7,8 @@
     options = parse(MfccOptions, ["--num-ceps", "20"], doc="Make MFCCs.")
 
 A field is a flag (`option`), a positional (`argument`), a whole dataclass of flags (`group`), or one that the value of a flag chooses
-(`chosen_group`), flattened into the flags of its owner. `only` says where a flag or group is used (`pyasr.base.option_uses`); a flag that is
-given elsewhere is refused.
+(`chosen_group`), flattened into the flags of its owner. `only` says where a flag or group is used (`pyasr.base.option_uses`); a flag that
+is given elsewhere is refused.
 `--config FILE` reads `--name=value` lines, as Kaldi does; flags on the command line win over the file.
 """
 

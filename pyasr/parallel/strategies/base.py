@@ -10,8 +10,8 @@ loop knows none by name. A new scheme is one module in this package:
     @register("my-ring", options=RingOptions)
     class Ring(PeriodicStrategy): ...
 
-Modules of this package are imported for the options they declare, by every command that has `--parallel`, so they import no torch where they
-are imported.
+Every command that has `--parallel` imports the modules of this package for the options that they declare; so they import torch in functions
+alone.
 """
 
 from __future__ import annotations

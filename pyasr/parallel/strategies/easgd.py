@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class ElasticOptions(PeriodicOptions):
     """Of elastic averaging."""
 
-    elastic_rate: float | None = option(None, "share of a rank's distance from the centre that both give way at a mixing; none: 0.9 / ranks",
-                                        minimum=1e-9, maximum=1.0)  # fmt: skip
+    elastic_rate: float | None = option(None, "share of a rank's distance from the centre that both give way at a mixing; "
+                                        "none: 0.9 / ranks", minimum=1e-9, maximum=1.0)  # fmt: skip
 
 
 @register("easgd", options=ElasticOptions)

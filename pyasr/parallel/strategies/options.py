@@ -76,7 +76,8 @@ class MixingOptions:
         """Saved options of before, when those of all schemes were in one class, with numbers for a scheme's own default."""
         if "scheme" in content or not content:
             return content
-        flat = {name: value for group in (content, *map(content.get, ("server", "outer", "elastic"))) for name, value in (group or {}).items()}
+        groups = [content, *(content.get(name, {}) for name in ("server", "outer", "elastic"))]
+        flat = {name: value for group in groups for name, value in group.items()}
         kind = option_kinds().get(content.get("parallel", "allreduce"), SchemeOptions)
         names = {field.name for field in dataclasses.fields(kind)} & flat.keys()
         scheme = {name: None if is_own_default(name, flat[name]) else flat[name] for name in sorted(names)}
