@@ -24,7 +24,8 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
-from pyasr.base.options import argument, changed, group, option, refuse_beside
+from pyasr.base.option_uses import if_is
+from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.ctc_dir import ACOUSTIC_FACTOR, PREFIX, SEARCHES, WFST, CtcSpec
@@ -35,9 +36,6 @@ from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.lattice_dir import keep_words
 from pyasr.decode.search import DecodeOptions
 
-_DECODE = DecodeOptions(acoustic_scale=1 / ACOUSTIC_FACTOR)
-_OF_MODEL = ("--lm-weight", "--oov-cost", "--letter-cost")
-
 
 @dataclass(frozen=True)
 class DecodeCtc:
@@ -47,11 +45,11 @@ class DecodeCtc:
     search: str = option(PREFIX, "how words are found", choices=SEARCHES)
     units_dir: Path | None = option(None, "directory of the units; CTC_DIR/units unless given")
     posteriors: Path | None = option(None, "table (scp) of log posteriors (frames, units) in place of network and features")
-    graph_dir: Path | None = option(None, "directory of TLG.fst, for --search wfst")
-    lm: Path | None = option(None, "n-gram model in ARPA form, perhaps gzipped, for --search prefix")
-    prefix: PrefixOptions = group(PrefixOptions)
-    decode: DecodeOptions = group(DecodeOptions, acoustic_scale=_DECODE.acoustic_scale)
-    lattices: DeterminizeOptions = group(DeterminizeOptions)
+    graph_dir: Path | None = option(None, "directory of TLG.fst", only=if_is("search", WFST))
+    lm: Path | None = option(None, "n-gram model in ARPA form, perhaps gzipped", only=if_is("search", PREFIX))
+    prefix: PrefixOptions = group(PrefixOptions, only=if_is("search", PREFIX))
+    decode: DecodeOptions = group(DecodeOptions, only=if_is("search", WFST), acoustic_scale=1 / ACOUSTIC_FACTOR)
+    lattices: DeterminizeOptions = group(DeterminizeOptions, only=if_is("search", WFST))
     jobs: JobOptions = group(JobOptions)
 
     def spec(self, out: Path) -> CtcSpec:
@@ -63,14 +61,6 @@ def check(options: DecodeCtc) -> None:
     options.decode.check()
     if options.search == WFST and not options.graph_dir:
         raise UserError("--search wfst needs --graph-dir, made by utils/make_ctc_graph.py")
-    of_prefix = changed(options.prefix, PrefixOptions())
-    of_graph = changed(options.decode, _DECODE) | changed(options.lattices, DeterminizeOptions())
-    flags = {PREFIX: {"--lm": options.lm} | of_prefix, WFST: {"--graph-dir": options.graph_dir} | of_graph}
-    for search, given in flags.items():
-        if search != options.search:
-            refuse_beside(f"--search {options.search}", given, f"only --search {search} goes by that")
-    if not options.lm:
-        refuse_beside("a search without --lm", {flag: of_prefix[flag] for flag in _OF_MODEL}, "it has no language model")
 
 
 def main(options: DecodeCtc) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
+from pyasr.base.option_uses import if_set
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
@@ -40,7 +41,7 @@ class ScoreOptions:
     min_lmwt: int = option(7, "least LM weight", minimum=1)
     max_lmwt: int = option(17, "greatest LM weight", minimum=1)
     word_ins_penalties: str = option("0.0,0.5,1.0", "word insertion penalties")
-    mbr: MbrOptions = group(MbrOptions)
+    mbr: MbrOptions = group(MbrOptions, only={"posterior_scale": if_set("decode-mbr")})
     seed: int = option(0, "seed of the 95 % intervals")
     filters: TextFilter = group(TextFilter)
     jobs: JobOptions = group(JobOptions)

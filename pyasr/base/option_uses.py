@@ -45,13 +45,54 @@ class Condition:
 
     def refusal(self, names: str, values: dict[str, object]) -> str:
         """The sentence on options that were given although it does not hold."""
-        value, them = values[self.flag], "them" if "," in names else "it"
+        value, them = values[self.flag], _them(names)
         if not self.values and not self.unless:
             return f"{names} {_do(names)} nothing without --{self.flag}; leave {them} out"
         given = f"--{self.flag}" if value is True else f"--{self.flag} {str(value).lower() if isinstance(value, bool) else value}"
         hint = "" if self.unless else f", or choose one of {', '.join(map(str, self.values))}" if self.values[1:] else \
             f", or give --{self.flag} {self.values[0]}"
         return f"{names} {_do(names)} not go with {given}; leave {them} out{hint}"
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """That at least one of some conditions holds, on options that the program has."""
+
+    conditions: tuple[Condition, ...]
+
+    def holds(self, values: dict[str, object]) -> bool:
+        """As `Condition.holds`."""
+        return any(condition.flag in values and condition.holds(values) for condition in self.conditions)
+
+    @property
+    def told(self) -> str:
+        """As --help tells it."""
+        return " or ".join(condition.told for condition in self.conditions)
+
+    def refusal(self, names: str, values: dict[str, object]) -> str:
+        """As `Condition.refusal`."""
+        known = [condition.told.removeprefix("with ") for condition in self.conditions if condition.flag in values]
+        return f"{names} {_do(names)} nothing without {' or '.join(known)}; leave {_them(names)} out"
+
+
+@dataclass(frozen=True)
+class Never:
+    """That an option of a group has no use in a program.
+
+    reason  why, as a part of a sentence
+    """
+
+    reason: str
+
+    told = "not used here"
+
+    def holds(self, values: dict[str, object]) -> bool:
+        """Never."""
+        return False
+
+    def refusal(self, names: str, values: dict[str, object]) -> str:
+        """As `Condition.refusal`."""
+        return f"{names} {_do(names)} nothing here: {self.reason}; leave {_them(names)} out"
 
 
 def is_set(value) -> bool:
@@ -79,6 +120,16 @@ def unless_set(flag: str) -> tuple[Condition, ...]:
     return (Condition(flag, unless=True),)
 
 
+def any_of(*conditions: tuple[Condition, ...]) -> tuple[AnyOf, ...]:
+    """That at least one of these holds."""
+    return (AnyOf(sum(conditions, ())),)
+
+
+def never(reason: str) -> tuple[Never, ...]:
+    """For an option of a group that a program does not use."""
+    return (Never(reason),)
+
+
 def told(conditions: tuple) -> str:
     """What --help says of an option's conditions, with a space before it; "" where there is none."""
     return f" ({', '.join(condition.told for condition in conditions)})" if conditions else ""
@@ -95,6 +146,10 @@ def refuse_unused(given: dict[str, tuple], values: dict[str, object]) -> None:
     for condition in unused.values():
         names = ", ".join(f"--{name}" for name, other in unused.items() if other == condition)
         raise UserError(condition.refusal(names, values))
+
+
+def _them(names: str) -> str:
+    return "them" if "," in names else "it"
 
 
 def _do(names: str) -> str:

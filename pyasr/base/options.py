@@ -51,7 +51,8 @@ def argument(help, *, many=False):
 
 
 def group(cls, *, only=(), **defaults):
-    """All flags of the dataclass `cls`, flattened; `defaults` replace some of its own, `only` are conditions of all."""
+    """All flags of the dataclass `cls`, flattened; `defaults` replace some of its own, `only` are conditions of all, or {field: conditions}
+    of some."""
     return dataclasses.field(default_factory=lambda: cls(**defaults), metadata=dict(kind="group", cls=cls, defaults=defaults, only=only))
 
 
@@ -132,18 +133,24 @@ def _flags(cls, path=(), defaults=None, only=()) -> list[_Flag]:
     for field in dataclasses.fields(cls):
         meta, place = field.metadata, (*path, field.name)
         if meta.get("kind") == "group":
-            found += _flags(meta["cls"], place, meta["defaults"], only + meta["only"])
+            found += _flags(meta["cls"], place, meta["defaults"], meta["only"] if isinstance(meta["only"], dict) else
+                            _of(only, field.name) + meta["only"])  # fmt: skip
         elif meta.get("kind") == "chosen":
-            found += _chosen_flags(meta, place, only)
+            found += _chosen_flags(meta, place, _of(only, field.name))
         elif meta.get("kind") == "option":
             hint, optional = _plain_type(hints[field.name])
             default = (defaults or {}).get(field.name, field.default)
-            found.append(_Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, only + meta["only"]))
+            found.append(_Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, _of(only, field.name) + meta["only"]))
     names = [flag.name for flag in found]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise TypeError(f"{cls.__name__} declares {', '.join(sorted(twice))} twice")
     return found
+
+
+def _of(only: tuple | dict, name: str) -> tuple:
+    """A field's conditions among those of its group."""
+    return only.get(name, ()) if isinstance(only, dict) else only
 
 
 def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple) -> list[_Flag]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import if_set
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.data import distortion
@@ -34,15 +35,20 @@ class AugmentOptions:
     """What copies are made in."""
 
     rir_list: Path | None = option(None, "list of impulse responses, as utils/simulate_rirs.py and Kaldi write it")
-    speech_rvb_probability: float = option(1.0, "share of recordings that get an impulse response", minimum=0.0, maximum=1.0)
+    speech_rvb_probability: float = option(1.0, "share of recordings that get an impulse response",
+                                           minimum=0.0, maximum=1.0, only=if_set("rir-list"))  # fmt: skip
     fg_noise: Path | None = option(None, "list or data directory of noises that sound one after the other")
-    fg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios of these in dB, one of which is drawn")
-    fg_interval: float = option(0.0, "seconds between the end of one and the beginning of the next", minimum=0.0)
+    fg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios of these in dB, one of which is drawn",
+                          only=if_set("fg-noise"))  # fmt: skip
+    fg_interval: float = option(0.0, "seconds between the end of one and the beginning of the next", minimum=0.0,
+                                only=if_set("fg-noise"))  # fmt: skip
     bg_noise: Path | None = option(None, "list or data directory of noises that sound all the time")
-    bg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios of these in dB")
-    num_bg_noises: str = option("1", "how many of these at once, one of which numbers is drawn")
+    bg_snrs: str = option("20:15:10:5:0", "signal-to-noise ratios of these in dB", only=if_set("bg-noise"))
+    num_bg_noises: str = option("1", "how many of these at once, one of which numbers is drawn",
+                                only=if_set("bg-noise"))  # fmt: skip
     num_babble: str = option("", "how many other speakers of the data talk at once, such as 3:4:5:6:7; none unless given")
-    babble_snrs: str = option("20:17:15:13", "signal-to-noise ratios of each of them in dB")
+    babble_snrs: str = option("20:17:15:13", "signal-to-noise ratios of each of them in dB",
+                              only=if_set("num-babble"))  # fmt: skip
     num_replications: int = option(1, "copies of each utterance", minimum=1)
     include_original_data: bool = option(False, "keep the utterances as they are besides")
     prefix: str = option("rev", "what names of utterances and speakers begin with, before the number of the copy and a hyphen")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import if_set
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import DISTORTION, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir, completed
@@ -27,9 +28,9 @@ class Perturbation:
 
     speeds: str = option("0.9 1.1", "speeds of the copies that are added to the data, separated by blanks")
     perturb_volume: bool = option(False, "give every recording a volume drawn at random")
-    min_volume: float = option(0.125, "least factor of volumes", minimum=1e-3)
-    max_volume: float = option(2.0, "greatest factor of volumes", minimum=1e-3)
-    seed: int = option(0, "seed of volumes")
+    min_volume: float = option(0.125, "least factor of volumes", minimum=1e-3, only=if_set("perturb-volume"))
+    max_volume: float = option(2.0, "greatest factor of volumes", minimum=1e-3, only=if_set("perturb-volume"))
+    seed: int = option(0, "seed of volumes", only=if_set("perturb-volume"))
 
     def factors(self) -> list[str]:
         """The speeds as they are written. Raises UserError for one that is no speed, is 1, or stands there twice."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import if_set
 from pyasr.base.options import option
 from pyasr.decode import ctc_prefix_kernels as kernels
 from pyasr.decode.ctc_hypotheses import CtcHypothesis, checked_posteriors
@@ -39,10 +40,13 @@ class PrefixOptions:
 
     num_prefixes: int = option(32, "prefixes kept at each frame", minimum=1)
     unit_beam: float = option(15.0, "units whose log posterior is this much below the frame's best one extend no prefix", minimum=0.0)
-    lm_weight: float = option(0.5, "weight of the language model's log probabilities", minimum=0.0)
+    lm_weight: float = option(0.5, "weight of the language model's log probabilities", minimum=0.0,
+                              only=if_set("lm"))  # fmt: skip
     word_bonus: float | None = option(None, "added to the log probability for each word; unless given, 3 with a language model, else 0")
-    oov_cost: float = option(OOV_COST, "-ln probability of a word that the language model lacks, where it has no <unk>", minimum=0.0)
-    letter_cost: float = option(3.4, "added for each letter of a word that the language model lacks: 3.4 is -ln of 1 in 30", minimum=0.0)
+    oov_cost: float = option(OOV_COST, "-ln probability of a word that the language model lacks, where it has no <unk>",
+                             minimum=0.0, only=if_set("lm"))  # fmt: skip
+    letter_cost: float = option(3.4, "added for each letter of a word that the language model lacks: 3.4 is -ln of 1 in 30",
+                                minimum=0.0, only=if_set("lm"))  # fmt: skip
     num_best: int = option(10, "most word sequences of an utterance", minimum=1)
 
     def bonus(self, with_model: bool) -> float:

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import unless_set
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import split
@@ -48,8 +49,10 @@ _NUM_CHECKED = 100  # lattices of a job, whether they are of this system
 class AdaptOptions:
     """The pass before adaptation, and the statistics; Kaldi's defaults."""
 
-    first_beam: float = option(10.0, "beam of the decoding without fMLLR", minimum=0.1)
-    first_max_active: int = option(2000, "most tokens of a frame that are taken on there", minimum=1)
+    first_beam: float = option(10.0, "beam of the decoding without fMLLR", minimum=0.1,
+                               only=unless_set("si-dir"))  # fmt: skip
+    first_max_active: int = option(2000, "most tokens of a frame that are taken on there", minimum=1,
+                                   only=unless_set("si-dir"))  # fmt: skip
     silence_weight: float = option(0.01, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0)
 
     def first(self, decode: DecodeOptions) -> DecodeOptions:

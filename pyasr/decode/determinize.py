@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pyasr.base.option_uses import if_set
 from pyasr.base.options import option
 from pyasr.decode import determinize_kernels as kernels
 from pyasr.decode.compact import CompactLattice, compact_from_arcs, empty_compact, to_compact
@@ -29,7 +30,7 @@ class DeterminizeOptions:
     determinize: bool = option(True, "keep only the best path of each word sequence of a lattice; false: write it as the search leaves it")
     determinize_mb: float = option(
         50.0, f"memory for the determinisation of a lattice, beside {BYTES_PER_ARC} bytes an arc; its beam is narrowed to keep to it",
-        minimum=0.0, maximum=4096.0)
+        minimum=0.0, maximum=4096.0, only=if_set("determinize"))
 
 
 def determinize(lattice: Lattice, beam: float, acoustic_scale: float, max_mb: float = 50.0) -> tuple[CompactLattice, float]:

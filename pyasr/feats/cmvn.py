@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyasr.base.option_uses import if_is, unless_set
 from pyasr.base.options import option
 
 VARIANCE_FLOOR = 1e-20
@@ -22,9 +23,12 @@ SLIDING_VARIANCE_FLOOR = 1e-10
 class SlidingOptions:
     """The window of sliding normalisation, with the names and defaults of Kaldi's `apply-cmvn-sliding`."""
 
-    cmn_window: int = option(600, "sliding normalisation: frames of the window", minimum=1)
-    min_cmn_window: int = option(100, "sliding normalisation without --center: least frames of the window at the beginning", minimum=1)
-    center: bool = option(False, "sliding normalisation: the window lies around the frame; false: before it")
+    cmn_window: int = option(600, "frames of the window of sliding normalisation", minimum=1,
+                             only=if_is("cmvn", "sliding"))  # fmt: skip
+    min_cmn_window: int = option(100, "least frames of the window at the beginning", minimum=1,
+                                 only=if_is("cmvn", "sliding") + unless_set("center"))  # fmt: skip
+    center: bool = option(False, "the window lies around the frame; false: before it",
+                          only=if_is("cmvn", "sliding"))  # fmt: skip
 
 
 def cmvn_stats(features: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 
 from pyasr.base import options
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import unless_is, unless_set
 from pyasr.base.options import group, option
 from pyasr.feats.cmvn import SlidingOptions, apply_cmvn, cmvn_stats, normaliser, sliding_cmvn
 from pyasr.feats.deltas import add_deltas, splice
@@ -37,11 +38,13 @@ class InputOptions:
     """How features become the input of a model. Saved in the model's directory, read again by alignment and decoding."""
 
     cmvn: str = option("speaker", "unit of cepstral mean normalisation", choices=("speaker", "utterance", "sliding", "none"))
-    norm_vars: bool = option(False, "normalise variances too")
+    norm_vars: bool = option(False, "normalise variances too", only=unless_is("cmvn", "none"))
     sliding: SlidingOptions = group(SlidingOptions)
     deltas: int = option(0, "order of the time derivatives appended", minimum=0, maximum=4)
-    splice_left: int = option(0, "frames of left context appended", minimum=0, maximum=1000)
-    splice_right: int = option(0, "frames of right context appended", minimum=0, maximum=1000)
+    splice_left: int = option(0, "frames of left context appended", minimum=0, maximum=1000,
+                              only=unless_set("network"))  # fmt: skip
+    splice_right: int = option(0, "frames of right context appended", minimum=0, maximum=1000,
+                               only=unless_set("network"))  # fmt: skip
 
     def dim(self, feat_dim: int) -> int:
         """Columns of the input for features of `feat_dim` columns."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import if_set
 from pyasr.base.options import group, load, option
 
 OPTIONS_FILE = "options.json"
@@ -113,8 +114,8 @@ class PitchOptions:
     """Features of voicing and pitch beside others."""
 
     add_pitch: bool = option(False, "append features of voicing and pitch")
-    track: TrackOptions = group(TrackOptions)
-    process: ProcessPitchOptions = group(ProcessPitchOptions)
+    track: TrackOptions = group(TrackOptions, only=if_set("add-pitch"))
+    process: ProcessPitchOptions = group(ProcessPitchOptions, only=if_set("add-pitch"))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base.option_uses import if_is, unless_is
 from pyasr.base.options import option
 from pyasr.hmm.fmllr_kernels import expected_parameters, products
 from pyasr.hmm.gmm import AmDiagGmm
@@ -31,8 +32,10 @@ class FmllrOptions:
 
     fmllr_update_type: str = option("full", "what is estimated: A and b; a diagonal A and b; b; nothing",
                                     choices=("full", "diag", "offset", "none"))
-    fmllr_min_count: float = option(500.0, "speakers with fewer weighted frames keep the transform they have", minimum=0.0)
-    fmllr_num_iters: int = option(40, "rounds over the rows of A and b", minimum=1)
+    fmllr_min_count: float = option(500.0, "speakers with fewer weighted frames keep the transform they have",
+                                    minimum=0.0, only=unless_is("fmllr-update-type", "none"))  # fmt: skip
+    fmllr_num_iters: int = option(40, "rounds over the rows of A and b", minimum=1,
+                                  only=if_is("fmllr-update-type", "full"))  # fmt: skip
 
 
 @dataclass

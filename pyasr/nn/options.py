@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import if_is, if_set, unless_is, unless_set
 from pyasr.base.options import option
 
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "pnorm")
 GREATEST_SPREAD = 0.5  # of `pyasr.nn.dropout.SequenceDropout`: beyond that there would be negative factors
 _PRECONDITIONING = ("none", "online", "simple")
 _MIN_ALPHA = 0.01
+_BY_FRAMES = if_is("natural-gradient", "online") + unless_set("ng-num-minibatches-history")
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,10 @@ class DnnOptions(HiddenOptions):
     """The shape of a feed-forward network."""
 
     activation: str = option("relu", "nonlinearity of the hidden layers", choices=ACTIVATIONS)
-    pnorm_group: int = option(10, "pnorm: elements of a group, so that a layer's matrix has HIDDEN_DIM times as many rows", minimum=1)
-    normalize: bool = option(False, "scale the units of each hidden layer to root mean square 1, frame by frame (pnorm: always)")
+    pnorm_group: int = option(10, "elements of a group, so that a layer's matrix has HIDDEN_DIM times as many rows",
+                              minimum=1, only=if_is("activation", "pnorm"))  # fmt: skip
+    normalize: bool = option(False, "scale the units of each hidden layer to root mean square 1, frame by frame (pnorm networks always do)",
+                             only=unless_is("activation", "pnorm"))  # fmt: skip
     dropout: float = option(0.0, "share of hidden units left out in training", minimum=0.0, maximum=0.9)
 
     @property
@@ -43,13 +47,18 @@ class NaturalGradientOptions:
     natural_gradient: str = option(
         "none", "preconditioning of gradients: online = by earlier minibatches, simple = within the minibatch", choices=_PRECONDITIONING
     )
-    ng_rank_in: int = option(20, "online: rank for the inputs of a layer; at most half their number is used", minimum=1)
-    ng_rank_out: int = option(80, "online: rank for the outputs of a layer; at most half their number is used", minimum=1)
-    ng_alpha: float = option(4.0, "smoothing of the covariance, in units of its average eigenvalue", minimum=0.0)
-    ng_num_samples_history: float = option(2000.0, "online: frames over which it forgets", minimum=1.0)
-    ng_num_minibatches_history: float = option(0.0, "online: minibatches over which it forgets instead (nnet3's LSTMs: 4); 0: frames",
-                                               minimum=0.0)  # fmt: skip
-    ng_update_period: int = option(4, "online: minibatches between two updates of the covariance", minimum=1)
+    ng_rank_in: int = option(20, "rank for the inputs of a layer; at most half their number is used", minimum=1,
+                             only=if_is("natural-gradient", "online"))  # fmt: skip
+    ng_rank_out: int = option(80, "rank for the outputs of a layer; at most half their number is used", minimum=1,
+                              only=if_is("natural-gradient", "online"))  # fmt: skip
+    ng_alpha: float = option(4.0, "smoothing of the covariance, in units of its average eigenvalue", minimum=0.0,
+                             only=if_set("natural-gradient"))  # fmt: skip
+    ng_num_samples_history: float = option(2000.0, "frames over which it forgets", minimum=1.0,
+                                           only=_BY_FRAMES)  # fmt: skip
+    ng_num_minibatches_history: float = option(0.0, "minibatches over which it forgets instead (nnet3's LSTMs: 4); 0: frames",
+                                               minimum=0.0, only=if_is("natural-gradient", "online"))  # fmt: skip
+    ng_update_period: int = option(4, "minibatches between two updates of the covariance", minimum=1,
+                                   only=if_is("natural-gradient", "online"))  # fmt: skip
     max_change_per_sample: float = option(0.0, "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none", minimum=0.0)
 
     @property

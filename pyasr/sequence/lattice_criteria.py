@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import if_is
 from pyasr.base.options import option
 from pyasr.decode.posteriors import forward_backward
 from pyasr.sequence.tid_classes import TidClasses
@@ -42,19 +43,14 @@ class CriterionOptions:
     criterion: str = option("smbr", "expected accuracy of states (smbr) or phones (mpfe), or mutual information (mmi)",
                             choices=("smbr", "mpfe", "mmi"))  # fmt: skip
     acoustic_scale: float = option(0.1, "weight of the acoustic log-likelihoods", minimum=1e-6)
-    one_silence_class: bool = option(True, "smbr and mpfe: any silence is right for any silence; false: no silence is right")
-    boost: float = option(0.0, "mmi: log weight that each frame with a wrong phone adds to a path (boosted MMI: 0.1)", minimum=0.0)
-    drop_frames: bool = option(True, "mmi: do not learn from frames whose reference state is not in the lattice")
+    one_silence_class: bool = option(True, "any silence is right for any silence; false: no silence is right",
+                                     only=if_is("criterion", "smbr", "mpfe"))  # fmt: skip
+    boost: float = option(0.0, "log weight that each frame with a wrong phone adds to a path (boosted MMI: 0.1)",
+                          minimum=0.0, only=if_is("criterion", "mmi"))  # fmt: skip
+    drop_frames: bool = option(True, "do not learn from frames whose reference state is not in the lattice",
+                               only=if_is("criterion", "mmi"))  # fmt: skip
     frame_smoothing: float = option(0.0, "share of the frames' cross-entropy in what is learned (Su, Li, Yu, Seide: 0.1 to 0.2)",
                                     minimum=0.0, maximum=1.0)  # fmt: skip
-
-    def check(self) -> None:
-        """Raise UserError for options of another criterion."""
-        others = ["one_silence_class"] if self.criterion == "mmi" else ["boost", "drop_frames"]
-        if given := [name for name in others if getattr(self, name) != getattr(CriterionOptions, name)]:
-            flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-            other = "smbr or mpfe" if self.criterion == "mmi" else "mmi"
-            raise UserError(f"{flags}: not for --criterion {self.criterion}; leave it out, or give --criterion {other}")
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import any_of, if_is, if_set, unless_is
 from pyasr.base.options import group, option
 from pyasr.base.seeds import SeedOptions
 from pyasr.nn.options import DnnOptions, NaturalGradientOptions
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.dropout_schedule import DropoutSchedule
+
+_MEASURED = any_of(if_set("combine"), if_is("priors", "posteriors"), if_set("fix-period-frames"), if_set("shrink-period-frames"),
+                   unless_is("shrink-value", 1.0))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,8 @@ class LoopOptions(SeedOptions):
 class SampleOptions:
     """The sample."""
 
-    sample_frames: int = option(10_000, "training frames for combining models, priors from posteriors, saturation and shrinking", minimum=1)
+    sample_frames: int = option(10_000, "training frames for combining models, priors from posteriors, saturation and shrinking",
+                                minimum=1, only=_MEASURED)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,11 +76,13 @@ class CombineOptions:
 
     combine: str = option("none", "final model; average: of the last models; weights: one for each of them and each layer, by L-BFGS",
                           choices=("none", "average", "weights"))  # fmt: skip
-    combine_models: int = option(20, "greatest number of models that are combined", minimum=1)
-    combine_period_frames: int = option(200_000, "frames, over all ranks, between two of these models", minimum=1)
-    combine_start: str = option("better", "weights: begin with the better of the best single model and the average, or with the average",
-                                choices=("better", "average"))  # fmt: skip
-    combine_iterations: int = option(20, "weights: iterations of L-BFGS", minimum=1)
+    combine_models: int = option(20, "greatest number of models that are combined", minimum=1,
+                                 only=if_set("combine"))  # fmt: skip
+    combine_period_frames: int = option(200_000, "frames, over all ranks, between two of these models", minimum=1,
+                                        only=if_set("combine"))  # fmt: skip
+    combine_start: str = option("better", "begin with the better of the best single model and the average, or with the average",
+                                choices=("better", "average"), only=if_is("combine", "weights"))  # fmt: skip
+    combine_iterations: int = option(20, "iterations of L-BFGS", minimum=1, only=if_is("combine", "weights"))
 
 
 @dataclass(frozen=True)
@@ -92,8 +99,10 @@ class InputTransformOptions:
     """What a network sees of its input."""
 
     input_transform: str = option("none", "fixed transform of the spliced input; lda: as Kaldi's nnet2 recipes", choices=("none", "lda"))
-    within_class_factor: float = option(0.0001, "lda: variance that a dimension keeps which tells no pdfs apart", minimum=0.0)
-    max_singular_value: float = option(5.0, "lda: greatest singular value of the matrix", minimum=0.0)
+    within_class_factor: float = option(0.0001, "variance that a dimension keeps which tells no pdfs apart",
+                                        minimum=0.0, only=if_set("input-transform"))  # fmt: skip
+    max_singular_value: float = option(5.0, "greatest singular value of the matrix", minimum=0.0,
+                                       only=if_set("input-transform"))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -101,8 +110,10 @@ class TeacherOptions:
     """A network to learn from instead of the alignment."""
 
     teacher: Path | None = option(None, "directory of a network whose posteriors are the targets; it must have the tree of ALI_DIR")
-    teacher_data: Path | None = option(None, "data directory with the teacher's features; DATA unless given")
-    teacher_mass: float = option(0.98, "share of the posteriors' mass that is kept of each frame", minimum=0.01, maximum=1.0)
+    teacher_data: Path | None = option(None, "data directory with the teacher's features; DATA unless given",
+                                       only=if_set("teacher"))  # fmt: skip
+    teacher_mass: float = option(0.98, "share of the posteriors' mass that is kept of each frame",
+                                 minimum=0.01, maximum=1.0, only=if_set("teacher"))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -111,14 +122,19 @@ class GrowthOptions:
 
     layer_period_frames: int = option(0, "start with 1 hidden layer, add one after every so many frames; 0: all from the start", minimum=0)
     mix_up: int = option(0, "outputs from halfway between the last new layer and the end; 0: one for each pdf", minimum=0)
-    mix_up_power: float = option(0.25, "outputs of a pdf are in proportion to its frames to this power", minimum=0.0)
-    mix_up_min_count: float = option(10.0, "least number of training frames for one of several outputs of a pdf", minimum=0.0)
-    mix_up_stddev: float = option(0.01, "standard deviation of the difference between an output's weights and its copies'", minimum=0.0)
+    mix_up_power: float = option(0.25, "outputs of a pdf are in proportion to its frames to this power", minimum=0.0,
+                                 only=if_set("mix-up"))  # fmt: skip
+    mix_up_min_count: float = option(10.0, "least number of training frames for one of several outputs of a pdf",
+                                     minimum=0.0, only=if_set("mix-up"))  # fmt: skip
+    mix_up_stddev: float = option(0.01, "standard deviation of the difference between an output's weights and its copies'",
+                                  minimum=0.0, only=if_set("mix-up"))  # fmt: skip
     fix_period_frames: int = option(0, "tanh and sigmoid: draw saturated units back after every so many frames; 0: never", minimum=0)
     shrink_period_frames: int = option(0, "find a factor for the parameters of each layer after every so many frames; 0: never", minimum=0)
     shrink_value: float = option(1.0, "factor for all parameters wherever units are found saturated; 1: none", minimum=0.1, maximum=1.0)
-    shrink_saturation_threshold: float = option(0.4, "what is saturated: 1 - mean relative derivative of sigmoid and tanh units above this")
-    shrink_value_period_frames: int = option(400_000, "look at the saturation after every so many frames", minimum=1)
+    shrink_saturation_threshold: float = option(0.4, "what is saturated: 1 - mean relative derivative of sigmoid and tanh units above this",
+                                                only=unless_is("shrink-value", 1.0))  # fmt: skip
+    shrink_value_period_frames: int = option(400_000, "look at the saturation after every so many frames", minimum=1,
+                                             only=unless_is("shrink-value", 1.0))  # fmt: skip
 
     @property
     def measures(self) -> dict[str, bool]:

@@ -18,9 +18,11 @@ import math
 from dataclasses import dataclass
 
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import if_is
 from pyasr.base.options import option
 
 NAMES = ("exponential", "exponential-frames", "step", "warm-up", "newbob", "newbob-accuracy")
+_FALLING = if_is("schedule", "exponential", "exponential-frames")
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,24 @@ class ScheduleOptions(ScalingOptions):
                                 choices=("mean", "sum"))  # fmt: skip
     schedule: str = option("exponential", "course of the learning rate", choices=NAMES)
     num_epochs: int = option(10, "passes over the training data (newbob: at most)", minimum=1)
-    final_factor: float = option(0.01, "exponential: final rate relative to the initial one", minimum=0.0)
-    constant_epochs: int = option(0, "exponential: epochs at the end that keep the final rate", minimum=0)
-    start_halving_gain: float = option(0.01, "newbob: relative gain of the loss below which halving begins")
-    end_halving_gain: float = option(0.001, "newbob: relative gain of the loss below which training ends")
-    halving_factor: float = option(0.5, "newbob and step: factor of one halving", minimum=0.0, maximum=1.0)
-    step_epochs: str = option("", "step: epochs after which the rate is halved, such as 6,8,9.5")
-    step_frames: str = option("", "step: frames seen, over all ranks, after which the rate is halved, such as 20e6,30e6")
-    least_rate: float = option(0.0, "step: rate that no halving goes below", minimum=0.0)
-    warm_up_epochs: float = option(10.0, "warm-up: epochs until the peak", minimum=0.0)
-    warm_up_factor: float = option(10.0, "warm-up: peak rate relative to the initial one", minimum=0.0)
+    final_factor: float = option(0.01, "final rate relative to the initial one", minimum=0.0, only=_FALLING)
+    constant_epochs: int = option(0, "epochs at the end that keep the final rate", minimum=0, only=_FALLING)
+    start_halving_gain: float = option(0.01, "relative gain of the loss below which halving begins",
+                                       only=if_is("schedule", "newbob"))  # fmt: skip
+    end_halving_gain: float = option(0.001, "relative gain of the loss below which training ends",
+                                     only=if_is("schedule", "newbob"))  # fmt: skip
+    halving_factor: float = option(0.5, "factor of one halving", minimum=0.0, maximum=1.0,
+                                   only=if_is("schedule", "newbob", "newbob-accuracy", "step"))  # fmt: skip
+    step_epochs: str = option("", "epochs after which the rate is halved, such as 6,8,9.5",
+                              only=if_is("schedule", "step"))  # fmt: skip
+    step_frames: str = option("", "frames seen, over all ranks, after which the rate is halved, such as 20e6,30e6",
+                              only=if_is("schedule", "step"))  # fmt: skip
+    least_rate: float = option(0.0, "rate that no halving goes below", minimum=0.0,
+                               only=if_is("schedule", "step"))  # fmt: skip
+    warm_up_epochs: float = option(10.0, "epochs until the peak", minimum=0.0,
+                                   only=if_is("schedule", "warm-up"))  # fmt: skip
+    warm_up_factor: float = option(10.0, "peak rate relative to the initial one", minimum=0.0,
+                                   only=if_is("schedule", "warm-up"))  # fmt: skip
 
     @property
     def listens(self) -> bool:
@@ -77,7 +87,6 @@ class ScheduleOptions(ScalingOptions):
         marks = numbers(self.step_epochs, "--step-epochs") + numbers(self.step_frames, "--step-frames")
         if self.schedule == "step" and not marks:
             raise UserError("--schedule step: no step is given; give --step-epochs or --step-frames")
-        self._check_course()
         if self.schedule == "step" and self.least_rate > self.learning_rate:
             found = f"the rate begins below it, at {self.learning_rate:g}"
             raise UserError(f"--least-rate {self.least_rate:g}: {found}; lower it, or raise --learning-rate")
@@ -86,16 +95,6 @@ class ScheduleOptions(ScalingOptions):
         if self.schedule == "warm-up" and self.warm_up_epochs >= self.num_epochs:
             found = f"the rate would not fall again within the {self.num_epochs} epochs"
             raise UserError(f"--warm-up-epochs {self.warm_up_epochs:g}: {found}; raise --num-epochs, or warm up for fewer")
-
-    def _check_course(self) -> None:
-        """Raise UserError for steps or constant epochs that are given beside a schedule that has none."""
-        steps, constant = ("step",), ("exponential", "exponential-frames")
-        for flag, value, known in (("--step-epochs", self.step_epochs, steps), ("--step-frames", self.step_frames, steps),
-                                   ("--least-rate", self.least_rate, steps),
-                                   ("--constant-epochs", self.constant_epochs, constant)):  # fmt: skip
-            if value and self.schedule not in known:
-                found = f"it does not count with --schedule {self.schedule}"
-                raise UserError(f"{flag} {value}: {found}; give --schedule {known[0]}, or leave it out")
 
     def check_deaf(self) -> None:
         """The same; also for a schedule that listens: to be called where the objective is no cross-entropy of frames."""

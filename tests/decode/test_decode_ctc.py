@@ -296,11 +296,11 @@ def test_a_list_as_a_lattice():
 @pytest.mark.parametrize("options, told", [
     (["--search", "wfst"], "--search wfst needs --graph-dir, made by utils/make_ctc_graph.py"),
     (["--search", "greedy", "--lm", "x", "--num-prefixes", 8],
-     "--search greedy and --lm, --num-prefixes do not go together: only --search prefix goes by that; leave them out"),
-    (["--search", "prefix", "--graph-dir", "x"], "--search prefix and --graph-dir do not go together: only --search wfst goes by that"),
-    (["--search", "prefix", "--beam", 8, "--determinize", "false"], "--search prefix and --beam, --determinize do not go together: only"),
-    (["--search", "wfst", "--graph-dir", "x", "--word-bonus", 0], "--search wfst and --word-bonus do not go together: only --search prefix"),
-    (["--search", "prefix", "--lm-weight", 1, "--oov-cost", 9], "a search without --lm and --lm-weight, --oov-cost do not go together: it has no"),
+     "--lm, --num-prefixes do not go with --search greedy; leave them out, or give --search prefix"),
+    (["--search", "prefix", "--graph-dir", "x"], "--graph-dir does not go with --search prefix; leave it out, or give --search wfst"),
+    (["--search", "prefix", "--beam", 8, "--determinize", "true"], "--beam, --determinize do not go with --search prefix; leave them out"),
+    (["--search", "wfst", "--graph-dir", "x", "--word-bonus", 0], "--word-bonus does not go with --search wfst; leave it out"),
+    (["--search", "prefix", "--lm-weight", 0.5, "--oov-cost", 9], "--lm-weight, --oov-cost do nothing without --lm; leave them out"),
     (["--search", "wfst", "--graph-dir", "/nowhere"], "/nowhere/TLG.fst: no such file; it comes from utils/make_ctc_graph.py"),
 ])
 def test_impossible_options(exp, options, told):

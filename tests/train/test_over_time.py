@@ -16,7 +16,6 @@ from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.io.ark import ArkWriter
 from pyasr.io.text import write_table
 from pyasr.nn.acoustic import MODEL_FILE, load_model
-from pyasr.nn.feed_forward import DnnOptions
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions
 from pyasr.nn.sequence_layers import Convolution
 from pyasr.parallel.comm import SoloComm
@@ -224,10 +223,3 @@ def test_options_of_other_networks_are_refused(tmp_path):
         check_training(options, None)
     with pytest.raises(UserError, match="--network and --dbn"):
         check_training(with_options(over_time=dict(network=tmp_path / "a.net")), tmp_path)
-
-
-def test_shapes_of_feed_forward_networks_are_refused(tmp_path):
-    given = with_options(over_time=dict(network=tmp_path / "a.net"), dnn=dict(hidden_layers=4, hidden_dim=256, dropout=0.5))
-    with pytest.raises(UserError, match="--network and --hidden-dim, --dropout do not go together: layers and their dropout are"):
-        check_training(given, None)
-    check_training(with_options(over_time=dict(network=tmp_path / "a.net"), dnn=vars(DnnOptions())), None)

@@ -70,16 +70,6 @@ def test_steps_that_are_none():
         schedule_of(schedule="exponential-frames", num_epochs=4, constant_epochs=4)
 
 
-@pytest.mark.parametrize("option, value, schedule, right", [("step_epochs", "3", "exponential", "step"),
-                                                            ("step_frames", "2e6", "newbob", "step"),
-                                                            ("constant_epochs", 2, "step", "exponential")])  # fmt: skip
-def test_what_another_schedule_goes_by_is_refused(option, value, schedule, right):
-    steps = {"step_epochs": "1"} if schedule == "step" else {}
-    flag = option.replace("_", "-")
-    with pytest.raises(UserError, match=f"--{flag} {value}: it does not count with --schedule {schedule}; give --schedule {right}"):
-        schedule_of(schedule=schedule, **steps, **{option: value})
-
-
 def test_warm_up_and_annealing():
     """Batch 2560 in arXiv:1904.04956: 0.1 to 1.0 over ten epochs, then 1 / sqrt 2 in each, from the eleventh on."""
     rates = rates_of_epochs(schedule_of(learning_rate=0.1, schedule="warm-up", num_epochs=16))

@@ -213,8 +213,3 @@ def test_teachers_that_cannot_teach(corpus, tmp_path):
         teacher.table("a-01", np.zeros(41))
     with pytest.raises(UserError, match="--teacher and --vtlp, --combine do not go together"):
         check_training(with_options(teacher=dict(teacher=path / "teacher"), perturb=dict(vtlp=0.1), combine=dict(combine="average")), None)
-
-
-def test_features_for_a_teacher_that_is_not_given_are_refused(tmp_path):
-    with pytest.raises(UserError, match=f"--teacher-data {tmp_path}: there is no teacher to see it; give --teacher"):
-        check_training(with_options(teacher=dict(teacher_data=tmp_path)), None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyasr.base.left_out import LeftOutOptions
+from pyasr.base.option_uses import never
 from pyasr.base.options import argument, group
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.origin import keep_origin
@@ -45,7 +46,7 @@ class CtcStep:
     units_dir: Path = argument("directory of the units (utils/train_subwords.py)")
     network: Path = argument("file of layers (docs/networks.md); layers splice, so --splice-left and --splice-right do not count")
     out: Path = argument("directory of the model to be trained")
-    input: InputOptions = group(InputOptions)
+    input: InputOptions = group(InputOptions, only=dict.fromkeys(("splice_left", "splice_right"), never("the layers of the network splice")))
     targets: CtcTargetOptions = group(CtcTargetOptions)
     training: CtcTraining = group(CtcTraining)
 

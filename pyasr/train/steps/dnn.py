@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.options import argument, changed, group, refuse_beside
+from pyasr.base.option_uses import unless_set
+from pyasr.base.options import argument, group, refuse_beside
 from pyasr.feats.inputs import INPUT_FILE, InputOptions, input_tables
 from pyasr.feats.origin import check_origin, keep_origin
 from pyasr.hmm.gmm_dir import check_phones
@@ -36,7 +37,7 @@ SATURATING = ("sigmoid", "tanh")
 class DnnTraining:
     """All options of the training itself."""
 
-    dnn: DnnOptions = group(DnnOptions)
+    dnn: DnnOptions = group(DnnOptions, only=unless_set("network"))
     over_time: OverTimeOptions = group(OverTimeOptions)
     schedule: ScheduleOptions = group(ScheduleOptions)
     learner: LearnerOptions = group(LearnerOptions)
@@ -146,8 +147,6 @@ def check_training(options: DnnTraining, dbn: Path | None) -> None:
         check_shrinking(options.growth, options.dnn.activation in SATURATING)
     if options.teacher.teacher:
         check_teacher(options)
-    elif options.teacher.teacher_data:
-        raise UserError(f"--teacher-data {options.teacher.teacher_data}: there is no teacher to see it; give --teacher, or leave it out")
 
 
 def check_shrinking(growth: GrowthOptions, saturates: bool) -> None:
@@ -169,7 +168,6 @@ def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
         given = {"--combine": options.combine.combine != "none", "--priors posteriors": options.priors.priors == "posteriors",
                  "--shrink-value": growth.shrink_value < 1}  # fmt: skip
         refuse_beside("--carry-state", given, "these go by a sample of chunks, which would all begin without a state")
-    refuse_beside("--network", changed(options.dnn, DnnOptions()), "layers and their dropout are those of the file")
 
 
 def check_teacher(options: DnnTraining) -> None:

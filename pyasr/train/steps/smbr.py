@@ -80,7 +80,6 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
 
     Raises UserError where options or inputs do not go together.
     """
-    step.training.criterion.check()
     step.training.schedule.check_deaf()
     step.training.learner.check()
     check_origin(step.data, step.dnn_dir)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyasr.base.option_uses import unless_is
 from pyasr.base.options import option
 from pyasr.parallel.network import Network
 from pyasr.parallel.simulator import ComputeTime
@@ -25,7 +26,8 @@ class VirtualOptions:
     bandwidth_mb: float = option(690.0, "bandwidth between hosts, in MB/s", minimum=1e-6)
     model_mb: float = option(160.0, "size of the model that the network stands for, in MB; 0: its own", minimum=0.0)
     learners_per_host: int = option(1, "learners that share a host", minimum=1)
-    host_bandwidth_mb: float = option(5000.0, "bandwidth between learners of a host, in MB/s", minimum=1e-6)
+    host_bandwidth_mb: float = option(5000.0, "bandwidth between learners of a host, in MB/s", minimum=1e-6,
+                                      only=unless_is("learners-per-host", 1))  # fmt: skip
     virtual_seed: int = option(0, "seed of the computing times")
 
     def network(self, num_bytes: int) -> Network:

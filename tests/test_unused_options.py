@@ -1,0 +1,93 @@
+"""Options that do nothing for the chosen network, schedule, criterion and so on are refused by name, with their defaults too."""
+
+import pytest
+from steps_here import step_of
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import _flags, _positionals, parse
+
+TRAINING = ("train_dnn.py", "train_lfmmi.py", "train_ctc.py", "train_smbr.py")
+ON_INPUT = ("train_dnn.py", "train_lfmmi.py", "train_ctc.py", "train_mono.py", "train_lda_mllt.py", "train_ivector_extractor.py")
+EXTRACTION = ("make_mfcc.py", "make_fbank.py", "make_plp.py")
+SCHEDULES = {"exponential": ("final_factor", "constant_epochs"), "exponential-frames": ("final_factor", "constant_epochs"),
+             "step": ("step_epochs", "step_frames", "least_rate", "halving_factor"), "warm-up": ("warm_up_epochs", "warm_up_factor"),
+             "newbob": ("start_halving_gain", "end_halving_gain", "halving_factor"), "newbob-accuracy": ("halving_factor",)}  # fmt: skip
+ONLINE = "--ng-rank-in --ng-rank-out --ng-num-samples-history --ng-num-minibatches-history --ng-update-period"
+BESIDE_FILE = "--hidden-layers --hidden-dim --activation --pnorm-group --normalize --dropout --splice-left --splice-right"
+MIXED_UP = "--mix-up-power --mix-up-min-count --mix-up-stddev"
+COMBINED = "--combine-models --combine-period-frames --combine-start --combine-iterations --sample-frames"
+PITCH = "--min-f0 --max-f0 --resample-frequency --nccf-ballast --pitch-scale --delta-window --add-raw-log-pitch --add-pov-feature"
+
+CASES = [
+    (TRAINING, "", ONLINE + " --ng-alpha"),
+    (TRAINING, "--natural-gradient simple", ONLINE),
+    (TRAINING, "--natural-gradient online --ng-num-minibatches-history 4", "--ng-num-samples-history"),
+    *((TRAINING, f"--schedule {name}", " ".join({f"--{option.replace('_', '-')}" for options in SCHEDULES.values() for option in options}
+                                                - {f"--{option.replace('_', '-')}" for option in of_it}))
+      for name, of_it in SCHEDULES.items()),
+    (ON_INPUT, "--cmvn speaker", "--cmn-window --min-cmn-window --center"),
+    (ON_INPUT, "--cmvn none", "--norm-vars"),
+    (ON_INPUT, "--cmvn sliding --center", "--min-cmn-window"),
+    (("train_dnn.py",), "", "--pnorm-group --chunk --teacher-data --teacher-mass --within-class-factor --max-singular-value "
+     f"--shrink-saturation-threshold --shrink-value-period-frames {MIXED_UP} {COMBINED}"),
+    (("train_lfmmi.py",), "", COMBINED),
+    (("train_dnn.py", "train_lfmmi.py"), "--combine average", "--combine-start --combine-iterations"),
+    (("train_dnn.py",), "--activation pnorm", "--normalize"),
+    (("train_dnn.py",), "--network x.net", BESIDE_FILE),
+    (("train_lfmmi.py",), "--network x.net", "--splice-left --splice-right"),
+    (("train_ctc.py",), "", "--splice-left --splice-right"),
+    (("train_smbr.py",), "", "--boost --drop-frames"),
+    (("train_smbr.py",), "--criterion mpfe", "--boost --drop-frames"),
+    (("train_smbr.py",), "--criterion mmi", "--one-silence-class"),
+    (("simulate_parallel.py",), "", "--host-bandwidth-mb --pnorm-group --topology"),
+    (("pretrain_dbn.py",), "--parallel d1d", "--period-frames --outer-rate --topology"),
+    (EXTRACTION, "", PITCH),
+    (("decode_ctc.py",), "--search greedy", "--lm --num-prefixes --lm-weight --graph-dir --beam --acoustic-scale --determinize-mb"),
+    (("decode_ctc.py",), "", "--graph-dir --max-active --determinize --lm-weight --oov-cost --letter-cost"),
+    (("decode_ctc.py",), "--search wfst", "--lm --unit-beam --num-best --letter-cost"),
+    (("decode.py", "decode_fmllr.py"), "--determinize false", "--determinize-mb"),
+    (("decode_fmllr.py",), "--si-dir x", "--first-beam --first-max-active"),
+    (("decode_fmllr.py", "align_fmllr.py", "train_sat.py"), "--fmllr-update-type diag", "--fmllr-num-iters"),
+    (("decode_fmllr.py", "align_fmllr.py", "train_sat.py"), "--fmllr-update-type none", "--fmllr-min-count"),
+    (("score.py",), "", "--posterior-scale"),
+    (("utils/perturb_data_dir.py",), "", "--min-volume --max-volume --seed"),
+    (("utils/reverberate_data_dir.py",), "", "--speech-rvb-probability --fg-snrs --fg-interval --bg-snrs --num-bg-noises --babble-snrs"),
+]
+
+
+def options_of(program):
+    folder, _, name = program.rpartition("/")
+    return step_of(name, folder or "steps")[1]
+
+
+def parsed(cls, *words):
+    return parse(cls, [*words, *("x" for _ in _positionals(cls))])
+
+
+def default_of(cls, flag):
+    value = next(known.default for known in _flags(cls) if f"--{known.name}" == flag)
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.parametrize("program, chosen, unused", [(program, chosen, unused) for programs, chosen, unused in CASES for program in programs])
+def test_they_are_refused(program, chosen, unused):
+    cls = options_of(program)
+    parsed(cls, *chosen.split())
+    for flag in unused.split():
+        with pytest.raises(UserError, match=f"^{flag} does .*; leave it out"):
+            parsed(cls, *chosen.split(), f"{flag}={default_of(cls, flag)}")
+
+
+@pytest.mark.parametrize("program, words", [
+    ("train_dnn.py", "--natural-gradient online --ng-rank-in 20 --ng-alpha 4 --combine weights --combine-iterations 3 --sample-frames 9"),
+    ("train_dnn.py", "--shrink-value 0.9 --shrink-saturation-threshold 0.3 --sample-frames 9 --activation pnorm --pnorm-group 3"),
+    ("train_dnn.py", "--priors posteriors --sample-frames 9 --schedule step --step-epochs 3 --halving-factor 0.3 --cmvn sliding --cmn-window 9"),
+    ("train_dnn.py", "--network x.net --chunk 9 --fix-period-frames 3 --sample-frames 9"),
+    ("train_smbr.py", "--criterion mmi --boost 0.1 --drop-frames false"),
+    ("make_mfcc.py", "--add-pitch true --min-f0 60 --use-energy false --energy-floor 1"),
+    ("decode_ctc.py", "--search prefix --lm x --lm-weight 1 --oov-cost 3"),
+    ("get_ctm.py", "--decode-mbr false --posterior-scale 0.3"),
+    ("score.py", "--decode-mbr true --posterior-scale 0.3"),
+])
+def test_what_is_used_is_taken(program, words):
+    parsed(options_of(program), *words.split())
