@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.job_options import JobOptions
+from pyasr.base.option_uses import unless_set
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
@@ -23,13 +24,15 @@ from pyasr.ivector.features import write_inputs
 from pyasr.ivector.train import IvectorSpec, StatsOptions
 from pyasr.ivector.ubm import UbmOptions
 
+_OF_NO_MODEL = dict.fromkeys(("deltas", "splice_left", "splice_right"), unless_set("model-dir"))
+
 
 @dataclass(frozen=True)
 class TrainIvectorExtractor:
     data: Path = argument("data directory with features")
     dir: Path = argument("directory of the extractor")
     model_dir: Path | None = option(None, "directory of a system whose matrix, splicing and derivatives are used (LDA+MLLT)")
-    inputs: InputOptions = group(InputOptions, cmvn="sliding", deltas=2)
+    inputs: InputOptions = group(InputOptions, only=_OF_NO_MODEL, cmvn="sliding", deltas=2)
     ubm: UbmOptions = group(UbmOptions)
     stats: StatsOptions = group(StatsOptions)
     em: EmOptions = group(EmOptions)

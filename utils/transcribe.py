@@ -29,7 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError, printable
-from pyasr.base.options import argument, changed, group, option, refuse_beside
+from pyasr.base.option_uses import any_of, if_is, if_set, unless_set
+from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write, disk_error
 from pyasr.base.step import is_forced, run_step
 from pyasr.base.written_files import WrittenFiles
@@ -57,13 +58,13 @@ class Transcribe:
     out_dir: Path | None = option(None, "directory for a file of each recording, made if need be; none: standard output")
     channels: str = option(MIX, "channels of a recording: averaged, or each transcribed by itself", choices=CHANNELS)
     stream: bool = option(False, "take audio as it arrives, for models that allow it; utterances end by the options below")
-    endpoint: EndpointOptions = group(EndpointOptions)
+    endpoint: EndpointOptions = group(EndpointOptions, only=if_set("stream"))
     one_speaker: bool = option(False, "all recordings are of one speaker, to whom features are normalised and adapted")
     raw_rate: int | None = option(None, "standard input is raw samples of 16 bits, this many a second", minimum=1)
-    num_threads: int = option(1, "segments of a recording that are decoded at once", minimum=1)
+    num_threads: int = option(1, "segments of a recording that are decoded at once", minimum=1, only=unless_set("stream"))
     beam: float | None = option(None, "beam of the search in place of the model's: less is faster", minimum=0.1)
-    cut: CutOptions = group(CutOptions)
-    mbr: MbrOptions = group(MbrOptions)
+    cut: CutOptions = group(CutOptions, only=unless_set("stream"))
+    mbr: MbrOptions = group(MbrOptions, only={"posterior_scale": any_of(if_set("decode-mbr"), if_is("format", "ctm", "json"))})
 
 
 def recordings(options: Transcribe, path: Path) -> Iterator[Recording]:
@@ -176,10 +177,6 @@ def check(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
         raise UserError("- is named twice, but standard input can be read once")
     if options.stream and (options.channels != MIX or options.one_speaker):
         raise UserError("--stream takes one recording after the other, its channels averaged; leave --channels and --one-speaker out")
-    if options.stream:
-        refuse_beside("--stream", changed(options.cut, CutOptions()), "recordings that are whole are cut so")
-    else:
-        refuse_beside("recordings that are whole", changed(options.endpoint, EndpointOptions()), "utterances end so with --stream true")
     if options.out_dir and options.out_dir.exists() and not options.out_dir.is_dir():
         raise UserError(f"--out-dir {options.out_dir}: there is a file of this name; give a directory")
     if options.format == "srt" and not options.out_dir and (len(audio) > 1 or options.channels == EACH):

@@ -235,12 +235,6 @@ def did_you_mean(name: str, flags, where: str = "") -> str:
     return f"{where}{name}: no such option; {hint}"
 
 
-def changed(options, standard) -> dict[str, bool]:
-    """{flag: whether its value is another than in `standard`} of the options of a group, for `refuse_beside`."""
-    names = [field.name for field in dataclasses.fields(options) if field.metadata.get("kind") == "option"]
-    return {f"--{name.replace('_', '-')}": getattr(options, name) != getattr(standard, name) for name in names}
-
-
 def refuse_beside(flag: str, given: dict[str, object], reason: str) -> None:
     """Raise UserError where any of these other flags, which do not go together with `flag`, has a value."""
     if unknown := [other for other, value in given.items() if value]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import if_set
+from pyasr.base.option_uses import if_set, unless_set
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.data import distortion
@@ -51,7 +51,8 @@ class AugmentOptions:
                               only=if_set("num-babble"))  # fmt: skip
     num_replications: int = option(1, "copies of each utterance", minimum=1)
     include_original_data: bool = option(False, "keep the utterances as they are besides")
-    prefix: str = option("rev", "what names of utterances and speakers begin with, before the number of the copy and a hyphen")
+    prefix: str = option("rev", "what names of utterances and speakers begin with, before the number of the copy and a hyphen",
+                         only=unless_set("utt-suffix"))  # fmt: skip
     utt_suffix: str = option("", "what names of utterances end with, after a hyphen, in place of a prefix; speakers keep theirs")
     augment_seed: int = option(0, "seed of all that is drawn")
 

@@ -17,6 +17,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
+from pyasr.base.option_uses import any_of, if_set
 from pyasr.base.options import argument, group, load, option, save
 from pyasr.base.step import output_of
 from pyasr.base.table_paths import as_named
@@ -43,7 +44,7 @@ class ArchiveOptions:
 
     compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")
     max_short: float = option(0.01, "greatest allowed share of utterances that are too short for a frame", minimum=0.0, maximum=1.0)
-    seed: int = option(0, "seed of dither")
+    seed: int = option(0, "seed of dither", only=any_of(if_set("dither"), if_set("add-pitch")))
 
 
 @dataclass(frozen=True)

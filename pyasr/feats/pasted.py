@@ -17,6 +17,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOut, LeftOutOptions
+from pyasr.base.option_uses import if_set
 from pyasr.base.options import group, option
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
 from pyasr.feats.origin import origin_of
@@ -58,7 +59,7 @@ class PasteOptions:
 
     vectors: Path | None = option(None, "table (scp) of vectors, of utterances or of speakers, or of matrices with a row every few frames")
     vector_period: int | None = option(None, "frames that a row of these matrices stands for; none: as in ivector_period beside the table",
-                                       minimum=1)  # fmt: skip
+                                       minimum=1, only=if_set("vectors"))  # fmt: skip
     length_tolerance: int = option(0, "frames by which the streams of an utterance may differ; the shortest counts", minimum=0)
     missing: LeftOutOptions = group(LeftOutOptions)
     compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")

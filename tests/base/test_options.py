@@ -117,11 +117,6 @@ def test_any_words_give_options_or_one_sentence(words):
         assert str(error) and "\n" not in str(error)
 
 
-def test_options_that_have_no_part_are_told_by_their_values():
-    step, _ = opt.parse(Step, ["--window", "hamming", "--num-ceps", "13", "d", "o"])
-    assert opt.changed(step.inner, Inner()) == {"--num-ceps": False, "--window": True}
-
-
 def test_config_file(tmp_path):
     path = tmp_path / "mfcc.conf"
     path.write_text("# Kaldi's way\n\n--num-ceps=13   # thirteen\nrate=2\n--fast\n")
