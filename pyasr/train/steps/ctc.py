@@ -19,6 +19,8 @@ from pyasr.train.options import LearnerOptions, LoopOptions
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import HeldoutOptions, trained_tables
 
+_LAYERS_SPLICE = never("the layers of the network splice")
+
 
 @dataclass(frozen=True)
 class CtcTraining:
@@ -46,7 +48,7 @@ class CtcStep:
     units_dir: Path = argument("directory of the units (utils/train_subwords.py)")
     network: Path = argument("file of layers (docs/networks.md); layers splice, so --splice-left and --splice-right do not count")
     out: Path = argument("directory of the model to be trained")
-    input: InputOptions = group(InputOptions, only=dict.fromkeys(("splice_left", "splice_right"), never("the layers of the network splice")))
+    input: InputOptions = group(InputOptions, only=dict.fromkeys(("splice_left", "splice_right"), _LAYERS_SPLICE))
     targets: CtcTargetOptions = group(CtcTargetOptions)
     training: CtcTraining = group(CtcTraining)
 
