@@ -19,7 +19,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from pyasr.base.aside import STARTED, is_aside, keep_changed, keep_copy, keep_others, short_name, unfinished_runs  # noqa: F401
@@ -98,12 +97,6 @@ def _is_same(old, new) -> bool:
     return old == new or is_path and os.path.realpath(old) == os.path.realpath(new)
 
 
-def completed(options: dict, defaults: dict) -> dict:
-    """Options with those that are not there at their defaults: what an earlier version has written down, which did not know all of them."""
-    nested = {key: completed(options.get(key, {}), value) for key, value in defaults.items() if isinstance(value, dict)}
-    return {**defaults, **options, **nested}
-
-
 def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool, also: list[Path] = (),
                   complete: Callable[[dict], dict] = dict) -> None:  # fmt: skip
     """Raise UpToDate if `out` is complete and current, UserError if it was made with other options (unless `force`).
@@ -152,8 +145,7 @@ def _is_copy(path: Path, original: Path) -> bool:
 
 @contextlib.contextmanager
 def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = False, resume: bool = False, precious: str = "",
-                 may_change: tuple[str, ...] = (), also: list[Path] = (), defaults: dict | None = None,
-                 complete: Callable[[dict], dict] | None = None):  # fmt: skip
+                 may_change: tuple[str, ...] = (), also: list[Path] = (), complete: Callable[[dict], dict] = dict):  # fmt: skip
     """The scratch directory `OUT.tmp` in which a step makes its output; renamed to OUT with its done-file when the block ends well.
 
     options  the step's options as JSON values; compared with those of an existing output
@@ -163,8 +155,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
              made, and stay where what they were made from is replaced around them
     may_change options that may differ from those of the interrupted run when it is gone on with
     also     further files that belong to the output but lie outside OUT: copies of its files of these names, where it has such
-    defaults values of options that an existing output or an interrupted run does without, as of a version that did not have them
-    complete instead of these: function from the options of an existing output or an interrupted run, whatever version wrote them down,
+    complete function from the options that an existing output or an interrupted run was made with, as its version has written them down,
              to their form today
 
     Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, an interrupted
@@ -189,7 +180,6 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
                 _swap(scratch, out)
     prints = {str(path): fingerprint(path) for path in inputs}
     _remove_leftovers(out)
-    complete = complete or partial(completed, defaults=defaults or {})
     check_current(out, options, prints, force, also, complete)
     _refuse_to_replace(_replaced(out))
     _check_at_rest(out)

@@ -42,7 +42,7 @@ def test_resume_keeps_a_matching_run_only(place, capsys):
 def test_a_run_that_an_earlier_version_began_is_gone_on_with(precious, place):
     """Options that it did not have are at their defaults; with others than these it is another run."""
     def run(options):
-        with stage_output(place / "out", options, [], resume=True, precious=precious, defaults={"a": 5, "b": {"c": 0}}) as out:
+        with stage_output(place / "out", options, [], resume=True, precious=precious, complete=lambda saved: {"a": 5, "b": {"c": 0}, **saved}) as out:
             found.append((out / "checkpoint").exists())
             (out / "checkpoint").touch()
             raise KeyboardInterrupt
