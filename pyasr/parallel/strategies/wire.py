@@ -25,8 +25,9 @@ The consensus, parameters that are given to a rank, and those of a node's ranks 
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pyasr.parallel.strategies.options import SchemeOptions
@@ -48,14 +49,23 @@ class Wire:
     """
 
     def __init__(self, comm: Comm, options: SchemeOptions):
-        from pyasr.parallel.ring import RingAllreduce  # here, because it imports torch; see `base`
-
-        self.comm, self.base, self._payload = comm, None, options.payload
+        self.comm, self.base, self._payload, self._offered = comm, None, options.payload, None
         self._narrows = options.payload != "float32" and comm.size > 1
-        self._narrow_ring = RingAllreduce(comm, options.payload)
-        self._ring = RingAllreduce(comm) if options.all_reduce == "ring" else None
-        self._offered, self._block = None, _empty(_BLOCK if self._narrows else 0, "float32")
-        self._sent, self._received = (_empty(0, options.payload) for _ in range(2))
+        self._uses_ring = options.all_reduce == "ring"
+        self._sent = self._received = None
+
+    @functools.cached_property
+    def _ring(self) -> Callable:
+        """The sum over ranks in float32 that does not need the MPI library."""
+        return _ring_of(self.comm, "float32")
+
+    @functools.cached_property
+    def _narrow_ring(self) -> Callable:
+        return _ring_of(self.comm, self._payload)
+
+    @functools.cached_property
+    def _block(self) -> torch.Tensor:
+        return _empty(_BLOCK, "float32")
 
     def agree(self, x: torch.Tensor) -> None:
         """All ranks have these parameters, on any device: the base."""
@@ -74,7 +84,7 @@ class Wire:
 
     def mean(self, x: torch.Tensor) -> torch.Tensor:
         """Replace `x` by the mean over ranks, in float32; returns it."""
-        return self.comm.allreduce(x, "mean") if self._ring is None else self._ring(x, 1 / self.comm.size)
+        return self._ring(x, 1 / self.comm.size) if self._uses_ring else self.comm.allreduce(x, "mean")
 
     def sum(self, x: torch.Tensor, weight: float, total: float) -> torch.Tensor:
         """Replace parameters `x` by (1); `total` is W. Returns them."""
@@ -85,7 +95,7 @@ class Wire:
     def sum_moves(self, x: torch.Tensor, weight: float, total: float) -> torch.Tensor:
         """Replace moves `x` by their sum with the ranks' weights, all positive or 0, which add up to `total`. Returns it."""
         if not self._narrows:
-            return self._ring(x, weight) if self._ring else self.comm.allreduce(x if weight == 1 else x.mul_(weight))
+            return self._ring(x, weight) if self._uses_ring else self.comm.allreduce(x if weight == 1 else x.mul_(weight))
         exponent = self._exponent(total * self.comm.reduce_scalar(greatest(x), "max")) if self._is_scaled else 0
         self._narrow_ring(x, weight * 2.0**exponent)
         return x.mul_(2.0**-exponent) if exponent else x
@@ -134,8 +144,8 @@ class Wire:
         return min(_GREATEST - math.frexp(largest)[1], _MOST)
 
     def _make_buffers(self, length: int) -> None:
-        if len(self._sent) != length + 1:
-            self._sent, self._received = (self._sent.new_empty(length + 1) for _ in range(2))
+        if self._sent is None or len(self._sent) != length + 1:
+            self._sent, self._received = (_empty(length + 1, self._payload) for _ in range(2))
 
     def _pack(self, x: torch.Tensor, base: torch.Tensor | None = None) -> None:
         """q(x - base) into `_sent`, without a base q(x)."""
@@ -151,6 +161,12 @@ class Wire:
             moves = self._block[: part.stop - part.start]
             moves.copy_(x[part])
             yield part, moves if base is None else moves.sub_(base[part])
+
+
+def _ring_of(comm: Comm, payload: str) -> Callable:
+    from pyasr.parallel.ring import RingAllreduce  # here, because it imports torch; see `base`
+
+    return RingAllreduce(comm, payload)
 
 
 def _empty(length: int, payload: str) -> torch.Tensor:
