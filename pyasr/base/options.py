@@ -18,9 +18,7 @@ import dataclasses
 import difflib
 import importlib
 import json
-import math
 import re
-import types
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -28,10 +26,10 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
 from pyasr.base.option_uses import Condition, refuse_unused, told
+from pyasr.base.option_values import check, check_bounds, from_text, plain_type
 from pyasr.base.output import PathText, atomic_write, disk_error
 
 _MISSING = dataclasses.MISSING
-_JSON_TYPES = {float: (float, int)}  # what a field is saved as, where it is not of one type
 
 
 class HelpRequested(Exception):
@@ -80,7 +78,7 @@ class _Flag:
     def convert(self, text: str, where: str):
         """The value that `text` stands for. Raises UserError, headed by `where`: of another type, no choice, or out of bounds."""
         value = self._typed(text, where)
-        _check_bounds(value, self.meta, where, text)
+        check_bounds(value, self.meta, where, text)
         return value
 
     def _typed(self, text: str, where: str):
@@ -90,40 +88,7 @@ class _Flag:
             if text.lower() in ("true", "false"):
                 return text.lower() == "true"
             raise UserError(f"{where}: '{text}' is neither true nor false")
-        return _from_text(self.type, text, where)
-
-
-def _check_bounds(value, meta: dict, where: str, text: str) -> None:
-    """Raise UserError, headed by `where`, for a value that is no choice, or out of bounds."""
-    if meta["choices"] and value not in meta["choices"]:
-        raise UserError(f"{where}: '{text}' is not one of {', '.join(map(str, meta['choices']))}")
-    if meta["minimum"] is not None and value is not None and value < meta["minimum"]:
-        raise UserError(f"{where}: {text} is below the least allowed value {meta['minimum']}")
-    if meta["maximum"] is not None and value is not None and value > meta["maximum"]:
-        raise UserError(f"{where}: {text} is above the greatest allowed value {meta['maximum']}")
-
-
-def _from_text(kind: type, text: str, where: str):
-    """A word of the command line as `kind`. Raises UserError when it is none."""
-    if kind is Path and not text:
-        raise UserError(f"{where}: the path is empty")
-    if kind is int and not re.fullmatch(r"[+-]?[0-9]+", text):
-        raise UserError(f"{where}: '{text}' is not a whole number")
-    try:
-        value = kind(text)
-    except ValueError:
-        value = math.nan
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{where}: '{text}' is not a number")
-    return value
-
-
-def _plain_type(hint):
-    """(type, optional) of an annotation such as `int` or `float | None`."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        inner = [a for a in typing.get_args(hint) if a is not type(None)]
-        return inner[0], True
-    return hint, False
+        return from_text(self.type, text, where)
 
 
 def _flags(cls, path=(), defaults=None, only=()) -> list[_Flag]:
@@ -138,7 +103,7 @@ def _flags(cls, path=(), defaults=None, only=()) -> list[_Flag]:
         elif meta.get("kind") == "chosen":
             found += _chosen_flags(meta, place, _of(only, field.name))
         elif meta.get("kind") == "option":
-            hint, optional = _plain_type(hints[field.name])
+            hint, optional = plain_type(hints[field.name])
             default = (defaults or {}).get(field.name, field.default)
             found.append(_Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, _of(only, field.name) + meta["only"]))
     names = [flag.name for flag in found]
@@ -274,11 +239,11 @@ def _bind(positionals, words, cls):
         raise UserError(f"expected {len(positionals)} argument(s) ({names}), got {len(words)}: {' '.join(words) or 'none'}; see --help")
     bound = {}
     for i, field in enumerate(positionals):
-        kind, where = _plain_type(hints[field.name])[0], field.name.upper()
+        kind, where = plain_type(hints[field.name])[0], field.name.upper()
         if many and i == len(positionals) - 1:
-            bound[field.name] = tuple(_from_text(_item_type(kind), word, where) for word in words[i:])
+            bound[field.name] = tuple(from_text(_item_type(kind), word, where) for word in words[i:])
         else:
-            bound[field.name] = _from_text(kind, words[i], where)
+            bound[field.name] = from_text(kind, words[i], where)
     return bound
 
 
@@ -434,39 +399,6 @@ def load(path: Path, kinds: tuple[type, ...] = ()):
     return instance
 
 
-def check(instance, where: str) -> None:
-    """Raise UserError, headed by `where`, for a field whose value is of another type, and an option that is no choice, or out of bounds."""
-    hints = typing.get_type_hints(type(instance))
-    for field in dataclasses.fields(instance):
-        is_flag = field.metadata.get("kind") == "option"
-        value, of_field = getattr(instance, field.name), f"{where}: {'--' + field.name.replace('_', '-') if is_flag else field.name}"
-        _check_value(value, *_plain_type(hints[field.name]), where, of_field)
-        if is_flag:
-            _check_bounds(value, field.metadata, of_field, str(value))
-
-
-def _check_value(value, kind: type, is_optional: bool, where: str, of_field: str) -> None:
-    """Raise UserError unless a value that was read from JSON is of a field's type, with all that it holds."""
-    if value is None and is_optional:
-        return
-    if dataclasses.is_dataclass(kind):
-        if not isinstance(value, kind):
-            raise UserError(f"{of_field}: options were expected, found '{str(value)[:40]}'")
-        check(value, where)
-    elif typing.get_origin(kind) is tuple:
-        for item in value:
-            _check_value(item, typing.get_args(kind)[0], False, where, of_field)
-    else:
-        _check_type(value, kind, of_field)
-
-
-def _check_type(value, kind: type, where: str) -> None:
-    """Raise UserError, headed by `where`, unless a value is of this type, and a number finite and below 2^63."""
-    fits = type(value) in _JSON_TYPES.get(kind, (kind,))
-    if not fits or isinstance(value, (int, float)) and not abs(value) < 1 << 63:
-        raise UserError(f"{where}: '{str(value)[:40]}' is no {kind.__name__}")
-
-
 def from_json(cls, content: dict):
     """Rebuild paths, tuples and nested dataclasses from plain JSON values. Raises TypeError for fields that `cls` has not."""
     hints, content = typing.get_type_hints(cls), _upgraded(cls, content)
@@ -479,7 +411,7 @@ def from_json(cls, content: dict):
 
 def _revive(hint, value):
     """One JSON value as the type that `hint` names."""
-    hint, _ = _plain_type(hint)
+    hint, _ = plain_type(hint)
     if value is None:
         return None
     if dataclasses.is_dataclass(hint) and isinstance(value, dict):

@@ -1,0 +1,80 @@
+"""Values of options: from words of the command line and from JSON, of their types and within their bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import types
+import typing
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+
+_JSON_TYPES = {float: (float, int)}  # what a field is saved as, where it is not of one type
+
+
+def check_bounds(value, meta: dict, where: str, text: str) -> None:
+    """Raise UserError, headed by `where`, for a value that is no choice, or out of bounds."""
+    if meta["choices"] and value not in meta["choices"]:
+        raise UserError(f"{where}: '{text}' is not one of {', '.join(map(str, meta['choices']))}")
+    if meta["minimum"] is not None and value is not None and value < meta["minimum"]:
+        raise UserError(f"{where}: {text} is below the least allowed value {meta['minimum']}")
+    if meta["maximum"] is not None and value is not None and value > meta["maximum"]:
+        raise UserError(f"{where}: {text} is above the greatest allowed value {meta['maximum']}")
+
+
+def from_text(kind: type, text: str, where: str):
+    """A word of the command line as `kind`. Raises UserError when it is none."""
+    if kind is Path and not text:
+        raise UserError(f"{where}: the path is empty")
+    if kind is int and not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise UserError(f"{where}: '{text}' is not a whole number")
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{where}: '{text}' is not a number")
+    return value
+
+
+def plain_type(hint):
+    """(type, optional) of an annotation such as `int` or `float | None`."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        inner = [a for a in typing.get_args(hint) if a is not type(None)]
+        return inner[0], True
+    return hint, False
+
+
+def check(instance, where: str) -> None:
+    """Raise UserError, headed by `where`, for a field whose value is of another type, and an option that is no choice, or out of bounds."""
+    hints = typing.get_type_hints(type(instance))
+    for field in dataclasses.fields(instance):
+        is_flag = field.metadata.get("kind") == "option"
+        value, of_field = getattr(instance, field.name), f"{where}: {'--' + field.name.replace('_', '-') if is_flag else field.name}"
+        _check_value(value, *plain_type(hints[field.name]), where, of_field)
+        if is_flag:
+            check_bounds(value, field.metadata, of_field, str(value))
+
+
+def _check_value(value, kind: type, is_optional: bool, where: str, of_field: str) -> None:
+    """Raise UserError unless a value that was read from JSON is of a field's type, with all that it holds."""
+    if value is None and is_optional:
+        return
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, kind):
+            raise UserError(f"{of_field}: options were expected, found '{str(value)[:40]}'")
+        check(value, where)
+    elif typing.get_origin(kind) is tuple:
+        for item in value:
+            _check_value(item, typing.get_args(kind)[0], False, where, of_field)
+    else:
+        _check_type(value, kind, of_field)
+
+
+def _check_type(value, kind: type, where: str) -> None:
+    """Raise UserError, headed by `where`, unless a value is of this type, and a number finite and below 2^63."""
+    fits = type(value) in _JSON_TYPES.get(kind, (kind,))
+    if not fits or isinstance(value, (int, float)) and not abs(value) < 1 << 63:
+        raise UserError(f"{where}: '{str(value)[:40]}' is no {kind.__name__}")
