@@ -70,7 +70,7 @@ def test_what_goes_wrong_is_told_in_utf8(root):
     assert f"{root}/café: no such file" in run("utils/train_lm.py", root / "café", root / "dict/lexicon.txt", root / "never", ok=False)
     (root / "latin1.conf").write_bytes("--order=3  # für\n".encode("latin-1"))
     told = run("utils/train_lm.py", "--config", root / "latin1.conf", root / "data/text", root / "dict/lexicon.txt", root / "never", ok=False)
-    assert "latin1.conf: not UTF-8 text; convert the file with iconv -t utf-8" in told
+    assert "latin1.conf:1: not UTF-8 text; convert the file with iconv -t utf-8" in told
 
 
 def text_calls(tree: ast.AST) -> list[int]:

@@ -28,6 +28,7 @@ from pyasr.base.foreign_json import read_object
 from pyasr.base.option_uses import Condition, refuse_unused, told
 from pyasr.base.option_values import check, check_bounds, from_text, plain_type
 from pyasr.base.output import PathText, atomic_write, disk_error
+from pyasr.base.utf8 import text_of
 
 _MISSING = dataclasses.MISSING
 
@@ -209,11 +210,9 @@ def refuse_beside(flag: str, given: dict[str, object], reason: str) -> None:
 def _read_config(path: Path, flags) -> dict:
     """Kaldi's config format: one `--name=value` a line, `#` starts a comment."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = text_of(path.read_bytes(), path).splitlines()
     except OSError as error:
         raise UserError(f"--config {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"--config {path}: not UTF-8 text; convert the file with iconv -t utf-8") from None
     values = {}
     for number, line in enumerate(lines, 1):
         line = line.split("#")[0].strip()

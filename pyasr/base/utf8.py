@@ -2,8 +2,42 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+
+_OTHER_MARKS = (  # those of UTF-32 first: UTF-16's begin as they do
+    (codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+
+
+def without_mark(content: bytes, path: Path) -> bytes:
+    """The bytes of a file without the byte order mark U+FEFF, which some editors put before a text; it belongs to no word.
+
+    path  the file's name in messages
+
+    Raises UserError for the byte order marks of UTF-16 and UTF-32.
+    """
+    for mark, encoding in _OTHER_MARKS:
+        if content.startswith(mark):
+            name = encoding.lower()
+            raise UserError(f"{path}: {encoding} text, not UTF-8; convert the file with iconv -f {name} -t utf-8")
+    while content.startswith(codecs.BOM_UTF8):
+        content = content[len(codecs.BOM_UTF8) :]
+    return content
+
+
+def text_of(content: bytes, path: Path) -> str:
+    """The UTF-8 text in the bytes of a file, without a byte order mark. Raises UserError with the line where it is not UTF-8."""
+    content = without_mark(content, path)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line}: not UTF-8 text; convert the file with iconv -t utf-8") from None
 
 
 def insist_on_utf8() -> None:

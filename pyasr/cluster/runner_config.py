@@ -22,6 +22,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import disk_error
+from pyasr.base.utf8 import text_of
 
 ANY = "*"
 
@@ -83,12 +84,10 @@ def split_words(text: str, where: str) -> list[str]:
 def read_runner_config(path: Path) -> RunnerConfig:
     """The configuration in a file. Raises UserError with the line for what is in none of the forms."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        content = Path(path).read_bytes()
     except OSError as error:
         raise disk_error(error, path) from None
-    except UnicodeDecodeError:
-        raise UserError(f"--config {path}: not UTF-8 text; convert the file with iconv -t utf-8") from None
-    return parse_runner_config(text, str(path))
+    return parse_runner_config(text_of(content, path), str(path))
 
 
 def parse_runner_config(text: str, path: str) -> RunnerConfig:

@@ -51,7 +51,7 @@ def _sound_lines(name: str, table: Table, said: list[str]) -> dict[str, str]:
     """
     rule, found = RULES[name], {}
     least, most = rule.columns
-    if table.gzipped:
+    if table.packing:
         said.append(f"{table.path}: unpacked")
     if table.has_mark:
         said.append(f"{table.path}: took away its byte order mark")

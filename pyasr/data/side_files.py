@@ -14,6 +14,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.data.ctm import Recordings
 from pyasr.data.datadir import DataDir
+from pyasr.io.content import read_content
 
 _BY_TIME, _OF_WORDS, _OF_FEATURES = ("stm", "ctm"), ("glm",), ("frame_shift",)
 _COMMENT = b";;"
@@ -33,7 +34,7 @@ def carry(data: DataDir, out: Path, with_features: bool = True, of_part: bool = 
     """
     left = []
     for source in side_files(data, with_features):
-        content = _of_files(source, data, DataDir(out), of_part) if source.name in _BY_TIME else source.read_bytes()
+        content = _of_files(source, data, DataDir(out), of_part) if source.name in _BY_TIME else read_content(source)
         if content is None:
             left.append(source)
         else:
@@ -51,7 +52,7 @@ def _of_files(source: Path, data: DataDir, out: DataDir, of_part: bool) -> bytes
     ours, theirs = _num_utterances(data), _num_utterances(out)
     if not theirs.keys() <= ours.keys() or (of_part and any(theirs[file] < ours[file] for file in theirs)):
         return None
-    content = source.read_bytes()
+    content = read_content(source)
     if not of_part:
         return content
     files = {file.encode() for file in theirs}

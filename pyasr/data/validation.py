@@ -9,7 +9,6 @@ inverse of utt2spk, utterances that sort as their speakers do, audio that is the
 
 from __future__ import annotations
 
-import codecs
 import gc
 import math
 import os
@@ -20,13 +19,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pyasr.base import log
 from pyasr.base.errors import UserError, printable
 from pyasr.base.table_paths import placed, root_of
+from pyasr.base.utf8 import without_mark
 from pyasr.data import distortion
 from pyasr.data.audio import UnusableAudio, read_audio
 from pyasr.data.datadir import AUDIO_CHANGES, DISTORTION, FIX, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir
 from pyasr.io.ark import archive_of
-from pyasr.io.content import GZIP_MAGIC, read_content
+from pyasr.io.content import packing_of, read_file, unpack
 from pyasr.io.text import read_lines, read_table
 
 _MOST_OVERSHOOT_S = 0.5  # of a segment's end beyond its recording's, as in Kaldi's extract-segments
@@ -131,7 +132,7 @@ def by_hand(name: str, key: str, num_columns: int) -> str:
 class Table:
     """The lines of one table as they stand: `keys[i]` and `values[i]` are of line i + 1; lines that are not UTF-8 are read as Latin-1.
 
-    gzipped            whether the file is, which is read unpacked
+    packing            how the file is compressed, which is read unpacked; '' where it is not
     has_mark           whether the file begins with a byte order mark, which is not in the first key
     with_returns       numbers of the lines that end in a carriage return, which is not in `lines`
     with_other_blanks  numbers of the lines with blanks that are neither a space nor a tab
@@ -140,11 +141,12 @@ class Table:
     def __init__(self, path: Path):
         self.path = path
         self.not_utf8: list[int] = []
-        content = path.read_bytes()
-        self.gzipped = content.startswith(GZIP_MAGIC)
-        content = read_content(path) if self.gzipped else content
-        self.has_mark = content.startswith(codecs.BOM_UTF8)
-        lines = self._decode(content.removeprefix(codecs.BOM_UTF8))
+        content = read_file(path)
+        self.packing = packing_of(content, path)
+        unpacked = unpack(content, path)
+        content = without_mark(unpacked, path)
+        self.has_mark = len(content) < len(unpacked)
+        lines = self._decode(content)
         if lines and not lines[-1]:
             lines.pop()
         self.with_returns = [i for i, line in enumerate(lines, 1) if line.endswith("\r")] if b"\r" in content else []
@@ -236,11 +238,11 @@ class _Validator:
         rule, (least, most) = RULES[name], RULES[name].columns
         for number in table.not_utf8:
             yield Problem(table.path, number, table.lines[number - 1], "not UTF-8 (the fix reads the line as Latin-1)", self.fix)
-        if table.gzipped:
-            yield Problem(table.path, 0, "", "gzipped, as Kaldi's programs read no table", self.fix)
+        if table.packing:
+            yield Problem(table.path, 0, "", f"compressed by {table.packing}, as Kaldi's programs read no table", self.fix)
         if table.has_mark:
-            told = "begins with a byte order mark, which Kaldi's programs take for a part of the first key"
-            yield Problem(table.path, 1, "", told, self.fix)
+            told = "a byte order mark at its beginning is skipped, but Kaldi's programs take it for a part of the first key"
+            log.warning(f"{table.path}: {told}; {self.fix} takes it away")
         if lines := table.with_returns:
             told = f"ends in a carriage return ({len(lines)} such lines), which Kaldi's programs take for a part of the last word"
             yield Problem(table.path, lines[0], table.lines[lines[0] - 1], told, self.fix)

@@ -24,11 +24,12 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.base.utf8 import without_mark
 from pyasr.decode import lattice_binary
 from pyasr.decode.compact import CompactLattice, to_compact, to_lattice
 from pyasr.decode.lattice import Lattice
 from pyasr.decode.lattice_text import TextLattice, text_lattice
-from pyasr.io.content import GZIP_DAMAGE, GZIP_MAGIC, check_unpacked, open_file, readable
+from pyasr.io.content import HEAD_BYTES, check_unpacked, open_file, packing_of, readable, telling_damage, unpacking
 
 _CHUNK = 1 << 20
 _GZIP_LEVEL = 2
@@ -65,10 +66,12 @@ def write_lattices(path: Path, lattices: Iterable[tuple[str, Lattice | CompactLa
 
 
 class _Buffer:
-    """Bytes of a file, plain or gzipped, read on demand; knows its place for error messages."""
+    """Bytes of a file, plain or compressed, read on demand; knows its place for error messages."""
 
-    def __init__(self, file: io.BufferedIOBase, path: Path, size: int):
-        self.file, self.path, self.size = file, path, size
+    def __init__(self, file: io.BufferedReader, path: Path):
+        self.path, self.size = path, os.fstat(file.fileno()).st_size
+        self.packing = packing_of(file.peek(HEAD_BYTES), path)
+        self.file = unpacking(file, self.packing)
         self.data, self.at, self.base, self.ended = b"", 0, 0, False
 
     def error(self, what: str) -> UserError:
@@ -78,10 +81,10 @@ class _Buffer:
         """Read on; False at the end of the file."""
         if self.ended:
             return False
-        try:
+        with telling_damage(self.packing, self.error):
             chunk = self.file.read(max(_CHUNK, len(self.data) - self.at))
-        except GZIP_DAMAGE as problem:
-            raise self.error(f"truncated or damaged gzip file ({problem})") from None
+        if not self.base + len(self.data):
+            chunk = without_mark(chunk, self.path)
         check_unpacked(self.base + len(self.data) + len(chunk), self.size, self.path)
         self.data, self.base, self.at = self.data[self.at:] + chunk, self.base + self.at, 0
         self.ended = not chunk
@@ -110,7 +113,7 @@ class _Buffer:
 
 
 def read_lattices(path: Path) -> Iterator[tuple[str, Lattice]]:
-    """(key, lattice) of every entry of an archive, binary or text, gzipped or not; compact lattices become raw ones.
+    """(key, lattice) of every entry of an archive, binary or text, plain or compressed; compact lattices become raw ones.
 
     Raises UserError naming file and offset for anything else: truncated, damaged, another arc type, a cycle.
     """
@@ -126,8 +129,7 @@ def read_either(path: Path) -> Iterator[tuple[str, Lattice | CompactLattice]]:
     """The same as they are stored."""
     path = Path(path)
     with open_file(path) as raw, readable(path):
-        zipped, size = raw.peek(2)[:2] == GZIP_MAGIC, os.fstat(raw.fileno()).st_size
-        buffer = _Buffer(gzip.GzipFile(fileobj=raw) if zipped else raw, path, size)
+        buffer = _Buffer(raw, path)
         while not buffer.finished():
             yield _entry(buffer)
 

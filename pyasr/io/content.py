@@ -1,6 +1,7 @@
-"""The whole content of a user's file, plain or gzipped, in memory that its size accounts for.
+"""The whole content of a user's file, plain or compressed, in memory that its size accounts for.
 
-A gzipped file may unpack to a thousand times its size; what is honest here stays far below: alignments and lattices shrink to a tenth.
+gzip, xz and bzip2 are known by their first bytes, whatever the file is called. A compressed file may unpack to a thousand times its size;
+honest files stay far below: alignments and lattices shrink to a tenth.
 """
 
 from __future__ import annotations
@@ -9,17 +10,33 @@ import contextlib
 import gzip
 import io
 import os
+import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import disk_error
+from pyasr.base.utf8 import without_mark
 
-GZIP_MAGIC = b"\x1f\x8b"
-GZIP_DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile)
+try:
+    import bz2
+    import lzma
+except ImportError:  # Python can be built without these libraries
+    bz2 = lzma = None
+
+HEAD_BYTES = 10  # by which a compression is known
+_MAGIC = re.compile(rb"(?P<gzip>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P\x90))")
+_UNREADABLE = {  # first bytes: what compresses so, and what unpacks it
+    b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d"),
+    b"\x04\x22\x4d\x18": ("lz4", "lz4 -d"),
+    b"\x1f\x9d": ("compress", "uncompress"),
+    b"PK\3\4": ("zip", "unzip"),
+    b"7z\xbc\xaf\x27\x1c": ("7-Zip", "7z x"),
+}
+_DAMAGE = (EOFError, zlib.error, OSError, *([lzma.LZMAError] if lzma else []))
 _ALWAYS_BYTES, _MOST_TIMES, _CHUNK_BYTES = 64 << 20, 100, 1 << 20
 
 
@@ -53,20 +70,59 @@ def read_file(path: Path) -> bytes:
 
 
 def read_content(path: Path) -> bytes:
-    """The bytes of a file, unpacked where it is gzipped, whatever its name. Raises UserError when it cannot be read or unpacked."""
-    data = read_file(path)
-    if data[:2] != GZIP_MAGIC:
+    """The bytes of a file, unpacked where it is compressed, without a byte order mark at the beginning.
+
+    Raises UserError when it cannot be read or unpacked, and for text in UTF-16 or UTF-32.
+    """
+    return without_mark(unpack(read_file(path), path), path)
+
+
+def unpack(data: bytes, path: Path) -> bytes:
+    """What the bytes of a file unpack to: they themselves where they are not compressed."""
+    packing = packing_of(data, path)
+    if not packing:
         return data
     chunks, size = [], 0
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+    with telling_damage(packing, lambda what: UserError(f"{path}: {what}; make it anew")):
+        with unpacking(io.BytesIO(data), packing) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 size += len(chunk)
                 check_unpacked(size, len(data), path)
                 chunks.append(chunk)
-    except GZIP_DAMAGE as error:
-        raise UserError(f"{path}: damaged or truncated gzip file ({error}); make it anew") from None
     return b"".join(chunks)
+
+
+def packing_of(head: bytes, path: Path) -> str:
+    """'gzip', 'xz' or 'bzip2' for a file that begins with `head` (at least HEAD_BYTES of it), '' where it is not compressed.
+
+    Raises UserError for compressions that cannot be read.
+    """
+    for magic, (name, command) in _UNREADABLE.items():
+        if head.startswith(magic):
+            raise UserError(f"{path}: compressed by {name}, which is not read here; unpack it with '{command}', or use gzip, xz or bzip2")
+    found = _MAGIC.match(head)
+    packing = found.lastgroup if found else ""
+    if packing in ("xz", "bzip2") and lzma is None:
+        raise UserError(f"{path}: compressed by {packing}, which this Python was built without; unpack it")
+    return packing
+
+
+def unpacking(file: BinaryIO, packing: str) -> BinaryIO:
+    """The unpacked content of an open file, itself where `packing` is ''."""
+    if not packing:
+        return file
+    return gzip.GzipFile(fileobj=file) if packing == "gzip" else (lzma.LZMAFile if packing == "xz" else bz2.BZ2File)(file)
+
+
+@contextlib.contextmanager
+def telling_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterator[None]:
+    """Where a file is unpacked: damage becomes the error that `error_of` makes of a clause about it; errors of the system stay."""
+    try:
+        yield
+    except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise error_of(f"damaged or truncated {packing} file ({error})") from None
 
 
 def check_unpacked(num_bytes: int, num_packed: int, path: Path, most_times: int = _MOST_TIMES) -> None:

@@ -6,19 +6,16 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.base.utf8 import text_of
 from pyasr.io.content import read_content
 
 _MOST_NUMBER = 1e12
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file, gzipped or not. Raises UserError when it is not there or not text."""
-    content = read_content(path)
-    try:
-        return content.decode("utf-8").removesuffix("\n").split("\n") if content else []
-    except UnicodeDecodeError as error:
-        line = content[:error.start].count(b"\n") + 1
-        raise UserError(f"{path}:{line}: not UTF-8 text; convert the file with iconv -t utf-8") from None
+    """The lines of a UTF-8 text file, plain or compressed. Raises UserError when it is not there or not text."""
+    text = text_of(read_content(path), path)
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def read_table(path: Path) -> dict[str, str]:

@@ -7,29 +7,26 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.base.utf8 import text_of
 from pyasr.io.content import read_content
 from pyasr.io.text import read_lines
 
 EPSILON = "<eps>"
 _ID = re.compile(r"[0-9]{1,9}")
-_OTHER_BLANK = re.compile(  # white space of Unicode but space, tab, and the ends of lines, in UTF-8
-    rb"[\x0b\x0c\x1c-\x1f]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80"
+_OTHER_BLANK = re.compile(  # white space of Unicode but space, tab, and the ends of lines, in UTF-8; the byte order mark of a file joined on
+    rb"[\x0b\x0c\x1c-\x1f]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80|\xef\xbb\xbf"
 )
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a UTF-8 text file, gzipped or not."""
+    """The content of a UTF-8 text file, plain or compressed, without a byte order mark."""
     data = read_content(path)
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}:{line}: not UTF-8 text; convert the file with iconv -t utf-8") from None
+    text_of(data, path)
     return data
 
 
 def read_words(path: Path) -> bytes:
-    """A text, gzipped or not, in which words stand between spaces and tabs. Raises UserError with the line of any other blank, which some
+    """A text, plain or compressed, in which words stand between spaces and tabs. Raises UserError with the line of any other blank, which some
     programs take for a part of a word, and others do not."""
     content = read_bytes(path)
     if found := _OTHER_BLANK.search(content):

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import parse
+from pyasr.base.utf8 import text_of
 from pyasr.nn.described import Described
 from pyasr.nn.layer_kinds import KINDS
 from pyasr.nn.linear import Linear
@@ -49,11 +50,9 @@ class Line:
 def read_network(path: Path) -> list[str]:
     """The lines of a network file that are not empty, without comments, after a look at each. Raises UserError where one is wrong."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = text_of(Path(path).read_bytes(), path).splitlines()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; give a file of layers, such as those in conf/network") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: not UTF-8 text; give a file of layers, such as those in conf/network") from None
     kept = []
     for number, line in enumerate(lines, 1):
         if line := line.split("#")[0].strip():

@@ -40,6 +40,20 @@ def test_a_copy_has_all(data, tmp_path, capsys):
     assert kept(tmp_path / "out") == kept(data) and len(kept(data)) == 4 and left(capsys.readouterr().out) == [""]
 
 
+def test_byte_order_marks_stay_behind_and_cost_no_line(data, tmp_path, capsys):
+    """Of whole copies and of parts, whose lines are chosen by file."""
+    for name in FILES:
+        (data / name).write_bytes(b"\xef\xbb\xbf" + of(name, "ann", "bob").partition(b"\n")[2])
+    (data / "glm").write_bytes(b"\xef\xbb\xbf" + GLM)
+    (tmp_path / "list").write_text("".join(f"ann-00{n}\n" for n in range(4)))
+    run_here("copy_data_dir.py", data, tmp_path / "copy", folder="utils")
+    run_here("subset_data_dir.py", "--utt-list", tmp_path / "list", data, tmp_path / "part", folder="utils")
+    for name, line in FILES.items():
+        assert kept(tmp_path / "copy")[name].decode() == line.format("ann") + line.format("bob")
+        assert kept(tmp_path / "part")[name].decode() == line.format("ann")
+    assert kept(tmp_path / "copy")["glm"] == GLM and left(capsys.readouterr().out) == [""]
+
+
 def test_a_copy_without_features_has_no_frames(data, tmp_path):
     run_here("copy_data_dir.py", "--features", "false", data, tmp_path / "out", folder="utils")
     assert kept(tmp_path / "out").keys() == {"stm", "ctm", "glm"}

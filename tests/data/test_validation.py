@@ -50,13 +50,11 @@ BROKEN = {
     "duplicated": (lambda d: edit(d / "text", 2, lambda s: s + "\n" + s), "text", 3, "ann-001", "line 2 already"),
     "unsorted": (lambda d: swap(d / "wav.scp", 2), "wav.scp", 3, "ann-001", "not sorted"),
     "not UTF-8": (lambda d: (d / "text").write_bytes((d / "text").read_bytes().replace(b"word3", b"na\xefve")), "text", 4, "na", "UTF-8"),
-    "byte order mark": (lambda d: (d / "utt2spk").write_bytes(b"\xef\xbb\xbf" + (d / "utt2spk").read_bytes()),
-                        "utt2spk", 1, "", "begins with a byte order mark"),
     "carriage returns": (lambda d: (d / "utt2spk").write_bytes((d / "utt2spk").read_bytes().replace(b"\n", b"\r\n")),
                          "utt2spk", 1, "ann-000 ann", "ends in a carriage return (12 such lines)"),
     "carriage returns in wav.scp": (lambda d: (d / "wav.scp").write_bytes((d / "wav.scp").read_bytes().replace(b"\n", b"\r\n")),
                                     "wav.scp", 1, "ann-000.wav", "ends in a carriage return (12 such lines)"),
-    "gzipped": (lambda d: (d / "text").write_bytes(gzip.compress((d / "text").read_bytes())), "text", 0, "", "gzipped"),
+    "gzipped": (lambda d: (d / "text").write_bytes(gzip.compress((d / "text").read_bytes())), "text", 0, "", "compressed by gzip"),
     "no-break space": (lambda d: edit(d / "text", 3, lambda s: s.replace(" again", "\xa0again")), "text", 3, "again", "the blank U+00A0"),
     "ideographic space": (lambda d: edit(d / "utt2spk", 3, lambda s: s.replace(" ", "\u3000")), "utt2spk", 3, "ann", "the blank U+3000"),
     "vertical tab": (lambda d: edit(d / "text", 3, lambda s: s.replace(" again", "\x0bagain")), "text", 3, "again", "the blank U+000B"),
@@ -124,13 +122,34 @@ def test_prefixed_names_stay_distinct_and_lead_to_their_originals(tmp_path):
     assert before == {path.name: path.read_bytes() for path in data.iterdir() if path.is_file()}
 
 
-@pytest.mark.parametrize("name", ["gzipped", "byte order mark", "carriage returns", "carriage returns in wav.scp"])
+@pytest.mark.parametrize("name", ["gzipped", "carriage returns", "carriage returns in wav.scp"])
 def test_the_form_of_a_file_costs_no_utterance(name, tmp_path):
     data = make_data_dir(tmp_path / "data")
     before = {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
     BROKEN[name][0](data)
     fix(data)
     assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
+
+
+def test_a_byte_order_mark_is_told_but_no_problem_and_the_fix_takes_it_away(tmp_path, caplog):
+    data = make_data_dir(tmp_path / "data")
+    before = {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
+    for name in before:
+        (data / name).write_bytes(b"\xef\xbb\xbf" + before[name])
+    with caplog.at_level("INFO", "pyasr"):
+        assert validate(data) == []
+    assert f"{data}/text: a byte order mark at its beginning is skipped, but Kaldi's programs take it for a part of the first key" in caplog.text
+    said = fix(data)
+    assert f"{data}/text: took away its byte order mark" in said
+    assert before == {p.name: p.read_bytes() for p in data.iterdir() if p.is_file()}
+
+
+def test_tables_in_another_encoding_are_refused(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    (data / "text").write_text((data / "text").read_text(), encoding="utf-16")
+    for run in (validate, fix):
+        with pytest.raises(UserError, match="data/text: UTF-16 text, not UTF-8; convert the file with iconv -f utf-16 -t utf-8"):
+            run(data)
 
 
 def test_segments(tmp_path):

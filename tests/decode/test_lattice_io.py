@@ -170,7 +170,7 @@ def test_other_files_are_refused(tmp_path, lattices):
     (tmp_path / "text").write_text("this is no lattice\n")
     (tmp_path / "line").write_text("utt \n0 1 2 x y\n\n")
     (tmp_path / "zip.gz").write_bytes(gzip.compress(b"utt " + struct.pack("<ii5si8s", 2125659606, 5, b"const", 8, b"standard") + bytes(40)))
-    for name, message in (("short.gz", "truncated or damaged gzip"), ("text", "not a lattice archive"), ("line", "no line of a lattice"),
+    for name, message in (("short.gz", "damaged or truncated gzip"), ("text", "not a lattice archive"), ("line", "no line of a lattice"),
                           ("zip.gz", "type 'const' with 'standard' arcs"), ("none", "no such file")):
         with pytest.raises(UserError, match=message):
             list(read_lattices(tmp_path / name))
