@@ -13,6 +13,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import itertools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,11 +69,11 @@ class Arpa:
 
 
 def read_arpa(path: Path) -> Arpa:
-    """A model in ARPA format, gzipped or not; entry i of `words` is the i-th unigram. Probabilities and back-off weights of 0, and those
+    """A model in ARPA format, plain or compressed; entry i of `words` is the i-th unigram. Probabilities and back-off weights of 0, and those
     below 1e-99, are read as 1e-99 (-99), so that all costs are finite.
 
     Raises UserError with the line for a broken header, counts that do not hold, a malformed n-gram, one with a word that is no unigram,
-    a missing end; and where the begin or the end of sentences is no unigram.
+    one that occurs twice, a missing end; and where the begin or the end of sentences is no unigram.
     """
     data = read_bytes(path)
     counts, offset = _header(data, path)
@@ -85,6 +87,8 @@ def read_arpa(path: Path) -> Arpa:
         ids, logprob, backoff, lines = _parse(data, begin, end, n, n == len(counts), expected, table, path)
         if lines != expected:
             raise UserError(f"{path}:{_line(data, begin) - 1}: {lines} {n}-grams where the header promises {expected}; make the file anew")
+        if repeated := repeated_rows(ids):
+            raise _occurs_twice(path, data, begin, n, " ".join(words[number] for number in ids[repeated[1]]), *repeated)
         tables.append(NgramTable(ids, logprob, backoff))
         offset = end
     if not re.match(rb"\s*\\end\\", data[offset : offset + 4096]):
@@ -96,9 +100,32 @@ def read_arpa(path: Path) -> Arpa:
     return Arpa(words, tables)
 
 
+def repeated_rows(ids: np.ndarray) -> tuple[int, int] | None:
+    """The numbers of the first row of `ids`, int32 (num, n), that stands there a second time: (first, again); None where all are different.
+
+    Files that are sorted by words, from the first or from the last, are only looked through; for others a hash of each row is sorted.
+    """
+    if kernels.is_rising(ids):
+        return None
+    hashes = np.sort(kernels.row_hashes(ids))
+    suspects = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+    seen: dict[tuple, int] = {}
+    for row in np.flatnonzero(np.isin(kernels.row_hashes(ids), suspects)) if len(suspects) else ():
+        if (first := seen.setdefault(tuple(ids[row].tolist()), int(row))) != row:
+            return first, int(row)
+    return None
+
+
 def _line(data: bytes, offset: int) -> int:
     """The number of the line that holds byte `offset`."""
     return data.count(b"\n", 0, offset) + 1
+
+
+def _line_of_row(data: bytes, begin: int, row: int) -> int:
+    """The number of the line that holds n-gram `row` (from 0) of the section that begins at byte `begin`."""
+    text = io.BytesIO(data)
+    text.seek(begin)
+    return next(itertools.islice((number for number, line in enumerate(text, _line(data, begin)) if line.split()), row, None))
 
 
 def _header(data: bytes, path: Path) -> tuple[list[int], int]:
@@ -141,10 +168,17 @@ def _unigram_words(data: bytes, begin: int, end: int, path: Path) -> list[str]:
         raise UserError(f"{path}:{_line(data, begin) + bad}: a unigram needs a probability and a word; correct the line")
     words = [row[1].decode() for row in rows if row]
     if len(set(words)) != len(words):
-        seen: set[str] = set()
-        twice = next(word for word in words if word in seen or seen.add(word))
-        raise UserError(f"{path}:{_line(data, begin) - 1}: the unigram '{twice}' occurs twice; remove one")
+        first = {word: row for row, word in reversed(list(enumerate(words)))}
+        again = next(row for row, word in enumerate(words) if first[word] != row)
+        raise _occurs_twice(path, data, begin, 1, words[again], first[words[again]], again)
     return words
+
+
+def _occurs_twice(path: Path, data: bytes, begin: int, n: int, ngram: str, first: int, again: int) -> UserError:
+    """What is wrong with an n-gram that is number `first` and number `again` (from 0) of the section that begins at byte `begin`."""
+    name = "unigram" if n == 1 else f"{n}-gram"
+    where = f"{path}:{_line_of_row(data, begin, again)}"
+    return UserError(f"{where}: the {name} '{ngram}' occurs twice, first on line {_line_of_row(data, begin, first)}; remove one of the two")
 
 
 def _parse(data: bytes, begin: int, end: int, n: int, highest: bool, expected: int, table, path: Path):
@@ -159,12 +193,13 @@ def _parse(data: bytes, begin: int, end: int, n: int, highest: bool, expected: i
         raise UserError(f"{path}:{_line(data, begin + where)}: {_LINE_PROBLEMS[problem]} in the {n}-gram '{line[:60]}'; correct the line")
     if (logprob > 1e-3).any():
         row = int(np.argmax(logprob))
-        raise UserError(
-            f"{path}: the {n}-gram number {row + 1} has the log10 probability {logprob[row]}, greater than 0; make the file anew"
-        )
+        where = f"{path}:{_line_of_row(data, begin, row)}"
+        raise UserError(f"{where}: the {n}-gram number {row + 1} has the log10 probability {logprob[row]}, greater than 0; "
+                        "make the file anew")  # fmt: skip
     if (backoff > -NO_PROBABILITY).any():
         row = int(np.argmax(backoff))
-        raise UserError(f"{path}: the {n}-gram number {row + 1} has the log10 back-off weight {backoff[row]:g}, greater than "
+        where = f"{path}:{_line_of_row(data, begin, row)}"
+        raise UserError(f"{where}: the {n}-gram number {row + 1} has the log10 back-off weight {backoff[row]:g}, greater than "
                         f"{-NO_PROBABILITY:g}; make the file anew")  # fmt: skip
     return ids, np.maximum(logprob, NO_PROBABILITY), np.maximum(backoff, NO_PROBABILITY), found
 

@@ -175,6 +175,36 @@ def parse_section(lines, text, offsets, slots, ids, logprob, backoff, may_back_o
 
 
 @njit(cache=True, nogil=True)
+def is_rising(ids):
+    """Whether each row of `ids` (num, n) is greater than the one before it: all as read from the first column on, or all from the last."""
+    forwards = backwards = True
+    row, n = 1, ids.shape[1]
+    while row < len(ids) and (forwards or backwards):
+        first, last = 0, n - 1
+        while first < n - 1 and ids[row - 1, first] == ids[row, first]:
+            first += 1
+        while last > 0 and ids[row - 1, last] == ids[row, last]:
+            last -= 1
+        forwards &= ids[row - 1, first] < ids[row, first]
+        backwards &= ids[row - 1, last] < ids[row, last]
+        row += 1
+    return forwards or backwards
+
+
+@njit(cache=True, nogil=True)
+def row_hashes(ids):
+    """A hash of each row of `ids` (num, n), uint64 (num)."""
+    hashes = np.empty(len(ids), np.uint64)
+    for row in range(len(ids)):
+        value = _FNV_OFFSET
+        for k in range(ids.shape[1]):
+            value = (value ^ np.uint64(ids[row, k])) * _FNV_PRIME
+            value ^= value >> np.uint64(29)
+        hashes[row] = value
+    return hashes
+
+
+@njit(cache=True, nogil=True)
 def _put_number(out, at, value):
     """Write `value` (|value| < 10^12) with 6 decimals, rounded; the new end."""
     if value < 0:

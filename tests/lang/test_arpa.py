@@ -3,10 +3,12 @@ import subprocess
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
+from hypothesis.extra import numpy as numpy_st
 
 import kaldi_binaries
 from pyasr.base.errors import UserError
-from pyasr.lang.arpa import Arpa, NgramTable, perplexity, read_arpa, write_arpa
+from pyasr.lang.arpa import Arpa, NgramTable, perplexity, read_arpa, repeated_rows, write_arpa
 from toy_language import random_ngrams, sentence_log10, write_arpa_text
 
 GOOD = """something before the header is allowed
@@ -62,12 +64,14 @@ def test_reads_tabs_blanks_exponents_and_missing_weights(tmp_path, name, newline
         ("-0.1\ta b", "-0.1\ta", r":15: the wrong number of columns in the 2-gram"),
         ("-0.1\ta b", "-0.1\ta b -0.2", r":15: the wrong number of columns"),
         ("-0.69897\t</s>", "-0.69897", r":9: a unigram needs a probability and a word"),
-        ("-1.5e-1 b", "-1.5e-1 a", r"the unigram 'a' occurs twice"),
+        ("-1.5e-1 b", "-1.5e-1 a", r":11: the unigram 'a' occurs twice, first on line 10; remove one"),
+        ("-0.1\ta b", "-0.2\t<s> a", r":15: the 2-gram '<s> a' occurs twice, first on line 14; remove one"),
+        ("-0.1\ta b", "\n-0.1\tb </s>", r":17: the 2-gram 'b </s>' occurs twice, first on line 16; remove one"),
         ("<s>", "z", ": <s> has no unigram, so sentences have no probability; estimate the model with"),
         ("</s>", "z", ": </s> has no unigram, so"),
         ("-0.5\ta", "0.5\ta", r"the log10 probability 0.5, greater than 0"),
-        ("-0.5\ta", "inf\ta", r"the 1-gram number 3 has the log10 probability inf, greater than 0"),
-        ("-0.25", "inf", r"the 1-gram number 3 has the log10 back-off weight inf, greater than 99"),
+        ("-0.5\ta", "inf\ta", r":10: the 1-gram number 3 has the log10 probability inf, greater than 0"),
+        ("-0.25", "inf", r":10: the 1-gram number 3 has the log10 back-off weight inf, greater than 99"),
         ("-0.25", "1e39", r"the 1-gram number 3 has the log10 back-off weight 1e\+39, greater than 99"),
     ],
 )
@@ -75,6 +79,27 @@ def test_broken_file_is_told_with_its_line(tmp_path, old, new, told):
     assert old in GOOD
     with pytest.raises(UserError, match="lm.arpa" + ".*" + told):
         read_arpa(write(tmp_path, GOOD.replace(old, new)))
+
+
+@given(numpy_st.arrays(np.int32, st.tuples(st.integers(0, 9), st.integers(1, 4)), elements=st.integers(0, 3)), st.sampled_from(["as it is", "sorted", "from the last"]))
+def test_repeated_rows_are_found_in_any_order(ids, order):
+    """Against a dictionary."""
+    if order != "as it is":
+        ids = np.array(sorted(ids.tolist(), key=lambda row: row if order == "sorted" else row[::-1]), np.int32).reshape(ids.shape)
+    seen, expected = {}, None
+    for row, ngram in enumerate(map(tuple, ids.tolist())):
+        if (first := seen.setdefault(ngram, row)) != row:
+            expected = first, row
+            break
+    assert repeated_rows(ids) == expected
+
+
+def test_sorted_ngrams_are_not_hashed(monkeypatch):
+    monkeypatch.setattr("pyasr.lang.arpa.kernels.row_hashes", None)
+    ids = np.unique(np.random.default_rng(0).integers(0, 50, (400, 3)), axis=0).astype(np.int32)
+    assert repeated_rows(ids) is None and repeated_rows(ids[np.lexsort(ids.T)]) is None
+    with pytest.raises(TypeError):
+        repeated_rows(ids[::-1])
 
 
 @pytest.mark.parametrize("written", ["-inf", "-INF", "-1e39", "-1e999", "-99"])
