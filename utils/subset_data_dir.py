@@ -29,10 +29,10 @@ class SubsetDataDir:
     random: int | None = option(None, "N utterances drawn by --seed", minimum=1)
     per_spk: int | None = option(None, "up to N utterances of every speaker", minimum=1)
     speakers: int | None = option(None, "whole speakers until there are N utterances", minimum=1)
-    max_same_text: int | None = option(None, "up to N utterances of every transcript, as of Kaldi's remove_dup_utts.sh", minimum=1)
+    max_same_text: int | None = option(None, "up to N utterances of every transcript, drawn by --seed, as of Kaldi's remove_dup_utts.sh", minimum=1)
     utt_list: Path | None = option(None, "the utterances that a file lists")
     spk_list: Path | None = option(None, "the speakers that a file lists")
-    seed: int = option(0, "seed of --random")
+    seed: int = option(0, "seed of --random and --max-same-text")
 
 
 def choose(data: DataDir, options: SubsetDataDir) -> list[str]:
@@ -43,7 +43,7 @@ def choose(data: DataDir, options: SubsetDataDir) -> list[str]:
         "random": lambda value: subsets.random_choice(data, value, options.seed),
         "per_spk": lambda value: subsets.per_speaker(data, value),
         "speakers": lambda value: subsets.of_speakers(data, value),
-        "max_same_text": lambda value: subsets.without_repetitions(data, value),
+        "max_same_text": lambda value: subsets.without_repetitions(data, value, options.seed),
         "utt_list": subsets.listed,
         "spk_list": lambda value: subsets.utterances_of(data, subsets.listed(value)),
     }

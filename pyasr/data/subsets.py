@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,14 +59,23 @@ def last(data: DataDir, num: int) -> list[str]:
     return _enough(data, data.utterances[::-1], num)
 
 
-def without_repetitions(data: DataDir, most: int) -> list[str]:
-    """In C order up to `most` utterances of each transcript, as of Kaldi's `remove_dup_utts.sh`; none without a transcript."""
-    chosen, times = [], Counter()
+def without_repetitions(data: DataDir, most: int, seed: int = 0) -> list[str]:
+    """Up to `most` utterances of each transcript, as of Kaldi's `remove_dup_utts.sh`; none without a transcript.
+
+    Where there are more they are drawn, so that they come from all of the data; which ones depends on the seed, the transcript and the
+    utterances that have it alone. In C order.
+    """
+    same: dict[str, list[str]] = {}
     for utterance in filter(data.text.__contains__, data.utterances):
-        words = " ".join(data.text[utterance].split())
-        times[words] += 1
-        chosen += [utterance] * (times[words] <= most)
-    return chosen
+        same.setdefault(" ".join(data.text[utterance].split()), []).append(utterance)
+    return sorted(utterance for words, found in same.items() for utterance in _drawn(found, most, seed, words))
+
+
+def _drawn(utterances: list[str], most: int, seed: int, words: str) -> list[str]:
+    """All of them, or `most` drawn without replacement."""
+    if len(utterances) <= most:
+        return utterances
+    return [utterances[i] for i in generator(seed, "same text", words).permutation(len(utterances))[:most]]
 
 
 def shortest(data: DataDir, num: int) -> list[str]:

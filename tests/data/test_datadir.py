@@ -1,8 +1,11 @@
 """Splitting, subsets, unions and copies of data directories."""
 
+import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -108,17 +111,42 @@ def test_ways_of_choosing(tmp_path):
 
 
 def test_transcripts_that_are_said_again_and_again(tmp_path):
-    """As awk and tail, which Kaldi's scripts are made of, choose."""
+    """The same ones whatever the order of the table and Python's hashes, others with another seed."""
     data = make_data_dir(tmp_path / "data")
     said = ["yeah", "uh huh", "uh  huh", "yeah", "yeah", "right", "yeah", "uh huh", "no", "right", "uh huh", "yeah"]
-    (data / "text").write_text("".join(f"{utt} {words}\n" for utt, words in zip(DataDir(data).utterances, said)))
-    for way, command in (("--max-same-text", """awk '{u = $1; $1 = ""; $0 = $0; $1 = $1; if (n[$0]++ < 2) print u}' text"""),
-                         ("--last", "tail -n 2 utt2spk | cut -d' ' -f1")):
-        expected = subprocess.run(command, shell=True, cwd=data, capture_output=True, text=True, check=True).stdout.split()
-        out = tmp_path / f"out{way}"
-        subprocess.run([sys.executable, UTILS / "subset_data_dir.py", way, "2", data, out], check=True, capture_output=True)
-        assert DataDir(out).utterances == expected and validate(out) == []
-        assert len(expected) == (7 if way == "--max-same-text" else 2)
+    text = dict(zip(DataDir(data).utterances, said))
+    chosen = []
+    for hash_seed, order in ((1, list(text)), (2, list(text)[::-1])):
+        (data / "text").write_text("".join(f"{utt} {text[utt]}\n" for utt in order))
+        out, environment = tmp_path / f"out{hash_seed}", os.environ | {"PYTHONHASHSEED": str(hash_seed)}
+        subprocess.run([sys.executable, UTILS / "subset_data_dir.py", "--max-same-text", "2", data, out], check=True, env=environment)
+        chosen.append(DataDir(out).utterances)
+        assert validate(out) == []
+    assert chosen[0] == chosen[1] == subsets.without_repetitions(DataDir(data), 2, seed=0)
+    assert Counter(" ".join(text[utt].split()) for utt in chosen[0]) == {"yeah": 2, "uh huh": 2, "right": 2, "no": 1}
+    assert len({tuple(subsets.without_repetitions(DataDir(data), 2, seed)) for seed in range(10)}) > 5
+
+
+def test_repeated_transcripts_are_drawn_from_all_of_the_data():
+    """From the first speaker as often as from the last."""
+    utterances = [f"spk{speaker:02}-{n}" for speaker in range(10) for n in range(4)]
+    data = SimpleNamespace(utterances=utterances, text=dict.fromkeys(utterances, "yeah"))
+    times = Counter(utt[:5] for seed in range(200) for utt in subsets.without_repetitions(data, 5, seed))
+    assert times.total() == 1000 and min(times[speaker] for speaker in times) > 60 and len(times) == 10
+
+
+def test_what_is_drawn_does_not_depend_on_other_transcripts():
+    utterances = [f"utt{n:02}" for n in range(20)]
+    data = SimpleNamespace(utterances=utterances, text=dict.fromkeys(utterances, "yeah"))
+    drawn = subsets.without_repetitions(data, 5)
+    data.utterances, data.text = sorted(["a", "z", *utterances]), data.text | {"a": "no", "z": "no"}
+    assert subsets.without_repetitions(data, 5) == ["a", *drawn, "z"]
+
+
+def test_the_last_utterances(tmp_path):
+    """As tail chooses, which Kaldi's script is made of."""
+    data = make_data_dir(tmp_path / "data")
+    assert subsets.last(DataDir(data), 2) == [line.split()[0] for line in (data / "utt2spk").read_text().splitlines()[-2:]]
 
 
 def test_combine_and_copy(tmp_path):
