@@ -37,6 +37,14 @@ UNKNOWN_ID = 1
 _OFFSET = 1  # the blank comes before sentencepiece's pieces
 _NO_LETTER = "\0"
 _LONGEST_LINE = 1 << 20  # bytes; sentencepiece leaves longer lines out
+_NO_UNIT = "\u2585"  # what sentencepiece marks unknown letters with: never a unit
+_OF_UNITS = {  # what no word can hold: why
+    BOUNDARY: "with which units mark the beginning of a word",
+    _NO_UNIT: "which sentencepiece keeps for unknown letters",
+    _NO_LETTER: "which ends strings in sentencepiece",
+    UNKNOWN: "which stands for a whole word",
+}
+_UNSPELLABLE = re.compile(rf"[{BOUNDARY}{_NO_UNIT}{_NO_LETTER}]|(?<=\S){UNKNOWN}|{UNKNOWN}(?=\S)")
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ class Subwords:
     def encode(self, text: str) -> np.ndarray:
         """Unit ids of a text's best segmentation, int64; <unk> for that word, and for letters that the training text lacked."""
         pieces: list[int] = []
-        for is_unknown, words in itertools.groupby(text.split(), UNKNOWN.__eq__):
+        for is_unknown, words in itertools.groupby(text.replace(BOUNDARY, _NO_UNIT).split(), UNKNOWN.__eq__):
             pieces += len(list(words)) * self._unknown_word if is_unknown else self._processor.encode(" ".join(words))
         return np.array(pieces, np.int64) + _OFFSET
 
@@ -98,13 +106,15 @@ class Subwords:
         """The letters of a text that are in no unit; the word <unk> has none."""
         words = " ".join(word for word in text.split() if word != UNKNOWN)
         pieces = zip(self._processor.encode(words), self._processor.encode(words, out_type=str))
-        return {letter for number, piece in pieces if number == self._processor.unk_id() for letter in piece}
+        letters = {letter for number, piece in pieces if number == self._processor.unk_id() for letter in piece}
+        return letters | {BOUNDARY} & set(words)
 
     def spellings(self, word: str, num_best: int = 1) -> list[tuple[int, ...]]:
         """Up to `num_best` segmentations of a word, best first; none with <unk>. A model of byte pairs knows one only."""
         best = [self.encode(word).tolist()]
         if num_best > 1 and self.has_several:
-            best += [[piece + _OFFSET for piece in pieces] for pieces in self._processor.nbest_encode(word, nbest_size=num_best)]
+            pieces_of_all = self._processor.nbest_encode(word.replace(BOUNDARY, _NO_UNIT), nbest_size=num_best)
+            best += [[piece + _OFFSET for piece in pieces] for pieces in pieces_of_all]
         spellings = dict.fromkeys(tuple(units) for units in best if units and UNKNOWN_ID not in units)
         return list(spellings)[:num_best]
 
@@ -149,13 +159,18 @@ def train_subwords(sentences: Sequence[str], options: SubwordOptions, source: st
 
     source  what the text is called in messages
 
-    Raises UserError when the text has no words, and when it cannot have that many units, or that few.
+    Raises UserError when the text has no words, or one that units would not give back, and when it cannot have that many units, or that
+    few.
     """
     import sentencepiece
 
     lines = [" ".join(sentence.split()) for sentence in sentences if sentence.strip()]
     if not lines:
         raise UserError(f"{source}: no words to learn units from; check the file")
+    if line := next(filter(_UNSPELLABLE.search, lines), ""):
+        word, mark = next((word, found[0]) for word in line.split() if (found := _UNSPELLABLE.search(word)))
+        name = mark if mark == UNKNOWN else f"U+{ord(mark):04X}"
+        raise UserError(f"{source}: the word '{word}' holds {name}, {_OF_UNITS[mark]}; take it out, or put spaces around it")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

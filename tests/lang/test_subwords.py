@@ -1,9 +1,12 @@
 """Units of a toy text: their ids, what they spell, and how too small a text is refused."""
 
+import re
+
 import numpy as np
 import pytest
+from hypothesis import example, given, settings, strategies as st
 
-from pyasr.base.errors import UserError
+from pyasr.base.errors import UserError, printable
 from pyasr.io.text import write_table
 from pyasr.lang.subwords import BLANK, BOUNDARY, MODEL, UNITS, UNKNOWN, UNKNOWN_ID, WORDS, SubwordOptions, Subwords, train_subwords
 from pyasr.lang.symbols import SymbolTable
@@ -54,6 +57,43 @@ def test_spellings_are_segmentations_of_the_word(subwords):
         assert (len(spellings) > 1) == subwords.has_several
         assert all(subwords.words(units) == [word] and subwords.begins_word[list(units)].sum() == 1 for units in spellings)
         assert subwords.spellings(word) == spellings[:1]
+
+
+LETTERS = st.characters(blacklist_categories=("Cs",), blacklist_characters="\u2581\u2585\0")
+ANY_WORDS = st.lists(st.text(LETTERS, min_size=1, max_size=8).filter(lambda word: word.split() == [word] and "<unk>" not in word),
+                     min_size=1, max_size=6)  # fmt: skip
+
+
+def with_fewest_units(words, kind) -> Subwords:
+    """Units of a text, as many as it takes to spell it."""
+    for num in range(3, 200):
+        try:
+            return train_subwords(words, SubwordOptions(num, kind), "text")
+        except UserError as error:
+            if fewest := re.search("--num-units ([0-9]+) or more", str(error)):
+                return train_subwords(words, SubwordOptions(int(fewest[1]), kind), "text")
+
+
+@settings(max_examples=60, deadline=None)
+@given(ANY_WORDS, st.sampled_from(sorted(SIZES)))
+@example(["\ufb01", "e\u0301", "\u00e9", "\u2126", "a\u200bb", "\U0001f468\u200d\U0001f469", "\ufeffa", "<s>", "</s>", "<blk>", "@@"], "bpe")
+@example(["\u1100\u1161", "\uac00", "\u212b", "\u00adb", "\ufffd", "\x07", "\x7f", "<pad>", "<0x41>"], "unigram")
+def test_words_of_any_characters_come_back_as_they_were(words, kind):
+    subwords = with_fewest_units(words, kind)
+    assert subwords.words(subwords.encode(" ".join(words))) == words
+    assert all(subwords.words(units) == [word] for word in words for units in (subwords.encode(word), *subwords.spellings(word, 3)))
+
+
+@pytest.mark.parametrize("word, name", [("b\u2581at", "U+2581, with which units mark the beginning of a word"), ("\u2581bat", "U+2581"),
+                                        ("bat\u2585", "U+2585, which sentencepiece keeps"), ("b\0at", "U+0000"),
+                                        ("bat<unk>", "<unk>, which stands for a whole word"), ("<unk>bat", "<unk>"), ("<unk><unk>", "<unk>")])
+def test_words_that_units_would_not_give_back(word, name, subwords):
+    with pytest.raises(UserError, match=re.escape(f"text: the word '{printable(word)}' holds {name}") + ".*; take it out"):
+        train_subwords([*TEXT, f"a {word} rat"], SubwordOptions(20), "text")
+    if "<unk>" not in word:
+        units = subwords.encode(f"a {word} rat")
+        assert UNKNOWN_ID in units and len(subwords.words(units)) == 3 and subwords.spellings(word, 3) == []
+        assert subwords.strange_letters(f"a {word} rat") == set(word) - set("bat")
 
 
 @pytest.mark.parametrize("kind", sorted(SIZES))
