@@ -11,7 +11,14 @@ from pyasr.lang.silence_probs import LEXICON_FILE, SilenceProbs, read_silence_pr
 from pyasr.lang.symbols import EPSILON, read_word_lines, write_lines
 
 POSITIONS = ("_B", "_E", "_I", "_S")
-RESERVED_WORDS = (EPSILON, "<s>", "</s>", "#0")  # the symbols of every words.txt that are no words
+_RESERVED = {  # the symbols of every words.txt that are no words: what they stand for
+    EPSILON: "arcs without a word",
+    "<s>": "the beginning of a sentence",
+    "</s>": "the end of a sentence",
+    "#0": "the back-off arcs of a grammar",
+}
+RESERVED_WORDS = tuple(_RESERVED)
+_POSITION_OF = dict(zip(POSITIONS, ("at the beginning of a word", "at the end of a word", "inside a word", "that are a whole word")))
 _LEXICA = (LEXICON_FILE, "lexiconp.txt", "lexicon.txt")
 PhoneGroups = list[tuple[str, ...]]
 
@@ -98,7 +105,8 @@ def find_problems(content: DictDir) -> list[str]:
         for phone in sorted(known)
         if listed.count(phone) > 1
     ]
-    problems += [f"'{phone}' cannot be the name of a phone, rename it" for phone in sorted(known) if _is_bad_phone(phone)]
+    problems += [f"'{phone}' cannot be the name of a phone, since {reason}, rename it in the lexicon and the phone lists"
+                 for phone in sorted(known) if (reason := _phone_complaint(phone))]
     problems += [f"{name}_phones.txt lists no phone" for name in ("silence", "nonsilence") if not getattr(content, name)]
     if content.optional_silence not in {phone for group in content.silence for phone in group}:
         problems.append(f"optional_silence.txt has to hold one phone of silence_phones.txt, not '{content.optional_silence}'")
@@ -108,14 +116,24 @@ def find_problems(content: DictDir) -> list[str]:
             problems.append(f"the phone {unknown[0]} of '{word}' is in neither phone list, add it or correct the pronunciation")
     asked = {phone for group in content.extra_questions for phone in group}
     problems += [f"extra_questions.txt asks about the unknown phone {phone}, remove it" for phone in sorted(asked - known)]
-    problems += [
-        f"'{word}' is reserved and cannot be a word, remove it from the lexicon" for word in RESERVED_WORDS if word in content.lexicon
-    ]
+    problems += [f"'{word}' {reserved(word)}, remove it from the lexicon" for word in RESERVED_WORDS if word in content.lexicon]
     return _shortened(problems)
 
 
-def _is_bad_phone(phone: str) -> bool:
-    return phone == EPSILON or phone.startswith("#") or phone.endswith(POSITIONS)
+def reserved(word: str) -> str:
+    """Why a symbol cannot be a word; '' where it can."""
+    return f"is reserved and cannot be a word (words.txt has it for {_RESERVED[word]})" if word in _RESERVED else ""
+
+
+def _phone_complaint(phone: str) -> str:
+    """Why it cannot be the name of a phone; '' where it can."""
+    if phone == EPSILON:
+        return "phones.txt has this symbol for arcs without a phone"
+    if phone.startswith("#"):
+        return "#0, #1 and so on are the disambiguation symbols of phones.txt"
+    if suffix := next(filter(phone.endswith, POSITIONS), ""):
+        return f"{suffix} marks phones {_POSITION_OF[suffix]}, which prepare_lang.py makes itself"
+    return ""
 
 
 def _shortened(problems: list[str], most: int = 10) -> list[str]:

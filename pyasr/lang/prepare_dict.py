@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups
+from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups, reserved
 from pyasr.lang.letter_to_sound import Guess, LetterToSound, usual_spelling
 from pyasr.lang.lexicon import Lexicon, read_cmudict, read_lexicon, stressed_vowels, without_stress
 from pyasr.lang.symbols import write_lines
@@ -33,17 +34,24 @@ class DictOptions:
     )
     stress: bool = option(False, "keep the stress digits of ARPAbet vowels")
     words: Path | None = option(None, "further words for the vocabulary, the first field of each line: a list, a lexicon, a words.txt")
-    oov_word: str = option("<unk>", "the word that stands for all others; pronounced as spoken noise")
+    oov_word: str = option("<unk>", "the word that stands for all others; spoken noise, unless the dictionary has it")
     text_ids: bool = option(True, "the first field of each line of the text is an utterance id")
 
 
 @dataclass
 class Vocabulary:
-    """The words wanted, what they got, and what was missing: word -> guess (None: left out)."""
+    """The words wanted and what they got.
+
+    missing  words that the dictionary lacks -> guess (None: left out)
+    noises   words in brackets that it lacks, which are spoken noise
+    silence  the silence phones: SIL and SPN first
+    """
 
     counts: Counter
     lexicon: Lexicon = field(default_factory=Lexicon)
     missing: dict[str, Guess | None] = field(default_factory=dict)
+    noises: list[str] = field(default_factory=list)
+    silence: tuple[str, ...] = (SILENCE, SPOKEN_NOISE)
 
     @property
     def share_left_out(self) -> float:
@@ -52,13 +60,15 @@ class Vocabulary:
 
     def summary(self) -> str:
         """One line: how many words the dictionary lacked and what became of them."""
+        noises = f"; {len(self.noises)} in brackets, such as {self.noises[0]}, are not and become spoken noise" if self.noises else ""
         if not self.missing:
-            return f"all {len(self.counts)} words are in the dictionary"
+            return f"all {len(self.counts) - len(self.noises)} {'other ' if noises else ''}words are in the dictionary{noises}"
         tokens = sum(self.counts[word] for word in self.missing)
         methods = Counter(guess.method if guess else "left out" for guess in self.missing.values())
         return (
             f"{len(self.missing)} of {len(self.counts)} words ({tokens} of {self.counts.total()} running) are not in the dictionary: "
             + ", ".join(f"{count} {method}" for method, count in methods.most_common())
+            + noises
         )
 
     def report(self) -> list[str]:
@@ -89,13 +99,14 @@ def _plain(lexicon: Lexicon) -> Lexicon:
 
 def count_words(text: Path, options: DictOptions) -> Counter:
     """Counts of the words of the text; further words, without the symbols of a words.txt, count 0. Raises UserError for a text without
-    words, or with a reserved word."""
+    words, or with a reserved word, and for an OOV word that is reserved or no word."""
+    if [options.oov_word] != options.oov_word.split() or options.oov_word in RESERVED_WORDS:
+        raise UserError(f"--oov-word '{options.oov_word}': {reserved(options.oov_word) or 'not one word'}; give another, such as <unk>")
     counts = Counter(word for sentence in read_sentences(text, options.text_ids) for word in sentence)
     if not counts:
         raise UserError(f"{text}: no words; expected lines of {'an utterance id and ' if options.text_ids else ''}words")
-    reserved = [word for word in RESERVED_WORDS if word in counts]
-    if reserved:
-        raise UserError(f"{text}: '{reserved[0]}' is reserved and cannot be a word; remove it from the text")
+    if symbols := [word for word in RESERVED_WORDS if word in counts]:
+        raise UserError(f"{text}: '{symbols[0]}' {reserved(symbols[0])}; remove it from the text")
     if options.words:
         counts.update(dict.fromkeys(read_vocabulary(options.words), 0))
     return counts
@@ -105,16 +116,17 @@ def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions) -> Vocab
     """Pronunciations of all words; `dictionary` has stress if its source has. Words are looked up as they are, then in lower case,
     then in their usual spelling.
 
-    Words in brackets (<laugh>, [noise]) are spoken noise, as is the OOV word.
+    Words in brackets (<laugh>, [noise]) and the OOV word are spoken noise where the dictionary lacks them.
     """
     vocabulary = Vocabulary(counts)
     drop_stress = not options.stress and bool(stressed_vowels(dictionary.phones()))
     source = _plain(dictionary) if drop_stress else dictionary
     guesser = None
-    for word in sorted(counts):
+    for word in sorted(counts.keys() | {options.oov_word}):
         found = next(filter(None, map(source.entries.get, (word, word.lower(), usual_spelling(word)))), None)
-        if _NOISE.match(word) or word == options.oov_word:
+        if not found and (_NOISE.match(word) or word == options.oov_word):
             found = {(SPOKEN_NOISE,): 1.0}
+            vocabulary.noises += [word] * (word != options.oov_word)
         for phones, probability in (found or {}).items():
             vocabulary.lexicon.add(word, phones, probability)
         if found:
@@ -124,8 +136,15 @@ def look_up(counts: Counter, dictionary: Lexicon, options: DictOptions) -> Vocab
         vocabulary.missing[word] = _guess(guesser, word, drop_stress)
         if vocabulary.missing[word]:
             vocabulary.lexicon.add(word, vocabulary.missing[word].phones)
-    vocabulary.lexicon.add(options.oov_word, (SPOKEN_NOISE,))
+    vocabulary.silence += tuple(sorted(noise_phones(source) & vocabulary.lexicon.phones()))
     return vocabulary
+
+
+def noise_phones(dictionary: Lexicon) -> set[str]:
+    """Phones that stand nowhere but alone, for a word in brackets: LAU of `[laughter] LAU`. SIL and SPN are not among them."""
+    rows = [(word, phones) for word, variants in dictionary.entries.items() for phones in variants]
+    spoken = {phone for word, phones in rows if len(phones) > 1 or not _NOISE.match(word) for phone in phones}
+    return dictionary.phones() - spoken - {SILENCE, SPOKEN_NOISE}
 
 
 def _guess(guesser: LetterToSound | None, word: str, drop_stress: bool) -> Guess | None:
@@ -142,11 +161,11 @@ def phone_groups(phones: set[str]) -> tuple[PhoneGroups, PhoneGroups]:
     return [tuple(group) for group in groups.values()], [tuple(sorted(p for p in stressed if p[-1] == digit)) for digit in digits]
 
 
-def as_dict_dir(lexicon: Lexicon) -> DictDir:
-    """Lexicon and phone lists. Every phone of the lexicon that is not silence or spoken noise is a non-silence phone."""
-    nonsilence, stress_questions = phone_groups(lexicon.phones() - {SILENCE, SPOKEN_NOISE})
-    questions = [(SILENCE, SPOKEN_NOISE), tuple(phone for group in nonsilence for phone in group), *stress_questions]
-    return DictDir(lexicon, [(SILENCE,), (SPOKEN_NOISE,)], nonsilence, SILENCE, questions)
+def as_dict_dir(lexicon: Lexicon, silence: Collection[str] = (SILENCE, SPOKEN_NOISE)) -> DictDir:
+    """Lexicon and phone lists. Every phone of the lexicon that is not in `silence` is a non-silence phone."""
+    nonsilence, stress_questions = phone_groups(lexicon.phones() - set(silence))
+    questions = [tuple(silence), tuple(phone for group in nonsilence for phone in group), *stress_questions]
+    return DictDir(lexicon, [(phone,) for phone in silence], nonsilence, SILENCE, questions)
 
 
 def write_dict(text: Path, options: DictOptions, out: Path) -> Vocabulary:
@@ -154,18 +173,21 @@ def write_dict(text: Path, options: DictOptions, out: Path) -> Vocabulary:
     counts = count_words(text, options)
     vocabulary = look_up(counts, read_dictionary(options.dictionary), options)
     _tell_missing(text, vocabulary, options)
-    as_dict_dir(vocabulary.lexicon).write(out)
+    as_dict_dir(vocabulary.lexicon, vocabulary.silence).write(out)
     write_lines(out / "missing_words.txt", vocabulary.report())
     return vocabulary
 
 
 def _tell_missing(text: Path, vocabulary: Vocabulary, options: DictOptions) -> None:
-    """Say what the dictionary lacked. Raises UserError where nothing is left but noise and the OOV word."""
+    """Say what the dictionary lacked, and which of its phones are silence. Raises UserError where nothing is left but noise and the OOV
+    word."""
     hint = "give a dictionary of its language and spelling with --dictionary FILE"
-    if not vocabulary.lexicon.phones() - {SILENCE, SPOKEN_NOISE}:
+    if not vocabulary.lexicon.phones() - set(vocabulary.silence):
         source = f"in the dictionary ({options.dictionary})" + " or by its letters" * (options.fallback == "letters")
         raise UserError(f"{text}: not one of its words has a pronunciation {source}; {hint}")
     if vocabulary.share_left_out > MOST_LEFT_OUT:
         log.warning(f"{vocabulary.summary()}; {hint}")
     else:
         log.info(vocabulary.summary())
+    if noises := vocabulary.silence[2:]:
+        log.info(f"{' '.join(noises)}: in silence_phones.txt, since these phones stand alone in words in brackets and nowhere else")

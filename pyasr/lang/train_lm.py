@@ -13,7 +13,7 @@ from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.lang.arpa import Arpa, perplexity, write_arpa
 from pyasr.lang.arpa_kernels import map_lines, word_table
-from pyasr.lang.dict_dir import RESERVED_WORDS
+from pyasr.lang.dict_dir import RESERVED_WORDS, reserved
 from pyasr.lang.ngram import estimate
 from pyasr.lang.vocabulary import read_lines_of_words, read_sentences, read_vocabulary
 
@@ -85,8 +85,7 @@ def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[n
 
 def _check_not_reserved(path: Path, found: list[str]) -> None:
     if found:
-        told = f"'{found[0]}' is reserved and cannot be a word"
-        raise UserError(f"{path}: {told}; remove it from the text, whose lines are the sentences")
+        raise UserError(f"{path}: '{found[0]}' {reserved(found[0])}; remove it from the text, whose lines are the sentences")
 
 
 def _tell_oov(path: Path, outside: np.ndarray, lengths: np.ndarray, oov_word: str) -> None:

@@ -2,8 +2,10 @@ import pytest
 
 from pyasr.base.errors import UserError
 from pyasr.lang.dict_dir import read_dict_dir
+from pyasr.lang.check_lang import find_problems
 from pyasr.lang.lexicon import read_cmudict, read_lexicon, without_stress
 from pyasr.lang.prepare_dict import DictOptions, as_dict_dir, write_dict
+from pyasr.lang.prepare_lang import LangOptions, write_lang
 from pyasr.lang.symbols import SymbolTable
 from pyasr.lang.vocabulary import read_vocabulary
 
@@ -128,9 +130,15 @@ def test_dict_dir_is_read_and_written_back(tmp_path):
         ({"nonsilence_phones": "AH\nAE\nK\nT\nSPN\n"}, "the phone SPN is listed twice"),
         ({"optional_silence": "K\n"}, "optional_silence.txt has to hold one phone of silence_phones.txt, not 'K'"),
         ({"optional_silence": "SIL SPN\n"}, "not 'SIL SPN'"),
-        ({"nonsilence_phones": "AH\nAE\nK\nT\nT_B\n"}, "'T_B' cannot be the name of a phone"),
+        ({"nonsilence_phones": "AH\nAE\nK\nT\nT_B\n"},
+         "'T_B' cannot be the name of a phone, since _B marks phones at the beginning of a word, which prepare_lang.py makes itself, rename it"),
+        ({"nonsilence_phones": "AH\nAE\nK\nT\nT_S\n"}, "'T_S' cannot be the name of a phone, since _S marks phones that are a whole word"),
+        ({"nonsilence_phones": "AH\nAE\nK\nT\n#1\n"},
+         "'#1' cannot be the name of a phone, since #0, #1 and so on are the disambiguation symbols of phones.txt, rename it in the lexicon"),
+        ({"nonsilence_phones": "AH\nAE\nK\nT\n<eps>\n"}, "'<eps>' cannot be the name of a phone, since phones.txt has this symbol for arcs"),
         ({"extra_questions": "K X\n"}, "unknown phone X"),
-        ({"lexicon": "<s> AH\n"}, "'<s>' is reserved"),
+        ({"lexicon": "<s> AH\n"}, r"'<s>' is reserved and cannot be a word \(words.txt has it for the beginning of a sentence\), remove it from"),
+        ({"lexicon": "#0 AH\n"}, r"'#0' is reserved and cannot be a word \(words.txt has it for the back-off arcs of a grammar\), remove it"),
     ],
 )
 def test_bad_dict_dir(tmp_path, changes, told):
@@ -248,6 +256,56 @@ def test_many_words_left_out_are_a_warning(tmp_path, caplog, text, level):
         prepare_text(tmp_path, text)
     told = next(record for record in caplog.records if "1 left out" in record.message)
     assert told.levelname == level and ("--dictionary FILE" in told.message) == (level == "WARNING")
+
+
+BRACKETS = "[laughter] LAU\n[noise] NSN\n<sil> SIL\n<qr> IH0 K R\n{mr} IH0 M R\n<er> ER0\nyes Y EH1 S\nno N OW1\nher HH ER0\n"
+
+
+def test_words_in_brackets_have_the_phones_of_the_dictionary(tmp_path, caplog):
+    """Spoken noise are those alone that it lacks; phones that stand for sounds in brackets only are silence phones."""
+    dictionary = write(tmp_path / "dict.txt", BRACKETS)
+    text = write(tmp_path / "text", "u1 yes [LAUGHTER] no <qr> [cough] [cough]\nu2 no [noise] <sil> {mr} <er> <beep>\n")
+    (tmp_path / "dict").mkdir()
+    with caplog.at_level("INFO", "pyasr"):
+        vocabulary = write_dict(text, DictOptions(dictionary=str(dictionary)), tmp_path / "dict")
+    content = read_dict_dir(tmp_path / "dict")
+    expected = {"[LAUGHTER]": "LAU", "[noise]": "NSN", "<sil>": "SIL", "<qr>": "IH K R", "{mr}": "IH M R", "<er>": "ER", "yes": "Y EH S",
+                "no": "N OW", "[cough]": "SPN", "<beep>": "SPN", "<unk>": "SPN"}  # fmt: skip
+    assert {word: " ".join(*content.lexicon.pronunciations(word)) for word in content.lexicon.entries} == expected
+    assert content.silence == [("SIL",), ("SPN",), ("LAU",), ("NSN",)] and content.optional_silence == "SIL"
+    assert sorted(content.nonsilence) == sorted((phone,) for phone in "IH K R M Y EH S N OW ER".split())
+    assert content.extra_questions[0] == ("SIL", "SPN", "LAU", "NSN")
+    assert vocabulary.summary() == "all 8 other words are in the dictionary; 2 in brackets, such as <beep>, are not and become spoken noise"
+    assert "LAU NSN: in silence_phones.txt, since these phones stand alone in words in brackets and nowhere else" in caplog.text
+
+
+def test_phones_of_a_lang_directory_with_sounds_in_brackets(tmp_path):
+    dictionary = write(tmp_path / "dict.txt", BRACKETS)
+    (tmp_path / "dict").mkdir()
+    (tmp_path / "lang").mkdir()
+    write_dict(write(tmp_path / "text", "u1 yes [laughter] <er>\n"), DictOptions(dictionary=str(dictionary)), tmp_path / "dict")
+    write_lang(read_dict_dir(tmp_path / "dict"), "<unk>", LangOptions(), tmp_path / "lang")
+    silence = (tmp_path / "lang/phones/silence.txt").read_text().split()
+    assert {phone.split("_")[0] for phone in silence} == {"SIL", "SPN", "LAU"} and find_problems(tmp_path / "lang") == []
+
+
+@pytest.mark.parametrize(("line", "phones", "silence"), [("<unk> GBG\n", "GBG", ["SIL", "SPN", "GBG"]), ("<unk> N OW\n", "N OW", ["SIL", "SPN"]),
+                                                         ("", "SPN", ["SIL", "SPN"])])  # fmt: skip
+def test_the_oov_word_has_the_phones_of_the_dictionary(line, phones, silence, tmp_path):
+    dictionary = write(tmp_path / "dict.txt", f"no N OW\n{line}")
+    (tmp_path / "dict").mkdir()
+    vocabulary = write_dict(write(tmp_path / "text", "u1 no\n"), DictOptions(dictionary=str(dictionary)), tmp_path / "dict")
+    content = read_dict_dir(tmp_path / "dict")
+    assert content.lexicon.pronunciations("<unk>") == [tuple(phones.split())]
+    assert [phone for group in content.silence for phone in group] == silence
+    assert vocabulary.summary() == "all 1 words are in the dictionary"
+
+
+@pytest.mark.parametrize(("word", "told"), [("<s>", r"is reserved and cannot be a word \(words.txt has it for the beginning"), ("a b", "not one word"),
+                                            ("", "not one word")])  # fmt: skip
+def test_oov_words_that_cannot_be(word, told, tmp_path):
+    with pytest.raises(UserError, match=f"--oov-word '{word}': {told}.*; give another, such as <unk>"):
+        prepare_text(tmp_path, "u1 a cat\n", oov_word=word)
 
 
 def test_text_without_words_and_reserved_words(tmp_path):
