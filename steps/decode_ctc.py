@@ -46,7 +46,7 @@ class DecodeCtc:
     units_dir: Path | None = option(None, "directory of the units; CTC_DIR/units unless given")
     posteriors: Path | None = option(None, "table (scp) of log posteriors (frames, units) in place of network and features")
     graph_dir: Path | None = option(None, "directory of TLG.fst", only=if_is("search", WFST))
-    lm: Path | None = option(None, "n-gram model in ARPA form, perhaps gzipped", only=if_is("search", PREFIX))
+    lm: Path | None = option(None, "n-gram model in ARPA form, perhaps compressed", only=if_is("search", PREFIX))
     prefix: PrefixOptions = group(PrefixOptions, only=if_is("search", PREFIX))
     decode: DecodeOptions = group(DecodeOptions, only=if_is("search", WFST), acoustic_scale=1 / ACOUSTIC_FACTOR)
     lattices: DeterminizeOptions = group(DeterminizeOptions, only=if_is("search", WFST))

@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from steps_here import run_here
 from toy_recipe import run, start, wers
 
 
@@ -43,6 +44,20 @@ def test_a_word_that_is_not_ascii_is_recognised(toy_run):
     directory, _ = toy_run
     lines = (directory / "exp/tri3/decode_test/scoring/per_utt").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if " hyp " in line and "noël" in line]
+
+
+def test_a_word_loop_of_ones_own_decodes(toy_run, tmp_path):
+    """The grammar as a text, by the programs that the recipe uses for its n-gram model."""
+    directory, _ = toy_run
+    data, model = directory / "data", directory / "exp/mono"
+    words = [line.split()[0] for line in (data / "lang/words.txt").read_text(encoding="utf-8").splitlines()]
+    loop = "".join(f"0 0 {word} 2.5\n" for word in words if word not in ("<eps>", "<unk>", "#0", "<s>", "</s>"))
+    (tmp_path / "loop.txt").write_text(f"{loop}0\n", encoding="utf-8")
+    run_here("make_grammar.py", data / "lang", tmp_path / "loop.txt", tmp_path / "lang", folder="utils")
+    run_here("make_graph.py", tmp_path / "lang", model, tmp_path / "graph", folder="utils")
+    run_here("decode.py", "--nj", 1, "--model-dir", model, tmp_path / "graph", data / "test", tmp_path / "decode")
+    run_here("score.py", "--nj", 1, data / "test", tmp_path / "lang", tmp_path / "decode")
+    assert float(re.search(r"WER ([\d.]+)", (tmp_path / "decode/best_wer").read_text()).group(1)) < 20
 
 
 def test_the_second_run_finds_everything_up_to_date(toy_run):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make a data directory of lhotse's manifests: of recordings and supervisions, or of cuts.
 
-Reads   RECORDINGS and SUPERVISIONS, or CUTS (JSON lines or a JSON array, plain or gzipped)
+Reads   RECORDINGS and SUPERVISIONS, or CUTS (JSON lines or a JSON array, plain or compressed)
 Writes  OUT/{wav.scp,reco2dur,segments,utt2spk,spk2utt}, and {text,spk2gender} where the manifests tell them
 
 Every supervision is an utterance; where some have a text, those without are left out, and an empty one is a text. All that is wrong is

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Make the grammar G.fst of an n-gram model in ARPA form, in a copy of the lang directory.
+"""Make the grammar G.fst, in a copy of the lang directory, of an n-gram model in ARPA form or of an FST of one's own.
 
-Reads  LANG, ARPA (plain or .gz)
+Reads  LANG, GRAMMAR: ARPA, OpenFst's text form with words or their ids, or a binary FST (vector, const); plain or compressed (gz, xz, bz2)
 Writes LANG_TEST: the files of LANG and G.fst
 
-Words of the ARPA file that LANG/words.txt does not have are left out and counted.
+Words of an ARPA file that LANG/words.txt does not have are left out and counted; in an FST they are an error.
 
 Example:
     utils/make_grammar.py data/lang data/local/lm/trigram/lm.arpa.gz data/lang_test
+    utils/make_grammar.py data/lang commands.fst.txt data/lang_commands
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.options import argument
+from pyasr.base.options import argument, option
 from pyasr.base.step import output_of, run_step
 from pyasr.lang.grammar import make_grammar
 
@@ -21,13 +22,14 @@ from pyasr.lang.grammar import make_grammar
 @dataclass(frozen=True)
 class MakeGrammar:
     lang: Path = argument("lang directory")
-    arpa: Path = argument("n-gram model in ARPA form, perhaps gzipped")
+    arpa: Path = argument("n-gram model in ARPA form, or an FST, text or binary")
     out: Path = argument("lang directory to make")
+    acceptor: bool | None = option(None, "lines of a text FST have one label (true) or two (false); only where they do not tell")
 
 
 def main(options: MakeGrammar) -> None:
     with output_of(options, options.out, [options.lang, options.arpa]) as out:
-        make_grammar(options.lang, options.arpa, out)
+        make_grammar(options.lang, options.arpa, out, options.acceptor)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ class SubsetDataDir:
     random: int | None = option(None, "N utterances drawn by --seed", minimum=1)
     per_spk: int | None = option(None, "up to N utterances of every speaker", minimum=1)
     speakers: int | None = option(None, "whole speakers until there are N utterances", minimum=1)
-    max_same_text: int | None = option(None, "up to N utterances of every transcript, drawn by --seed, as of Kaldi's remove_dup_utts.sh", minimum=1)
+    max_same_text: int | None = option(None, "up to N utterances of every transcript, drawn by --seed, as of Kaldi's remove_dup_utts.sh",
+                                       minimum=1)
     utt_list: Path | None = option(None, "the utterances that a file lists")
     spk_list: Path | None = option(None, "the speakers that a file lists")
     seed: int = option(0, "seed of --random and --max-same-text")

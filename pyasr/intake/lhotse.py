@@ -1,6 +1,6 @@
 """Lhotse's manifests, of recordings and supervisions or of cuts, as a Kaldi data directory.
 
-A manifest is a file of JSON objects, one a line, or of one array of them, plain or gzipped. Of those, these entries are taken:
+A manifest is a file of JSON objects, one a line, or of one array of them, plain or compressed. Of those, these entries are taken:
 
     recording    id, sources [{type: file | command, channels, source}], duration
     supervision  id, recording_id, start, duration, channel, text, speaker, gender

@@ -62,7 +62,7 @@ def load_all(scp: Path) -> dict[str, np.ndarray]:
 
 
 def read_ark(path: Path, dtype=np.float32) -> dict[str, np.ndarray]:
-    """All matrices and vectors of an archive, with or without a table, by key, in its order: binary or text, gzipped or not.
+    """All matrices and vectors of an archive, with or without a table, by key, in its order: binary or text, plain or compressed.
 
     dtype  None to leave the numbers as they are stored (text: float64)
 

@@ -1,4 +1,4 @@
-"""Archives of transducers, one for each utterance: Kaldi's `fsts.*.gz` (training graphs), binary or text, gzipped or not.
+"""Archives of transducers, one for each utterance: Kaldi's `fsts.*.gz` (training graphs), binary or text, plain or compressed.
 
 An entry is `KEY␣`, then in binary an OpenFst file of type `vector`; in text a line break, the arcs as `FROM TO INPUT OUTPUT [COST]` and
 final states as `STATE [COST]`, the first line's state being the start, and an empty line.

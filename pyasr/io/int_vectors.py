@@ -1,4 +1,4 @@
-"""Archives of integer vectors, one for each utterance: Kaldi's `ali.*.gz` (binary or text, gzipped or not).
+"""Archives of integer vectors, one for each utterance: Kaldi's `ali.*.gz` (binary or text, plain or compressed).
 
 An entry is `KEY␣`, then in binary `\\0B`, the count and that many values, each as the byte 4 and an int32; in text the values up to the
 line's end.

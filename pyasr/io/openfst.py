@@ -148,7 +148,7 @@ class FstCursor:
 
 
 def read_fst(path: Path) -> Fst:
-    """The transducer in an OpenFst binary file (`vector` or `const`, arc type `standard`), gzipped or not; symbol tables are skipped.
+    """The transducer in an OpenFst binary file (`vector` or `const`, arc type `standard`), plain or compressed; symbol tables are skipped.
 
     Raises UserError naming file and offset for anything else: not an FST, another arc type, truncated, impossible sizes or states.
     """
@@ -160,7 +160,23 @@ def read_fst_at(cursor: FstCursor) -> Fst:
     return _read_object(cursor, alone=False)
 
 
-def _read_object(cursor: FstCursor, alone: bool = True) -> Fst:
+def is_binary_fst(content: bytes) -> bool:
+    """Whether a file with this content begins as OpenFst's binary files do."""
+    return content.startswith(struct.pack("<i", _MAGIC))
+
+
+def parse_fst(content: bytes, path: Path) -> tuple[Fst, list[dict[int, str]]]:
+    """(transducer, {label: symbol} of its input and its output) of the content of an OpenFst binary file, {} where it has no symbol table.
+
+    Raises UserError as `read_fst` does.
+    """
+    cursor = FstCursor(content, Path(path))
+    tables = _read_header(cursor)[-1]
+    return _read_object(FstCursor(content, Path(path))), tables
+
+
+def _read_header(cursor: FstCursor) -> tuple[str, int, int, int, int, int, list[dict[int, str]]]:
+    """(FST type, version, flags, start, number of states, number of arcs, symbol tables)."""
     begin, path = cursor.offset, cursor.path
     if len(cursor.data) < begin + 4 or cursor.value("i", "magic number") != _MAGIC:
         raise UserError(f"{path}: not an OpenFst binary file (no magic number at byte {begin}); write it with fstcompile or pyasr")
@@ -171,9 +187,13 @@ def _read_object(cursor: FstCursor, alone: bool = True) -> Fst:
     version, flags = cursor.value("i", "version"), cursor.value("i", "flags")
     cursor.value("Q", "properties")
     start, num_states, num_arcs = (cursor.value("q", what) for what in ("start state", "number of states", "number of arcs"))
-    for flag in (_HAS_ISYMBOLS, _HAS_OSYMBOLS):
-        if flags & flag:
-            _skip_symbols(cursor)
+    tables = [_read_symbols(cursor) if flags & flag else {} for flag in (_HAS_ISYMBOLS, _HAS_OSYMBOLS)]
+    return kind, version, flags, start, num_states, num_arcs, tables
+
+
+def _read_object(cursor: FstCursor, alone: bool = True) -> Fst:
+    path = cursor.path
+    kind, version, flags, start, num_states, num_arcs, _ = _read_header(cursor)
     if kind == "vector":
         if num_states < 0 and not alone:
             raise cursor.error("an FST whose number of states is not told, as no archive may hold it,")
@@ -184,14 +204,13 @@ def _read_object(cursor: FstCursor, alone: bool = True) -> Fst:
     return fst
 
 
-def _skip_symbols(cursor: FstCursor) -> None:
+def _read_symbols(cursor: FstCursor) -> dict[int, str]:
     if cursor.value("i", "symbol table") != _SYMBOLS_MAGIC:
         raise cursor.error("damaged FST: no symbol table where the header promises one")
     cursor.string("symbol table")
     cursor.value("q", "symbol table")
-    for _ in range(cursor.value("q", "symbol table")):
-        cursor.string("symbol")
-        cursor.value("q", "symbol")
+    symbols = [(cursor.string("symbol"), cursor.value("q", "symbol")) for _ in range(cursor.value("q", "symbol table"))]
+    return {label: symbol for symbol, label in symbols}
 
 
 def _read_vector(cursor: FstCursor, start: int, num_states: int) -> Fst:

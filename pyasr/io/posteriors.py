@@ -1,4 +1,4 @@
-"""Archives of posteriors, one for each utterance: Kaldi's `post.*.gz` (binary or text, gzipped or not).
+"""Archives of posteriors, one for each utterance: Kaldi's `post.*.gz` (binary or text, plain or compressed).
 
 An entry is `KEY␣`, then in binary `\\0B` and the number of frames, for each frame the number of its pairs, for each pair an integer
 (transition-id, pdf or phone) and its weight; every number after one byte with its size. In text each frame is `[ ID WEIGHT ID WEIGHT ] `.

@@ -69,13 +69,17 @@ class Arpa:
 
 
 def read_arpa(path: Path) -> Arpa:
-    """A model in ARPA format, plain or compressed; entry i of `words` is the i-th unigram. Probabilities and back-off weights of 0, and those
-    below 1e-99, are read as 1e-99 (-99), so that all costs are finite.
+    """A model in ARPA format, plain or compressed; entry i of `words` is the i-th unigram. Probabilities and back-off weights of 0, and
+    those below 1e-99, are read as 1e-99 (-99), so that all costs are finite.
 
     Raises UserError with the line for a broken header, counts that do not hold, a malformed n-gram, one with a word that is no unigram,
     one that occurs twice, a missing end; and where the begin or the end of sentences is no unigram.
     """
-    data = read_bytes(path)
+    return parse_arpa(read_bytes(path), path)
+
+
+def parse_arpa(data: bytes, path: Path) -> Arpa:
+    """`read_arpa` of the content of a file, UTF-8 text."""
     counts, offset = _header(data, path)
     words: list[str] = []
     tables, table = [], None

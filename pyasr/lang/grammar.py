@@ -1,4 +1,4 @@
-"""G: an n-gram model in ARPA form as a transducer over the words of a lang dir, and the lang dir that holds it."""
+"""G: an n-gram model in ARPA form as a transducer over the words of a lang dir, and the lang dir that holds it or a grammar of one's own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.utf8 import text_of
+from pyasr.io.content import read_content
 from pyasr.io.openfst import Fst, write_fst
-from pyasr.lang.arpa import Arpa, read_arpa
-from pyasr.lang.symbols import SymbolTable
+from pyasr.lang.arpa import Arpa, parse_arpa
+from pyasr.lang.grammar_fst import is_grammar_fst, read_grammar_fst
+from pyasr.lang.symbols import BACKOFF, SymbolTable
 
-BOS, EOS, BACKOFF = "<s>", "</s>", "#0"
+BOS, EOS = "<s>", "</s>"
 _LN10 = math.log(10.0)
 
 
@@ -79,9 +82,7 @@ def arpa_to_fst(arpa: Arpa, words: SymbolTable) -> tuple[Fst, Dropped]:
     -ln of the backoff weight. `<s>` and `</s>` are no labels: the history `<s>` is the start, p(</s> | history) a final cost. States with
     nothing but a backoff arc are bypassed. N-grams with a word that has no id are left out, as are those whose history is not listed.
     """
-    for symbol, of in ((BACKOFF, "backoff arcs"), (BOS, "begins of sentences"), (EOS, "ends of sentences")):
-        if symbol not in words:
-            raise UserError(f"words.txt has no {symbol}, the symbol of {of}; make the lang dir with utils/prepare_lang.py")
+    _check_symbols(words)
     ids = np.array([-1 if word in ("<eps>", BACKOFF) else words.get(word, -1) for word in arpa.words], np.int64)
     builder = _GrammarBuilder(words)
     dropped_ngrams = 0
@@ -92,6 +93,12 @@ def arpa_to_fst(arpa: Arpa, words: SymbolTable) -> tuple[Fst, Dropped]:
         builder.add(rows[known], -_LN10 * table.logprob[known], -_LN10 * table.backoff[known], highest=order == len(arpa.tables))
     missing = tuple(word for word, number in zip(arpa.words, ids) if number < 0 and word not in (BOS, EOS))
     return builder.fst(), Dropped(missing, dropped_ngrams, builder.num_orphans)
+
+
+def _check_symbols(words: SymbolTable) -> None:
+    for symbol, of in ((BACKOFF, "backoff arcs"), (BOS, "begins of sentences"), (EOS, "ends of sentences")):
+        if symbol not in words:
+            raise UserError(f"words.txt has no {symbol}, the symbol of {of}; make the lang dir with utils/prepare_lang.py")
 
 
 class _GrammarBuilder:
@@ -159,23 +166,41 @@ class _GrammarBuilder:
         return tuple(np.concatenate(column) for column in zip(*self.backoffs))
 
 
-def make_grammar(lang: Path, arpa_path: Path, out: Path) -> Dropped:
-    """Fill `out` with a copy of the lang dir and `G.fst` made from an ARPA file, as Kaldi's format_lm.sh does."""
-    words = SymbolTable.read(lang / "words.txt")
-    grammar, dropped = arpa_to_fst(read_arpa(arpa_path), words)
-    hint = _other_case(dropped.words, words)
-    if (grammar.ilabels == words[BACKOFF]).all():
-        raise UserError(f"{arpa_path}: none of its words is in {lang}/words.txt; {hint or 'make both from the same text'}")
+def make_grammar(lang: Path, source: Path, out: Path, acceptor: bool | None = None) -> None:
+    """Fill `out` with a copy of the lang dir and `G.fst` made from an ARPA file, as Kaldi's format_lm.sh does, or from an FST.
+
+    acceptor  see `pyasr.lang.grammar_fst.read_grammar_fst`
+    """
+    words, content = SymbolTable.read(lang / "words.txt"), read_content(source)
+    if is_grammar_fst(content):
+        _check_symbols(words)
+        grammar = read_grammar_fst(content, source, words, acceptor)
+    elif acceptor is not None:
+        raise UserError(f"--acceptor and {source}, which is no FST, do not go together; leave --acceptor out")
+    elif b"\\data\\" not in content:
+        told = "no \\data\\ line, which ARPA files have, and no arc 'FROM TO WORD [COST]' on the first line, which FSTs in text form have"
+        raise UserError(f"{source}:1: {told}; give one of these, or a binary FST")
+    else:
+        grammar = _of_arpa(content, source, lang, words)
     copy_lang(lang, out)
     write_fst(out / "G.fst", grammar)
+    log.info(f"G.fst: {grammar.num_states} states, {grammar.num_arcs} arcs")
+
+
+def _of_arpa(content: bytes, path: Path, lang: Path, words: SymbolTable) -> Fst:
+    """G of an ARPA file. Warns of what is left out; raises UserError where nothing is left."""
+    text_of(content, path)
+    grammar, dropped = arpa_to_fst(parse_arpa(content, path), words)
+    hint = _other_case(dropped.words, words)
+    if (grammar.ilabels == words[BACKOFF]).all():
+        raise UserError(f"{path}: none of its words is in {lang}/words.txt; {hint or 'make both from the same text'}")
     if dropped.words:
         shown = " ".join(dropped.words[:10]) + " ..." * (len(dropped.words) > 10)
         told = f"{len(dropped.words)} words are not in {lang}/words.txt ({shown})"
-        log.warning(f"{arpa_path}: {told}; {dropped.num_oov_ngrams} n-grams dropped{hint and '; ' + hint}")
+        log.warning(f"{path}: {told}; {dropped.num_oov_ngrams} n-grams dropped{hint and '; ' + hint}")
     if dropped.num_orphans:
-        log.warning(f"{arpa_path}: {dropped.num_orphans} n-grams dropped because their history is not listed")
-    log.info(f"G.fst: {grammar.num_states} states, {grammar.num_arcs} arcs")
-    return dropped
+        log.warning(f"{path}: {dropped.num_orphans} n-grams dropped because their history is not listed")
+    return grammar
 
 
 def _other_case(missing: tuple[str, ...], words: SymbolTable) -> str:

@@ -11,7 +11,7 @@ from pyasr.base.utf8 import text_of
 from pyasr.io.content import read_content
 from pyasr.io.text import read_lines
 
-EPSILON = "<eps>"
+EPSILON, BACKOFF = "<eps>", "#0"
 _ID = re.compile(r"[0-9]{1,9}")
 _OTHER_BLANK = re.compile(  # white space of Unicode but space, tab, and the ends of lines, in UTF-8; the byte order mark of a file joined on
     rb"[\x0b\x0c\x1c-\x1f]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80|\xef\xbb\xbf"

@@ -1,0 +1,253 @@
+"""Grammars of one's own: an FST in OpenFst's text form or a binary file, checked and made the G.fst of a lang dir.
+
+    0 1 call            FROM TO WORD [COST] of an acceptor, FROM TO INPUT OUTPUT [COST] of a transducer
+    1 2 ann 0.7
+    1 2 bob 0.7
+    2 0 <eps>
+    2 0.1               STATE [COST]: a final state; the first line's state is the start
+
+Words are symbols of words.txt or their ids; costs are -ln of probabilities. Arcs without a word get the input #0, as Kaldi's
+`eps2disambig.pl` writes it, so that the composition with L_disambig.fst can be determinised.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.utf8 import text_of
+from pyasr.io.openfst import Fst, is_binary_fst, parse_fst
+from pyasr.lang import fst_ops as ops
+from pyasr.lang.dict_dir import reserved
+from pyasr.lang.symbols import BACKOFF, EPSILON, SymbolTable
+
+MOST_COST = 228.0  # of a probability of 1e-99
+_FORMS = {True: "'FROM TO WORD [COST]' or 'STATE [COST]'", False: "'FROM TO INPUT OUTPUT [COST]' or 'STATE [COST]'"}
+_STATE = re.compile(r"[0-9]{1,9}")
+_COST = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|Infinity)", re.IGNORECASE)
+_HEAD_BYTES = 1 << 16  # of a file, by which its form is known
+_NAMED = 10  # words in a message
+_LEAST_TRIED = 20_000  # states, before a grammar counts as one that cannot be determinised
+
+
+@dataclass
+class _Draft:
+    """A grammar before it is checked: arrays over its arcs, labels being ids of words.txt; `lines` are those of a text, else None."""
+
+    path: Path
+    start: int
+    sources: np.ndarray
+    targets: np.ndarray
+    ilabels: np.ndarray
+    olabels: np.ndarray
+    costs: np.ndarray
+    finals: np.ndarray
+    lines: np.ndarray | None = None
+
+    def place(self, arc: int) -> str:
+        """Where an arc is, for messages."""
+        return f"{self.path}: an arc from state {self.sources[arc]}" if self.lines is None else f"{self.path}:{self.lines[arc]}"
+
+
+def is_grammar_fst(content: bytes) -> bool:
+    """Whether the content of a file is a binary FST, or text that begins with an arc or a final state."""
+    if is_binary_fst(content):
+        return True
+    head = content[:_HEAD_BYTES]
+    fields = head.lstrip().partition(b"\n")[0].split()
+    is_row = 0 < len(fields) <= 5 and fields[0].isdigit() and (len(fields) < 3 or fields[1].isdigit())
+    return is_row and not re.search(rb"(?m)^\\data\\", head)
+
+
+def read_grammar_fst(content: bytes, path: Path, words: SymbolTable, acceptor: bool | None = None) -> Fst:
+    """The G.fst that the content of a file is, arcs sorted by input label.
+
+    words     words.txt of the lang dir
+    acceptor  whether arcs of a text have one label; None where the lines tell
+
+    Raises UserError, with the line of a text: for words that words.txt lacks, for `<s>` and `</s>`, for costs that are not finite, where
+    no final state can be reached, for cycles without a word, and where a grammar cannot be determinised.
+    """
+    path = Path(path)
+    if is_binary_fst(content):
+        if acceptor is not None:
+            raise UserError(f"--acceptor and {path}, a binary FST, do not go together; leave --acceptor out")
+        draft = _of_binary(content, path, words)
+    else:
+        draft = _TextReader(text_of(content, path), path, words, acceptor).draft()
+    _check_labels(draft, words)
+    _check_costs(draft)
+    grammar = _useful_part(_with_backoff_labels(draft, words[BACKOFF]), path)
+    _check_silent_cycles(grammar, words[BACKOFF], path)
+    _check_determinisable(grammar, words, path)
+    return grammar.arcsort("ilabel")
+
+
+def _of_binary(content: bytes, path: Path, words: SymbolTable) -> _Draft:
+    """By the symbol tables that the file keeps, which may number words otherwise, or by the ids of words.txt."""
+    fst, tables = parse_fst(content, path)
+    if fst.start < 0:
+        raise UserError(f"{path}: the grammar is empty; give one with a start state and a final state")
+    ids = {str(number): number for number in words.ids.values()}
+    labels = [_ids_of(column, table, words.ids if table else ids, path) for column, table in zip((fst.ilabels, fst.olabels), tables)]
+    return _Draft(path, fst.start, fst.sources, fst.nextstates, *labels, fst.weights.astype(np.float64), fst.finals)
+
+
+def _ids_of(labels: np.ndarray, table: dict[int, str], ids: dict[str, int], path: Path) -> np.ndarray:
+    """Ids of words.txt for labels that `table` names, or that are ids themselves."""
+    distinct, where = np.unique(labels, return_inverse=True)
+    names = [EPSILON if label == 0 and table else table.get(int(label), str(label)) for label in distinct]
+    _check_known([name for name in names if name not in ids], ids, f"{path}")
+    return np.array([ids[name] for name in names], np.int64)[where.reshape(labels.shape)]
+
+
+def _check_known(unknown: list[str], ids: dict[str, int], where: str) -> None:
+    """Raise UserError where there are labels that words.txt lacks."""
+    if unknown := list(dict.fromkeys(unknown)):
+        shown = " ".join(unknown[:_NAMED]) + " ..." * (len(unknown) > _NAMED)
+        cases = {word.casefold(): word for word in ids}
+        other = next((cases[word.casefold()] for word in unknown if word.casefold() in cases), "")
+        hint = f"; {other} is there: rewrite one of the two in the other case, as by tr A-Z a-z" if other else ""
+        raise UserError(f"{where}: {len(unknown)} label(s) are not in words.txt: {shown}; add the words to the dictionary, or take them out{hint}")
+
+
+class _TextReader:
+    """Lines of OpenFst's text form; states may have any numbers."""
+
+    def __init__(self, text: str, path: Path, words: SymbolTable, acceptor: bool | None):
+        self.path = path
+        self.rows = [(number, fields) for number, line in enumerate(text.split("\n"), 1) if (fields := line.split())]
+        arcs = [fields for _, fields in self.rows if len(fields) > 2]
+        inputs = {fields[2] for fields in arcs}
+        by_id = not inputs <= words.ids.keys() and all(map(_STATE.fullmatch, inputs))
+        self.ids = {str(number): number for number in words.ids.values()} if by_id else words.ids
+        self.acceptor = self._is_acceptor(arcs) if acceptor is None else acceptor
+        self.states: dict[str, int] = {}
+
+    def _is_acceptor(self, arcs: list[list[str]]) -> bool:
+        """Told by numbers of columns, otherwise by whether the fourth column holds costs or labels."""
+        widths = {len(fields) for fields in arcs}
+        if 5 in widths or 3 in widths:
+            return 5 not in widths
+        are_costs = all(_COST.fullmatch(fields[3]) for fields in arcs)
+        are_labels = all(fields[3] in self.ids for fields in arcs)
+        if are_costs and are_labels and any(fields[2] != fields[3] for fields in arcs):
+            raise UserError(f"{self.path}: the fourth column may hold labels or costs; give --acceptor true for 'FROM TO WORD COST', "
+                            "--acceptor false for 'FROM TO INPUT OUTPUT'")  # fmt: skip
+        return are_costs and not are_labels
+
+    def draft(self) -> _Draft:
+        """The grammar. Raises UserError for lines of another form, with all labels that words.txt lacks at once."""
+        arcs, finals, lines = [], {}, []
+        self._check_labels()
+        for number, fields in self.rows:
+            where = f"{self.path}:{number}"
+            if len(fields) <= 2:
+                state = self._state(fields[0], where)
+                if state in finals:
+                    raise UserError(f"{where}: state {fields[0]} is final on an earlier line too; remove one of the two")
+                finals[state] = self._cost(fields[1:], where)
+            else:
+                arcs.append(self._arc(fields, where))
+                lines.append(number)
+        sources, targets, ilabels, olabels, costs = map(np.array, zip(*arcs)) if arcs else ([np.zeros(0, np.int64)] * 5)
+        costs_of_states = np.array([finals.get(state, np.inf) for state in range(len(self.states))])
+        return _Draft(self.path, 0, sources, targets, ilabels, olabels, costs, costs_of_states, np.array(lines))
+
+    def _check_labels(self) -> None:
+        width = 1 if self.acceptor else 2
+        unknown = [(number, label) for number, fields in self.rows if len(fields) > 2 for label in fields[2 : 2 + width] if label not in self.ids]
+        if unknown:
+            _check_known([label for _, label in unknown], self.ids, f"{self.path}:{unknown[0][0]}")
+
+    def _arc(self, fields: list[str], where: str) -> tuple[int, int, int, int, float]:
+        """(from, to, input, output, cost)."""
+        width = 1 if self.acceptor else 2
+        if not 2 + width <= len(fields) <= 3 + width:
+            raise UserError(f"{where}: {len(fields)} columns, expected {_FORMS[self.acceptor]}; correct the line")
+        source, target = (self._state(field, where) for field in fields[:2])
+        labels = [self.ids[label] for label in fields[2 : 2 + width]]
+        return source, target, labels[0], labels[-1], self._cost(fields[2 + width :], where)
+
+    def _state(self, field: str, where: str) -> int:
+        if not _STATE.fullmatch(field):
+            raise UserError(f"{where}: '{field}' is not the number of a state, expected {_FORMS[self.acceptor]}; correct the line")
+        return self.states.setdefault(field, len(self.states))
+
+    @staticmethod
+    def _cost(fields: list[str], where: str) -> float:
+        """Of none or one field."""
+        if fields and not _COST.fullmatch(fields[0]):
+            raise UserError(f"{where}: '{fields[0]}' is not a cost; give -ln of a probability, or leave it out")
+        return float(fields[0]) if fields else 0.0
+
+
+def _check_labels(draft: _Draft, words: SymbolTable) -> None:
+    """Raise UserError for the marks of sentences, which no pronunciation has."""
+    for symbol in ("<s>", "</s>"):
+        number = words.get(symbol, -1)
+        found = np.flatnonzero((draft.ilabels == number) | (draft.olabels == number))
+        if len(found):
+            told = "sentences begin at the start state and end at final states, write <eps> in its place"
+            raise UserError(f"{draft.place(found[0])}: '{symbol}' {reserved(symbol)}; {told}")
+
+
+def _check_costs(draft: _Draft) -> None:
+    """Raise UserError for costs that no probability in use has; a final cost may be infinite, where a state is not final."""
+    for arc in np.flatnonzero(~(np.abs(draft.costs) <= MOST_COST))[:1]:
+        told = f"a cost of {draft.costs[arc]:g} is not between -{MOST_COST:g} and {MOST_COST:g}, that of 1e-99"
+        raise UserError(f"{draft.place(arc)}: {told}; leave the arc out, or give it another cost")
+    for state in np.flatnonzero(~((np.abs(draft.finals) <= MOST_COST) | (draft.finals == np.inf)))[:1]:
+        raise UserError(f"{draft.path}: a final cost of {draft.finals[state]:g} is not between -{MOST_COST:g} and {MOST_COST:g}; give another")
+
+
+def _with_backoff_labels(draft: _Draft, backoff: int) -> Fst:
+    """#0 as the input of arcs without a word, and no #0 as an output, which is no word."""
+    ilabels = np.where(draft.ilabels == 0, backoff, draft.ilabels)
+    olabels = np.where(draft.olabels == backoff, 0, draft.olabels)
+    return Fst.from_arcs(len(draft.finals), draft.start, draft.sources, ilabels, olabels, draft.costs, draft.targets, draft.finals)
+
+
+def _useful_part(grammar: Fst, path: Path) -> Fst:
+    """The states on paths from the start to a final state. Raises UserError where there are none."""
+    useful = ops.connect(grammar)
+    if useful.start < 0:
+        raise UserError(f"{path}: no final state can be reached from the start; end with a line 'STATE [COST]' for each final state")
+    if unused := grammar.num_states - useful.num_states:
+        log.warning(f"{path}: {unused} of {grammar.num_states} states are on no path from the start to a final state and are left out")
+    return useful
+
+
+def _check_silent_cycles(grammar: Fst, backoff: int, path: Path) -> None:
+    """Raise UserError for a cycle of arcs without an input word: it could be gone round without end."""
+    silent = np.flatnonzero(grammar.ilabels == backoff)
+    sources = grammar.sources
+    while len(silent):
+        goes_on = np.zeros(grammar.num_states, bool)
+        goes_on[sources[silent]] = True
+        left = silent[goes_on[grammar.nextstates[silent]]]
+        if len(left) == len(silent):
+            raise UserError(f"{path}: {len(left)} arc(s) without an input word lead in a cycle, or into one; remove epsilons (fstrmepsilon), "
+                            "or an arc of it")  # fmt: skip
+        silent = left
+
+
+def _check_determinisable(grammar: Fst, words: SymbolTable, path: Path) -> None:
+    """Raise UserError where states have several arcs for one word and determinisation, which a graph needs, does not end."""
+    order = np.lexsort((grammar.ilabels, grammar.sources))
+    sources, labels = grammar.sources[order], grammar.ilabels[order]
+    twice = np.flatnonzero((sources[1:] == sources[:-1]) & (labels[1:] == labels[:-1]))
+    if not len(twice):
+        return
+    try:
+        ops.determinize_star(grammar, max_states=max(_LEAST_TRIED, 10 * grammar.num_states))
+    except UserError:
+        word = words.symbol(labels[twice[0]])
+        told = f"it cannot be determinised: {len(twice)} times a state has a second arc for the same word, the first time for {word}"
+        hint = "have one arc for each word of a state where paths of the same words go on with other costs or outputs"
+        raise UserError(f"{path}: {told}; {hint}") from None
