@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.left_out import LeftOutOptions, log_reasons
+from pyasr.base.left_out import LeftOutOptions, log_reasons, told_reasons
 from pyasr.base.seeds import generator
 from pyasr.data.datadir import DataDir, split
 from pyasr.feats.inputs import FeatureReader
@@ -26,7 +25,6 @@ from pyasr.lang.vocabulary import holds_known_word, map_to_lang
 
 FAILED_FILE = "failed_utterances"
 MOST_MISSING = 0.1  # transcripts of real speech have their faults, and the shortest utterances are too short for some of the words
-_NUM_REASONS, _NUM_NAMED = 3, 3
 NO_PATH = "no path within the beams ends with the utterance (too short for its words, or other words)"
 
 
@@ -49,8 +47,7 @@ class AlignReport:
     def check(self, when: str) -> None:
         """Raise UserError unless some utterance was aligned."""
         if self.num_aligned == 0:
-            reason = next(iter(self.failed.values()), "no utterances")
-            raise UserError(f"none of {len(self.failed)} utterances could be aligned {when} ({reason}); "
+            raise UserError(f"none of {len(self.failed)} utterances could be aligned {when}: {told_reasons(self.failed)}; "
                             "check that features, text, language and model directory belong together")
 
     def check_missing(self, where: Path, options: LeftOutOptions) -> None:
@@ -64,15 +61,7 @@ class AlignReport:
         total = self.num_aligned + len(self.failed)
         if not self.failed:
             return f"all {total} utterances have an alignment"
-        counts = Counter(self.failed.values()).most_common()
-        parts = [f"{number}: {reason} ({self._first(reason)})" for reason, number in counts[:_NUM_REASONS]]
-        others = [f"{len(counts) - _NUM_REASONS} other reasons"] if len(counts) > _NUM_REASONS else []
-        return f"{len(self.failed)} of {total} utterances have no alignment: {', '.join(parts + others)}"
-
-    def _first(self, reason: str) -> str:
-        """The names of the first utterances that fail for a reason."""
-        names = sorted(utt for utt, other in self.failed.items() if other == reason)
-        return " ".join(names[:_NUM_NAMED]) + (" ..." if len(names) > _NUM_NAMED else "")
+        return f"{len(self.failed)} of {total} utterances have no alignment: {told_reasons(self.failed)}"
 
     def write(self, out: Path) -> None:
         """OUT/failed_utterances: `UTTERANCE why it has no alignment`."""
@@ -115,8 +104,7 @@ class Shard:
         failed |= {utt: "its features are not finite" for utt, matrix in matrices.items() if not np.isfinite(matrix).all()}
         keys = [utt for utt in matrices if utt not in failed]
         if not keys:
-            reason = next(iter(failed.values()), "no utterances")
-            log.warning(f"{data}: no utterance of shard {job} of {num_jobs} can be used ({reason})")
+            log.warning(f"{data}: no utterance of shard {job} of {num_jobs} can be used: {told_reasons(failed)}")
         offsets = np.cumsum([0, *(len(matrices[utt]) for utt in keys)])
         feats = np.concatenate([np.zeros((0, reader.dim), np.float32), *(matrices[utt] for utt in keys)])
         return cls(data, keys, feats, offsets, {utt: words[utt] for utt in keys}, failed)
@@ -138,8 +126,8 @@ class Shard:
         """Raise UserError, on all ranks, when no utterance of any rank can be used."""
         total = sum(comm.allgather(self.usable()), AlignReport())
         if total.num_aligned == 0:
-            reason = next(iter(total.failed.values()), "no utterances")
-            raise UserError(f"{self.data}: no utterance can be used ({reason}); run utils/validate_data_dir.py {self.data}")
+            told = f"no utterance can be used: {told_reasons(total.failed)}"
+            raise UserError(f"{self.data}: {told}; run utils/validate_data_dir.py {self.data}")
 
     def align(self, trans: TransitionModel, model: AmDiagGmm, options: AlignOptions) -> AlignReport:
         """Replace the alignment by the best paths through the graphs; utterances without one are left out until the next time."""

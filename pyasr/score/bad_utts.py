@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.left_out import told_reasons
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.io.text import read_table, write_table
@@ -64,8 +65,8 @@ def write_report(out: Path, text: dict[str, str], words: set[str], oov_word: str
     """
     decoded, failed = _read_jobs(out, num_jobs)
     if not decoded:
-        raise UserError(f"no utterance was decoded ({next(iter(failed.values()), 'no utterances')}); check that data, language and model "
-                        "directory belong together")
+        told = f"no utterance was decoded: {told_reasons(failed)}"
+        raise UserError(f"{told}; check that data, language and model directory belong together")
     transcripts = {utt: [word if word in words else oov_word for word in text[utt].split()] for utt in decoded}
     found = compare(transcripts, decoded)
     bad = {utt for utt, comparison in found.items() if options.is_bad(comparison)}

@@ -17,10 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.errors import UserError
+from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.decode.lattice_io import read_either
 from pyasr.hmm.phone_segments import check_decoded
-from pyasr.hmm.shard import log_reasons
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.sequence.hypotheses import Hypotheses, hypotheses_of
@@ -101,14 +100,5 @@ def store_lattices(archives: list[Path], path: Path, keys: list[str], num_frames
                     if len(checked) < _NUM_CHECKED:
                         checked[f"{archive}: {key}"] = of.a_path()
         check_decoded(checked, transitions)
-    _tell(archives[0].parent, left_out, len(keys), max_missing)
+    check_left_out(left_out, len(keys), LeftOutOptions(max_missing), str(archives[0].parent), "decode the training data again")
     return [key for key in keys if key not in left_out]
-
-
-def _tell(decode_dir: Path, left_out: dict[str, str], num_wanted: int, max_missing: float) -> None:
-    """Log what was left out and why. Raises UserError where that is too much, or all."""
-    log_reasons(left_out, "left out")
-    if left_out and (len(left_out) > max_missing * num_wanted or len(left_out) == num_wanted):
-        first, reason = next(iter(sorted(left_out.items())))
-        told = f"{len(left_out)} of {num_wanted} utterances cannot be trained on (the first is {first}: {reason})"
-        raise UserError(f"{decode_dir}: {told}; decode the training data again, or raise --max-missing")

@@ -62,10 +62,10 @@ def test_names_before_copying():
 
 def test_what_does_not_fit(made):
     path, _ = made
-    with pytest.raises(UserError, match=r"ali: 1 of 14 utterances have .*sp0.9-bob-0: its original has another number of frames\); align what"):
+    with pytest.raises(UserError, match=r"ali: 1 of 14 utterances have .*its original has another number of frames \(.*sp0.9-bob-0\); align what"):
         run_here("copy_ali_dir.py", "--max-missing", 0, path / "data", path / "ali", path / "out")
     write_int_vectors(path / "ali/ali.1.gz", {})
-    with pytest.raises(UserError, match=r"the first is ann-0: its original is not aligned"):
+    with pytest.raises(UserError, match=r"8 of 14 .*: its original is not aligned \(ann-0 "):
         run_here("copy_ali_dir.py", path / "data", path / "ali", path / "out")
     (path / "data/utt2num_frames").unlink()
     with pytest.raises(UserError, match="utt2num_frames: no such file or directory"):

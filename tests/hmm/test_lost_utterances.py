@@ -78,7 +78,7 @@ def test_a_job_without_a_usable_utterance_adds_nothing_to_the_others(program, co
     for nj in (1, 2):
         flags, places = programs(corpus[1], mono, tmp_path / f"out{nj}")[program]
         run_here(program, "--nj", nj, "--max-missing", 0.6, *flags[2:], data, *places, threads=True)
-    assert f"{data}: no utterance of shard 2 of 2 can be used (no features in feats.scp)" in capfd.readouterr().out
+    assert f"{data}: no utterance of shard 2 of 2 can be used: 20: no features in feats.scp (" in capfd.readouterr().out
     one, two = (read_job_archives(tmp_path / f"out{nj}") for nj in (1, 2))
     assert one.keys() == two.keys() == set(usable) and all(np.array_equal(one[utt], two[utt]) for utt in one)
     assert (tmp_path / "out1" / FAILED_FILE).read_text() == (tmp_path / "out2" / FAILED_FILE).read_text()
@@ -119,6 +119,17 @@ def test_few_losses_are_one_line(corpus, data, tmp_path, caplog):
     lost, = set(read_table(data / "text")) - set(read_table(data / "feats.scp"))
     told = f"1 of 40 utterances have no alignment: 1: no features in feats.scp ({lost}); failed_utterances names all"
     assert told in [record.message for record in caplog.records]
+
+
+def test_where_nothing_is_aligned_the_commonest_reasons_are_told(corpus, mono, data, tmp_path):
+    """Of the first utterance it is another one."""
+    text = read_table(data / "text")
+    first, *others = text
+    write_table(data / "text", dict.fromkeys(others, " ".join([*text.values()][0].split() * 60)) | {first: ""})
+    for program in ("align_si.py", "align_fmllr.py"):
+        flags, places = programs(corpus[1], mono, tmp_path / "ali")[program]
+        with pytest.raises(UserError, match=r"none of 40 .* aligned .*: 39: no path within the beams .*, 1: its transcript is empty"):
+            run_here(program, *flags, data, *places, threads=True)
 
 
 def test_reasons_are_counted_and_the_rarest_are_not_told():

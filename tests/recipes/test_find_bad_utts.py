@@ -102,7 +102,7 @@ def test_comparison_by_hand():
 
 
 @pytest.mark.parametrize("decoded, failed, message", [
-    ("", '{"a": "no features in feats.scp"}', "no utterance was decoded .no features in feats.scp.; check"),
+    ("", '{"a": "no features in feats.scp"}', "no utterance was decoded: 1: no features in feats.scp .a.; check"),
     ("a y y y\n", "{}", "all of 1 utterances are bad; check"),
 ])
 def test_data_that_do_not_belong_together(tmp_path, decoded, failed, message):
