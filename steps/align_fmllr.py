@@ -21,6 +21,7 @@ from pyasr.hmm.align_fmllr import AlignFmllrSpec
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm_dir import input_files
 from pyasr.hmm.shard import check_failed
+from pyasr.hmm.unadapted import warn_of_unadapted
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ def main(options: AlignFmllr) -> None:
         run_ranks(options.jobs, out / "log" / "align.log", "pyasr.hmm.align_fmllr:align_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)
         complete_ali_dir(options, out)
+        warn_of_unadapted(options.data, out, options.fmllr)
 
 
 if __name__ == "__main__":

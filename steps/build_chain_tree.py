@@ -22,6 +22,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.origin import check_origin
 from pyasr.hmm.gmm_dir import check_phones, training_files
+from pyasr.hmm.model_size import report_leaves
 from pyasr.lang.lang_dir import LangDir
 from pyasr.train.chain_tree import STATS_DIR, ChainTreeOptions, ChainTreeSpec, choose_utterances
 
@@ -48,6 +49,7 @@ def main(options: BuildChainTree) -> None:
         run_jobs(options.jobs, out / "log" / "tree.JOB.log", "pyasr.train.chain_tree:make_tree", spec, num_jobs=1)
         shutil.copyfile(options.lang / "phones.txt", out / "phones.txt")
         shutil.rmtree(out / STATS_DIR)
+        report_leaves(out, options.tree, "lower --num-leaves or --split-thresh, or take more data")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_output
 from pyasr.decode.lattice_dir import keep_words
+from pyasr.decode.outcome import check_hypotheses
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def main(options: Decode) -> None:
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)
         keep_words(options.graph_dir / "words.txt", out)
         join_totals(out, options.jobs.nj).log()
+        check_hypotheses(out, options.data, options.jobs.nj)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from pyasr.decode.ctc_prefix import PrefixOptions
 from pyasr.decode.decode_dir import join_totals, start_output
 from pyasr.decode.determinize import DeterminizeOptions
 from pyasr.decode.lattice_dir import keep_words
+from pyasr.decode.outcome import check_hypotheses
 from pyasr.decode.search import DecodeOptions
 
 
@@ -70,9 +71,10 @@ def main(options: DecodeCtc) -> None:
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.ctc_dir:decode_shard", options.spec(out))
         if options.search != WFST:
             log.info(f"{join_lists(out, options.jobs.nj)} utterances decoded")
-            return
-        keep_words(options.graph_dir / "words.txt", out)
-        join_totals(out, options.jobs.nj).log()
+        else:
+            keep_words(options.graph_dir / "words.txt", out)
+            join_totals(out, options.jobs.nj).log()
+        check_hypotheses(out, options.data, options.jobs.nj)
 
 
 if __name__ == "__main__":

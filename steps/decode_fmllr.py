@@ -25,7 +25,9 @@ from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_output
 from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, adaptation_files, check_system, remove_intermediate
 from pyasr.decode.lattice_dir import keep_words
+from pyasr.decode.outcome import check_hypotheses
 from pyasr.hmm.fmllr import FmllrOptions
+from pyasr.hmm.unadapted import warn_of_unadapted
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ def run_passes(options: DecodeFmllr, out: Path, spec, *functions: str) -> None:
         run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.{function}", spec)
     keep_words(options.graph_dir / "words.txt", out)
     join_totals(out, options.jobs.nj).log()
+    check_hypotheses(out, options.data, options.jobs.nj)
 
 
 def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:
@@ -65,6 +68,7 @@ def main(options: DecodeFmllr) -> None:
         spec = FmllrDecodeSpec(options.spec(out), si_dir, options.adapt.silence_weight, options.fmllr)
         run_passes(options, out, spec, "decode_fmllr:first_stats", "decode_fmllr:decode_again", "decode_fmllr:rescore_last")
         remove_intermediate(spec)
+        warn_of_unadapted(options.data, out, options.fmllr)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from pyasr.feats.inputs import input_option_files
 from pyasr.feats.origin import check_origin
 from pyasr.feats.transformed import TransformSpec, copied_files, write_tables
 from pyasr.feats.transforms import transform_files
+from pyasr.hmm.unadapted import warn_of_unadapted
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ def main(options: MakeFmllrFeats) -> None:
                              options.missing)
         run_jobs(options.jobs, out / "log" / "transform.JOB.log", "pyasr.feats.transformed:transform_shard", spec)
         write_tables(spec)
+        warn_of_unadapted(options.data, transform_dir)
 
 
 if __name__ == "__main__":

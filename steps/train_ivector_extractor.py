@@ -22,7 +22,7 @@ from pyasr.ivector.em import EmOptions
 from pyasr.feats.origin import keep_origin
 from pyasr.ivector.features import write_inputs
 from pyasr.ivector.train import IvectorSpec, StatsOptions
-from pyasr.ivector.ubm import UbmOptions
+from pyasr.ivector.ubm import UbmOptions, report_size
 
 _OF_NO_MODEL = dict.fromkeys(("deltas", "splice_left", "splice_right"), unless_set("model-dir"))
 
@@ -48,6 +48,7 @@ def main(options: TrainIvectorExtractor) -> None:
         keep_origin(out, options.data)
         spec = IvectorSpec(options.data, out, options.ubm, options.stats, options.em)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.ivector.train:train_rank", spec, num_ranks=options.jobs.nj)
+        report_size(out, options.ubm)
 
 
 if __name__ == "__main__":

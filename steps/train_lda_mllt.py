@@ -15,6 +15,7 @@ from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
+from pyasr.hmm.model_size import report_gaussians, report_leaves
 from pyasr.hmm.shard import check_failed
 from pyasr.hmm.train_gmm import ScheduleOptions
 from pyasr.hmm.train_lda_mllt import LdaMlltOptions, LdaMlltSpec
@@ -36,6 +37,8 @@ def main(options: TrainLdaMllt) -> None:
         spec = LdaMlltSpec(options.spec(out, options.inputs), options.lda)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_lda_mllt:train_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)
+        report_leaves(out, options.tree)
+        report_gaussians(out, options.schedule)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pyasr.data.datadir import check_split
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.gmm_dir import input_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions
+from pyasr.hmm.model_size import report_gaussians
 from pyasr.hmm.shard import MOST_MISSING, check_failed
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
 from pyasr.hmm.train_mono import MonoSpec
@@ -49,6 +50,7 @@ def main(options: TrainMono) -> None:
         spec = MonoSpec(options.data, options.lang, out, train, options.inputs)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_mono:train_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)
+        report_gaussians(out, options.schedule)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,12 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.feats.origin import check_origin
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm_update import GmmUpdateOptions
+from pyasr.hmm.model_size import report_gaussians, report_leaves
 from pyasr.hmm.shard import check_failed
 from pyasr.hmm.train_gmm import ScheduleOptions
 from pyasr.hmm.train_sat import SatOptions, SatSpec
 from pyasr.hmm.train_triphones import TRIPHONE_SCHEDULE, TreeOptions, TriphoneStep
+from pyasr.hmm.unadapted import warn_of_unadapted
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,9 @@ def main(options: TrainSat) -> None:
         spec = SatSpec(options.spec(out, InputOptions.load(options.ali_dir)), options.sat, options.fmllr)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_sat:train_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)
+        report_leaves(out, options.tree)
+        report_gaussians(out, options.schedule)
+        warn_of_unadapted(options.data, out, options.fmllr)
 
 
 if __name__ == "__main__":

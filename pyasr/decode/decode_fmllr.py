@@ -23,10 +23,10 @@ from pyasr.base.errors import UserError
 from pyasr.base.option_uses import unless_set
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
-from pyasr.data.datadir import split
+from pyasr.data.datadir import DataDir, split
 from pyasr.decode.decode_dir import NETWORK, TOTALS, DecodeSpec, ShardWriter, cut_short, load_decoder, scored, shard_is_complete
 from pyasr.decode.lattice import DecodeStats, Lattice, best_path, prune
-from pyasr.decode.lattice_dir import archives, job_archives
+from pyasr.decode.lattice_dir import archives, job_archives, of_data
 from pyasr.decode.lattice_io import LatticeWriter, read_lattices
 from pyasr.decode.posteriors import tid_posteriors
 from pyasr.decode.search import DecodeOptions
@@ -108,9 +108,9 @@ def first_stats(spec: FmllrDecodeSpec, job: int) -> None:
 def _first_lattices(spec: FmllrDecodeSpec, job: int, reader: FeatureReader, trans: TransitionModel) -> Iterator[tuple]:
     """(utterance, features, lattice) of the job's part of `spec.si_dir`. Raises UserError where a lattice is of other features, as one is
     that ends before them without the totals saying so, or one of the first is of another system."""
-    number, ends_early = 0, cut_short(spec.si_dir)
+    number, ends_early, data = 0, cut_short(spec.si_dir), DataDir(spec.decode.data)
     for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job):
-        for number, (utt, lattice) in enumerate(read_lattices(archive), number + 1):
+        for number, (utt, lattice) in enumerate(of_data(read_lattices(archive), archive, data), number + 1):
             features = reader[utt]
             fits = lattice.num_frames == len(features) or utt in ends_early and lattice.num_frames < len(features)
             if not lattice.empty and not fits:

@@ -13,21 +13,19 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.left_out import log_reasons, told_reasons
 from pyasr.base.output import atomic_write
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import read_transitions
 from pyasr.hmm.phone_segments import groups, split_to_phones
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.io.int_vectors import archives_of_job, num_archives, read_int_vectors
-from pyasr.io.text import read_table
+from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.pron_counts import PronCounts
 from pyasr.lang.symbols import EPSILON, read_bytes
 from pyasr.lang.vocabulary import map_text
-
-_NUM_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -116,27 +114,36 @@ def _segments(steps, phones, starts) -> list[Segment]:
 
 
 def write_prons(spec: PronsSpec, job: int) -> None:
-    """Write prons.N.gz for each ali.N.gz of a job; alignments that do not fit their transcripts are left out, and told in the log."""
+    """Write prons.N.gz for each ali.N.gz of a job; left_out.N tells which alignments have no part in it, and why."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
     trans, finder, texts = read_transitions(spec.ali_dir / "final.mdl"), WordFinder(lang), read_table(spec.data / "text")
     for number in archives_of_job(spec.ali_dir, spec.num_jobs, job):
-        lines = _lines(spec, read_int_vectors(spec.ali_dir / f"ali.{number}.gz"), texts, trans, finder, lang)
+        lines, left_out = _lines(spec, read_int_vectors(spec.ali_dir / f"ali.{number}.gz"), texts, trans, finder, lang)
+        write_table(_left_out_file(spec.out, number), left_out)
         with atomic_write(spec.out / f"prons.{number}.gz", "wb") as raw, gzip.GzipFile("", "wb", 3, raw, mtime=0) as f:
             f.write("".join(lines).encode())
 
 
 def _lines(spec: PronsSpec, alignments: dict[str, np.ndarray], texts: dict[str, str], trans: TransitionModel, finder: WordFinder,
-           lang: LangDir) -> list[str]:  # fmt: skip
+           lang: LangDir) -> tuple[list[str], dict[str, str]]:  # fmt: skip
+    """(lines, {utterance: why it has none})"""
     words = map_text({utt: texts[utt] for utt in alignments if utt in texts}, lang.words, lang.oov).ids
     known = {utt: alignment for utt, alignment in alignments.items() if utt in words}
-    lines, odd = [], [utt for utt in alignments if utt not in words]
+    lines, left_out = [], {utt: _why_no_words(utt, texts, spec.data) for utt in alignments if utt not in words}
     for utt, segments in word_segments(trans, finder, known, words):
         if segments is None:
-            odd.append(utt)
+            left_out[utt] = "its alignment does not hold the words of its transcript"
         lines += [_line(utt, segment, lang) for segment in segments or ()]
-    _report(spec, len(alignments), odd)
-    return lines
+    return lines, left_out
+
+
+def _why_no_words(utt: str, texts: dict[str, str], data: Path) -> str:
+    return "its transcript holds a symbol that is no word" if utt in texts else f"no line in {data}/text"
+
+
+def _left_out_file(out: Path, number: int) -> Path:
+    return out / f"left_out.{number}"
 
 
 def _line(utt: str, segment: Segment, lang: LangDir) -> str:
@@ -144,18 +151,17 @@ def _line(utt: str, segment: Segment, lang: LangDir) -> str:
     return f"{utt} {segment.begin} {segment.end - segment.begin} {word} {' '.join(map(lang.phones.symbol, segment.phones))}\n"
 
 
-def _report(spec: PronsSpec, num_alignments: int, odd: list[str]) -> None:
-    if odd:
-        names = " ".join(sorted(odd)[:_NUM_NAMED]) + (" ..." if len(odd) > _NUM_NAMED else "")
-        log.warning(f"{len(odd)} of {num_alignments} alignments do not hold the words of {spec.data}/text, left out: {names}")
-
-
 def count_all(spec: PronsSpec) -> PronCounts:
-    """Counts over the files of all jobs. Raises UserError when no alignment of any fits its transcript."""
-    counts = count_prons(spec.out, num_archives(spec.ali_dir))
+    """Counts over the files of all jobs; alignments that are left out are named. Raises UserError when none fits its transcript."""
+    num_files, left_out = num_archives(spec.ali_dir), {}
+    for number in range(1, num_files + 1):
+        left_out |= read_table(_left_out_file(spec.out, number))
+        _left_out_file(spec.out, number).unlink()
+    log_reasons(left_out, f"of {spec.ali_dir} left out")
+    counts = count_prons(spec.out, num_files)
     if not counts.prons:
-        raise UserError(f"{spec.ali_dir}: no alignment holds the words of {spec.data}/text in the pronunciations of {spec.lang}; "
-                        "give the data and language directory of the alignment")
+        told = f"no alignment holds the words of {spec.data}/text in the pronunciations of {spec.lang}: {told_reasons(left_out)}"
+        raise UserError(f"{spec.ali_dir}: {told}; give the data and language directory of the alignment")
     return counts
 
 

@@ -101,7 +101,9 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adapt
     old = read_transitions(spec.ali_dir / "final.mdl")
     tree, model = None, None
     if not comm.bcast_object(has_checkpoint(spec.out)):
-        shard.set_alignments(read_job_archives(spec.ali_dir, keys=set(shard.keys)), old.num_tids, spec.ali_dir)
+        report = shard.set_alignments(read_job_archives(spec.ali_dir, keys=set(shard.keys)), old.num_tids, spec.ali_dir)
+        if not comm.reduce_scalar(report.num_aligned):
+            raise UserError(f"{spec.ali_dir}: no alignment of any utterance of {spec.data}; align this data directory first")
         if adaptation:
             adaptation.begin()
         tree, model = _first_model(spec, lang, shard, old, comm)
@@ -120,8 +122,6 @@ def _first_model(spec: TriphoneSpec, lang: LangDir, shard: Shard, old: Transitio
     feats = {utt: shard.features(i) for i, utt in enumerate(shard.keys)}
     own = accumulate_tree_stats(old, alignments, feats, lang.context_indep_phones) if alignments else None
     parts = [part for part in comm.allgather(own) if part is not None]
-    if not parts:
-        raise UserError(f"{spec.ali_dir}: no alignment of any utterance of {spec.data}; align this data directory first")
     if comm.rank == 0:
         stats = rounded(TreeStats.add(parts))
         topology = Topology.read(lang.topo)

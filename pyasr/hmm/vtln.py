@@ -35,6 +35,7 @@ from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.gmm_update import pdf_blocks
 from pyasr.hmm.model import first_pass_model, read_model
 from pyasr.hmm.pdf_posteriors import SilenceWeighting
+from pyasr.hmm.unadapted import told_of_speakers
 from pyasr.io.int_vectors import read_job_archives
 from pyasr.io.text import write_table
 from pyasr.lang.lang_dir import LangDir
@@ -167,14 +168,18 @@ def speakers_of_jobs(data: DataDir, num_jobs: int) -> list[list[str]]:
     return lists
 
 
-def choose_warps(scores: dict[str, tuple[int, list[float]]], options: VtlnOptions) -> dict[str, float]:
-    """{speaker: the factor of greatest likelihood}, 1 for speakers with too little speech. Logs what is gained."""
+def choose_warps(scores: dict[str, tuple[int, list[float]]], options: VtlnOptions, of_speakers: str = "") -> dict[str, float]:
+    """{speaker: the factor of greatest likelihood}, 1 for speakers with too little speech. Logs what is gained.
+
+    of_speakers  why they have little, for the log, where it is known
+    """
     factors = options.factors
     neutral = int(np.argmin(np.abs(factors - 1)))
     short = {speaker for speaker, (num_frames, _) in scores.items() if num_frames < options.min_speech}
     if short:
-        names = ", ".join(sorted(short)[:5])
-        log.warning(f"{len(short)} speakers have less than {options.min_speech} frames of aligned speech and keep the factor 1: {names}")
+        names = ", ".join(sorted(short)[:5]) + ", ..." * (len(short) > 5)
+        who = f"{len(short)} of {len(scores)} speakers have less than {options.min_speech} frames of aligned speech{of_speakers}"
+        log.warning(f"{who} and keep the factor 1: {names}; lower --min-speech, or give utterances their real speakers")
     chosen = {speaker: neutral if speaker in short else int(np.argmax(log_likes)) for speaker, (_, log_likes) in scores.items()}
     gain = sum(scores[speaker][1][place] - scores[speaker][1][neutral] for speaker, place in chosen.items())
     warps = {speaker: round(float(factors[place]), 6) for speaker, place in chosen.items()}
@@ -191,4 +196,5 @@ def merge_scores(spec: VtlnSpec) -> None:
         scores |= json.loads(_scores(spec.out, job).read_text(encoding="utf-8"))
     if not any(num_frames for num_frames, _ in scores.values()):
         raise UserError(f"{spec.ali_dir}: holds no alignment of an utterance of {spec.data}; align this data directory first")
-    write_table(spec.out / SPEAKER_WARPS, {speaker: f"{warp:g}" for speaker, warp in choose_warps(scores, spec.vtln).items()})
+    warps = choose_warps(scores, spec.vtln, told_of_speakers(DataDir(spec.data)))
+    write_table(spec.out / SPEAKER_WARPS, {speaker: f"{warp:g}" for speaker, warp in warps.items()})

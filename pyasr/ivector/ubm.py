@@ -65,9 +65,15 @@ def train_ubm(feats: np.ndarray, comm, options: UbmOptions) -> AmDiagGmm:
         accumulate(model, feats, np.zeros(len(feats), np.int64), stats)
         stats.allreduce(comm)
         model = comm.bcast_object(_next_model(model, stats, options, x) if comm.rank == 0 else None)
-    if comm.rank == 0 and model.num_gauss < options.num_gauss:
-        log.warning(f"the UBM has {model.num_gauss} Gaussians, not {options.num_gauss}: the others would have had too few frames")
     return model
+
+
+def report_size(directory: Path, options: UbmOptions) -> None:
+    """Warn of a UBM in DIRECTORY that has fewer Gaussians than were asked for."""
+    num_gauss = read_ubm(directory / UBM_FILE).num_gauss
+    if num_gauss < options.num_gauss:
+        told = f"the UBM has {num_gauss} Gaussians, not {options.num_gauss}"
+        log.warning(f"{told}: the others would have had too few frames; lower --num-gauss, or train on more data")
 
 
 def _next_model(model: AmDiagGmm, stats: GmmStats, options: UbmOptions, x: int) -> AmDiagGmm:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import torch
 from steps_here import run_here
 
+from pyasr.base.errors import UserError
 from pyasr.base.options import save
 from pyasr.decode.compact import CompactLattice
 from pyasr.decode.decode_dir import start_output
@@ -260,3 +262,40 @@ def test_features_of_other_options_than_the_models_are_refused(exp):
     assert "data: its features are not made as those that model was trained on (--use-energy false, not true)" in done.stderr
     (exp / "data" / OPTIONS_FILE).unlink()
     assert decode(exp).returncode == 0
+
+
+def words_at(graph: Path, num: int) -> None:
+    """A graph in which no more than the first `num` phones are words."""
+    arcs = [arc for k in range(3)
+            for arc in ((0, 2 * k + 2, (k + 1) * (k < num), 1.1, k + 1), (k + 1, 2 * k + 1, 0, 0.1, k + 1), (k + 1, 0, 0, 0.5, 0))]  # fmt: skip
+    sources, ilabels, olabels, weights, targets = zip(*arcs)
+    write_fst(graph / "HCLG.fst", Fst.from_arcs(4, 0, sources, ilabels, olabels, weights, targets, {0: 0.0}))
+
+
+@pytest.mark.parametrize("num_words, told", [(0, "4 of 4 utterances (a-1 a-2 b-1 b-2)"), (1, None)])
+def test_hypotheses_that_are_mostly_empty(exp, num_words, told, caplog):
+    """With one word, which three of four utterances have, there is no warning."""
+    words_at(exp / "model/graph", num_words)
+    run_here("decode.py", "--nj", 2, exp / "model/graph", exp / "data", exp / "model/decode")
+    sentence = f"{exp}/data: no word was found in {told}; the usual causes are features that were not made as the model's were"
+    assert (sentence in caplog.text) == bool(told) and ("no word was found" in caplog.text) == bool(told)
+
+
+def test_nothing_to_decode_is_an_error(exp):
+    write_table(exp / "data/utt2spk", {"c-1": "c"})
+    with pytest.raises(UserError, match="data: none of its utterances has features, so nothing is decoded"):
+        run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
+    assert not (exp / "model/decode").exists()
+
+
+def test_few_arcs_a_frame_are_not_told_as_none(exp, caplog):
+    """A long word has one arc."""
+    with ArkWriter(exp / "data/f.ark", exp / "data/feats.scp") as writer:
+        for utt in TRUTH:
+            writer.write(utt, np.repeat(6 * np.eye(3, dtype=np.float32)[:1], 400, 0))
+    with caplog.at_level("INFO", "pyasr"):
+        run_here("decode.py", "--nj", 1, exp / "model/graph", exp / "data", exp / "model/decode")
+    num_arcs = json.loads((exp / "model/decode/totals.json").read_text())["num_arcs"]
+    assert 0 < num_arcs / 1600 < 0.05
+    told = float(re.search(rf"{num_arcs} lattice arcs, ([0-9.]+) a frame", caplog.text)[1])
+    assert told == pytest.approx(num_arcs / 1600, rel=0.05)

@@ -186,6 +186,16 @@ def test_lattices_that_end_where_the_search_found_no_way_on(exp, decoded, tmp_pa
         np.testing.assert_allclose(found[speaker].k, expected[speaker].k, rtol=1e-6)
 
 
+def test_lattices_of_other_data_are_named(exp, decoded, tmp_path):
+    spec, out = decoded
+    data = Path(shutil.copytree(exp[0] / "data", tmp_path / "data"))
+    for name in ("feats.scp", "utt2spk"):
+        write_table(data / name, {f"x{utt}": value for utt, value in read_table(data / name).items()})
+    (tmp_path / "last").mkdir()
+    with pytest.raises(UserError, match=f"lat.1.gz: its utterance 'a-00' is not in {data}/utt2spk; give the data directory that was decoded"):
+        first_stats(replace(spec, decode=replace(spec.decode, data=data, out=tmp_path / "last")), 1)
+
+
 @pytest.mark.parametrize("num_jobs", [2, 3])
 def test_speakers_divided_among_jobs(exp, decoded, tmp_path, num_jobs):
     spec = run_passes(exp[0], tmp_path, num_jobs)

@@ -142,6 +142,19 @@ def test_alignments_of_another_text_are_left_out_or_refused(tmp_path):
         run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "none")
 
 
+def test_alignments_of_other_utterances_are_told_by_their_reason(tmp_path, caplog):
+    text, utts = read_table(KALDI / "data/text"), sorted(read_int_vectors(SYSTEM / "ali.1.gz"))
+    (tmp_path / "data").mkdir()
+    write_table(tmp_path / "data/text", {f"x{utt}": words for utt, words in text.items()})
+    with pytest.raises(UserError, match=f"no alignment holds .*: [0-9]+: no line in {tmp_path}/data/text .*; give the data and language"):
+        run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "none")
+    write_table(tmp_path / "data/text", {utt: words for utt, words in text.items() if utt not in utts[:2]})
+    caplog.clear()
+    run_here("get_prons.py", tmp_path / "data", KALDI / "lang", SYSTEM, tmp_path / "prons")
+    assert f"2 utterances of {SYSTEM} left out: no line in {tmp_path}/data/text: {' '.join(utts[:2])}" in caplog.text
+    assert not list((tmp_path / "prons").glob("left_out*"))
+
+
 @pytest.mark.parametrize("empty", [True, False])
 def test_an_archive_without_a_fitting_alignment_adds_nothing_to_the_others(empty, plain, tmp_path):
     """Its transcripts are others, or it holds nothing at all."""
