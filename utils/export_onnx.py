@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.figures import figure
 from pyasr.base.options import argument, option
 from pyasr.base.output import atomic_write
 from pyasr.base.step import check_replaceable, run_step
@@ -56,7 +57,7 @@ def main(options: ExportOnnx) -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(options.out, "wb") as f:
         f.write(content)
-    log.info(f"{options.out}: {len(content) / 2**20:.1f} MB")
+    log.info(f"{options.out}: {figure(len(content) / 2**20)} MB")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.figures import figure
 from pyasr.base.foreign_json import read_object
 from pyasr.base.job_options import JobOptions, threads_of_job
 from pyasr.base.memory import computed
@@ -130,11 +131,12 @@ class Totals:
     def report(self) -> list[str]:
         """Sentences for the log."""
         frames, audio_s = max(self.num_frames, 1), max(self.audio_s, FRAME_SHIFT_S)
-        lines = [f"{self.num_utterances} utterances, {self.num_frames} frames ({audio_s / 60:.1f} min); "
+        rtf = {name: figure(getattr(self, name) / audio_s) for name in ("search_s", "determinize_s", "cpu_s")}
+        lines = [f"{self.num_utterances} utterances, {self.num_frames} frames ({figure(audio_s / 60)} min); "
                  f"log-like per frame {-self.cost / frames:.3f}",
-                 f"real-time factor {self.search_s / audio_s:.4f} for the search, {self.determinize_s / audio_s:.4f} for the "
-                 f"determinisation, {self.cpu_s / audio_s:.4f} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
-                 f"{self.num_tokens / frames:.0f} active tokens and {self.num_arcs / frames:.1f} lattice arcs a frame"]
+                 f"real-time factor {rtf['search_s']} for the search, {rtf['determinize_s']} for the determinisation, "
+                 f"{rtf['cpu_s']} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
+                 f"{figure(self.num_tokens / frames)} active tokens a frame; {self.num_arcs} lattice arcs, {figure(self.num_arcs / frames)} a frame"]
         for names, what in ((self.not_final, "did not reach a final state of the graph at the end"),
                             (self.cut_short, "found no way on in the graph"),
                             (self.narrowed, "have lattices of a narrower beam; more --determinize-mb helps")):

@@ -18,6 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from pyasr.base.errors import UserError
+from pyasr.base.figures import figure
 from pyasr.base.options import option
 from pyasr.lang.dict_dir import DictDir
 from pyasr.lang.lexicon import Lexicon
@@ -113,11 +114,11 @@ def summary(old: Lexicon, new: DictDir) -> list[str]:
     probs = new.silence_probs
     least = "; ".join(f"{word} {' '.join(phones)} {p:.3f}" for p, word, phones in sorted(several)[:5])
     return [f"{len(several)} of {len(old.rows())} pronunciations are one of several; the least likely: {least or 'none'}",
-            f"silence at {100 * probs.overall:.1f} % of all places between words, "
-            f"{100 * probs.begin:.1f} % at the beginning of utterances; after single words " + _range(probs)]
+            f"silence at {figure(100 * probs.overall, 3)} % of all places between words, "
+            f"{figure(100 * probs.begin, 3)} % at the beginning of utterances; after single words " + _range(probs)]
 
 
 def _range(probs: SilenceProbs) -> str:
     chances = sorted((silence.after, token[0]) for token, silence in probs.words.items())
     (low, rare), (high, often) = chances[0], chances[-1]
-    return f"from {100 * low:.0f} % ({rare}) to {100 * high:.0f} % ({often})"
+    return f"from {figure(100 * low)} % ({rare}) to {figure(100 * high)} % ({often})"

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
+from pyasr.base.figures import figure
 from pyasr.base.fingerprint import fingerprint
 from pyasr.base.output import disk_error
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
@@ -211,17 +212,17 @@ class SoftTargetFiles:
         free, of_frame = self.comm.reduce_scalar(shutil.disk_usage(self.directory).free, "min"), num_bytes / max(frames, 1)
         whole = of_frame * (frames + left)
         needed = of_frame * left + (whole if in_one else 0)
-        self.comm.say(f"what it says of {frames + left:.0f} frames takes about {whole / _MB:.1f} MB in {self.directory}")
+        self.comm.say(f"what it says of {frames + left:.0f} frames takes about {figure(whole / _MB)} MB in {self.directory}")
         if needed > free:
-            found = f"what the teacher says takes about {needed / _MB:.1f} MB more, {free / _MB:.1f} MB are free"
+            found = f"what the teacher says takes about {figure(needed / _MB)} MB more, {figure(free / _MB)} MB are free"
             raise UserError(f"{self.directory}: {found}; free some space and run the same command again, or lower --teacher-mass")
 
     def _tell(self, soft: SoftTargetFile | None, in_one: bool) -> None:
         """Log what the teacher has said of the frames of all ranks, and what a student can reach. Every rank must call this."""
         sums = np.append(soft.sums.sum(0), soft.num_bytes.sum()) if soft else np.zeros(5)
         frames, right, kept, entropy, num_bytes = self.comm.allreduce(sums, "max" if in_one else "sum")
-        said = f"{kept / frames:.1f} pdfs a frame have {self.options.teacher_mass:.0%} of the mass"
-        self.comm.say(f"the targets of {frames:.0f} training frames take {num_bytes / _MB:.1f} MB in {self.directory}")
+        said = f"{figure(kept / frames)} pdfs a frame have {self.options.teacher_mass:.0%} of the mass"
+        self.comm.say(f"the targets of {frames:.0f} training frames take {figure(num_bytes / _MB)} MB in {self.directory}")
         self.comm.say(f"the teacher agrees with the alignment in {right / frames:.2%} of the training frames; {said}; "
                       f"the objective of a student that says the same is {-entropy / frames:.4f}")  # fmt: skip
 

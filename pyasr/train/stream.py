@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from pyasr.base.errors import UserError
+from pyasr.base.figures import figure
 from pyasr.base.seeds import generator
 from pyasr.train.frames import FrameStore
 from pyasr.train.shard import Shard
@@ -60,7 +61,7 @@ class ResidentFrames(Frames):
 
     def describe(self) -> str:
         """Where the frames are, for the log."""
-        return f"in {sum(tensor.nbytes for tensor in self.store.tensors()) / 1e6:.1f} MB of memory"
+        return f"in {figure(sum(tensor.nbytes for tensor in self.store.tensors()) / 1e6)} MB of memory"
 
 
 class StreamedFrames(Frames):
@@ -79,7 +80,8 @@ class StreamedFrames(Frames):
 
     def describe(self) -> str:
         """Where the frames are, for the log."""
-        return f"read anew in each epoch, in {self._num_blocks} blocks of {self.shard.num_bytes().sum() / self._num_blocks / 1e6:.1f} MB"
+        block_mb = self.shard.num_bytes().sum() / self._num_blocks / 1e6
+        return f"read anew in each epoch, in {self._num_blocks} blocks of {figure(block_mb)} MB"
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """The blocks of an epoch: indices of utterances."""

@@ -124,8 +124,8 @@ def test_what_a_teacher_has_said_is_told(corpus, caplog):
     assert f"{np.mean(list(map(len, q))):.1f} pdfs a frame have 90% of the mass" in caplog.text
     told = float(re.search(r"the objective of a student that says the same is (\S+)", caplog.text)[1])
     assert told == pytest.approx(objective, abs=1e-4)
-    assert f"what it says of {len(q)} frames takes about 0.0 MB in {corpus[3]}" in caplog.text
-    assert f"the targets of {len(q)} training frames take 0.0 MB in {corpus[3]}" in caplog.text
+    assert re.search(rf"what it says of {len(q)} frames takes about 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text)
+    assert re.search(rf"the targets of {len(q)} training frames take 0\.0*[1-9][0-9]? MB in {corpus[3]}", caplog.text)
 
 
 @pytest.mark.parametrize("before, after", [((2, False), (2, False)), ((3, True), (3, True)), ((2, False), (3, False)), ((3, False), (1, False)),

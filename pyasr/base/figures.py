@@ -1,0 +1,13 @@
+"""Numbers in sentences for the user."""
+
+from __future__ import annotations
+
+import math
+
+
+def figure(value: float, digits: int = 2) -> str:
+    """A number without exponent, with as many decimals as `digits` significant digits take: 0.00213 -> '0.0021', 3.25 -> '3.2', 107.4 ->
+    '107'. What is not 0 does not look like 0."""
+    if not value or not math.isfinite(value):
+        return f"{value:g}"
+    return f"{value:.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"
