@@ -11,10 +11,12 @@ Writes  DECODE_DIR/scoring/{best_wer,per_utt,per_spk,wer_*,hyp/*,summary.json}, 
 """
 
 import contextlib
+import dataclasses
 import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
@@ -28,8 +30,9 @@ from pyasr.data.datadir import DataDir
 from pyasr.decode.lattice_dir import archives, words_file
 from pyasr.decode.mbr import MbrOptions
 from pyasr.decode.sweep_dir import SweepSpec, read_sweep
-from pyasr.score.decode_dir import SUMMARY, Chosen, read_params, read_summary, scoring_dir, write_scoring
+from pyasr.score.decode_dir import SUMMARY, Chosen, read_params, read_summary, score_points, scoring_dir, write_scoring
 from pyasr.score.filters import SIGNATURE, TextFilter
+from pyasr.score.lm_weights import LmWeights, first_range
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ class ScoreOptions:
     lang: Path = argument("lang directory of the graph")
     decode_dir: Path = argument("directory of the lattices")
     params_from: Path | None = option(None, "decode directory, scored before, whose LM weight and penalty are taken")
-    min_lmwt: int = option(7, "least LM weight", minimum=1)
-    max_lmwt: int = option(17, "greatest LM weight", minimum=1)
+    min_lmwt: int | None = option(None, "least LM weight; 7 unless given, and less while the best one is there", minimum=1)
+    max_lmwt: int | None = option(None, "greatest LM weight; 17 unless given, and up to 100 while the best one is there", minimum=1)
     word_ins_penalties: str = option("0.0,0.5,1.0", "word insertion penalties")
     mbr: MbrOptions = group(MbrOptions, only={"posterior_scale": if_set("decode-mbr")})
     seed: int = option(0, "seed of the 95 % intervals")
@@ -56,15 +59,25 @@ def penalties(text: str) -> tuple[float, ...]:
     return tuple(sorted(found))
 
 
-def lm_weights(options: ScoreOptions) -> tuple[int, ...]:
-    if options.min_lmwt > options.max_lmwt:
-        raise UserError(f"--min-lmwt {options.min_lmwt} is greater than --max-lmwt {options.max_lmwt}")
-    return tuple(range(options.min_lmwt, options.max_lmwt + 1))
-
-
 def input_files(options: ScoreOptions) -> list[Path]:
     needed = [options.data / "text", options.data / "utt2spk", words_file(options.decode_dir, options.lang), *archives(options.decode_dir)]
     return needed + ([scoring_dir(options.params_from, options.mbr.decode_mbr) / SUMMARY] if options.params_from else [])
+
+
+def sweep(options: ScoreOptions, out: Path, num_jobs: int, weights: LmWeights) -> tuple[dict, dict]:
+    """(hypotheses, scores) of all points, at more LM weights as long as the best one is at an end."""
+    data, words, scale = DataDir(options.data), words_file(options.decode_dir, options.lang), 1.0 / median(weights.first)
+    hypotheses, scores, wanted = {}, {}, list(weights.first)
+    while wanted:
+        spec = SweepSpec(options.decode_dir, words, out, num_jobs, tuple(wanted), penalties(options.word_ins_penalties), options.mbr, scale)
+        run_jobs(options.jobs, out / "log" / "sweep.JOB.log", "pyasr.decode.sweep_dir:sweep_shard", spec, num_jobs=num_jobs)
+        found = read_sweep(out, num_jobs)
+        hypotheses, scores = hypotheses | found, scores | score_points(data, found, options.filters)
+        if wanted := weights.further(scores):
+            log.info(f"the best LM weight is at the end of the range: more are tried, {weights.low} to {weights.high}")
+    for job in range(1, num_jobs + 1):
+        (out / f"sweep.{job}.txt").unlink()
+    return hypotheses, scores
 
 
 def main(options: ScoreOptions) -> None:
@@ -72,16 +85,15 @@ def main(options: ScoreOptions) -> None:
     paths = input_files(options)
     scoring = scoring_dir(options.decode_dir, options.mbr.decode_mbr)
     num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
-    with output_of(options, scoring, paths, also=[] if options.mbr.decode_mbr else [options.decode_dir / "best_wer"]) as out:
-        spec = SweepSpec(options.decode_dir, words_file(options.decode_dir, options.lang), out, num_jobs, lm_weights(options),
-                         penalties(options.word_ins_penalties), options.mbr)
-        run_jobs(options.jobs, out / "log" / "sweep.JOB.log", "pyasr.decode.sweep_dir:sweep_shard", spec, num_jobs=num_jobs)
-        lines = write_scoring(out, DataDir(options.data), read_sweep(out, num_jobs), options.filters, chosen, options.seed)
-        for job in range(1, num_jobs + 1):
-            (out / f"sweep.{job}.txt").unlink()
+    weights = LmWeights(options.min_lmwt, options.max_lmwt, chosen and chosen.point[0])
+    least, greatest = first_range(options.min_lmwt, options.max_lmwt)
+    made_with = dataclasses.replace(options, min_lmwt=least, max_lmwt=greatest)
+    with output_of(made_with, scoring, paths, also=[] if options.mbr.decode_mbr else [options.decode_dir / "best_wer"]) as out:
+        hypotheses, scores = sweep(options, out, num_jobs, weights)
+        lines = write_scoring(out, DataDir(options.data), hypotheses, options.filters, chosen, options.seed, scores, weights.first)
     if not options.mbr.decode_mbr:
         publish(scoring, options.decode_dir)
-    report(options, lines)
+    report(options, lines, weights)
 
 
 def publish(scoring: Path, decode_dir: Path) -> None:
@@ -94,14 +106,14 @@ def publish(scoring: Path, decode_dir: Path) -> None:
         shutil.copyfile(path, decode_dir / path.name)
 
 
-def report(options: ScoreOptions, lines: list[str]) -> None:
+def report(options: ScoreOptions, lines: list[str], weights: LmWeights) -> None:
     for line in lines:
         log.info(line)
     chosen = read_summary(options.decode_dir, options.mbr.decode_mbr)["chosen"]
     if chosen["missing"]:
         log.warning(f"{len(chosen['missing'])} utterance(s) have no hypothesis and count as deleted: {' '.join(chosen['missing'])}")
-    if not options.params_from and chosen["point"][0] in (options.min_lmwt, options.max_lmwt):
-        log.warning(f"the best LM weight {chosen['point'][0]} is at the end of the range; widen --min-lmwt or --max-lmwt")
+    if not options.params_from and chosen["errors"] and (remedy := weights.remedy(chosen["point"][0])):
+        log.warning(f"the best LM weight {chosen['point'][0]} is at the end of the range; {remedy}")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.decode.lattice import sweep
@@ -21,7 +19,10 @@ Point = tuple[int, float]  # (LM weight, word insertion penalty)
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """The work of all jobs; job J takes every num_jobs-th archive of `decode_dir`."""
+    """The work of all jobs; job J takes every num_jobs-th archive of `decode_dir`.
+
+    acoustic_scale  at which raw lattices are determinised for MBR where their decoding does not tell its own
+    """
 
     decode_dir: Path
     words: Path
@@ -30,6 +31,7 @@ class SweepSpec:
     lm_weights: tuple[int, ...]
     penalties: tuple[float, ...]
     mbr: MbrOptions
+    acoustic_scale: float
 
 
 def sweep_shard(spec: SweepSpec, job: int) -> None:
@@ -47,7 +49,7 @@ def _swept(archive: Path, spec: SweepSpec) -> Iterator[tuple[str, dict[Point, li
     if not spec.mbr.decode_mbr:
         yield from ((utt, sweep(lattice, spec.lm_weights, spec.penalties)) for utt, lattice in read_either(archive))
         return
-    for utt, lattice in read_deterministic(archive, 1.0 / float(np.median(spec.lm_weights))):
+    for utt, lattice in read_deterministic(archive, spec.acoustic_scale):
         yield utt, mbr_sweep(lattice, spec.lm_weights, spec.penalties, spec.mbr.posterior_scale)
 
 

@@ -10,7 +10,7 @@ OUT/summary.json         the same for programs
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,11 +74,12 @@ def score_points(data: DataDir, hypotheses: Mapping[Point, Mapping[str, str]], f
     return {point: score_texts(data.text, texts, filters, f"{data.path}/text") for point, texts in sorted(hypotheses.items())}
 
 
-def best_point(scores: Mapping[Point, Score]) -> Point:
-    """The point with the fewest errors; among equals the least LM weight, then the least penalty. Raises UserError where there is none."""
+def best_point(scores: Mapping[Point, Score], first: Container[int] | None = None) -> Point:
+    """The point with the fewest errors; among equals one of the weights `first`, if any, then the least LM weight, then the least penalty.
+    Raises UserError where there is none."""
     if not scores:
         raise UserError("no utterance has been decoded, so there is nothing to score; see what the decoding says of missing features")
-    return min(scores, key=lambda point: (scores[point].total.errors, point))
+    return min(scores, key=lambda point: (scores[point].total.errors, first is not None and point[0] not in first, point))
 
 
 def scoring_dir(decode_dir: Path, mbr: bool = False) -> Path:
@@ -106,10 +107,14 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
 
 
 def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Mapping[str, str]], filters: TextFilter, chosen: Chosen | None,
-                  seed: int = 0) -> list[str]:
-    """Score all points and write the files above into `out`; the lines of best_wer. `chosen` is None where this set chooses itself."""
-    scores = score_points(data, hypotheses, filters)
-    best = best_point(scores)
+                  seed: int = 0, scores: Mapping[Point, Score] | None = None, first: Container[int] | None = None) -> list[str]:  # fmt: skip
+    """Write the files above into `out`; the lines of best_wer. `chosen` is None where this set chooses itself.
+
+    scores  of all points, as `score_points` gives them, where they are known
+    first   LM weights that are chosen before equally good ones
+    """
+    scores = scores or score_points(data, hypotheses, filters)
+    best = best_point(scores, first)
     point = chosen.point if chosen else best
     if point not in scores:
         raise UserError(f"LM weight {point[0]} and penalty {point[1]} of {chosen.source} are not in the sweep; "
