@@ -15,7 +15,7 @@ from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts, initialis
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.parallel.threads import run_threads
-from pyasr.train.growth import Growth, GrowthOptions, first_shape, mixed_up, with_new_layer
+from pyasr.train.growth import Growth, GrowthOptions, first_shape, mixed_up, split_outputs, with_new_layer
 from pyasr.train.learner import Learner, LearnerOptions
 from pyasr.train.options import check_growth
 from pyasr.train.sample import Sample
@@ -76,6 +76,38 @@ def test_mixing_up_moves_copies_apart_symmetrically():
     moved = (after - before[pdfs])[torch.isin(pdfs, grown.fixed.extras)]
     assert 0.005 < moved.std() < 0.03
     assert 0 < (log_posteriors(grown, inputs()) - log_posteriors(small, inputs())).abs().max() < 0.1
+
+
+def split_by_hand(weights, biases, numbers, halving, stddev, rng):
+    """{pdf: [(weights, bias) of each copy]}: of n copies number n - 2^floor(log2 n) is split, into w + e and w - e; all pdfs of a round draw
+    their e together."""
+    copies = {pdf: [(weights[pdf].astype(np.float64), float(biases[pdf]))] for pdf in range(len(numbers))}
+    for n in range(1, max(numbers)):
+        split = [pdf for pdf in copies if numbers[pdf] > n]
+        noise = stddev * rng.standard_normal((len(split), weights.shape[1]), np.float32).astype(np.float64)
+        for pdf, e in zip(split, noise):
+            place = n - 2 ** int(np.log2(n))
+            weight, bias = copies[pdf][place]
+            copies[pdf][place] = weight + e, bias - halving[pdf]
+            copies[pdf].append((weight - e, bias - halving[pdf]))
+    return copies
+
+
+@pytest.mark.parametrize("numbers", [[2, 1, 1], [2, 2, 3], [1, 5, 9]])
+def test_copies_are_moved_apart_exactly(numbers):
+    """The two of a splitting by the same noise, with opposite signs."""
+    rng = np.random.default_rng(1)
+    weights, biases = rng.standard_normal((3, 4)).astype(np.float32), rng.standard_normal(3).astype(np.float32)
+    halving = np.log(2) / np.array([1.0, 0.5, 2.0])
+    made, made_biases, extras = split_outputs(weights, biases, np.array(numbers), halving, 0.1, np.random.default_rng(7))
+    expected, pdfs = split_by_hand(weights, biases, numbers, halving, 0.1, np.random.default_rng(7)), np.r_[np.arange(3), extras]
+    for pdf, copies in expected.items():
+        rows = np.flatnonzero(pdfs == pdf)
+        np.testing.assert_allclose(made[rows], [weight for weight, _ in copies], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(made_biases[rows], [bias for _, bias in copies], rtol=1e-5, atol=1e-6)
+        if len(copies) == 2:
+            np.testing.assert_allclose(made[rows].sum(0), 2 * weights[pdf], rtol=1e-5, atol=1e-6)
+            assert (np.abs(made[rows[0]] - made[rows[1]]) > 1e-4).all()
 
 
 def test_copies_of_a_pdf_differ_by_one_halving_at_most():
