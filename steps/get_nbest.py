@@ -20,7 +20,7 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.lattice_dir import archives, words_file
-from pyasr.decode.nbest_dir import NbestSpec, join_tables
+from pyasr.decode.nbest_dir import NbestSpec, join_tables, warn_of_single_paths
 from pyasr.score.decode_dir import PointOptions
 
 
@@ -42,7 +42,9 @@ def main(options: GetNbest) -> None:
         num_jobs = min(options.jobs.nj, len(lattices))
         spec = NbestSpec(options.decode_dir, options.data, words, out, num_jobs, options.num_best, lm_weight, penalty)
         run_jobs(options.jobs, out / "log" / "nbest.JOB.log", "pyasr.decode.nbest_dir:nbest_shard", spec, num_jobs=num_jobs)
-        log.info(f"{join_tables(out, num_jobs)} paths at LM weight {lm_weight}, word insertion penalty {penalty}")
+        names = join_tables(out, num_jobs)
+        warn_of_single_paths(names, spec)
+        log.info(f"{len(names)} paths at LM weight {lm_weight}, word insertion penalty {penalty}")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.lattice_dir import archives, check_as_decoded, keep_words, write_language_model, write_num_jobs
-from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, check_models, word_tables
+from pyasr.decode.rescore_dir import RescoreOptions, RescoreSpec, check_models, warn_of_same_model, word_tables
 from pyasr.lang.backoff_lm import model_file
 
 
@@ -41,6 +41,7 @@ def main(options: LmRescore) -> None:
         num_jobs = min(options.jobs.nj, len(lattices))
         spec = RescoreSpec(options.decode_dir, options.data, tables[0], old, new, out, num_jobs, options.rescore)
         check_models(spec)
+        warn_of_same_model(spec)
         run_jobs(options.jobs, out / "log" / "rescore.JOB.log", "pyasr.decode.rescore_dir:rescore_shard", spec, num_jobs=num_jobs)
         keep_words(tables[0], out)
         write_language_model(out, [new])

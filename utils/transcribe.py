@@ -47,6 +47,7 @@ from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
 
 _RECORD = ".transcripts"
+_MANY, _NUM_NAMED = 0.5, 5  # recordings without a word: the share that is told, and how many of them by name
 _OF_A_NAME = (errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR)
 
 
@@ -238,13 +239,26 @@ def main(options: Transcribe) -> None:
     if options.stream:
         check_streams(recognizer.system)
     failed: dict[Path, UserError] = {}
+    num_words: Counter[Path] = Counter()
     for path, folder, transcript in transcripts(options, recognizer, audio, failed):
+        num_words[path] += len(transcript.words)
         try:
             write(options, path, folder, transcript, written, is_one_of_several=len(audio) > 1 or options.channels == EACH)
         except (OSError, UserError) as error:
             failed[path] = of_its_name(error)
+    warn_of_wordless(num_words)
     if failed:
         raise complaint(failed, len(audio))
+
+
+def warn_of_wordless(num_words: Counter[Path]) -> None:
+    """To standard error, where no word was recognised in most of the recordings."""
+    without = [path for path, number in num_words.items() if not number]
+    if len(without) > _MANY * len(num_words):
+        names = " ".join(map(str, without[:_NUM_NAMED])) + " ..." * (len(without) > _NUM_NAMED)
+        causes = "no speech in them, a model of another language or of other audio, or too narrow a --beam"
+        told = f"no word was recognised in {len(without)} of {len(num_words)} recordings ({names}); the usual causes are {causes}"
+        print(printable(f"{Path(sys.argv[0]).name}: {told}"), file=sys.stderr)
 
 
 if __name__ == "__main__":

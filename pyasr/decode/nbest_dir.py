@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base import log
 from pyasr.base.output import atomic_write
 from pyasr.decode.lattice_dir import job_archives, read_of_data, write_num_jobs
 from pyasr.data.datadir import DataDir
@@ -49,8 +50,8 @@ def nbest_shard(spec: NbestSpec, job: int) -> None:
     write_int_vectors(spec.out / f"ali.{job}.gz", alignments)
 
 
-def join_tables(out: Path, num_jobs: int) -> int:
-    """Join the jobs' tables into `out`/{text,lm_cost,ac_cost}, in the lattices' order; the number of paths."""
+def join_tables(out: Path, num_jobs: int) -> list[str]:
+    """Join the jobs' tables into `out`/{text,lm_cost,ac_cost}, in the lattices' order; the names of the paths, `UTTERANCE-RANK`."""
     for name in TABLES:
         parts = [out / f"{name}.{job}" for job in range(1, num_jobs + 1)]
         content = "".join(part.read_text(encoding="utf-8") for part in parts)
@@ -59,4 +60,11 @@ def join_tables(out: Path, num_jobs: int) -> int:
         for part in parts:
             part.unlink()
     write_num_jobs(out, num_jobs)
-    return content.count("\n")
+    return [line.partition(" ")[0] for line in content.splitlines()]
+
+
+def warn_of_single_paths(names: list[str], spec: NbestSpec) -> None:
+    """Where several paths were wanted, and no utterance has a second one."""
+    if names and spec.num_best > 1 and all(name.endswith("-1") for name in names):
+        told = "every list holds one path, as the lattices hold no other"
+        log.warning(f"{spec.decode_dir}: {told}; decode with a greater --lattice-beam")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,12 @@ def check_models(spec: RescoreSpec) -> None:
     if len(missing) == len(spoken):
         raise UserError(f"{model.name}: it has none of the words of {spec.words}; give a language model of the same words")
     _tell_missing(missing, words, spec)
+
+
+def warn_of_same_model(spec: RescoreSpec) -> None:
+    """Where the old and the new model have the same content, so that nothing can change."""
+    if filecmp.cmp(spec.old_lm, spec.new_lm, shallow=False):
+        log.warning(f"{spec.new_lm} is the language model that the lattices have already ({spec.old_lm}): their costs stay as they are")
 
 
 def _tell_missing(missing: np.ndarray, words: SymbolTable, spec: RescoreSpec) -> None:

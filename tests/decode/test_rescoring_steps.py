@@ -51,6 +51,28 @@ def test_words_that_the_new_model_lacks_are_named(exp, capsys):
     assert "1 word(s) of" in told and "(w3); each costs --oov-cost 9 beyond the back-off" in told
 
 
+def test_a_rescoring_that_changes_nothing_is_told(exp, caplog):
+    root, _ = exp
+    for new in ("lang", "lang4"):
+        caplog.clear()
+        run_here("lm_rescore.py", "--nj", 2, root / "lang", root / new, root / "data", root / "decode", root / f"new_{new}")
+        assert ("is the language model that the lattices have already" in caplog.text) == (new == "lang")
+
+
+def test_lists_of_one_path_are_told(exp, caplog):
+    root, _ = exp
+    flags = ("--nj", 1, "--lmwt", 10, root / "data", root / "lang")
+    run_here("get_nbest.py", *flags, root / "decode", root / "several")
+    run_here("get_nbest.py", "--num-best", 1, *flags, root / "decode", root / "one")
+    assert "every list holds one path" not in caplog.text
+    strings, none = (np.arange(2), np.array([1], np.int32)), (np.zeros(3, np.int64), np.zeros(0, np.int32))
+    lattice = compact_from_arcs(0, [0], [1], [1], [0.5], [4.0], strings, [np.inf, 0], [np.inf, 0], none)
+    (root / "decode/num_jobs").write_text("1\n")
+    write_lattices(root / "decode/lat.1.gz", [("a-1", lattice)])
+    run_here("get_nbest.py", *flags, root / "decode", root / "single")
+    assert "every list holds one path, as the lattices hold no other; decode with a greater --lattice-beam" in caplog.text
+
+
 def test_lattices_of_a_rescoring_are_not_rescored(exp):
     """The old model's costs are in them no longer."""
     root, _ = exp

@@ -474,3 +474,20 @@ def test_audio_that_cannot_be_used(recognizer, tmp_path):
 def test_pyasr_has_nothing_else():
     with pytest.raises(AttributeError, match="no attribute 'Transcriber'"):
         pyasr.Transcriber
+
+
+@pytest.mark.parametrize("num_quiet, told", [(1, False), (3, True)])
+def test_recordings_that_are_mostly_without_a_word(num_quiet, told, exp, tmp_path, capfd):
+    """Of these and two with words; transcripts are written as ever."""
+    for number in range(num_quiet):
+        noise = 30 * np.random.default_rng(number).standard_normal(RATE)
+        soundfile.write(tmp_path / f"q{number}.wav", noise.astype(np.int16), RATE, subtype="PCM_16")
+    for utt in ("u0", "u1"):
+        shutil.copy(exp / f"{utt}.wav", tmp_path)
+    capfd.readouterr()
+    run_here("transcribe.py", exp / "packed", tmp_path, folder="utils")
+    out, err = capfd.readouterr()
+    assert [line.split()[0] for line in out.splitlines()] == ["u0", "u1"]
+    names = " ".join(f"{tmp_path}/q{number}.wav" for number in range(num_quiet))
+    assert (f"no word was recognised in {num_quiet} of {num_quiet + 2} recordings ({names}); the usual causes are" in err) == told
+    assert told or not err
