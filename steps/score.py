@@ -13,12 +13,11 @@ Writes  DECODE_DIR/scoring/{best_wer,per_utt,per_spk,wer_*,hyp/*,summary.json}, 
 import contextlib
 import dataclasses
 import math
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from pyasr.base import log
+from pyasr.base import durable, log
 from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions
 from pyasr.base.option_uses import if_set
@@ -103,7 +102,7 @@ def publish(scoring: Path, decode_dir: Path) -> None:
             log.warning(f"{old} is another toolkit's: moved to {back_up(old)}")
         old.unlink()
     for path in [*scoring.glob("wer_*"), scoring / "best_wer"]:
-        shutil.copyfile(path, decode_dir / path.name)
+        durable.copy(path, decode_dir / path.name)
 
 
 def report(options: ScoreOptions, lines: list[str], weights: LmWeights) -> None:

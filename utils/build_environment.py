@@ -98,6 +98,7 @@ def install(name: str) -> None:
     constraints = ["-c", ROOT / "requirements.txt"] if name != "requirements.txt" else []
     run([python(), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--only-binary", ":all:",
          "-r", ROOT / name, *constraints], log)
+    os.sync()  # the mark must not outlast a loss of power that what it stands for does not
     scratch = mark(name).with_suffix(".tmp")
     scratch.write_text(wanted(name), encoding="utf-8")
     scratch.replace(mark(name))

@@ -12,10 +12,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pyasr.base.standard_streams import open_standard_streams  # noqa: E402
+from pyasr.base.system_errors import as_user_error  # noqa: E402
 from pyasr.cluster.processes import supervise  # noqa: E402
 
 open_standard_streams()
 if len(sys.argv) == 1 or sys.argv[1] in ("--help", "-h"):
     print(__doc__.strip())
     sys.exit(0)
-sys.exit(supervise(sys.argv[1:]))
+try:
+    sys.exit(supervise(sys.argv[1:]))
+except OSError as error:
+    sys.exit(f"supervise.py: error: {as_user_error(error)}")

@@ -13,11 +13,12 @@ import filecmp
 import hashlib
 import itertools
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyasr.base.fingerprint import DONE, read_done
+from pyasr.base import durable
+from pyasr.base.fingerprint import DONE, files_below, read_done
+from pyasr.base.places import is_there
 from pyasr.base.run_times import RUNS
 
 STARTED = ".started.json"
@@ -45,14 +46,16 @@ def is_aside(path: Path) -> bool:
 def keep_changed(out: Path, names: list[str]) -> None:
     """Copy changed files of an output to `.OUT.changed`: they may have been changed on purpose."""
     for name in names:
-        if os.path.lexists(out / name):
+        if is_there(out / name):
             keep_copy(out / name, aside_of(out) / name)
 
 
 def keep_copy(path: Path, place: Path) -> Path:
     """Where a copy of the file lies: at `place`, or where another file is kept there already, at the first of PLACE.2, PLACE.3, ..."""
     kept, is_there = _free_or_equal(path, place)
-    return kept if is_there else Path(shutil.copy2(path, kept, follow_symlinks=False))
+    if not is_there:
+        durable.copy(path, kept)
+    return kept
 
 
 def keep_others(out: Path) -> None:
@@ -66,13 +69,13 @@ def keep_others(out: Path) -> None:
     for path in others:
         kept, is_there = _free_or_equal(path, aside_of(out) / path.relative_to(out))
         if not is_there:
-            path.rename(kept)
+            durable.rename(path, kept)
 
 
 def other_entries(out: Path) -> list[Path]:
     """Files, links and folders in a stage output that its own run has not written; of a folder that holds nothing else, the folder."""
     made = _files_of(out)
-    nested = [path.parent for path in sorted(out.rglob(DONE)) if path.parent != out]
+    nested = [path.parent for path in sorted(files_below(out)) if path.name == DONE and path.parent != out]
     while gone := [output for output in nested if _goes_with(output, made) and not any(parent in nested for parent in output.parents)]:
         nested = [output for output in nested if output not in gone]
         made = made.union(*map(_files_of, gone))
@@ -91,7 +94,7 @@ def _goes_with(output: Path, made: set[Path]) -> bool:
 
 def unfinished_runs(out: Path) -> list[Path]:
     """Scratch directories of other outputs in this one."""
-    return [path.parent for path in sorted(out.rglob(STARTED)) if path.parent.name.endswith(".tmp")]
+    return [path.parent for path in sorted(files_below(out)) if path.name == STARTED and path.parent.name.endswith(".tmp")]
 
 
 def _others_in(folder: Path, made: set[Path], around: set[Path], is_listed: bool) -> Iterator[Path]:
@@ -116,7 +119,7 @@ def _goes_along(folder: Path, is_in_output: bool) -> bool:
     """Whether a folder is an output's own log, a replaced output that was to be removed, or without a file."""
     own_log = is_in_output and folder.name in _LOGS
     replaced = folder.name.startswith(".") and folder.name.endswith(".old") and (folder / DONE).exists()
-    return own_log or replaced or not any(path.is_symlink() or not path.is_dir() for path in folder.rglob("*"))
+    return own_log or replaced or not any(files_below(folder))
 
 
 def _is_copy_of_any(path: Path, outputs: list[Path]) -> bool:
@@ -130,7 +133,7 @@ def _free_or_equal(path: Path, place: Path) -> tuple[Path, bool]:
     place.parent.mkdir(parents=True, exist_ok=True)
     for number in itertools.count(1):
         kept = place if number == 1 else place.with_name(f"{place.name}.{number}")
-        if not os.path.lexists(kept):
+        if not is_there(kept):
             return kept, False
         if _is_same(path, kept):
             return kept, True

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
+from pyasr.base.system_errors import is_absence, naming
 from pyasr.base.table_paths import root_of
 
 DONE = ".done.json"
@@ -71,8 +72,21 @@ def directory_fingerprint(directory: Path) -> str:
 
 def file_states(directory: Path) -> dict[str, list]:
     """File -> [bytes, time of the last change in ns, digest], of all files in a directory that count as its content."""
-    names = sorted(str(path.relative_to(directory)) for path in Path(directory).rglob("*") if path.is_file())
+    names = sorted(str(path.relative_to(directory)) for path in files_below(directory) if path.is_file())
     return {name: _file_state(Path(directory) / name) for name in names if counts(name)}
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """Files and links below a directory, those in its folders too. Raises OSError for a folder that cannot
+    be listed, as `rglob` does not."""
+    for folder, folders, files in os.walk(directory, onerror=_refuse):
+        yield from (Path(folder, name) for name in files)
+        yield from (Path(folder, name) for name in folders if os.path.islink(Path(folder, name)))
+
+
+def _refuse(error: OSError) -> None:
+    if not is_absence(error):
+        raise error
 
 
 def counts(name: str) -> bool:
@@ -101,17 +115,19 @@ def _file_state(path: Path) -> list:
 def _is_still(path: Path, state: list) -> bool:
     try:
         found = path.stat()
-    except OSError:
+    except OSError as error:
+        if not is_absence(error):
+            raise
         return False
     return found.st_size == state[0] and (found.st_mtime_ns == state[1] or _file_digest(path).hexdigest() == state[2])
 
 
 def read_done(directory: Path) -> dict | None:
-    """The content of a complete output's done-file, or None."""
+    """The content of a complete output's done-file, or None. Raises OSError for one that cannot be read: it may well be complete."""
     try:
         done = read_object(Path(directory) / DONE)
-    except (OSError, ValueError):
-        return None  # harmless: an output without a readable done-file is simply not complete
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None  # harmless: an output without a whole done-file is simply not complete
     complete = all(isinstance(done.get(name, {}), dict) for name in ("options", "inputs", "files"))
     return done if complete and {"options", "inputs"} <= done.keys() else None
 
@@ -123,7 +139,7 @@ def _file_digest(path: Path, blocks: tuple[int, int] | None = None):
     size, digest = path.stat().st_size, hashlib.sha256()
     if size > block_bytes * max_blocks:
         digest.update(str(size).encode())
-    with path.open("rb") as f:
+    with naming(path), path.open("rb") as f:
         for begin in _blocks(size, block_bytes, max_blocks):
             f.seek(begin)
             digest.update(f.read(block_bytes))

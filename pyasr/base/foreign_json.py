@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from pyasr.base.system_errors import keeping_name
 from pyasr.base.utf8 import without_mark
 
 _MOST_LEVELS = 100  # of objects and lists within each other: what walks through them calls itself for each
@@ -36,7 +37,8 @@ def parse_text_object(text: str) -> dict:
 def read_object(path: Path) -> dict:
     """The JSON object that a file holds. Raises ValueError as `parse_object` does, and for bytes that are not UTF-8; UserError for UTF-16;
     OSError."""
-    return parse_object(without_mark(Path(path).read_bytes(), path).decode("utf-8"))
+    with keeping_name(path):
+        return parse_object(without_mark(Path(path).read_bytes(), path).decode("utf-8"))
 
 
 def _is_shallow(found: dict) -> bool:

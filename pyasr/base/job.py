@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyasr.base import log, options
 from pyasr.base.errors import UserError
-from pyasr.base.output import disk_error
+from pyasr.base.system_errors import as_user_error
 
 
 def resolve(name: str):
@@ -35,20 +35,13 @@ def main(argv: list[str]) -> int:
     try:
         resolve(name)(options.load(spec), job)
         done_marker(spec, job).touch()
-    except (UserError, OSError) as error:
+    except Exception as error:
         told = as_user_error(error)
         if told is None:
             raise
         print(f"error: {told}", flush=True)
         return 1
     return 0
-
-
-def as_user_error(error: BaseException) -> UserError | None:
-    """The error as a sentence for the user, where it is one or can be made one: a UserError, a full disk, a missing file."""
-    if isinstance(error, OSError):
-        error = disk_error(error, Path(error.filename or "."))
-    return error if isinstance(error, UserError) else None
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import sys
 import time
 
 from pyasr.base.errors import printable
+from pyasr.base.system_errors import keeping_name
 
 _logger = logging.getLogger("pyasr")
 
@@ -21,8 +22,9 @@ def setup(name: str) -> None:
 
 class _Handler(logging.StreamHandler):
     def handleError(self, record: logging.LogRecord) -> None:
-        if isinstance(sys.exc_info()[1], BrokenPipeError):
-            raise  # nobody reads what this program has to say, which is for the program to judge
+        if isinstance(sys.exc_info()[1], OSError):
+            with keeping_name("standard output"):
+                raise  # what this program has to say cannot be written, which is for the program to judge
         super().handleError(record)
 
 

@@ -27,7 +27,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
 from pyasr.base.option_uses import Condition, refuse_unused, told
 from pyasr.base.option_values import check, check_bounds, from_text, plain_type
-from pyasr.base.output import PathText, atomic_write, disk_error
+from pyasr.base.output import PathText, atomic_write
+from pyasr.base.system_errors import disk_error, naming
 from pyasr.base.utf8 import text_of
 
 _MISSING = dataclasses.MISSING
@@ -212,7 +213,7 @@ def _read_config(path: Path, flags) -> dict:
     try:
         lines = text_of(path.read_bytes(), path).splitlines()
     except OSError as error:
-        raise UserError(f"--config {path}: {error.strerror}") from None
+        raise UserError(f"--config {disk_error(error, path)}") from None
     values = {}
     for number, line in enumerate(lines, 1):
         line = line.split("#")[0].strip()
@@ -378,10 +379,9 @@ def load(path: Path, kinds: tuple[type, ...] = ()):
     kinds  for a file that may come from elsewhere: the classes it may be of; then the values are checked as those of a command line are
     """
     try:
-        content = read_object(path)
+        with naming(path):
+            content = read_object(path)
         module, _, name = content.pop("type").partition(":")
-    except OSError as error:
-        raise disk_error(error, path) from None
     except (ValueError, KeyError, AttributeError) as error:
         raise UserError(f"{path}: not a file of saved options ({error}); make it anew with the step that wrote it") from None
     if not re.fullmatch(r"pyasr(\.\w+)+", module):

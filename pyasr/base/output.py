@@ -11,7 +11,6 @@ is what others have put into an output that is replaced (`pyasr.base.aside`).
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import filecmp
 import json
@@ -21,16 +20,17 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from pyasr.base import durable
 from pyasr.base.aside import STARTED, is_aside, keep_changed, keep_copy, keep_others, short_name, unfinished_runs  # noqa: F401
 from pyasr.base.errors import UpToDate, UserError
-from pyasr.base.fingerprint import DONE, changed_files, content_of, file_states, fingerprint, read_done
+from pyasr.base.fingerprint import DONE, changed_files, content_of, file_states, files_below, fingerprint, read_done
 from pyasr.base.foreign_json import read_object
 from pyasr.base.run_record import run_record
 from pyasr.base.run_times import RUNS, timed_run
+from pyasr.base.system_errors import disk_error
 
 _MOST_NAMED = 5
 _HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of atomic_write
-_NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which keeps the system's reason to itself
 
 
 @contextlib.contextmanager
@@ -43,7 +43,7 @@ def atomic_write(path: Path, mode: str = "w"):
             yield f
             f.flush()
             os.fsync(f.fileno())
-        scratch.replace(path)
+        durable.rename(scratch, path)
     except OSError as error:
         if str(error.filename) == str(scratch):
             error.filename = str(path if path.parent.is_dir() else path.parent)
@@ -51,27 +51,6 @@ def atomic_write(path: Path, mode: str = "w"):
     finally:
         with contextlib.suppress(OSError):  # harmless: it is not there, or the error that keeps it is being told
             scratch.unlink()
-
-
-def disk_error(error: OSError, path: Path) -> Exception:
-    """A UserError for the causes a user can put right, otherwise `error` itself. `path` is named where the error names no file."""
-    names = [name for name in (error.filename, error.filename2) if isinstance(name, (str, Path))] or [path]
-    if error.errno in (errno.ENOSPC, errno.EDQUOT) or _NUMPY_DISK_FULL.fullmatch(str(error)):
-        return UserError(f"{names[-1]}: the disk is full; free some space and run the same command again")  # of a copy, the target
-    path = names[0]
-    if error.errno == errno.ENAMETOOLONG:
-        return UserError(f"{names[-1]}: the name is too long for the file system; give a shorter one")
-    if error.errno == errno.EFBIG:
-        return UserError(f"{path}: the file is larger than is allowed here; see 'ulimit -f'")
-    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return UserError(f"{path}: cannot be read or written ({error.strerror}); check its owner and permissions")
-    if error.errno == errno.ENOENT:
-        return UserError(f"{path}: no such file or directory")
-    if error.errno == errno.EEXIST and not Path(path).is_dir():
-        return UserError(f"{path}: a file, where a directory is to be made; check the path, or move the file elsewhere")
-    if error.errno in (errno.EISDIR, errno.ENOTDIR):
-        return UserError(f"{path}: {error.strerror}; check the path")
-    return error
 
 
 class PathText(str):
@@ -189,6 +168,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
             _prepare_scratch(scratch, started, resume, force, precious, may_change, complete)
             with timed_run(scratch) as seconds, _unchanged(prints, scratch):
                 yield scratch
+            durable.sync_tree(scratch)
             files = file_states(scratch)
             made = {"content": content_of(files), "files": files, "seconds": seconds(), "precious": bool(precious)}
             _write_done(scratch, {**started, **made, **run_record()})
@@ -273,14 +253,20 @@ def _claimed(scratch: Path):
     scratch.mkdir(parents=True, exist_ok=True)
     directory = os.open(scratch, os.O_RDONLY)
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _is_at(scratch, directory):
-            raise BlockingIOError  # the run that held it has renamed it since
+        if not _is_locked(scratch, directory):
+            raise UserError(f"{scratch} is in use: another process is making this output; wait until it has ended")
         yield
-    except BlockingIOError:
-        raise UserError(f"{scratch} is in use: another process is making this output; wait until it has ended") from None
     finally:
         os.close(directory)
+
+
+def _is_locked(scratch: Path, directory: int) -> bool:
+    """Whether this process has the lock of the scratch directory, which was opened as `directory`, now."""
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return _is_at(scratch, directory)  # else the run that held it has renamed it since
 
 
 def _is_at(path: Path, directory: int) -> bool:
@@ -295,7 +281,7 @@ def _read_started(marker: Path, complete: Callable[[dict], dict]) -> dict | None
     """What an interrupted run has put down of its options, completed, and of its inputs."""
     try:
         started = read_object(marker)
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None  # harmless: it is made anew
     return {**started, "options": complete(started["options"])}
 
@@ -318,7 +304,7 @@ def _prepare_scratch(scratch: Path, started: dict, resume: bool, force: bool, pr
         _remove_half_written(scratch)
         return
     changed = differences(before["options"], started["options"]) if before else []
-    if changed and precious and not force and any(scratch.glob(precious)):
+    if changed and precious and not force and any(path.relative_to(scratch).match(precious) for path in files_below(scratch)):
         found = f"an interrupted run with other options ({'; '.join(changed)})"
         raise UserError(f"{scratch}: {found}; give those options to go on with it, or --force to begin anew")
     if changed:
@@ -365,8 +351,8 @@ def _swap(scratch: Path, out: Path) -> None:
     if out.exists():
         _check_at_rest(out)
         keep_others(out)
-        out.rename(old)
-    scratch.rename(out)
+        durable.rename(out, old)
+    durable.rename(scratch, out)
     _remove_leftovers(out)
 
 

@@ -31,7 +31,8 @@ def commit() -> str:
 
 
 def _git(*words: str) -> str:
-    return subprocess.run(["git", "-C", str(_ROOT), *words], capture_output=True, text=True, check=True).stdout.strip()
+    command = ["git", "--no-optional-locks", "-C", str(_ROOT), *words]  # `status` would leave its lock where it is ended from outside
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def machine() -> str:

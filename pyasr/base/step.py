@@ -5,18 +5,20 @@ Importing it ends a program that was started with a Python outside pyasr's envir
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyasr.base import log, options as opt, pipes
 from pyasr.base.errors import UpToDate, UserError
-from pyasr.base.output import check_apart, disk_error, stage_output
+from pyasr.base.output import check_apart, stage_output
 from pyasr.base.standard_streams import open_standard_streams
+from pyasr.base.system_errors import as_user_error
 from pyasr.base.utf8 import insist_on_utf8
 
 _NEEDED = ("kaldiio", "numba", "numpy", "torch")
@@ -42,32 +44,40 @@ def _terminate(number, frame):
 def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str = _FORCE) -> None:
     """Parse the command line into `cls`, call `main(options)` and exit. `force` is what --help says of --force.
 
-    Exit status 0: done or up to date; 1: a UserError, printed as `NAME: error: SENTENCE`; 130 or 143: interrupted or terminated;
-    141: broken off without a word because the reader of the output has left, as `head` does.
+    Exit status 0: done or up to date; 1: a UserError or an error of the system, printed as `NAME: error: SENTENCE`; 130 or 143:
+    interrupted or terminated; 141: broken off without a word because the reader of the output has left, as `head` does.
     """
-    if argv is None:
-        open_standard_streams()
-        insist_on_utf8()
     name = Path(sys.argv[0]).name
-    log.setup(name)
-    signal.signal(signal.SIGTERM, _terminate)
     try:
+        if argv is None:
+            open_standard_streams()
+            insist_on_utf8()
+        log.setup(name)
+        signal.signal(signal.SIGTERM, _terminate)
         _run(cls, main, doc, sys.argv[1:] if argv is None else argv, {"force": force, **_SWITCHES})
         sys.stdout.flush()
-    except UserError as error:
-        sys.exit(_complain(name, error))
     except BrokenPipeError:
         _drop_output()
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt as stop:
         print(f"{name}: interrupted; {str(stop) or 'run the same command again to go on'}", file=sys.stderr)
         sys.exit(143 if isinstance(stop, Terminated) else 130)
-    except OSError as error:
-        told = disk_error(error, Path(error.filename or "."))
-        if not isinstance(told, UserError):
+    except Exception as error:
+        if not (told := as_user_error(error)):
             raise
         sys.exit(_complain(name, told))
     sys.exit(0)
+
+
+def _tell_uncaught(kind, error, trace) -> None:
+    """`sys.excepthook` of programs: errors of the system while their modules are imported are told in a sentence as well."""
+    if told := as_user_error(error):
+        _complain(Path(sys.argv[0]).name, told)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _tell_uncaught
 
 
 def _run(cls, main, doc: str, argv: list[str], switches: dict[str, str]) -> None:
@@ -83,18 +93,26 @@ def _run(cls, main, doc: str, argv: list[str], switches: dict[str, str]) -> None
         log.info(str(note))
 
 
-def _drop_output() -> None:
+def _drop_output(stream: int = 1) -> None:
     """Have what is still to be written, when the interpreter ends at the latest, not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def _complain(name, error) -> int:
-    try:
+    with _dropping(1):
         sys.stdout.flush()
-    except BrokenPipeError:
-        _drop_output()  # harmless: what is to be told goes to standard error
-    print(f"{name}: error: {error}", file=sys.stderr, flush=True)
+    with _dropping(2):
+        print(f"{name}: error: {error}", file=sys.stderr, flush=True)
     return 1
+
+
+@contextlib.contextmanager
+def _dropping(stream: int) -> Iterator[None]:
+    """Where something is written to standard output or error, and cannot be: the other one may, and the exit status tells as well."""
+    try:
+        yield
+    except OSError:
+        _drop_output(stream)
 
 
 def output_of(options, out: Path, inputs: list[Path], **keywords):

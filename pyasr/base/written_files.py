@@ -11,6 +11,8 @@ import json
 import os
 from pathlib import Path
 
+from pyasr.base import durable
+
 
 class WrittenFiles:
     """What a program has written into `folder`, by the record of this name in it."""
@@ -32,6 +34,8 @@ class WrittenFiles:
         if entry not in self.known:
             with self.record.open("a", encoding="utf-8") as f:
                 f.write(f"\n{json.dumps(entry)}\n")  # a line that a killed run has not ended stays by itself
+            for path_of_record in (self.record, self.folder):
+                durable.sync(path_of_record)
             self.known.add(entry)
 
     def _entry(self, path: Path, source: Path, content: bytes) -> tuple[str, str, str]:

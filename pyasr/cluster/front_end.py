@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from pyasr.base.errors import UserError
-from pyasr.base.output import disk_error
 from pyasr.base.standard_streams import open_standard_streams
+from pyasr.base.system_errors import as_user_error
 from pyasr.base.utf8 import insist_on_utf8
 from pyasr.cluster.batch import BatchRunner
 from pyasr.cluster.command_line import Request, parse_request
@@ -68,16 +67,13 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
         with telling(request, lambda: len(jobs.ended)):
             ended = jobs.run()
         return _tell(jobs.request, ended, later)
-    except UserError as error:
-        return _fail(f"error: {error}")
-    except OSError as error:
-        told = disk_error(error, Path(error.filename or "."))
-        if not isinstance(told, UserError):
-            raise
-        return _fail(f"error: {told}")
     except Stopped as stop:
         ended = "" if jobs and jobs.outlasting else "; its jobs were ended"
         return _fail(f"stopped by signal {stop.args[0]}{ended}", 128 + stop.args[0])
+    except Exception as error:
+        if not (told := as_user_error(error)):
+            raise
+        return _fail(f"error: {told}")
 
 
 def _show(plan: str) -> int:

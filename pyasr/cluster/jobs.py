@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from pyasr.base import options
+from pyasr.base import durable, options
 from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import Silence
 from pyasr.base.job import done_marker
@@ -26,6 +26,7 @@ from pyasr.base.job_options import JobOptions, RankJobOptions, RunnerOptions
 from pyasr.base.last_words import LastWords, first, words_of
 from pyasr.base.log import warning
 from pyasr.base.parent import die_with_parent
+from pyasr.base.system_errors import naming
 from pyasr.cluster.command_line import protect
 from pyasr.cluster.listener import Listener
 from pyasr.cluster.mpi import ROOT, find_mpiexec
@@ -107,7 +108,7 @@ def _kept_log(log: Path, kept: Path) -> str:
     """Where the log of a job that begins anew is kept, for the user; a job whose host was lost before it began has none."""
     if not log.exists():
         return ""
-    log.replace(kept)
+    durable.rename(log, kept)
     return f" (log until then: {kept})"
 
 
@@ -185,7 +186,9 @@ def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str],
     threads = ["--num-threads", str(jobs.num_threads)] if jobs.num_threads else []
     command = [*_runner(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
     environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name, **(more or {})}
-    with subprocess.Popen(command, env=environment, preexec_fn=die_with_parent) as process, meanwhile(process):
+    with naming(jobs.cmd):
+        started = subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)
+    with started as process, meanwhile(process):
         try:
             status = process.wait()
         except BaseException:  # interrupted: the jobs must not go on alone

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pyasr.base import durable
 from pyasr.base.granted_gpus import granted_by_grid_engine
 from pyasr.base.heartbeat import hearts_in, hearts_of
 from pyasr.base.last_words import words_of
@@ -188,7 +189,8 @@ class LocalRunner:
         file = status_path(log)
         if not file.exists() or read_status(log):
             return status
-        kept = file.replace(file.with_name(f"{file.name}.kept"))
+        kept = file.with_name(f"{file.name}.kept")
+        durable.rename(file, kept)
         own = "here the job's exit status is put down, but its command has written this file"
         return self._failure(status, log, f"{file}: {own}, which is {kept} now; give the log or the file another name")
 

@@ -95,7 +95,7 @@ class Guard:
         """
         os.setsid()
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):
             os.write(self._writer, f"+{os.getpid()}\n".encode())
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as subprocess has it for all that it starts
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import disk_error
+from pyasr.base.system_errors import naming
 from pyasr.base.utf8 import text_of
 
 ANY = "*"
@@ -83,10 +83,8 @@ def split_words(text: str, where: str) -> list[str]:
 
 def read_runner_config(path: Path) -> RunnerConfig:
     """The configuration in a file. Raises UserError with the line for what is in none of the forms."""
-    try:
+    with naming(path):
         content = Path(path).read_bytes()
-    except OSError as error:
-        raise disk_error(error, path) from None
     return parse_runner_config(text_of(content, path), str(path))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
+from pyasr.base.system_errors import SystemRefusal
 from pyasr.data import audio_sizes
 from pyasr.io.content import check_unpacked, open_file, read_file, readable
 
@@ -129,11 +130,16 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
     try:
         content = read_file(path) if path == rx else _of_archive(path, offset)
     except UserError as error:
-        kind = UserError if os.path.exists(path) else UnusableAudio
+        kind = UserError if os.path.exists(path) or not _says_absence(error) else UnusableAudio
         raise kind(f"{where.removesuffix(rx)}{error}; correct wav.scp or remove its utterances") from None
     if not content:
         raise UnusableAudio(f"{where}: the file is empty; replace it or remove its utterances")
     return io.BytesIO(content)
+
+
+def _says_absence(error: UserError) -> bool:
+    """Whether the file is not there, and not one that the system cannot read at the moment."""
+    return not isinstance(error, SystemRefusal) or error.is_absence
 
 
 def _of_archive(path: str, offset: int) -> bytes:

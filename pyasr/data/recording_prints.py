@@ -20,6 +20,7 @@ from urllib.parse import quote
 from pyasr.base import log
 from pyasr.base.fingerprint import fingerprint, read_done
 from pyasr.base.pipes import is_command
+from pyasr.base.system_errors import is_absence, keeping_name
 from pyasr.data.datadir import DISTORTION, DataDir
 from pyasr.io.text import read_table, write_table
 
@@ -87,10 +88,13 @@ def _digest(rx: str) -> str:
         if not stat.S_ISREG(found.st_mode):
             return _MISSING
         file = os.open(path, os.O_RDONLY)
-    except OSError:
+    except OSError as error:
+        if not (is_absence(error) or isinstance(error, PermissionError)):
+            raise
         return _MISSING  # harmless: who reads the recording tells
     try:
-        return _digest_of(file, found.st_size, offset)
+        with keeping_name(path):
+            return _digest_of(file, found.st_size, offset)
     finally:
         os.close(file)
 

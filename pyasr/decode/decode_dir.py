@@ -339,6 +339,6 @@ def cut_short(decode_dir: Path) -> set[str]:
     """The utterances whose lattices end before their features do, by totals.json."""
     try:
         names = read_object(decode_dir / TOTALS).get("cut_short")
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return set()  # harmless: lattices that another toolkit made have no record of what they took
     return set(map(str, names)) if isinstance(names, list) else set()

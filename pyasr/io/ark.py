@@ -22,7 +22,8 @@ from typing import BinaryIO
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write, disk_error
+from pyasr.base.output import atomic_write
+from pyasr.base.system_errors import naming
 from pyasr.base.table_paths import placed_table
 from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
@@ -260,23 +261,17 @@ class ArkWriter:
         self._table: dict[str, str] = {}
 
     def __enter__(self) -> ArkWriter:
-        try:
+        with naming(self._ark):
             self._file = self._ark.open("wb")
-        except OSError as error:
-            raise disk_error(error, self._ark) from error
         return self
 
     def write(self, key: str, matrix: np.ndarray) -> None:
-        try:
+        with naming(self._ark):
             self._table[key] = f"{self._named}:{_write_entry(self._file, key, matrix, self._method, self._binary)}"
-        except OSError as error:
-            raise disk_error(error, self._ark) from error
 
     def __exit__(self, kind, error, trace) -> None:
-        try:
+        with naming(self._ark):
             self._file.close()
-        except OSError as failure:
-            raise disk_error(failure, self._ark) from failure
         if kind is None and self._scp is not None:
             write_table(self._scp, self._table)
 

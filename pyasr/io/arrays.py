@@ -14,6 +14,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.base.system_errors import disk_error, is_absence
 from pyasr.base.zip_files import check_stored
 
 # numpy reads the heads of arrays with ast.literal_eval. In Python 3.11 (3.11.7 was seen to) that fails with a SystemError when a garbage
@@ -36,7 +37,10 @@ def load_arrays(path: Path, needed: Iterable[str] = (), remedy: str = "make it a
         with _reading, zipfile.ZipFile(path) as archive:
             check_stored(archive)
             arrays = {name.removesuffix(".npy"): _array(archive.read(name)) for name in archive.namelist()}
-    except (OSError, ValueError, EOFError, AttributeError, TypeError, RuntimeError, struct.error, zipfile.BadZipFile) as error:
+    except OSError as error:
+        told = disk_error(error, path)
+        raise (UserError(f"{path}: no file of arrays ({error}); {remedy}") if is_absence(error) else told) from None
+    except (ValueError, EOFError, AttributeError, TypeError, RuntimeError, struct.error, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: no file of arrays ({error}); {remedy}") from None
     missing = [name for name in needed if name not in arrays]
     if missing:

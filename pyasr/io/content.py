@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import disk_error
+from pyasr.base.system_errors import naming
 from pyasr.base.utf8 import without_mark
 
 try:
@@ -44,10 +44,8 @@ _ALWAYS_BYTES, _MOST_TIMES, _CHUNK_BYTES = 64 << 20, 100, 1 << 20
 def readable(path: Path) -> Iterator[None]:
     """Where `path` is opened and read: what keeps it from being read becomes a UserError that names it."""
     try:
-        yield
-    except OSError as error:
-        told = disk_error(error, path)
-        raise (told if isinstance(told, UserError) else UserError(f"{path}: {(error.strerror or str(error)).lower()}")) from None
+        with naming(path):
+            yield
     except ValueError as error:
         if "null" not in str(error):
             raise

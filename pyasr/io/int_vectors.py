@@ -14,6 +14,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.base.system_errors import keeping_name
 from pyasr.io.archive import damaged, read_key, write_content
 from pyasr.io.content import read_content
 
@@ -71,8 +72,9 @@ def archives_of_job(directory: Path, num_jobs: int, job: int) -> range:
 def num_archives(directory: Path, remedy: str = "is this an alignment directory?") -> int:
     """The number in `DIRECTORY/num_jobs`. Raises UserError, which ends with `remedy`, for anything but 1 to MOST_JOBS."""
     try:
-        number = int((Path(directory) / "num_jobs").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        with keeping_name(f"{directory}/num_jobs"):
+            number = int((Path(directory) / "num_jobs").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         raise UserError(f"{directory}/num_jobs: missing or no number; {remedy}") from None
     if not is_num_jobs(number):
         raise UserError(f"{directory}/num_jobs: no number from 1 to {MOST_JOBS}; {remedy}")

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.output import atomic_write, disk_error
+from pyasr.base.output import atomic_write
 from pyasr.io.content import read_content
 
 _BINARY_HEADER = b"\0B"
@@ -265,11 +265,8 @@ class KaldiWriter:
         content = self.getvalue()
         if self.path.suffix == ".gz":
             content = gzip.compress(content, compresslevel=6, mtime=0)
-        try:
-            with atomic_write(self.path, "wb") as f:
-                f.write(content)
-        except OSError as error:
-            raise disk_error(error, self.path) from error
+        with atomic_write(self.path, "wb") as f:
+            f.write(content)
 
     def token(self, word: str) -> None:
         if not word or re.search(r"\s", word):

@@ -19,11 +19,12 @@ from pyasr.base import log, options
 from pyasr.base.errors import UserError
 from pyasr.base.granted_gpus import granted_by_grid_engine
 from pyasr.base.heartbeat import hearts_of
-from pyasr.base.job import as_user_error, resolve
+from pyasr.base.job import resolve
 from pyasr.base.job_options import threads_of_job
 from pyasr.base.last_words import LastWords, first, leave, words_of
 from pyasr.base.output import atomic_write
 from pyasr.base.stop_request import TRY_AGAIN, StopRequested
+from pyasr.base.system_errors import as_user_error
 from pyasr.parallel.comm import MpiComm
 from pyasr.parallel.devices import take_gpu
 from pyasr.parallel.witness import Witness
@@ -68,7 +69,10 @@ def run(name: str, spec: Path, comm: MpiComm, share_devices: bool, num_ranks: in
 def main(argv: list[str]) -> None:
     """Be one rank of the job `argv` = [MODULE:FUNCTION, SPEC.json, TIMEOUT_S, SHARE, NUM_RANKS]; an exception ends all ranks, see above."""
     name, spec = argv[0], Path(argv[1])
-    witness = Witness(words_of(spec), float(argv[2]), hearts_of(spec))
+    try:
+        witness = Witness(words_of(spec), float(argv[2]), hearts_of(spec))
+    except OSError as error:
+        sys.exit(f"error: {as_user_error(error)}")
     try:
         comm = MpiComm()
     except Exception:

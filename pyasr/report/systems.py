@@ -129,7 +129,7 @@ def _common_end(directory: Path, source: str) -> int:
 def _totals(decode_dir: Path) -> dict:
     try:
         return read_object(decode_dir / "totals.json")
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return {}  # harmless: lattices that another toolkit made have no record of what they took
 
 

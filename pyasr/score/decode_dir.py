@@ -100,7 +100,7 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
         if not {"data", "signature", "chosen", "best"} <= summary.keys():
             raise ValueError
         return summary
-    except OSError:
+    except FileNotFoundError:
         raise UserError(f"{path}: no such file; score that directory first with steps/score.py{' --decode-mbr true' * mbr}") from None
     except ValueError:
         raise UserError(f"{path}: damaged; score {decode_dir} again with steps/score.py --force") from None

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pyasr.base import durable
 from pyasr.base.left_out import LeftOutOptions, check_left_out
 from pyasr.decode.lattice_io import read_either
 from pyasr.hmm.phone_segments import check_decoded
@@ -52,6 +53,8 @@ class HypothesesWriter:
     def __exit__(self, kind, error, trace) -> None:
         self._stack.__exit__(kind, error, trace)
         if kind is None:
+            for part in _PARTS:
+                durable.sync(_part(self.path, part))
             save_arrays(self.path, keys=np.array(self.keys, str), borders=np.cumsum(self._sizes, 0))
 
 

@@ -12,6 +12,7 @@ import torch
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
+from pyasr.base.system_errors import naming
 from pyasr.base.zip_files import check_stored
 
 Object = TypeVar("Object")
@@ -29,16 +30,18 @@ def save_tensors(path: Path, content: dict) -> None:
 
 
 def load_tensors(path: Path) -> dict:
-    """What `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions, as it comes.
+    """What `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions, as it comes; one that
+    cannot be read, UserError.
 
     The file is a zip archive, whose checksums torch writes, but does not look at.
     """
-    with zipfile.ZipFile(path) as archive:
-        check_stored(archive)
-        damaged = archive.testzip()
-    if damaged:
-        raise zipfile.BadZipFile(f"{damaged} does not have its checksum")
-    return torch.load(path, map_location="cpu", weights_only=True)
+    with naming(path):
+        with zipfile.ZipFile(path) as archive:
+            check_stored(archive)
+            damaged = archive.testzip()
+        if damaged:
+            raise zipfile.BadZipFile(f"{damaged} does not have its checksum")
+        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def load_object(path: Path, make: Callable[[dict], Object], kind: str, remedy: str, step: str) -> Object:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.system_errors import SystemRefusal, naming
 
 DIRECTORY, INDEX = "checkpoint", "checkpoint.json"
 MODELS = "models"  # directory of the models to be combined, beside the checkpoints
@@ -36,7 +37,10 @@ def read_index(directory: Path) -> dict:
 def telling(path: Path):
     """A damaged file fails in many ways; all mean the same to the user."""
     try:
-        yield
+        with naming(path):
+            yield
     except Exception as error:
+        if isinstance(error, SystemRefusal) and not error.is_absence:
+            raise
         sentence = f"this checkpoint cannot be read ({type(error).__name__}); delete {path.parent} to train from the start"
         raise UserError(f"{path}: {sentence}") from error

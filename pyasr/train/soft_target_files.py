@@ -16,18 +16,17 @@ so that a file that was written halfway is not trusted. What complete ones hold 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from pyasr.base import durable
 from pyasr.base.errors import UserError
 from pyasr.base.figures import figure
 from pyasr.base.fingerprint import fingerprint
-from pyasr.base.output import disk_error
+from pyasr.base.system_errors import naming
 from pyasr.io.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.nn.files import MODEL_FILE
 from pyasr.parallel.comm import Comm
@@ -102,14 +101,14 @@ class _Writer:
         return self._first.tell() + self._entries.tell()
 
     def __enter__(self) -> _Writer:
-        with self._told():
+        with naming(self.path):
             self.path.unlink(missing_ok=True)
             self._first, self._entries = _first(self.path).open("wb"), _entries(self.path).open("wb")
         return self
 
     def write(self, table: SoftTable, sums: np.ndarray) -> None:
         """Add the next utterance."""
-        with self._told():
+        with naming(self.path):
             self._first.write((table.first[:-1] + self.num_entries).numpy())
             self._entries.write(table.entries.numpy())
         self.offsets[self.num_written + 1] = self.offsets[self.num_written] + len(table.first) - 1
@@ -117,22 +116,14 @@ class _Writer:
         self.num_written, self.num_entries = self.num_written + 1, self.num_entries + len(table.entries)
 
     def __exit__(self, kind, error, trace) -> None:
-        with self._told() if kind is None else contextlib.suppress(OSError):  # harmless: the first error is the one to tell
+        with naming(self.path) if kind is None else contextlib.suppress(OSError):  # harmless: the first error is the one to tell
             with self._first, self._entries:
                 self._first.write(np.array([self.num_entries]))
-                for file in (self._first, self._entries):
-                    file.flush()
-                    os.fsync(file.fileno())
             if kind is None:
+                for path in (_first(self.path), _entries(self.path)):
+                    durable.sync(path)
                 keys, made_by = np.array(self.keys, str), np.array(self.made_by)
                 save_arrays(self.path, keys=keys, offsets=self.offsets, sums=self.sums, made_by=made_by)
-
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise disk_error(error, self.path) from error
 
 
 class SoftTargetFiles:

@@ -93,7 +93,7 @@ def test_switches_and_many():
     (("d", "o", "--force=yes"), "--force: takes no value"),
     (("d", "o", "--xyzzy"), "--xyzzy: no such option; see --help"),
     (("d", "o", "--config"), "--config: a value is missing after it"),
-    (("d", "o", "--config", "none.conf"), "--config none.conf: No such file"),
+    (("d", "o", "--config", "none.conf"), "--config none.conf: no such file"),
     (("d",), "expected 2 argument(s) (DATA OUT), got 1: d"),
     (("d", "o", "x"), "got 3: d o x"),
     (("d", ""), "OUT: the path is empty"),

@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""Have system calls of one step of each kind fail, one at a time, and see whether anything but a sentence comes of it.
+
+A trial has strace let the N-th call of a name fail with an error (EIO, ENOSPC, EMFILE, ESTALE, EACCES, EINTR, ...) in a step of the toy
+recipe, or in one of its jobs. Then the same command runs undisturbed. All is well when
+
+* the disturbed run printed no traceback, also in logs; where it failed, its exit status is 1 and it ended with one sentence;
+* where it ended well, its files are those of an undisturbed run, bit by bit;
+* so are they after the second run, with nothing half-written left.
+
+Works in RUN_DIR. TABLE (JSON) grows by a row for each trial; the next call goes on with the trials that are missing. --most N takes N calls
+of each name and step, evenly spread over them, with one error after the other; 0 takes every call with every error.
+
+Example:
+    nice benchmarks/system_errors.py --most 12 /tmp/errors docs/system_errors.json docs/reliability.md
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from error_ground import Call, Ended, Ground, check_strace
+from fault_ground import contents, half_written
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, option
+from pyasr.base.output import atomic_write
+from pyasr.base.step import run_step
+
+_PATH_ERRORS = ("EIO", "ENOSPC", "EMFILE", "ESTALE", "EACCES", "EINTR")
+_START_ERRORS = ("EAGAIN", "ENOMEM", "EMFILE")
+ERRORS = {
+    **dict.fromkeys(("openat", "rename", "mkdir", "unlink", "rmdir", "unlinkat", "newfstatat", "getdents64", "symlink"), _PATH_ERRORS),
+    **dict.fromkeys(("write", "fsync", "sendfile", "copy_file_range", "ftruncate"), ("EIO", "ENOSPC", "EINTR", "ESTALE")),
+    **dict.fromkeys(("read", "pread64", "lseek", "fstat", "close"), ("EIO", "ESTALE", "EINTR")),
+    **dict.fromkeys(("clone", "clone3", "vfork", "fork"), _START_ERRORS), "pipe2": ("EMFILE", "ENFILE"),
+    "flock": ("EINTR", "EIO", "ENOLCK"), "utimensat": ("EIO", "EACCES"), "fchmodat": ("EIO", "EACCES"),
+}  # fmt: skip
+_BEGIN, _END = "<!-- figures, written by benchmarks/system_errors.py -->", "<!-- end of figures of system errors -->"
+_TRACES = ("Traceback (most recent call last)", "Exception ignored", "Logging error", "Fatal Python error", "Exception in thread")
+_TOY = "egs/toy/s5"
+_MFCC = f"steps/make_mfcc.py --config {Path(__file__).resolve().parents[1] / _TOY / 'conf/mfcc.conf'} --nj 1"
+STEPS = {
+    "make_corpus": f"{_TOY}/local/make_corpus.py --num-train 16 --num-test 4 --num-speakers 2 data",
+    "prepare_lang": "utils/prepare_lang.py data/local/dict <unk> data/lang",
+    "make_mfcc": f"{_MFCC} data/train",
+    "compute_cmvn": "steps/compute_cmvn.py data/train",
+    "copy_data_dir": "utils/copy_data_dir.py data/train data/copy",
+    "fix_data_dir": "utils/fix_data_dir.py data/copy",
+    "subset_data_dir": "utils/subset_data_dir.py --shortest 6 data/train data/subset",
+    "make_mfcc_test": f"{_MFCC} data/test",
+    "compute_cmvn_test": "steps/compute_cmvn.py data/test",
+    "combine_data": "utils/combine_data.py data/both data/train data/test",
+    "split_data_dir": "utils/split_data_dir.py data/train 2",
+    "validate_data_dir": "utils/validate_data_dir.py --need-feats true data/train",
+    "train_lm": "utils/train_lm.py data/train/text data/local/dict/lexicon.txt data/local/lm",
+    "make_grammar": "utils/make_grammar.py data/lang data/local/lm/lm.arpa.gz data/lang_test",
+    "train_mono": "steps/train_mono.py --nj 1 --num-iters 3 --num-gauss 60 data/train data/lang exp/mono",
+    "align_si": "steps/align_si.py --nj 1 data/train data/lang exp/mono exp/mono_ali",
+    "make_graph": "utils/make_graph.py data/lang_test exp/mono exp/mono/graph",
+    "decode": "steps/decode.py --nj 1 exp/mono/graph data/test exp/mono/decode_test",
+    "score": "steps/score.py --nj 1 data/test data/lang_test exp/mono/decode_test",
+    "train_dnn": "steps/train_dnn.py --num-ranks 1 --hidden-layers 1 --hidden-dim 32 --minibatch 64 --num-epochs 1 data/train data/lang "
+                 "exp/mono_ali exp/dnn",
+    "collect_results": "utils/collect_results.py exp exp/RESULTS.md",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    run_dir: Path = argument("directory to work in")
+    table: Path = argument("table of all trials so far (JSON)")
+    page: Path = argument("page whose figures are written anew")
+    most: int = option(12, "calls of each name and step; 0: all, with every error", minimum=0)
+    steps: str = option("", "these steps only: make_mfcc,decode")
+    most_s: float = option(0.0, "begin no trial after so many seconds; 0: do all", minimum=0.0)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One call that failed, and what came of it.
+
+    step, call, number, error  which call of what
+    status, told               the disturbed run's exit status and last line
+    problems                   what was not as it should be
+    """
+
+    step: str
+    call: str
+    number: int
+    error: str
+    status: int
+    told: str
+    problems: list[str]
+
+    @property
+    def name(self) -> str:
+        return f"{self.step} {self.call} {self.number} {self.error}"
+
+
+class Sweep:
+    """Steps that were run once without errors, one after the other, and what there was before and after each."""
+
+    def __init__(self, run_dir: Path, steps: dict[str, str]):
+        check_strace()
+        self.place, self.kept, self.steps = run_dir / "place", run_dir / "kept", steps
+        for directory in (self.place, self.kept):
+            directory.mkdir(parents=True, exist_ok=True)
+        self.ground = Ground(self.place, run_dir)
+
+    def prepare(self) -> None:
+        """Run all steps, each a second time to see what no two runs make alike."""
+        self.alike, previous = {}, None
+        for step in self.steps:
+            if not (self.kept / step).exists():
+                self.lay_out(previous)
+                first = self._undisturbed(step)
+                self.lay_out(previous)
+                second = self._undisturbed(step)
+                unlike = [name for name in first.keys() | second.keys() if first.get(name) != second.get(name)]
+                (self.kept / f"{step}.unlike").write_text("\n".join(unlike), encoding="utf-8")
+                shutil.copytree(self.place, self.kept / step, symlinks=True)
+                log.info(f"{step} has run" + (f"; no two runs make alike: {' '.join(unlike)}" if unlike else ""))
+            previous = step
+        self.ground.warm()
+
+    def lay_out(self, after: str | None) -> None:
+        """Have the place as it was after this step."""
+        shutil.rmtree(self.place)
+        if after:
+            shutil.copytree(self.kept / after, self.place, symlinks=True)
+        else:
+            self.place.mkdir()
+
+    def calls(self, step: str) -> dict[str, list[int]]:
+        """Name of a call -> the numbers that may fail in this step."""
+        self.lay_out(self._before(step))
+        made = self.ground.run(self.steps[step].split(), ["-e", f"trace={','.join(f'?{name}' for name in ERRORS)}"])
+        if made.status:
+            raise UserError(f"{step} fails without any error: {_last_line(made.said)}")
+        found: dict[str, set[int]] = {}
+        for call in made.calls:
+            found.setdefault(call.name, set()).add(call.number)
+        return {name: sorted(numbers) for name, numbers in sorted(found.items())}
+
+    def run(self, step: str, call: Call, error: str) -> Trial:
+        """One trial."""
+        self.lay_out(self._before(step))
+        tracing = ["-e", f"trace={call.name}", "-e", f"inject={call.name}:error={error}:when={call.number}"]
+        disturbed = self.ground.run(self.steps[step].split(), tracing)
+        problems = self._problems_of_end(disturbed, step, call.name)
+        self.ground.said.unlink()
+        again = self.ground.run(self.steps[step].split())
+        if again.status:
+            problems.append(f"the second run failed: {_last_line(again.said)}")
+        elif self._differs(step):
+            problems.append(f"other files after the second run: {self._differs(step)}")
+        problems += [f"left half-written: {name}" for name in half_written(self.place)]
+        return Trial(step, call.name, call.number, error, disturbed.status, _last_line(disturbed.said), problems)
+
+    def _before(self, step: str) -> str | None:
+        names = list(self.steps)
+        return names[names.index(step) - 1] if names.index(step) else None
+
+    def _undisturbed(self, step: str) -> dict[str, str]:
+        ended = self.ground.run(self.steps[step].split())
+        if ended.status:
+            raise UserError(f"{step} fails without any error: {_last_line(ended.said)}")
+        return contents(self.place)
+
+    def _differs(self, step: str) -> list[str]:
+        """Files that are not as after an undisturbed run."""
+        unlike = set((self.kept / f"{step}.unlike").read_text(encoding="utf-8").splitlines())
+        wanted, found = contents(self.kept / step), contents(self.place)
+        return sorted(name for name in wanted.keys() | found.keys() if name not in unlike and wanted.get(name) != found.get(name))
+
+    def _problems_of_end(self, ended: Ended, step: str, call: str) -> list[str]:
+        logs = (path.read_text(encoding="utf-8", errors="replace") for path in self.place.rglob("*.log"))
+        shown = [mark for text in (ended.said, *logs) for mark in _TRACES if mark in text]
+        problems = [f"{mark}: {_last_line(ended.said)}" for mark in dict.fromkeys(shown)]
+        sentences = re.findall(r"(?m)^\S+: error: ", ended.said)
+        if ended.status == 0 and self._differs(step):
+            problems.append(f"exit status 0 and other files: {self._differs(step)}")
+        if ended.status not in (0, 1) or len(sentences) != ended.status and call != "write":
+            problems.append(f"exit status {ended.status} with {len(sentences)} sentences")
+        return problems
+
+
+def chosen(calls: dict[str, list[int]], most: int) -> Iterator[tuple[Call, str]]:
+    """Calls and errors of a step: `most` calls of each name, evenly spread, with one error after the other; 0: all with every error."""
+    for name, numbers in calls.items():
+        if not most:
+            yield from ((Call(name, number), error) for number in numbers for error in ERRORS[name])
+            continue
+        count = min(most, len(numbers))
+        spread = [numbers[i * (len(numbers) - 1) // max(count - 1, 1)] for i in range(count)]
+        yield from ((Call(name, number), ERRORS[name][i % len(ERRORS[name])]) for i, number in enumerate(spread))
+
+
+def read_table(path: Path) -> dict[str, Trial]:
+    """Name -> trial; none where there is no table yet."""
+    if not path.exists():
+        return {}
+    return {(trial := Trial(**row)).name: trial for row in json.loads(path.read_text(encoding="utf-8"))}
+
+
+def write_table(path: Path, trials: dict[str, Trial]) -> None:
+    rows = ",\n".join(json.dumps(asdict(trial), ensure_ascii=False) for trial in trials.values())
+    with atomic_write(path) as f:
+        f.write(f"[\n{rows}\n]\n")
+
+
+def figures(trials: dict[str, Trial]) -> str:
+    """A table of Markdown."""
+    lines = ["| step | trials | failed and said why | ended well | traceback | wrong output | not well after the same command |",
+             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for step in [*dict.fromkeys(trial.step for trial in trials.values()), "all"]:
+        of_step = [trial for trial in trials.values() if step in (trial.step, "all")]
+        problems = Counter(kind for trial in of_step for kind in {_kind(problem) for problem in trial.problems})
+        told = sum(trial.status != 0 for trial in of_step)
+        ends = [len(of_step), told, len(of_step) - told, problems["traceback"], problems["output"], problems["again"]]
+        lines.append(f"| {step} | {' | '.join(map(str, ends))} |")
+    return "\n".join(lines)
+
+
+def _kind(problem: str) -> str:
+    if problem.startswith(_TRACES) or problem.startswith("exit status") and "other files" not in problem:
+        return "traceback"
+    return "output" if problem.startswith("exit status 0") else "again"
+
+
+def write_page(page: Path, trials: dict[str, Trial]) -> None:
+    text = page.read_text(encoding="utf-8")
+    if _BEGIN in text:
+        before, _, rest = text.partition(_BEGIN)
+        with atomic_write(page) as f:
+            f.write(f"{before}{_BEGIN}\n\n{figures(trials)}\n\n{_END}{rest.partition(_END)[2]}")
+
+
+def _last_line(said: str) -> str:
+    return (said.strip().splitlines() or [""])[-1][:300]
+
+
+def main(options: Benchmark) -> None:
+    os.environ.update(OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
+    wanted = options.steps.split(",") if options.steps else list(STEPS)
+    if unknown := [step for step in wanted if step not in STEPS]:
+        raise UserError(f"--steps {unknown[0]}: no such step; give some of {','.join(STEPS)}")
+    needed = list(STEPS)[: 1 + max(map(list(STEPS).index, wanted))]
+    sweep, trials = Sweep(options.run_dir.resolve(), {step: STEPS[step] for step in needed}), read_table(options.table)
+    sweep.prepare()
+    begin = time.monotonic()
+    for step in wanted:
+        for call, error in chosen(sweep.calls(step), options.most):
+            if f"{step} {call.name} {call.number} {error}" in trials or 0 < options.most_s < time.monotonic() - begin:
+                continue
+            trial = sweep.run(step, call, error)
+            trials[trial.name] = trial
+            write_table(options.table, trials)
+            log.info(f"{trial.name}: {trial.status} {trial.told}" + (f"; NOT WELL: {'; '.join(trial.problems)}" if trial.problems else ""))
+    write_page(options.page, trials)
+    print(figures(trials))
+
+
+if __name__ == "__main__":
+    run_step(Benchmark, main, __doc__)

@@ -1,0 +1,67 @@
+"""Files and directories that outlast a loss of power: the one place that renames outputs.
+
+    write, fsync of the file, rename, fsync of the directory
+
+Without the first fsync a file may be empty under its new name, and without the second the renaming may be undone. fsync of a directory is
+not offered by every file system; where it is not, the renaming is as durable as the file system makes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from pathlib import Path
+
+_NO_FSYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+
+
+def sync(path: Path) -> None:
+    """Put the content of a file, or the names in a directory, on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in _NO_FSYNC:
+            error.filename = str(path)
+            raise
+    finally:
+        os.close(opened)
+
+
+def sync_tree(directory: Path) -> None:
+    """Put all of a directory on the disk: the content of files before the names."""
+    folders = [directory]
+    for folder, names, files in os.walk(directory, onerror=_refuse):
+        folders += [Path(folder, name) for name in names if not os.path.islink(Path(folder, name))]
+        for path in (Path(folder, name) for name in files):
+            if path.is_file() and not path.is_symlink():
+                sync(path)
+    for folder in reversed(folders):
+        sync(folder)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Rename a file or directory, which replaces a file, for good."""
+    source, target = Path(source), Path(target)
+    os.replace(source, target)
+    for folder in dict.fromkeys([target.parent, source.parent]):
+        sync(folder)
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file, or link, with its time and mode; the copy has its name when it is whole."""
+    scratch = target.with_name(f".{os.getpid()}.copy.{os.getpid()}.tmp")
+    try:
+        shutil.copy2(source, scratch, follow_symlinks=False)
+        if not scratch.is_symlink():
+            sync(scratch)
+        rename(scratch, target)
+    finally:
+        with contextlib.suppress(OSError):  # harmless: it is not there, or the error that keeps it is being told
+            scratch.unlink()
+
+
+def _refuse(error: OSError) -> None:
+    raise error

@@ -1,0 +1,157 @@
+"""What the operating system refuses, as one sentence for the user: what, which file, what to do.
+
+    with naming(path):                      # an OSError in the block becomes a UserError; it names `path` unless it names a file itself
+        content = path.read_bytes()
+
+An error of the system also comes as another exception: numpy's of a full disk, torch's and numba's of memory, an ImportError of a library that
+cannot be mapped. `as_user_error` finds the system's reason in the text of those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+
+AGAIN = "run the same command again"
+_ADVICE = {
+    errno.ENOSPC: f"the disk is full; free some space and {AGAIN}",
+    errno.EDQUOT: f"the disk is full; free some space and {AGAIN}",
+    errno.ENAMETOOLONG: "the name is too long for the file system; give a shorter one",
+    errno.EFBIG: "the file is larger than is allowed here; see 'ulimit -f'",
+    errno.EACCES: "cannot be read or written ({reason}); check its owner and permissions",
+    errno.EROFS: "cannot be read or written ({reason}); check its owner and permissions",
+    errno.EPERM: "cannot be read or written ({reason}); check its owner and permissions",
+    errno.ENOENT: "no such file or directory",
+    errno.EEXIST: "there is a directory of this name; move it elsewhere, or give another name",
+    errno.EISDIR: "{reason}; check the path",
+    errno.ENOTDIR: "{reason}; check the path",
+    errno.ELOOP: "{reason}; check where its links lead",
+    errno.EIO: f"the disk or the file system failed ({{reason}}); see 'dmesg', and {AGAIN}",
+    errno.ESTALE: f"removed or replaced on the file server while it was in use ({{reason}}); see that no other program changes it, and {AGAIN}",
+    errno.EMFILE: f"too many files are open in this process; allow more by 'ulimit -n 4096', and {AGAIN}",
+    errno.ENFILE: f"too many files are open on this machine; end other programs, and {AGAIN}",
+    errno.ENOMEM: f"memory ran out ({{reason}}); end other programs or run fewer jobs, and {AGAIN}",
+    errno.EAGAIN: f"the system allows no more processes or threads ({{reason}}); see 'ulimit -u', and {AGAIN}",
+    errno.EINTR: f"interrupted by a signal; {AGAIN}",
+    errno.EBUSY: f"in use by another program ({{reason}}); wait until that has ended, and {AGAIN}",
+    errno.ETXTBSY: f"in use by another program ({{reason}}); wait until that has ended, and {AGAIN}",
+    errno.ENOTEMPTY: f"another program writes in this directory ({{reason}}); wait until that has ended, and {AGAIN}",
+    errno.ENOLCK: "the file system gives no locks ({reason}); use another one, or mount it with locks",
+    errno.ENOEXEC: "not a program that this machine can run; install the one for it",
+    errno.E2BIG: "the command line or the environment is too long ({reason}); give shorter names, or run it with 'env -i'",
+}
+_ELSE = f"the system refused ({{reason}}); put that right, and {AGAIN}"
+_NUMBER = re.compile(r"\[Errno (\d+)\]")
+_IN_TEXT = {os.strerror(number): number for number in (
+    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)}  # fmt: skip
+_IN_TEXT |= {"can't start new thread": errno.EAGAIN, "DefaultCPUAllocator": errno.ENOMEM}
+_NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which keeps the system's reason to itself
+_ABSENCE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+
+
+class SystemRefusal(UserError):
+    """What the system refused; `errno` is its number, None where that is not known."""
+
+    def __init__(self, sentence: str, number: int | None = None):
+        super().__init__(sentence)
+        self.errno = number
+
+    @property
+    def is_absence(self) -> bool:
+        """Whether there is no such file."""
+        return self.errno in _ABSENCE
+
+
+def disk_error(error: OSError, path: Path | str | None = None) -> Exception:
+    """A UserError for an OSError. `path` is named where the error names no file.
+
+    A BrokenPipeError is returned as it is: a reader who leaves is no mistake (`pyasr.base.step`).
+    """
+    return error if isinstance(error, BrokenPipeError) else _refusal(error, path)
+
+
+@contextlib.contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Where something is done with a file or a program: an OSError becomes a UserError, as by `disk_error`."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(error, path) from error
+
+
+@contextlib.contextmanager
+def keeping_name(path: Path | str) -> Iterator[None]:
+    """Where a file is read or written: an OSError stays what it is, but names the file, as Python's own do only where it is opened."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and not _names(error):
+            error.filename = str(path)
+        raise
+
+
+def as_user_error(error: BaseException) -> UserError | None:
+    """The error as a sentence for the user, where it is one or carries an error of the system; None for others."""
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, OSError):
+        return _refusal(error, None)
+    if isinstance(error, MemoryError):
+        return SystemRefusal(_sentence(_place(error), errno.ENOMEM, str(error) or "MemoryError"), errno.ENOMEM)
+    number = _number_in(str(error)) if isinstance(error, Exception) else None
+    return SystemRefusal(_sentence(_place(error), number, str(error)), number) if number else None
+
+
+def is_absence(error: OSError) -> bool:
+    """Whether it says that there is no such file, and not that the file cannot be looked at."""
+    return error.errno in _ABSENCE
+
+
+def _refusal(error: OSError, path: Path | str | None) -> SystemRefusal:
+    number, names = error.errno, _names(error)
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+        _, target, reason = error.args[0][0]
+        return SystemRefusal(_sentence(target, _number_in(str(reason)), str(reason)), _number_in(str(reason)))
+    if number is None:
+        number = errno.ENOSPC if _NUMPY_DISK_FULL.fullmatch(str(error)) else _number_in(str(error))
+    of_copy = number in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG)
+    where = names[-1 if of_copy else 0] if names else path or _place(error)
+    if number == errno.EEXIST and not os.path.isdir(where):
+        return SystemRefusal(f"{where}: a file, where a directory is to be made; check the path, or move the file elsewhere", number)
+    return SystemRefusal(_sentence(where, number, error.strerror or str(error)), number)
+
+
+def _names(error: OSError) -> list[str]:
+    """Of the files that it names; a descriptor is no name."""
+    return [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, (str, bytes, os.PathLike))]
+
+
+def _sentence(where: Path | str, number: int | None, reason: str) -> str:
+    first_line = (reason.strip().splitlines() or ["no reason given"])[0]
+    return f"{where}: {_ADVICE.get(number, _ELSE).format(reason=first_line)}"
+
+
+def _number_in(text: str) -> int | None:
+    """The number of the system's error that a text tells of."""
+    if found := _NUMBER.search(text):
+        return int(found[1])
+    return next((number for words, number in _IN_TEXT.items() if words in text), None)
+
+
+def _place(error: BaseException) -> str:
+    """What was being done, for an error that names no file: the last function of this toolkit that was in it."""
+    place, trace = "the system", error.__traceback__
+    while trace:
+        code = trace.tb_frame.f_code
+        if code.co_filename.startswith(_PACKAGE):
+            place = f"{code.co_name} of {os.path.relpath(code.co_filename, _PACKAGE)}"
+        trace = trace.tb_next
+    return place
