@@ -10,6 +10,7 @@ The jobs of a step are forks as well, in the place of those that run.pl starts; 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -32,6 +33,7 @@ from pyasr.parallel import rank
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_S = 300.0
+_LIBRARIES = ("pyasr", "numpy", "scipy", "torch", "numba", "kaldiio", "soundfile", "mpi4py")
 _LINE = re.compile(r"^(?:(\d+) +)?(\w+)\((.*)$")
 _ELSEWHERE = re.compile(r'["<]/(proc|sys|usr|lib|lib64|etc|dev/shm|run)\b|/\.venv/|\.pyc?"|anon_inode|pipe:|socket:|/dev/null|/__pycache__')
 
@@ -77,17 +79,15 @@ class Ground:
         status = _status_of(pid)
         if following:
             following.wait()
-        return Ended(status, self.said.read_text("utf-8", "replace"), own_calls(self.trace.read_text("utf-8", "replace")) if following else [])
+        calls = own_calls(self.trace.read_text("utf-8", "replace")) if following else []
+        return Ended(status, self.said.read_text("utf-8", "replace"), calls)
 
     def warm(self) -> None:
         """Import what programs have imported so far, for all that follow."""
         for name in self.modules.read_text("utf-8").split():
-            if name.split(".")[0] in ("pyasr", "numpy", "scipy", "torch", "numba", "kaldiio", "soundfile", "mpi4py") and name != "mpi4py.MPI":
-                if name not in sys.modules:
-                    try:
-                        __import__(name)
-                    except Exception:  # harmless: some parts of a library cannot be imported by themselves
-                        pass
+            if name.split(".")[0] in _LIBRARIES and name != "mpi4py.MPI" and name not in sys.modules:  # MPI does not survive a fork
+                with contextlib.suppress(Exception):  # harmless: some parts of a library cannot be imported by themselves
+                    __import__(name)
 
     def _attach(self, pid: int, tracing: list[str]) -> subprocess.Popen:
         os.waitpid(pid, os.WUNTRACED)
@@ -189,7 +189,7 @@ def _wait_until(condition: Callable[[], bool], most_s: float) -> bool:
 
 
 def own_calls(trace: str) -> list[Call]:
-    """Calls, in the order in which they were made, that are neither of Python's own files nor of the system's, nor of pipes, in a trace of `strace -f`."""
+    """Calls in a trace of `strace -f`, in their order, but those on pipes and on files of Python and of the system."""
     counts: dict[tuple[str, str], int] = {}
     found = []
     for line in trace.splitlines():

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import time
@@ -259,14 +260,15 @@ def main(options: Benchmark) -> None:
     sweep, trials = Sweep(options.run_dir.resolve(), {step: STEPS[step] for step in needed}), read_table(options.table)
     sweep.prepare()
     begin = time.monotonic()
-    for step in wanted:
-        for call, error in chosen(sweep.calls(step), options.most):
-            if f"{step} {call.name} {call.number} {error}" in trials or 0 < options.most_s < time.monotonic() - begin:
-                continue
-            trial = sweep.run(step, call, error)
-            trials[trial.name] = trial
-            write_table(options.table, trials)
-            log.info(f"{trial.name}: {trial.status} {trial.told}" + (f"; NOT WELL: {'; '.join(trial.problems)}" if trial.problems else ""))
+    todo = [(step, call, error) for step in wanted for call, error in chosen(sweep.calls(step), options.most)]
+    random.Random(0).shuffle(todo)  # so that all steps have some when time is up
+    for step, call, error in todo:
+        if f"{step} {call.name} {call.number} {error}" in trials or 0 < options.most_s < time.monotonic() - begin:
+            continue
+        trial = sweep.run(step, call, error)
+        trials[trial.name] = trial
+        write_table(options.table, trials)
+        log.info(f"{trial.name}: {trial.status} {trial.told}" + (f"; NOT WELL: {'; '.join(trial.problems)}" if trial.problems else ""))
     write_page(options.page, trials)
     print(figures(trials))
 

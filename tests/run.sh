@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the environment and runs all tests: tests/run.sh [pytest's arguments]. With root it also installs sclite and shellcheck, which a
-# few tests compare with, Slurm and Grid Engine; without them these tests are skipped and say so.
+# Makes the environment and runs all tests: tests/run.sh [pytest's arguments]. With root it also installs sclite, shellcheck and strace,
+# which a few tests need, Slurm and Grid Engine; without them these tests are skipped and say so.
 set -euo pipefail
 CDPATH='' cd "$(dirname "$0")/.."
 . ./path.sh
@@ -23,6 +23,7 @@ install_debian() {
 }
 
 command -v shellcheck >/dev/null || install_debian shellcheck || echo "warning: no shellcheck (apt-get install shellcheck); its tests are skipped" >&2
+command -v strace >/dev/null || install_debian strace || echo "warning: no strace (apt-get install strace); its tests are skipped" >&2
 [ -x /usr/lib/sctk/bin/sclite ] || command -v sclite >/dev/null || install_debian sctk || echo "warning: no sclite (apt-get install sctk); its tests are skipped" >&2
 command -v slurmctld >/dev/null ||
   install_debian slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins || echo "warning: no Slurm; tests of slurm.pl are skipped" >&2

@@ -3,8 +3,8 @@
     with naming(path):                      # an OSError in the block becomes a UserError; it names `path` unless it names a file itself
         content = path.read_bytes()
 
-An error of the system also comes as another exception: numpy's of a full disk, torch's and numba's of memory, an ImportError of a library that
-cannot be mapped. `as_user_error` finds the system's reason in the text of those.
+An error of the system also comes as another exception: numpy's of a full disk, torch's and numba's of memory, an ImportError of a
+library that cannot be mapped. `as_user_error` finds the system's reason in the text of those.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _ADVICE = {
     errno.ENOTDIR: "{reason}; check the path",
     errno.ELOOP: "{reason}; check where its links lead",
     errno.EIO: f"the disk or the file system failed ({{reason}}); see 'dmesg', and {AGAIN}",
-    errno.ESTALE: f"removed or replaced on the file server while it was in use ({{reason}}); see that no other program changes it, and {AGAIN}",
+    errno.ESTALE: "removed or replaced on the file server while it was in use ({reason}); see that no other program changes it, "
+                  f"and {AGAIN}",
     errno.EMFILE: f"too many files are open in this process; allow more by 'ulimit -n 4096', and {AGAIN}",
     errno.ENFILE: f"too many files are open on this machine; end other programs, and {AGAIN}",
     errno.ENOMEM: f"memory ran out ({{reason}}); end other programs or run fewer jobs, and {AGAIN}",
@@ -46,7 +47,7 @@ _ADVICE = {
     errno.ENOLCK: "the file system gives no locks ({reason}); use another one, or mount it with locks",
     errno.ENOEXEC: "not a program that this machine can run; install the one for it",
     errno.E2BIG: "the command line or the environment is too long ({reason}); give shorter names, or run it with 'env -i'",
-}
+}  # fmt: skip
 _ELSE = f"the system refused ({{reason}}); put that right, and {AGAIN}"
 _NUMBER = re.compile(r"\[Errno (\d+)\]")
 _IN_TEXT = {os.strerror(number): number for number in (

@@ -1,0 +1,184 @@
+"""Errors of the system: one sentence for each, whatever carries it, and what names the file."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyasr.base import fingerprint, output
+from pyasr.base.aside import keep_copy
+from pyasr.base.errors import UserError
+from pyasr.base.places import is_there
+from pyasr.base.system_errors import SystemRefusal, as_user_error, disk_error, keeping_name, naming
+from pyasr.io.arrays import load_arrays, save_arrays
+
+STEP = """
+import os, sys
+from dataclasses import dataclass
+from pyasr.base import log
+from pyasr.base.options import argument
+from pyasr.base.step import run_step
+
+@dataclass(frozen=True)
+class Step:
+    what: str = argument("what to do")
+
+def main(options):
+    exec(options.what)
+
+run_step(Step, main, "doc")
+"""
+CASES = {
+    "raise OSError(5, os.strerror(5), 'data/x')": "data/x: the disk or the file system failed (Input/output error); see 'dmesg', and run",
+    "raise OSError(116, os.strerror(116), 'data/x')": "data/x: removed or replaced on the file server while it was in use (Stale file handle)",
+    "raise OSError(24, os.strerror(24), 'data/x')": "data/x: too many files are open in this process; allow more by 'ulimit -n 4096'",
+    "raise InterruptedError(4, os.strerror(4), 'data/x')": "data/x: interrupted by a signal; run the same command again",
+    "raise OSError(71, os.strerror(71), 'data/x')": "data/x: the system refused (Protocol error); put that right, and run the same command",
+    "raise BlockingIOError(11, os.strerror(11))": "the system allows no more processes or threads (Resource temporarily unavailable)",
+    "raise MemoryError('Unable to allocate 2 GiB')": "memory ran out (Unable to allocate 2 GiB)",
+    "raise RuntimeError(\"can't start new thread\")": "the system allows no more processes or threads (can't start new thread)",
+    "raise ImportError('libx.so: failed to map segment: Cannot allocate memory')": "memory ran out (libx.so: failed to map segment",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_a_step_ends_with_one_sentence(what, tmp_path):
+    done = subprocess.run([sys.executable, "-c", STEP, what], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("-c: error: ") and CASES[what] in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_mistake_in_the_code_is_no_error_of_the_system(tmp_path):
+    done = subprocess.run([sys.executable, "-c", STEP, "raise KeyError('x')"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "Traceback" in done.stderr and as_user_error(KeyError("x")) is None
+
+
+@pytest.mark.parametrize("what", ["print('a line')", "log.info('a line')", "print('a' * 100_000)", "raise OSError(5, 'failed', 'x')"])
+def test_standard_output_on_a_full_disk(what, tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", STEP, what], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and done.stderr.startswith("-c: error: "), done.stderr
+
+
+def test_an_error_while_modules_are_imported_is_a_sentence(tmp_path):
+    (tmp_path / "broken.py").write_text("raise OSError(24, 'Too many open files', 'lib.so')")
+    done = subprocess.run([sys.executable, "-c", "import pyasr.base.step, broken"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1) and "lib.so: too many files are open" in done.stderr, done.stderr
+
+
+def test_every_number_has_a_sentence_that_names_the_file():
+    for number in errno.errorcode:
+        told = disk_error(OSError(number, os.strerror(number), "data/x"))
+        if number in (errno.EPIPE, errno.ESHUTDOWN):
+            assert isinstance(told, BrokenPipeError)
+            continue
+        assert isinstance(told, SystemRefusal) and told.errno == number and str(told).startswith("data/x: "), errno.errorcode[number]
+        assert len(str(told)) > len("data/x: ") + 10 and "{" not in str(told)
+
+
+def test_what_an_error_without_a_name_is_about(tmp_path):
+    with pytest.raises(UserError, match="^here: the disk or the file system failed"), naming("here"):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    with pytest.raises(UserError, match="^own: "), naming("here"):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "own")
+    with pytest.raises(OSError) as raised, keeping_name("here"):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    assert raised.value.filename == "here" and not isinstance(raised.value, UserError)
+    with pytest.raises(OSError) as raised:
+        fail_without_a_name()
+    assert str(as_user_error(raised.value)).startswith("fail_without_a_name of tests/base/test_system_errors.py: the disk")
+
+
+def fail_without_a_name():
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_copies_of_whole_directories_tell_their_first_reason(tmp_path):
+    error = shutil.Error([("a/x", "b/x", "[Errno 28] No space left on device: 'b/x'"), ("a/y", "b/y", "[Errno 28] ...")])
+    assert str(as_user_error(error)) == "b/x: the disk is full; free some space and run the same command again"
+
+
+def failing(monkeypatch, owner, name: str, number: int, of: str) -> None:
+    """Let a function of the system fail for paths that end in `of`."""
+    real = getattr(owner, name)
+
+    def call(path, *words, **keywords):
+        if str(path).endswith(of):
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, *words, **keywords)
+
+    monkeypatch.setattr(owner, name, call)
+
+
+def test_an_output_whose_done_file_cannot_be_read_is_not_made_anew(tmp_path, monkeypatch):
+    (tmp_path / "in").write_text("")
+    with output.stage_output(tmp_path / "out", {"a": 1}, [tmp_path / "in"]) as out:
+        (out / "result").write_text("hours of work")
+    failing(monkeypatch, Path, "read_text", errno.ESTALE, ".done.json")
+    with pytest.raises((OSError, UserError)):
+        with output.stage_output(tmp_path / "out", {"a": 2}, [tmp_path / "in"]) as out:
+            pytest.fail("it would be replaced")
+
+
+def test_an_interrupted_run_whose_options_cannot_be_read_keeps_its_checkpoints(tmp_path, monkeypatch):
+    def run():
+        with output.stage_output(tmp_path / "out", {"a": 1}, [], resume=True) as out:
+            (out / "checkpoint").write_text("hours of work")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    failing(monkeypatch, Path, "read_text", errno.EIO, ".started.json")
+    with pytest.raises((OSError, UserError)):
+        run()
+    assert (tmp_path / "out.tmp/checkpoint").read_text() == "hours of work"
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_empty(tmp_path, monkeypatch):
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "x").write_text("")
+    assert list(fingerprint.file_states(tmp_path)) == ["part/x"]
+    failing(monkeypatch, os, "scandir", errno.EACCES, "part")
+    with pytest.raises(OSError):
+        fingerprint.file_states(tmp_path)
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_taken_for_absent(tmp_path, monkeypatch):
+    (tmp_path / "x").write_text("")
+    assert is_there(tmp_path / "x") and not is_there(tmp_path / "y") and not is_there(tmp_path / "x" / "y")
+    failing(monkeypatch, os, "lstat", errno.EIO, "x")
+    with pytest.raises(OSError):
+        is_there(tmp_path / "x")
+
+
+def test_a_copy_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    (tmp_path / "x").write_text("changed")
+
+    def half(source, target, **_):
+        Path(target).write_text("chan")
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(target))
+
+    monkeypatch.setattr(shutil, "copy2", half)
+    with pytest.raises(OSError):
+        keep_copy(tmp_path / "x", tmp_path / "kept" / "x")
+    assert list((tmp_path / "kept").iterdir()) == []
+    monkeypatch.undo()
+    assert keep_copy(tmp_path / "x", tmp_path / "kept" / "x").read_text() == "changed"
+
+
+def test_arrays_that_cannot_be_read_are_not_called_damaged(tmp_path, monkeypatch):
+    save_arrays(tmp_path / "a.npz", x=[1])
+    assert "x" in load_arrays(tmp_path / "a.npz")
+    monkeypatch.setattr("zipfile.ZipFile.read", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
+    with pytest.raises(UserError, match=f"^{tmp_path}/a.npz: the disk or the file system failed"):
+        load_arrays(tmp_path / "a.npz")
+
+
+def test_a_fork_that_fails_in_a_step_is_not_another_process_at_the_same_output(tmp_path):
+    with pytest.raises(UserError, match="no more processes or threads"):
+        with output.stage_output(tmp_path / "out", {}, []):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))

@@ -1,0 +1,25 @@
+"""System calls that fail in a few steps of the toy recipe; benchmarks/system_errors.py does it to one step of each kind."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+STEPS = "prepare_lang,make_mfcc,compute_cmvn,copy_data_dir,subset_data_dir"
+LEAST_TRIALS = 30
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="no strace (apt-get install strace)")
+def test_a_call_that_fails_is_a_sentence_and_the_same_command_ends_well(root, tmp_path):
+    table, page = tmp_path / "table.json", tmp_path / "page.md"
+    page.write_text("")
+    command = [sys.executable, root / "benchmarks/system_errors.py", "--steps", STEPS, "--most", "1", tmp_path, table, page]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "may not follow" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    trials = json.loads(table.read_text())
+    assert len(trials) >= LEAST_TRIALS and [trial for trial in trials if trial["problems"]] == []
+    assert any(trial["status"] for trial in trials) and {trial["step"] for trial in trials} == set(STEPS.split(","))
