@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import nn
+
+from pyasr.tensor.processor import agrees
+
+_MOST_DIMENSIONS = 5  # of a tensor that oneDNN takes from torch; it takes no scalar
+_TOLERANCE = 2.0**-7  # one bit of bfloat16
+
+
+def _by_onednn(x: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x.to_mkldnn()).to_dense()
+
+
+@functools.cache
+def computes_bfloat16() -> bool:
+    """Whether oneDNN has this function of bfloat16 on this processor. It needs AVX-512, or AVX2 with conversions of bfloat16."""
+    x = torch.linspace(-4, 4, 65, dtype=torch.bfloat16)
+    return agrees(lambda: _by_onednn(x), lambda: torch.tanh(x), _TOLERANCE)
 
 
 class _Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
-        y = torch.tanh(x.to_mkldnn()).to_dense()
+        y = _by_onednn(x)
         ctx.save_for_backward(y)
         return y
 
@@ -23,5 +41,9 @@ class Tanh(nn.Tanh):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """As `nn.Tanh`."""
-        fast = x.dtype == torch.bfloat16 and x.device.type == "cpu" and torch.backends.mkldnn.is_available() and x.numel() > 0
-        return _Tanh.apply(x) if fast else torch.tanh(x)
+        return _Tanh.apply(x) if _is_for_onednn(x) else torch.tanh(x)
+
+
+def _is_for_onednn(x: torch.Tensor) -> bool:
+    is_taken = x.dtype == torch.bfloat16 and x.device.type == "cpu" and x.numel() > 0 and 1 <= x.dim() <= _MOST_DIMENSIONS
+    return is_taken and computes_bfloat16()

@@ -33,4 +33,6 @@ class Linear(nn.Linear):
         """As `nn.Linear`."""
         if x.dtype != torch.float32 or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return super().forward(x)
+        if x.dim() == 1:
+            return self.forward(x[None])[0]
         return _Affine.apply(x, self.weight, self.bias)

@@ -11,6 +11,7 @@ import torch
 from pyasr.base.kernels import njit
 
 _UPPER, _ONE, _BELOW_HALF = np.uint32(16), np.uint32(1), np.uint32(0x7FFF)
+_NAN = np.uint16(0x7FC0)
 
 
 def descend(master: torch.Tensor, grad: torch.Tensor, work: torch.Tensor, factor: float) -> None:
@@ -44,9 +45,10 @@ def _widened(half):
 
 @njit(inline="always")
 def _rounded(value):
-    """Bits of the bfloat16 nearest to a float32, of two the even one."""
+    """Bits of the bfloat16 nearest to a float32, of two the even one; a NaN, whose bits may have no room for the addition, stays one."""
     bits = np.float32(value).view(np.uint32)
-    return np.uint16((bits + _BELOW_HALF + ((bits >> _UPPER) & _ONE)) >> _UPPER)
+    nearest = np.uint16((bits + _BELOW_HALF + ((bits >> _UPPER) & _ONE)) >> _UPPER)
+    return nearest if value == value else _NAN
 
 
 @njit(nogil=True, cache=True)

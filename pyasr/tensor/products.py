@@ -12,25 +12,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pyasr.tensor.processor import agrees, has_avx512, is_from_amd
+
 _LEAST_WORK = 1 << 20  # products of numbers in one of matrices that are not small
+_TOLERANCE = 1e-5
 
 
 @functools.cache
 def prefers_onednn() -> bool:
-    """Whether this processor is of that kind."""
-    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    """Whether this processor is of that kind, and oneDNN gives these products."""
+    if not (is_from_amd() and has_avx512()):
         return False
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as f:
-            text = f.read(1 << 16)
-    except OSError:
-        return False  # harmless: not Linux
-    return "AuthenticAMD" in text and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    x, weight, bias = torch.linspace(-1, 1, 12).view(3, 4), torch.linspace(-1, 1, 20).view(5, 4), torch.linspace(0, 1, 5)
+    return agrees(lambda: _by_onednn(x, weight, bias), lambda: F.linear(x, weight, bias), _TOLERANCE)
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """As `torch.nn.functional.linear` of x (..., K) and weight (N, K)."""
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "") if _is_for_onednn(x, weight) else F.linear(x, weight, bias)
+    return _by_onednn(x, weight, bias) if _is_for_onednn(x, weight) else F.linear(x, weight, bias)
 
 
 def mm(a: Tensor, b: Tensor) -> Tensor:
@@ -49,6 +48,10 @@ def add_mm(total: Tensor, a: Tensor, b: Tensor, factor: float = 1.0) -> None:
 def minus_mm(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """x - a b."""
     return x - affine(a, b.T) if _is_for_onednn(a, b.T) else torch.addmm(x, a, b, alpha=-1)
+
+
+def _by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyasr.base.options import option
 from pyasr.nn.device import DeviceOptions
+from pyasr.tensor import processor
 
 if TYPE_CHECKING:
     import torch
@@ -34,12 +35,4 @@ def multiplies_bfloat16(device: torch.device) -> bool:
         import torch
 
         return torch.cuda.is_bf16_supported(including_emulation=False)  # older GPUs compute it too, more slowly than float32
-    return "avx512_bf16" in _cpu_flags() or "amx_bf16" in _cpu_flags()
-
-
-def _cpu_flags() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as f:
-            return next((line for line in f if line.startswith("flags")), "")
-    except OSError:
-        return ""  # harmless: no Linux, so float32
+    return processor.multiplies_bfloat16()

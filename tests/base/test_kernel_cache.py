@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processors import environment as seen_by
 
 import pyasr
 
@@ -31,8 +32,8 @@ def installation(tmp_path):
     return root
 
 
-def run(installation, **variables):
-    kept = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+def run(installation, processor="this", **variables):
+    kept = {name: value for name, value in seen_by(processor).items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
     environment = kept | {"PYTHONPATH": str(installation), "HOME": "/dev/null"} | variables
     return subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, env=environment, cwd=installation)
 
@@ -66,3 +67,14 @@ def test_numbas_own_places_are_left_to_it(variables, installation, tmp_path):
     found = run(installation, **variables)
     assert found.stdout == f"{variables.get('NUMBA_CACHE_DIR')} 42\n", found.stderr
     assert not list((tmp_path / "tmp").iterdir()) and len(list(tmp_path.rglob("*.nbc"))) == 1
+
+
+def test_processors_that_share_a_home_have_kernels_of_their_own(installation, tmp_path):
+    """A kernel that was compiled for a processor with AVX-512 would crash on one without."""
+    for package in ("base", "hmm"):
+        (installation / "pyasr" / package / "__pycache__").unlink()
+    kernels = []
+    for processor in ("this", "avx2", "this", "avx2", "sse"):
+        assert run(installation, processor).stdout == "None 42\n"
+        kernels.append(len(list(tmp_path.rglob("*.nbc"))))
+    assert kernels == [1, 2, 2, 2, 3]

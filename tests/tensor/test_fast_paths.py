@@ -1,0 +1,92 @@
+"""Every fast path gives what its plain form does, or is not taken, on this processor and on others; none is left out."""
+
+import functools
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fast_paths import FAST_PATHS
+from processors import NAMES, environment, has_avx512
+
+from pyasr.tensor import processor, products
+from pyasr.train.compute import ComputeOptions
+
+LIBRARY = Path(__file__).parents[2] / "pyasr"
+MARKS = r"ops\.mkldnn|to_mkldnn|fastmath=|error_model=|cudnn_is_acceptable|bfloat16_kernels import|[!=]= torch\.(bfloat16|float16|float32)"
+HELD_ELSEWHERE = {
+    "nn/preconditioned_layers.py": "widens float16: tests/nn/test_preconditioned_layers.py",
+    "parallel/ring.py": "refuses other types: tests/parallel/test_ring.py",
+    "train/frames.py": "narrows what it keeps: tests/train/test_frames.py",
+    "parallel/strategies/gradient_sum.py": "adds in place: tests/train/test_gradient_sum.py",
+}
+
+
+@functools.cache
+def seen_by(name: str) -> dict:
+    """What fast_paths.py tells as the processor `name` sees it."""
+    program = Path(__file__).with_name("fast_paths.py")
+    done = subprocess.run([sys.executable, str(program)], env=environment(name), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("path", FAST_PATHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fast_path_equals_its_plain_form(name, path):
+    assert seen_by(name)["errors"][path] <= FAST_PATHS[path].bound
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_paths_beyond_a_processors_instructions_are_not_taken(name):
+    choices = seen_by(name)["choices"]
+    if name in ("avx2", "sse"):
+        assert not any(choices.values())
+    elif has_avx512():
+        assert choices["registers of 512 bits"] and choices["tanh by oneDNN"]
+        assert choices["products by oneDNN"] == processor.is_from_amd()
+    if name == "avx512":
+        assert not choices["bfloat16 by default"]
+
+
+def test_the_list_is_complete():
+    """A file that compiles with leave to reorder, or asks for a library or a type, is in the list, or among the few that have another test."""
+    marked = {str(path.relative_to(LIBRARY)) for path in LIBRARY.rglob("*.py") if re.search(MARKS, path.read_text(encoding="utf-8"))}
+    listed = {path.home for path in FAST_PATHS.values()}
+    assert marked - listed - set(HELD_ELSEWHERE) == set() and listed | set(HELD_ELSEWHERE) <= marked
+
+
+@pytest.mark.parametrize("variables, bfloat16, registers", [
+    ({}, True, True), ({"ONEDNN_MAX_CPU_ISA": "ALL"}, True, True), ({"ONEDNN_MAX_CPU_ISA": "avx512_core_vnni"}, False, True),
+    ({"ONEDNN_MAX_CPU_ISA": "AVX2"}, False, False), ({"DNNL_MAX_CPU_ISA": "avx2"}, False, False),
+    ({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_AMX", "DNNL_MAX_CPU_ISA": "AVX2"}, True, True),
+])  # fmt: skip
+def test_limits_of_onednn_are_heeded(variables, bfloat16, registers, monkeypatch):
+    """On a processor with all of it."""
+    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    assert (processor.multiplies_bfloat16(), processor.has_avx512()) == (bfloat16, registers)
+    assert ComputeOptions(device="cpu").torch_dtype() == (torch.bfloat16 if bfloat16 else torch.float32)
+
+
+def test_nothing_is_taken_where_nothing_is_known_of_the_processor(monkeypatch):
+    """As without /proc, or with a build of torch that lacks a library or a function."""
+    def missing(*arguments, **keywords):
+        raise FileNotFoundError
+
+    monkeypatch.setattr("builtins.open", missing)
+    assert not processor.is_from_amd.__wrapped__()
+    monkeypatch.undo()
+    monkeypatch.setattr(products, "is_from_amd", lambda: True)
+    monkeypatch.setattr(products, "has_avx512", lambda: True)
+    monkeypatch.setattr(products, "_by_onednn", lambda *operands: torch.ops.mkldnn._no_such_function(*operands))
+    assert not products.prefers_onednn.__wrapped__()
+    monkeypatch.setattr(products, "_by_onednn", lambda x, weight, bias: torch.zeros(3, 5))
+    assert not products.prefers_onednn.__wrapped__()
