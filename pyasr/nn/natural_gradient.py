@@ -141,6 +141,11 @@ class OnlineNaturalGradient:
         if state:
             self._set(state["factor"].to(device, copy=True), state["eigenvalues"].to("cpu", copy=True))
 
+    def settle(self) -> int:
+        """Count as if the first minibatches, in all of which F is updated, were over; returns the period of the updates that follow."""
+        self.num_minibatches = max(self.num_minibatches, _NUM_FIRST_UPDATES + 1)
+        return self.update_period
+
     @torch.no_grad()
     def _step(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Number]:
         column = x.new_ones(len(x)) if ones else None

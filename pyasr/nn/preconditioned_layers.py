@@ -48,6 +48,9 @@ class Unchanged:
     def __call__(self, x: Tensor, ones: bool) -> tuple[Tensor, Tensor | None, Number]:
         return x, x.new_ones(len(x)) if ones else None, 1.0
 
+    def settle(self) -> int:
+        return 1
+
     def state_dict(self) -> dict:
         return {}
 
@@ -99,6 +102,7 @@ class LayerPreconditioner:
         self.when_complete: list[Callable[[], None]] = []
         self.input = make_side(options, dim_in, options.ng_rank_in)
         self.output = make_side(options, dim_out, options.ng_rank_out)
+        self.sides = self.input, self.output
         self.max_change_per_sample, self.relative_rate, self.rate = options.max_change_per_sample, 1.0, 0.0
 
     def accumulate(self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None) -> None:
@@ -333,6 +337,10 @@ class NaturalGradient:
         """Tell factors on the learning rate, by names of layers; 1 for those without."""
         for name, layer in self.layers.items():
             layer.relative_rate = rates.get(name, 1.0)
+
+    def settle(self) -> int:
+        """Have all layers act as after many minibatches; returns the number of minibatches after which their work repeats."""
+        return math.lcm(*(side.settle() for layer in self.layers.values() for side in layer.sides))
 
     def state_dict(self) -> dict:
         """The states of all layers, as tensors and plain values."""

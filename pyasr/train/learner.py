@@ -117,6 +117,10 @@ class Learner:
         self.network.train()
         self.loss(x, pdfs)[0].backward()
 
+    def settle(self) -> int:
+        """Act as after many minibatches; returns the number of minibatches after which the work of a step repeats."""
+        return math.lcm(self.natural_gradient.settle(), PERIOD if self.semi_orthogonal else 1)
+
     def reach(self, done: float, learning: float = 1.0) -> None:
         """The next minibatch comes when `done` of the training, 0 to 1, has been, and `learning` of the ranks, up to 1, have one."""
         self.l2 = self.options.l2 / (self.num_ranks * learning)

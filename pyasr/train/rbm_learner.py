@@ -107,6 +107,10 @@ class RbmLearner:
         """As of all learners."""
         descend(self.rbm, self.rbm.reconstruct(self.below(x), self.generator), self.l2)
 
+    def settle(self) -> int:
+        """As of all learners: every minibatch takes the same work."""
+        return 1
+
     def reach(self, done: float, learning: float = 1.0) -> None:
         """As of all learners: one of machines learns alike from beginning to end."""
 

@@ -80,26 +80,6 @@ def test_one_rank_is_compared_with_none(tmp_path, told):
     assert not {"speed_up", "slowest_rank"} & {key for line in metrics(tmp_path) for key in line} and "alone" not in " ".join(told())
 
 
-def test_the_speed_of_one_rank_is_that_of_its_training(tmp_path):
-    """Of the first that has frames; a rank that spends 10 ms on each minibatch of 16 frames learns 1600 a second at most."""
-    steps = []
-
-    def rank(comm):
-        job = training(comm, tmp_path / str(comm.rank), store(8 if comm.rank else 0), tries_speed=True)
-        step = job.learner.step
-
-        def slowly(*arguments):
-            steps.append(comm.rank)
-            time.sleep(0.01)
-            return step(*arguments)
-
-        job.learner.step = slowly
-        return job.speed_alone()
-
-    speeds = run_threads(3, rank)
-    assert set(steps) == {1} and speeds[0] == speeds[1] == speeds[2] and 300 < speeds[0] < 1600
-
-
 def test_a_resumed_job_forgets_what_it_told_after_the_checkpoint(tmp_path):
     lines = [json.dumps({"epoch": 1, "frames": frames}) + "\n" for frames in (100, 200, 300)]
     (tmp_path / "metrics.jsonl").write_text("".join(lines) + '{"epoch": 1, "fra')
