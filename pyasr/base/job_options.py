@@ -12,7 +12,8 @@ from pyasr.base.options import option
 class RunnerOptions:
     """Of a step whose work is one job: through which runner, with how many threads. Never changes what the step computes."""
 
-    cmd: str = option("run.pl", "how jobs are run: run.pl, slurm.pl or queue.pl with any of its options, e.g. 'slurm.pl --mem 4G'")
+    cmd: str = option("run.pl", "how jobs are run: run.pl, slurm.pl or queue.pl with any of its options, e.g. 'slurm.pl --mem 4G'",
+                      is_command=True)  # fmt: skip
     num_threads: int | None = option(None, "threads of each job; unless given, as --cmd or its configuration says, else 1", minimum=1)
 
 

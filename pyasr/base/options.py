@@ -38,11 +38,12 @@ class HelpRequested(Exception):
     """`--help` was given; the message is the help text."""
 
 
-def option(default, help, *, choices=None, minimum=None, maximum=None, only=()):
+def option(default, help, *, choices=None, minimum=None, maximum=None, only=(), is_command=False):
     """A flag with a default. `choices`, `minimum` and `maximum` (inclusive) are checked whenever an instance is parsed; so is that a flag
-    which is given has a use, by the conditions `only`."""
-    return dataclasses.field(default=default, metadata=dict(kind="option", help=help, choices=choices, minimum=minimum, maximum=maximum,
-                                                            only=only))  # fmt: skip
+    which is given has a use, by the conditions `only`. The value of one that `is_command` has options of its own, and needs quotation
+    marks."""
+    metadata = dict(kind="option", help=help, choices=choices, minimum=minimum, maximum=maximum, only=only, is_command=is_command)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def argument(help, *, many=False):
@@ -172,17 +173,27 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
         if name in extra_flags:
             raise UserError(f"--{name}: takes no value, write it alone")
         if name != "config" and name not in flags:
-            raise UserError(did_you_mean(f"--{name}", [*flags, *extra_flags, "config", "help"]))
+            unknown = did_you_mean(f"--{name}", [*flags, *extra_flags, "config", "help"])
+            raise UserError(unknown + _on_quotes(f"--{name}", flags, from_line))
         if not equals:
             value = _value_of(name, flags, rest)
         if name == "config":
             from_config |= _read_config(Path(value), flags)
         else:
             from_line[name] = flags[name].convert(value, f"--{name}")
+    for word in words:
+        if word.startswith("-") and (hint := _on_quotes(word, flags, from_line)):
+            raise UserError(f"{word}: no such option{hint}")
     given = from_config | from_line
     instance = _build(cls, flags, given, _bind(positionals, words, cls))
     refuse_unused({name: flags[name].only for name in given}, {name: given.get(name, flag.default) for name, flag in flags.items()})
     return instance, switched
+
+
+def _on_quotes(word: str, flags: dict[str, _Flag], given: dict[str, object]) -> str:
+    """A hint for an unknown option, where a command was given, to which it may belong; else nothing."""
+    commands = [name for name in given if flags[name].meta.get("is_command")]
+    return f"; if it belongs to --{commands[0]}, write --{commands[0]} '{given[commands[0]]} {word} ...'" if commands else ""
 
 
 def _value_of(name, flags, rest):

@@ -23,6 +23,7 @@ from pyasr.base.heartbeat import beat_for, forget, hearts_in, hearts_of
 from pyasr.base.stop_request import TRY_AGAIN
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.ending import end_jobs
+from pyasr.cluster.local import ALIKE_S
 from pyasr.cluster.mpi import ROOT
 from pyasr.cluster.processes import Guard, ignore_stop, stop_later
 from pyasr.cluster.scheduler import TASK, UNKNOWN, Fate, NotTaken, Scheduler, submit
@@ -105,13 +106,21 @@ class BatchRunner:
             if self._take_statuses():
                 wait_s = _LEAST_WAIT_S
             if self._has_failed():
-                return
+                return self._take_alike()
             if time.monotonic() - asked > self.question_s:
                 self.question_s = min(1.5 * self.question_s, _MOST_QUESTION_S)
                 self._ask()
                 asked, self.question_s = time.monotonic(), _FIRST_QUESTION_S if self.over else self.question_s
             time.sleep(wait_s)
             wait_s = min(1.2 * wait_s, _MOST_WAIT_S)
+
+    def _take_alike(self) -> None:
+        """Other failures of the same moment, which most often have the same reason."""
+        time.sleep(ALIKE_S)
+        found = [status for job in self.left if (status := self._status_of(job))]
+        for status in found:
+            if not status.stopped and status.status != TRY_AGAIN:
+                self._end(status)
 
     def _has_failed(self) -> bool:
         return any(not status.ok for status in self.ended)

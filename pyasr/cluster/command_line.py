@@ -22,6 +22,7 @@ from pyasr.cluster.runner_config import RunnerConfig, read_runner_config
 _OPTIONS = ("num_threads", "max_jobs_run", "num_ranks", "gpu", "share_devices", "mem", "time", "partition", "done_marker", "run_id",
             "max_requeue", "config", "dry_run")  # fmt: skip
 _SWITCHES = ("dry_run",)
+_OF_STEPS = ("num_ranks", "done_marker", "run_id")  # options that no --cmd may hold
 _LEAST = {"num_threads": 1, "max_jobs_run": 1, "num_ranks": 1, "gpu": 0, "max_requeue": 0}
 _TRUTHS = {"true": True, "false": False}
 _FORMS = {
@@ -110,11 +111,13 @@ def protect(word: str) -> str:
     raise UserError(f"{word}: white space, ' and \" in one name are too much for a job's command line; rename it")
 
 
-def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Path | None = None) -> Request:
+def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Path | None = None,
+                  foreign: dict[str, str] | None = None) -> Request:  # fmt: skip
     """The request on a runner's command line. Raises UserError for what cannot be meant.
 
-    own    the runner's configuration; where it has no command, jobs run here, and options for other runners are passed over with a warning
-    usual  file over it where --config names none, if there is one
+    own      the runner's configuration; where it has no command, jobs run here, and options for other runners have no effect but a warning
+    usual    file over it where --config names none, if there is one
+    foreign  {pattern of a word with one dash, and its value, that its scheduler does not take: what to give in its place}
     """
     given, raw, typed, request, rest = {}, [], [], Request(), list(argv)
     where = usual or "the file that --config names"
@@ -123,22 +126,20 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
         match = re.fullmatch(_RANGE, rest[0])
         if rest[0].startswith("-"):
             typed += _take_option(rest, given, raw, flags)
-        elif match and not request.name:
+        elif match:
             request = _take_range(request, match)
             rest.pop(0)
         else:
             break
     site = _site(given.get("config"), own, usual)
     known = _known(given, site, bool(own.command), flags)
+    if not own.command:
+        _tell_no_effect(raw)
+    _refuse_foreign(raw, foreign or {}, own)
     if len(rest) < 2:
         runner = Path(sys.argv[0]).name
         raise UserError(f"a log file and a command are expected: {runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS...")
-    if re.fullmatch(_NO_LOG, rest[0]):
-        raise UserError(f"'{rest[0]}': no range of jobs such as JOB=1:4, and no name of a log file; correct it, or write ./{rest[0]}")
-    if Path(rest[0]).is_dir():
-        raise UserError(f"'{rest[0]}': a directory, where the name of a log file is expected, such as {Path(rest[0]) / 'x.log'}")
-    if Path(rest[0]).exists() and not Path(rest[0]).is_file():
-        raise UserError(f"'{rest[0]}': no file, beside which the job's exit status could lie; give the name of a log file, such as x.log")
+    _check_log(rest[0])
     words = dict(log=rest[0], words=tuple(rest[1:]), raw=tuple(word for words in raw for word in words), typed=tuple(typed))
     request = replace(request, site=site, **words, **_settings(known, site))
     if own.command and not request.num_ranks:
@@ -148,6 +149,32 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
     if request.num_ranks and request.last > request.first:
         raise UserError("--num-ranks starts one MPI job; leave out the range of jobs")
     return request
+
+
+def _check_log(log: str) -> None:
+    """Raise UserError for the name of a log file that cannot be one."""
+    if re.fullmatch(_NO_LOG, log):
+        raise UserError(f"'{log}': no range of jobs such as JOB=1:4, and no name of a log file; correct it, or write ./{log}")
+    if "\n" in log:
+        raise UserError(f"'{log}': a line break in the name of a log file; rename the file or its directory")
+    if Path(log).is_dir():
+        raise UserError(f"'{log}': a directory, where the name of a log file is expected, such as {Path(log) / 'x.log'}")
+    if Path(log).exists() and not Path(log).is_file():
+        raise UserError(f"'{log}': no file, beside which the job's exit status could lie; give the name of a log file, such as x.log")
+
+
+def check_options(words: list[str], given_by: str) -> None:
+    """Raise UserError unless these words of --cmd, after the runner, are options with their values. `given_by` adds all else: the range of
+    jobs, the log and the command."""
+    rest, given = list(words), {}
+    while rest:
+        if re.fullmatch(_RANGE, rest[0]):
+            raise UserError(f"{rest[0]} is a range of jobs, and {given_by} adds its own (--nj); take it out of --cmd, or of cmd.sh")
+        if not rest[0].startswith("-"):
+            raise UserError(f"'{rest[0]}' belongs to no option; take it out of --cmd, or correct the option before it")
+        _take_option(rest, given, [], "")
+        if own := [name for name in _OF_STEPS if name in given]:
+            raise UserError(f"--{_flag(own[0])} is given by {given_by} itself; take it out of --cmd, or of cmd.sh")
 
 
 def _take_option(rest: list[str], given: dict[str, str], raw: list[list[str]], flags: str) -> list[str]:
@@ -206,6 +233,22 @@ def _known(given: dict[str, str], site: RunnerConfig, is_strict: bool, flags: st
     return {name: value for name, value in given.items() if name not in unknown}
 
 
+def _tell_no_effect(raw: list[list[str]]) -> None:
+    """Warn of words for a scheduler, which are accepted here so that --cmd may stay as it is."""
+    if raw:
+        words = " ".join(word for words in raw for word in words)
+        effect = f"warning: {words} has no effect: options with one dash are a scheduler's, and run.pl runs jobs on this machine"
+        print(f"{Path(sys.argv[0]).name}: {effect}", file=sys.stderr)
+
+
+def _refuse_foreign(raw: list[list[str]], foreign: dict[str, str], own: RunnerConfig) -> None:
+    """Raise UserError for a word of another scheduler, which this one would misunderstand."""
+    for given in map(" ".join, raw):
+        for pattern, advice in foreign.items():
+            if re.fullmatch(pattern, given):
+                raise UserError(f"{given}: {own.command.split()[0]} takes no such option here; {advice}")
+
+
 def _settings(given: dict[str, str], site: RunnerConfig) -> dict[str, object]:
     """Fields of the request: what the command line gives, then the defaults of its configuration."""
     values = {**site.defaults, **given}
@@ -244,8 +287,12 @@ def _checked(name: str, value: str) -> object:
 
 def _take_range(request: Request, match: re.Match) -> Request:
     name, first, last = match[1], int(match[2]), int(match[3] or match[2])
+    if request.name:
+        before = f"{request.name}={request.first}:{request.last}"
+        which = "give one (a step gives its own: take it out of --cmd, or of cmd.sh)"
+        raise UserError(f"{match[0]}: a second range of jobs, after {before}; {which}")
     if first > last:
-        raise UserError(f"{match[0]}: the range is empty")
+        raise UserError(f"{match[0]}: the range is empty; give the first and the last job, such as {name}=1:4")
     if not first:
         raise UserError(f"{match[0]}: Grid Engine has no job 0; number the jobs from 1 on, whichever runner they have")
     return replace(request, name=name, first=first, last=last)

@@ -16,7 +16,7 @@ from pyasr.cluster.command_line import Request, parse_request
 from pyasr.cluster.group_progress import telling
 from pyasr.cluster.local import LocalRunner
 from pyasr.cluster.processes import Stopped, raise_on_stop
-from pyasr.cluster.report import LATER, failure_report, tell
+from pyasr.cluster.report import LATER, failure_report, refuse, tell
 from pyasr.cluster.scheduler import Scheduler
 from pyasr.cluster.status import JobStatus
 
@@ -42,7 +42,8 @@ def local_main(doc: str) -> None:
 
 def batch_main(doc: str, scheduler: Scheduler) -> None:
     """What the runner of a scheduler does."""
-    _main(doc, lambda argv: parse_request(argv, scheduler.own, scheduler.usual), lambda request: BatchRunner(request, scheduler))
+    own = (scheduler.own, scheduler.usual, scheduler.foreign)
+    _main(doc, lambda argv: parse_request(argv, *own), lambda request: BatchRunner(request, scheduler))
 
 
 def _main(doc: str, parse: Callable[[list[str]], Request], runner: Callable[[Request], Runner]) -> None:
@@ -69,11 +70,13 @@ def _run(parse: Callable[[list[str]], Request], runner: Callable[[Request], Runn
         return _tell(jobs.request, ended, later)
     except Stopped as stop:
         ended = "" if jobs and jobs.outlasting else "; its jobs were ended"
-        return _fail(f"stopped by signal {stop.args[0]}{ended}", 128 + stop.args[0])
+        print(f"{Path(sys.argv[0]).name}: stopped by signal {stop.args[0]}{ended}", file=sys.stderr)
+        return 128 + stop.args[0]
     except Exception as error:
         if not (told := as_user_error(error)):
             raise
-        return _fail(f"error: {told}")
+        refuse(str(told), later)
+        return 1
 
 
 def _show(plan: str) -> int:
@@ -87,10 +90,5 @@ def _show(plan: str) -> int:
 def _tell(request: Request, ended: list[JobStatus], later: str | None) -> int:
     failed = [status for status in ended if not status.ok and not status.stopped]
     if failed:
-        tell(failure_report(request, failed), later)
+        tell(failure_report(request, failed, for_step=later is not None), later)
     return 1 if failed else 0
-
-
-def _fail(sentence: str, status: int = 1) -> int:
-    print(f"{Path(sys.argv[0]).name}: {sentence}", file=sys.stderr)
-    return status

@@ -27,6 +27,16 @@ option gpu=0
 option partition=* -q $0
 default gpu=0
 """
+_OF_SBATCH = {
+    "-p [A-Za-z].*": "a queue is --partition NAME or -q NAME",
+    "-n .*": "ranks are --num-ranks",
+    r"-N \d+": "Grid Engine chooses the hosts",
+    r"-c \d+": "threads are --num-threads",
+    r"-t [\d:-]+": "a time limit is --time, and the range of jobs JOB=1:N",
+    "-G .*": "GPUs are --gpu",
+    "-J .*": "jobs are named after their log",
+    "-x .*": "a host is left out by -l 'h=!HOST'",
+}
 _FORCED_S = 120.0  # that qdel -f may take
 _WARNING_S = 120  # before ranks' time is over
 _OVER_A_LIMIT = "it was over its time or memory limit; ask for more with --time or --mem, or split the work into more jobs"
@@ -39,6 +49,7 @@ class GridEngine(Scheduler):
     name = "Grid Engine"
     own = parse_runner_config(_CONFIG, "queue.pl's own configuration")
     usual = Path("conf/queue.conf")
+    foreign = _OF_SBATCH
     task_variable = "SGE_TASK_ID"
     not_taken = r"unable to contact qmaster|unable to send message to qmaster.*got send error|failed sending gdi request"
     unsure = r"unable to send message to qmaster|failed receiving gdi request"

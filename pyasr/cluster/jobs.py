@@ -30,9 +30,9 @@ from pyasr.base.system_errors import naming
 from pyasr.cluster.command_line import protect
 from pyasr.cluster.listener import Listener
 from pyasr.cluster.mpi import ROOT, find_mpiexec
-from pyasr.cluster.report import LATER, own_sentence, show_kept
-from pyasr.cluster.runner_config import split_words
-from pyasr.cluster.status import NOT_PROVED, failures, read_status, status_path
+from pyasr.cluster.report import LATER, own_sentence, show_kept, take_refusal
+from pyasr.cluster.runner_words import name_of_runner, runner_command
+from pyasr.cluster.status import NOT_PROVED, JobStatus, failures, read_status, status_path
 
 __all__ = ["JobOptions", "RankLost", "Recovery", "run_jobs", "run_ranks"]
 _LITTLE_DISK = 1 << 16  # bytes: less is not enough for a log and a status
@@ -74,10 +74,13 @@ def run_jobs(jobs: RunnerOptions, log: Path, function: str, spec, *, num_jobs: i
     name = _unused_name([*words, str(Path(log).parent)])
     numbered = Path(log).with_name(Path(log).name.replace("JOB", name))
     logs = [Path(log).with_name(Path(log).name.replace("JOB", str(job))) for job in range(1, num_jobs + 1)]
-    for left in (*proofs, *map(status_path, logs)):
+    report = _report_file(saved)
+    for left in (*proofs, report, *map(status_path, logs)):
         left.unlink(missing_ok=True)
-    if not _run(jobs, [f"{name}=1:{num_jobs}"], numbered, [*words, name]):
-        raise UserError(_what_failed(logs))
+    if not _run(jobs, [f"{name}=1:{num_jobs}"], numbered, [*words, name], report):
+        refusal = take_refusal(report)
+        show_kept(report)
+        raise UserError(refusal or _what_failed(logs))
     _take_proofs(jobs, proofs)
 
 
@@ -88,14 +91,15 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
     with as many where no other is, or all were lost; a function that keeps checkpoints then goes on from the last one. An error that a rank
     has raised would come again, and ends the job.
     """
-    find_mpiexec(within_slurm=Path(_words(jobs.cmd)[0]).name == "slurm.pl")
+    runner_command(jobs.cmd)
+    find_mpiexec(within_slurm=name_of_runner(jobs.cmd) == "slurm.pl")
     most = recovery.options.max_restarts
     for restart in count(1):
         try:
             return _run_ranks_once(jobs, Path(log), function, spec, num_ranks, recovery.options)
         except UserError as lost:
             if not isinstance(lost, RankLost) or restart > most:
-                show_kept(_report_file(log))
+                show_kept(_report_file(_spec_of(log)))
                 raise
             left = max(num_ranks - lost.num_ranks, 0) or num_ranks
             num_ranks = recovery.usable(left) or num_ranks
@@ -114,24 +118,27 @@ def _kept_log(log: Path, kept: Path) -> str:
 
 def _run_ranks_once(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, how: RankJobOptions) -> None:
     saved = _save_spec(log, spec)
-    marker, said, listener = saved.with_suffix(".done"), words_of(saved), Listener(saved, num_ranks, how.rank_timeout)
-    for left in (said, marker, status_path(log), _report_file(log)):
+    marker, said, report = saved.with_suffix(".done"), words_of(saved), _report_file(saved)
+    listener = Listener(saved, num_ranks, how.rank_timeout)
+    for left in (said, marker, status_path(log), report):
         left.unlink(missing_ok=True)
     settings = [str(how.rank_timeout), "true" if how.share_devices else "false", str(num_ranks)]
     words = [sys.executable, "-m", "mpi4py", "-m", "pyasr.parallel.rank", function, str(saved), *settings]
     try:
         options_of_ranks = ["--num-ranks", str(num_ranks), "--done-marker", str(marker)]
         options_of_ranks += ["--share-devices", "true"] if how.share_devices else []
-        if _run(jobs, options_of_ranks, log, words, listener.ending, {LATER: str(_report_file(log))}):
+        if _run(jobs, options_of_ranks, log, words, report, listener.ending):
             return _take_proofs(jobs, [marker])
     finally:
         listener.forget()
+    if refusal := take_refusal(report):
+        raise UserError(refusal)
     raise _failure(log, listener.silence, first(said), marker)
 
 
-def _report_file(log: Path) -> Path:
-    """Where a runner leaves its report on ranks, which is shown when they do not start again."""
-    return Path(log).with_suffix(".report")
+def _report_file(spec: Path) -> Path:
+    """Where a runner leaves its report on the jobs with this spec, which is shown when they do not start again."""
+    return spec.with_name(spec.name.removesuffix(".spec.json") + ".report")
 
 
 def _failure(log: Path, silence: Silence | None, words: LastWords | None, marker: Path) -> UserError:
@@ -139,7 +146,7 @@ def _failure(log: Path, silence: Silence | None, words: LastWords | None, marker
     if silence:
         return RankLost(f"its job was ended: {silence.sentence} (log: {log})", silence.sentence, silence.num_ranks)
     status = read_status(log)
-    sentence = _what_failed([log], words and words.sentence)
+    sentence = _what_failed([log], (status and status.reason) or (words and words.sentence))
     unsaid = words is None and own_sentence(log) in (None, NOT_PROVED.format(marker=marker))
     if status is None or status.stopped or not (status.host_lost if status.reason else unsaid or words and words.lost):
         return UserError(sentence)
@@ -147,11 +154,16 @@ def _failure(log: Path, silence: Silence | None, words: LastWords | None, marker
     return RankLost(sentence, status.reason or witnessed)  # ranks may have followed a host that a scheduler has lost, and said so
 
 
-def _save_spec(log: Path, spec) -> Path:
+def _spec_of(log: Path) -> Path:
     """`log/extract.JOB.log` -> `log/extract.spec.json`."""
     log = Path(log)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    path = log.with_name(log.name.replace(".JOB", "").removesuffix(".log") + ".spec.json")
+    return log.with_name(log.name.replace(".JOB", "").removesuffix(".log") + ".spec.json")
+
+
+def _save_spec(log: Path, spec) -> Path:
+    """Put the spec of the jobs of this log down; where."""
+    path = _spec_of(log)
+    path.parent.mkdir(parents=True, exist_ok=True)
     options.save(path, spec)
     return path
 
@@ -164,28 +176,12 @@ def _unused_name(words: list[str]) -> str:
     return name
 
 
-def _words(cmd: str) -> list[str]:
-    """Of --cmd; at least one, which may be empty."""
-    return split_words(cmd, "--cmd") or [""]
-
-
-def _runner(cmd: str) -> list[str]:
-    """The words of --cmd, its program found: ours in utils/, else on PATH."""
-    name, *rest = _words(cmd)
-    own = ROOT / "utils" / name
-    if name and "/" not in name and own.is_file():
-        return [sys.executable, str(own), *rest]
-    found = shutil.which(name) if name else None
-    if found is None:
-        raise UserError(f"--cmd '{cmd}': there is no program '{name}'; give run.pl, or a runner on PATH")
-    return [found, *rest]
-
-
-def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str], meanwhile=contextlib.nullcontext, more=None) -> bool:
-    """Let the runner do it, with `more` in its environment and in the context `meanwhile(its process)`; whether all went well."""
+def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str], report: Path,
+         meanwhile=contextlib.nullcontext) -> bool:  # fmt: skip
+    """Let the runner do it, in the context `meanwhile(its process)`; whether all went well. What went wrong it leaves in `report`."""
     threads = ["--num-threads", str(jobs.num_threads)] if jobs.num_threads else []
-    command = [*_runner(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
-    environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name, **(more or {})}
+    command = [*runner_command(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
+    environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name, LATER: str(report)}
     with naming(jobs.cmd):
         started = subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)
     with started as process, meanwhile(process):
@@ -213,17 +209,25 @@ def _python_path() -> str:
 
 
 def _what_failed(logs: list[Path], said: str | None = None) -> str:
-    """One sentence on the job that failed first."""
+    """One sentence on the job that failed first, and on how many have failed."""
     failed = failures(logs)
     if not failed:
         return _without_status(logs[0])
     log, status = failed[0]
+    reasons = [said or _reason(*one) for one in failed]
     which = f"job {status.job} of {len(logs)} failed" if len(logs) > 1 else "its job failed"
-    return f"{which}: {status.reason or said or own_sentence(log) or status.how()} (log: {log})"
+    if len(failed) > 1:
+        which = f"{len(failed)} of {len(logs)} jobs failed" + (f", job {status.job} first" if len(set(reasons)) > 1 else "")
+    return f"{which}: {reasons[0]} (log: {log})"
+
+
+def _reason(log: Path, status: JobStatus) -> str:
+    """Why a job failed."""
+    return status.reason or own_sentence(log) or status.how()
 
 
 def _without_status(log: Path) -> str:
     """The sentence for jobs of which nothing was put down."""
     if shutil.disk_usage(log.parent).free < _LITTLE_DISK:
         return f"{log.parent}: the disk is full; free some space and run the same command again"
-    return f"the jobs could not be run, see above and {log}"
+    return f"the jobs could not be run, see above{f' and {log}' if log.exists() else ''}"

@@ -34,6 +34,7 @@ from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, read_status, 
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _GRACE_S = 2.0
+ALIKE_S = 0.5  # after the first failure, in which others that fail at the same time, for the same reason most often, count as failed too
 _LONG_LINE = 100_000  # bytes; one word of a command can have 131,071
 
 
@@ -69,7 +70,7 @@ class LocalRunner:
     def run(self) -> list[JobStatus]:
         """Run all jobs of the request, as many at a time as there are cores and GPUs for.
 
-        After the first failure no further job is begun and those that run are ended.
+        After the first failure no further job is begun and those that still run a moment later are ended.
         """
         limit = self.gpus.hold(self._max_jobs(), self.request.log, self.request.share_devices)
         self.guard = Guard()  # from here on, since it also keeps GPUs from others until it has ended what a killed runner has left
@@ -79,6 +80,7 @@ class LocalRunner:
                 while self.waiting and len(self.running) < limit:
                     self._start(self.waiting.pop(0))
                 if not self._collect().ok:
+                    self._wait_while(lambda: bool(self.running), ALIKE_S, stopped=False)
                     break
         except Stopped:
             self._let_save()
@@ -208,19 +210,19 @@ class LocalRunner:
         for pid in self.running:
             signal_group(pid, signal.SIGKILL)
         while self.running:
-            self._collect_stopped(0)
+            self._collect_running(0)
 
-    def _wait_while(self, there: Callable[[], bool], most_s: float) -> None:
+    def _wait_while(self, there: Callable[[], bool], most_s: float, stopped: bool = True) -> None:
         deadline = time.monotonic() + most_s
         while there() and time.monotonic() < deadline:
-            self._collect_stopped(os.WNOHANG)
+            self._collect_running(os.WNOHANG, stopped)
             time.sleep(0.02)
 
-    def _collect_stopped(self, flags: int) -> None:
+    def _collect_running(self, flags: int, stopped: bool = True) -> None:
         for pid in list(self.running):
             found, wait_status, usage = os.wait4(pid, flags)
             if found:
-                self._finish(pid, wait_status, usage, stopped=True)
+                self._finish(pid, wait_status, usage, stopped)
 
 
 def stop_file(log: Path) -> Path:

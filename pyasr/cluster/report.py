@@ -11,11 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyasr.base.errors import printable_lines
+from pyasr.base.last_words import first as first_words, words_of
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.status import JobStatus
 
 STAGE = "PYASR_STAGE"  # variable that holds the recipe's stage (utils/recipe.sh)
 LATER = "PYASR_REPORT"  # variable that names the file for a report that may turn out not to be needed
+_REFUSAL = "refused: "  # begins what is kept in the place of a report where no job was run
+_RAISED = r"[\w.]*(Error|Exception|Warning)(: |$)"
+_BANNER = r"=|\s*$|YOUR APPLICATION TERMINATED WITH|This typically refers to a problem|Please see the FAQ page"
 _TAIL_LINES = 15
 _TAIL_BYTES = 16384
 
@@ -77,11 +81,14 @@ def hint(text: str, status: JobStatus, more_memory: dict[str, str] = HERE) -> st
 
 def own_sentence(log: Path) -> str | None:
     """What the job itself gave as its error: `error: SENTENCE`, or an exception's last line."""
+    raised = [line for line in log_tail(Path(log)) if re.match(_RAISED, line)]
+    return own_error(log) or (raised[-1] if raised else None)
+
+
+def own_error(log: Path) -> str | None:
+    """The last `error: SENTENCE` of a job, if it has said one."""
     found = [line for line in log_tail(Path(log)) if re.match(r"(\S+: )?error: ", line)]
-    if found:
-        return found[-1].partition("error: ")[2]
-    raised = [line for line in log_tail(Path(log)) if re.match(r"[\w.]*(Error|Exception|Warning)(: |$)", line)]
-    return raised[-1] if raised else None
+    return found[-1].partition("error: ")[2] if found else None
 
 
 def again(request: Request, job: int) -> str:
@@ -91,12 +98,27 @@ def again(request: Request, job: int) -> str:
 
 
 def tell(report: str, later: str | None) -> None:
-    """Show it, or keep it in the file `later` for a step that may yet do without it."""
+    """Show it, or keep it in the file `later` for the step that waits, which shows it or does without it."""
     if later:
         with contextlib.suppress(OSError):  # a full disk: it is shown
             Path(later).write_text(report, encoding="utf-8")
             return
     print(report, file=sys.stderr)
+
+
+def refuse(sentence: str, later: str | None) -> None:
+    """Say why a runner runs no jobs, or leave it to the step that waits."""
+    runner = Path(sys.argv[0]).name
+    tell(f"{_REFUSAL}{runner}: {sentence}" if later else f"{runner}: error: {sentence}", later)
+
+
+def take_refusal(report: Path) -> str | None:
+    """Why a runner has run no jobs, where it has left that in this file, which is removed."""
+    text = report.read_text(encoding="utf-8") if report.exists() else ""
+    if not text.startswith(_REFUSAL):
+        return None
+    report.unlink()
+    return text.removeprefix(_REFUSAL)
 
 
 def show_kept(report: Path) -> None:
@@ -106,18 +128,47 @@ def show_kept(report: Path) -> None:
         report.unlink()
 
 
-def failure_report(request: Request, failed: list[JobStatus]) -> str:
-    """The report on jobs that failed, in the order in which they ended; it gives a terminal no orders, whatever logs and names hold."""
-    first = failed[0]
-    log = request.log_of(first.job)
+def failure_report(request: Request, failed: list[JobStatus], for_step: bool = False) -> str:
+    """The report on jobs that failed, in the order in which they ended; it gives a terminal no orders, whatever logs and names hold.
+
+    for_step  a step follows with the stage, its name and the job's own sentence, which are left out here
+    """
+    first, which = failed[0], failed[0].job
+    log = request.log_of(which)
     tail = (log_tail(log) or ["(it has printed nothing)"]) if log.exists() else ["(it was not begun)"]
-    cause = None if first.reason else hint("\n".join(tail), first, ELSEWHERE if request.run_id else HERE)
-    runner = Path(sys.argv[0]).name
-    lines = [f"{runner}: {len(failed)} / {len(request.jobs)} failed, log is in {request.log}"]
-    around = {"stage": os.environ.get(STAGE), "step": os.environ.get("PYASR_STEP")}
-    lines += [f"  {name:6} {value}" for name, value in around.items() if value]
-    lines += [f"  job    {first.job} on {first.host}: {first.how()} (after {first.end - first.begin:.1f} s)"]
-    lines += [f"  log    {log}, its last lines:"] + [f"    | {line}" for line in tail]
-    lines += [f"  hint   {cause}"] if cause else []
-    lines += [f"  again  {again(replace(request, log=str(log)), first.job)}"]
+    cause = hint("\n".join(tail), first, ELSEWHERE if request.run_id else HERE)
+    head = f"{Path(sys.argv[0]).name}: {len(failed)} / {len(request.jobs)} failed, log is in {request.log}"
+    after = f"(after {first.end - first.begin:.1f} s)"
+    if for_step:
+        says_all = _is_told_by_step(request, first, log)
+        lines = [f"{head}; job {which} on {first.host} {after}", *([] if says_all else _untold(tail))]
+    else:
+        says_all = first.reason != ""
+        lines = [head, *_around(), f"  job    {which} on {first.host}: {first.how()} {after}", f"  log    {log}, its last lines:"]
+        lines += map(_quoted, tail)
+    lines += [] if says_all or not cause else [f"  hint   {cause}"]
+    lines += [f"  again  {again(replace(request, log=str(log)), which)}"]
     return printable_lines("\n".join(lines))
+
+
+def _around() -> list[str]:
+    """Stage and step in which a runner was called."""
+    around = {"stage": os.environ.get(STAGE), "step": os.environ.get("PYASR_STEP")}
+    return [f"  {name:6} {value}" for name, value in around.items() if value]
+
+
+def _quoted(line: str) -> str:
+    return f"    | {line}"
+
+
+def _is_told_by_step(request: Request, status: JobStatus, log: Path) -> bool:
+    """Whether a step will have a sentence on a job that has failed, which says all."""
+    words = first_words(words_of(request.spec)) if request.spec else None
+    if words and not status.reason:
+        return not words.lost
+    return bool(status.reason or own_error(log))
+
+
+def _untold(tail: list[str]) -> list[str]:
+    """The last lines of a log but for the exception itself, which a step tells, and for MPICH's banner."""
+    return [_quoted(line) for line in tail if not re.match(rf"{_RAISED}|{_BANNER}", line)]

@@ -57,6 +57,7 @@ class Scheduler:
     name           for messages
     own            configuration that holds where a site's says nothing else
     usual          the site's, where --config names none
+    foreign        {pattern of a word with one dash, and its value, that its program does not take in this sense: what to give instead}
     task_variable  that tells a job which one of an array it is
     silent_s       for which it must at least have said that a host is lost, until that is believed
     not_taken      what the last line of its program says, as a regular expression, where a job was not taken and may be submitted again
@@ -66,6 +67,7 @@ class Scheduler:
     name = ""
     own = RunnerConfig()
     usual = Path()
+    foreign: dict[str, str] = {}
     task_variable = ""
     silent_s = 0.0
     not_taken = unsure = r"(?!)"

@@ -57,6 +57,14 @@ _NEVER = {
 _OF_A_JOB = (r"SLURM_(JOB|STEP|ARRAY|HET|MEM_PER|NTASKS|NPROCS|NNODES|NODE|CPUS_|TASKS_PER|TRES_PER|GPUS|THREADS_PER|"
              r"DISTRIBUTION$|RESTART_COUNT$|SUBMIT_|PROCID$|LOCALID$|GTIDS$|TASK_PID$)")
 _MEGABYTES = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2}
+_OF_QSUB = {
+    "-l .*": "resources are --mem, --time and --gpu",
+    "-pe .*": "threads are --num-threads, ranks --num-ranks",
+    "-j .*": "take it out",
+    "-P .*": "a project is -A NAME",
+    "-hold_jid .*": "a dependency is -d afterok:NUMBER",
+    "-(V|cwd|wd .*|notify .*)": "take it out: jobs have this environment and directory",
+}
 _USUAL_WAITS = {"None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime", "Cleaning"}
 
 
@@ -66,6 +74,7 @@ class Slurm(Scheduler):
     name = "Slurm"
     own = parse_runner_config(_CONFIG, "slurm.pl's own configuration")
     usual = Path("conf/slurm.conf")
+    foreign = _OF_QSUB
     task_variable = "SLURM_ARRAY_TASK_ID"
     not_taken = r"connect failure|temporarily unavailable|unable to create job record|in standby mode"
     unsure = r"timed out|(send|receive|shutdown) failure"

@@ -132,62 +132,6 @@ def test_done_marker_is_needed_where_it_is_asked_for(tmp_path):
     assert run_pl("--done-marker", "mark", "x.log", "touch", "mark", cwd=tmp_path).returncode == 0
 
 
-@pytest.mark.parametrize("words, sentence", [
-    ([], "a log file and a command are expected"),
-    (["x.log"], "a log file and a command are expected"),
-    (["JOB=a:b", "x.JOB.log", "true"], "'JOB=a:b': no range of jobs such as JOB=1:4, and no name of a log file; correct it, or write ./JOB=a:b"),
-    (["JOB=1:2:3", "x.JOB.log", "true"], "'JOB=1:2:3': no range of jobs such as JOB=1:4"),
-    (["JOB=1:2", "JOB=1:3", "x.JOB.log", "true"], "'JOB=1:3': no range of jobs such as JOB=1:4"),
-    (["--max-jobs-run"], "--max-jobs-run: a value is missing"),
-    (["--max-jobs-run", "many", "x.log", "true"], "'many' is not a whole number"),
-    (["--num-threads", "0", "x.log", "true"], "'0' is not a whole number of at least 1"),
-    (["--mem", "lots", "x.log", "true"], "--mem: 'lots' is no amount of memory such as 500M or 4G"),
-    (["--share-devices", "yes", "x.log", "true"], "--share-devices: 'yes' is neither true nor false"),
-    (["--gpu", "-1", "x.log", "true"], "--gpu: '-1' is not a whole number of at least 0"),
-    (["--config", "none.conf", "x.log", "true"], "none.conf: no such file or directory"),
-    (["-pe", "smp"], "-pe: a value is missing"),
-    (["-notify", "--mem", "2G", "x.log", "true"], "-notify: a value is expected after it, not '--mem'"),
-    (["-notify", "JOB=1:2", "x.JOB.log", "true"], "-notify: a value is expected after it, not 'JOB=1:2'"),
-    (["-mem", "2G", "x.log", "true"], "-mem: with two dashes, --mem; words with one are a scheduler's own"),
-    (["JOB=3:1", "x.JOB.log", "true"], "the range is empty"),
-    (["JOB=0:3", "x.JOB.log", "true"], "JOB=0:3: Grid Engine has no job 0; number the jobs from 1 on"),
-    (["JOB=1:2", "x.log", "true"], "put JOB into its name"),
-    (["--num-ranks", "2", "JOB=1:2", "x.JOB.log", "true"], "leave out the range"),
-    (["/proc/none/x.log", "true"], "no such file or directory"),
-    ([".", "true"], "'.': a directory, where the name of a log file is expected, such as x.log"),
-    (["/dev/null", "true"], "'/dev/null': no file, beside which the job's exit status could lie; give the name of a log file, such as x.log"),
-    (["", "true"], "'': a directory, where the name of a log file is expected, such as x.log"),
-    (["..", "true"], "'..': a directory, where the name of a log file is expected, such as ../x.log"),
-    (["/", "true"], "'/': a directory, where the name of a log file is expected, such as /x.log"),
-    (["file/x.log", "true"], "error: file: a file, where a directory is to be made; check the path, or move the file elsewhere"),
-    (["file/log/x.log", "true"], "file/log: Not a directory; check the path"),
-])
-def test_bad_command_lines(words, sentence, tmp_path):
-    (tmp_path / "file").write_text("")
-    done = run_pl(*words, cwd=tmp_path)
-    assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("words, raw, name", [
-    (["-l", "h_rt=30:00", "JOB=1:2", "x.JOB.log"], ("-l", "h_rt=30:00"), "JOB"),
-    (["JOB=1:2", "-l", "h_rt=30:00", "-v", "N=1:2", "x.JOB.log"], ("-l", "h_rt=30:00", "-v", "N=1:2"), "JOB"),
-    (["-l", "s_rt=10:00", "x.log"], ("-l", "s_rt=10:00"), ""),
-])
-def test_values_of_a_scheduler_that_look_like_a_range_of_jobs(words, raw, name):
-    request = parse_request([*words, "true"])
-    assert (request.raw, request.name) == (raw, name)
-
-
-@pytest.mark.parametrize("runner", ["run.pl", "queue.pl", "slurm.pl"])
-def test_every_runner_says_how_it_is_called(runner, tmp_path):
-    usage = f"{runner} [options] [JOB=1:N] LOG COMMAND ARGUMENTS..."
-    for words in ([], ["x.log"]):
-        done = subprocess.run([runner, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stderr) == (1, f"{runner}: error: a log file and a command are expected: {usage}\n")
-    done = subprocess.run([runner, "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and usage in done.stdout
-
-
 QUEUE_CONF = """# as in Kaldi's recipes
 command qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*
 option mem=* -l mem_free=$0,ram_free=$0

@@ -1,4 +1,4 @@
-"""What a user sees of a failing recipe, the causes being real: one report with stage, step, job, host, log, hint, and a command that repeats the job."""
+"""What a user sees of a failing recipe, the causes being real: job, host and a command that repeats the job, the reason once, log, step, stage."""
 
 import re
 import shlex
@@ -96,17 +96,19 @@ def run(recipe: Path, monkeypatch, *words: str):
     return subprocess.run(["./run.sh", *words], cwd=recipe, capture_output=True, text=True, timeout=300)
 
 
-CASES = [("memory", "memory ran out: run fewer jobs"), ("disk", "the disk is full"), ("missing", "an input is missing"),
-         ("licence", "no valid licence"), ("killed", "something outside killed it, most often for want of memory"),
-         ("rank_aborts", "one rank has ended all of them by MPI_Abort")]  # fmt: skip
+CASES = [("memory", "MemoryError: Unable to allocate", "memory ran out: run fewer jobs"), ("disk", "the disk is full", ""),
+         ("missing", "data/train/text: no such file or directory", ""), ("licence", "subprocess.CalledProcessError: ", "no valid licence"),
+         ("killed", "killed by signal 9", "something outside killed it, most often for want of memory"),
+         ("rank_aborts", "its job failed", "one rank has ended all of them by MPI_Abort")]  # fmt: skip
 
 
-@pytest.mark.parametrize("what, hint", CASES)
-def test_one_report_says_all(what, hint, recipe, monkeypatch):
+@pytest.mark.parametrize("what, reason, hint", CASES)
+def test_one_report_says_all(what, reason, hint, recipe, monkeypatch):
     done = run(recipe, monkeypatch, "--what", what)
     assert done.returncode == 1
-    report = check_report(done.stderr, hint, job=1 if what.startswith("rank") else 2)
+    report = check_report(done.stderr, reason, hint, job=1 if what.startswith("rank") else 2)
     assert "beyond repair" in report or not what.startswith("rank")
+    assert "license file not found" in report or what != "licence"
     again = shlex.split(re.search(r"(?m)^  again  (.*)", report)[1])
     assert subprocess.run(again, cwd=recipe, capture_output=True, timeout=100).returncode == 1
     assert "\nrun.sh: error: stage 2 (Train): 'python step.py \"$what\"' failed with status 1 (run.sh line 16)\n" in done.stderr
@@ -116,17 +118,19 @@ def test_one_report_says_all(what, hint, recipe, monkeypatch):
 def test_a_spawned_step_is_reported_as_fully(recipe, monkeypatch):
     done = run(recipe, monkeypatch, "--what", "missing", "--spawned", "true")
     assert done.returncode == 1
-    check_report(done.stderr.replace("\n    | ", "\n"), "an input is missing", job=2)
+    check_report(done.stderr.replace("\n    | ", "\n"), "data/train/text: no such file or directory", "", job=2)
     assert "run.sh: error: stage 2 (Train): 'join' failed" in done.stderr
 
 
-def check_report(said: str, hint: str, job: int) -> str:
-    """The report, of which there is one."""
-    assert said.count("failed, log is in") == 1, said
+def check_report(said: str, reason: str, hint: str, job: int) -> str:
+    """The report, of which there is one, without the reason, which the step gives."""
+    assert said.count("failed, log is in") == 1 and said.count(reason) == 1, said
     report = said[said.index("run.pl: ") : said.index("step.py: error:")]
-    assert "\n  stage  2 (Train)\n  step   step.py\n" in report
-    assert f"\n  job    {job} on {socket.gethostname()}: " in report and re.search(rf"(?m)^  hint   .*{hint}", report), report
-    assert re.search(r"(?m)^  log    exp/x/log/\S+, its last lines:\n    \| ", report)
+    assert re.match(rf"run.pl: 1 / \d failed, log is in exp/x/log/\S+; job {job} on {re.escape(socket.gethostname())} \(after [\d.]+ s\)\n", report)
+    assert re.search(rf"(?m)^  hint   .*{hint}", report) if hint else ("  hint" not in report and report.count("\n") == 2), report
+    step = re.search(r"(?m)^step.py: error: (.*)", said)[1]
+    which = f"job {job} of 3 failed" if job == 2 else "its job failed"
+    assert reason in step and re.fullmatch(rf"{which}: .* \(log: exp/x/log/\S+\)", step), step
     return report
 
 
