@@ -8,6 +8,7 @@ because its time was over or its place needed, and says that it can go on when i
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -26,7 +27,7 @@ from pyasr.cluster.ending import end_jobs
 from pyasr.cluster.local import ALIKE_S
 from pyasr.cluster.mpi import ROOT
 from pyasr.cluster.processes import Guard, ignore_stop, stop_later
-from pyasr.cluster.scheduler import TASK, UNKNOWN, Fate, NotTaken, Scheduler, submit
+from pyasr.cluster.scheduler import UNKNOWN, Fate, NotTaken, Scheduler, submit
 from pyasr.cluster.status import JobStatus, read_status, status_path, write_status
 
 _CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")  # and all that begin with PYASR_
@@ -271,14 +272,21 @@ def script_path(request: Request) -> Path:
     return directory_of(request) / (name.removesuffix(".log") + ".sh")
 
 
-def output_of(request: Request, job: int | str) -> Path:
+def output_of(request: Request, job: int) -> Path:
     """Where the script's own words go: there are some when a job cannot begin."""
     return script_path(request).with_suffix(f".{job}.out" if request.name else ".out")
 
 
 def submission(request: Request, scheduler: Scheduler, jobs: range) -> list[str]:
     """The command that submits these jobs."""
-    return scheduler.submission(request, jobs, script_path(request), output_of(request, TASK))
+    script = str(script_path(request))
+    return scheduler.submission(request, jobs, f"./{script}" if script.startswith("-") else script, _job_name(script_path(request)))
+
+
+def _job_name(script: Path) -> str:
+    """A name that every scheduler takes for a job."""
+    name = re.sub(r"[^\w.-]", "_", script.stem, flags=re.ASCII)
+    return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
 
 
 def _gpu_options(request: Request) -> list[str]:
@@ -289,7 +297,10 @@ def _gpu_options(request: Request) -> list[str]:
 
 
 def script(request: Request, scheduler: Scheduler) -> str:
-    """A script for bash that has run.pl run the job on its host, in this directory and with what matters of this environment."""
+    """A script for bash that has run.pl run the job on its host, in this directory and with what matters of this environment.
+
+    It redirects its own words: in a path that a scheduler is given, some characters have a meaning (`:` `,` `$` for qsub, `%` `\\` for sbatch).
+    """
     carried = {name: value for name, value in sorted(os.environ.items()) if name in _CARRIED or name.startswith("PYASR_")}
     options = ["--num-threads", str(request.num_threads)]
     options += ["--num-ranks", str(request.num_ranks)] if request.num_ranks else _gpu_options(request)
@@ -299,5 +310,14 @@ def script(request: Request, scheduler: Scheduler) -> str:
     words = [*map(shlex.quote, [sys.executable, str(ROOT / "utils" / "run.pl"), *options]), *job,
              *map(shlex.quote, [request.log, *request.words])]  # fmt: skip
     lines = ["#!/bin/bash", f"# Made by {Path(sys.argv[0]).name} (pyasr).", "trap '' USR1 USR2  # warnings before an end are for run.pl"]
-    lines += [f"cd {shlex.quote(os.getcwd())} || exit 1", *(f"export {name}={shlex.quote(value)}" for name, value in carried.items())]
+    lines += [f"cd {shlex.quote(os.getcwd())} || exit 1", f"exec >>{_output_for_shell(request, scheduler)} 2>&1", *(f"export {name}={shlex.quote(value)}" for name, value in carried.items())]
     return "\n".join([*lines, f"exec {' '.join(words)}", ""])
+
+
+def _output_for_shell(request: Request, scheduler: Scheduler) -> str:
+    """`output_of` as a word for bash, with the variable that holds the task's number."""
+    output = output_of(request, 0)
+    if not request.name:
+        return shlex.quote(str(output))
+    begin = str(output).removesuffix(".0.out")
+    return f"{shlex.quote(begin + '.')}${scheduler.task_variable}.out"

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.runner_config import parse_runner_config
-from pyasr.cluster.scheduler import TASK, Fate, Scheduler, call, is_well, numbers_of
+from pyasr.cluster.scheduler import Fate, Scheduler, call, is_well, numbers_of
 
 _CONFIG = """
 command qsub -v PATH -cwd -S /bin/bash -j y -l arch=*64*
@@ -55,7 +55,7 @@ class GridEngine(Scheduler):
     unsure = r"unable to send message to qmaster|failed receiving gdi request"
     silent_s = 60.0  # all hosts are said to be silent when a master has begun anew, until they have found it
 
-    def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
+    def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
         """`qsub ... -t 1-4 SCRIPT`. Every rank takes as many slots as it has threads. Times are in seconds; ranks are warned,
         by SIGUSR1, before theirs is over."""
         values = dict(request.given)
@@ -69,9 +69,9 @@ class GridEngine(Scheduler):
             values["time"] = str(limit_s := seconds(values["time"]))
             warning = ["-l", f"s_rt={max(limit_s - _WARNING_S, limit_s // 2)}"] if request.num_ranks else []
         array = ["-t", f"{jobs[0]}-{jobs[-1]}"] if request.name else []
-        name = re.sub(r"^(\d)|[^\w.-]", r"_\1", script.stem)
         words = self.site_words(replace(request, given=tuple(values.items())), skip)
-        return [*words, *warning, "-N", name, "-o", str(output).replace(TASK, "$TASK_ID"), *array, str(script)]
+        elsewhere = ["-wd", "/"] if "$" in os.getcwd() else []  # whose variables -cwd would fill in; the script goes there itself
+        return [*words, *warning, "-N", name, *elsewhere, "-o", "/dev/null", "-j", "y", *array, script]
 
     def number(self, said: str) -> str:
         """`Your job-array 12.1-3:1 ("x") has been submitted`"""

@@ -17,7 +17,6 @@ from pyasr.cluster.runner_config import RunnerConfig
 _ANSWER_S = 60.0  # busy schedulers take their time
 _SUBMISSION_S = 180.0  # sbatch and qsub try for two minutes before they say that they have not been heard
 _MOST_LINES = 5  # of what a program says, the last
-TASK = "\0"  # stands for the number of a task of an array in the name of its output; no path of a user's holds it
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,9 @@ class Scheduler:
     silent_s = 0.0
     not_taken = unsure = r"(?!)"
 
-    def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
-        """The command that submits `script` for jobs of the request; what the script itself says goes to `output`, with `TASK` in its
-        name where it is one of an array."""
+    def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
+        """The command that submits `script` for jobs of the request under this name. What is said before the script redirects its output is
+        thrown away."""
         raise NotImplementedError
 
     def number(self, said: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyasr.cluster.command_line import Request
 from pyasr.cluster.runner_config import parse_runner_config
-from pyasr.cluster.scheduler import CUT, TASK, Fate, Scheduler, call, is_well, numbers_of
+from pyasr.cluster.scheduler import CUT, Fate, Scheduler, call, is_well, numbers_of
 
 _CONFIG = """
 command sbatch --export=ALL
@@ -79,11 +79,10 @@ class Slurm(Scheduler):
     not_taken = r"connect failure|temporarily unavailable|unable to create job record|in standby mode"
     unsure = r"timed out|(send|receive|shutdown) failure"
 
-    def submission(self, request: Request, jobs: range, script: Path, output: Path) -> list[str]:
+    def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
         """`sbatch ... --array=1-4%2 SCRIPT`. How many jobs run at a time is the array's matter, whatever a site's file says of it."""
         array = [f"--array={jobs[0]}-{jobs[-1]}" + (f"%{request.max_jobs_run}" if request.max_jobs_run else "")] if request.name else []
-        where = str(output).replace("%", "%%").replace(TASK, "%a")
-        what = ["--parsable", f"--job-name={script.stem}", "--open-mode=append", f"--output={where}", *array, str(script)]
+        what = ["--parsable", f"--job-name={name}", "--output=/dev/null", *array, script]
         given = tuple((name, memory(value) if name == "mem" else value) for name, value in request.given)
         words = self.site_words(replace(request, given=given), skip=("max_jobs_run",))
         return [*(_with_several_tasks_on_a_node(words) if _may_share_nodes(request) else words), *what]

@@ -14,6 +14,12 @@ DIRECTORIES_WITH_THE_WORD = {
     "a_directory_each": ["JOB=1:2", "exp/JOB/log/a.log", "echo", "job", "JOB"],
 }
 
+ANY_NAME = "a:b,c d%a%j\\x$HOME'[1]{y}*?#;&|<>()!~`@=\té"
+ANY_PATHS = {
+    ANY_NAME: ["JOB=1:2", f"{ANY_NAME}/log/{ANY_NAME}.JOB.log", "until", "cat", "words", ";", "do", "sleep", "0.1", ";", "done"],
+    "-dash:\"": ["./-d/log/-x:%.log", "until", "cat", "words", ";", "do", "sleep", "0.1", ";", "done"],
+}
+
 
 class Case:
     """A command of `runner` (slurm.pl, queue.pl) that runs in a directory of its own. Where its log is named after the directory, so is
@@ -46,3 +52,23 @@ def check_directories_with_the_word(cases):
     assert sorted(path.name for path in (cases["word_in_a_name"] / "JOBS/q").iterdir()) == ["a.1.out", "a.2.out", "a.sh"]
     assert "\njob 2\n" in (cases["a_directory_each"] / "exp/2/log/a.log").read_text()
     assert sorted(path.name for path in (cases["a_directory_each"] / "exp/q").iterdir()) == ["a.1.out", "a.2.out", "a.sh"]
+
+
+def begin_in_any_path(cluster, runner, directory):
+    """Cases whose own directory and log have names that mean something to schedulers and shells."""
+    cases = {name: Case(cluster, runner, directory / name, *words) for name, words in ANY_PATHS.items()}
+    for name in ANY_PATHS:
+        (directory / name / "words").write_text(f"of {name}\n")
+    return cases
+
+
+def check_any_path(cases):
+    """All went well, and every file is where it belongs; the script has written down its own words."""
+    for name in ANY_PATHS:
+        assert cases[name].end() == (0, ""), name
+    many, one = (cases[name].directory for name in ANY_PATHS)
+    assert [f"\nof {ANY_NAME}\n" in (many / ANY_NAME / f"log/{ANY_NAME}.{job}.log").read_text() for job in (1, 2)] == [True, True]
+    assert '\nof -dash:"\n' in (one / "-d/log/-x:%.log").read_text()
+    assert sorted(path.name for path in (many / ANY_NAME / "q").iterdir()) == [f"{ANY_NAME}.1.out", f"{ANY_NAME}.2.out", f"{ANY_NAME}.sh"]
+    assert sorted(path.name for path in (one / "-d/q").iterdir()) == ["-x:%.out", "-x:%.sh"]
+    assert sorted(path.name for path in many.iterdir()) == [ANY_NAME, "words"] and sorted(path.name for path in one.iterdir()) == ["-d", "words"]

@@ -13,7 +13,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.heartbeat import Ear, Heart, forget, hearts_in, hearts_of
 from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.cluster import batch
-from pyasr.cluster.batch import BatchRunner, submission
+from pyasr.cluster.batch import BatchRunner, script, script_path, submission
 from pyasr.cluster.command_line import parse_request
 from pyasr.cluster.grid_engine import GridEngine
 from pyasr.cluster.jobs import RankLost, Recovery, run_ranks
@@ -308,14 +308,16 @@ def test_jobs_on_a_host_whose_scheduler_does_not_say_which_gpu_take_different_on
     assert {(tmp_path / f"has.{job}").read_text() for job in (1, 2)} == {"0\n", "1\n"}
 
 
-@pytest.mark.parametrize("log, job, output, script", [
-    ("JOBS/50%/log/a.JOBX.log", "JOBX=1:2", {Slurm: "JOBS/50%%/q/a.%a.out", GridEngine: "JOBS/50%/q/a.$TASK_ID.out"}, "JOBS/50%/q/a.sh"),
-    ("JOBS/log/JOB.log", None, {Slurm: "JOBS/q/JOB.out", GridEngine: "JOBS/q/JOB.out"}, "JOBS/q/JOB.sh"),
-    ("exp/JOB/x/log/a.log", "JOB=1:2", {Slurm: "exp/x/q/a.%a.out", GridEngine: "exp/x/q/a.$TASK_ID.out"}, "exp/x/q/a.sh"),
+@pytest.mark.parametrize("log, job, output, name", [
+    ("JOBS/50%/log/a.JOBX.log", "JOBX=1:2", "JOBS/50%/q/a.$TASK.out", "a"),
+    ("JOBS/log/JOB.log", None, "JOBS/q/JOB.out", "JOB"),
+    ("exp/JOB/x/log/a.log", "JOB=1:2", "exp/x/q/a.$TASK.out", "a"),
+    ("it's/a:b/1,2 $x.JOB.log", "JOB=1:2", """'it'"'"'s/a:b/q/1,2 $x.'$TASK.out""", "_1_2__x"),
 ])
-def test_only_the_files_of_jobs_are_numbered(log, job, output, script):
-    """Whatever the directories are called."""
+def test_where_the_script_of_jobs_writes(log, job, output, name):
+    """Whatever the directories are called: it redirects itself, and the schedulers need not know."""
     request = parse_request([*([job] if job else []), log, "true"])
-    for scheduler in (Slurm, GridEngine):
-        words = submission(request, scheduler(), request.jobs)
-        assert words[-1] == script and {output[scheduler], f"--output={output[scheduler]}"} & set(words), words
+    for scheduler in (Slurm(), GridEngine()):
+        words = submission(request, scheduler, request.jobs)
+        assert words[-1] == str(script_path(request)) and {name, f"--job-name={name}"} & set(words), words
+        assert f"\nexec >>{output.replace('TASK', scheduler.task_variable)} 2>&1\n" in script(request, scheduler)

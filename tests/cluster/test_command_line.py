@@ -45,7 +45,7 @@ from pyasr.cluster.command_line import parse_request
 def test_bad_command_lines(words, sentence, tmp_path):
     (tmp_path / "file").write_text("")
     done = run_pl(*words, cwd=tmp_path)
-    assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1 + sum(word.count("\n") for word in words)
+    assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("words, raw, name", [

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from runner_case import DIRECTORIES_WITH_THE_WORD, ROOT, WAIT_S, Case, check_directories_with_the_word
+from runner_case import DIRECTORIES_WITH_THE_WORD, ROOT, WAIT_S, Case, begin_in_any_path, check_any_path, check_directories_with_the_word
 from test_run_pl import wait_until
 
 from pyasr.cluster.grid_engine import GridEngine, seconds
@@ -48,6 +48,11 @@ def test_jobs_in_kaldis_way(cases):
     lines = (case / "log/a.2.log").read_text().splitlines()
     assert lines[0] == '# echo "job 2" | tr j J > out.2' and lines[-1].startswith("# Ended (code 0)")
     assert read_status(case / "log/a.2.log").ok and (case / "q/a.sh").exists()
+
+
+def test_logs_in_directories_of_any_name(grid, tmp_path):
+    """-o of qsub takes HOST:PATH, and several paths with commas between them; -cwd fills in variables."""
+    check_any_path(begin_in_any_path(grid, "queue.pl", tmp_path))
 
 
 def test_directories_that_hold_the_word_for_the_job(cases):
@@ -132,14 +137,14 @@ def test_dry_run(tmp_path):
 
     usual = "qsub -v PATH -cwd -S /bin/bash -j y -l 'arch=*64*'"
     assert submission("--gpu", "1", "--mem", "4G", "--num-threads", "3", "-q", "x.q", "JOB=2:5", "-tc", "2", "exp/log/1.JOB.log", "true") == (
-        f"{usual} -l gpu=1 -l mem_free=4G,ram_free=4G -pe smp 3 -tc 2 -q x.q -N _1 -o 'exp/q/1.$TASK_ID.out' -t 2-5 exp/q/1.sh")
+        f"{usual} -l gpu=1 -l mem_free=4G,ram_free=4G -pe smp 3 -tc 2 -q x.q -N _1 -o /dev/null -j y -t 2-5 exp/q/1.sh")
     assert submission("--num-ranks", "4", "--num-threads", "2", "--time", "90", "x.log", "true") == (
-        f"{usual} -pe mpi 8 -notify -l h_rt=5400 -l s_rt=5280 -N x -o q/x.out q/x.sh")
-    assert submission("--mem", "1.5GiB", "x.log", "true") == f"{usual} -l mem_free=1.5G,ram_free=1.5G -N x -o q/x.out q/x.sh"
+        f"{usual} -pe mpi 8 -notify -l h_rt=5400 -l s_rt=5280 -N x -o /dev/null -j y q/x.sh")
+    assert submission("--mem", "1.5GiB", "x.log", "true") == f"{usual} -l mem_free=1.5G,ram_free=1.5G -N x -o /dev/null -j y q/x.sh"
     assert submission("-pe", "smp", "4", "--num-threads", "2", "-M", "me@x", "x.log", "true") == (
-        f"{usual} -pe smp 4 -M me@x -N x -o q/x.out q/x.sh")
+        f"{usual} -pe smp 4 -M me@x -N x -o /dev/null -j y q/x.sh")
     assert submission("-pe", "mpi", "8", "--num-ranks", "4", "--num-threads", "2", "x.log", "true") == (
-        f"{usual} -pe mpi 8 -notify -pe mpi 8 -N x -o q/x.out q/x.sh")
+        f"{usual} -pe mpi 8 -notify -pe mpi 8 -N x -o /dev/null -j y q/x.sh")
 
 
 @pytest.mark.parametrize("time, expected", [

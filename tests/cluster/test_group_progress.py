@@ -24,7 +24,7 @@ import functools, pathlib, sys
 import pyasr.cluster.front_end as front_end
 from pyasr.cluster.scheduler import Fate, Scheduler
 class AtOnce(Scheduler):
-    def submission(self, request, jobs, script, output):
+    def submission(self, request, jobs, script, name):
         return ["bash", "-c", f"for t in {' '.join(map(str, jobs))}; do TASK=$t bash {script} >/dev/null 2>&1 </dev/null & done; echo 1"]
     number = lambda self, said: said.strip()
     fates = lambda self, number, tasks: {task: Fate(True) for task in tasks}

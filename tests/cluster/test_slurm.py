@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from runner_case import DIRECTORIES_WITH_THE_WORD, ROOT, WAIT_S, Case, check_directories_with_the_word
+from runner_case import DIRECTORIES_WITH_THE_WORD, ROOT, WAIT_S, Case, begin_in_any_path, check_any_path, check_directories_with_the_word
 from test_run_pl import wait_until
 
 from pyasr.base.errors import UserError
@@ -86,6 +86,11 @@ def test_jobs_in_kaldis_way(cases):
     lines = (case / "log/a.2.log").read_text().splitlines()
     assert lines[0] == '# echo "job 2" | tr j J > out.2' and lines[1].startswith("# Started at") and lines[-1].startswith("# Ended (code 0)")
     assert read_status(case / "log/a.2.log").ok and (case / "q/a.sh").exists()
+
+
+def test_logs_in_directories_of_any_name(slurm, tmp_path):
+    """--output of sbatch fills in what follows a per cent sign, and takes backslashes away."""
+    check_any_path(begin_in_any_path(slurm, "slurm.pl", tmp_path))
 
 
 def test_directories_that_hold_the_word_for_the_job(cases):
@@ -212,7 +217,7 @@ def test_dry_run(tmp_path):
     done = subprocess.run(["slurm.pl", *words], cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_S)
     command, _, script = done.stdout.partition("\n\n")
     assert command == ("sbatch --export=PATH -A asr -p gpu --gres=gpu:2 --mem=4G --cpus-per-task=3 -C fast --parsable --job-name=a "
-                       "--open-mode=append --output=exp/q/a.%a.out --array=2-5%2 exp/q/a.sh")
+                       "--output=/dev/null --array=2-5%2 exp/q/a.sh")
     assert f"cd {tmp_path} || exit 1\n" in script
     assert script.endswith("utils/run.pl --num-threads 3 --gpu 2 JOB=$SLURM_ARRAY_TASK_ID exp/log/a.JOB.log wc 'a b' '|' cat\n\n")
     assert not (tmp_path / "exp").exists()
@@ -221,7 +226,7 @@ def test_dry_run(tmp_path):
 
 
 @pytest.mark.parametrize("options, expected", [
-    (["JOB=1:4", "--max-jobs-run", "2"], "-p shared --parsable --job-name=a --open-mode=append --output=q/a.%a.out --array=1-4%2"),
+    (["JOB=1:4", "--max-jobs-run", "2"], "-p shared --parsable --job-name=a --output=/dev/null --array=1-4%2"),
     (["--mem", "1.5G", "--num-threads", "3"], "--ntasks-per-node=1 -p shared --mem-per-cpu 1536M --cpus-per-task 3 --ntasks-per-node=1 --parsable"),
     (["--gpu", "1", "--time", "8:0:0"], "--ntasks-per-node=1 -p gpu --gres=gpu:1 --time 4:0:0 --time 8:0:0 --parsable"),
     (["--num-ranks", "4", "--num-threads", "2"], "--export=PATH -p shared --ntasks=4 --signal=B:USR1@120 --cpus-per-task 2 --parsable"),
