@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Show what of a recipe's outputs is done, what is being made, and how far that is.
 
-An output that is being made, or whose making was interrupted, has a line on when something was last written, on its jobs, and on its
-training, whose epochs, objective and time left are those of metrics.jsonl. Of such a training, and of EXP where that is one, the courses of
+An output that is not complete has a line on what became of its making: it goes on, was stopped by a signal, has failed, or was killed, which
+leaves no record. The line says when something was last written and what became of the jobs. A training has a line with the epochs, objective and time
+left of metrics.jsonl. Of such a training, and of EXP where that is one, the courses of
 objective, drift and learning rate are drawn.
 
 Reads   EXP/**/.done.json of outputs, .started.json, log/ and metrics.jsonl of those that are being made
@@ -14,6 +15,7 @@ Writes  a line for each output to standard output, in the order in which they we
 """
 
 import shutil
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import DONE, read_done
 from pyasr.base.options import argument, option
 from pyasr.base.output import STARTED, atomic_write, is_aside
-from pyasr.base.run_times import changed, last_change
+from pyasr.base.run_times import Run, changed, is_held, last_change, last_run
 from pyasr.base.step import check_replaceable, run_step
 from pyasr.cluster.group_progress import lasting
 from pyasr.cluster.status import failures, read_status
@@ -58,21 +60,42 @@ def lines_of(metrics: Path) -> list[dict]:
 
 
 def lines_under_way(scratch: Path) -> list[str]:
-    """When something was last written in OUT.tmp, its jobs, and how far training is."""
-    ago = lasting(max(time.time() - last_change(scratch), 0))
+    """What became of the making of OUT.tmp, of its jobs, and how far training is."""
+    goes_on, told = how_it_stands(scratch, last_run(scratch))
     head = f"{scratch.with_suffix('')}: begun {time.strftime('%Y-%m-%d %H:%M', time.localtime(changed(scratch / STARTED)))}"
     metrics = sorted(scratch.rglob(METRICS_FILE), key=changed)
     interval = last_interval(metrics[-1]) if metrics else None
+    if interval and not goes_on:
+        del interval["left_s"]
     shown = [bar(interval, shutil.get_terminal_size().columns)] if interval else []
-    return [f"{head}, last written to {ago} ago{jobs(scratch)}", *shown, *(spark_lines(lines_of(metrics[-1])) if metrics else [])]
+    return [f"{head}, {told}{jobs(scratch)}", *shown, *(spark_lines(lines_of(metrics[-1])) if metrics else [])]
+
+
+def how_it_stands(scratch: Path, run: Run | None) -> tuple[bool, str]:
+    """(whether the making of OUT.tmp goes on, as far as can be seen from here; a sentence on it)."""
+    written = f"last written to {ago(last_change(scratch))}"
+    if run and run.end is not None:
+        what, colon, why = (run.how or "stopped").partition(": ")
+        return False, f"{what} {ago(run.end)}{colon}{why}"
+    if is_held(scratch):
+        return True, f"being made, {written}"
+    if run and run.host not in ("", socket.gethostname()):
+        return True, f"being made on {run.host}, or was killed there, which cannot be seen from here, {written}"
+    return False, f"was killed without a record (kill -9, want of memory, or a crash), {written}"
+
+
+def ago(moment: float) -> str:
+    return f"{lasting(max(time.time() - moment, 0))} ago"
 
 
 def jobs(scratch: Path) -> str:
     logs = [log for log in sorted((scratch / "log").glob("*.log")) if not is_kept(log)]
-    num_ended = sum(read_status(log) is not None for log in logs)
+    statuses = [status for log in logs if (status := read_status(log))]
+    num_stopped = sum(status.stopped for status in statuses)
     failed = [log for log, _ in failures(logs)]
-    told = f"; of {len(logs)} jobs that have begun {num_ended} have ended" if logs else ""
-    return told + (f", {len(failed)} of them failed, see {failed[0]}" if failed else "")
+    told = f"; of {len(logs)} jobs that have begun {len(statuses) - num_stopped} have ended" if logs else ""
+    told += f", {len(failed)} of them failed, see {failed[0]}" if failed else ""
+    return told + (f", {num_stopped} {'was' if num_stopped == 1 else 'were'} stopped" if num_stopped else "")
 
 
 def is_kept(log: Path) -> bool:

@@ -1,17 +1,43 @@
-"""How long an output took to make: in one run, or in several of which each went on with what the one before had left behind.
+"""How long an output took to make, in one run, or in several of which each went on with what the one before had left behind; and how the
+last of them ended.
 
-The file `.runs` in the scratch directory has a line 'BEGIN END' for each run, in seconds since 1970. One that was killed has put down its
-begin alone: it lasted until something in the directory last changed.
+The file `.runs` in the scratch directory has a line `BEGIN on HOST END HOW` for each run, with times in seconds since 1970. A run that was
+killed has put down its begin and host alone: it lasted until something in the directory last changed. The process that makes an output
+holds a lock of the scratch directory (`pyasr.base.output`), which the kernel takes back when it ends, however it ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
+import re
+import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base.errors import printable
+
 RUNS = ".runs"
+_CUT_OFF = r"( \S*)??"  # a word that a crash of the machine has left half-written
+_RUN = re.compile(rf"(?P<begin>\S+)( on (?P<host>\S+))?{_CUT_OFF}( (?P<end>\d+\.\d{{3}})( (?P<how>.+))?)?")
+
+
+@dataclass(frozen=True)
+class Run:
+    """The last run that made an output.
+
+    host  where it began; "" where an earlier version has put down none
+    end   when it was broken off, in seconds since 1970; None: it goes on, or was killed
+    how   `stopped by SIGTERM`, `failed: SENTENCE`; "" where an earlier version has put down the end alone
+    """
+
+    host: str
+    end: float | None
+    how: str
 
 
 @contextlib.contextmanager
@@ -19,13 +45,41 @@ def timed_run(scratch: Path) -> Iterator[Callable[[], float]]:
     """Put down when a run begins, and when it is broken off. Gives a function: seconds that it and those before it have taken so far."""
     runs = scratch / RUNS
     earlier, begin = _seconds_of(runs), time.time()
-    _append(runs, f"{begin:.3f}")
+    _append(runs, f"{begin:.3f} on {socket.gethostname()}")
     try:
         yield lambda: round(earlier + time.time() - begin, 3)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):  # harmless: it then counts as killed
-            _append(runs, f" {time.time():.3f}\n")
+            _append(runs, f" {time.time():.3f} {_how(error)}\n")
         raise
+
+
+def _how(error: BaseException) -> str:
+    """In what way a run was broken off, in one line."""
+    if isinstance(error, KeyboardInterrupt):
+        return f"stopped by {signal.Signals(getattr(error, 'number', signal.SIGINT)).name}"
+    return printable(f"failed: {error or type(error).__name__}")
+
+
+def last_run(scratch: Path) -> Run | None:
+    """The last run that was begun in a scratch directory; None where nothing is known of any."""
+    lines = _read(scratch / RUNS).splitlines() if (scratch / RUNS).exists() else []
+    found = _RUN.fullmatch(lines[-1]) if lines else None
+    if found is None:
+        return None
+    return Run(found["host"] or "", _number(found["end"]), found["how"] or "")
+
+
+def is_held(scratch: Path) -> bool:
+    """Whether a process of this host is making the output of a scratch directory. On NFS, locks of other hosts are not seen."""
+    directory = os.open(scratch, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(directory)
 
 
 def last_change(directory: Path) -> float:
@@ -51,11 +105,17 @@ def _seconds_of(runs: Path) -> float:
 
 
 def _seconds(line: str) -> float:
+    """Of the run of a line; 0 for one that was cut off, as by a crash of the machine."""
+    found = _RUN.fullmatch(line)
+    begin, end = (_number(found["begin"]), _number(found["end"])) if found else (None, None)
+    return 0.0 if begin is None or end is None else max(end - begin, 0.0)
+
+
+def _number(text: str | None) -> float | None:
     try:
-        begin, *_, end = map(float, line.split())
-        return max(end - begin, 0.0)
+        return float(text) if text else None
     except ValueError:
-        return 0.0  # harmless: the machine has crashed while it was written
+        return None  # harmless: as a line that was cut off
 
 
 def _read(runs: Path) -> str:

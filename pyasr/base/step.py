@@ -34,18 +34,30 @@ _SWITCHES = {"no-pipes": f"run no command that a table such as wav.scp names (in
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: treated like an interruption from the keyboard, so that jobs are ended and files closed on the way out."""
+    """SIGTERM or SIGHUP, by its `number`: treated like an interruption from the keyboard, so that jobs are ended and files closed on the way
+    out."""
+
+    number = signal.SIGTERM
 
 
 def _terminate(number, frame):
-    raise Terminated
+    stop = Terminated()
+    stop.number = number
+    raise stop
+
+
+def _heed_signals() -> None:
+    """Have SIGTERM, and SIGHUP unless it is ignored, as under nohup, end this program in order."""
+    signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _terminate)
 
 
 def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str = _FORCE) -> None:
     """Parse the command line into `cls`, call `main(options)` and exit. `force` is what --help says of --force.
 
-    Exit status 0: done or up to date; 1: a UserError or an error of the system, printed as `NAME: error: SENTENCE`; 130 or 143:
-    interrupted or terminated; 141: broken off without a word because the reader of the output has left, as `head` does.
+    Exit status 0: done or up to date; 1: a UserError or an error of the system, printed as `NAME: error: SENTENCE`; 130, 143 or 129:
+    interrupted, terminated or hung up; 141: broken off without a word because the reader of the output has left, as `head` does.
     """
     name = Path(sys.argv[0]).name
     try:
@@ -53,7 +65,7 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str =
             open_standard_streams()
             insist_on_utf8()
         log.setup(name)
-        signal.signal(signal.SIGTERM, _terminate)
+        _heed_signals()
         _run(cls, main, doc, sys.argv[1:] if argv is None else argv, {"force": force, **_SWITCHES})
         sys.stdout.flush()
     except BrokenPipeError:
@@ -61,7 +73,7 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str =
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt as stop:
         print(f"{name}: interrupted; {str(stop) or 'run the same command again to go on'}", file=sys.stderr)
-        sys.exit(143 if isinstance(stop, Terminated) else 130)
+        sys.exit(128 + getattr(stop, "number", signal.SIGINT))
     except Exception as error:
         if not (told := as_user_error(error)):
             raise

@@ -64,7 +64,8 @@ def bar(line: dict, columns: int) -> str:
     """`[####------]  40%  epoch 3  objective -1.2345  15000 frames/s  00:42 left`, as wide as the terminal."""
     share = min(line["frames"] / line["total_frames"], 1.0)
     measured = "".join(f"  {name} {line[name]:.4f}" for name in ("objective", "accuracy") if name in line)
-    words = f" {share:4.0%}  epoch {line['epoch']}{measured}  {line['frames_per_s']} frames/s  {minutes(line['left_s'])} left"
+    left = f"  {minutes(line['left_s'])} left" if "left_s" in line else ""
+    words = f" {share:4.0%}  epoch {line['epoch']}{measured}  {line['frames_per_s']} frames/s{left}"
     width = max(min(columns - len(words) - 2, 40), 4)
     done = round(width * share)
     return f"[{'#' * done}{'-' * (width - done)}]{words}"[:columns].ljust(columns)

@@ -2,6 +2,10 @@
 
 import json
 import os
+import re
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,6 +16,7 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import STARTED, stage_output
+from pyasr.base.run_times import RUNS
 from pyasr.cluster.status import JobStatus, write_status
 from pyasr.report.curves import spark
 
@@ -38,15 +43,15 @@ def test_done_and_under_way(tmp_path, monkeypatch, capsys):
             write_status(scratch / f"log/train.{job}.log", JobStatus(job, status, None, False, "here", 0.0, 1.0, 1.0, "true"))
         (scratch / "log/train.3.log").touch()
         raise KeyboardInterrupt
-    for path in (scratch, *scratch.rglob("*")):
-        os.utime(path, (time.time() - 7320,) * 2)
+    runs = scratch / RUNS
+    runs.write_text(runs.read_text().replace(f" {runs.read_text().split()[3]} ", f" {time.time() - 7320:.3f} "))
     run_here("show_progress.py", tmp_path / "exp", folder="utils")
     mono, dnn, lstm, bar = capsys.readouterr().out.splitlines()
     assert mono == f"{tmp_path}/exp/mono: done {time.strftime('%Y-%m-%d %H:%M', time.localtime(1e9))}, in 0 s"
     assert dnn.startswith(f"{tmp_path}/exp/dnn: done ") and dnn.endswith(", in 0 s, epoch 2: objective of held-out frames -1.0000")
     assert lstm.startswith(f"{tmp_path}/exp/lstm: begun ") and lstm.endswith(
-        f", last written to 2 h 02 min ago; of 3 jobs that have begun 2 have ended, 1 of them failed, see {tmp_path}/exp/lstm.tmp/log/train.2.log")
-    assert " 40%  epoch 2  objective -1.5000  accuracy 0.6000  50 frames/s  01:15 left" in bar
+        f", stopped by SIGINT 2 h 02 min ago; of 3 jobs that have begun 2 have ended, 1 of them failed, see {tmp_path}/exp/lstm.tmp/log/train.2.log")
+    assert bar.rstrip().endswith(" 40%  epoch 2  objective -1.5000  accuracy 0.6000  50 frames/s")
 
 
 def courses(training: int) -> list[dict]:
@@ -148,7 +153,77 @@ def test_the_job_that_failed_first_is_named(tmp_path, capsys):
             write_status(scratch / f"log/a.{job}.log", JobStatus(job, 143 if stopped else 1, None, stopped, "here", 0.0, end, 1.0, "true"))
         raise KeyboardInterrupt
     run_here("show_progress.py", tmp_path, folder="utils")
-    assert f"of 4 jobs that have begun 3 have ended, 2 of them failed, see {scratch}/log/a.3.log" in capsys.readouterr().out
+    assert f"of 4 jobs that have begun 2 have ended, 2 of them failed, see {scratch}/log/a.3.log, 1 was stopped\n" in capsys.readouterr().out
+
+
+STEP = """
+import signal, sys, time
+from dataclasses import dataclass
+from pathlib import Path
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument
+from pyasr.base.step import output_of, run_step
+
+@dataclass(frozen=True)
+class Step:
+    out: Path = argument("output")
+
+def main(options):
+    with output_of(options, options.out, []) as scratch:
+        (scratch / "metrics.jsonl").write_text('{INTERVAL}\\n')
+        if options.out.name == "fails":
+            raise UserError("data/train: no frames; make its features first")
+        print("begun", flush=True)
+        time.sleep(300)
+
+run_step(Step, main, "")
+"""
+
+
+@pytest.mark.parametrize("number, told, goes_on", [
+    (None, r"being made, last written to \d+ s ago", True),
+    (signal.SIGTERM, r"stopped by SIGTERM \d+ s ago", False),
+    (signal.SIGINT, r"stopped by SIGINT \d+ s ago", False),
+    (signal.SIGHUP, r"stopped by SIGHUP \d+ s ago", False),
+    (signal.SIGKILL, r"was killed without a record \(kill -9, want of memory, or a crash\), last written to \d+ s ago", False),
+])
+def test_what_became_of_a_step(number, told, goes_on, tmp_path, capsys, monkeypatch):
+    """Time left is told of what goes on."""
+    monkeypatch.setenv("COLUMNS", "120")
+    (tmp_path / "step.py").write_text(STEP.replace("{INTERVAL}", json.dumps(INTERVAL)))
+    with subprocess.Popen([sys.executable, "step.py", "exp/x"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)) as step:
+        while step.stdout.readline() != "begun\n":
+            assert step.poll() is None
+        if number:
+            step.send_signal(number)
+            assert step.wait(60) == (-number if number == signal.SIGKILL else 128 + number)
+        run_here("show_progress.py", tmp_path / "exp", folder="utils")
+        step.kill()
+    line, bar = capsys.readouterr().out.splitlines()[:2]
+    assert re.fullmatch(rf"{tmp_path}/exp/x: begun \S+ \S+, {told}", line), line
+    assert (" left" in bar) == goes_on and " 40%  epoch 2" in bar
+
+
+def test_a_step_that_has_failed_is_shown_with_its_sentence(tmp_path, capsys):
+    (tmp_path / "step.py").write_text(STEP.replace("{INTERVAL}", json.dumps(INTERVAL)))
+    subprocess.run([sys.executable, "step.py", "exp/fails"], cwd=tmp_path, capture_output=True, timeout=60)
+    run_here("show_progress.py", tmp_path / "exp", folder="utils")
+    assert re.search(r"exp/fails: begun \S+ \S+, failed \d+ s ago: data/train: no frames; make its features first\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("runs, told", [
+    ("1000.000 on node7", "being made on node7, or was killed there, which cannot be seen from here, last written to "),
+    ("1000.000", "was killed without a record "),
+    ("1000.000 1030.000\n", "stopped "),
+    ("1000.000 on node7 1030.000\n2000.000 on node7 2030.000 stopped by SIGTERM\n", "stopped by SIGTERM "),
+])
+def test_runs_on_other_hosts_and_of_earlier_versions(runs, told, tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "x", {}, []) as scratch:
+        raise KeyboardInterrupt
+    (scratch / RUNS).write_text(runs)
+    run_here("show_progress.py", tmp_path, folder="utils")
+    assert f", {told}" in capsys.readouterr().out
 
 
 def test_metrics_of_a_run_that_was_killed_while_it_wrote(tmp_path, capsys):
