@@ -26,10 +26,12 @@ from pyasr.base.job_options import JobOptions, RankJobOptions, RunnerOptions
 from pyasr.base.last_words import LastWords, first, words_of
 from pyasr.base.log import warning
 from pyasr.base.parent import die_with_parent
+from pyasr.base.progress_note import VARIABLE as NOTE
 from pyasr.base.system_errors import naming
 from pyasr.cluster.command_line import protect
 from pyasr.cluster.listener import Listener
 from pyasr.cluster.mpi import ROOT, find_mpiexec
+from pyasr.cluster.rank_progress import telling_ranks, told_by_ranks
 from pyasr.cluster.report import LATER, own_sentence, show_kept, take_refusal
 from pyasr.cluster.runner_words import name_of_runner, runner_command
 from pyasr.cluster.status import NOT_PROVED, JobStatus, failures, read_status, status_path
@@ -84,8 +86,12 @@ def run_jobs(jobs: RunnerOptions, log: Path, function: str, spec, *, num_jobs: i
     _take_proofs(jobs, proofs)
 
 
-def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, recovery: Recovery = Recovery()) -> None:
+def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: int, recovery: Recovery = Recovery(),
+              told: Callable[[], str | None] | None = None) -> None:  # fmt: skip
     """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails.
+
+    While they work, how far they are is said now and then: what `told` gives, else what they have told themselves
+    (`pyasr.cluster.rank_progress`).
 
     Where `recovery` allows it, a job that has lost ranks is started again with those that are left, or the next number that is usable, and
     with as many where no other is, or all were lost; a function that keeps checkpoints then goes on from the last one. An error that a rank
@@ -93,10 +99,11 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
     """
     runner_command(jobs.cmd)
     find_mpiexec(within_slurm=name_of_runner(jobs.cmd) == "slurm.pl")
-    most = recovery.options.max_restarts
+    most, note = recovery.options.max_restarts, _note_file(_spec_of(log))
     for restart in count(1):
         try:
-            return _run_ranks_once(jobs, Path(log), function, spec, num_ranks, recovery.options)
+            with telling_ranks(told or (lambda: told_by_ranks(note, Path(log)))):
+                return _run_ranks_once(jobs, Path(log), function, spec, num_ranks, recovery.options)
         except UserError as lost:
             if not isinstance(lost, RankLost) or restart > most:
                 show_kept(_report_file(_spec_of(log)))
@@ -127,13 +134,19 @@ def _run_ranks_once(jobs: RunnerOptions, log: Path, function: str, spec, num_ran
     try:
         options_of_ranks = ["--num-ranks", str(num_ranks), "--done-marker", str(marker)]
         options_of_ranks += ["--share-devices", "true"] if how.share_devices else []
-        if _run(jobs, options_of_ranks, log, words, report, listener.ending):
+        if _run(jobs, options_of_ranks, log, words, report, listener.ending, {NOTE: str(_note_file(saved))}):
             return _take_proofs(jobs, [marker])
     finally:
         listener.forget()
+        _note_file(saved).unlink(missing_ok=True)
     if refusal := take_refusal(report):
         raise UserError(refusal)
     raise _failure(log, listener.silence, first(said), marker)
+
+
+def _note_file(spec: Path) -> Path:
+    """Where the ranks with this spec tell how far they are."""
+    return spec.with_name(spec.name.removesuffix(".spec.json") + ".progress")
 
 
 def _report_file(spec: Path) -> Path:
@@ -177,11 +190,12 @@ def _unused_name(words: list[str]) -> str:
 
 
 def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str], report: Path,
-         meanwhile=contextlib.nullcontext) -> bool:  # fmt: skip
-    """Let the runner do it, in the context `meanwhile(its process)`; whether all went well. What went wrong it leaves in `report`."""
+         meanwhile=contextlib.nullcontext, more: dict[str, str] | None = None) -> bool:  # fmt: skip
+    """Let the runner do it, with `more` in its environment and in the context `meanwhile(its process)`; whether all went well. What went
+    wrong it leaves in `report`."""
     threads = ["--num-threads", str(jobs.num_threads)] if jobs.num_threads else []
     command = [*runner_command(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
-    environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name, LATER: str(report)}
+    environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name, LATER: str(report), **(more or {})}
     with naming(jobs.cmd):
         started = subprocess.Popen(command, env=environment, preexec_fn=die_with_parent)
     with started as process, meanwhile(process):

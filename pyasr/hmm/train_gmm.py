@@ -27,6 +27,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
+from pyasr.base.progress_note import Course
 from pyasr.base.seeds import generator
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, mix_up, pdf_occupancies, update
@@ -126,6 +127,7 @@ class Trainer:
         self.schedule, self.adaptation = options.schedule, adaptation
         self.silence_pdfs = silence_pdfs
         self.report = AlignReport()
+        self.course = Course("iteration", options.schedule.num_iters)
         self.last: dict[str, int] = {}  # kind of archive in the checkpoint: the iteration it was made for
 
     def run(self, x: int, model: Model, first_alignment) -> Model:
@@ -190,6 +192,7 @@ class Trainer:
         if self.comm.rank == 0:
             log.info(f"iteration {x}: log-likelihood per frame {stats.log_like / stats.num_frames:.4f} over {stats.num_frames:.0f} frames, "
                      f"{model.gmm.num_gauss} Gaussians next, {cpu_s:.1f} CPU s")
+            self.course.tell(x + 1, stats.log_like / stats.num_frames, stats.num_frames)
             self._save_state(x + 1, model)
         return model
 

@@ -23,6 +23,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
+from pyasr.base.progress_note import Course
 from pyasr.base.seeds import generator
 from pyasr.ivector.extractor import IvectorExtractor, gaussian
 from pyasr.ivector.stats import BaumWelchStats
@@ -127,12 +128,14 @@ def train(stats: BaumWelchStats, comm, options: EmOptions, seed: int = 0) -> Ive
         raise UserError(f"i-vectors of {options.ivector_dim} dimensions from {num_utterances:.0f} utterances; give more data, or lower "
                         "--ivector-dim")
     extractor = comm.bcast_object(first_extractor(totals, options, seed) if comm.rank == 0 else None)
+    course = Course("iteration of the extractor", options.num_iters)
     for x in range(options.num_iters):
         sums = Accumulators.of(extractor, stats).allreduce(comm)
         if comm.rank == 0:
             per_frame = log_likelihood(extractor, sums, totals) / totals.counts.sum()
             log.info(f"iteration {x}: log-likelihood per frame {per_frame:.4f} over {totals.counts.sum():.0f} frames of "
                      f"{num_utterances:.0f} utterances, prior offset {extractor.prior_offset:.2f}")
+            course.tell(x + 1, per_frame, totals.counts.sum())
         extractor = comm.bcast_object(update(extractor, sums, totals, options) if comm.rank == 0 else None)
     return extractor
 

@@ -14,6 +14,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import group, option
+from pyasr.base.progress_note import Course
 from pyasr.base.seeds import generator
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_update import GmmStats, GmmUpdateOptions, accumulate, global_moments, mix_up, pdf_blocks, update
@@ -60,11 +61,14 @@ def train_ubm(feats: np.ndarray, comm, options: UbmOptions) -> AmDiagGmm:
         raise UserError(f"a UBM of {num_frames:.0f} frames; give more data, or lower --ubm-subsample")
     floored = np.maximum(variances, options.update.min_variance)
     model = AmDiagGmm.from_moments([0, 1], [1.0], mean[None], floored[None])
+    course = Course("iteration of the UBM", options.ubm_iters)
     for x in range(options.ubm_iters):
         stats = GmmStats.zeros(model)
         accumulate(model, feats, np.zeros(len(feats), np.int64), stats)
         stats.allreduce(comm)
         model = comm.bcast_object(_next_model(model, stats, options, x) if comm.rank == 0 else None)
+        if comm.rank == 0:
+            course.tell(x + 1, stats.log_like / stats.num_frames, stats.num_frames)
     return model
 
 

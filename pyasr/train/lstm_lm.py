@@ -18,7 +18,9 @@ import torch.nn.functional as F
 
 from pyasr.base import log
 from pyasr.base.output import atomic_write
+from pyasr.base.pace import Pace
 from pyasr.base.seeds import generator
+from pyasr.cluster.group_progress import lasting
 from pyasr.lang.arpa import Perplexity, read_arpa, token_scores
 from pyasr.lang.mixture import best_weight, mix
 from pyasr.lang.train_lm import ARPA_FILE, PERPLEXITY_FILE
@@ -90,6 +92,7 @@ class Job:
         """Train to the end."""
         if not self._resume():
             self.schedule.begin(self.heldout_loss(), 0.0)
+        self.first_epoch, self.pace = self.schedule.state.epoch, Pace()
         while not self.schedule.finished:
             epoch, rate, best = self.schedule.state.epoch + 1, self.schedule.state.rate, copy.deepcopy(self._state())
             loss = self._epoch(epoch, rate)
@@ -112,7 +115,7 @@ class Job:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         torch.manual_seed(_seed(options, "dropout", number))
-        total = torch.zeros((), device=network.bias.device)
+        total, num_done = torch.zeros((2, 1), device=network.bias.device)
         for chosen in self.training.minibatches(options.minibatch, generator(options.train_seed, "lstm-lm", "order", number)):
             before, tokens = (tensor.to(total.device) for tensor in self.training.tensors(chosen))
             scored = tokens != NOTHING
@@ -122,7 +125,19 @@ class Job:
             torch.nn.utils.clip_grad_norm_(network.parameters(), _MOST_NORM)
             self.optimizer.step()
             total += loss.detach() * scored.sum()
+            num_done += scored.sum()
+            if self.pace.is_due():
+                self._tell(number, int(num_done), float(total / num_done.clamp(min=1)), rate)
         return float(total) / self.training.num_tokens
+
+    def _tell(self, epoch: int, num_done: int, loss: float, rate: float) -> None:
+        """How far an epoch is, and all that may follow, in a log line."""
+        so_far = (epoch - 1 - self.first_epoch) * self.training.num_tokens + num_done
+        speed = so_far / self.pace.passed_s
+        left_s = ((self.options.num_epochs - epoch + 1) * self.training.num_tokens - num_done) / speed
+        share = num_done / self.training.num_tokens
+        log.info(f"epoch {epoch} of at most {self.options.num_epochs} ({share:.0%} of it), perplexity {_exp(loss):.1f}, learning rate {rate:.3g}, "
+                 f"{speed:.0f} words/s, at most {lasting(left_s)} left")  # fmt: skip
 
     def _state(self) -> dict:
         return {"network": self.model.network.state_dict(), "optimizer": self.optimizer.state_dict()}

@@ -15,7 +15,7 @@ from pyasr.cluster.jobs import Recovery, run_ranks
 from pyasr.parallel.strategies import check_ranks, usable_ranks
 from pyasr.train.checkpoint_index import DIRECTORY, INDEX, MODELS, last_place
 from pyasr.train.progress import METRICS_FILE
-from pyasr.train.progress_bar import progress_bar
+from pyasr.train.progress_bar import progress_bar, progress_line
 
 _NEEDED_IN_TRAINING = (DIRECTORY, MODELS, "*.npz", "*.npz.*", "*.npy")  # what is prepared for ranks are arrays; none of these is a result
 
@@ -54,11 +54,13 @@ def copy_inputs(files: Iterable[Path], directory: Path) -> None:
 
 
 def train_on_ranks(step: OnRanks, function: str, spec, parts: str = "", log: str = "train.log") -> None:
-    """Call `function(spec, comm)` on the ranks of one MPI job, with a bar on the terminal; one that has lost ranks goes on without them.
+    """Call `function(spec, comm)` on the ranks of one MPI job, with a bar on the terminal, elsewhere a line now and then; a job that has lost
+    ranks goes on without them.
 
     spec   the work; its `out` is what `training_output` gave
     parts  as there
     """
     recovery = Recovery(step.jobs, lambda most: usable_ranks(step.training.mixing, most), lambda: last_place(spec.out, parts + DIRECTORY))
-    with progress_bar(spec.out, parts + METRICS_FILE):
-        run_ranks(step.jobs, spec.out / "log" / log, function, spec, step.num_ranks, recovery)
+    files, path = parts + METRICS_FILE, spec.out / "log" / log
+    with progress_bar(spec.out, files):
+        run_ranks(step.jobs, path, function, spec, step.num_ranks, recovery, lambda: progress_line(spec.out, files, path))

@@ -1,4 +1,4 @@
-"""A bar on the terminal for a training job whose ranks, wherever they run, write metrics.jsonl."""
+"""A bar on the terminal, elsewhere lines, for a training job whose ranks, wherever they run, write metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TextIO
 
 from pyasr.base.foreign_json import parse_object
+from pyasr.cluster.group_progress import lasting
+from pyasr.cluster.rank_progress import told_by_ranks
 from pyasr.train.progress import METRICS_FILE, minutes
 
 _PERIOD_S = 0.5
@@ -33,10 +35,34 @@ def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO 
         thread.join()
 
 
+def progress_line(directory: Path, pattern: str, log: Path) -> str | None:
+    """How far the job with this log is, by the same file; None where a bar on the terminal says so."""
+    if sys.stderr.isatty():
+        return None
+    line = _newest_interval(directory, pattern)
+    return words_of(line) if line else told_by_ranks(Path(), log)
+
+
+def words_of(line: dict) -> str:
+    """`epoch 3 (40%), objective -1.2345, accuracy 0.6000, learning rate 0.008, 15000 frames/s, about 42 s left`."""
+    share = min(line["frames"] / line["total_frames"], 1.0)
+    measured = "".join(f", {name} {line[name]:.4f}" for name in ("objective", "accuracy") if name in line)
+    measured += f", learning rate {line['rate']:.5g}" if "rate" in line else ""
+    return f"epoch {line['epoch']} ({share:.0%}){measured}, {line['frames_per_s']} frames/s, about {lasting(line['left_s'])} left"
+
+
+def _newest_interval(directory: Path, pattern: str) -> dict | None:
+    """The last interval of the newest file; of one of several trainings with its directory's name before the epoch's number."""
+    files = sorted(directory.glob(pattern), key=lambda path: path.stat().st_mtime)
+    line = last_interval(files[-1]) if files else None
+    if line is None or files[-1].parent == directory:
+        return line
+    return {**line, "epoch": f"{line['epoch']} of {files[-1].parent.name}"}
+
+
 def _follow(directory: Path, pattern: str, terminal: TextIO, ended: threading.Event) -> None:
     while not ended.wait(_PERIOD_S):
-        files = sorted(directory.glob(pattern), key=lambda path: path.stat().st_mtime)
-        line = last_interval(files[-1]) if files else None
+        line = _newest_interval(directory, pattern)
         if line is not None:
             terminal.write("\r" + bar(line, shutil.get_terminal_size().columns - 1))
             terminal.flush()

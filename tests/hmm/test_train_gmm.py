@@ -14,6 +14,7 @@ import pytest
 from gmm_corpus import DIM, write_corpus
 
 from pyasr.base.errors import UserError
+from pyasr.base.progress_note import VARIABLE, read_note
 from pyasr.feats.cmvn import cmvn_stats
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm import train_gmm
@@ -70,6 +71,18 @@ def test_directory_is_complete(corpus, mono):
     assert sorted(alignments) == sorted(read_table(corpus[0] / "text"))
     occupancies = np.bincount(trans.tid2pdf[np.concatenate(list(alignments.values()))], minlength=gmm.num_pdfs)
     np.testing.assert_allclose(read_vector(mono / "final.occs"), occupancies, rtol=1e-4)
+
+
+def test_a_training_tells_how_far_it_is(corpus, tmp_path, monkeypatch):
+    """To the step that waits for it: the last iteration, with the objective of the log."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "note"))
+    said = []
+    monkeypatch.setattr(train_gmm.log, "info", said.append)
+    train(corpus, tmp_path / "mono", options=dataclasses.replace(TRAIN, schedule=dataclasses.replace(SCHEDULE, num_iters=2)))
+    note = read_note(tmp_path / "note")
+    (objective, frames), = (re.findall(r"iteration 1: log-likelihood per frame (\S+) over (\d+) frames", "\n".join(said)))
+    assert (note.what, note.share, note.left_s) == ("iteration 2 of 2", 1.0, 0.0) and note.frames_per_s > 0
+    assert f"{note.objective:.4f}" == objective and int(frames) > 0
 
 
 def test_the_training_finds_the_phones(corpus, mono):

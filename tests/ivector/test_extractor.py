@@ -8,6 +8,7 @@ import pytest
 from ivector_toys import DIM, NUM_GAUSS, planted_stats, random_extractor, spoken, one_hot
 
 from pyasr.base.errors import UserError
+from pyasr.base.progress_note import VARIABLE, read_note
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
 from pyasr.ivector.em import Accumulators, EmOptions, FrameTotals, first_extractor, log_likelihood, train, update
 from pyasr.ivector.extractor import read_extractor, write_extractor
@@ -138,6 +139,13 @@ def test_ranks_together_find_what_one_finds(num_ranks):
     for one in run_threads(num_ranks, rank):
         np.testing.assert_allclose(one.projections, alone.projections, rtol=1e-7, atol=1e-8)
         np.testing.assert_allclose(one.precisions, alone.precisions, rtol=1e-7)
+
+
+def test_training_tells_how_far_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "note"))
+    train(planted_stats(random_extractor(), 20, 30), SoloComm(), dataclasses.replace(OPTIONS, num_iters=3))
+    note = read_note(tmp_path / "note")
+    assert (note.what, note.share) == ("iteration of the extractor 3 of 3", 1.0) and np.isfinite(note.objective)
 
 
 def test_gaussians_without_data_keep_their_place():

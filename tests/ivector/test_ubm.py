@@ -5,6 +5,7 @@ import pytest
 from gmm_toys import log_gaussians, random_model
 
 from pyasr.base.errors import UserError
+from pyasr.base.progress_note import VARIABLE, read_note
 from pyasr.io.kaldi import KaldiWriter
 from pyasr.ivector.ubm import PosteriorOptions, UbmOptions, frame_posteriors, read_ubm, train_ubm, write_ubm
 from pyasr.parallel.comm import SoloComm
@@ -25,6 +26,13 @@ def test_planted_mixture_is_found():
     assert sorted(nearest.argmin(1)) == [0, 1, 2, 3] and nearest.min(1).max() < 0.25
     np.testing.assert_allclose(ubm.variances, np.tile([1.0, 0.25], (4, 1)), rtol=0.3)
     np.testing.assert_allclose(ubm.weights, 0.25, atol=0.05)
+
+
+def test_training_tells_how_far_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "note"))
+    train_ubm(frames(), SoloComm(), OPTIONS)
+    note = read_note(tmp_path / "note")
+    assert (note.what, note.share) == ("iteration of the UBM 14 of 14", 1.0) and -10 < note.objective < 0
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 
@@ -12,6 +13,7 @@ from lstm_lm_by_hand import random_lm, token_scores
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
+from pyasr.base.pace import Pace
 from pyasr.lang.arpa import perplexity, read_arpa
 from pyasr.lang.train_lm import TextOptions
 from pyasr.lang.vocabulary import read_sentences
@@ -89,6 +91,18 @@ def test_a_pattern_is_learnt_that_a_bigram_cannot_tell(corpus, capsys):
     assert "up to date" not in capsys.readouterr().out
     train(corpus, corpus / "lm", "--num-epochs", 15, "--ngram", corpus / "bigram")
     assert "up to date" in capsys.readouterr().out
+
+
+def test_it_is_told_how_far_an_epoch_is(corpus, monkeypatch, capsys):
+    """Now and then: here after every minibatch."""
+    clock = itertools.count(1e6, 1000.0)
+    monkeypatch.setattr("pyasr.train.lstm_lm.Pace", lambda: Pace(clock=lambda: next(clock)))
+    train(corpus, corpus / "lm", "--num-epochs", 2)
+    told = re.findall(r"epoch (\d) of at most 2 \((\d+)% of it\), perplexity [\d.]+, learning rate 0.\d+, \d+ words/s, at most .* left\n",
+                      capsys.readouterr().out)
+    assert {epoch for epoch, _ in told} == {"1", "2"} and told[-1] == ("2", "100")
+    shares = [int(share) for epoch, share in told if epoch == "1"]
+    assert shares == sorted(shares) and len(set(shares)) > 2
 
 
 class Killed(BaseException):

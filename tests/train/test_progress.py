@@ -17,7 +17,7 @@ from pyasr.parallel.threads import run_threads
 from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.train import tensorboard
 from pyasr.train.progress import Reporter, Totals
-from pyasr.train.progress_bar import bar, last_interval, progress_bar
+from pyasr.train.progress_bar import bar, last_interval, progress_bar, progress_line
 
 
 @pytest.fixture
@@ -245,6 +245,20 @@ def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
         pass
     assert terminal.getvalue()[shown:].endswith("\r\x1b[K")
     assert last_interval(path) == LINE
+
+
+def test_a_line_without_a_terminal(tmp_path, monkeypatch):
+    """Of the newest of several trainings, or the job's log; on a terminal the bar says so."""
+    log = tmp_path / "train.log"
+    log.write_text("14:02:10 train_rank[0]: reading\n")
+    assert progress_line(tmp_path, "rbm*/metrics.jsonl", log) == "reading"
+    (tmp_path / "rbm2").mkdir()
+    (tmp_path / "rbm2/metrics.jsonl").write_text(json.dumps({**LINE, "rate": 0.008}) + "\n")
+    line = "(25%), objective -1.2500, accuracy 0.5000, learning rate 0.008, 15000 frames/s, about 1 min left"
+    assert progress_line(tmp_path, "rbm*/metrics.jsonl", log) == f"epoch 3 of rbm2 {line}"
+    assert progress_line(tmp_path / "rbm2", "metrics.jsonl", log) == f"epoch 3 {line}"
+    monkeypatch.setattr("sys.stderr", Terminal())
+    assert progress_line(tmp_path, "rbm*/metrics.jsonl", log) is None
 
 
 def test_totals():

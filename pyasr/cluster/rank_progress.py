@@ -1,0 +1,76 @@
+"""How far a job of ranks is, for those who wait for it, on standard error:
+
+    14:02:10 train_mono.py: iteration 12 of 40 (30%), objective -61.2034, 410000 frames/s, about 3 min left, 1 min so far
+
+Without a terminal such a line comes at the moments of `pyasr.base.pace`: fifteen in the first hour, then six an hour. On a terminal one
+line is kept up to date. What the ranks have told comes from their note, else from the last line of their log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pyasr.base.errors import printable
+from pyasr.base.pace import FIRST_S, Pace
+from pyasr.base.progress_note import read_note
+from pyasr.cluster.group_progress import lasting
+from pyasr.cluster.report import log_tail
+
+_ON_TERMINAL_S = 1.0
+_CLEAR = "\r\x1b[K"
+_LINE = re.compile(r"\d\d:\d\d:\d\d \w+(?:\[\d+\])?: (.*)")  # of pyasr.base.log
+
+
+def told_by_ranks(note: Path, log: Path) -> str:
+    """How far ranks are by their note, else the last line of their log."""
+    found = read_note(note)
+    if found:
+        return f"{found.text()}, about {lasting(found.left_s)} left"
+    lines = [match[1] for line in (log_tail(log) if log.exists() else []) if (match := _LINE.fullmatch(line))]
+    return printable(lines[-1]) if lines else f"the ranks have told nothing yet (log: {log})"
+
+
+@contextlib.contextmanager
+def telling_ranks(told: Callable[[], str | None], first_s: float = FIRST_S) -> Iterator[None]:
+    """While the block runs, say on standard error what `told` gives; where that is None, nothing."""
+    ended, on_terminal = threading.Event(), sys.stderr.isatty()
+    thread = threading.Thread(target=_follow, args=(told, Pace(first_s), on_terminal, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _follow(told: Callable[[], str | None], pace: Pace, on_terminal: bool, ended: threading.Event) -> None:
+    shown = False
+    while not ended.wait(_ON_TERMINAL_S if shown and on_terminal else pace.wait_s):
+        if not (shown and on_terminal or pace.is_due()):
+            continue
+        if text := told():
+            line = f"{time.strftime('%H:%M:%S')} {Path(sys.argv[0]).name}: {text}, {lasting(pace.passed_s)} so far"
+            _write(f"{_CLEAR}{line[: _columns() - 1]}" if on_terminal else f"{line}\n")
+            shown = True
+    if shown and on_terminal:
+        _write(_CLEAR)
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:
+        return 80
+
+
+def _write(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # harmless: nobody listens any more
+        sys.stderr.write(text)
+        sys.stderr.flush()
