@@ -43,6 +43,7 @@ stage=0           # first stage to run
 stop_stage=1000   # last stage to run
 recipe_stage=""
 recipe_has_run="" # a stage
+recipe_first_stage="" # of all that were looked at, wanted or not
 recipe_log_dir=exp/log
 recipe_num_spawned=0
 recipe_pids=()
@@ -64,6 +65,8 @@ parse_recipe_options() {
 stage() {
   recipe_stage="$1 ($2)"
   export PYASR_STAGE=$recipe_stage # for failure reports
+  recipe_first_stage=${recipe_first_stage:-$1}
+  recipe_last_stage=$1
   [ "$1" -ge "$stage" ] && [ "$1" -le "$stop_stage" ] || return 1
   recipe_has_run=yes
   printf '\n== stage %s: %s (%s)\n' "$1" "$2" "$(date +%H:%M:%S)"
@@ -124,11 +127,17 @@ recipe_failed() {
     'return $failed') command='join' ;;
   esac
   case $parts in *\ *) command="... | $command" ;; esac
-  recipe_tell "'$command' failed with status $status$(recipe_cause "$status") (${file#./} line $line)"
+  recipe_tell "'$command' failed with status $status$(recipe_cause "$status" "$command") (${file#./} line $line)"
 }
 
-# What is known of a status of a command that could say nothing itself.
+# recipe_cause STATUS COMMAND: what is known of a status of a command that could say nothing itself.
 recipe_cause() {
+  case $2 in
+    *_cmd=*.pl\ -*)
+      echo ", a value with blanks needs quotation marks, as in train_cmd=\"run.pl --mem 2G\""
+      return
+      ;;
+  esac
   case $1 in
     141) echo ", the reader of what it writes has left" ;;
     137) echo ", killed from outside, most often for want of memory (see dmesg)" ;;
@@ -152,7 +161,7 @@ recipe_exit() {
   fi
   if [ "$status" -eq 0 ] && [ -n "$recipe_stage" ] && [ -z "$recipe_has_run" ]; then
     recipe_stage=""
-    recipe_tell "no stage was run: none of those that are wanted is from --stage $stage to --stop-stage $stop_stage"
+    recipe_tell "no stage was run: this recipe's stages are $recipe_first_stage to $recipe_last_stage, and --stage $stage --stop-stage $stop_stage names none of them"
     exit 1
   fi
   if [ "$status" -ne 0 ]; then

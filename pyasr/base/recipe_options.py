@@ -25,6 +25,7 @@ from pyasr.base.utf8 import insist_on_utf8
 _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s+#\s*(.*)")
 _CHOICES = re.compile(r"\(one of ([^)]+)\)")
 _LEAST = re.compile(r"\(at least (\d+)\)")
+_MOST_DIGITS = 18  # that a shell compares
 _KINDS = {  # the first that fits a default is the variable's
     "a whole number": r"[+-]?\d+",
     "a list of whole numbers, with spaces between them": r"\d+( +\d+)*",
@@ -59,6 +60,8 @@ class Variable:
             return value
         if not re.fullmatch(_KINDS[self.kind], value):
             raise UserError(f"--{self.flag}: '{value}' is not {self.kind}")
+        if "whole number" in self.kind and any(len(word) > _MOST_DIGITS for word in value.split()):
+            raise UserError(f"--{self.flag}: '{value}' is too large; give at most {_MOST_DIGITS} digits")
         if (least := _LEAST.search(self.help)) and float(value) < float(least[1]):
             raise UserError(f"--{self.flag}: {value} is too small; give {least[1]} or more")
         if "(any of these)" in self.help:
@@ -99,13 +102,23 @@ def parse(variables: list[Variable], argv: list[str], start_dir: Path) -> dict[s
         name, equals, value = word.removeprefix("--").partition("=")
         name = name.replace("_", "-")
         if not word.startswith("--"):
-            raise UserError(f"{word}: a recipe takes options only; see --help")
+            bare = name.lstrip("-")
+            hint = f"write --{bare}" if bare in known else "see --help"
+            raise UserError(f"{word}: a recipe takes options only, which begin with two dashes; {hint}")
         if name not in known:
             raise UserError(did_you_mean(f"--{name}", known))
         if not equals:
             value = _value_of(known[name], rest)
         values[known[name].name] = known[name].check(value, start_dir)
+    _check_stages({**{variable.name: variable.default for variable in variables}, **values})
     return values
+
+
+def _check_stages(values: dict[str, str]) -> None:
+    """Raise UserError where no stage can be meant."""
+    first, last = values.get("stage", "0"), values.get("stop_stage", "0")
+    if "stop_stage" in values and int(last) < int(first):
+        raise UserError(f"--stop-stage {last} comes before --stage {first}, so that no stage would be run; give it {first} or more")
 
 
 def _value_of(variable: Variable, rest: list[str]) -> str:

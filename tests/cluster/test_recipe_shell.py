@@ -122,11 +122,21 @@ def test_stages(recipe):
     assert "stage 1" not in done.stdout and "stage 2" in done.stdout and "after" not in done.stdout
 
 
-@pytest.mark.parametrize("words", [["--stage", "99"], ["--stop-stage", "0"], ["--stage", "3", "--stop-stage", "2"]])
-def test_a_run_of_no_stage_is_told(words, recipe):
+@pytest.mark.parametrize("words, given", [(["--stage", "99"], "--stage 99 --stop-stage 1000"), (["--stop-stage", "0"], "--stage 0 --stop-stage 0")])
+def test_a_run_of_no_stage_is_told(words, given, recipe):
     done = run(recipe, *words)
-    assert done.returncode == 1 and done.stderr.startswith("run.sh: error: no stage was run: none of those that are wanted is from --stage ")
-    assert done.stderr.count("\n") == 1
+    assert (done.returncode, done.stderr) == (
+        1, f"run.sh: error: no stage was run: this recipe's stages are 1 to 3, and {given} names none of them\n")
+
+
+@pytest.mark.parametrize("line", ["train_cmd=run.pl --mem 2G", "export train_cmd=run.pl --mem 2G", "decode_cmd=queue.pl -l mem=2G"])
+def test_a_runner_without_quotation_marks_in_cmd_sh(line, recipe):
+    (recipe.parent / "cmd.sh").write_text(f"# how jobs are run\n{line}\n")
+    recipe.write_text(RECIPE.replace("parse_recipe_options", ". ./cmd.sh\nparse_recipe_options"))
+    done = run(recipe)
+    found = re.search(r"(?m)^run.sh: error: '(.*)' failed with status \d+(, .*) \(cmd.sh line 2\)$", done.stderr)
+    assert done.returncode != 0 and found, done.stderr
+    assert found[1] == line and found[2] == ', a value with blanks needs quotation marks, as in train_cmd="run.pl --mem 2G"'
 
 
 @pytest.mark.parametrize("words, line", [
@@ -159,9 +169,17 @@ def test_good_options(words, line, recipe):
     (["--quick=maybe"], "--quick: 'maybe' is not true or false"),
     (["--nmu", "3"], "--nmu: no such option; did you mean --num?"),
     (["--zzz"], "--zzz: no such option; see --help"),
-    (["three"], "three: a recipe takes options only"),
-    (["-n", "3"], "-n: a recipe takes options only"),
+    (["three"], "three: a recipe takes options only, which begin with two dashes; see --help"),
+    (["-n", "3"], "-n: a recipe takes options only, which begin with two dashes; see --help"),
+    (["-stage", "2"], "-stage: a recipe takes options only, which begin with two dashes; write --stage"),
+    (["stop_stage=2"], "stop_stage=2: a recipe takes options only, which begin with two dashes; write --stop-stage"),
     (["--stage", "two"], "--stage: 'two' is not a whole number"),
+    (["--stage"], "--stage: a value is missing after it"),
+    (["--stage="], "--stage: '' is not a whole number"),
+    (["--stage", "2.5"], "--stage: '2.5' is not a whole number"),
+    (["--stage", "99999999999999999999"], "--stage: '99999999999999999999' is too large; give at most 18 digits"),
+    (["--stage", "3", "--stop-stage", "2"], "--stop-stage 2 comes before --stage 3, so that no stage would be run; give it 3 or more"),
+    (["--seeds", "1 99999999999999999999"], "--seeds: '1 99999999999999999999' is too large; give at most 18 digits"),
     (["--fruit", "pear plum"], "--fruit: 'plum' is none of fig pear apple; give one or several of these, with spaces between them"),
     (["--seeds", "1,2"], "--seeds: '1,2' is not a list of whole numbers, with spaces between them"),
     (["--seeds", "1 two"], "--seeds: '1 two' is not a list of whole numbers, with spaces between them"),
