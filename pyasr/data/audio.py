@@ -11,13 +11,14 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
 from pyasr.base.system_errors import SystemRefusal
-from pyasr.data import audio_sizes
+from pyasr.data import audio_headers, audio_sizes, audio_tails, flac_length
 from pyasr.io.content import check_unpacked, open_file, read_file, readable
 
 INT16_SCALE = 32768.0
@@ -45,6 +46,7 @@ class AudioAdvice:
     unreadable: str = "replace the file or remove its utterances"  # of no form that is known
     joined: str = "make a file of each, or one WAV file of all, or remove its utterances"
     shortened: str = "write 'sph2pipe -f wav FILE |' into wav.scp, with -c 1 or -c 2 for one of two channels, or convert the file so"
+    uncounted: str = "write its header anew, as by 'sox --ignore-length FILE NEW.wav', or remove its utterances"
     unending: str = "let the command write WAV, or encode it anew"
 
 
@@ -76,24 +78,17 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
 
     Raises UserError, headed by `where` and ended by `advice`, when they are cut short, or not audio.
     """
-    if audio_sizes.is_shortened(content.getvalue()):
-        raise UserError(f"{where}: compressed by shorten, which sph2pipe reads; {advice.shortened}")
-    if audio_sizes.is_flac_stream(content.getvalue()):
-        raise UserError(f"{where}: a FLAC stream, its header does not tell its length; {advice.unending}")
-    if missing := audio_sizes.what_is_missing(content.getvalue()):
-        raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
-    if audio_sizes.holds_several(content.getvalue()):
-        told = "several recordings one after the other in one file, of which the first alone would be read"
-        raise UnusableAudio(f"{where}: {told}; {advice.joined}")
+    whole = audio_headers.with_size(content.getvalue())
+    _check_extent(whole, where, advice)
     import soundfile
 
     try:
-        with soundfile.SoundFile(io.BytesIO(audio_sizes.with_size(content.getvalue()))) as audio:
+        with soundfile.SoundFile(io.BytesIO(audio_headers.readable(whole))) as audio:
             if audio.format not in audio_sizes.FORMS:
                 found = f"audio in the form {audio.format}, whose missing end would not be told"
                 raise UserError(f"{where}: {found}; convert it to WAV or FLAC")
-            rate, promised = audio.samplerate, 0 if audio_sizes.is_flac_without_audio(content.getvalue()) else audio.frames
-            samples = _samples(audio, content.getbuffer().nbytes, where) if promised else np.zeros((0, audio.channels), np.float32)
+            rate, promised = audio.samplerate, 0 if flac_length.is_without_audio(whole) else audio.frames
+            samples = _samples(audio, len(whole), where) if promised else np.zeros((0, audio.channels), np.float32)
     except (soundfile.LibsndfileError, RuntimeError) as error:
         cause = getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise UnusableAudio(f"{where}: not readable as audio ({cause}); {advice.unreadable}") from None
@@ -104,6 +99,21 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
         what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are not numbers"
         raise UnusableAudio(f"{where}: {what}; {advice.damaged}")
     return samples * np.float32(INT16_SCALE), rate
+
+
+def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
+    """Raise UserError for an audio file of which libsndfile would give a part, or nothing."""
+    if audio_sizes.is_shortened(content):
+        raise UserError(f"{where}: compressed by shorten, which sph2pipe reads; {advice.shortened}")
+    if audio_sizes.is_flac_stream(content):
+        raise UserError(f"{where}: a FLAC stream, its header does not tell its length; {advice.unending}")
+    if missing := audio_sizes.what_is_missing(content):
+        raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
+    if audio_sizes.holds_several(content):
+        told = "several recordings one after the other in one file, of which the first alone would be read"
+        raise UnusableAudio(f"{where}: {told}; {advice.joined}")
+    if further := audio_sizes.what_is_not_counted(content):
+        raise UnusableAudio(f"{where}: {further}; {advice.uncounted}")
 
 
 def _samples(audio, num_bytes: int, where: str) -> np.ndarray:
@@ -130,7 +140,8 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
     try:
         content = read_file(path) if path == rx else _of_archive(path, offset)
     except UserError as error:
-        kind = UserError if os.path.exists(path) or not _says_absence(error) else UnusableAudio
+        is_gone = not os.path.exists(path) and _says_absence(error)
+        kind = UnusableAudio if is_gone or isinstance(error, UnusableAudio) else UserError
         raise kind(f"{where.removesuffix(rx)}{error}; correct wav.scp or remove its utterances") from None
     if not content:
         raise UnusableAudio(f"{where}: the file is empty; replace it or remove its utterances")
@@ -143,14 +154,41 @@ def _says_absence(error: UserError) -> bool:
 
 
 def _of_archive(path: str, offset: int) -> bytes:
-    """The bytes of the audio file that begins there, no more of the archive than its header makes necessary."""
+    """The bytes of the audio file that begins there, no more of the archive than its header makes necessary.
+
+    Raises UnusableAudio where no other entry, nor the end of the archive, follows what the header tells.
+    """
     with open_file(path) as archive, readable(path):
         archive.seek(offset)
         head = archive.read(_HEAD_BYTES)
         left = max(os.fstat(archive.fileno()).st_size - archive.tell(), 0)
         promised = audio_sizes.num_bytes(head)
-        more = left if promised is None else min(max(promised - len(head), 0), left)
-        return head[:promised] + archive.read(more)
+        if promised is None:  # or the header is longer
+            head, left = head + archive.read(left), 0
+            promised = audio_sizes.num_bytes(head)
+        if promised is None:
+            return head
+        promised = _shorter_end(archive, offset, head, promised)
+        content = head[:promised] + archive.read(min(max(promised - len(head), 0), left))
+        if not audio_tails.begins_entry(_bytes_at(archive, offset + promised)):
+            raise UnusableAudio(f"{path}:{offset}: its header tells {promised} bytes, and no other file of the archive begins behind them")
+    return content
+
+
+def _shorter_end(archive: BinaryIO, offset: int, head: bytes, promised: int) -> int:
+    """`promised` bytes, or those of a SPHERE file whose header counts all channels, where another entry begins behind these."""
+    shorter, size = audio_sizes.num_bytes_of_all_channels(head), os.fstat(archive.fileno()).st_size
+    fits = offset + promised <= size and audio_tails.begins_entry(_bytes_at(archive, offset + promised))
+    return shorter if shorter and not fits and audio_tails.begins_entry(_bytes_at(archive, offset + shorter)) else promised
+
+
+def _bytes_at(archive: BinaryIO, place: int) -> bytes:
+    """A few bytes of an archive, which is left where it was."""
+    before = archive.tell()
+    archive.seek(place)
+    content = archive.read(audio_tails.PEEK_BYTES)
+    archive.seek(before)
+    return content
 
 
 def _output_of(command: str, where: str) -> bytes:

@@ -1,38 +1,113 @@
-"""How far an MP3 file goes by its Xing header, which libsndfile believes (ISO 11172-3, 13818-3; the header is that of Xing and LAME)."""
+"""How long an MP3 file is by its frames, where its Xing header tells otherwise or is missing (ISO 11172-3, 13818-3; Xing and LAME).
+
+libsndfile believes the Xing header. Without one it guesses the length from the bit rate of the first frame, so that a file of variable bit
+rate comes out shorter than it is, or is taken for cut short.
+"""
 
 from __future__ import annotations
 
+import re
 import struct
 
-_LAYER_3, _MPEG_1 = 1, 3
+_LAYER_3, _MPEG_1, _MONO = 1, 3, 3
 _KBITS_1 = 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320
 _KBITS_2 = 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160
 _RATES, _DIVISORS = (44100, 48000, 32000), {_MPEG_1: 1, 2: 2, 0: 4}  # divisors of MPEG 1, 2 and 2.5
 _XING_WITHIN, _XING_BYTES, _HAS_FRAMES, _HAS_BYTES = 64, 16, 1, 2
 _ID3V1_BYTES, _ID3V2_HEAD_BYTES, _APE_HEAD_BYTES = 128, 10, 32
+_SAME_STREAM = 0xFFFE0C00  # synchronisation, version, layer and rate, which all frames of a file share
+_HEAD_BYTES, _RESUMED_WITHIN, _MOST_KEY = 4, 1 << 16, 1000
+_KEY = re.compile(rb"\s*[^\s\x00-\x1f\x7f]{1,%d}[ \t]" % _MOST_KEY)
 
 
 def goes_on(content: bytes) -> bool:
-    """Whether frames follow those that the first frame's Xing header counts, as where MP3 files are joined, behind tags or not."""
+    """Whether another file follows the frames that the first frame's Xing header counts, as where files are joined, behind tags or not."""
     begin = _after_tags(content, 0)
     end = begin + _promised(content, begin)
     if end == begin:
         return False
     first = _after_tags(content, end)
     second = first + _frame_bytes(content, first)
-    return second > first and _frame_bytes(content, second) > 0
+    return second > first and _frame_bytes(content, second) > 0 and (first > end or _xing(content, first) > 0)
+
+
+def with_length(content: bytes) -> bytes:
+    """The file with a Xing header that counts the frames that are there, where it has one that counts fewer, or a variable bit rate and
+    none."""
+    begin = _after_tags(content, 0)
+    if not (size := _frame_bytes(content, begin)):
+        return content
+    xing = _xing(content, begin)
+    marks, told = struct.unpack_from(">II", content, xing + 4) if xing else (0, 0)
+    num, end, is_variable = _count(content, begin + size if xing else begin)
+    if not marks & _HAS_FRAMES:
+        head = _xing_frame(content[begin : begin + _HEAD_BYTES], num, end - begin) if is_variable else b""
+        return content[:begin] + head + content[begin:]
+    if told >= num:
+        return content
+    numbers = (num, end - begin) if marks & _HAS_BYTES else (num,)
+    return content[: xing + 8] + struct.pack(f">{len(numbers)}I", *numbers) + content[xing + 8 + 4 * len(numbers) :]
+
+
+def _xing_frame(head: bytes, num: int, num_bytes: int) -> bytes:
+    """A frame like that of `head`, without sound, which tells how many follow; mpg123, libsndfile's decoder, takes it for a header."""
+    head = bytes([head[0], head[1] | 1, head[2] & 0x0D, head[3]])  # without a checksum, at a bit rate that is set below
+    is_first, is_mono = head[1] >> 3 & 3 == _MPEG_1, head[3] >> 6 == _MONO
+    side = {(True, False): 32, (True, True): 17, (False, False): 17, (False, True): 9}[is_first, is_mono]
+    for kbits in range(1, 15):
+        head = bytes([head[0], head[1], head[2] & 0x0F | kbits << 4, head[3]])
+        if (size := _frame_bytes(head, 0)) >= _HEAD_BYTES + side + _XING_BYTES:
+            break
+    told = b"Xing" + struct.pack(">III", _HAS_FRAMES | _HAS_BYTES, num, num_bytes + size)
+    return (head + bytes(side) + told).ljust(size, b"\0")
+
+
+def _count(content: bytes, at: int) -> tuple[int, int, bool]:
+    """(how many frames there are from there on, where the last ends, whether they have several bit rates)"""
+    num, like, end, rates = 0, content[at : at + _HEAD_BYTES], at, set()
+    while True:
+        size = _frame_bytes(content, at) if _are_alike(content, at, like) else 0
+        if size and at + size <= len(content):
+            num, end = num + 1, at + size
+            rates.add(content[at + 2] >> 4)
+        if not (step := size or _gap(content, at, like)):
+            return num, end, len(rates) > 1
+        at += step
+
+
+def _gap(content: bytes, at: int, like: bytes) -> int:
+    """Bytes up to the next two frames of the stream, which damage or tags hide; 0 where it ends, or another file of an archive begins."""
+    place, end = _after_tags(content, at), min(len(content), at + _RESUMED_WITHIN)
+    if place > at:
+        return place - at
+    while 0 <= (place := content.find(like[:1], place + 1, end)):
+        second = place + _frame_bytes(content, place)
+        if _are_alike(content, place, like) and second > place and _are_alike(content, second, like):
+            return 0 if _KEY.fullmatch(content, max(at, place - _MOST_KEY), place) else place - at
+    return 0
+
+
+def _are_alike(content: bytes, at: int, like: bytes) -> bool:
+    one, other = int.from_bytes(content[at : at + _HEAD_BYTES], "big"), int.from_bytes(like, "big")
+    return not (one ^ other) & _SAME_STREAM
 
 
 def _promised(content: bytes, at: int) -> int:
     """Bytes of all frames by the Xing header in the frame that begins there; 0 where there is none, or it does not tell."""
+    begin = _xing(content, at)
+    if not begin:
+        return 0
+    marks, *numbers = struct.unpack_from(">III", content, begin + 4)
+    return numbers[1 if marks & _HAS_FRAMES else 0] if marks & _HAS_BYTES else 0
+
+
+def _xing(content: bytes, at: int) -> int:
+    """Where the Xing header begins in the frame that begins at `at`; 0: there is none."""
     if not _frame_bytes(content, at):
         return 0
     head = content[at : at + _XING_WITHIN]
     begin = max(head.find(b"Xing"), head.find(b"Info"))
-    if begin < 0 or at + begin + _XING_BYTES > len(content):
-        return 0
-    marks, *numbers = struct.unpack_from(">III", content, at + begin + 4)
-    return numbers[1 if marks & _HAS_FRAMES else 0] if marks & _HAS_BYTES else 0
+    return 0 if begin < 0 or at + begin + _XING_BYTES > len(content) else at + begin
 
 
 def _frame_bytes(content: bytes, at: int) -> int:
@@ -47,12 +122,13 @@ def _frame_bytes(content: bytes, at: int) -> int:
 
 def _after_tags(content: bytes, at: int) -> int:
     """Where the tags end that begin there: ID3 and APE, which stand before the frames and behind them."""
-    while size := _tag_bytes(content[at : at + _APE_HEAD_BYTES]):
+    while size := tag_bytes(content[at : at + _APE_HEAD_BYTES]):
         at += size
     return at
 
 
-def _tag_bytes(head: bytes) -> int:
+def tag_bytes(head: bytes) -> int:
+    """Bytes of the tag (ID3 or APE) that begins so; 0: there is none."""
     if head[:3] == b"TAG":
         return _ID3V1_BYTES
     if head[:3] == b"ID3" and len(head) >= _ID3V2_HEAD_BYTES:

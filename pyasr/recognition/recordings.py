@@ -16,6 +16,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.errors import UserError, printable
 from pyasr.base.memory import enough_for
+from pyasr.data import audio_tails
 from pyasr.data.audio import INT16_SCALE, AudioAdvice, decode_audio
 from pyasr.data.audio_sizes import is_of_stream
 from pyasr.io.content import read_file
@@ -28,11 +29,13 @@ _ADVICE = AudioAdvice(
     unreadable="convert it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'",
     joined="make a file of each, or one WAV file of all",
     shortened="convert it, as by 'sph2pipe -f wav FILE | utils/transcribe.py MODEL -'",
+    uncounted="write its header anew, as by 'sox --ignore-length FILE NEW.wav'",
     unending="encode it as WAV, or as a FLAC file",
 )
 _TOO_LONG = "cut it into shorter ones, or stream it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py --stream true MODEL -'"
 _BLOCK_S, _MOST_BLOCK_BYTES = 0.1, 1 << 20  # room is made for a block before it is read, whatever header it follows
 _MOST_FLOAT = 256.0  # 48 dB above full scale
+_MOST_TAIL_BYTES = 1 << 20  # of other chunks, that are looked at
 _EXTENSIBLE, _EXTENSIBLE_BYTES, _SKIPPED_BYTES = b"\xfe\xff", 40, 1 << 16
 _PCM = bytes.fromhex("0100000000001000800000aa00389b71")  # KSDATAFORMAT_SUBTYPE_PCM: what the extension of a header names
 
@@ -144,8 +147,19 @@ def live_blocks(file: BinaryIO, raw_rate: int | None = None) -> tuple[str, int, 
         raise UserError(f"stdin: samples of {8 * audio.getsampwidth()} bits; a stream has 16 bits, as by 'sox FILE -b 16 -t wav -'")
     num_bytes = 2 * audio.getnchannels()
     size = audio.getnframes() * num_bytes
-    read = audio.readframes if size and not is_of_stream(size) else lambda num: file.read(num * num_bytes)  # to the end of the pipe
-    return "stdin", audio.getframerate(), _blocks_of(read, audio.getframerate(), audio.getnchannels())
+    is_told = size and not is_of_stream(size)
+    read = audio.readframes if is_told else lambda num: file.read(num * num_bytes)  # to the end of the pipe
+    blocks = _blocks_of(read, audio.getframerate(), audio.getnchannels())
+    return "stdin", audio.getframerate(), _until_tail(blocks, file, size) if is_told else blocks
+
+
+def _until_tail(blocks: Iterator[np.ndarray], file: BinaryIO, num_bytes: int) -> Iterator[np.ndarray]:
+    """The blocks of `num_bytes` bytes of audio. Raises UserError where anything but other chunks follows in `file`."""
+    yield from blocks
+    rest = file.read(_MOST_TAIL_BYTES)
+    if not audio_tails.is_tail_of_wav(rest):
+        found = f"its header tells {num_bytes} bytes of audio, and more follow that are no other chunks"
+        raise UserError(f"stdin: {found}; write the header anew, as by 'sox --ignore-length FILE -t wav -'")
 
 
 class _Streamed:

@@ -377,6 +377,19 @@ def test_pipes_of_unknown_size_go_on_beyond_it(monkeypatch):
     assert sum(map(len, blocks)) == len(speech(SAID)) > 500
 
 
+def test_pipes_whose_header_counts_less():
+    """Other chunks may follow the audio that the header counts; anything else is not passed over."""
+    samples = speech(SAID)
+    size = 2 * len(samples)
+    chunks = b"LIST" + struct.pack("<I", 5) + bytes(6) + b"id3 " + struct.pack("<I", 4) + b"name"
+    _, _, blocks = live_blocks(io.BytesIO(wav_stream(samples).getvalue() + chunks))
+    assert sum(map(len, blocks)) == len(samples)
+    for told in (size - 2, size // 2):
+        _, _, blocks = live_blocks(wav_stream(samples, 36 + told, told))
+        with pytest.raises(UserError, match=f"^stdin: its header tells {told} bytes of audio, and more follow that are no other chunks"):
+            list(blocks)
+
+
 def test_the_program_streams(tmp_path, capsys):
     recognizer = gaussians(tmp_path)
     write_wav(tmp_path / "a.wav", np.concatenate([speech(["do", "re"]), silence(1.0, np.random.default_rng(0)), speech(["mi"])]))

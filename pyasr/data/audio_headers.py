@@ -1,0 +1,102 @@
+"""Headers put right that do not tell how much audio there is, or less than there is, so that libsndfile reads all of it."""
+
+from __future__ import annotations
+
+import struct
+
+from pyasr.data import audio_tails, flac_length, mp3_length
+from pyasr.data.audio_sizes import GREATEST, chunk, is_of_stream, of_rf64, promised
+
+_WRAP = 1 << 32
+_AIFF_HEAD_BYTES, _CAF_HEAD_BYTES = 8, 4  # within the chunk of the audio, before it
+
+
+def with_size(content: bytes) -> bytes:
+    """A WAV, RF64, AU, AIFF or CAF file with the size of what is there, where its header has that of a file without audio, of a stream, or
+    one that has lost multiples of 2^32; others as they are."""
+    known = {b"RIFF": _size_of_wav, b"RIFX": _size_of_wav, b"RF64": _size_of_rf64, b".snd": _size_of_au, b"FORM": _size_of_aiff,
+             b"caff": _size_of_caf}.get(content[:4])  # fmt: skip
+    numbers = known(content) if known else {}
+    if not numbers:
+        return content
+    if content[:4] == b"RIFF" and len(content) > GREATEST:
+        return _as_rf64(content)
+    filled_in = bytearray(content)
+    for at, number in numbers.items():
+        filled_in[at:at + len(number)] = number
+    return bytes(filled_in)
+
+
+def _is_untold(content: bytes, begin: int, size: int, least: int = 0) -> bool:
+    """Whether all from `begin` on is audio, though the header tells another `size`; `least`: that of a chunk without audio."""
+    there = len(content) - begin
+    if not 0 < begin < len(content) or size == there:
+        return False
+    if size > there:
+        return is_of_stream(size)
+    is_lost = is_of_stream(size) or (there - size) % _WRAP == 0 or size <= least
+    return is_lost and not audio_tails.is_tail(content, begin + size)
+
+
+def _size_of_wav(content: bytes) -> dict[int, bytes]:
+    """{position: bytes of the header that tell the size of what is there} where that is not told and there is audio, else {}."""
+    order = ">" if content[:4] == b"RIFX" else "<"
+    begin, size = chunk(content, 12, f"{order}4sI", 2, b"data")
+    if not _is_untold(content, begin, size):
+        return {}
+    return {begin - 4: struct.pack(f"{order}I", min(len(content) - begin, GREATEST))}
+
+
+def _as_rf64(content: bytes) -> bytes:
+    """A WAV file of 4 GiB and more in the form that has sizes of 64 bits (EBU Tech 3306)."""
+    begin, _ = chunk(content, 12, "<4sI", 2, b"data")
+    sizes = struct.pack("<4sIqqqI", b"ds64", 28, len(content) + 28, len(content) - begin, 0, 0)
+    all_ones = struct.pack("<I", GREATEST)
+    return b"".join((b"RF64", all_ones, content[8:12], sizes, content[12:begin - 4], all_ones, memoryview(content)[begin:]))
+
+
+def _size_of_rf64(content: bytes) -> dict[int, bytes]:
+    begin, size = of_rf64(content)
+    sizes, num_bytes = chunk(content, 12, "<4sI", 2, b"ds64")
+    if num_bytes < 16 or sizes > begin or not _is_untold(content, begin, size):
+        return {}
+    return {begin - 4: struct.pack("<I", GREATEST), sizes: struct.pack("<qq", len(content) - 8, len(content) - begin)}
+
+
+def _size_of_au(content: bytes) -> dict[int, bytes]:
+    begin, size = struct.unpack_from(">II", content, 4) if len(content) >= 12 else (0, 0)
+    return {8: struct.pack(">I", min(len(content) - begin, GREATEST))} if _is_untold(content, begin, size) else {}
+
+
+def _size_of_aiff(content: bytes) -> dict[int, bytes]:
+    begin, size = chunk(content, 12, ">4sI", 2, b"SSND")
+    if not _is_untold(content, begin, size, _AIFF_HEAD_BYTES):
+        return {}
+    return {begin - 4: struct.pack(">I", min(len(content) - begin, GREATEST))}
+
+
+def _size_of_caf(content: bytes) -> dict[int, bytes]:
+    """-1 is a size that the form allows for the last chunk."""
+    begin, size = chunk(content, 8, ">4sq", 1, b"data")
+    if size >= 0 and not _is_untold(content, begin, size, _CAF_HEAD_BYTES) or not 0 < begin < len(content):
+        return {}
+    return {begin - 8: struct.pack(">q", len(content) - begin)}
+
+
+def readable(content: bytes) -> bytes:
+    """What libsndfile is given of a file whose audio is told to be whole, so that it reads all of that, and nothing else."""
+    return _with_length(_without_tail(content))
+
+
+def _without_tail(content: bytes) -> bytes:
+    """A W64 or SPHERE file without what follows its audio, which libsndfile takes for audio; others as they are."""
+    begin, size = promised(content)
+    return content[:begin + size] if content[:4] in (b"riff", b"NIST") and size > 0 and begin + size < len(content) else content
+
+
+def _with_length(content: bytes) -> bytes:
+    """A FLAC or MP3 file whose header counts what is there, as far as that is known; others as they are."""
+    if not flac_length.is_flac(content):
+        return mp3_length.with_length(content)
+    num = flac_length.num_samples(content)
+    return content if num in (None, flac_length.told(content)) else flac_length.with_length(content, num)

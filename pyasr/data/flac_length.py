@@ -1,0 +1,160 @@
+"""How many samples a FLAC file has by its frames, where its header tells fewer or none (RFC 9639).
+
+A frame begins with two bytes of synchronisation and a header of its own, which has its place in the stream, its number of samples and a
+checksum of 8 bits; it ends with a checksum of 16 bits. The last frame of a file so tells how long the file is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from pyasr.data import mp3_length
+
+_LAST_BLOCK, _TOLD_BITS, _TOLD_END = 0x80, (1 << 36) - 1, 26
+_HEAD = b"fLaC\x00\x00\x00\x22", b"fLaC\x80\x00\x00\x22"
+_KEY = re.compile(rb"[^\s\x00-\x1f\x7f]{1,1000}[ \t]")  # before a file in an archive
+_MOST_KEY, _MOST_FRAME_BYTES, _MOST_CHECKED = 1001, 2 << 20, 4
+_LEAST_FRAME, _MOST_FRAME_HEAD = 9, 16
+_RATE_BYTES = {12: 1, 13: 2, 14: 2}
+_ID3V1_BYTES = 128
+
+
+def told(content: bytes) -> int:
+    """Samples by the header; 0: unknown, as in a stream."""
+    return int.from_bytes(content[21:_TOLD_END], "big") & _TOLD_BITS
+
+
+def is_flac(content: bytes) -> bool:
+    return content[:4] == b"fLaC" and len(content) >= _TOLD_END
+
+
+def is_without_audio(content: bytes) -> bool:
+    """Whether it is a FLAC file that ends where its audio would begin, of no samples."""
+    return is_flac(content) and not told(content) and _end_of_head(content) == len(content)
+
+
+def holds_several(content: bytes) -> bool:
+    """Whether files are joined; in an archive a key and a blank stand before each file."""
+    return any(at > 0 and content[at - 1] not in b" \t" for at in (content.find(head, 1) for head in _HEAD))
+
+
+def num_samples(content: bytes) -> int | None:
+    """Samples by the last frame; None where no frame is whole at the end, so that nothing tells."""
+    end, slack = _end(content)
+    num_checked = 0
+    for at in _places_of_frames(content, end):
+        last = _last_sample(content, at)
+        if last is None:
+            continue
+        if last == told(content) or _is_whole(content, at, end, slack):
+            return last
+        num_checked += 1
+        if num_checked == _MOST_CHECKED:
+            break
+    return None
+
+
+def goes_on(content: bytes) -> bool:
+    """Whether frames follow those that the header counts, of which the last is not whole."""
+    end, _ = _end(content)
+    lasts = (_last_sample(content, at) for at in _places_of_frames(content, end))
+    return bool(told(content)) and next((last for last in lasts if last is not None), 0) > told(content)
+
+
+def with_length(content: bytes, num: int) -> bytes:
+    """The file with so many samples in its header."""
+    number = int.from_bytes(content[18:_TOLD_END], "big") & ~_TOLD_BITS | num
+    return content[:18] + number.to_bytes(8, "big") + content[_TOLD_END:]
+
+
+def _end(content: bytes) -> tuple[int, int]:
+    """(where the file ends, or the next one in an archive begins; how many bytes before that may be its key)"""
+    nexts = [at for at in (content.find(head, 1) for head in _HEAD) if at > 0]
+    if nexts:
+        return min(nexts), _MOST_KEY
+    has_tag = content[-_ID3V1_BYTES:][:3] == b"TAG"
+    return len(content) - (mp3_length.tag_bytes(content[-_ID3V1_BYTES:]) if has_tag else 0), 0
+
+
+def _places_of_frames(content: bytes, end: int) -> Iterator[int]:
+    """Where a frame may begin, the last place first."""
+    first, at = max(_end_of_head(content), end - _MOST_FRAME_BYTES), end
+    while (at := content.rfind(b"\xff", first, at)) >= 0:
+        if content[at + 1 : at + 2] in (b"\xf8", b"\xf9"):
+            yield at
+
+
+def _last_sample(content: bytes, at: int) -> int | None:
+    """How many samples there are up to the end of the frame that begins there; None where no frame does."""
+    head = content[at : at + _MOST_FRAME_HEAD]
+    if len(head) < _LEAST_FRAME or head[3] & 1 or head[2] & 15 == 15 or head[2] < 16:
+        return None
+    number, size = _coded_number(head[4:11])
+    if not size:
+        return None
+    place, code = 4 + size, head[2] >> 4
+    num_bytes = {6: 1, 7: 2}.get(code, 0)
+    extra = int.from_bytes(head[place : place + num_bytes], "big") + 1
+    place += num_bytes + _RATE_BYTES.get(head[2] & 15, 0)
+    if place >= len(head) or _checksum(head[:place], 0x07, 8) != head[place]:
+        return None
+    num = extra if num_bytes else 192 if code == 1 else 576 << (code - 2) if code < 6 else 256 << (code - 8)
+    is_variable, block_size = head[1] & 1, int.from_bytes(content[8:10], "big")
+    return (number if is_variable else number * block_size) + num
+
+
+def _coded_number(content: bytes) -> tuple[int, int]:
+    """(number, how many bytes it takes), coded as UTF-8 codes characters, up to 36 bits; (0, 0) for something else."""
+    first = content[0]
+    size = 8 - (first ^ 0xFF).bit_length() if first >= 0x80 else 1
+    rest = content[1:size]
+    if size > 7 or first >= 0x80 and size < 2 or any(byte >> 6 != 2 for byte in rest):
+        return 0, 0
+    number = first & (0x7F >> (size if size > 1 else 0))
+    for byte in rest:
+        number = number << 6 | byte & 63
+    return number, size
+
+
+def _is_whole(content: bytes, at: int, end: int, slack: int) -> bool:
+    """Whether the frame that begins there ends at `end`, or with no more than a key of an archive before it."""
+    sums = _checksums(content[at:end], 0x8005, 16)
+    if not slack:
+        return sums[-1] == 0
+    return any(sums[place - at - 1] == 0 and _KEY.fullmatch(content, place, end) for place in range(max(end - slack, at + 1), end))
+
+
+def _checksum(content: bytes, polynomial: int, num_bits: int) -> int:
+    return _checksums(content, polynomial, num_bits)[-1]
+
+
+def _checksums(content: bytes, polynomial: int, num_bits: int) -> list[int]:
+    """The cyclic redundancy check up to each byte."""
+    table, most, rest, found = _table(polynomial, num_bits), (1 << num_bits) - 1, 0, []
+    for byte in content:
+        rest = rest << 8 & most ^ table[rest >> (num_bits - 8) ^ byte]
+        found.append(rest)
+    return found
+
+
+@lru_cache
+def _table(polynomial: int, num_bits: int) -> list[int]:
+    """What each value of the highest byte leaves."""
+    return [_remainder(byte << (num_bits - 8), polynomial, num_bits) for byte in range(256)]
+
+
+def _remainder(rest: int, polynomial: int, num_bits: int) -> int:
+    for _ in range(8):
+        rest = rest << 1 ^ (polynomial | 1 << num_bits if rest >> (num_bits - 1) else 0)
+    return rest
+
+
+def _end_of_head(content: bytes) -> int:
+    """Where the blocks end that stand before the audio: of a mark, the size in three bytes, and as much content."""
+    at, is_last = 4, False
+    while not is_last and at + 4 <= len(content):
+        is_last = content[at] >= _LAST_BLOCK
+        at += 4 + int.from_bytes(content[at + 1 : at + 4], "big")
+    return at
