@@ -20,6 +20,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.system_errors import SystemRefusal
 from pyasr.data import audio_headers, audio_sizes, audio_tails, flac_length
 from pyasr.io.content import check_unpacked, open_file, read_file, readable
+from pyasr.io.object_kinds import PEEK_BYTES, kind_of
 
 INT16_SCALE = 32768.0
 ONLY = -1
@@ -90,7 +91,7 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
             rate, promised = audio.samplerate, 0 if flac_length.is_without_audio(whole) else audio.frames
             samples = _samples(audio, len(whole), where) if promised else np.zeros((0, audio.channels), np.float32)
     except (soundfile.LibsndfileError, RuntimeError) as error:
-        cause = getattr(error, "error_string", str(error)).strip().rstrip(".")
+        cause = _other_kind(whole) or getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise UnusableAudio(f"{where}: not readable as audio ({cause}); {advice.unreadable}") from None
     if len(samples) < promised:
         missing = f"{len(samples)} of {promised} samples are there"
@@ -99,6 +100,12 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
         what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are not numbers"
         raise UnusableAudio(f"{where}: {what}; {advice.damaged}")
     return samples * np.float32(INT16_SCALE), rate
+
+
+def _other_kind(content: bytes) -> str:
+    """What Kaldi's object it is, which is no audio, as part of a sentence; '' where that is not known."""
+    kind = kind_of(content[:PEEK_BYTES])
+    return f"{kind} is there" if kind and not kind.endswith(" file") else ""
 
 
 def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:

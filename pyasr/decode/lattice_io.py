@@ -30,6 +30,7 @@ from pyasr.decode.compact import CompactLattice, to_compact, to_lattice
 from pyasr.decode.lattice import Lattice
 from pyasr.decode.lattice_text import TextLattice, text_lattice
 from pyasr.io.content import HEAD_BYTES, check_unpacked, open_file, packing_of, readable, telling_damage, unpacking
+from pyasr.io.object_kinds import FST, PEEK_BYTES, TEXT, refuse_other
 
 _CHUNK = 1 << 20
 _GZIP_LEVEL = 2
@@ -148,6 +149,8 @@ def _entry(buffer: _Buffer) -> tuple[str, Lattice | CompactLattice]:
         return key, _read_text(buffer, key)
     if buffer.take(4, what) != lattice_binary.MAGIC:
         buffer.at -= 4
+        found = bytes(buffer.data[buffer.at : buffer.at + PEEK_BYTES])
+        refuse_other(f"{buffer.path}: {key}", found, FST, "give an archive of lattices", (TEXT,))
         raise buffer.error(f"{what} has neither OpenFst's magic number nor text lines: not a lattice archive, or damaged")
     return key, _read_binary(buffer, key)
 

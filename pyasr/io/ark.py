@@ -27,12 +27,14 @@ from pyasr.base.system_errors import naming
 from pyasr.base.table_paths import placed_table
 from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
+from pyasr.io.object_kinds import COMPRESSED, MATRIX, PEEK_BYTES, VECTOR, refuse_other
 from pyasr.io.text import read_table, write_table
 
 _MOST_ROWS_BEYOND = 3
 _MOST_DIGITS, _MOST_OF_RANGE, _OF_RANGE = 18, 80, frozenset("0123456789:, ")
 _VECTORS, _FULL = (b"\0BFV ", b"\0BDV "), (b"\0BFM ", b"\0BDM ")
 _COMPRESSED = {b"\0BCM ": (5, 1, 8), b"\0BCM2": (6, 2, 0), b"\0BCM3": (6, 1, 0)}  # head: its bytes, bytes of a value, of a column
+_REMEDY = "give an archive of matrices"
 _HEAD_BYTES, _TEXT_BLOCK_BYTES = 22, 1 << 16
 COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}  # to CM, CM2, CM3: Kaldi's kSpeechFeature, kTwoByteAuto, kOneByteAuto
 
@@ -77,6 +79,7 @@ def read_ark(path: Path, dtype=np.float32) -> dict[str, np.ndarray]:
         try:
             found[key] = np.array(_read_matrix(file, len(content), begin, vectors=True), dtype=dtype)
         except (ValueError, AssertionError, struct.error) as error:
+            refuse_other(f"{path}: {key} at byte {begin}", content[begin : begin + PEEK_BYTES], MATRIX, _REMEDY, (COMPRESSED, VECTOR))
             raise UserError(f"{path}: no whole matrix of {key} at byte {begin}; the archive is truncated or damaged") from error
     return found
 
@@ -114,6 +117,9 @@ class ArkReader:
             with readable(path):
                 matrix = _read_matrix(file, size, offset, vectors)
         except (ValueError, AssertionError, struct.error) as error:
+            with readable(path):
+                file.seek(offset)
+                refuse_other(rx, file.read(PEEK_BYTES), MATRIX, _REMEDY, (COMPRESSED, *[VECTOR] * vectors))
             note = f"the file has {size} bytes, the matrix begins at {offset}"
             raise UserError(f"{rx}: no whole matrix there ({note}); the archive is truncated or damaged, make it again") from error
         return np.array(_cut(matrix, span, rx), dtype=dtype)
@@ -169,7 +175,9 @@ def _read_matrix(file, size: int, offset: int, vectors: bool = False) -> np.ndar
             raise ValueError("less is there than its head says")
         return _matio().read_matrix_or_vector(file)
     matrix = _read_text_matrix(file)
-    return matrix if vectors else np.atleast_2d(matrix)
+    if matrix.ndim == 1 and not vectors:
+        raise ValueError("a vector")
+    return matrix
 
 
 def _matio():
@@ -213,7 +221,10 @@ def _read_text_matrix(file) -> np.ndarray:
         end = content.find(b"]", len(content) - len(block))
     body = bytes(content[content.index(b"[") + 1 : end])
     file.seek(begin + end + 1)
-    if file.read(1) != b"\n":
+    behind = file.readline()
+    if behind.lstrip().startswith(b"["):
+        raise ValueError("several brackets")
+    if behind != b"\n":
         file.seek(begin + end + 1)
     rows = [np.array(line.split(), dtype=np.float64) for line in body.split(b"\n") if line.strip()]
     if b"\n" not in body and rows:

@@ -13,6 +13,7 @@ import numpy as np
 from pyasr.base.output import atomic_write
 from pyasr.io.archive import damaged, read_key, write_content
 from pyasr.io.content import read_content
+from pyasr.io.object_kinds import FST, PEEK_BYTES, TEXT, refuse_other
 from pyasr.io.openfst import Fst, FstCursor, fst_parts, read_fst_at
 
 _KIND = "transducers"
@@ -26,6 +27,8 @@ def read_fsts(path: Path) -> dict[str, Fst]:
     while cursor.offset < len(data):
         key = read_key(data, cursor.offset, path, _KIND, found)
         cursor.offset += len(key.encode()) + 1
+        found_there = data[cursor.offset : cursor.offset + PEEK_BYTES]
+        refuse_other(f"{path}: {key} at byte {cursor.offset}", found_there, FST, "give an archive of training graphs", (TEXT,))
         is_text = data[cursor.offset : cursor.offset + 1].isspace()
         found[key] = _read_text(cursor) if is_text else read_fst_at(cursor)
     return found

@@ -17,10 +17,12 @@ from pyasr.base.output import atomic_write
 from pyasr.base.system_errors import keeping_name
 from pyasr.io.archive import damaged, read_key, write_content
 from pyasr.io.content import read_content
+from pyasr.io.object_kinds import INTEGERS, SOME_INTEGERS, TEXT, refuse_other
 
 _BINARY = b"\0B"
 _KIND = "integer vectors"
 _INT = np.dtype([("size", "i1"), ("value", "<i4")])
+_LOOKED_AT_BYTES = 1 << 24  # of what cannot be read, to tell what it is
 MOST_JOBS = 100_000
 
 
@@ -28,14 +30,19 @@ def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
     """{key: int32 array} in the file's order. Raises UserError naming the file when it is missing, truncated or something else."""
     data = read_content(Path(path))
     vectors: dict[str, np.ndarray] = {}
-    position = 0
-    while position < len(data):
-        key = read_key(data, position, path, _KIND, vectors)
-        space = position + len(key.encode())
-        if data[space + 1:space + 3] == _BINARY:
-            vectors[key], position = _binary_vector(data, space + 3, path, key)
-        else:
-            vectors[key], position = _text_vector(data, space + 1, path, key)
+    position, key, begin = 0, "", 0
+    try:
+        while position < len(data):
+            key = read_key(data, position, path, _KIND, vectors)
+            begin = position + len(key.encode()) + 1
+            if data[begin:begin + 2] == _BINARY:
+                vectors[key], position = _binary_vector(data, begin + 2, path, key)
+            else:
+                vectors[key], position = _text_vector(data, begin, path, key)
+    except UserError:
+        found = data[begin:begin + _LOOKED_AT_BYTES] if key else b""
+        refuse_other(f"{path}: {key} at byte {begin}", found, INTEGERS, "give an archive of alignments", (SOME_INTEGERS, TEXT))
+        raise
     return vectors
 
 

@@ -16,6 +16,7 @@ from pyasr.base.kernels import njit
 from pyasr.base.output import atomic_write
 from pyasr.io.archive import damaged, read_key, write_content
 from pyasr.io.content import read_content
+from pyasr.io.object_kinds import PEEK_BYTES, POSTERIORS, SOME_INTEGERS, TEXT, VECTOR, refuse_other
 
 _BINARY = b"\0B"
 _KIND = "posteriors"
@@ -68,7 +69,12 @@ def read_posteriors(path: Path) -> dict[str, Posteriors]:
         key = read_key(data, position, path, _KIND, found)
         begin = position + len(key.encode()) + 1
         read = _read_binary if data[begin : begin + 2] == _BINARY else _read_text
-        found[key], position = read(data, begin, path, key)
+        try:
+            found[key], position = read(data, begin, path, key)
+        except UserError:
+            found, alike = data[begin : begin + PEEK_BYTES], (SOME_INTEGERS, VECTOR, TEXT)
+            refuse_other(f"{path}: {key} at byte {begin}", found, POSTERIORS, "give an archive of posteriors", alike)
+            raise
     return found
 
 

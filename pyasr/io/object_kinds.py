@@ -1,0 +1,72 @@
+"""What kind of Kaldi's objects stands at a place of an archive, told by how it begins, for messages of those who expected another kind."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from pyasr.base.errors import UserError
+
+PEEK_BYTES = 1 << 16
+MATRIX, COMPRESSED, VECTOR, INTEGERS = "a matrix", "a compressed matrix", "a vector", "a vector of integers"
+SOME_INTEGERS, TEXT = "integers", "text"
+POSTERIORS, FST = "a list of posteriors or of integers", "a lattice or another transducer"
+_NEXT_KEY = re.compile(rb"[^\s\x00-\x1f\x7f]+[ \t]")
+_BINARY, _FST_MAGIC, _SIZE_OF_INT, _INT_BYTES = b"\0B", struct.pack("<i", 2125659606), 4, 5
+_TYPES = {b"FM": MATRIX, b"DM": MATRIX, b"CM": COMPRESSED, b"CM2": COMPRESSED, b"CM3": COMPRESSED, b"FV": VECTOR, b"DV": VECTOR,
+          b"SM": "a sparse matrix", b"SV": "a sparse vector", b"FP": "a packed matrix", b"DP": "a packed matrix"}  # fmt: skip
+_TOKENS = {b"<Nnet3Eg>": "an nnet3 example", b"<Nnet3ChainEg>": "an nnet3 chain example", b"<NnetExample>": "an nnet2 example",
+           b"<Nnet3DiscriminativeEg>": "an nnet3 discriminative example"}  # fmt: skip
+_FILES = {b"RIFF": "a WAV file", b"RIFX": "a WAV file", b"RF64": "a WAV file", b"NIST_1A": "a SPHERE file", b"fLaC": "a FLAC file",
+          b"OggS": "an Ogg file", b"FORM": "an AIFF file", b".snd": "an AU file", b"caff": "a CAF file", b"ID3": "an MP3 file",
+          b"\x1f\x8b": "a gzipped file", b"BZh": "a file packed by bzip2", b"\xfd7zXZ": "a file packed by xz", b"\x93NUMPY": "a numpy file",
+          b"PK\x03\x04": "a zip file", _FST_MAGIC: FST}  # fmt: skip
+_TEXTS = [(re.compile(form), name) for form, name in (
+    (rb"\s*rows\s*=", "a sparse matrix"),
+    (rb"\s*dim\s*=", "a sparse vector"),
+    (rb"[ \t]*\[[^\n\]]*\][ \t]*\[", POSTERIORS),
+    (rb"[ \t]*\[[ \t]*\n", MATRIX),
+    (rb"[ \t]*\[[-+.\w \t]*\][ \t]*(?:\r?\n|$)", VECTOR),
+    (rb"[ \t]*\r?\n[ \t]*\d+[ \t]+\d+", FST),
+    (rb"[ \t]*(?:-?\d+[ \t]+)*;", "a list of lists of integers"),
+    (rb"[ \t]*(?:-?\d+[ \t]+)*-?\d+[ \t]*(?:\r?\n|$)", INTEGERS),
+    (rb"[ \t]*[^\x00-\x1f\x7f]+(?:\r?\n|$)", TEXT),
+)]  # fmt: skip
+
+
+def refuse_other(where: str, content: bytes, wanted: str, remedy: str, also: tuple[str, ...] = ()) -> None:
+    """Raise UserError, headed by `where` and ended by `remedy`, where `content` is known to begin another kind than that which is `wanted`.
+
+    also  kinds that are not told from it with certainty, or are taken too
+    """
+    kind = kind_of(content)
+    if kind and kind not in (wanted, *also):
+        raise UserError(f"{where}: {kind} is there, not {wanted}; {remedy}")
+
+
+def kind_of(content: bytes) -> str:
+    """With its article, as `a sparse matrix`, what begins with `content`, of at most PEEK_BYTES bytes; '' where that is not known."""
+    if content[:2] == _BINARY:
+        return _binary_kind(content[2:])
+    of_file = next((name for begin, name in _FILES.items() if content.startswith(begin)), "")
+    return of_file or next((name for form, name in _TEXTS if form.match(content)), "")
+
+
+def _binary_kind(content: bytes) -> str:
+    word = content[:80].partition(b" ")[0]
+    if word in _TYPES:
+        return _TYPES[word]
+    if content[:1] == b"<" and b">" in word:
+        token = word[: word.index(b">") + 1]
+        return _TOKENS.get(token) or f"an object that begins with {token.decode('ascii', 'replace')}"
+    return _kind_of_integers(content) if content[:1] == bytes([_SIZE_OF_INT]) and len(content) >= _INT_BYTES else ""
+
+
+def _kind_of_integers(content: bytes) -> str:
+    """Of what begins with a number of 32 bits: this number of integers may follow, or of lists; every number has a byte before it."""
+    end = _INT_BYTES * (1 + max(struct.unpack_from("<i", content, 1)[0], 0))
+    if any(mark != _SIZE_OF_INT for mark in content[_INT_BYTES:end:_INT_BYTES]):
+        return "a number"
+    if _NEXT_KEY.match(content, end):
+        return INTEGERS
+    return POSTERIORS if content[end : end + 1] == bytes([_SIZE_OF_INT]) else SOME_INTEGERS

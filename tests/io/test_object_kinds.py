@@ -1,0 +1,127 @@
+"""Archives that hold something else than what is expected say what they hold."""
+
+import gzip
+import io
+import struct
+
+import numpy as np
+import pytest
+import soundfile
+
+from pyasr.base.errors import UserError
+from pyasr.data.audio import read_audio
+from pyasr.decode.lattice_io import read_either
+from pyasr.io.ark import load_matrix, read_ark
+from pyasr.io.fst_archive import read_fsts
+from pyasr.io.int_vectors import read_int_vectors
+from pyasr.io.object_kinds import kind_of
+from pyasr.io.posteriors import read_posteriors
+
+MATRIX = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+def sized(*numbers) -> bytes:
+    return b"".join(b"\4" + struct.pack("<f" if isinstance(number, float) else "<i", number) for number in numbers)
+
+
+def wav() -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros(400), 8000, format="WAV")
+    return file.getvalue()
+
+
+BINARY = {
+    "an nnet3 example": b"\0B<Nnet3Eg> <NumIo> " + sized(2) + b"<NnetIo> input ",
+    "an nnet3 chain example": b"\0B<Nnet3ChainEg> <NumInputs> " + sized(1),
+    "an nnet3 discriminative example": b"\0B<Nnet3DiscriminativeEg> <NumInputs> " + sized(1),
+    "an object that begins with <TransitionModel>": b"\0B<TransitionModel> <Topology> ",
+    "a sparse matrix": b"\0BSM " + sized(1) + b"SV " + sized(4, 1, 2, 1.0),
+    "a sparse vector": b"\0BSV " + sized(4, 1, 2, 1.0),
+    "a packed matrix": b"\0BFP " + sized(1, 1.0),
+    "a WAV file": wav(),
+    "a vector of integers": b"\0B" + sized(3, 7, 8, 9),
+    "a list of posteriors or of integers": b"\0B" + sized(2, 1, 7, 1.0, 1, 8, 1.0),
+    "a number": b"\0B" + sized(300),
+    "a lattice or another transducer": struct.pack("<i", 2125659606) + b"\6\0\0\0vector",
+    "a numpy file": b"\x93NUMPY\1\0",
+}  # fmt: skip
+TEXT = {
+    "a vector of integers": b"3 4 5\n",
+    "a list of posteriors or of integers": b"[ 1 0.5 2 0.5 ] [ 3 1 ] \n",
+    "a list of lists of integers": b"1 2 ; 3 4 ;\n",
+    "a lattice or another transducer": b"\n0 1 2 3 1.5\n1\n\n",
+    "a sparse matrix": b" rows=1 dim=4 [ 2 1 ]\n",
+    "text": b"so it is\n",
+}
+
+
+def archive(path, *objects: bytes, packed: bool = False):
+    content = b"".join(b"utt%d " % number + one for number, one in enumerate(objects))
+    path.write_bytes(gzip.compress(content) if packed else content)
+    return path
+
+
+@pytest.mark.parametrize("objects", [BINARY, TEXT], ids=["binary", "text"])
+def test_what_is_there_in_the_place_of_a_matrix(objects, tmp_path):
+    for kind, content in objects.items():
+        path = archive(tmp_path / "a.ark", content, content)
+        for read in (lambda: load_matrix(f"{path}:5"), lambda: read_ark(path)):
+            with pytest.raises(UserError, match=f"^{path}:.*: {kind} is there, not a matrix"):
+                read()
+
+
+def test_vectors_are_no_matrices(tmp_path):
+    path = archive(tmp_path / "a.ark", b"\0BFV " + sized(2)[:5] + bytes(8))
+    with pytest.raises(UserError, match="a.ark:5: a vector is there, not a matrix; give an archive"):
+        load_matrix(f"{path}:5")
+    assert read_ark(path)["utt0"].shape == (2,)
+    (tmp_path / "b.ark").write_bytes(b"utt  [ 1 2 ]\n")
+    with pytest.raises(UserError, match="b.ark:4: a vector is there, not a matrix"):
+        load_matrix(f"{tmp_path}/b.ark:4")
+
+
+@pytest.mark.parametrize("kind", ["CM", "CM2", "CM3", "FM", "DM"])
+def test_damaged_matrices_are_called_damaged(kind, tmp_path):
+    path = archive(tmp_path / "a.ark", b"\0B" + kind.encode() + b" " + bytes(3))
+    with pytest.raises(UserError, match="truncated or damaged"):
+        load_matrix(f"{path}:5")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("read, own, wanted", [
+    (read_int_vectors, "a vector of integers", "a vector of integers"),
+    (read_posteriors, "a list of posteriors or of integers", "a list of posteriors or of integers"),
+    (lambda path: list(read_either(path)), "a lattice or another transducer", "a lattice or another transducer"),
+    (read_fsts, "a lattice or another transducer", "a lattice or another transducer"),
+])  # fmt: skip
+def test_what_is_there_in_the_place_of_others(read, own, wanted, packed, tmp_path):
+    others = {kind: content for kind, content in BINARY.items() if kind not in (own, "a numpy file", "a number")}
+    for kind, content in {**others, "a matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(), "a sparse matrix": TEXT["a sparse matrix"]}.items():
+        path = archive(tmp_path / "a.gz", content, content, packed=packed)
+        with pytest.raises(UserError, match=f"^{path}: utt0.*: {kind} is there, not {wanted}; give an archive of "):
+            read(path)
+
+
+def test_what_is_there_in_the_place_of_audio(tmp_path):
+    for kind, content in {**BINARY, "a matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(), "a compressed matrix": b"\0BCM2 " + bytes(16)}.items():
+        if not kind.endswith("file"):
+            path = archive(tmp_path / "a.ark", content, content)
+            with pytest.raises(UserError, match=f"^u: {path}:5: not readable as audio \\({kind} is there\\)"):
+                read_audio(f"{path}:5", "u")
+
+
+def test_what_kaldi_writes(tmp_path):
+    """The same of archives that Kaldi's own code writes."""
+    native = pytest.importorskip("kaldi_native_io")
+    writers = {
+        "a vector of integers": (native.Int32VectorWriter, [3, 4, 5]),
+        "a list of posteriors or of integers": (native.PosteriorWriter, [[(3, 0.5), (4, 0.5)], [(5, 1.0)]]),
+        "a vector": (native.FloatVectorWriter, np.ones(3, np.float32)),
+        "a matrix": (native.FloatMatrixWriter, MATRIX),
+    }
+    for kind, (writer, value) in writers.items():
+        for mode in ("ark", "ark,t"):
+            with writer(f"{mode}:{tmp_path}/a.ark") as file:
+                file.write("utt", value)
+                file.write("utt2", value)
+            assert kind_of((tmp_path / "a.ark").read_bytes()[4:]) == kind, (kind, mode)
