@@ -23,6 +23,7 @@ import typing
 from collections.abc import Callable
 from pathlib import Path
 
+from pyasr.base import kaldi_names
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
 from pyasr.base.option_uses import Condition, refuse_unused, told
@@ -94,6 +95,25 @@ class _Flag:
         return from_text(self.type, text, where)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _UnusedFlag(_Flag):
+    """An option of Kaldi's that changes nothing at some values, with which it is taken."""
+
+    unused: kaldi_names.Unused
+
+    def convert(self, text: str, where: str):
+        value = self._typed(text, where) if text or self.type is not str else ""
+        if self.unused.taken is not None and value not in self.unused.taken:
+            raise UserError(f"{where}: '{text}' cannot be done, {self.unused.reason}")
+        return value
+
+
+def _with_unused(flags: dict[str, _Flag]) -> dict[str, _Flag]:
+    """The flags of a step, and those of Kaldi's that it takes without using them."""
+    taken = {name: unused for name, unused in kaldi_names.UNUSED.items() if unused.beside in flags and name not in flags}
+    return flags | {name: _UnusedFlag(name, (), unused.type, False, None, {}, unused=unused) for name, unused in taken.items()}
+
+
 def _flags(cls, path=(), defaults=None, only=()) -> list[_Flag]:
     """All flags of `cls`, groups flattened. Raises TypeError when a name occurs twice: a mistake of ours, not of the user."""
     hints = typing.get_type_hints(cls)
@@ -151,7 +171,8 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
     Raises UserError for an unknown flag, a missing or impossible value, too few or too many positionals; HelpRequested for --help.
     """
     extra_flags = extra_flags or {}
-    flags = {flag.name: flag for flag in _flags(cls)}
+    own_flags = {flag.name: flag for flag in _flags(cls)}
+    flags = _with_unused(own_flags)
     positionals = _positionals(cls)
     from_line, from_config, words, switched = {}, {}, [], set()
     rest = list(argv)
@@ -173,7 +194,7 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
         if name in extra_flags:
             raise UserError(f"--{name}: takes no value, write it alone")
         if name != "config" and name not in flags:
-            unknown = did_you_mean(f"--{name}", [*flags, *extra_flags, "config", "help"])
+            unknown = did_you_mean(f"--{name}", [*own_flags, *extra_flags, "config", "help"])
             raise UserError(unknown + _on_quotes(f"--{name}", flags, from_line))
         if not equals:
             value = _value_of(name, flags, rest)
@@ -185,8 +206,8 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
         if word.startswith("-") and (hint := _on_quotes(word, flags, from_line)):
             raise UserError(f"{word}: no such option{hint}")
     given = from_config | from_line
-    instance = _build(cls, flags, given, _bind(positionals, words, cls))
-    refuse_unused({name: flags[name].only for name in given}, {name: given.get(name, flag.default) for name, flag in flags.items()})
+    instance = _build(cls, own_flags, given, _bind(positionals, words, cls))
+    refuse_unused({name: flags[name].only for name in given}, {name: given.get(name, flag.default) for name, flag in own_flags.items()})
     return instance, switched
 
 
@@ -208,8 +229,9 @@ def _value_of(name, flags, rest):
 
 def did_you_mean(name: str, flags, where: str = "") -> str:
     """The sentence on a flag that does not exist."""
+    of_kaldi = kaldi_names.advice(name.lstrip("-"), flags)
     near = difflib.get_close_matches(name.lstrip("-"), flags, n=1)
-    hint = f"did you mean --{near[0]}?" if near else "see --help"
+    hint = of_kaldi or (f"did you mean --{near[0]}?" if near else "see --help")
     return f"{where}{name}: no such option; {hint}"
 
 
@@ -234,7 +256,7 @@ def _read_config(path: Path, flags) -> dict:
         name = name.strip().replace("_", "-")
         where = f"{path}:{number}: "
         if name not in flags:
-            raise UserError(did_you_mean(f"--{name}", flags, where))
+            raise UserError(did_you_mean(f"--{name}", [known for known in flags if flags[known].path], where))
         if not equals and flags[name].type is not bool:
             raise UserError(f"{where}--{name}: a value is missing, write --{name}=VALUE")
         values[name] = flags[name].convert(value.strip() if equals else "true", f"{where}--{name}")

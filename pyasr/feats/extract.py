@@ -44,6 +44,7 @@ class ArchiveOptions:
 
     compress: bool = option(False, "store one byte a value (Kaldi's compressed matrices) instead of float32")
     max_short: float = option(0.01, "greatest allowed share of utterances that are too short for a frame", minimum=0.0, maximum=1.0)
+    min_duration: float = option(0.0, "shortest utterance, in seconds, that gets features", minimum=0.0)
     seed: int = option(0, "seed of dither", only=any_of(if_set("dither"), if_set("add-pitch")))
 
 
@@ -84,10 +85,11 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     features  options of one of the classes in `pyasr.feats.extractor.KINDS`
     run       `pyasr.cluster.jobs.run_jobs`, which this package must not import
     """
-    Extractor(features)  # a mistake in its options is told before any work, as one in the tables is
+    extractor = Extractor(features)  # a mistake in its options is told before any work, as one in the tables is
     data, feats = step.data, step.data / "feats"
     tables = DataDir(data)
-    utterance_warps(tables)
+    for warp in set(utterance_warps(tables).values()):
+        extractor.check_warp(warp)
     tables.check_commands()
     check_split(data, step.jobs.nj)
     inputs = [*audio_tables(data), *(data / name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if tables.has(name))]
@@ -123,7 +125,7 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
     progress = log.Progress("features", len(utterances), "utterances")
     ark = f"raw.{job}.ark"
     with ArkWriter(spec.out / ark, spec.out / f"feats.{job}.scp", spec.archive.compress, spec.named / ark) as writer:
-        for key, features in extracted(extractor, DataDir(spec.data), utterances, spec.archive.seed, spec.audio):
+        for key, features in extracted(extractor, DataDir(spec.data), utterances, spec.archive.seed, spec.audio, spec.archive.min_duration):
             if len(features) == 0:
                 short.append(key)
                 continue
@@ -134,11 +136,12 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
     (spec.out / f"short.{job}.txt").write_text("".join(f"{key}\n" for key in short), encoding="utf-8")
 
 
-def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: int,
-              audio: AudioOptions = AudioOptions()) -> Iterator[tuple[str, np.ndarray]]:  # fmt: skip
-    """(utterance, features), each with the frequencies warped as the data directory says."""
+def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: int, audio: AudioOptions = AudioOptions(),
+              min_duration: float = 0.0) -> Iterator[tuple[str, np.ndarray]]:  # fmt: skip
+    """(utterance, features), each with the frequencies warped as the data directory says; no rows for those below `min_duration` seconds."""
     warps = utterance_warps(data)
-    waveforms = read_waveforms(data, utterances, extractor.rate_hz, audio)
+    read = read_waveforms(data, utterances, extractor.rate_hz, audio)
+    waveforms = ((utt, wave if len(wave) >= min_duration * extractor.rate_hz else wave[:0]) for utt, wave in read)
     for warp, alike in groupby(waveforms, key=lambda item: warps[item[0]]):
         for keys, waves in batches(alike, extractor.rate_hz):
             yield from zip(keys, extractor(waves, keys, seed, warp))
@@ -192,7 +195,7 @@ def merge_shards(spec: ExtractSpec) -> None:
     total = len(table) + len(short)
     if short:
         named = ", ".join(short[:5]) + (" ..." if len(short) > 5 else "")
-        sentence = f"{len(short)} of {total} utterances are too short for one frame: {named}"
+        sentence = f"{len(short)} of {total} utterances are too short for one frame{' or --min-duration' * bool(spec.archive.min_duration)}: {named}"
         if len(short) > spec.archive.max_short * total:
             raise UserError(f"{spec.data}: {sentence}; remove them from the data directory or raise --max-short")
         log.warning(f"{sentence}; they get no features")

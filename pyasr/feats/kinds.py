@@ -1,12 +1,15 @@
-r"""What makes MFCC and filter-bank features of the energies E[b], b = 0..B-1, of mel filters.
+r"""What makes MFCC, filter-bank and spectrogram features of the energies E[b], b = 0..B-1, of mel filters, or of the spectrum itself.
 
     L[b] = ln max(E[b], eps),       C[0] = sqrt(1/B) sum_b L[b],   C[k] = l(k) sqrt(2/B) sum_b L[b] cos(pi k (b + 1/2) / B)
 
-with the lifter l(k) = 1 + (Q/2) sin(pi k / Q), Q = 22. A kind of features for `Extractor` has
+with the lifter l(k) = 1 + (Q/2) sin(pi k / Q), Q = 22. With htk_compat the columns stand as HTK has them: C[0], without the factor
+sqrt(1/2) of the others' scale, or the energy, is the last. A kind of features for `Extractor` has
 
     power                whether it is made of the power spectrum; else of the magnitude
     dim                  columns
-    filters(warp)        weights (fft_size / 2 + 1, num_mel_bins), float64, for a warp factor of the speaker's frequencies
+    place                those of them that `columns` gives
+    energy               the column of the log energy, None: there is none
+    filters(warp)        weights (fft_size / 2 + 1, num_mel_bins), float64, for a warp factor of the speaker's frequencies; None: the spectrum
     columns(energies)    float64 (T, num_mel_bins) to float64 (T, dim)
 """
 
@@ -18,7 +21,8 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.feats.mel import EPSILON, mel_filters
-from pyasr.feats.options import FbankOptions, MfccOptions
+from pyasr.feats.options import FbankOptions, MfccOptions, PlpOptions, SpectrogramOptions
+
 
 def lifter(num_ceps: int, constant: float) -> np.ndarray:
     """l(k) for k = 0..num_ceps-1; ones for a constant of zero."""
@@ -35,7 +39,18 @@ def cepstral_matrix(options: MfccOptions) -> np.ndarray:
     position = np.arange(num_bins)[:, None] + 0.5
     matrix = math.sqrt(2 / num_bins) * np.cos(math.pi / num_bins * position * np.arange(options.num_ceps))
     matrix[:, 0] = math.sqrt(1 / num_bins)
-    return matrix * lifter(options.num_ceps, options.cepstral_lifter)
+    matrix *= lifter(options.num_ceps, options.cepstral_lifter)
+    return as_in_htk(matrix * np.where(np.arange(options.num_ceps) == 0, math.sqrt(2), 1)) if options.htk_compat else matrix
+
+
+def as_in_htk(columns: np.ndarray) -> np.ndarray:
+    """Columns of which the first has become the last."""
+    return np.roll(columns, -1, axis=1)
+
+
+def energy_of_cepstra(options: MfccOptions | PlpOptions) -> int | None:
+    """The column of the log energy, which stands where C[0] would."""
+    return None if not options.use_energy else options.num_ceps - 1 if options.htk_compat else 0
 
 
 class Mfcc:
@@ -45,6 +60,7 @@ class Mfcc:
 
     def __init__(self, options: MfccOptions):
         self.options, self.dim, self._cosine = options, options.num_ceps, cepstral_matrix(options)
+        self.place, self.energy = slice(None), energy_of_cepstra(options)
 
     def filters(self, warp: float) -> np.ndarray:
         return mel_filters(self.options.mel, self.options.frame, warp)
@@ -57,10 +73,29 @@ class Fbank:
     """Energies of mel filters, or their logarithms."""
 
     def __init__(self, options: FbankOptions):
-        self.options, self.dim, self.power = options, options.mel.num_mel_bins, options.use_power
+        num_bins, is_last = options.mel.num_mel_bins, options.htk_compat
+        self.options, self.dim, self.power = options, num_bins + options.use_energy, options.use_power
+        self.place = slice(0, num_bins) if is_last or not options.use_energy else slice(1, None)
+        self.energy = None if not options.use_energy else num_bins if is_last else 0
 
     def filters(self, warp: float) -> np.ndarray:
         return mel_filters(self.options.mel, self.options.frame, warp)
 
     def columns(self, energies: np.ndarray) -> np.ndarray:
         return np.log(np.maximum(energies, EPSILON)) if self.options.use_log_fbank else energies
+
+
+class Spectrogram:
+    """Logarithms of the power spectrum."""
+
+    power = True
+
+    def __init__(self, options: SpectrogramOptions):
+        self.dim, self.place, self.energy = options.frame.fft_size // 2 + 1, slice(None), 0
+
+    def filters(self, warp: float) -> None:
+        if warp != 1:
+            raise UserError("spectrograms are not warped; take spk2warp and utt2warp out of the data directory")
+
+    def columns(self, energies: np.ndarray) -> np.ndarray:
+        return np.log(np.maximum(energies, EPSILON))

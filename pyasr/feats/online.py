@@ -26,6 +26,8 @@ def check_extracts_online(options) -> None:
     """Raise UserError for features of which a frame depends on the whole utterance."""
     if options.pitch.add_pitch:
         raise UserError("its features have pitch, which is found by a look at the whole utterance; train on features without --add-pitch")
+    if options.utterance.subtract_mean:
+        raise UserError("the mean of the whole utterance is subtracted from its features; train on features without --subtract-mean")
 
 
 class OnlineExtractor:

@@ -24,6 +24,7 @@ class FrameOptions:
     remove_dc_offset: bool = option(True, "subtract the mean of each frame")
     window_type: str = option("povey", "window function", choices=("povey", "hamming", "hanning", "rectangular", "blackman"))
     blackman_coeff: float = option(0.42, "constant of the Blackman window")
+    round_to_power_of_two: bool = option(True, "frames are padded with zeros to a power of two before the Fourier transform")
     snip_edges: bool = option(True, "only frames that lie whole within the audio")
     raw_energy: bool = option(True, "energy is computed before preemphasis and windowing")
 
@@ -44,8 +45,8 @@ class FrameOptions:
 
     @property
     def fft_size(self) -> int:
-        """Window size rounded up to a power of two."""
-        return 1 << (self.window_size - 1).bit_length()
+        """Window size, rounded up to a power of two unless that is not wanted."""
+        return 1 << (self.window_size - 1).bit_length() if self.round_to_power_of_two else self.window_size
 
     @property
     def first_sample(self) -> int:
@@ -97,6 +98,7 @@ class ProcessPitchOptions:
     delta_pitch_noise_stddev: float = option(0.005, "noise on this slope before scaling, which hides the steps of the pitch", minimum=0.0)
     normalization_left_context: int = option(75, "frames to the left from which the mean of the log pitch is taken", minimum=0)
     normalization_right_context: int = option(75, "frames to the right from which the mean of the log pitch is taken", minimum=0)
+    delay: int = option(0, "frames by which the features are late; as many more are given out", minimum=0)
     delta_window: int = option(2, "frames on either side from which the slope is taken", minimum=1)
     add_pov_feature: bool = option(True, "give out the feature of voicing")
     add_normalized_log_pitch: bool = option(True, "give out the log pitch less its mean around the frame")
@@ -119,6 +121,13 @@ class PitchOptions:
 
 
 @dataclass(frozen=True)
+class UtteranceOptions:
+    """What is done with the features of a whole utterance."""
+
+    subtract_mean: bool = option(False, "subtract the mean of each utterance's features, but for those of pitch")
+
+
+@dataclass(frozen=True)
 class MfccOptions:
     """Mel-frequency cepstral coefficients."""
 
@@ -128,6 +137,8 @@ class MfccOptions:
     use_energy: bool = option(True, "log energy in the place of C0")
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
     cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0)
+    htk_compat: bool = option(False, "energy or C0 as the last column; C0 times the square root of 2")
+    utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
 
@@ -141,6 +152,8 @@ class FbankOptions:
     energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
     use_log_fbank: bool = option(True, "logarithm of the filters' energies")
     use_power: bool = option(True, "power spectrum; false: magnitude")
+    htk_compat: bool = option(False, "energy as the last column")
+    utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
 
@@ -157,12 +170,27 @@ class PlpOptions:
     compress_factor: float = option(0.33333, "exponent of the compression of energies", minimum=1e-3, maximum=1.0)
     cepstral_lifter: float = option(22.0, "liftering constant; zero: none", minimum=0.0)
     cepstral_scale: float = option(1.0, "factor of all cepstra")
+    htk_compat: bool = option(False, "energy or C0 as the last column")
+    utterance: UtteranceOptions = group(UtteranceOptions)
     pitch: PitchOptions = group(PitchOptions)
 
 
-def read_feature_options(data: Path, why: str) -> MfccOptions | FbankOptions | PlpOptions:
+@dataclass(frozen=True)
+class SpectrogramOptions:
+    """Logarithms of the power spectrum, the log energy in the place of the first."""
+
+    frame: FrameOptions = group(FrameOptions)
+    energy_floor: float = option(0.0, "floor of the energy; zero: none", minimum=0.0)
+    utterance: UtteranceOptions = group(UtteranceOptions)
+    pitch: PitchOptions = group(PitchOptions)
+
+
+FEATURE_OPTIONS = (MfccOptions, FbankOptions, PlpOptions, SpectrogramOptions)
+
+
+def read_feature_options(data: Path, why: str) -> MfccOptions | FbankOptions | PlpOptions | SpectrogramOptions:
     """How the features of a data directory were made. Raises UserError, with the reason `why` one has to know, where that is not told."""
     path = data / "feats" / OPTIONS_FILE
     if not path.exists():
         raise UserError(f"{path}: no such file, which {why}; make the features with steps/make_mfcc.py")
-    return load(path, (MfccOptions, FbankOptions, PlpOptions))
+    return load(path, FEATURE_OPTIONS)

@@ -21,12 +21,14 @@ from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
 from pyasr.base.options import from_json, load, to_json
 from pyasr.base.output import atomic_write
-from pyasr.feats.options import OPTIONS_FILE, FbankOptions, MfccOptions, PitchOptions, PlpOptions
+from pyasr.feats.options import (
+    FEATURE_OPTIONS, OPTIONS_FILE, FbankOptions, FrameOptions, MelOptions, MfccOptions, PitchOptions, PlpOptions, SpectrogramOptions,
+)  # fmt: skip
 from pyasr.io.ark import archive_of, read_scp
 
 ORIGIN_FILE = "feature_origin.json"
-_KINDS = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in (MfccOptions, FbankOptions, PlpOptions)}
-_NAMES = {MfccOptions: "MFCC", FbankOptions: "log mel energies", PlpOptions: "PLP"}
+_KINDS = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in FEATURE_OPTIONS}
+_NAMES = {MfccOptions: "MFCC", FbankOptions: "log mel energies", PlpOptions: "PLP", SpectrogramOptions: "spectrograms"}
 _MOST_NAMED = 4
 
 
@@ -131,17 +133,24 @@ def _options(origin: dict):
 
 def _effective(options):
     """These options, those that change nothing, or only noise, at their defaults."""
-    frame, mel, pitch = _as_default(options.frame, "dither"), options.mel, options.pitch
+    frame, pitch = _as_default(options.frame, "dither"), options.pitch
     if frame.window_type != "blackman":
         frame = _as_default(frame, "blackman_coeff")
-    if mel.high_freq <= 0:
-        mel = dataclasses.replace(mel, high_freq=mel.high_freq + frame.sample_frequency / 2)
-    if not options.use_energy:
-        frame, options = _as_default(frame, "raw_energy"), _as_default(options, "energy_floor")
+    if not isinstance(options, SpectrogramOptions):
+        options = dataclasses.replace(options, mel=_effective_mel(options.mel, frame))
+        if not options.use_energy:
+            frame, options = _as_default(frame, "raw_energy"), _as_default(options, "energy_floor")
+            options = _as_default(options, "htk_compat") if isinstance(options, FbankOptions) else options
     if not pitch.add_pitch:
         pitch = PitchOptions()
     pitch = dataclasses.replace(pitch, process=_as_default(pitch.process, "delta_pitch_noise_stddev"))
-    return dataclasses.replace(options, frame=frame, mel=_as_default(mel, "vtln_low", "vtln_high"), pitch=pitch)
+    return dataclasses.replace(options, frame=frame, pitch=pitch)
+
+
+def _effective_mel(mel: MelOptions, frame: FrameOptions) -> MelOptions:
+    """With the upper edge from 0 Hz, and the knees of warping at their defaults."""
+    high_hz = mel.high_freq if mel.high_freq > 0 else mel.high_freq + frame.sample_frequency / 2
+    return _as_default(dataclasses.replace(mel, high_freq=high_hz), "vtln_low", "vtln_high")
 
 
 def _as_default(options, *names: str):

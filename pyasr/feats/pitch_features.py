@@ -47,7 +47,7 @@ def slope(values: np.ndarray, window: int) -> np.ndarray:
 
 
 def process_pitch(raw: np.ndarray, options: ProcessPitchOptions, random: np.random.Generator) -> np.ndarray:
-    """Features, float32 (T, options.dim), of what `PitchTracker` gives (T, 2)."""
+    """Features, float32 (T + delay, options.dim), of what `PitchTracker` gives (T, 2); the first is repeated `delay` times."""
     if len(raw) == 0:
         return np.zeros((0, options.dim), np.float32)
     nccf, log_pitch = raw[:, 0].astype(np.float64), np.log(raw[:, 1].astype(np.float64))
@@ -64,7 +64,8 @@ def process_pitch(raw: np.ndarray, options: ProcessPitchOptions, random: np.rand
         columns.append(options.delta_pitch_scale * (slope(log_pitch, options.delta_window) + noise))
     if options.add_raw_log_pitch:
         columns.append(log_pitch)
-    return np.stack(columns, axis=1).astype(np.float32)
+    frames = np.maximum(np.arange(len(raw) + options.delay) - options.delay, 0)
+    return np.stack(columns, axis=1).astype(np.float32)[frames]
 
 
 class PitchExtractor:

@@ -21,7 +21,7 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.kernels import njit
-from pyasr.feats.kinds import lifter
+from pyasr.feats.kinds import as_in_htk, energy_of_cepstra, lifter
 from pyasr.feats.mel import EPSILON, filter_edges, inverse_mel_scale, mel_filters
 from pyasr.feats.options import PlpOptions
 
@@ -35,6 +35,7 @@ class Plp:
         if options.num_ceps > options.lpc_order + 1:
             raise UserError(f"--num-ceps {options.num_ceps} is more than --lpc-order {options.lpc_order} plus one; lower it")
         self.options, self.dim = options, options.num_ceps
+        self.place, self.energy = slice(None), energy_of_cepstra(options)
         self._autocorrelation = autocorrelation_matrix(options.mel.num_mel_bins, options.lpc_order)
         self._lifter = options.cepstral_scale * lifter(options.num_ceps, options.cepstral_lifter)
 
@@ -47,7 +48,7 @@ class Plp:
         """Cepstra (T, num_ceps) of energies (T, num_mel_bins)."""
         loudness = np.maximum(energies, EPSILON) ** self.options.compress_factor
         cepstra = lpc_cepstra(loudness @ self._autocorrelation, self.options.num_ceps)
-        return cepstra * self._lifter
+        return as_in_htk(cepstra * self._lifter) if self.options.htk_compat else cepstra * self._lifter
 
 
 def equal_loudness(hertz: np.ndarray) -> np.ndarray:

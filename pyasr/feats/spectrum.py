@@ -86,15 +86,15 @@ class FrameBuffer:
 class Spectrum:
     """Blocks of windowed frames to weighted sums of their spectra.
 
-    weights  (fft_size / 2 + 1, num_columns): the filters
+    weights  (fft_size / 2 + 1, num_columns): the filters; None: the power of each spectral line itself
     power    power spectrum; False: magnitude
     """
 
-    def __init__(self, options: FrameOptions, weights: np.ndarray, power: bool = True):
+    def __init__(self, options: FrameOptions, weights: np.ndarray | None, power: bool = True):
         self.options, self.power = options, power
         self.window = window_function(options)
         # the power of a spectral line is the sum of the squares of its real and imaginary part: both get the line's weight
-        self.weights = np.repeat(weights, 2, axis=0) if power else weights
+        self.weights = np.repeat(weights, 2, axis=0) if power and weights is not None else weights
         self._padded = np.zeros((BLOCK_FRAMES, options.fft_size))
         self._centred = np.empty((BLOCK_FRAMES, options.window_size))
 
@@ -113,7 +113,8 @@ class Spectrum:
         spectrum = np.fft.rfft(padded)
         if self.power:
             parts = spectrum.view(np.float64)
-            return np.square(parts, out=parts) @ self.weights
+            np.square(parts, out=parts)
+            return parts[:, ::2] + parts[:, 1::2] if self.weights is None else parts @ self.weights
         return np.abs(spectrum) @ self.weights
 
     def log_energy(self, num_rows: int, floor: float) -> np.ndarray:

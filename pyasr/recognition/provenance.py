@@ -155,7 +155,7 @@ def feature_options(data: Path):
                         "VTLN, or on fMLLR features")
     if file := _options_file(data):
         return load_features(file)
-    raise UserError(f"{data}: does not tell how its features were made; make them with steps/make_mfcc.py, make_fbank.py or make_plp.py")
+    raise UserError(f"{data}: does not tell how its features were made; make them with steps/make_mfcc.py or another of make_*.py")
 
 
 def _options_file(data: Path) -> Path | None:

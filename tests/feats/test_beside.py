@@ -10,7 +10,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import parse
 from pyasr.base.seeds import generator
 from pyasr.feats.extractor import Extractor
-from pyasr.feats.options import FbankOptions, FrameOptions, MfccOptions, PitchOptions, PlpOptions
+from pyasr.feats.options import FbankOptions, FrameOptions, MfccOptions, PitchOptions, PlpOptions, ProcessPitchOptions
 from pyasr.feats.pitch_features import PitchExtractor
 from pyasr.feats.warp import Warper
 
@@ -58,6 +58,20 @@ def test_options_come_from_several_files(tmp_path):
     (tmp_path / "pitch.conf").write_text("--sample-frequency=8000\n--max-f0=500\n--add-raw-log-pitch=true\n")
     options, _ = parse(PlpOptions, ["--config", str(tmp_path / "plp.conf"), "--config", str(tmp_path / "pitch.conf"), "--add-pitch"])
     assert Extractor(options).dim == 13 + 4 and options.pitch.track.max_f0 == 500 and options.mel.num_mel_bins == 15
+
+
+def test_features_of_pitch_may_be_late():
+    """As process-kaldi-pitch-feats --delay: frame t has what frame t - delay had, and as many frames more are given out."""
+    wave, late = speech_like(8000), PitchOptions(process=ProcessPitchOptions(delay=3))
+    plain, found = (PitchExtractor(options, frame())(wave, generator(1, "x")) for options in (PITCH, late))
+    np.testing.assert_array_equal(found, plain[[0, 0, 0, *range(len(plain))]])
+
+
+def test_of_plp_the_first_column_is_the_last_in_htk():
+    wave = speech_like(8000)
+    for use_energy in (True, False):
+        plain, htk = (Extractor(PlpOptions(frame=frame(), use_energy=use_energy, htk_compat=kind))([wave])[0] for kind in (False, True))
+        np.testing.assert_allclose(htk, np.concatenate([plain[:, 1:], plain[:, :1]], axis=1), rtol=1e-6)
 
 
 def test_perturbation_leaves_pitch_as_it_is():

@@ -34,6 +34,7 @@ def reference(options, waves):
     theirs.frame_opts.preemph_coeff, theirs.frame_opts.remove_dc_offset = frame.preemphasis_coefficient, frame.remove_dc_offset
     theirs.frame_opts.window_type, theirs.frame_opts.snip_edges = frame.window_type, frame.snip_edges
     theirs.mel_opts.num_bins, theirs.mel_opts.low_freq, theirs.mel_opts.high_freq = mel.num_mel_bins, mel.low_freq, mel.high_freq
+    theirs.frame_opts.round_to_power_of_two, theirs.htk_compat = frame.round_to_power_of_two, options.htk_compat
     theirs.use_energy, theirs.energy_floor, theirs.raw_energy = options.use_energy, options.energy_floor, frame.raw_energy
     if is_mfcc:
         theirs.num_ceps, theirs.cepstral_lifter = options.num_ceps, options.cepstral_lifter
@@ -72,13 +73,17 @@ def test_windows_and_edges(rate, snip_edges, window):
     dict(use_energy=True, frame=FrameOptions(sample_frequency=8000.0, raw_energy=False)),
     dict(frame=FrameOptions(sample_frequency=8000.0, remove_dc_offset=False, preemphasis_coefficient=0.0)),
     dict(frame=FrameOptions(sample_frequency=8000.0, frame_length=20.0, frame_shift=12.5)),
+    dict(htk_compat=True), dict(htk_compat=True, use_energy=False), dict(htk_compat=True, use_energy=False, cepstral_lifter=0.0),
+    dict(frame=FrameOptions(sample_frequency=8000.0, round_to_power_of_two=False)),
+    dict(frame=FrameOptions(sample_frequency=16000.0, round_to_power_of_two=False), htk_compat=True),
 ])  # fmt: skip
 def test_mfcc_options(options):
     check(MfccOptions(**{"frame": FrameOptions(sample_frequency=8000.0), **options}))
 
 
 @pytest.mark.parametrize("options", [
-    dict(), dict(use_energy=True), dict(use_power=False), dict(use_log_fbank=False), dict(mel=MelOptions(40, 100.0, 3800.0)),
+    dict(), dict(use_energy=True), dict(use_energy=True, htk_compat=True), dict(htk_compat=True),
+    dict(frame=FrameOptions(sample_frequency=8000.0, round_to_power_of_two=False), use_energy=True), dict(use_power=False), dict(use_log_fbank=False), dict(mel=MelOptions(40, 100.0, 3800.0)),
 ])  # fmt: skip
 def test_fbank_options(options):
     check(FbankOptions(**{"frame": FrameOptions(sample_frequency=8000.0), **options}))

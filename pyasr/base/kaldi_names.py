@@ -1,0 +1,98 @@
+"""Options of Kaldi's programs and scripts that have another name here, or no effect: what is taken silently, and what is said of the others.
+
+An entry counts for the steps that have one of the flags beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+OURS = {  # Kaldi's option: ours
+    "totgauss": "num-gauss", "numleaves": "num-leaves", "acwt": "acoustic-scale", "scale-opts": "acoustic-scale transition-scale self-loop-scale",
+    "splice-opts": "splice-left splice-right", "splice-width": "splice-left splice-right", "splice": "splice-left splice-right",
+    "cmvn-opts": "cmvn norm-vars", "feat.cmvn-opts": "cmvn norm-vars", "delta-opts": "deltas", "apply-cmvn-opts": "cmvn norm-vars",
+    "lat-beam": "lattice-beam", "latbeam": "lattice-beam", "first-latbeam": "lattice-beam", "model": "model-dir", "srcdir": "model-dir",
+    "fmllr-update": "fmllr-update-type", "first-max-arcs": "first-max-active", "word-ins-penalty": "word-ins-penalties word-ins-penalty",
+    "min-lmwt": "min-lmwt lmwt", "max-lmwt": "max-lmwt lmwt", "frame-shift": "frame-shift frame-shift-s", "mbr-scale": "posterior-scale",
+    "mfcc-config": "config", "fbank-config": "config", "plp-config": "config", "spectrogram-config": "config", "pitch-config": "config",
+    "pitch-postprocess-config": "config", "paste-length-tolerance": "length-tolerance", "paste-vad-length-tolerance": "length-tolerance",
+    "no-feats": "need-feats", "no-text": "need-text", "initial-learning-rate": "learning-rate", "initial-effective-lrate": "learning-rate",
+    "final-learning-rate": "final-factor", "final-effective-lrate": "final-factor", "learn-rate": "learning-rate",
+    "minibatch-size": "minibatch", "num-jobs-nnet": "num-ranks", "num-jobs-initial": "num-ranks", "num-jobs-final": "num-ranks",
+    "num-hidden-layers": "hidden-layers", "hid-layers": "hidden-layers", "nn-depth": "hidden-layers", "hid-dim": "hidden-dim",
+    "pnorm-input-dim": "hidden-dim", "pnorm-output-dim": "pnorm-group", "max-change-per-minibatch": "max-change",
+    "samples-per-iter": "period-frames", "trainer.num-epochs": "num-epochs", "trainer.max-param-change": "max-change",
+    "trainer.samples-per-iter": "period-frames", "trainer.optimization.initial-effective-lrate": "learning-rate",
+    "trainer.optimization.final-effective-lrate": "final-factor", "trainer.optimization.minibatch-size": "minibatch",
+    "trainer.optimization.num-jobs-initial": "num-ranks", "trainer.optimization.num-jobs-final": "num-ranks",
+    "trainer.optimization.momentum": "momentum", "trainer.num-chunk-per-minibatch": "minibatch", "egs.chunk-width": "chunk",
+    "chain.leaky-hmm-coefficient": "leaky-hmm-coefficient", "chain.l2-regularize": "l2-regularize", "chain.xent-regularize": "xent-regularize",
+    "frames-per-eg": "chunk", "ivector-period": "ivector-period", "num-gauss-ubm": "num-gauss", "utts-per-spk": "utts-per-spk-max",
+}  # fmt: skip
+_AGAIN = "the same command goes on where it stopped, and redoes what --force says"
+_NEEDLESS = {  # Kaldi's option: flags of which a step has one, why it does nothing here
+    "skip-scoring": ("lattice-beam", "decoding does not score, steps/score.py does"),
+    "scoring-opts": ("lattice-beam", "decoding does not score; give them to steps/score.py"),
+    "stage": ("force", _AGAIN),
+    "train-stage": ("force", _AGAIN),
+    "cleanup": ("force", "no intermediate files are kept"),
+    "write-utt2num-frames": ("sample-frequency", "utt2num_frames is always written"),
+    "write-utt2dur": ("sample-frequency", "durations are taken from the audio"),
+    "utt2spk": ("sample-frequency", "speakers are taken from DATA/utt2spk"),
+    "online-pitch-config": ("sample-frequency", "options of pitch go into --config, with --add-pitch true"),
+    "use-graphs": ("retry-beam", "training graphs are made where they are needed"),
+    "careful": ("retry-beam", "an alignment has to end in a final state as it is"),
+    "randprune": ("mllt-iters", "no posteriors are pruned at random"),
+    "use-gpu": ("lattice-beam", "decoding runs on processors"),
+    "post-decode-acwt": ("lattice-beam", "lattices keep their scores; steps/score.py tries LM weights"),
+    "remove-oov": ("self-loop-scale", "a grammar has words of the lexicon alone"),
+    "mono": ("self-loop-scale", "the context is that of the tree"),
+    "left-biphone": ("self-loop-scale", "the context is that of the tree"),
+    "quinphone": ("self-loop-scale", "the context is that of the tree"),
+}
+
+
+@dataclass(frozen=True)
+class Unused:
+    """An option of Kaldi's feature programs that is taken, since it changes nothing, at some values.
+
+    beside    a flag of the steps that take it
+    type      of its values
+    taken     the values that change nothing; None: all
+    reason    why others are refused
+    """
+
+    beside: str
+    type: type
+    taken: tuple | None = None
+    reason: str = ""
+
+
+_OF_ONLINE_PITCH = "pitch is tracked in whole utterances, as with --frames-per-chunk=0"
+UNUSED = {
+    "verbose": Unused("sample-frequency", int),
+    "print-args": Unused("sample-frequency", bool),
+    "debug-mel": Unused("num-mel-bins", bool),
+    "max-feature-vectors": Unused("sample-frequency", int),
+    "output-format": Unused("sample-frequency", str, ("kaldi",), "features are written in Kaldi's form"),
+    "vtln-warp": Unused("vtln-low", float, (1.0,), "write the factors of speakers as DATA/spk2warp"),
+    "vtln-map": Unused("vtln-low", str, ("",), "write the factors as DATA/spk2warp, or those of utterances as DATA/utt2warp"),
+    "return-raw-fft": Unused("sample-frequency", bool, (False,), "complex spectra are no features that a model here takes"),
+    "preemph-coeff": Unused("min-f0", float, (0.0,), "pitch is searched in the signal as it is"),
+    "frames-per-chunk": Unused("min-f0", int, (0,), _OF_ONLINE_PITCH),
+    "simulate-first-pass-online": Unused("min-f0", bool, (False,), _OF_ONLINE_PITCH),
+    "recompute-frame": Unused("min-f0", int),
+    "max-frames-latency": Unused("min-f0", int),
+    "nccf-ballast-online": Unused("min-f0", bool, (False,), _OF_ONLINE_PITCH),
+    "srand": Unused("min-f0", int),
+}  # fmt: skip
+
+
+def advice(name: str, flags: Container[str]) -> str:
+    """What to do about Kaldi's option `name` of a step that has these flags; '' for another name, and where the step has nothing like it."""
+    ours = [f"--{flag}" for flag in OURS.get(name, "").split() if flag in flags]
+    if ours:
+        return f"pyasr's option is {' and '.join(ours)}"
+    beside, reason = _NEEDLESS.get(name, ("", ""))
+    return f"it does nothing here, {reason}; leave it out" if reason and beside in flags else ""
