@@ -20,7 +20,7 @@ from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.feats.origin import check_origin
+from pyasr.feats.fit import check_features
 from pyasr.hmm.gmm_dir import check_phones, training_files
 from pyasr.hmm.model_size import report_leaves
 from pyasr.lang.lang_dir import LangDir
@@ -39,7 +39,7 @@ class BuildChainTree:
 
 
 def main(options: BuildChainTree) -> None:
-    check_origin(options.data, options.ali_dir)
+    check_features(options.data, options.ali_dir)
     transform_dir = options.ali_dir if (options.ali_dir / "trans.1").exists() else None
     with output_of(options, options.out, training_files(options.data, options.lang, options.ali_dir)) as out:
         check_phones(options.ali_dir, LangDir(options.lang))

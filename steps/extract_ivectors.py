@@ -18,7 +18,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.inputs import InputOptions, input_option_files, input_tables
-from pyasr.feats.origin import check_origin
+from pyasr.feats.fit import check_features
 from pyasr.ivector.extract import ExtractDirOptions, ExtractSpec, merge
 from pyasr.ivector.extractor import EXTRACTOR_FILE
 from pyasr.ivector.online import ExtractOptions
@@ -37,7 +37,7 @@ class ExtractIvectors:
 
 def main(options: ExtractIvectors) -> None:
     directory = options.extractor_dir
-    check_origin(options.data, directory)
+    check_features(options.data, directory)
     inputs = [*input_tables(options.data, InputOptions.load(directory)), directory / UBM_FILE, directory / EXTRACTOR_FILE]
     with output_of(options, options.out, [*inputs, *input_option_files(directory)]) as out:
         spec = ExtractSpec(options.data, directory, out, as_named(options.out), options.jobs.nj, options.extract, options.directory)

@@ -18,7 +18,7 @@ from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.feats.inputs import InputOptions
-from pyasr.feats.origin import check_origin
+from pyasr.feats.fit import check_features
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model_size import report_gaussians, report_leaves
@@ -41,7 +41,7 @@ class TrainSat(TriphoneStep):
 def main(options: TrainSat) -> None:
     options.check()
     options.sat.check()
-    check_origin(options.data, options.ali_dir)
+    check_features(options.data, options.ali_dir)
     with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",)) as out:
         spec = SatSpec(options.spec(out, InputOptions.load(options.ali_dir)), options.sat, options.fmllr)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_sat:train_rank", spec, num_ranks=options.jobs.nj)

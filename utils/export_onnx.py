@@ -21,7 +21,7 @@ from pyasr.base.options import argument, option
 from pyasr.base.output import atomic_write
 from pyasr.base.step import check_replaceable, run_step
 from pyasr.export.kinds import UNITS
-from pyasr.feats.origin import check_origin
+from pyasr.feats.origin import check_origin, kept_origins, made_of_features, origins_of
 
 _MARK = r"\x08[\s\S]\x12\x05pyasr"  # ir_version, and a producer_name of five letters
 
@@ -37,8 +37,11 @@ class ExportOnnx:
 def feature_options(data: Path, model_dir: Path) -> str:
     """The options by which a directory's features were made. Raises UserError where they are known to be others than in training."""
     path = data / "feats" / "options.json"
+    if name := made_of_features(kept_origins(model_dir) or origins_of(data)):
+        found = f"{model_dir} takes {name}, which are made of other features, so that no options of audio tell of them"
+        raise UserError(f"--data {data}: {found}; leave --data out")
     if not path.exists():
-        raise UserError(f"{path}: no such file; give a directory whose features steps/make_mfcc.py or make_fbank.py has made")
+        raise UserError(f"{path}: no such file; give a directory whose features steps/make_mfcc.py or another of make_*.py has made")
     check_origin(data, model_dir)
     return path.read_text(encoding="utf-8")
 

@@ -64,14 +64,34 @@ def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray
     """
     where = f"{name}: {rx}" if name else rx
     samples, rate = decode_audio(_content(rx, where), where)
-    num_channels = samples.shape[1]
+    check_channel(samples.shape[1], channel, where)
+    return np.ascontiguousarray(samples[:, max(channel, 0)]), rate
+
+
+def check_channel(num_channels: int, channel: int, where: str) -> None:
+    """Raise UserError, headed by `where`, for a recording that has not this channel, or several where one is meant."""
     if channel == ONLY and num_channels > 1:
         choices = "0 or 1" if num_channels == 2 else f"0 to {num_channels - 1}"
         advice = f"choose one by --channel {choices} of the step that makes features, or make each a recording of its own"
         raise UserError(f"{where}: {num_channels} channels, expected 1; {advice}")
     if channel >= num_channels:
         raise UserError(f"{where}: there is no channel {channel}, the first of its {num_channels} is 0; give another --channel")
-    return np.ascontiguousarray(samples[:, max(channel, 0)]), rate
+
+
+def audio_head(rx: str) -> tuple[int, int] | None:
+    """(sampling rate in Hz, number of channels) by the first bytes of a file of wav.scp; None for a command, and where they do not tell."""
+    if pipes.is_command(rx):
+        return None
+    match = _OFFSET.match(rx)
+    path, offset = (match[1], int(match[2])) if match and not os.path.exists(rx) else (rx, 0)
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            head = io.BytesIO(file.read(_HEAD_BYTES) if os.path.isfile(path) else b"")
+        with soundfile.SoundFile(head) as audio:
+            return audio.samplerate, audio.channels
+    except (OSError, soundfile.LibsndfileError, RuntimeError, ValueError):
+        return None
 
 
 def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdvice()) -> tuple[np.ndarray, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from pyasr.base.option_uses import any_of, if_set
 from pyasr.base.options import argument, group, load, option, save
 from pyasr.base.step import output_of
 from pyasr.base.table_paths import as_named
-from pyasr.data.audio import ONLY
+from pyasr.data.audio import ONLY, audio_head, check_channel
 from pyasr.data.backup import set_aside
 from pyasr.data.datadir import AUDIO_CHANGES, DataDir, check_split, split
 from pyasr.data.recording_prints import recording_prints
@@ -36,6 +36,7 @@ from pyasr.io.text import read_table, write_table
 TABLES = ("feats.scp", "utt2num_frames")
 AUDIO_FILE = "audio.json"
 BATCH_SECONDS = 60.0
+_NUM_LOOKED_AT = 100  # recordings, before jobs begin
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
         extractor.check_warp(warp)
     tables.check_commands()
     check_split(data, step.jobs.nj)
+    check_recordings(tables, extractor.rate_hz, step.audio)
     inputs = [*audio_tables(data), *(data / name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if tables.has(name))]
     also = [data / name for name in TABLES]
     with recording_prints(data, feats, inputs) as of_recordings, output_of(step, feats, inputs + of_recordings, also=also) as out:
@@ -159,15 +161,28 @@ def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float,
         yield utt, cut_utterance(samples, rate_hz, data, utt)
 
 
+def check_recordings(data: DataDir, rate_hz: float, audio: AudioOptions) -> None:
+    """Raise UserError where one of the first recordings, of those that are files, has another rate or number of channels than is wanted."""
+    names = dict.fromkeys(map(data.recording, data.utterances))
+    for rx in (data.wav_scp[name] for name in islice(names, _NUM_LOOKED_AT) if name in data.wav_scp):
+        if head := audio_head(rx):
+            check_channel(head[1], audio.channel, rx)
+            _check_rate(head[0], rate_hz, audio, rx)
+
+
 def _at_rate(samples: np.ndarray, rate: int, rate_hz: float, audio: AudioOptions, where: str) -> np.ndarray:
     """The samples at `rate_hz`, where they are, or may be made to be."""
     if rate == rate_hz:
         return samples
+    _check_rate(rate, rate_hz, audio, where)
+    return Resampler(rate, round(rate_hz))(samples, last=True)
+
+
+def _check_rate(rate: int, rate_hz: float, audio: AudioOptions, where: str) -> None:
     allowed, flag = (audio.allow_downsample, "--allow-downsample") if rate > rate_hz else (audio.allow_upsample, "--allow-upsample")
-    if not allowed or rate_hz != round(rate_hz):
+    if rate != rate_hz and (not allowed or rate_hz != round(rate_hz)):
         found = f"audio of {rate} Hz, but --sample-frequency is {rate_hz:g}"
         raise UserError(f"{where}: {found}; give {flag} true to have it resampled, or correct the configuration file")
-    return Resampler(rate, round(rate_hz))(samples, last=True)
 
 
 def batches(waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float) -> Iterator[tuple[list[str], list[np.ndarray]]]:

@@ -83,6 +83,11 @@ def audio_options(origin: dict):
     return _options(origin)
 
 
+def made_of_features(origins: list[dict]) -> str:
+    """The name of the first of these origins that is not of audio, such as fMLLR features; '' where all are."""
+    return next((_name(origin) for origin in origins if "type" not in origin), "")
+
+
 def check_origin(data: Path, model_dir: Path) -> None:
     """Raise UserError where the features of `data` are known to be made otherwise than those that a model was trained on.
 

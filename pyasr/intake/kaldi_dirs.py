@@ -17,6 +17,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.data.validation import validate
 from pyasr.decode.lattice_io import read_either
+from pyasr.feats.fit import check_splicing
 from pyasr.feats.inputs import open_features
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, read_transitions
@@ -143,6 +144,7 @@ def _check_topology(transitions: TransitionModel, lang: LangDir) -> None:
 def _check_dimension(model: ModelDir, data: Path, report: Report) -> None:
     """Features become as many columns as the Gaussians have."""
     fix = "give the features that the model was trained on"
+    report.attempt(fix, check_splicing, data, model.path)
     reader = report.attempt(fix, open_features, data, model.path)
     dim = report.attempt(fix, lambda: reader.dim) if reader else None
     if dim is not None and dim != model.gmm.dim:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.feats.inputs import InputOptions
+from pyasr.feats.fit import meant_splicing, splice_line
+from pyasr.feats.inputs import INPUT_FILE, InputOptions
+from pyasr.feats.kaldi_options import SPLICE_FILE
 from pyasr.feats.transforms import MATRIX_FILE, read_matrix, read_transform_archive
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import ALIGNMENT_MODEL, MODEL, read_model, read_transitions, read_tree
@@ -21,6 +23,7 @@ from pyasr.lang.symbols import SymbolTable
 
 _NETWORKS = ("<Nnet3>", "<Nnet>")
 _ALONE = ("frame_subsampling_factor", "final.nnet")  # beside these the model may be a transition model alone
+_USUAL_FRAMES = 9  # that Kaldi's splice-feats splices unless told otherwise
 COPY = "copy it again from where it was made"
 
 
@@ -109,7 +112,8 @@ class ModelDir:
         """The options of features and the matrix, which make the model's input of them."""
         options = self.report.attempt("correct the file", InputOptions.load, self.path)
         matrix = self.report.attempt(COPY, read_matrix, self.path / MATRIX_FILE) if MATRIX_FILE in self.names else None
-        if options and matrix is not None:
+        is_told = matrix is None or not self.names.isdisjoint((INPUT_FILE, SPLICE_FILE))
+        if options and matrix is not None and (is_told or not self._lacks_splicing(matrix.shape[1])):
             width = options.dim(1)
             if matrix.shape[1] % width and (matrix.shape[1] - 1) % width:
                 told = f"{matrix.shape[1]} columns, {width} frames are spliced"
@@ -117,6 +121,14 @@ class ModelDir:
         if matrix is not None and self.gmm and len(matrix) != self.gmm.dim:
             told = f"{len(matrix)} rows, the Gaussians have {self.gmm.dim} dimensions"
             self.report.add(self.path / MATRIX_FILE, told, f"copy {MATRIX_FILE} and {MODEL} together")
+
+    def _lacks_splicing(self, num_columns: int) -> bool:
+        """Whether a matrix is of another splicing than that which Kaldi's scripts take where splice_opts is missing, which is a problem."""
+        dim, frames = meant_splicing(num_columns) or (0, _USUAL_FRAMES)
+        if frames != _USUAL_FRAMES:
+            told = f"missing, and {MATRIX_FILE} has {num_columns} columns, which are {dim} x {frames}"
+            self.report.add(self.path / SPLICE_FILE, told, f"copy it too, or echo {splice_line(frames)} > {self.path / SPLICE_FILE}")
+        return frames != _USUAL_FRAMES
 
     def _archives(self, stem: str, suffix: str) -> list[Path]:
         """The archives STEM.1 ... of all jobs, gzipped or not; those that should be there and are not are problems, and so are other names

@@ -11,11 +11,11 @@ from steps_here import run_here
 
 from pyasr.base import protobuf
 from pyasr.base.errors import UserError
-from pyasr.base.options import save
+from pyasr.base.options import save, to_json
 from pyasr.export.onnx_model import acoustic_onnx
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import FbankOptions, FrameOptions, MfccOptions
-from pyasr.feats.origin import keep_origin
+from pyasr.feats.origin import keep_origin, save_origins
 from pyasr.io.ark import ArkWriter
 from pyasr.nn.feed_forward import DnnOptions, FeedForward, FixedParts
 from pyasr.nn.layered import LayeredNetwork
@@ -169,3 +169,17 @@ def test_feature_options_of_the_metadata_are_those_of_training(tmp_path):
     run_here("export_onnx.py", "--data", tmp_path / "same", tmp_path, tmp_path / "model.onnx", folder="utils")
     told = {entry.key: entry.value for entry in onnx.load(tmp_path / "model.onnx").metadata_props}
     assert json.loads(told["feature_options"])["num_ceps"] == 6
+
+
+def test_a_network_on_fmllr_features_takes_no_data(tmp_path):
+    """Whichever is given: its features are made of other features, which the options of no directory tell."""
+    model_of(with_random_parameters(LayeredNetwork(LAYERS["tdnn"], 6, 4)), 6).save(tmp_path / "final.nnet")
+    InputOptions(cmvn="none").save(tmp_path)
+    of_audio = to_json(MfccOptions())
+    for origin, name in (({"fmllr_of": of_audio}, "fMLLR features of MFCC"), ({"streams": [of_audio] * 2, "each": []}, "MFCC beside MFCC")):
+        save_origins(tmp_path, [origin])
+        for data in ("data/train", "data/train_fmllr"):
+            with pytest.raises(UserError, match=f"^--data {data}: {tmp_path} takes {name}, .*; leave --data out$"):
+                run_here("export_onnx.py", "--data", data, tmp_path, tmp_path / "model.onnx", folder="utils")
+    run_here("export_onnx.py", tmp_path, tmp_path / "model.onnx", folder="utils")
+    assert (tmp_path / "model.onnx").exists()

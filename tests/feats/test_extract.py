@@ -248,6 +248,26 @@ def test_sampling_rate_of_the_configuration(data, tmp_path):
         extract_shard(spec, 1)
 
 
+@pytest.mark.parametrize("flags, told", [
+    (["--sample-frequency", 16000], "a-1.wav: audio of 8000 Hz, but --sample-frequency is 16000; give --allow-upsample true"),
+    ([*FLAGS, "--channel", 1], "a-1.wav: there is no channel 1, the first of its 1 is 0; give another --channel"),
+])
+def test_a_mistake_that_the_first_recording_shows_is_told_at_once_in_one_line(data, tmp_path, flags, told):
+    """From a file, and from a place in an archive; jobs do not begin, and nothing is left."""
+    archived = {}
+    with open(tmp_path / "all.ark", "wb") as archive:
+        for utt, path in read_table(data / "wav.scp").items():
+            archive.write(f"{utt} ".encode())
+            archived[utt] = f"{tmp_path}/all.ark:{archive.tell()}"
+            archive.write(Path(path).read_bytes())
+    for table, where in ((None, told), (archived, told.replace("a-1.wav", "all.ark:4"))):
+        if table:
+            write_table(data / "wav.scp", table)
+        run = step("make_mfcc.py", "--nj", 2, *flags, data)
+        assert run.returncode == 1 and where in run.stderr and run.stderr.count("\n") == 1
+        assert not (data / "feats.tmp").exists()
+
+
 def sound(rate, seconds=1.0):
     """Three hundred tones up to 3.7 kHz, those that the sampling rate has room for, int16."""
     rng, time_s = np.random.default_rng(0), np.arange(int(seconds * rate)) / rate

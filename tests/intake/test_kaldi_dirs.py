@@ -147,6 +147,8 @@ BREAKS = {
     "occupancies": (lambda ali: (ali / "final.occs").write_text(" [ 1 2 ]\n"), "final.occs: 2 counts, final.mdl has 5 pdfs"),
     "phones": (lambda ali: (ali / "phones.txt").write_text("<eps> 0\nP1 1\n"), "phone 2 of final.mdl is not in it, nor are 3 more"),
     "matrix": (lambda ali: write_matrix(ali / "final.mat", np.zeros((4, DIM))), "final.mat: 4 rows, the Gaussians have 6 dimensions"),
+    "splicing": (lambda ali: ((ali / "input.json").unlink(), write_matrix(ali / "final.mat", np.zeros((DIM, 91)))),
+                 "splice_opts: missing, and final.mat has 91 columns, which are 13 x 7; fix: copy it too, or echo '--left-context=3 --right-context=3' >"),
     "transform": (lambda ali: write_transforms(ali / "trans.2", {"bob": np.eye(3)}), "speaker bob: a matrix of 3 x 3"),
     "vector": (lambda ali: (ali / "trans.2").write_text("bob  [ 1 2 3 ]\n"), "trans.2: speaker bob has a vector of 3 numbers, not a matrix"),
     "no jobs": (lambda ali: (ali / "num_jobs").write_text("0\n"), "'0' is no number of jobs"),

@@ -14,8 +14,9 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import read_done
 from pyasr.base.options import argument, group
+from pyasr.feats.fit import check_features
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_option_files
-from pyasr.feats.origin import check_origin, keep_origin
+from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.hmm.transitions import TransitionModel
@@ -82,7 +83,7 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
     """
     step.training.schedule.check_deaf()
     step.training.learner.check()
-    check_origin(step.data, step.dnn_dir)
+    check_features(step.data, step.dnn_dir)
     with training_output(step, _inputs(step, lattices)) as out:
         check_phones(step.dnn_dir, LangDir(step.lang))
         check_silence(step)

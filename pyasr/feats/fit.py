@@ -1,0 +1,53 @@
+"""Whether the features of a data directory are those that a model takes, told before any job begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions
+from pyasr.feats.kaldi_options import SPLICE_FILE
+from pyasr.feats.origin import check_origin
+from pyasr.feats.transforms import MATRIX_FILE, read_matrix
+
+_USUAL_DIMS, _MOST_FRAMES = (13, 40, 39, 16, 20, 23, 24, 26, 80), 31
+_TRAINED_ON = "give the features that the model was trained on"
+
+
+def check_features(data: Path, model_dir: Path) -> None:
+    """Raise UserError where the features of `data` are known to be others than those that a model was trained on, or where they do not
+    become as many columns as its matrix takes."""
+    check_origin(data, model_dir)
+    check_splicing(Path(data), Path(model_dir))
+
+
+def check_splicing(data: Path, model_dir: Path) -> None:
+    """Raise UserError, with the splicing that the columns of MODEL_DIR/final.mat mean, where the model's options splice otherwise."""
+    path = model_dir / MATRIX_FILE
+    if not path.exists() or not (data / "feats.scp").exists():
+        return
+    options, num_columns = InputOptions.load(model_dir), read_matrix(path).shape[1]
+    columns = FeatureReader(data, InputOptions(cmvn="none")).columns
+    if not columns or num_columns in (options.dim(columns), options.dim(columns) + 1):
+        return
+    told = f"{num_columns} columns, but features of {columns} columns become {options.dim(columns)}"
+    if (model_dir / INPUT_FILE).exists() or not (frames := _frames(num_columns, columns)):
+        raise UserError(f"{path}: {told}; {_TRAINED_ON}")
+    raise UserError(f"{path}: {told}; {num_columns} = {columns} x {frames} means {splice_line(frames)}: write that into {model_dir / SPLICE_FILE}")
+
+
+def meant_splicing(num_columns: int) -> tuple[int, int] | None:
+    """(columns of features, frames) of which a matrix with so many columns is likely to be; None where nothing fits."""
+    found = ((dim, _frames(num_columns, dim)) for dim in _USUAL_DIMS)
+    return next(((dim, frames) for dim, frames in found if frames), None)
+
+
+def splice_line(frames: int) -> str:
+    """What Kaldi's splice_opts has for so many frames."""
+    return f"'--left-context={frames // 2} --right-context={frames // 2}'"
+
+
+def _frames(num_columns: int, dim: int) -> int:
+    """How many frames of `dim` columns a linear or affine matrix takes, as many on either side of one; 0 where that is no such number."""
+    fitting = (num // dim for num in (num_columns, num_columns - 1) if num % dim == 0)
+    return next((frames for frames in fitting if frames % 2 and frames <= _MOST_FRAMES), 0)

@@ -1,0 +1,65 @@
+"""Features that do not fit a model's matrix are refused before any job, with the splicing that the matrix means."""
+
+import numpy as np
+import pytest
+
+from pyasr.base.errors import UserError
+from pyasr.feats.fit import check_features, meant_splicing
+from pyasr.feats.inputs import InputOptions
+from pyasr.feats.transforms import write_matrix
+from pyasr.hmm.gmm_dir import input_files
+from pyasr.io.ark import ArkWriter
+
+
+@pytest.fixture
+def system(tmp_path):
+    """A Kaldi system on LDA whose splice_opts is missing, and a data directory of 13 columns."""
+    data, model = tmp_path / "data", tmp_path / "tri2"
+    data.mkdir()
+    model.mkdir()
+    (data / "utt2spk").write_text("utt spk\n")
+    with ArkWriter(data / "feats.ark", data / "feats.scp") as writer:
+        writer.write("utt", np.zeros((3, 13), np.float32))
+    (model / "cmvn_opts").write_text("\n")
+    write_matrix(model / "final.mat", np.zeros((40, 91)))
+    return data, model
+
+
+def test_a_lost_splice_opts_is_named_with_what_it_has_to_say(system):
+    data, model = system
+    told = (f"^{model}/final.mat: 91 columns, but features of 13 columns become 117; 91 = 13 x 7 means "
+            f"'--left-context=3 --right-context=3': write that into {model}/splice_opts$")  # fmt: skip
+    for check in (check_features, lambda *given: input_files(given[0], data, given[1])):
+        with pytest.raises(UserError, match=told):
+            check(data, model)
+    (model / "splice_opts").write_text("--left-context=3 --right-context=3\n")
+    check_features(data, model)
+
+
+@pytest.mark.parametrize("columns, frames", [(92, 7), (65, 5), (39, 3)])
+def test_other_matrices(system, columns, frames):
+    """92: with an offset."""
+    data, model = system
+    write_matrix(model / "final.mat", np.zeros((40, columns)))
+    with pytest.raises(UserError, match=f"{columns} = 13 x {frames} means '--left-context={frames // 2} "):
+        check_features(data, model)
+
+
+@pytest.mark.parametrize("columns", [117, 118])
+def test_the_splicing_that_kaldi_takes_by_itself(system, columns):
+    data, model = system
+    write_matrix(model / "final.mat", np.zeros((40, columns)))
+    check_features(data, model)
+
+
+def test_features_of_another_number_of_columns(system):
+    data, model = system
+    InputOptions(splice_left=3, splice_right=3).save(model)
+    check_features(data, model)
+    write_matrix(model / "final.mat", np.zeros((40, 280)))
+    with pytest.raises(UserError, match="280 columns, but features of 13 columns become 91; give the features that the model was trained on"):
+        check_features(data, model)
+
+
+def test_what_a_number_of_columns_is_likely_to_mean():
+    assert [meant_splicing(num) for num in (91, 92, 117, 118, 280, 360, 97)] == [(13, 7), (13, 7), (13, 9), (13, 9), (40, 7), (40, 9), None]
