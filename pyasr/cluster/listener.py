@@ -8,7 +8,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from pyasr.base.heartbeat import Ear, Silence, hearts_of
+from pyasr.base.heartbeat import Ear, hearts_of
 
 
 class Listener:

@@ -82,6 +82,8 @@ def audio_head(rx: str) -> tuple[int, int] | None:
     """(sampling rate in Hz, number of channels) by the first bytes of a file of wav.scp; None for a command, and where they do not tell."""
     if pipes.is_command(rx):
         return None
+    import soundfile
+
     match = _OFFSET.match(rx)
     path, offset = (match[1], int(match[2])) if match and not os.path.exists(rx) else (rx, 0)
     try:
@@ -99,10 +101,10 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
 
     Raises UserError, headed by `where` and ended by `advice`, when they are cut short, or not audio.
     """
-    whole = audio_headers.with_size(content.getvalue())
-    _check_extent(whole, where, advice)
     import soundfile
 
+    whole = audio_headers.with_size(content.getvalue())
+    _check_extent(whole, where, advice)
     try:
         with soundfile.SoundFile(io.BytesIO(audio_headers.readable(whole))) as audio:
             if audio.format not in audio_sizes.FORMS:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pyasr.base.errors import UserError
 from pyasr.base.kernels import njit
 from pyasr.decode.lattice import DecodeStats, Lattice, Path, States, has_end, kept_states, path_costs, ranks
 

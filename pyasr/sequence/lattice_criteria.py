@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyasr.base.errors import UserError
 from pyasr.base.option_uses import if_is
 from pyasr.base.options import option
 from pyasr.decode.posteriors import forward_backward
