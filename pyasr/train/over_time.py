@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import if_set
 from pyasr.base.options import option
 from pyasr.feats.inputs import InputOptions
 
@@ -24,8 +23,7 @@ class OverTimeOptions:
 
     network: Path | None = option(None, "file of layers (docs/networks.md) instead of --hidden-layers, --activation and so on; layers "
                                         "splice, so --splice-left and --splice-right do not count")  # fmt: skip
-    chunk: int = option(20, "neighbouring frames that are learned at once, beside context", minimum=1,
-                        only=if_set("network"))  # fmt: skip
+    chunk: int = option(20, "neighbouring frames that are learned at once, beside context", minimum=1)
     carry_state: bool = option(False, "with --network: LSTM layers begin a chunk with the state after the utterance's chunk before, and "
                                       "decode utterances as a whole")  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import unless_set
+from pyasr.base.option_uses import if_set, unless_set
 from pyasr.base.options import argument, group, refuse_beside
 from pyasr.feats.inputs import INPUT_FILE, InputOptions, input_tables
 from pyasr.feats.origin import check_origin, keep_origin
@@ -38,7 +38,7 @@ class DnnTraining:
     """All options of the training itself."""
 
     dnn: DnnOptions = group(DnnOptions, only=unless_set("network"))
-    over_time: OverTimeOptions = group(OverTimeOptions)
+    over_time: OverTimeOptions = group(OverTimeOptions, only={"chunk": if_set("network")})
     schedule: ScheduleOptions = group(ScheduleOptions)
     learner: LearnerOptions = group(LearnerOptions)
     perturb: PerturbOptions = group(PerturbOptions)
