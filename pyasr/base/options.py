@@ -437,7 +437,8 @@ def from_json(cls, content: dict):
     unknown = content.keys() - {field.name for field in dataclasses.fields(cls)}
     if unknown:
         raise TypeError(f"{cls.__name__} has no {', '.join(sorted(unknown))}")
-    chosen = {field.name: _kind_of(field, content) for field in dataclasses.fields(cls) if field.metadata.get("kind") == "chosen"}
+    groups = [field for field in dataclasses.fields(cls) if field.metadata.get("kind") == "chosen" and field.name in content]
+    chosen = {field.name: _kind_of(field, content) for field in groups}
     return cls(**{name: _revive(chosen.get(name, hints[name]), value) for name, value in content.items()})
 
 

@@ -130,6 +130,11 @@ def test_values_saved_before_load(changes, expected):
     assert opt.from_json(MixingOptions, {**BEFORE, **changes}) == expected
 
 
+def test_options_that_were_left_alone_load():
+    assert opt.from_json(MixingOptions, {}) == mixing_options()
+    assert opt.from_json(MixingOptions, {"parallel": "gradient", "period_frames": 640}) == mixing_options("gradient")
+
+
 @dataclass(frozen=True)
 class Step:
     out: Path = argument("output")
