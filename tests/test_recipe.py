@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from startup import HEAVY
 from steps_here import run_here
 from toy_recipe import run, start, wers
 
@@ -60,12 +61,25 @@ def test_a_word_loop_of_ones_own_decodes(toy_run, tmp_path):
     assert float(re.search(r"WER ([\d.]+)", (tmp_path / "decode/best_wer").read_text()).group(1)) < 20
 
 
-def test_the_second_run_finds_everything_up_to_date(toy_run):
+RECORDER = """
+import atexit, os, sys
+atexit.register(lambda: open(os.environ["IMPORTED"], "a").write(" ".join([os.path.basename(sys.argv[0]), *sorted(sys.modules)]) + "\\n"))
+"""
+STEPS = Path(__file__).parents[1] / "steps"
+
+
+def test_the_second_run_finds_everything_up_to_date(toy_run, tmp_path):
+    """Without the libraries that only the work needs."""
     directory, found = toy_run
     made = {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
-    output = run(directory, 90)
+    (tmp_path / "sitecustomize.py").write_text(RECORDER)
+    paths = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    output = run(directory, 90, environment={**os.environ, "PYTHONPATH": paths, "IMPORTED": str(tmp_path / "imported")})
     lines = [line for line in output.splitlines() if re.match(r"[\d:]{8} \w+\.py: ", line) and "validate_data_dir.py" not in line]
     assert len(lines) > 30 and not [line for line in lines if not line.endswith(" is up to date")]
+    imported = [line.split() for line in (tmp_path / "imported").read_text().splitlines()]
+    of_steps = [words for words in imported if (STEPS / words[0]).is_file()]
+    assert len(of_steps) > 20 and not [words[0] for words in of_steps if set(HEAVY) & set(words)]
     assert wers(directory) == found
     assert made == {p: p.stat().st_mtime_ns for p in directory.glob("exp/**/final.*")}
 

@@ -13,11 +13,11 @@ def start(directory: Path, environment: dict | None = None, *words: str) -> subp
         return subprocess.Popen(command, cwd=RECIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=environment)
 
 
-def run(directory: Path, timeout_s: float = 600, *words: str) -> str:
+def run(directory: Path, timeout_s: float = 600, *words: str, environment: dict | None = None) -> str:
     """Run the recipe to its end; what this run printed."""
     log = directory / "recipe.log"
     before = log.stat().st_size if log.exists() else 0
-    assert start(directory, None, *words).wait(timeout_s) == 0, log.read_text()[-4000:]
+    assert start(directory, environment, *words).wait(timeout_s) == 0, log.read_text()[-4000:]
     return log.read_text()[before:]
 
 
