@@ -1,5 +1,5 @@
-"""Compiled functions. numba, their compiler, is imported when the first of them is called: `--help`, a mistake or an output that is up to
-date do without.
+"""Compiled functions. numba, which compiles them, is imported when the first of them is called, so programs that end early (`--help`, a wrong
+option, an output that is up to date) do not wait for it.
 
     @njit(nogil=True, cache=True)
     def total(x): ...
@@ -31,7 +31,7 @@ class Kernel:
 
     @property
     def _numba_type_(self):
-        """What numba takes a global of compiled code for that names this kernel."""
+        """The type that numba gives this kernel where compiled code calls it."""
         import numba
 
         return numba.typeof(self._dispatcher)

@@ -181,7 +181,7 @@ def _read_matrix(file, size: int, offset: int, vectors: bool = False) -> np.ndar
 
 
 def _matio():
-    """kaldiio's module; programs that read or write no matrix do without."""
+    """kaldiio's module, imported only by programs that read or write matrices."""
     from kaldiio import matio
 
     return matio

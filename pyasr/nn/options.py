@@ -1,4 +1,4 @@
-"""Options of networks and of their gradients. Nothing here imports torch, so that steps tell of them at once."""
+"""Options of networks and of their gradients. This module does not import torch, so `--help` and the checks of a command line are quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that trainings have in common. Nothing here imports torch, so that steps tell of them at once."""
+"""The options that trainings have in common. This module does not import torch, so `--help` and the checks of a command line are quick."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpe
     step.training.perturb.check(step.data, step.input)
     input = replace(step.input, splice_left=0, splice_right=0) if step.training.over_time.network else step.input
     with training_output(step, _inputs(step, dbn)) as out:
-        from pyasr.train.dnn import check_network  # imports torch, which an output that is up to date does without
+        from pyasr.train.dnn import check_network  # imports torch: only when there is work to do
 
         check_network(step.training, input, step.data, dbn)
         check_phones(step.ali_dir, LangDir(step.lang))
