@@ -75,11 +75,11 @@ def staged_ctc(step: CtcStep) -> Iterator[CtcSpec]:
     input = replace(step.input, splice_left=0, splice_right=0)
     units = [step.units_dir / name for name in (MODEL, UNITS, WORDS)]
     with training_output(step, [*trained_tables(step.data, input), step.data / "text", step.network, *units]) as out:
+        from pyasr.train.ctc_targets import prepare  # imports torch: only when there is work to do
+
         (out / UNITS_DIR).mkdir(exist_ok=True)
         copy_inputs(units, out / UNITS_DIR)
         input.save(out)
         keep_origin(out, step.data)
-        from pyasr.train.ctc_targets import prepare
-
         prepare(step, input, out)
         yield CtcSpec(step.data, step.network, out, input, step.training)
