@@ -1,4 +1,4 @@
-"""G: an n-gram model in ARPA form as a transducer over the words of a lang dir, and the lang dir that holds it or a grammar of one's own."""
+"""G: an n-gram model in ARPA form as a transducer over the words of a lang dir, and the lang dir that holds it, or another grammar."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from pyasr.lang.symbols import BACKOFF, EPSILON, SymbolTable
 MOST_COST = 228.0  # of a probability of 1e-99
 _FORMS = {True: "'FROM TO WORD [COST]' or 'STATE [COST]'", False: "'FROM TO INPUT OUTPUT [COST]' or 'STATE [COST]'"}
 _STATE = re.compile(r"[0-9]{1,9}")
-_COST = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|Infinity)", re.IGNORECASE)
+_COST = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?)", re.IGNORECASE)
 _HEAD_BYTES = 1 << 16  # of a file, by which its form is known
 _NAMED = 10  # words in a message
 _LEAST_TRIED = 20_000  # states, before a grammar counts as one that cannot be determinised
@@ -113,7 +113,8 @@ def _check_known(unknown: list[str], ids: dict[str, int], where: str) -> None:
         cases = {word.casefold(): word for word in ids}
         other = next((cases[word.casefold()] for word in unknown if word.casefold() in cases), "")
         hint = f"; {other} is there: rewrite one of the two in the other case, as by tr A-Z a-z" if other else ""
-        raise UserError(f"{where}: {len(unknown)} label(s) are not in words.txt: {shown}; add the words to the dictionary, or take them out{hint}")
+        told = f"{len(unknown)} label(s) are not in words.txt: {shown}"
+        raise UserError(f"{where}: {told}; add the words to the dictionary, or take them out{hint}")
 
 
 class _TextReader:
@@ -160,9 +161,9 @@ class _TextReader:
         return _Draft(self.path, 0, sources, targets, ilabels, olabels, costs, costs_of_states, np.array(lines))
 
     def _check_labels(self) -> None:
-        width = 1 if self.acceptor else 2
-        unknown = [(number, label) for number, fields in self.rows if len(fields) > 2 for label in fields[2 : 2 + width] if label not in self.ids]
-        if unknown:
+        end = 3 if self.acceptor else 4
+        labels = ((number, label) for number, fields in self.rows if len(fields) > 2 for label in fields[2:end])
+        if unknown := [(number, label) for number, label in labels if label not in self.ids]:
             _check_known([label for _, label in unknown], self.ids, f"{self.path}:{unknown[0][0]}")
 
     def _arc(self, fields: list[str], where: str) -> tuple[int, int, int, int, float]:
@@ -203,7 +204,8 @@ def _check_costs(draft: _Draft) -> None:
         told = f"a cost of {draft.costs[arc]:g} is not between -{MOST_COST:g} and {MOST_COST:g}, that of 1e-99"
         raise UserError(f"{draft.place(arc)}: {told}; leave the arc out, or give it another cost")
     for state in np.flatnonzero(~((np.abs(draft.finals) <= MOST_COST) | (draft.finals == np.inf)))[:1]:
-        raise UserError(f"{draft.path}: a final cost of {draft.finals[state]:g} is not between -{MOST_COST:g} and {MOST_COST:g}; give another")
+        told = f"a final cost of {draft.finals[state]:g} is not between -{MOST_COST:g} and {MOST_COST:g}"
+        raise UserError(f"{draft.path}: {told}; give another, or leave the line out where the state is not final")
 
 
 def _with_backoff_labels(draft: _Draft, backoff: int) -> Fst:
@@ -224,7 +226,7 @@ def _useful_part(grammar: Fst, path: Path) -> Fst:
 
 
 def _check_silent_cycles(grammar: Fst, backoff: int, path: Path) -> None:
-    """Raise UserError for a cycle of arcs without an input word: it could be gone round without end."""
+    """Raise UserError for a cycle of arcs without an input word, which a sentence could take any number of times."""
     silent = np.flatnonzero(grammar.ilabels == backoff)
     sources = grammar.sources
     while len(silent):
@@ -232,8 +234,8 @@ def _check_silent_cycles(grammar: Fst, backoff: int, path: Path) -> None:
         goes_on[sources[silent]] = True
         left = silent[goes_on[grammar.nextstates[silent]]]
         if len(left) == len(silent):
-            raise UserError(f"{path}: {len(left)} arc(s) without an input word lead in a cycle, or into one; remove epsilons (fstrmepsilon), "
-                            "or an arc of it")  # fmt: skip
+            told = f"{len(left)} arc(s) without an input word lead in a cycle, or into one"
+            raise UserError(f"{path}: {told}; remove epsilons (fstrmepsilon), or an arc of it")
         silent = left
 
 

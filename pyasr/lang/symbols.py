@@ -13,7 +13,7 @@ from pyasr.io.text import read_lines
 
 EPSILON, BACKOFF = "<eps>", "#0"
 _ID = re.compile(r"[0-9]{1,9}")
-_OTHER_BLANK = re.compile(  # white space of Unicode but space, tab, and the ends of lines, in UTF-8; the byte order mark of a file joined on
+_OTHER_BLANK = re.compile(  # in UTF-8: white space but space, tab, and the ends of lines; the byte order mark of a file that was joined on
     rb"[\x0b\x0c\x1c-\x1f]|\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80|\xef\xbb\xbf"
 )
 
@@ -26,8 +26,8 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_words(path: Path) -> bytes:
-    """A text, plain or compressed, in which words stand between spaces and tabs. Raises UserError with the line of any other blank, which some
-    programs take for a part of a word, and others do not."""
+    """A text, plain or compressed, in which words stand between spaces and tabs. Raises UserError with the line of any other blank, which
+    some programs take for a part of a word, and others do not."""
     content = read_bytes(path)
     if found := _OTHER_BLANK.search(content):
         line, blank = content.count(b"\n", 0, found.start()) + 1, ord(found[0].decode("utf-8"))

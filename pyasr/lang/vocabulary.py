@@ -100,7 +100,8 @@ def _check_ids(path: Path, content: bytes) -> None:
 
 
 def read_sentences(path: Path, ids: bool = True) -> list[list[str]]:
-    """The words of every line of a text, plain or compressed. With `ids` the first field, the utterance, is left out. Empty sentences stay."""
+    """The words of every line of a text, plain or compressed. With `ids` the first field, the utterance, is left out. Empty sentences
+    stay."""
     lines = read_lines_of_words(path, ids).decode("utf-8").split("\n")
     return [line.split()[1:] if ids else line.split() for line in lines if line.strip()]
 
