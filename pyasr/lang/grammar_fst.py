@@ -29,7 +29,7 @@ from pyasr.lang.symbols import BACKOFF, EPSILON, SymbolTable
 MOST_COST = 228.0  # of a probability of 1e-99
 _FORMS = {True: "'FROM TO WORD [COST]' or 'STATE [COST]'", False: "'FROM TO INPUT OUTPUT [COST]' or 'STATE [COST]'"}
 _STATE = re.compile(r"[0-9]{1,9}")
-_COST = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?)", re.IGNORECASE)
+_COST = re.compile(r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?)", re.IGNORECASE)
 _HEAD_BYTES = 1 << 16  # of a file, by which its form is known
 _NAMED = 10  # words in a message
 _LEAST_TRIED = 20_000  # states, before a grammar counts as one that cannot be determinised
@@ -127,6 +127,8 @@ class _TextReader:
         inputs = {fields[2] for fields in arcs}
         by_id = not inputs <= words.ids.keys() and all(map(_STATE.fullmatch, inputs))
         self.ids = {str(number): number for number in words.ids.values()} if by_id else words.ids
+        if not arcs:
+            raise UserError(f"{path}: no arcs; give lines {_FORMS[True]}")
         self.acceptor = self._is_acceptor(arcs) if acceptor is None else acceptor
         self.states: dict[str, int] = {}
 
@@ -156,7 +158,7 @@ class _TextReader:
             else:
                 arcs.append(self._arc(fields, where))
                 lines.append(number)
-        sources, targets, ilabels, olabels, costs = map(np.array, zip(*arcs)) if arcs else ([np.zeros(0, np.int64)] * 5)
+        sources, targets, ilabels, olabels, costs = map(np.array, zip(*arcs))
         costs_of_states = np.array([finals.get(state, np.inf) for state in range(len(self.states))])
         return _Draft(self.path, 0, sources, targets, ilabels, olabels, costs, costs_of_states, np.array(lines))
 

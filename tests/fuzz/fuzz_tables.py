@@ -35,11 +35,13 @@ from pyasr.feats.options import MfccOptions  # noqa: E402
 from pyasr.feats.transforms import transform_files  # noqa: E402
 from pyasr.intake.lhotse import read_cuts, read_manifests, save_data_dir  # noqa: E402
 from pyasr.io.ark import ArkWriter, load_all, read_ark, read_scp  # noqa: E402
+from pyasr.io.content import read_content  # noqa: E402
 from pyasr.io.int_vectors import job_archive_files, read_int_vectors  # noqa: E402
 from pyasr.io.posteriors import read_posteriors  # noqa: E402
 from pyasr.io.text import read_numbers, read_table, read_utt2spk  # noqa: E402
 from pyasr.lang.arpa import read_arpa  # noqa: E402
 from pyasr.lang.dict_dir import read_dict_dir  # noqa: E402
+from pyasr.lang.grammar_fst import read_grammar_fst  # noqa: E402
 from pyasr.lang.lang_dir import LangDir  # noqa: E402
 from pyasr.lang.lexicon import read_cmudict, read_lexicon  # noqa: E402
 from pyasr.lang.silence_probs import read_silence_probs  # noqa: E402
@@ -182,6 +184,10 @@ AUDIO = [
     Format("a.ogg", _sound, _read_sound),
     Format("queen.1c", write_queen, consume(lambda path: read_texts(QueenFile(path)))),
 ]
+def _read_grammar(path: Path):
+    return read_grammar_fst(read_content(path), path, SymbolTable.of(["<eps>", "a", "b", "c", "#0", "<s>", "</s>"]))
+
+
 TEXTS = [
     Format("symbols.txt", _text("<eps> 0\na 1\nb 2\nc 3\n#0 4\n"), SymbolTable.read),
     Format("lexicon.txt", _text(_LEXICON), read_lexicon),
@@ -192,6 +198,7 @@ TEXTS = [
     *(Format(f"dict/{name}", _dict_dir, lambda path: read_dict_dir(path.parent)) for name in _DICT),
     *files_of(FIXTURES / "lang", _LANG_FILES, _read_lang),
     Format("lm.arpa", lambda path: write_arpa_text(path, random_ngrams(0, ["a", "b", "c"], (0, 8, 8))), read_arpa),
+    Format("grammar.txt", _text("0 1 a 0.5\n1 2 b\n1 1 c 1.5\n2 0 <eps> 1e-1\n2 0.25\n"), _read_grammar),
     *(Format(f"data/{name}", _data_dir, consume(_read_data_dir)) for name in ("utt2spk", "text", "segments", "wav.scp", "utt2dur")),
     *(Format(f"validated/{name}", _data_dir, _validate, refuses=False) for name in ("utt2spk", "segments")),
     *(Format(f"lhotse/{name}.jsonl", _manifests, _read_manifests) for name in ("recordings", "supervisions")),

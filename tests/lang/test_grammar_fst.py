@@ -115,6 +115,8 @@ def test_four_columns(text, acceptor, words, said, expected):
 
 
 BAD = {  # text: what is told
+    "": "g.txt: no arcs; give lines 'FROM TO WORD [COST]' or 'STATE [COST]'",
+    "0 0.5\n": "g.txt: no arcs; give lines",
     "0 1 ann 2.5\n1\n": "g.txt: the fourth column may hold labels or costs; give --acceptor true for",
     "0 1 carl\n1 2 dora\n2\n": "g.txt:1: 2 label(s) are not in words.txt: carl dora; add the words to the dictionary, or take them out",
     "0 1 ann\n1 2 Bob\n2\n": "g.txt:2: 1 label(s) are not in words.txt: Bob; add the words to the dictionary, or take them out; bob is there: rewrite",
