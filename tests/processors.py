@@ -1,4 +1,7 @@
-"""Other processors than this one, shown by variables that hold the libraries which compute to fewer instruction sets."""
+"""Other processors than this one, shown by variables that hold the libraries which compute to fewer instruction sets.
+
+    python tests/processors.py avx2 python -m pytest tests/nn          # as a processor without AVX-512 sees it
+"""
 
 from __future__ import annotations
 
@@ -40,3 +43,15 @@ def environment(name: str) -> dict[str, str]:
     """The environment of a process that sees the processor `name`."""
     known = {variable for settings in _INSTRUCTIONS.values() for variable in settings} | {"NPY_DISABLE_CPU_FEATURES", "DNNL_MAX_CPU_ISA"}
     return {**{variable: value for variable, value in os.environ.items() if variable not in known}, **variables(name)}
+
+
+def run(name: str, command: list[str]) -> None:
+    """Become `command`, as the processor `name` sees it."""
+    os.execvpe(command[0], command, environment(name))
+
+
+if __name__ == "__main__":  # NAME COMMAND...
+    if sys.argv[1] == "avx2" and not has_avx512():
+        print("not run as a processor without AVX-512 sees it, since this one has none:", *sys.argv[2:], flush=True)
+    else:
+        run(sys.argv[1], sys.argv[2:])

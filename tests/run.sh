@@ -30,4 +30,24 @@ command -v slurmctld >/dev/null ||
 command -v sge_qmaster >/dev/null || install_debian gridengine-master gridengine-exec gridengine-client ||
   echo "warning: no Grid Engine; tests of queue.pl are skipped" >&2
 
-exec python -m pytest -n 2 --dist loadgroup "$@"
+run_tests() { python -m pytest -n 2 --dist loadgroup "$@"; }
+
+# What is numeric of tensor, nn, sequence and train, as a processor without AVX-512 sees it.
+run_as_avx2() {
+  local numeric=(tests/tensor tests/nn tests/sequence/test_ctc.py tests/sequence/test_lfmmi.py)
+  for name in components gradients_of_any_size input_transform learner lfmmi_learner loop over_time rbm_learner resume rows saturated_lstm; do
+    numeric+=("tests/train/test_$name.py")
+  done
+  echo "== ${#numeric[@]} files and folders of numeric tests, without AVX-512"
+  python tests/processors.py avx2 python -m pytest -n 2 --dist loadgroup --durations=5 --ignore tests/tensor/test_fast_paths.py "${numeric[@]}"
+}
+
+if [ $# -gt 0 ]; then
+  run_tests "$@"
+  exit
+fi
+status=0
+run_as_avx2 || status=$?
+echo "== all tests, on this processor as it is"
+run_tests || status=$?
+exit "$status"
