@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -40,7 +39,7 @@ def source(tree, script="command -v python", **changes):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     return process.returncode, out, err
 
 
@@ -49,9 +48,8 @@ def test_two_first_starts_at_once_then_nothing_to_do(tree):
     ends = [finish(process) for process in both]
     assert [(status, out) for status, out, _ in ends] == [(0, f"{tree}/.venv/bin/python\n")] * 2
     assert sum("installing requirements.txt" in err for _, _, err in ends) == 1
-    begin = time.monotonic()
-    assert finish(source(tree, "echo $LC_ALL $OMP_NUM_THREADS")) == (0, "C 1\n" if "OMP_NUM_THREADS" not in os.environ else f"C {os.environ['OMP_NUM_THREADS']}\n", "")
-    assert time.monotonic() - begin < 2
+    told = f"C {os.environ.get('OMP_NUM_THREADS', '1')}\n"
+    assert finish(source(tree, "echo $LC_ALL $OMP_NUM_THREADS", PYASR_PYTHON="/nothing/is/started")) == (0, told, "")
     (tree / "requirements.txt").write_text("# changed\n")
     assert "installing requirements.txt" in finish(source(tree))[2]
     assert finish(source(tree))[2] == ""
@@ -72,7 +70,7 @@ def test_interrupted_or_moved_environments_are_made_anew(tree):
 def test_other_requirements_come_beside_the_first(tree):
     """Also where they are asked for before them."""
     (tree / "requirements-test.txt").write_text("\n")
-    subprocess.run([sys.executable, tree / "utils/build_environment.py", "requirements-test.txt"], check=True, timeout=120)
+    subprocess.run([sys.executable, tree / "utils/build_environment.py", "requirements-test.txt"], check=True, timeout=600)
     assert (tree / ".venv/.installed-requirements-test.txt").exists()
     assert finish(source(tree))[::2] == (0, "")
 
@@ -105,7 +103,7 @@ def test_python_without_venv(tree):
     """As Debian's python3 without python3-venv."""
     code = ("import importlib.util as u, sys; u.find_spec = lambda name, *_: None; sys.argv = ['build_environment.py', 'requirements.txt']; "
             f"import runpy; runpy.run_path('{tree}/utils/build_environment.py', run_name='__main__')")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and "install its venv module (Debian, Ubuntu: apt-get install python3." in done.stderr
 
 
@@ -158,7 +156,7 @@ def used_libraries(*folders: str) -> set[str]:
 
 
 def test_installation_check_on_this_machine(root):
-    done = subprocess.run([sys.executable, str(root / "utils" / "check_install.py")], capture_output=True, text=True, timeout=90)
+    done = subprocess.run([sys.executable, str(root / "utils" / "check_install.py")], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
     assert "OK       mpi: two ranks were started" in done.stdout and "MISSING" not in done.stdout
 

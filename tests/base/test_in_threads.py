@@ -19,7 +19,7 @@ def test_results_come_in_the_order_of_the_items(num_threads):
 
 
 def test_so_many_are_at_work_at_once():
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=120)
     assert sorted(in_threads(lambda item: together.wait(), range(6), 3)) == [0, 0, 1, 1, 2, 2]
 
 

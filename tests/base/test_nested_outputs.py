@@ -123,7 +123,7 @@ with stage_output(Path({str(tmp_path / "mono" / "big")!r}), {{}}, []) as out:
     time.sleep(60)
 """
     training = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (tmp_path / "mono" / "big.tmp" / "here").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

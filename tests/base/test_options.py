@@ -220,6 +220,6 @@ def main(options):
         (out / "x").write_text("x")
 run_step(Step, main, "A step.")
 ''')
-    done = subprocess.run([sys.executable, str(script), *words], cwd=tmp_path, capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, str(script), *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (status, sentence)
     assert [path.name for path in tmp_path.iterdir()] == ["step.py"]

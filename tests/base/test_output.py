@@ -191,7 +191,7 @@ with stage_output(place / "out", {{"a": 1}}, [place / "in"]) as out:
     time.sleep(60)
 """
     first = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (place / "out.tmp" / "here").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -49,10 +49,9 @@ def test_no_more_jobs_at_a_time_than_allowed(tmp_path):
 
 
 def test_failure_is_reported_once_and_stops_the_rest(tmp_path):
-    script = "if [ JOB = 2 ]; then echo the cause; cat no.such.file; exit 7; fi; sleep 30"
-    begin = time.monotonic()
+    script = "if [ JOB = 2 ]; then echo the cause; cat no.such.file; exit 7; fi; sleep 60; touch slept.JOB"
     done = run_pl("--max-jobs-run", "3", "JOB=1:9", "log/a.JOB.log", "bash", "-c", script, cwd=tmp_path)
-    assert done.returncode == 1 and time.monotonic() - begin < 10
+    assert done.returncode == 1 and not list(tmp_path.glob("slept.*"))
     assert "run.pl: 1 / 9 failed, log is in log/a.JOB.log" in done.stderr
     assert re.search(r"job    2 on \S+: exit status 7", done.stderr)
     assert "    | the cause" in done.stderr and done.stderr.count("the cause") == 2  # the log's line, and the command to repeat
@@ -61,7 +60,7 @@ def test_failure_is_reported_once_and_stops_the_rest(tmp_path):
     assert read_status(tmp_path / "log/a.2.log").status == 7
     assert read_status(tmp_path / "log/a.1.log").stopped and not (tmp_path / "log/a.7.log").exists()
     (tmp_path / "no.such.file").write_text("")
-    repeated = subprocess.run(again.replace("exit 7", "exit 0"), shell=True, cwd=tmp_path, capture_output=True, timeout=20)
+    repeated = subprocess.run(again.replace("exit 7", "exit 0"), shell=True, cwd=tmp_path, capture_output=True, timeout=300)
     assert repeated.returncode == 0 and read_status(tmp_path / "log/a.2.log").ok
 
 

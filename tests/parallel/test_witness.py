@@ -31,7 +31,7 @@ while not [heart for heart in hearts.glob("*") if "node3" in heart.read_text()]:
 ])  # fmt: skip
 def test_witness(end, status, sentence, tmp_path):
     words = tmp_path / "words"
-    done = subprocess.run([sys.executable, "-c", RANK + end, words, tmp_path / "hearts"], stdout=subprocess.PIPE, timeout=30)
+    done = subprocess.run([sys.executable, "-c", RANK + end, words, tmp_path / "hearts"], stdout=subprocess.PIPE, timeout=300)
     assert done.returncode == status
     left = first(words)
     assert (left and left.sentence.startswith(sentence)) if sentence else left is None

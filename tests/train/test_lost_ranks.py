@@ -83,7 +83,7 @@ def test_lost_ranks(corpus, tmp_path):
     os.kill(ranks[random.integers(3)], signal.SIGKILL)
     ranks, _ = wait_for_ranks(process, out, 2)
     os.kill(ranks[random.integers(2)], signal.SIGSTOP)
-    said, errors = process.communicate(timeout=60)
+    said, errors = process.communicate(timeout=300)
     assert process.returncode == 0, said + errors
     lost = [re.search(rf"rank \d of {num} on {HOST} {how}[^;]*; {go_on} from (\d+) frames, restart {n} of at most 2 \(log until then: (.*)\)", said)
             for n, num, how, go_on in ((1, 3, "died without a word", "2 ranks go on"), (2, 2, "stood still for more than 1.5 s", "1 rank goes on"))]
@@ -104,7 +104,7 @@ def test_an_asynchronous_epoch_goes_on(corpus, tmp_path, scheme, victim, left):
     ranks, _ = wait_for_ranks(process, out, 3)
     os.kill(ranks[victim], signal.SIGKILL)
     wait_for(out.with_name("dnn.tmp") / "log" / "train.1.log", 10)
-    said, errors = process.communicate(timeout=60)
+    said, errors = process.communicate(timeout=300)
     assert process.returncode == 0, said + errors
     go_on = f"{left} ranks go on" if left > 1 else "1 rank goes on"
     lost = re.search(rf"rank {victim} of 3 on {HOST} died without a word[^;]*; {go_on} from (\d+) frames", said)

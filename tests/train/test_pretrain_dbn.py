@@ -63,7 +63,7 @@ def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, dbn, tmp_
     scratch = tmp_path / "dbn.tmp"
     wait_for(scratch / "rbm1" / "checkpoint" / "checkpoint.json", process)
     os.kill(rank_processes(scratch)[1], signal.SIGKILL)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 1 and "pretrain_dbn.py: error:" in errors and "Traceback" not in errors
     assert not (tmp_path / "dbn").exists()
     again = subprocess.run(**command(corpus / "data", tmp_path / "dbn", *flags))

@@ -13,6 +13,7 @@ from toy_jobs import metrics, poisoned, store, trained, training, with_options
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.simulator import Network, run_simulated
 from pyasr.parallel.threads import run_threads
 from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.train import tensorboard
@@ -43,19 +44,23 @@ def test_lines_of_a_training(tmp_path, told):
 
 
 def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
+    """In simulated time: a message takes 0.1 s, one goes before a mixing, which takes two; rank 0 waits for rank 1 besides."""
+
     def rank(comm):
         strategy = make_strategy(comm, mixing_options(period_frames=10))
         strategy.begin_epoch(20, 10)
         with Reporter(tmp_path, strategy, 100, 0) as reporter:
-            time.sleep(0.4 if comm.rank == 1 else 0)
+            comm.sleep(0.4 * comm.rank)
             strategy.step(torch.zeros(3), 10)
             reporter.interval(1, 20, [1.0, 5, 10], 0.1)
         return strategy.times
 
-    times = run_threads(2, rank)
-    assert times[0][0] > 0.3 and times[1][0] < 0.2 and max(times[0][1], times[1][1]) < 0.2
+    told = []
+    run_simulated(2, lambda comm: told.append((comm.rank, *rank(comm))), Network(latency_s=0.1, bandwidth=1e9))
+    (_, waited, mixed), (_, none, mixed_too) = sorted(told)
+    assert (waited, none) == pytest.approx((0.4 + 0.1, 0.1)) and (mixed, mixed_too) == pytest.approx((0.2, 0.2))
     [line] = metrics(tmp_path)
-    assert 0.3 < line["waiting"] < 0.7 and line["accuracy"] == 0.5
+    assert (line["waiting"], line["communication"], line["accuracy"]) == pytest.approx((0.3 / 0.7, 0.2 / 0.7, 0.5), abs=1e-4)
 
 
 def test_speed_up_and_the_slowest_rank(tmp_path, told):
@@ -232,12 +237,13 @@ def test_bar_follows_the_metrics_on_a_terminal_only(tmp_path, monkeypatch):
     monkeypatch.setattr("pyasr.train.progress_bar._PERIOD_S", 0.01)
     path, terminal, file = tmp_path / "rbm2" / "metrics.jsonl", Terminal(), io.StringIO()
     with progress_bar(tmp_path, "rbm*/metrics.jsonl", file), progress_bar(tmp_path, "rbm*/metrics.jsonl", terminal):
-        time.sleep(0.05)
         assert terminal.getvalue() == ""
         path.parent.mkdir()
         path.write_text(json.dumps(LINE) + "\n" + json.dumps({"epoch": 3, "frames": 600, "accepted": True}) + "\n" + '{"epo')
-        time.sleep(0.1)
-        assert "25%" in terminal.getvalue()
+        deadline = time.monotonic() + 60
+        while "25%" not in terminal.getvalue():
+            assert time.monotonic() < deadline, "it never came"
+            time.sleep(0.01)
     assert file.getvalue() == "" and terminal.getvalue().endswith("\r\x1b[K")
     shown = len(terminal.getvalue())
     monkeypatch.setattr("sys.stderr", terminal)

@@ -85,7 +85,7 @@ def test_the_next_block_is_loaded_while_this_one_is_used(tmp_path, monkeypatch):
     ends = np.cumsum([of.lengths[members].sum() for members in frames.plan(1)])
     for seen, _ in enumerate(frames.minibatches(50, 1), 1):
         number = 1 + np.searchsorted(ends, min(50 * seen, ends[-1]))  # blocks begun
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while len(loaded) <= number:
             assert time.monotonic() < deadline, "it is not loaded ahead"
             time.sleep(0.01)
