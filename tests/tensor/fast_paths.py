@@ -138,6 +138,39 @@ def residual_of_natural_gradient() -> Pairs:
     yield torch.tensor([square, square_hat]), torch.stack([x.float().square().sum(), exact.square().sum()])
 
 
+NETWORKS = {
+    "tanh": ["affine dim=16 activation=tanh", "tdnn splice=-1..1 dim=16 activation=tanh"],
+    "pnorm": ["tdnn splice=-1..1 dim=12 activation=pnorm pnorm-group=2", "affine dim=8 normalize=true"],
+    "tdnnf": ["tdnn splice=-1..1 dim=16", "tdnnf dim=16 bottleneck-dim=4"],
+    "lstm": ["lstm cells=6 recurrent=3 nonrecurrent=2 peepholes=true"],
+    "cnn": ["conv channels=2 filters=3 time=3 bands=3 pool=2 step=2", "affine dim=8 activation=sigmoid"],
+}  # fmt: skip
+
+
+@fast_path("nn/natural_gradient.py", 0.25)
+def change_by_minibatches_in_bfloat16() -> Pairs:
+    """What every kind of network learns from two, with natural gradient; rounding may decide which of two bands is the greater."""
+    from pyasr.nn.layered import LayeredNetwork
+    from pyasr.nn.preconditioned_layers import NaturalGradientOptions
+    from pyasr.train.learner import Learner, LearnerOptions
+
+    for lines in NETWORKS.values():
+        changes = []
+        for precision in ("bfloat16", "float32"):
+            network = LayeredNetwork(lines, 24, 7)
+            network.initialise(torch.Generator().manual_seed(1))
+            nn.init.normal_(network.output.weight, 0, 0.3, generator=torch.Generator().manual_seed(2))
+            options = LearnerOptions(natural_gradient=NaturalGradientOptions("online"), device="cpu", precision=precision)
+            learner, num_frames = Learner(network, options), network.left + 9 + network.right
+            before = learner.flat.master.clone()
+            x = matrix(5, num_frames, 24)
+            for _ in range(2):
+                outputs = network(x.to(options.torch_dtype())).shape[1]
+                learner.step(x.to(options.torch_dtype()), torch.arange(5 * outputs).view(5, outputs) % 7, 1e-3)
+            changes.append(learner.flat.master - before)
+        yield tuple(changes)
+
+
 @fast_path("tensor/bfloat16_kernels.py", 2.0**-8)
 def differences_of_bfloat16() -> Pairs:
     from pyasr.tensor.bfloat16_kernels import subtract_from
