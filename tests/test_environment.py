@@ -196,3 +196,29 @@ def test_optional_things_do_not_count(capsys):
 
     assert installation.report([Check("sclite", lacking, optional=True), Check("x", lambda: "1.0")]) == []
     assert capsys.readouterr().out == "absent   sclite: only tests use it\nOK       x: 1.0\n"
+
+
+PYTHON = """#!/bin/bash
+echo "$*" >> "$0.calls"
+[[ $* != *pytest* ]] || echo "1 passed"
+case "$*" in *processors.py*) exit "$AS_AVX2" ;; *pytest*) exit "$AS_IT_IS" ;; esac
+"""
+
+
+@pytest.mark.parametrize("as_avx2, as_it_is, status", [(0, 0, 0), (1, 0, 1), (0, 2, 2), (1, 2, 2)])
+def test_tests_are_run_twice_and_both_runs_count(as_avx2, as_it_is, status, tmp_path, root):
+    """The numeric ones first, without AVX-512; all of them last; with arguments once."""
+    for folder in ("tests", "bin"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(root / "tests/run.sh", tmp_path / "tests")
+    (tmp_path / "path.sh").write_text("")
+    for name, text in (("python", PYTHON), ("id", "#!/bin/bash\necho 1000\n")):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    variables = environment(AS_AVX2=str(as_avx2), AS_IT_IS=str(as_it_is))
+    variables["PATH"] = f"{tmp_path}/bin:{variables['PATH']}"
+    done = [subprocess.run(["bash", tmp_path / "tests/run.sh", *words], env=variables, capture_output=True, text=True) for words in ([], ["-x"])]
+    assert [one.returncode for one in done] == [status, as_it_is]
+    runs = [line for line in (tmp_path / "bin/python.calls").read_text().splitlines() if "pytest" in line]
+    assert runs[0].startswith("tests/processors.py avx2 python -m pytest -n 2") and all((root / word).exists() for word in runs[0].split() if word.startswith("tests/") and "::" not in word)
+    assert runs[1:] == ["-m pytest -n 2 --dist loadgroup", "-m pytest -n 2 --dist loadgroup -x"]
