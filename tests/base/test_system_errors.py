@@ -34,7 +34,7 @@ run_step(Step, main, "doc")
 """
 CASES = {
     "raise OSError(5, os.strerror(5), 'data/x')": "data/x: the disk or the file system failed (Input/output error); see 'dmesg', and run",
-    "raise OSError(116, os.strerror(116), 'data/x')": "data/x: removed or replaced on the file server while it was in use (Stale file handle)",
+    "raise OSError(116, os.strerror(116), 'data/x')": "data/x: removed or replaced on the file server while it was in use (Stale",
     "raise OSError(24, os.strerror(24), 'data/x')": "data/x: too many files are open in this process; allow more by 'ulimit -n 4096'",
     "raise InterruptedError(4, os.strerror(4), 'data/x')": "data/x: interrupted by a signal; run the same command again",
     "raise OSError(71, os.strerror(71), 'data/x')": "data/x: the system refused (Protocol error); put that right, and run the same command",
