@@ -15,6 +15,8 @@ from pyasr.base.errors import UserError
 from pyasr.base.places import is_there
 from pyasr.base.system_errors import SystemRefusal, as_user_error, disk_error, keeping_name, naming
 from pyasr.io.arrays import load_arrays, save_arrays
+from pyasr.tensor.file import save_tensors
+from pyasr.train import checkpoints
 
 STEP = """
 import os, sys
@@ -128,9 +130,9 @@ def test_an_interrupted_run_whose_options_cannot_be_read_keeps_its_checkpoints(t
     def run():
         with output.stage_output(tmp_path / "out", {"a": 1}, [], resume=True) as out:
             (out / "checkpoint").write_text("hours of work")
-            raise KeyboardInterrupt
+            raise ZeroDivisionError
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(ZeroDivisionError):
         run()
     failing(monkeypatch, Path, "read_text", errno.EIO, ".started.json")
     with pytest.raises((OSError, UserError)):
@@ -176,6 +178,19 @@ def test_arrays_that_cannot_be_read_are_not_called_damaged(tmp_path, monkeypatch
     monkeypatch.setattr("zipfile.ZipFile.read", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
     with pytest.raises(UserError, match=f"^{tmp_path}/a.npz: the disk or the file system failed"):
         load_arrays(tmp_path / "a.npz")
+
+
+def test_a_checkpoint_that_cannot_be_read_is_not_to_be_deleted(tmp_path, monkeypatch):
+    (tmp_path / checkpoints.INDEX).write_text('{"number": 1, "files": ["x.pt"]}')
+    assert checkpoints._read_index(tmp_path)["files"] == ["x.pt"]
+    failing(monkeypatch, Path, "read_text", errno.ESTALE, checkpoints.INDEX)
+    with pytest.raises(UserError, match=r"checkpoint.json: removed or replaced on the file server while it was in use \(Stale[^;]*\); see that"):
+        checkpoints._read_index(tmp_path)
+    monkeypatch.undo()
+    save_tensors(tmp_path / "x.pt", {})
+    monkeypatch.setattr("zipfile.ZipFile.testzip", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.pt: the disk or the file system failed"):
+        checkpoints._load(tmp_path / "x.pt")
 
 
 def test_a_fork_that_fails_in_a_step_is_not_another_process_at_the_same_output(tmp_path):
