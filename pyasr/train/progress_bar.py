@@ -62,11 +62,13 @@ def _newest_interval(directory: Path, pattern: str) -> dict | None:
 
 def _follow(directory: Path, pattern: str, terminal: TextIO, ended: threading.Event) -> None:
     while not ended.wait(_PERIOD_S):
-        line = _newest_interval(directory, pattern)
-        if line is not None:
-            terminal.write("\r" + bar(line, shutil.get_terminal_size().columns - 1))
-            terminal.flush()
-    terminal.write("\r\x1b[K")  # to the beginning of the line, clear it
+        with contextlib.suppress(OSError):  # harmless: it is looked at again, and the training tells of a bad disk itself
+            line = _newest_interval(directory, pattern)
+            if line is not None:
+                terminal.write("\r" + bar(line, shutil.get_terminal_size().columns - 1))
+                terminal.flush()
+    with contextlib.suppress(OSError):  # harmless: the terminal is gone
+        terminal.write("\r\x1b[K")  # to the beginning of the line, clear it
 
 
 def last_interval(metrics: Path) -> dict | None:

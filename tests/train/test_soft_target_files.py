@@ -248,7 +248,7 @@ def test_a_full_disk_is_one_sentence(corpus, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"soft_targets.0-of-1.npz: the disk is full; free some space and run the same command again"):
+    with pytest.raises(UserError, match=r"soft_targets.0-of-1.npz.first: the disk is full; free some space and run the same command again"):
         prepare(corpus, 1)
     assert not list(corpus[3].glob("*.npz"))
 
