@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from error_ground import Call, Ended, Ground, check_strace
+from error_ground import ROOT, Call, Ended, Ground, check_strace
 from fault_ground import contents, half_written
 
 from pyasr.base import log
@@ -49,7 +49,7 @@ ERRORS = {
 _BEGIN, _END = "<!-- figures, written by benchmarks/system_errors.py -->", "<!-- end of figures of system errors -->"
 _TRACES = ("Traceback (most recent call last)", "Exception ignored", "Logging error", "Fatal Python error", "Exception in thread")
 _TOY = "egs/toy/s5"
-_MFCC = f"steps/make_mfcc.py --config {Path(__file__).resolve().parents[1] / _TOY / 'conf/mfcc.conf'} --nj 1"
+_MFCC = f"steps/make_mfcc.py --config {ROOT / _TOY / 'conf/mfcc.conf'} --nj 1"
 STEPS = {
     "make_corpus": f"{_TOY}/local/make_corpus.py --num-train 16 --num-test 4 --num-speakers 2 data",
     "prepare_lang": "utils/prepare_lang.py data/local/dict <unk> data/lang",
@@ -166,7 +166,8 @@ class Sweep:
         elif self._differs(step):
             problems.append(f"other files after the second run: {self._differs(step)}")
         problems += [f"left half-written: {name}" for name in half_written(self.place)]
-        return Trial(step, call.name, call.number, error, disturbed.status, _last_line(disturbed.said), problems)
+        told = _last_line(disturbed.said).replace(f"{ROOT}/", "").replace(f"{self.place}/", "")
+        return Trial(step, call.name, call.number, error, disturbed.status, told, problems)
 
     def _before(self, step: str) -> str | None:
         names = list(self.steps)

@@ -12,6 +12,7 @@ transforms `trans.*` of Kaldi's speakers, are read whole by `read_ark`. This is 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import struct
@@ -139,7 +140,8 @@ class ArkReader:
         self._path = self._file = None
 
     def __del__(self):
-        self.close()
+        with contextlib.suppress(OSError):  # harmless: it was only read
+            self.close()
 
 
 def archive_of(rx: str) -> str:

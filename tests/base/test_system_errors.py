@@ -14,6 +14,7 @@ from pyasr.base.aside import keep_copy
 from pyasr.base.errors import UserError
 from pyasr.base.places import is_there
 from pyasr.base.system_errors import SystemRefusal, as_user_error, disk_error, keeping_name, naming
+from pyasr.io.ark import ArkReader
 from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.tensor.file import save_tensors
 from pyasr.train import checkpoints
@@ -191,6 +192,18 @@ def test_a_checkpoint_that_cannot_be_read_is_not_to_be_deleted(tmp_path, monkeyp
     monkeypatch.setattr("zipfile.ZipFile.testzip", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
     with pytest.raises(UserError, match=f"^{tmp_path}/x.pt: the disk or the file system failed"):
         checkpoints._load(tmp_path / "x.pt")
+
+
+def test_an_archive_that_cannot_be_closed_after_reading_is_not_told_by_the_interpreter(monkeypatch):
+    class BadFile:
+        def close(self):
+            raise OSError(errno.EINTR, os.strerror(errno.EINTR))
+
+    told, reader = [], ArkReader()
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    reader._path, reader._file = "a.ark", BadFile()
+    del reader
+    assert told == []
 
 
 def test_a_fork_that_fails_in_a_step_is_not_another_process_at_the_same_output(tmp_path):
