@@ -148,11 +148,11 @@ def _number_in(text: str) -> int | None:
 
 
 def _place(error: BaseException) -> str:
-    """What was being done, for an error that names no file: the last function of this toolkit that was in it."""
+    """What was being done, for an error that names no file, as `pyasr/io/text.py:read_lines`: our last function in it."""
     place, trace = "the system", error.__traceback__
     while trace:
         code = trace.tb_frame.f_code
-        if code.co_filename.startswith(_PACKAGE):
-            place = f"{code.co_name} of {os.path.relpath(code.co_filename, _PACKAGE)}"
+        if code.co_filename.startswith(_PACKAGE) and "site-packages" not in code.co_filename:
+            place = f"{os.path.relpath(code.co_filename, _PACKAGE)}:{code.co_name}"
         trace = trace.tb_next
     return place

@@ -93,7 +93,7 @@ def test_what_an_error_without_a_name_is_about(tmp_path):
     assert raised.value.filename == "here" and not isinstance(raised.value, UserError)
     with pytest.raises(OSError) as raised:
         fail_without_a_name()
-    assert str(as_user_error(raised.value)).startswith("fail_without_a_name of tests/base/test_system_errors.py: the disk")
+    assert str(as_user_error(raised.value)).startswith("tests/base/test_system_errors.py:fail_without_a_name: the disk")
 
 
 def fail_without_a_name():
