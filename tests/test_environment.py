@@ -151,7 +151,7 @@ def used_libraries(*folders: str) -> set[str]:
     paths = python_files(*(folders or ("pyasr", "steps", "utils", "egs")))
     used = {name.partition(".")[0] for path in paths for name in imports_of(path)}
     if folders:
-        used |= {name for path in paths for name in re.findall(r'(?m)(?:importorskip\("|^ *(?:from|import) )(\w+)', path.read_text())}
+        used |= {name for path in paths for name in re.findall(r'(?m)(?:(?:importorskip|find_spec|import_module)\("|^ *(?:from|import) )(\w+)', path.read_text())}
     return used - set(sys.stdlib_module_names) - {"pyasr"} - {path.stem for path in python_files("egs", "utils")}
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Show what of a recipe's outputs is done, what is being made, and how far that is.
 
-An output that is not complete has a line on what became of its making: it goes on, was stopped by a signal, has failed, or was killed, which
-leaves no record. The line says when something was last written and what became of the jobs. A training has a line with the epochs, objective and time
-left of metrics.jsonl. Of such a training, and of EXP where that is one, the courses of
-objective, drift and learning rate are drawn.
+An output that is not complete has a line on what became of its making: it goes on, was stopped by a signal, has failed, or was killed,
+which leaves no record. The line says when something was last written and what became of the jobs. A training has a line with the epochs,
+objective and time left of metrics.jsonl. Of such a training, and of EXP where that is one, the courses of objective, drift and learning
+rate are drawn.
 
 Reads   EXP/**/.done.json of outputs, .started.json, log/ and metrics.jsonl of those that are being made
 Writes  a line for each output to standard output, in the order in which they were made; with --svg a picture (SVG) of the courses of all

@@ -1,4 +1,5 @@
-"""When a program that goes on for long tells how far it is: after 20 s, then each time after half as long again, at least every ten minutes."""
+"""When a program that goes on for long tells how far it is: after 20 s, then each time after half as long again, at least every ten
+minutes."""
 
 from __future__ import annotations
 

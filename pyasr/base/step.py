@@ -34,8 +34,8 @@ _SWITCHES = {"no-pipes": f"run no command that a table such as wav.scp names (in
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, by its `number`: treated like an interruption from the keyboard, so that jobs are ended and files closed on the way
-    out."""
+    """SIGTERM or SIGHUP, by its `number`: treated like an interruption from the keyboard, so that jobs are ended and files closed on the
+    way out."""
 
     number = signal.SIGTERM
 

@@ -299,7 +299,8 @@ def _gpu_options(request: Request) -> list[str]:
 def script(request: Request, scheduler: Scheduler) -> str:
     """A script for bash that has run.pl run the job on its host, in this directory and with what matters of this environment.
 
-    It redirects its own words: in a path that a scheduler is given, some characters have a meaning (`:` `,` `$` for qsub, `%` `\\` for sbatch).
+    It redirects its own words: in a path that a scheduler is given, some characters have a meaning, `:` `,` `$` for qsub, `%` and
+    backslashes for sbatch.
     """
     carried = {name: value for name, value in sorted(os.environ.items()) if name in _CARRIED or name.startswith("PYASR_")}
     options = ["--num-threads", str(request.num_threads)]
@@ -310,7 +311,8 @@ def script(request: Request, scheduler: Scheduler) -> str:
     words = [*map(shlex.quote, [sys.executable, str(ROOT / "utils" / "run.pl"), *options]), *job,
              *map(shlex.quote, [request.log, *request.words])]  # fmt: skip
     lines = ["#!/bin/bash", f"# Made by {Path(sys.argv[0]).name} (pyasr).", "trap '' USR1 USR2  # warnings before an end are for run.pl"]
-    lines += [f"cd {shlex.quote(os.getcwd())} || exit 1", f"exec >>{_output_for_shell(request, scheduler)} 2>&1", *(f"export {name}={shlex.quote(value)}" for name, value in carried.items())]
+    lines += [f"cd {shlex.quote(os.getcwd())} || exit 1", f"exec >>{_output_for_shell(request, scheduler)} 2>&1"]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in carried.items()]
     return "\n".join([*lines, f"exec {' '.join(words)}", ""])
 
 

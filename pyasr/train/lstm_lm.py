@@ -136,8 +136,8 @@ class Job:
         speed = so_far / self.pace.passed_s
         left_s = ((self.options.num_epochs - epoch + 1) * self.training.num_tokens - num_done) / speed
         share = num_done / self.training.num_tokens
-        log.info(f"epoch {epoch} of at most {self.options.num_epochs} ({share:.0%} of it), perplexity {_exp(loss):.1f}, learning rate {rate:.3g}, "
-                 f"{speed:.0f} words/s, at most {lasting(left_s)} left")  # fmt: skip
+        which = f"epoch {epoch} of at most {self.options.num_epochs} ({share:.0%} of it)"
+        log.info(f"{which}, perplexity {_exp(loss):.1f}, learning rate {rate:.3g}, {speed:.0f} words/s, at most {lasting(left_s)} left")
 
     def _state(self) -> dict:
         return {"network": self.model.network.state_dict(), "optimizer": self.optimizer.state_dict()}

@@ -54,8 +54,8 @@ def copy_inputs(files: Iterable[Path], directory: Path) -> None:
 
 
 def train_on_ranks(step: OnRanks, function: str, spec, parts: str = "", log: str = "train.log") -> None:
-    """Call `function(spec, comm)` on the ranks of one MPI job, with a bar on the terminal, elsewhere a line now and then; a job that has lost
-    ranks goes on without them.
+    """Call `function(spec, comm)` on the ranks of one MPI job, with a bar on the terminal, elsewhere a line now and then; a job that has
+    lost ranks goes on without them.
 
     spec   the work; its `out` is what `training_output` gave
     parts  as there
