@@ -58,7 +58,7 @@ def test_run_jobs(functions):
 @pytest.mark.parametrize("function, sentence", [
     ("third_fails", r"job 3 of 4 failed: data/wav/a\.wav: cut off after 512 bytes; fetch it again \(log: .*x\.3\.log\)"),
     ("third_raises", r"job 3 of 4 failed: KeyError: 'utt-17' "),
-    ("disk_full", r"job \d of 4 failed: \S+: the disk is full; free some space"),
+    ("disk_full", r"(job \d of 4|\d of 4 jobs) failed: \S+: the disk is full; free some space"),
     ("not_there", r"not_there: no such function"),
 ])
 def test_run_jobs_says_what_failed(function, sentence, functions):
