@@ -1,6 +1,7 @@
-"""Options of Kaldi's programs and scripts that have another name here, or no effect: what is taken silently, and what is said of the others.
+"""Options of Kaldi's programs and scripts that have another name here, or no effect.
 
-An entry counts for the steps that have one of the flags beside it.
+OURS and _NEEDLESS are for the message about an option that is not there, UNUSED are taken silently. An entry counts for the steps that
+have a flag of ours beside it.
 """
 
 from __future__ import annotations
@@ -9,26 +10,31 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 OURS = {  # Kaldi's option: ours
-    "totgauss": "num-gauss", "numleaves": "num-leaves", "acwt": "acoustic-scale", "scale-opts": "acoustic-scale transition-scale self-loop-scale",
-    "splice-opts": "splice-left splice-right", "splice-width": "splice-left splice-right", "splice": "splice-left splice-right",
-    "cmvn-opts": "cmvn norm-vars", "feat.cmvn-opts": "cmvn norm-vars", "delta-opts": "deltas", "apply-cmvn-opts": "cmvn norm-vars",
-    "lat-beam": "lattice-beam", "latbeam": "lattice-beam", "first-latbeam": "lattice-beam", "model": "model-dir", "srcdir": "model-dir",
-    "fmllr-update": "fmllr-update-type", "first-max-arcs": "first-max-active", "word-ins-penalty": "word-ins-penalties word-ins-penalty",
-    "min-lmwt": "min-lmwt lmwt", "max-lmwt": "max-lmwt lmwt", "frame-shift": "frame-shift frame-shift-s", "mbr-scale": "posterior-scale",
-    "mfcc-config": "config", "fbank-config": "config", "plp-config": "config", "spectrogram-config": "config", "pitch-config": "config",
-    "pitch-postprocess-config": "config", "paste-length-tolerance": "length-tolerance", "paste-vad-length-tolerance": "length-tolerance",
-    "no-feats": "need-feats", "no-text": "need-text", "initial-learning-rate": "learning-rate", "initial-effective-lrate": "learning-rate",
+    "totgauss": "num-gauss", "numleaves": "num-leaves", "acwt": "acoustic-scale",
+    "scale-opts": "acoustic-scale transition-scale self-loop-scale", "splice-opts": "splice-left splice-right",
+    "splice-width": "splice-left splice-right", "splice": "splice-left splice-right", "cmvn-opts": "cmvn norm-vars",
+    "feat.cmvn-opts": "cmvn norm-vars", "delta-opts": "deltas", "apply-cmvn-opts": "cmvn norm-vars",
+    "lat-beam": "lattice-beam", "latbeam": "lattice-beam", "first-latbeam": "lattice-beam", "model": "model-dir",
+    "srcdir": "model-dir", "fmllr-update": "fmllr-update-type", "first-max-arcs": "first-max-active",
+    "word-ins-penalty": "word-ins-penalties word-ins-penalty", "min-lmwt": "min-lmwt lmwt",
+    "max-lmwt": "max-lmwt lmwt", "frame-shift": "frame-shift frame-shift-s", "mbr-scale": "posterior-scale",
+    "mfcc-config": "config", "fbank-config": "config", "plp-config": "config", "spectrogram-config": "config",
+    "pitch-config": "config", "pitch-postprocess-config": "config", "paste-length-tolerance": "length-tolerance",
+    "paste-vad-length-tolerance": "length-tolerance", "no-feats": "need-feats", "no-text": "need-text",
+    "initial-learning-rate": "learning-rate", "initial-effective-lrate": "learning-rate",
     "final-learning-rate": "final-factor", "final-effective-lrate": "final-factor", "learn-rate": "learning-rate",
-    "minibatch-size": "minibatch", "num-jobs-nnet": "num-ranks", "num-jobs-initial": "num-ranks", "num-jobs-final": "num-ranks",
-    "num-hidden-layers": "hidden-layers", "hid-layers": "hidden-layers", "nn-depth": "hidden-layers", "hid-dim": "hidden-dim",
-    "pnorm-input-dim": "hidden-dim", "pnorm-output-dim": "pnorm-group", "max-change-per-minibatch": "max-change",
-    "samples-per-iter": "period-frames", "trainer.num-epochs": "num-epochs", "trainer.max-param-change": "max-change",
+    "minibatch-size": "minibatch", "num-jobs-nnet": "num-ranks", "num-jobs-initial": "num-ranks",
+    "num-jobs-final": "num-ranks", "num-hidden-layers": "hidden-layers", "hid-layers": "hidden-layers",
+    "nn-depth": "hidden-layers", "hid-dim": "hidden-dim", "pnorm-input-dim": "hidden-dim",
+    "pnorm-output-dim": "pnorm-group", "max-change-per-minibatch": "max-change", "samples-per-iter": "period-frames",
+    "trainer.num-epochs": "num-epochs", "trainer.max-param-change": "max-change",
     "trainer.samples-per-iter": "period-frames", "trainer.optimization.initial-effective-lrate": "learning-rate",
     "trainer.optimization.final-effective-lrate": "final-factor", "trainer.optimization.minibatch-size": "minibatch",
     "trainer.optimization.num-jobs-initial": "num-ranks", "trainer.optimization.num-jobs-final": "num-ranks",
-    "trainer.optimization.momentum": "momentum", "trainer.num-chunk-per-minibatch": "minibatch", "egs.chunk-width": "chunk",
-    "chain.leaky-hmm-coefficient": "leaky-hmm-coefficient", "chain.l2-regularize": "l2-regularize", "chain.xent-regularize": "xent-regularize",
-    "frames-per-eg": "chunk", "ivector-period": "ivector-period", "num-gauss-ubm": "num-gauss", "utts-per-spk": "utts-per-spk-max",
+    "trainer.optimization.momentum": "momentum", "trainer.num-chunk-per-minibatch": "minibatch",
+    "egs.chunk-width": "chunk", "chain.leaky-hmm-coefficient": "leaky-hmm-coefficient",
+    "chain.l2-regularize": "l2-regularize", "chain.xent-regularize": "xent-regularize", "frames-per-eg": "chunk",
+    "ivector-period": "ivector-period", "num-gauss-ubm": "num-gauss", "utts-per-spk": "utts-per-spk-max",
 }  # fmt: skip
 _AGAIN = "the same command goes on where it stopped, and redoes what --force says"
 _NEEDLESS = {  # Kaldi's option: flags of which a step has one, why it does nothing here
@@ -90,7 +96,7 @@ UNUSED = {
 
 
 def advice(name: str, flags: Container[str]) -> str:
-    """What to do about Kaldi's option `name` of a step that has these flags; '' for another name, and where the step has nothing like it."""
+    """What to do about Kaldi's option `name` where a step has these flags; '' for another name, and for a step without anything like it."""
     ours = [f"--{flag}" for flag in OURS.get(name, "").split() if flag in flags]
     if ours:
         return f"pyasr's option is {' and '.join(ours)}"

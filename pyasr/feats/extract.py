@@ -140,7 +140,7 @@ def extract_shard(spec: ExtractSpec, job: int) -> None:
 
 def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: int, audio: AudioOptions = AudioOptions(),
               min_duration: float = 0.0) -> Iterator[tuple[str, np.ndarray]]:  # fmt: skip
-    """(utterance, features), each with the frequencies warped as the data directory says; no rows for those below `min_duration` seconds."""
+    """(utterance, features), the frequencies warped as the data directory says; no rows for those below `min_duration` seconds."""
     warps = utterance_warps(data)
     read = read_waveforms(data, utterances, extractor.rate_hz, audio)
     waveforms = ((utt, wave if len(wave) >= min_duration * extractor.rate_hz else wave[:0]) for utt, wave in read)
@@ -210,7 +210,8 @@ def merge_shards(spec: ExtractSpec) -> None:
     total = len(table) + len(short)
     if short:
         named = ", ".join(short[:5]) + (" ..." if len(short) > 5 else "")
-        sentence = f"{len(short)} of {total} utterances are too short for one frame{' or --min-duration' * bool(spec.archive.min_duration)}: {named}"
+        limit = "one frame or --min-duration" if spec.archive.min_duration else "one frame"
+        sentence = f"{len(short)} of {total} utterances are too short for {limit}: {named}"
         if len(short) > spec.archive.max_short * total:
             raise UserError(f"{spec.data}: {sentence}; remove them from the data directory or raise --max-short")
         log.warning(f"{sentence}; they get no features")

@@ -33,7 +33,8 @@ def check_splicing(data: Path, model_dir: Path) -> None:
     told = f"{num_columns} columns, but features of {columns} columns become {options.dim(columns)}"
     if (model_dir / INPUT_FILE).exists() or not (frames := _frames(num_columns, columns)):
         raise UserError(f"{path}: {told}; {_TRAINED_ON}")
-    raise UserError(f"{path}: {told}; {num_columns} = {columns} x {frames} means {splice_line(frames)}: write that into {model_dir / SPLICE_FILE}")
+    meant = f"{num_columns} = {columns} x {frames} means {splice_line(frames)}"
+    raise UserError(f"{path}: {told}; {meant}: write that into {model_dir / SPLICE_FILE}")
 
 
 def meant_splicing(num_columns: int) -> tuple[int, int] | None:

@@ -9,7 +9,8 @@ sqrt(1/2) of the others' scale, or the energy, is the last. A kind of features f
     dim                  columns
     place                those of them that `columns` gives
     energy               the column of the log energy, None: there is none
-    filters(warp)        weights (fft_size / 2 + 1, num_mel_bins), float64, for a warp factor of the speaker's frequencies; None: the spectrum
+    filters(warp)        weights (fft_size / 2 + 1, num_mel_bins), float64, for a warp factor of the speaker's frequencies;
+                         None: the spectrum itself
     columns(energies)    float64 (T, num_mel_bins) to float64 (T, dim)
 """
 
