@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.feats.inputs import INPUT_FILE, FeatureReader, InputOptions
+from pyasr.feats.inputs import INPUT_FILE, InputOptions
 from pyasr.feats.kaldi_options import SPLICE_FILE
 from pyasr.feats.origin import check_origin
 from pyasr.feats.transforms import MATRIX_FILE, read_matrix
+from pyasr.io.ark import ArkReader, read_scp
 
 _USUAL_DIMS, _MOST_FRAMES = (13, 40, 39, 16, 20, 23, 24, 26, 80), 31
 _TRAINED_ON = "give the features that the model was trained on"
@@ -26,15 +27,23 @@ def check_splicing(data: Path, model_dir: Path) -> None:
     path = model_dir / MATRIX_FILE
     if not path.exists() or not (data / "feats.scp").exists():
         return
+    if not (columns := _num_columns(data / "feats.scp")):
+        return
     options, num_columns = InputOptions.load(model_dir), read_matrix(path).shape[1]
-    columns = FeatureReader(data, InputOptions(cmvn="none")).columns
-    if not columns or num_columns in (options.dim(columns), options.dim(columns) + 1):
+    if num_columns in (options.dim(columns), options.dim(columns) + 1):
         return
     told = f"{num_columns} columns, but features of {columns} columns become {options.dim(columns)}"
     if (model_dir / INPUT_FILE).exists() or not (frames := _frames(num_columns, columns)):
         raise UserError(f"{path}: {told}; {_TRAINED_ON}")
     meant = f"{num_columns} = {columns} x {frames} means {splice_line(frames)}"
     raise UserError(f"{path}: {told}; {meant}: write that into {model_dir / SPLICE_FILE}")
+
+
+def _num_columns(scp: Path) -> int:
+    """Of the first features that have frames; 0 where none have."""
+    reader = ArkReader()
+    features = map(reader.load, read_scp(scp).values())
+    return next((matrix.shape[1] for matrix in features if len(matrix)), 0)
 
 
 def meant_splicing(num_columns: int) -> tuple[int, int] | None:

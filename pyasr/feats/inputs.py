@@ -158,9 +158,9 @@ class FeatureReader:
         UserError where there are none, or other utterances have another D."""
         features = self._stored(utt)
         if not len(features):
-            return np.zeros((0, self.columns), np.float32)
-        if features.shape[1] != self.columns:
-            found = f"{utt} has {features.shape[1]} columns, other utterances have {self.columns}"
+            return np.zeros((0, self._columns), np.float32)
+        if features.shape[1] != self._columns:
+            found = f"{utt} has {features.shape[1]} columns, other utterances have {self._columns}"
             raise UserError(f"{self.data}: {found}; make the features of {self.data} again, or leave the utterance out")
         return features
 
@@ -171,7 +171,7 @@ class FeatureReader:
             raise UserError(f"{self.data}/feats.scp: no features of utterance {utt}; run steps/make_mfcc.py {self.data} again") from None
 
     @cached_property
-    def columns(self) -> int:
+    def _columns(self) -> int:
         """D, from the first utterance that has frames, which is read for it once."""
         return next((features.shape[1] for features in map(self._stored, self.keys) if len(features)), 0)
 
@@ -180,7 +180,7 @@ class FeatureReader:
         """Columns of the input matrices."""
         if not self.keys:
             raise UserError(f"{self.data}/feats.scp is empty; run steps/make_mfcc.py {self.data}")
-        return self.options.dim(self.columns) if self.matrix is None else len(self.matrix)
+        return self.options.dim(self._columns) if self.matrix is None else len(self.matrix)
 
     def __getitem__(self, utt: str) -> np.ndarray:
         """CMVN, deltas, splicing, then the transforms: float32 (T, dim)."""
