@@ -30,7 +30,10 @@ def log_reasons(failed: dict[str, str], what: str) -> None:
 
 
 def told_reasons(failed: dict[str, str]) -> str:
-    """The commonest reasons of {utterance: reason} with their numbers and first utterances: `5: no features (a b c ...), 1: no text (d)`."""
+    """The commonest reasons of {utterance: reason} with their numbers and first utterances.
+
+    It is like `5: no features (a b c ...), 1: no text (d)`.
+    """
     counts = _counts(failed)
     parts = [f"{number}: {reason} ({_names(failed, reason, _NUM_EXAMPLES)})" for reason, number in counts[:_NUM_REASONS]]
     others = [f"{len(counts) - _NUM_REASONS} other reasons"] if len(counts) > _NUM_REASONS else []

@@ -136,7 +136,8 @@ class Totals:
                  f"log-like per frame {-self.cost / frames:.3f}",
                  f"real-time factor {rtf['search_s']} for the search, {rtf['determinize_s']} for the determinisation, "
                  f"{rtf['cpu_s']} for everything (CPU); peak memory of a job {self.peak_mb:.0f} MB",
-                 f"{figure(self.num_tokens / frames)} active tokens a frame; {self.num_arcs} lattice arcs, {figure(self.num_arcs / frames)} a frame"]
+                 f"{figure(self.num_tokens / frames)} active tokens a frame; "
+                 f"{self.num_arcs} lattice arcs, {figure(self.num_arcs / frames)} a frame"]
         for names, what in ((self.not_final, "did not reach a final state of the graph at the end"),
                             (self.cut_short, "found no way on in the graph"),
                             (self.narrowed, "have lattices of a narrower beam; more --determinize-mb helps")):

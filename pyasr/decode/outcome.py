@@ -10,8 +10,8 @@ from pyasr.io.text import read_table
 
 _MANY = 0.5  # of the utterances
 _NUM_NAMED = 5
-_CAUSES = ("features that were not made as the model's were (kind, sampling rate, CMVN), a graph or language model of other words, too narrow "
-           "a beam, a wrong acoustic scale, or audio without speech")  # fmt: skip
+_CAUSES = ("features that were not made as the model's were (kind, sampling rate, CMVN), a graph or language model of other words, "
+           "too narrow a beam, a wrong acoustic scale, or audio without speech")  # fmt: skip
 
 
 def check_hypotheses(out: Path, data: Path, num_jobs: int) -> None:

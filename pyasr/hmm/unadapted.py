@@ -23,12 +23,13 @@ def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | N
         return
     tables, transforms = DataDir(data), read_transforms(transform_dir)
     plain = {speaker for speaker, matrix in transforms.items() if np.array_equal(matrix, identity(len(matrix)))}
-    durations = {speaker: sum(tables.durations[utt] for utt in tables.spk2utt[speaker]) for speaker in transforms if speaker in tables.spk2utt}
+    durations = {speaker: sum(map(tables.durations.get, utts)) for speaker, utts in tables.spk2utt.items() if speaker in transforms}
     share = sum(durations.get(speaker, 0.0) for speaker in plain) / max(sum(durations.values()), 1e-9)
     if share > _MOST:
         who = f"{len(plain)} of {len(transforms)} speakers, with {100 * share:.0f} % of the data, are not"
         who = f"none of {len(transforms)} speakers is" if len(plain) == len(transforms) else who
-        advice = f"lower --fmllr-min-count {options.fmllr_min_count:g}" if options else f"make {transform_dir} with a lower --fmllr-min-count"
+        earlier = f"make {transform_dir} with a lower --fmllr-min-count"
+        advice = f"lower --fmllr-min-count {options.fmllr_min_count:g}" if options else earlier
         reason = f"each has too little speech{told_of_speakers(tables)}"
         log.warning(f"{data}: {who} adapted by fMLLR, as {reason}; {advice}, or give utterances their real speakers")
 

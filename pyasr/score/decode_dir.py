@@ -107,7 +107,8 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
 
 
 def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Mapping[str, str]], filters: TextFilter, chosen: Chosen | None,
-                  seed: int = 0, scores: Mapping[Point, Score] | None = None, first: Container[int] | None = None) -> list[str]:  # fmt: skip
+                  seed: int = 0, scores: Mapping[Point, Score] | None = None,
+                  first: Container[int] | None = None) -> list[str]:  # fmt: skip
     """Write the files above into `out`; the lines of best_wer. `chosen` is None where this set chooses itself.
 
     scores  of all points, as `score_points` gives them, where they are known

@@ -225,3 +225,31 @@ def test_splitting_keeps_weights_and_moves_halves_apart(model):
     np.testing.assert_allclose(apart[0], -apart[1], atol=1e-6)
     assert 0 < np.abs(apart).max() < 5 * options.perturb_factor
     assert mix_up(model, occupancies, 2, options, np.random.default_rng(0)) is model
+
+
+def split_by_hand(weights, means, variances, target, factor, rng):
+    """The heaviest Gaussian becomes two of half its weight and its variances, `factor` n standard deviations to either side, n random."""
+    weights, means, variances = list(weights), list(means), list(variances)
+    while len(weights) < target:
+        old = int(np.argmax(weights))
+        step = factor * rng.standard_normal(len(means[0])) * np.sqrt(variances[old])
+        weights[old] /= 2
+        weights.append(weights[old])
+        variances.append(variances[old])
+        means.append(means[old] + step)
+        means[old] = means[old] - step
+    return np.array(weights), np.array(means), np.array(variances)
+
+
+def test_halves_of_a_gaussian_lie_on_both_sides_of_it():
+    """Against splitting by the definition, with means far apart, variances that differ, and several splits of one pdf."""
+    model = random_model(4, 4, 3, seed=5)
+    occupancies = np.array([9000.0, 40.0, 400.0, 2500.0])
+    grown = mix_up(model, occupancies, 40, GmmUpdateOptions(perturb_factor=0.3), np.random.default_rng(11))
+    rng = np.random.default_rng(11)
+    for old, new in zip(zip(model.offsets[:-1], model.offsets[1:]), zip(grown.offsets[:-1], grown.offsets[1:])):
+        before, after = slice(*old), slice(*new)
+        parts = split_by_hand(model.weights[before], model.means[before], model.variances[before], new[1] - new[0], 0.3, rng)
+        for found, expected in zip((grown.weights[after], grown.means[after], grown.variances[after]), parts):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert grown.num_gauss_of[0] > 10
