@@ -55,12 +55,19 @@ def _follow(told: Callable[[], str | None], pace: Pace, on_terminal: bool, ended
     while not ended.wait(_ON_TERMINAL_S if shown and on_terminal else pace.wait_s):
         if not (shown and on_terminal or pace.is_due()):
             continue
-        if text := told():
+        if text := _if_readable(told):
             line = f"{time.strftime('%H:%M:%S')} {Path(sys.argv[0]).name}: {text}, {lasting(pace.passed_s)} so far"
             _write(f"{_CLEAR}{line[: _columns() - 1]}" if on_terminal else f"{line}\n")
             shown = True
     if shown and on_terminal:
         _write(_CLEAR)
+
+
+def _if_readable(told: Callable[[], str | None]) -> str | None:
+    try:
+        return told()
+    except OSError:
+        return None  # harmless: it is looked at again, and the ranks tell of a bad disk themselves
 
 
 def _columns() -> int:
