@@ -6,12 +6,18 @@ from steps_here import step_of
 from pyasr.base.errors import UserError
 from pyasr.base.options import _flags, _positionals, parse
 
+
+def flag(option):
+    return f"--{option.replace('_', '-')}"
+
+
 TRAINING = ("train_dnn.py", "train_lfmmi.py", "train_ctc.py", "train_smbr.py")
 ON_INPUT = ("train_dnn.py", "train_lfmmi.py", "train_ctc.py", "train_mono.py", "train_lda_mllt.py", "train_ivector_extractor.py")
 EXTRACTION = ("make_mfcc.py", "make_fbank.py", "make_plp.py")
 SCHEDULES = {"exponential": ("final_factor", "constant_epochs"), "exponential-frames": ("final_factor", "constant_epochs"),
              "step": ("step_epochs", "step_frames", "least_rate", "halving_factor"), "warm-up": ("warm_up_epochs", "warm_up_factor"),
              "newbob": ("start_halving_gain", "end_halving_gain", "halving_factor"), "newbob-accuracy": ("halving_factor",)}  # fmt: skip
+FLAGS = {flag(option) for options in SCHEDULES.values() for option in options}
 ONLINE = "--ng-rank-in --ng-rank-out --ng-num-samples-history --ng-num-minibatches-history --ng-update-period"
 BESIDE_FILE = "--hidden-layers --hidden-dim --activation --pnorm-group --normalize --dropout --splice-left --splice-right"
 MIXED_UP = "--mix-up-power --mix-up-min-count --mix-up-stddev"
@@ -22,8 +28,7 @@ CASES = [
     (TRAINING, "", ONLINE + " --ng-alpha"),
     (TRAINING, "--natural-gradient simple", ONLINE),
     (TRAINING, "--natural-gradient online --ng-num-minibatches-history 4", "--ng-num-samples-history"),
-    *((TRAINING, f"--schedule {name}", " ".join({f"--{option.replace('_', '-')}" for options in SCHEDULES.values() for option in options}
-                                                - {f"--{option.replace('_', '-')}" for option in of_it}))
+    *((TRAINING, f"--schedule {name}", " ".join(sorted(FLAGS - {flag(option) for option in of_it})))
       for name, of_it in SCHEDULES.items()),
     (ON_INPUT, "--cmvn speaker", "--cmn-window --min-cmn-window --center"),
     (ON_INPUT, "--cmvn none", "--norm-vars"),
