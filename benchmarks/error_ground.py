@@ -115,14 +115,15 @@ class Ground:
         os._exit(status)
 
 
-def run_in_forks(options, arguments: list[str], log: Path, words: list[str], meanwhile=None, more=None) -> bool:
-    """`pyasr.cluster.jobs._run`: the jobs of a request, one after the other, in forks of this process."""
+def run_in_forks(jobs, arguments: list[str], log: Path, words: list[str], report: Path, meanwhile=None, more=None) -> bool:
+    """`pyasr.cluster.jobs._run`: the jobs of a request, one after the other, in forks of this process. No report is left."""
     name, _, last = arguments[0].partition("=1:") if "=1:" in arguments[0] else ("", "", "1")
     for number in range(1, int(last) + 1):
         own_log = Path(str(log).replace(name, str(number))) if name else Path(log)
         begin, pid = time.time(), os.fork()
         if pid == 0:
             _print_to(own_log, os.O_TRUNC)
+            os.environ.update(more or {})
             os._exit(_ended(lambda: job.main([*words[3:5], str(number)]) if name else rank.main([*words[5:-1], "1"])))
         _, wait_status, usage = os.wait4(pid, 0)
         write_status(own_log, from_wait(number if name else 1, wait_status, usage, begin, " ".join(words), False))

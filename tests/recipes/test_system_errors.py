@@ -1,11 +1,18 @@
 """System calls that fail in a few steps of the toy recipe; benchmarks/system_errors.py does it to one step of each kind."""
 
+import inspect
 import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from pyasr.cluster import jobs
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import error_ground  # noqa: E402
 
 STEPS = "prepare_lang,make_mfcc,compute_cmvn,copy_data_dir,subset_data_dir"
 LEAST_TRIALS = 30
@@ -23,3 +30,7 @@ def test_a_call_that_fails_is_a_sentence_and_the_same_command_ends_well(root, tm
     trials = json.loads(table.read_text())
     assert len(trials) >= LEAST_TRIALS and [trial for trial in trials if trial["problems"]] == []
     assert any(trial["status"] for trial in trials) and {trial["step"] for trial in trials} == set(STEPS.split(","))
+
+
+def test_jobs_in_forks_take_the_arguments_of_jobs():
+    assert list(inspect.signature(error_ground.run_in_forks).parameters) == list(inspect.signature(jobs._run).parameters)
