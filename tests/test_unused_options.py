@@ -4,7 +4,8 @@ import pytest
 from steps_here import step_of
 
 from pyasr.base.errors import UserError
-from pyasr.base.options import _flags, _positionals, parse
+from pyasr.base.option_flags import flags_of, positionals_of
+from pyasr.base.options import parse
 
 
 def flag(option):
@@ -71,11 +72,11 @@ def options_of(program):
 
 
 def parsed(cls, *words):
-    return parse(cls, [*words, *("x" for _ in _positionals(cls))])
+    return parse(cls, [*words, *("x" for _ in positionals_of(cls))])
 
 
 def default_of(cls, flag):
-    value = next(known.default for known in _flags(cls) if f"--{known.name}" == flag)
+    value = next(known.default for known in flags_of(cls) if f"--{known.name}" == flag)
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyasr.base.errors import UserError
+from pyasr.base.option_values import as_typed
 
 _UNSET = (None, False, 0, "", "none")
 
@@ -48,7 +49,7 @@ class Condition:
         value, them = values[self.flag], _them(names)
         if not self.values and not self.unless:
             return f"{names} {_do(names)} nothing without --{self.flag}; leave {them} out"
-        given = f"--{self.flag}" if value is True else f"--{self.flag} {str(value).lower() if isinstance(value, bool) else value}"
+        given = f"--{self.flag}" if value is True else f"--{self.flag} {as_typed(value)}"
         hint = "" if self.unless else f", or choose one of {', '.join(map(str, self.values))}" if self.values[1:] else \
             f", or give --{self.flag} {self.values[0]}"
         return f"{names} {_do(names)} not go with {given}; leave {them} out{hint}"

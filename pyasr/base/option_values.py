@@ -39,12 +39,22 @@ def from_text(kind: type, text: str, where: str):
     return value
 
 
+def as_typed(value) -> str:
+    """A value as it stands on the command line: `true`, `none`, `0.5`."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
 def plain_type(hint):
     """(type, optional) of an annotation such as `int` or `float | None`."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         inner = [a for a in typing.get_args(hint) if a is not type(None)]
         return inner[0], True
     return hint, False
+
+
+def item_type(hint) -> type:
+    """`Path` of `tuple[Path, ...]`; `str` of a bare `tuple`."""
+    return (typing.get_args(hint) or (str,))[0]
 
 
 def check(instance, where: str) -> None:

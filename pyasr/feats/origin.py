@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
+from pyasr.base.option_values import as_typed
 from pyasr.base.options import from_json, load, to_json
 from pyasr.base.output import atomic_write
 from pyasr.feats.options import (
@@ -111,7 +112,7 @@ def difference(origin: dict, other: dict) -> str:
     if origin.get("type") != other.get("type") or "type" not in origin:
         return f"{_name(origin)}, not {_name(other)}" if _name(origin) != _name(other) else f"{_name(origin)} of other options"
     ours, theirs = (_flat(_effective(_options(one))) for one in (origin, other))
-    differing = [f"--{name.replace('_', '-')} {_as_typed(value)}, not {_as_typed(theirs[name])}"
+    differing = [f"--{name.replace('_', '-')} {_short(value)}, not {_short(theirs[name])}"
                  for name, value in ours.items() if value != theirs[name]]  # fmt: skip
     return "; ".join(differing[:_MOST_NAMED]) + (" ..." if len(differing) > _MOST_NAMED else "")
 
@@ -172,8 +173,8 @@ def _flat(options) -> dict:
     return found
 
 
-def _as_typed(value) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+def _short(value) -> str:
+    return f"{value:g}" if isinstance(value, float) else as_typed(value)
 
 
 def _name(origin: dict) -> str:

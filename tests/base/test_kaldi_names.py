@@ -7,7 +7,8 @@ from steps_here import step_of
 
 from pyasr.base.errors import UserError
 from pyasr.base.kaldi_names import OURS, advice
-from pyasr.base.options import _flags, parse
+from pyasr.base.option_flags import flags_of
+from pyasr.base.options import parse
 from pyasr.feats.options import MfccOptions
 
 ROOT = Path(__file__).parents[2]
@@ -112,8 +113,8 @@ def test_a_step_that_has_nothing_like_it_does_not_name_ours():
 
 def test_every_option_that_is_named_is_one():
     """Of a step each, and no name of Kaldi's is one of ours in a step that has the other."""
-    flags = [{flag.name for flag in _flags(step_of(name)[1])} | {"config", "force"} for name in STEPS]
-    flags += [{flag.name for flag in _flags(step_of(name, "utils")[1])} for name in UTILS]
+    flags = [{flag.name for flag in flags_of(step_of(name)[1])} | {"config", "force"} for name in STEPS]
+    flags += [{flag.name for flag in flags_of(step_of(name, "utils")[1])} for name in UTILS]
     for kaldis, ours in OURS.items():
         for name in ours.split():
             assert any(name in known for known in flags), f"{kaldis}: no step has --{name}"

@@ -13,6 +13,7 @@ from scheme_toys import names_of
 from pyasr.base import options as opt
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.fingerprint import DONE
+from pyasr.base.option_values import as_typed
 from pyasr.base.options import argument, group, option, parse
 from pyasr.base.step import output_of
 from pyasr.parallel.strategies import MixingOptions, SchemeOptions, mixing_options, register, strategy_names
@@ -34,7 +35,7 @@ def flag_of(name: str) -> str:
 
 def default_of(name: str) -> str:
     """As it is typed."""
-    return next(opt._as_typed(field.default) for kind in KINDS.values() for field in dataclasses.fields(kind) if field.name == name)
+    return next(as_typed(field.default) for kind in KINDS.values() for field in dataclasses.fields(kind) if field.name == name)
 
 
 def given(*words) -> MixingOptions:

@@ -11,7 +11,8 @@ import torch
 from corpora import make_data
 from steps_here import step_of
 
-from pyasr.base.options import _positionals, parse
+from pyasr.base.option_flags import positionals_of
+from pyasr.base.options import parse
 from pyasr.feats.inputs import FeatureReader
 from pyasr.nn.acoustic import MODEL_FILE, load_model
 from pyasr.nn.layered import LayeredNetwork, read_network
@@ -42,7 +43,7 @@ PARAMETERS = {
 def test_steps_take_their_configurations(conf, monkeypatch):
     monkeypatch.chdir(RECIPE)
     _, cls = step_of(f"{STEPS.get(conf.stem, 'train_dnn')}.py")
-    options, _ = parse(cls, ["--config", str(conf), *("x" for _ in _positionals(cls))])
+    options, _ = parse(cls, ["--config", str(conf), *("x" for _ in positionals_of(cls))])
     training = getattr(options, "training", None)
     if training is not None and hasattr(training, "schedule"):
         training.schedule.check()
@@ -55,7 +56,7 @@ def test_published_schemes(conf, scheme, monkeypatch):
     """Minibatches of all ranks together, iterations of Kaldi's scripts, a parameter server; on features that are normalised already."""
     monkeypatch.chdir(RECIPE)
     _, cls = step_of(f"{STEPS.get(conf, 'train_dnn')}.py")
-    options, _ = parse(cls, ["--config", f"conf/published/{conf}.conf", *("x" for _ in _positionals(cls))])
+    options, _ = parse(cls, ["--config", f"conf/published/{conf}.conf", *("x" for _ in positionals_of(cls))])
     assert (options.training.mixing.parallel, options.input.cmvn) == (scheme, "none")
 
 
