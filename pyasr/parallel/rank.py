@@ -78,9 +78,9 @@ def main(argv: list[str]) -> None:
     except Exception:
         witness.dismiss()
         raise
-    witness.introduce(comm.name)
     log.setup(name.partition(":")[2] + (f"[{comm.rank}]" if comm.size > 1 else ""))
     try:
+        witness.introduce(comm.name)
         run(name, spec, comm, argv[3] == "true", int(argv[4]))
     except StopRequested as stopped:
         _leave_as_asked(comm, str(stopped))

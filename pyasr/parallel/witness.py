@@ -14,6 +14,7 @@ from typing import NoReturn
 from pyasr.base.heartbeat import Heart
 from pyasr.base.last_words import LastWords, leave
 from pyasr.base.parent import die_with_parent
+from pyasr.base.system_errors import naming
 
 _LOOK_S = 5.0  # between two looks at the rank, and two beats, at most
 
@@ -41,12 +42,14 @@ class Witness:
         os.close(reader)
 
     def introduce(self, name: str) -> None:
-        """How this rank is to be called."""
-        self._tell(name)
+        """Give the witness this rank's name. Raises UserError where the pipe to it cannot be written."""
+        with naming("the pipe to the witness of this rank"):
+            self._tell(name)
 
     def dismiss(self) -> None:
         """This rank has done its work, or has told its error itself."""
-        self._tell(".")
+        with contextlib.suppress(OSError):  # harmless: of what is said of a rank, its own words and its exit status count first
+            self._tell(".")
 
     def _tell(self, word: str) -> None:
         os.write(self._writer, f"{word}\n".encode())

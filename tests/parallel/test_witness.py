@@ -1,12 +1,17 @@
 """A witness ends as its rank does, and leaves a word on it as long as anybody wants to know."""
 
+import contextlib
+import os
+import re
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from pyasr.base.last_words import first
+from pyasr.base.last_words import first, words_of
+from pyasr.parallel import rank
+from pyasr.parallel.witness import Witness
 
 RANK = """
 import os, shutil, sys, time
@@ -36,3 +41,32 @@ def test_witness(end, status, sentence, tmp_path):
     left = first(words)
     assert (left and left.sentence.startswith(sentence)) if sentence else left is None
     assert not list(tmp_path.glob("hearts/*"))
+
+
+class OnlyRank:
+    """An MPI job of one rank."""
+
+    name, rank, size = "rank 0 of 1 on node3", 0, 1
+
+    def barrier(self):
+        pass
+
+    def abort(self, status):
+        raise SystemExit(status)
+
+
+@pytest.mark.parametrize("written, status, sentence", [
+    (0, 1, r"the pipe to the witness of this rank: the disk is full; .* \(rank 0 of 1 on node3\)"),
+    (1, None, None),
+], ids=["its name", "its dismissal"])  # fmt: skip
+def test_a_rank_that_cannot_write_to_its_witness(written, status, sentence, tmp_path, monkeypatch):
+    """Says so where it begins; where it has done its work, that counts. /dev/full stands for the pipe."""
+    witness, spec = Witness.__new__(Witness), tmp_path / "x.spec.json"
+    witness._writer = os.open(os.devnull if written else "/dev/full", os.O_WRONLY)
+    monkeypatch.setattr(rank, "MpiComm", OnlyRank)
+    monkeypatch.setattr(rank, "Witness", lambda *arguments: witness)
+    monkeypatch.setattr(rank, "run", lambda *arguments: os.dup2(os.open("/dev/full", os.O_WRONLY), witness._writer))
+    with contextlib.nullcontext() if status is None else pytest.raises(SystemExit, match=str(status)):
+        rank.main(["module:function", str(spec), "0", "false", "1"])
+    words = first(words_of(spec))
+    assert words is None if sentence is None else re.fullmatch(sentence, words.sentence) and not words.lost
