@@ -18,6 +18,7 @@ from pyasr.io.ark import ArkReader
 from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.tensor.file import save_tensors
 from pyasr.train import checkpoints
+from pyasr.train.checkpoint_index import INDEX, read_index
 
 STEP = """
 import os, sys
@@ -121,8 +122,8 @@ def test_an_output_whose_done_file_cannot_be_read_is_not_made_anew(tmp_path, mon
     (tmp_path / "in").write_text("")
     with output.stage_output(tmp_path / "out", {"a": 1}, [tmp_path / "in"]) as out:
         (out / "result").write_text("hours of work")
-    failing(monkeypatch, Path, "read_text", errno.ESTALE, ".done.json")
-    with pytest.raises((OSError, UserError)):
+    failing(monkeypatch, Path, "read_bytes", errno.ESTALE, ".done.json")
+    with pytest.raises(OSError, match="Stale file handle.*out/.done.json"):
         with output.stage_output(tmp_path / "out", {"a": 2}, [tmp_path / "in"]) as out:
             pytest.fail("it would be replaced")
 
@@ -135,8 +136,8 @@ def test_an_interrupted_run_whose_options_cannot_be_read_keeps_its_checkpoints(t
 
     with pytest.raises(ZeroDivisionError):
         run()
-    failing(monkeypatch, Path, "read_text", errno.EIO, ".started.json")
-    with pytest.raises((OSError, UserError)):
+    failing(monkeypatch, Path, "read_bytes", errno.EIO, ".started.json")
+    with pytest.raises(UserError, match="out.tmp/.started.json: the disk or the file system failed"):
         run()
     assert (tmp_path / "out.tmp/checkpoint").read_text() == "hours of work"
 
@@ -182,11 +183,11 @@ def test_arrays_that_cannot_be_read_are_not_called_damaged(tmp_path, monkeypatch
 
 
 def test_a_checkpoint_that_cannot_be_read_is_not_to_be_deleted(tmp_path, monkeypatch):
-    (tmp_path / checkpoints.INDEX).write_text('{"number": 1, "files": ["x.pt"]}')
-    assert checkpoints._read_index(tmp_path)["files"] == ["x.pt"]
-    failing(monkeypatch, Path, "read_text", errno.ESTALE, checkpoints.INDEX)
+    (tmp_path / INDEX).write_text('{"number": 1, "files": ["x.pt"]}')
+    assert read_index(tmp_path)["files"] == ["x.pt"]
+    failing(monkeypatch, Path, "read_text", errno.ESTALE, INDEX)
     with pytest.raises(UserError, match=r"checkpoint.json: removed or replaced on the file server while it was in use \(Stale[^;]*\); see that"):
-        checkpoints._read_index(tmp_path)
+        read_index(tmp_path)
     monkeypatch.undo()
     save_tensors(tmp_path / "x.pt", {})
     monkeypatch.setattr("zipfile.ZipFile.testzip", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
