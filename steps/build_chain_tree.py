@@ -18,6 +18,7 @@ from pathlib import Path
 from pyasr.base.job_options import JobOptions
 from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import argument, group
+from pyasr.base.places import remove_tree
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.feats.fit import check_features
@@ -48,7 +49,7 @@ def main(options: BuildChainTree) -> None:
         run_jobs(options.jobs, out / "log" / "acc.JOB.log", "pyasr.train.chain_tree:accumulate_shard", spec)
         run_jobs(options.jobs, out / "log" / "tree.JOB.log", "pyasr.train.chain_tree:make_tree", spec, num_jobs=1)
         shutil.copyfile(options.lang / "phones.txt", out / "phones.txt")
-        shutil.rmtree(out / STATS_DIR)
+        remove_tree(out / STATS_DIR)
         report_leaves(out, options.tree, "lower --num-leaves or --split-thresh, or take more data")
 
 

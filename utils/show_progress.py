@@ -20,10 +20,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyasr.base.aside import STARTED, is_aside
 from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import DONE, read_done
 from pyasr.base.options import argument, option
-from pyasr.base.output import STARTED, atomic_write, is_aside
+from pyasr.base.output import atomic_write
 from pyasr.base.run_times import Run, changed, is_held, last_change, last_run
 from pyasr.base.step import check_replaceable, run_step
 from pyasr.cluster.group_progress import lasting

@@ -10,11 +10,11 @@ that the two have best when they are interpolated. An interrupted training goes 
   utils/train_lstm_lm.py --ngram data/local/lm/trigram data/train/text data/dev/text data/local/dict/lexicon.txt data/local/lm/lstm
 """
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.options import argument, group, option
+from pyasr.base.places import remove_tree
 from pyasr.base.step import output_of, run_step
 from pyasr.train.checkpoint_index import DIRECTORY, INDEX
 from pyasr.train.steps.lstm_lm import LstmLmOptions
@@ -36,7 +36,7 @@ def main(options: TrainLstmLm) -> None:
         from pyasr.train.lstm_lm import make_lstm_lm  # imports torch
 
         make_lstm_lm(*texts, options.lexicon, options.ngram, options.lstm, out)
-        shutil.rmtree(out / DIRECTORY)
+        remove_tree(out / DIRECTORY)
 
 
 if __name__ == "__main__":

@@ -16,20 +16,22 @@ import filecmp
 import json
 import os
 import re
-import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from pyasr.base import durable
-from pyasr.base.aside import STARTED, is_aside, keep_changed, keep_copy, keep_others, short_name, unfinished_runs  # noqa: F401
+from pyasr.base.aside import STARTED, keep_changed, keep_others, short_name, unfinished_runs
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.fingerprint import DONE, changed_files, content_of, file_states, files_below, fingerprint, read_done
 from pyasr.base.foreign_json import read_object
+from pyasr.base.places import remove_tree
 from pyasr.base.run_record import run_record
 from pyasr.base.run_times import RUNS, timed_run
 from pyasr.base.system_errors import disk_error
 
 _MOST_NAMED = 5
+_LOCK_WAITS_S = (0.05, 0.1, 0.2)
 _HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of atomic_write
 
 
@@ -49,7 +51,7 @@ def atomic_write(path: Path, mode: str = "w"):
             error.filename = str(path if path.parent.is_dir() else path.parent)
         raise disk_error(error, path) from error
     finally:
-        with contextlib.suppress(OSError):  # harmless: it is not there, or the error that keeps it is being told
+        with contextlib.suppress(OSError):  # harmless: it is gone, or the first error is reported
             scratch.unlink()
 
 
@@ -261,12 +263,16 @@ def _claimed(scratch: Path):
 
 
 def _is_locked(scratch: Path, directory: int) -> bool:
-    """Whether this process has the lock of the scratch directory, which was opened as `directory`, now."""
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return _is_at(scratch, directory)  # else the run that held it has renamed it since
+    """Whether this process has the lock of the scratch directory, which was opened as `directory`, now. Programs that only look whether it
+    is locked hold it for a moment, which this waits for."""
+    for wait_s in (*_LOCK_WAITS_S, None):
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _is_at(scratch, directory)  # not where the run that held it has renamed it since
+        except BlockingIOError:
+            if wait_s is not None:
+                time.sleep(wait_s)
+    return False
 
 
 def _is_at(path: Path, directory: int) -> bool:
@@ -374,11 +380,11 @@ def _discard(old: Path) -> None:
     """Remove a replaced output, if there is one. The done-file goes last: by it the next run knows what a killed one has left."""
     if old.exists():
         _empty(old, DONE)
-        shutil.rmtree(old)
+        remove_tree(old)
 
 
 def _empty(directory: Path, but: str) -> None:
     """Remove all from a directory but the file of this name."""
     for entry in directory.iterdir():
         if entry.name != but:
-            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+            remove_tree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

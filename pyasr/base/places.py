@@ -1,8 +1,9 @@
-"""What is there, and directories that are not there yet."""
+"""Looks at files and directories, and removal of directories."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from pyasr.base.system_errors import is_absence
@@ -22,3 +23,14 @@ def is_there(path: Path) -> bool:
             raise
         return False
     return True
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory with all it holds. An OSError names the whole path, as those of `shutil.rmtree` do not."""
+
+    def refuse(function, path, raised) -> None:
+        error = raised[1]
+        error.filename = str(path)
+        raise error
+
+    shutil.rmtree(directory, onerror=refuse)

@@ -6,7 +6,8 @@ import filecmp
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.output import keep_copy, take_over
+from pyasr.base.aside import keep_copy
+from pyasr.base.output import take_over
 
 BACKUP = ".backup"
 

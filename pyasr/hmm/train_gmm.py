@@ -14,7 +14,6 @@ final model and no checkpoint is finished.
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
+from pyasr.base.places import remove_tree
 from pyasr.base.progress_note import Course
 from pyasr.base.seeds import generator
 from pyasr.hmm.gmm import AmDiagGmm
@@ -309,7 +309,7 @@ def _remove_checkpoint(out: Path) -> None:
     """Its state goes first: as long as that is there, all that it speaks of is."""
     (out / CHECKPOINT / STATE).unlink(missing_ok=True)
     if (out / CHECKPOINT).exists():
-        shutil.rmtree(out / CHECKPOINT)
+        remove_tree(out / CHECKPOINT)
     for path in out.glob("[0-9]*.mdl"):
         path.unlink()
 

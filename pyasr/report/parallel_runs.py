@@ -14,9 +14,10 @@ from itertools import zip_longest
 from pathlib import Path
 from statistics import mean
 
+from pyasr.base.aside import is_aside
 from pyasr.base.errors import UserError
+from pyasr.base.fingerprint import read_done
 from pyasr.base.foreign_json import parse_object, read_object
-from pyasr.base.output import is_aside, read_done
 from pyasr.report.verdicts import LOSS_NOISE, chance
 from pyasr.score.decode_dir import read_summary, scoring_dir
 

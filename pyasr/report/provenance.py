@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pyasr.base.output import DONE, read_done
+from pyasr.base.fingerprint import DONE, read_done
 
 _FACTS = ("command", "ended", "commit", "machine", "versions")  # what a page tells of a step
 

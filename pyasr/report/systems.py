@@ -10,9 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
+from pyasr.base.aside import is_aside
 from pyasr.base.errors import UserError
+from pyasr.base.fingerprint import read_done
 from pyasr.base.foreign_json import read_object
-from pyasr.base.output import is_aside, read_done
 from pyasr.score.decode_dir import SUMMARY, read_summary, scoring_dir
 
 _SIMULATION = "simulation.json"  # of steps/simulate_parallel.py

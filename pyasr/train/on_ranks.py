@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyasr.base.job_options import RankJobOptions
 from pyasr.base.options import group, option
+from pyasr.base.places import remove_tree
 from pyasr.base.step import output_of
 from pyasr.cluster.jobs import Recovery, run_ranks
 from pyasr.parallel.strategies import check_ranks, usable_ranks
@@ -44,7 +45,7 @@ def training_output(step, inputs: list[Path], parts: str = "") -> Iterator[Path]
         yield out
         for pattern in _NEEDED_IN_TRAINING:
             for path in {*out.glob(pattern), *out.glob(parts + pattern)}:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                remove_tree(path) if path.is_dir() else path.unlink()
 
 
 def copy_inputs(files: Iterable[Path], directory: Path) -> None:

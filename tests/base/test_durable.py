@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from pyasr.base import durable
+from pyasr.base.places import remove_tree
 
 CODE = """
 from pathlib import Path
@@ -101,3 +102,20 @@ def test_outputs_are_renamed_in_one_place(root):
     lines = [f"{path}: {line}" for path in sources if path not in own for line in path.read_text().splitlines()
              if pattern.search(line) and "durable.rename(" not in line]  # fmt: skip
     assert lines == []
+
+
+def test_an_error_in_removing_a_tree_names_the_whole_path(tmp_path, monkeypatch):
+    file = tmp_path / "tree" / "part" / "file"
+    file.parent.mkdir(parents=True)
+    file.touch()
+
+    def failing(path, *, dir_fd=None):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    monkeypatch.setattr(os, "unlink", failing)
+    with pytest.raises(OSError) as caught:
+        remove_tree(tmp_path / "tree")
+    assert caught.value.filename == str(file)
+    monkeypatch.undo()
+    remove_tree(tmp_path / "tree")
+    assert not (tmp_path / "tree").exists()

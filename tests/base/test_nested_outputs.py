@@ -1,5 +1,6 @@
 """Outputs of other steps, their unfinished runs and a user's files in an output that is made anew: none is lost, whenever it is killed."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -145,3 +146,14 @@ def test_of_an_output_that_does_not_list_its_files_others_outputs_alone_are_kept
     make(tmp_path, "two")
     of_steps = {name: text for name, text in WRITTEN.items() if name.startswith(("dnn", "big", "decode", "graph"))}
     assert files_in(tmp_path / ".mono.changed") == of_steps
+
+
+def test_a_program_that_only_looks_does_not_stop_a_run(tmp_path, monkeypatch):
+    """It holds the lock of the scratch directory for a moment, as `run_times.is_held` does."""
+    (tmp_path / "out.tmp").mkdir()
+    looks = os.open(tmp_path / "out.tmp", os.O_RDONLY)
+    fcntl.flock(looks, fcntl.LOCK_SH)
+    monkeypatch.setattr(output.time, "sleep", lambda seconds: os.close(looks))
+    with stage_output(tmp_path / "out", {}, []):
+        pass
+    assert (tmp_path / "out").is_dir()

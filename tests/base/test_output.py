@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -171,7 +172,7 @@ def dying_after(number, monkeypatch) -> list[int]:
 
         return call
 
-    for owner, name in [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "fsync"), (output.shutil, "rmtree")]:
+    for owner, name in [(os, "rename"), (os, "replace"), (os, "unlink"), (os, "rmdir"), (os, "mkdir"), (os, "fsync"), (shutil, "rmtree")]:
         monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
     for name in ("rename", "replace", "unlink", "mkdir", "write_text"):
         monkeypatch.setattr(Path, name, wrap(getattr(Path, name)))
