@@ -1,9 +1,9 @@
-"""Files and directories that outlast a loss of power: the one place that renames outputs.
+"""Files and directories that survive a loss of power. All renaming of outputs is done here.
 
     write, fsync of the file, rename, fsync of the directory
 
-Without the first fsync a file may be empty under its new name, and without the second the renaming may be undone. fsync of a directory is
-not offered by every file system; where it is not, the renaming is as durable as the file system makes it.
+Without the first fsync a file may be empty under its new name; without the second the renaming may be lost. Some file systems have no
+fsync of directories; there the renaming is as durable as the file system makes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NO_FSYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
 def sync(path: Path) -> None:
-    """Put the content of a file, or the names in a directory, on the disk."""
+    """fsync a file, or the names in a directory."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -31,7 +31,7 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(directory: Path) -> None:
-    """Put all of a directory on the disk: the content of files before the names."""
+    """fsync all that a directory holds, files before directories."""
     folders = [directory]
     for folder, names, files in os.walk(directory, onerror=_refuse):
         folders += [Path(folder, name) for name in names if not os.path.islink(Path(folder, name))]
@@ -43,7 +43,7 @@ def sync_tree(directory: Path) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Rename a file or directory, which replaces a file, for good."""
+    """Rename a file or directory, replacing a file of the new name, and fsync the directories that hold the names."""
     source, target = Path(source), Path(target)
     os.replace(source, target)
     for folder in dict.fromkeys([target.parent, source.parent]):
@@ -51,15 +51,15 @@ def rename(source: Path, target: Path) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file, or link, with its time and mode; the copy has its name when it is whole."""
-    scratch = target.with_name(f".{os.getpid()}.copy.{os.getpid()}.tmp")
+    """Copy a file or link with its time and mode. The copy gets its name when it is complete."""
+    scratch = target.with_name(f".copy.{os.getpid()}.tmp")
     try:
         shutil.copy2(source, scratch, follow_symlinks=False)
         if not scratch.is_symlink():
             sync(scratch)
         rename(scratch, target)
     finally:
-        with contextlib.suppress(OSError):  # harmless: it is not there, or the error that keeps it is being told
+        with contextlib.suppress(OSError):  # harmless: it is gone, or the first error is reported
             scratch.unlink()
 
 

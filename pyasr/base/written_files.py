@@ -29,13 +29,14 @@ class WrittenFiles:
             return False  # harmless: what cannot be read is not replaced
 
     def add(self, path: Path, source: Path, content: bytes) -> None:
-        """Put down that this is going to be written to the file."""
+        """Record, on the disk, that this content is about to be written to the file."""
         entry = self._entry(path, source, content)
         if entry not in self.known:
             with self.record.open("a", encoding="utf-8") as f:
                 f.write(f"\n{json.dumps(entry)}\n")  # a line that a killed run has not ended stays by itself
-            for path_of_record in (self.record, self.folder):
-                durable.sync(path_of_record)
+            durable.sync(self.record)
+            if not self.known:
+                durable.sync(self.folder)
             self.known.add(entry)
 
     def _entry(self, path: Path, source: Path, content: bytes) -> tuple[str, str, str]:
