@@ -1,11 +1,11 @@
-"""A place where programs of the toolkit run with a system call that fails.
+"""Runs programs of the toolkit with a system call that fails.
 
-A program runs in a fork of a process that has imported all it needs, so that a run takes little more than its own work, and the N-th call
-counts from its own beginning. strace (Debian's package) attaches to the fork before that goes on, and follows its threads and jobs:
+A program runs in a fork of a process that has imported all it needs, so that a run takes little more than its own work, and calls count
+from its own beginning. strace (Debian's package) attaches to the stopped fork and follows its threads and jobs:
 
     strace -f -p PID -e inject=rename:error=EIO:when=3      the third rename of each process and thread fails
 
-The jobs of a step are forks as well, in the place of those that run.pl starts; a job of ranks is one rank, with its own MPI and witness.
+The jobs of a step are forks too, instead of processes of run.pl; a job of ranks is one rank, with its own MPI and witness.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended, what it printed, and the system calls that were recorded."""
+    """Exit status and output of a run, and the system calls that were recorded."""
 
     status: int
     said: str
@@ -56,9 +56,9 @@ class Ended:
 
 
 def check_strace() -> None:
-    """Raise UserError where strace is missing, or may not follow a process."""
+    """Raise UserError if strace is missing, or may not trace processes."""
     if not shutil.which("strace"):
-        raise UserError("there is no strace; install it (apt-get install strace)")
+        raise UserError("strace is missing; install it (apt-get install strace)")
     if subprocess.run(["strace", "-o", os.devnull, "-e", "trace=none", "true"], capture_output=True).returncode:
         raise UserError("strace may not follow processes here; allow ptrace")
 
@@ -83,7 +83,7 @@ class Ground:
         return Ended(status, self.said.read_text("utf-8", "replace"), calls)
 
     def warm(self) -> None:
-        """Import what programs have imported so far, for all that follow."""
+        """Import the modules that programs have imported so far."""
         for name in self.modules.read_text("utf-8").split():
             if name.split(".")[0] in _LIBRARIES and name != "mpi4py.MPI" and name not in sys.modules:  # MPI does not survive a fork
                 with contextlib.suppress(Exception):  # harmless: some parts of a library cannot be imported by themselves
@@ -98,7 +98,7 @@ class Ground:
         return following
 
     def _be(self, words: list[str], stop: bool) -> None:
-        """The life of a fork."""
+        """Run the program in the fork."""
         os.setpgid(0, 0)
         _print_to(self.said, os.O_TRUNC)
         os.chdir(self.place)
@@ -133,7 +133,7 @@ def run_in_forks(jobs, arguments: list[str], log: Path, words: list[str], report
 
 
 def _ended(main: Callable) -> int:
-    """The exit status of a program, whose exceptions are shown as the interpreter does it."""
+    """The exit status of a program; exceptions are shown as the interpreter shows them."""
     try:
         status = main()
         status = status if isinstance(status, int) else 0
@@ -148,7 +148,7 @@ def _ended(main: Callable) -> int:
         try:
             stream.flush()
         except OSError:
-            status = status or 120  # as the interpreter does it
+            status = status or 120  # as of the interpreter
     return status
 
 
@@ -167,7 +167,7 @@ def _note_modules(path: Path) -> None:
 
 
 def _status_of(pid: int) -> int:
-    """The exit status of a fork; its whole group is killed where it does not end."""
+    """The exit status of a fork; its process group is killed if it does not end in MOST_S."""
     ended: list[int] = []
 
     def look() -> bool:
@@ -182,7 +182,7 @@ def _status_of(pid: int) -> int:
 
 
 def _wait_until(condition: Callable[[], bool], most_s: float) -> bool:
-    """Whether it came true in time."""
+    """Whether the condition became true in time."""
     end_s = time.monotonic() + most_s
     while not (met := condition()) and time.monotonic() < end_s:
         time.sleep(0.005)
@@ -190,7 +190,7 @@ def _wait_until(condition: Callable[[], bool], most_s: float) -> bool:
 
 
 def own_calls(trace: str) -> list[Call]:
-    """Calls in a trace of `strace -f`, in their order, but those on pipes and on files of Python and of the system."""
+    """Calls in a trace of `strace -f`, in their order, without those on pipes, sockets, and files of Python and of the system."""
     counts: dict[tuple[str, str], int] = {}
     found = []
     for line in trace.splitlines():

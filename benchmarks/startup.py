@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""CPU seconds that programs take to tell of their options, or that their output is up to date, beside those of a plain `import numpy`.
+"""CPU seconds of programs for --help, or to find their output up to date, compared with a plain `import numpy`.
 
-Runs `--help` of all programs of steps/ and utils/, and with --recipe each command that has made an output below the recipe's exp/ and data/
-again, as their done-files have it; they must be up to date, since what is not is made anew. Each is run --num-runs times, the least counts.
+Runs `--help` of all programs of steps/ and utils/. With --recipe, runs again each command in the done-files below the recipe's exp/ and
+data/; outputs must be up to date, because others would be made again. Each is run --num-runs times; the least counts.
 
 Example:
     benchmarks/startup.py --recipe egs/toy/s5
@@ -30,13 +30,13 @@ FOLDERS = ("exp", "data")
 
 @dataclass(frozen=True)
 class Benchmark:
-    recipe: Path | None = option(None, "directory of a recipe that has been run; none: only --help is timed")
+    recipe: Path | None = option(None, "directory of a finished recipe; none: time --help only")
     num_runs: int = option(3, "runs of each program", minimum=1)
-    shown: int = option(10, "slowest programs that are told one by one", minimum=1)
+    shown: int = option(10, "number of slowest programs to list", minimum=1)
 
 
 def cpu_seconds(command: list[str], directory: Path | None, wanted: str = "") -> float:
-    """Of one run. Raises UserError where it fails, or does not print what is wanted."""
+    """CPU seconds of one run. Raises UserError if it fails, or does not print `wanted`."""
     process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -53,7 +53,7 @@ def programs() -> list[list[str]]:
 
 
 def commands_of(recipe: Path) -> list[list[str]]:
-    """The commands of all outputs that a recipe has made, each once."""
+    """The commands of all outputs of a recipe, each once."""
     done = [path for folder in FOLDERS for path in sorted((recipe / folder).rglob(DONE))]
     found = {json.loads(path.read_text(encoding="utf-8"))["command"] for path in done}
     if not found:

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Have system calls of one step of each kind fail, one at a time, and see whether anything but a sentence comes of it.
+"""Make system calls of one step of each kind fail, one at a time, and check that the step ends with one sentence.
 
-A trial has strace let the N-th call of a name fail with an error (EIO, ENOSPC, EMFILE, ESTALE, EACCES, EINTR, ...) in a step of the toy
-recipe, or in one of its jobs. Then the same command runs undisturbed. All is well when
+In a trial strace makes the N-th call of a name fail with an error (EIO, ENOSPC, EMFILE, ESTALE, EACCES, EINTR, ...) in a step of the toy
+recipe, or in one of its jobs. Then the same command runs undisturbed. A trial has no problem if
 
-* the disturbed run printed no traceback, also in logs; where it failed, its exit status is 1 and it ended with one sentence;
-* where it ended well, its files are those of an undisturbed run, bit by bit;
-* so are they after the second run, with nothing half-written left.
+* the disturbed run printed no traceback, also in logs; if it failed, its exit status is 1 and it ended with one sentence;
+* if it succeeded, its files are those of an undisturbed run, bit by bit;
+* so are the files after the second run, with nothing half-written left.
 
-Works in RUN_DIR. TABLE (JSON) grows by a row for each trial; the next call goes on with the trials that are missing. --most N takes N calls
-of each name and step, evenly spread over them, with one error after the other; 0 takes every call with every error.
+Works in RUN_DIR. Each trial adds a row to TABLE (JSON); another call runs the trials that are missing. --most N takes N calls of each name
+and step, evenly spread, and cycles through the errors; 0 takes every call with every error. Calls on pipes and sockets do not fail.
 
 Example:
     nice benchmarks/system_errors.py --most 12 /tmp/errors docs/system_errors.json docs/reliability.md
@@ -80,7 +80,7 @@ STEPS = {
 class Benchmark:
     run_dir: Path = argument("directory to work in")
     table: Path = argument("table of all trials so far (JSON)")
-    page: Path = argument("page whose figures are written anew")
+    page: Path = argument("page whose figures are updated")
     most: int = option(12, "calls of each name and step; 0: all, with every error", minimum=0)
     steps: str = option("", "these steps only: make_mfcc,decode")
     most_s: float = option(0.0, "begin no trial after so many seconds; 0: do all", minimum=0.0)
@@ -88,11 +88,11 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Trial:
-    """One call that failed, and what came of it.
+    """A system call that failed, and the result.
 
     step, call, number, error  which call of what
     status, told               the disturbed run's exit status and last line
-    problems                   what was not as it should be
+    problems                   deviations from the above
     """
 
     step: str
@@ -109,7 +109,7 @@ class Trial:
 
 
 class Sweep:
-    """Steps that were run once without errors, one after the other, and what there was before and after each."""
+    """Steps that were run once without errors, one after the other, with copies of the directory after each."""
 
     def __init__(self, run_dir: Path, steps: dict[str, str]):
         check_strace()
@@ -119,7 +119,7 @@ class Sweep:
         self.ground = Ground(self.place, run_dir)
 
     def prepare(self) -> None:
-        """Run all steps, each a second time to see what no two runs make alike."""
+        """Run all steps, each twice to find the files that differ between runs."""
         self.alike, previous = {}, None
         for step in self.steps:
             if not (self.kept / step).exists():
@@ -130,12 +130,12 @@ class Sweep:
                 unlike = [name for name in first.keys() | second.keys() if first.get(name) != second.get(name)]
                 (self.kept / f"{step}.unlike").write_text("\n".join(unlike), encoding="utf-8")
                 shutil.copytree(self.place, self.kept / step, symlinks=True)
-                log.info(f"{step} has run" + (f"; no two runs make alike: {' '.join(unlike)}" if unlike else ""))
+                log.info(f"{step} has run" + (f"; these files differ between runs: {' '.join(unlike)}" if unlike else ""))
             previous = step
         self.ground.warm()
 
     def lay_out(self, after: str | None) -> None:
-        """Have the place as it was after this step."""
+        """Restore the directory to its state after this step."""
         shutil.rmtree(self.place)
         if after:
             shutil.copytree(self.kept / after, self.place, symlinks=True)
@@ -180,7 +180,7 @@ class Sweep:
         return contents(self.place)
 
     def _differs(self, step: str) -> list[str]:
-        """Files that are not as after an undisturbed run."""
+        """Files that differ from those of an undisturbed run."""
         unlike = set((self.kept / f"{step}.unlike").read_text(encoding="utf-8").splitlines())
         wanted, found = contents(self.kept / step), contents(self.place)
         return sorted(name for name in wanted.keys() | found.keys() if name not in unlike and wanted.get(name) != found.get(name))

@@ -7,7 +7,7 @@ import math
 
 def figure(value: float, digits: int = 2) -> str:
     """A number without exponent, with as many decimals as `digits` significant digits take: 0.00213 -> '0.0021', 3.25 -> '3.2', 107.4 ->
-    '107'. What is not 0 does not look like 0."""
+    '107'. Only 0 is shown as 0."""
     if not value or not math.isfinite(value):
         return f"{value:g}"
     return f"{value:.{max(digits - 1 - math.floor(math.log10(abs(value))), 0)}f}"

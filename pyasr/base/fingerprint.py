@@ -77,8 +77,7 @@ def file_states(directory: Path) -> dict[str, list]:
 
 
 def files_below(directory: Path) -> Iterator[Path]:
-    """Files and links below a directory, those in its folders too. Raises OSError for a folder that cannot
-    be listed, as `rglob` does not."""
+    """Files and links below a directory, at any depth. Unlike `rglob`, raises OSError for a folder that cannot be listed."""
     for folder, folders, files in os.walk(directory, onerror=_refuse):
         yield from (Path(folder, name) for name in files)
         yield from (Path(folder, name) for name in folders if os.path.islink(Path(folder, name)))
@@ -123,7 +122,7 @@ def _is_still(path: Path, state: list) -> bool:
 
 
 def read_done(directory: Path) -> dict | None:
-    """The content of a complete output's done-file, or None. Raises OSError for one that cannot be read: it may well be complete."""
+    """The content of a complete output's done-file, or None. Raises OSError where it cannot be read: the output may be complete."""
     try:
         done = read_object(Path(directory) / DONE)
     except (FileNotFoundError, NotADirectoryError, ValueError):

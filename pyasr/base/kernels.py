@@ -1,5 +1,5 @@
 """Compiled functions. numba, which compiles them, is imported when the first of them is called, so programs that end early do not
-wait for it: `--help`, a wrong option, an output that is up to date.
+load it: `--help`, a wrong option, an output that is up to date.
 
     @njit(nogil=True, cache=True)
     def total(x): ...

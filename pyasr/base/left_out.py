@@ -30,10 +30,7 @@ def log_reasons(failed: dict[str, str], what: str) -> None:
 
 
 def told_reasons(failed: dict[str, str]) -> str:
-    """The commonest reasons of {utterance: reason} with their numbers and first utterances.
-
-    It is like `5: no features (a b c ...), 1: no text (d)`.
-    """
+    """The most frequent reasons of {utterance: reason} with counts and examples: `5: no features (a b c ...), 1: no text (d)`."""
     counts = _counts(failed)
     parts = [f"{number}: {reason} ({_names(failed, reason, _NUM_EXAMPLES)})" for reason, number in counts[:_NUM_REASONS]]
     others = [f"{len(counts) - _NUM_REASONS} other reasons"] if len(counts) > _NUM_REASONS else []
@@ -41,7 +38,7 @@ def told_reasons(failed: dict[str, str]) -> str:
 
 
 def _counts(failed: dict[str, str]) -> list[tuple[str, int]]:
-    """(reason, number of utterances), the commonest first; among equally common ones that of the first utterance."""
+    """(reason, number of utterances), most frequent first, ties in the order of utterances."""
     return Counter(reason for _, reason in sorted(failed.items())).most_common()
 
 

@@ -24,7 +24,7 @@ class _Handler(logging.StreamHandler):
     def handleError(self, record: logging.LogRecord) -> None:
         if isinstance(sys.exc_info()[1], OSError):
             with keeping_name("standard output"):
-                raise  # what this program has to say cannot be written, which is for the program to judge
+                raise  # the program decides what a failed write means
         super().handleError(record)
 
 

@@ -1,4 +1,4 @@
-"""Options as JSON: what is saved beside outputs and for jobs, and the form that this version gives to what an earlier one has saved."""
+"""Options as JSON files, for outputs and jobs. Files of earlier versions are read too."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ def defaults(cls) -> dict:
 
 
 def completed(cls, content: dict, standard: dict = {}) -> dict:
-    """Options that this or an earlier version has saved, as plain JSON values, in the form of this one; those that are not there have
-    their defaults, of which `standard` replaces some."""
+    """Saved options of this or an earlier version, as plain JSON values, in the form of this version.
+
+    Missing options get their defaults; `standard` replaces some of those.
+    """
     found = dict(_upgraded(cls, content))
     for field in dataclasses.fields(cls):
         if field.metadata.get("kind") == "option":

@@ -80,7 +80,7 @@ def _of(only: tuple | dict, name: str) -> tuple:
 
 
 def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple) -> list[Flag]:
-    """The flags of all dataclasses between which an option chooses, each once, with the values of that option that it is for."""
+    """The flags of all dataclasses that an option chooses from, each once, with the condition under which it is used."""
     kinds = meta["kinds"]()
     of_kinds = {value: flags_of(kind, path) for value, kind in kinds.items()}
     found = {id(flag.meta): flag for flags in of_kinds.values() for flag in flags}
@@ -89,7 +89,7 @@ def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple) -> list[Flag]:
 
 
 def _for_values(by: str, users: list[str], kinds: dict) -> tuple[Condition, ...]:
-    """The condition that an option has one of the values `users`, or by the others where these are fewer; none where it is all of them."""
+    """The condition that an option has one of the values `users`, written with the fewer values; () if all values are."""
     others, flag = [value for value in kinds if value not in users], by.replace("_", "-")
     if not others:
         return ()

@@ -45,7 +45,7 @@ class Condition:
         return f"with any --{self.flag} but {', '.join(map(str, self.values))}" if self.values else f"without {named}"
 
     def refusal(self, names: str, values: dict[str, object]) -> str:
-        """The sentence on options that were given although it does not hold."""
+        """The sentence on options that were given while it does not hold."""
         value, them = values[self.flag], _them(names)
         if not self.values and not self.unless:
             return f"{names} {_do(names)} nothing without --{self.flag}; leave {them} out"

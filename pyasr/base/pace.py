@@ -1,5 +1,4 @@
-"""When a program that goes on for long tells how far it is: after 20 s, then each time after half as long again, at least every ten
-minutes."""
+"""When a long-running program reports its progress: after 20 s, then at intervals of half the time so far, at most ten minutes."""
 
 from __future__ import annotations
 
@@ -11,23 +10,23 @@ _GROWTH, _MOST_S = 1.5, 600.0
 
 
 class Pace:
-    """Moments by `clock`, the first of them after `first_s` seconds."""
+    """Times of reports by `clock`, the first after `first_s` seconds."""
 
     def __init__(self, first_s: float = FIRST_S, clock: Callable[[], float] = time.monotonic):
         self._clock, self._begin, self._next_s = clock, clock(), first_s
 
     @property
     def passed_s(self) -> float:
-        """Seconds since the begin."""
+        """Seconds since the start."""
         return self._clock() - self._begin
 
     @property
     def wait_s(self) -> float:
-        """Seconds until the next moment."""
+        """Seconds until the next report."""
         return max(self._next_s - self.passed_s, 0.0)
 
     def is_due(self) -> bool:
-        """Whether a moment has come; then the next one is chosen."""
+        """Whether a report is due; if so, the next one is scheduled."""
         passed_s = self.passed_s
         if passed_s < self._next_s:
             return False

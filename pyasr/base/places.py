@@ -15,7 +15,7 @@ def existing_part(path: Path) -> Path:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a file, directory or link of this name. Raises OSError where that cannot be seen, as `os.path.lexists` does not."""
+    """Whether a file, directory or link of this name exists. Unlike `os.path.lexists`, raises OSError where that is unknown."""
     try:
         os.lstat(path)
     except OSError as error:

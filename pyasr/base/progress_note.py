@@ -1,4 +1,4 @@
-"""How far a job of ranks is: a note that its rank 0 leaves where the step that waits for it looks.
+"""Progress of a job of ranks: a file that rank 0 writes and the waiting step reads.
 
     in the step    environment[VARIABLE] = str(path)
     in the rank    course = Course("iteration", 40); course.tell(3, objective=-61.2, frames=120000)
@@ -32,18 +32,18 @@ class Note:
     left_s: float
 
     def text(self) -> str:
-        """All but the time left, for a line."""
+        """The note as a line, without the time left."""
         return f"{self.what} ({self.share:.0%}), objective {self.objective:.4f}, {self.frames_per_s:.0f} frames/s"
 
 
 class Course:
-    """Of `total` passes over the frames, each of which is a `unit`; only rank 0 tells."""
+    """`total` passes over the frames, each called a `unit`. Only rank 0 reports."""
 
     def __init__(self, unit: str, total: int):
         self.unit, self.total, self._begin, self._told = unit, total, time.monotonic(), 0
 
     def tell(self, done: int, objective: float, frames: float) -> None:
-        """So many passes are done, the last of them over so many frames, with this objective."""
+        """Report that `done` passes are finished, the last over `frames` frames with this objective."""
         self._told += 1
         each_s = (time.monotonic() - self._begin) / self._told
         note = Note(f"{self.unit} {done} of {self.total}", done / self.total, objective, frames / max(each_s, 1e-6),
@@ -52,7 +52,7 @@ class Course:
 
 
 def _leave(note: Note) -> None:
-    """Write the note where this process's step looks for it, if it does. That it cannot be written does the work no harm."""
+    """Write the note where the step has asked for it. Failure to write it does not matter to the work."""
     path = os.environ.get(VARIABLE)
     if path:
         with contextlib.suppress(OSError, UserError), atomic_write(Path(path)) as f:
@@ -60,7 +60,7 @@ def _leave(note: Note) -> None:
 
 
 def read_note(path: Path) -> Note | None:
-    """The last note; None where there is none."""
+    """The last note; None if there is none."""
     try:
         return Note(**read_object(path))
     except (OSError, ValueError, TypeError):

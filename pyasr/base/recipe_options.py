@@ -25,7 +25,7 @@ from pyasr.base.utf8 import insist_on_utf8
 _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s+#\s*(.*)")
 _CHOICES = re.compile(r"\(one of ([^)]+)\)")
 _LEAST = re.compile(r"\(at least (\d+)\)")
-_MOST_DIGITS = 18  # that a shell compares
+_MOST_DIGITS = 18  # of numbers that a shell can compare
 _KINDS = {  # the first that fits a default is the variable's
     "a whole number": r"[+-]?\d+",
     "a list of whole numbers, with spaces between them": r"\d+( +\d+)*",
@@ -115,10 +115,10 @@ def parse(variables: list[Variable], argv: list[str], start_dir: Path) -> dict[s
 
 
 def _check_stages(values: dict[str, str]) -> None:
-    """Raise UserError where no stage can be meant."""
+    """Raise UserError for a --stop-stage before --stage."""
     first, last = values.get("stage", "0"), values.get("stop_stage", "0")
     if "stop_stage" in values and int(last) < int(first):
-        raise UserError(f"--stop-stage {last} comes before --stage {first}, so that no stage would be run; give it {first} or more")
+        raise UserError(f"--stop-stage {last} comes before --stage {first}, so no stage would run; give {first} or more")
 
 
 def _value_of(variable: Variable, rest: list[str]) -> str:

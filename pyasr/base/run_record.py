@@ -31,7 +31,7 @@ def commit() -> str:
 
 
 def _git(*words: str) -> str:
-    command = ["git", "--no-optional-locks", "-C", str(_ROOT), *words]  # `status` would leave its lock where it is ended from outside
+    command = ["git", "--no-optional-locks", "-C", str(_ROOT), *words]  # a `status` that is killed would leave its lock file
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

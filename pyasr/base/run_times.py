@@ -1,9 +1,8 @@
-"""How long an output took to make, in one run, or in several of which each went on with what the one before had left behind; and how the
-last of them ended.
+"""How long an output took to make, in one run or in several that resumed each other, and how the last of them ended.
 
 The file `.runs` in the scratch directory has a line `BEGIN on HOST END HOW` for each run, with times in seconds since 1970. A run that was
-killed has put down its begin and host alone: it lasted until something in the directory last changed. The process that makes an output
-holds a lock of the scratch directory (`pyasr.base.output`), which the kernel takes back when it ends, however it ends.
+killed has only its begin and host: it counts until the last change in the directory. The process that makes an output holds a lock on the
+scratch directory (`pyasr.base.output`), which the kernel releases when the process ends.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path
 from pyasr.base.errors import printable
 
 RUNS = ".runs"
-_CUT_OFF = r"( \S*)??"  # a word that a crash of the machine has left half-written
+_CUT_OFF = r"( \S*)??"  # a word that was cut off by a crash of the machine
 _RUN = re.compile(rf"(?P<begin>\S+)( on (?P<host>\S+))?{_CUT_OFF}( (?P<end>\d+\.\d{{3}})( (?P<how>.+))?)?")
 
 
@@ -30,9 +29,9 @@ _RUN = re.compile(rf"(?P<begin>\S+)( on (?P<host>\S+))?{_CUT_OFF}( (?P<end>\d+\.
 class Run:
     """The last run that made an output.
 
-    host  where it began; "" where an earlier version has put down none
-    end   when it was broken off, in seconds since 1970; None: it goes on, or was killed
-    how   `stopped by SIGTERM`, `failed: SENTENCE`; "" where an earlier version has put down the end alone
+    host  where it began; "" if an earlier version did not record it
+    end   when it was interrupted, in seconds since 1970; None: it is running, or was killed
+    how   `stopped by SIGTERM`, `failed: SENTENCE`; "" if an earlier version recorded the end only
     """
 
     host: str
@@ -55,14 +54,14 @@ def timed_run(scratch: Path) -> Iterator[Callable[[], float]]:
 
 
 def _how(error: BaseException) -> str:
-    """In what way a run was broken off, in one line."""
+    """How a run was interrupted, in one line."""
     if isinstance(error, KeyboardInterrupt):
         return f"stopped by {signal.Signals(getattr(error, 'number', signal.SIGINT)).name}"
     return printable(f"failed: {error or type(error).__name__}")
 
 
 def last_run(scratch: Path) -> Run | None:
-    """The last run that was begun in a scratch directory; None where nothing is known of any."""
+    """The last run in a scratch directory; None if none is recorded."""
     lines = _read(scratch / RUNS).splitlines() if (scratch / RUNS).exists() else []
     found = _RUN.fullmatch(lines[-1]) if lines else None
     if found is None:
@@ -105,7 +104,7 @@ def _seconds_of(runs: Path) -> float:
 
 
 def _seconds(line: str) -> float:
-    """Of the run of a line; 0 for one that was cut off, as by a crash of the machine."""
+    """Duration of a line's run; 0 for a line that was cut off."""
     found = _RUN.fullmatch(line)
     begin, end = (_number(found["begin"]), _number(found["end"])) if found else (None, None)
     return 0.0 if begin is None or end is None else max(end - begin, 0.0)
@@ -115,7 +114,7 @@ def _number(text: str | None) -> float | None:
     try:
         return float(text) if text else None
     except ValueError:
-        return None  # harmless: as a line that was cut off
+        return None  # harmless: the line was cut off
 
 
 def _read(runs: Path) -> str:

@@ -47,7 +47,7 @@ def _terminate(number, frame):
 
 
 def _heed_signals() -> None:
-    """Have SIGTERM, and SIGHUP unless it is ignored, as under nohup, end this program in order."""
+    """Have SIGTERM, and SIGHUP unless it is ignored (nohup), end this program in order."""
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _terminate)
@@ -82,7 +82,7 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str =
 
 
 def _tell_uncaught(kind, error, trace) -> None:
-    """`sys.excepthook` of programs: errors of the system while their modules are imported are told in a sentence as well."""
+    """`sys.excepthook` of programs: also an error of the system during imports becomes a sentence."""
     if told := as_user_error(error):
         _complain(Path(sys.argv[0]).name, told)
     else:
@@ -106,7 +106,7 @@ def _run(cls, main, doc: str, argv: list[str], switches: dict[str, str]) -> None
 
 
 def _drop_output(stream: int = 1) -> None:
-    """Have what is still to be written, when the interpreter ends at the latest, not fail again."""
+    """Discard what is still buffered for a stream, so that the interpreter does not fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
@@ -120,7 +120,7 @@ def _complain(name, error) -> int:
 
 @contextlib.contextmanager
 def _dropping(stream: int) -> Iterator[None]:
-    """Where something is written to standard output or error, and cannot be: the other one may, and the exit status tells as well."""
+    """In the block, ignore failure to write to standard output or error, and discard what is still buffered."""
     try:
         yield
     except OSError:

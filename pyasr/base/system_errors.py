@@ -1,10 +1,10 @@
-"""What the operating system refuses, as one sentence for the user: what, which file, what to do.
+"""Errors of the operating system as one sentence for the user: what, which file, what to do.
 
     with naming(path):                      # an OSError in the block becomes a UserError; it names `path` unless it names a file itself
         content = path.read_bytes()
 
-An error of the system also comes as another exception: numpy's of a full disk, torch's and numba's of memory, an ImportError of a
-library that cannot be mapped. `as_user_error` finds the system's reason in the text of those.
+Libraries also raise such errors as other exceptions: numpy for a full disk, torch and numba for memory, ImportError for a library that
+cannot be mapped. `as_user_error` finds the system's reason in their text.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ _ADVICE = {
     errno.EBUSY: f"in use by another program ({{reason}}); wait until that has ended, and {AGAIN}",
     errno.ETXTBSY: f"in use by another program ({{reason}}); wait until that has ended, and {AGAIN}",
     errno.ENOTEMPTY: f"another program writes in this directory ({{reason}}); wait until that has ended, and {AGAIN}",
-    errno.ENOLCK: "the file system gives no locks ({reason}); use another one, or mount it with locks",
+    errno.ENOLCK: "the file system does not support locks ({reason}); use another one, or mount it with locks",
     errno.ENOEXEC: "not a program that this machine can run; install the one for it",
     errno.E2BIG: "the command line or the environment is too long ({reason}); give shorter names, or run it with 'env -i'",
 }  # fmt: skip
-_ELSE = f"the system refused ({{reason}}); put that right, and {AGAIN}"
+_ELSE = f"the system refused ({{reason}}); correct the cause, and {AGAIN}"
 _NUMBER = re.compile(r"\[Errno (\d+)\]")
 _IN_TEXT = {os.strerror(number): number for number in (
     errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)}  # fmt: skip
 _IN_TEXT |= {"can't start new thread": errno.EAGAIN, "DefaultCPUAllocator": errno.ENOMEM}
-_NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which keeps the system's reason to itself
+_NUMPY_DISK_FULL = re.compile(r"\d+ requested and \d+ written")  # of numpy.save, which omits the system's reason
 _ABSENCE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
 class SystemRefusal(UserError):
-    """What the system refused; `errno` is its number, None where that is not known."""
+    """An error of the system; `errno` is its number, None where that is unknown."""
 
     def __init__(self, sentence: str, number: int | None = None):
         super().__init__(sentence)
@@ -67,21 +67,21 @@ class SystemRefusal(UserError):
 
     @property
     def is_absence(self) -> bool:
-        """Whether there is no such file."""
+        """Whether the file does not exist."""
         return self.errno in _ABSENCE
 
 
 def disk_error(error: OSError, path: Path | str | None = None) -> Exception:
     """A UserError for an OSError. `path` is named where the error names no file.
 
-    A BrokenPipeError is returned as it is: a reader who leaves is no mistake (`pyasr.base.step`).
+    A BrokenPipeError is returned unchanged: a reader that ends early is not an error (`pyasr.base.step`).
     """
     return error if isinstance(error, BrokenPipeError) else _refusal(error, path)
 
 
 @contextlib.contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Where something is done with a file or a program: an OSError becomes a UserError, as by `disk_error`."""
+    """In the block, an OSError becomes the UserError of `disk_error(error, path)`."""
     try:
         yield
     except OSError as error:
@@ -90,7 +90,7 @@ def naming(path: Path | str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def keeping_name(path: Path | str) -> Iterator[None]:
-    """Where a file is read or written: an OSError stays what it is, but names the file, as Python's own do only where it is opened."""
+    """In the block, an OSError gets the file's name, which Python sets only for errors of opening."""
     try:
         yield
     except OSError as error:
@@ -100,7 +100,7 @@ def keeping_name(path: Path | str) -> Iterator[None]:
 
 
 def as_user_error(error: BaseException) -> UserError | None:
-    """The error as a sentence for the user, where it is one or carries an error of the system; None for others."""
+    """The UserError that `error` is, or that tells the error of the system in it; None for other exceptions."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, OSError):
@@ -112,7 +112,7 @@ def as_user_error(error: BaseException) -> UserError | None:
 
 
 def is_absence(error: OSError) -> bool:
-    """Whether it says that there is no such file, and not that the file cannot be looked at."""
+    """Whether it means that the file does not exist, rather than that it cannot be accessed."""
     return error.errno in _ABSENCE
 
 
@@ -131,7 +131,7 @@ def _refusal(error: OSError, path: Path | str | None) -> SystemRefusal:
 
 
 def _names(error: OSError) -> list[str]:
-    """Of the files that it names; a descriptor is no name."""
+    """The file names in the error, without descriptors."""
     return [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, (str, bytes, os.PathLike))]
 
 
@@ -141,14 +141,14 @@ def _sentence(where: Path | str, number: int | None, reason: str) -> str:
 
 
 def _number_in(text: str) -> int | None:
-    """The number of the system's error that a text tells of."""
+    """The errno in the text of an error message; None if there is none."""
     if found := _NUMBER.search(text):
         return int(found[1])
     return next((number for words, number in _IN_TEXT.items() if words in text), None)
 
 
 def _place(error: BaseException) -> str:
-    """What was being done, for an error that names no file, as `pyasr/io/text.py:read_lines`: our last function in it."""
+    """Where in pyasr an error that names no file was raised, as `pyasr/io/text.py:read_lines`: the innermost function."""
     place, trace = "the system", error.__traceback__
     while trace:
         code = trace.tb_frame.f_code

@@ -116,7 +116,7 @@ class BatchRunner:
             wait_s = min(1.2 * wait_s, _MOST_WAIT_S)
 
     def _take_alike(self) -> None:
-        """Other failures of the same moment, which most often have the same reason."""
+        """Collect other jobs that fail at the same time, most often for the same reason."""
         time.sleep(ALIKE_S)
         found = [status for job in self.left if (status := self._status_of(job))]
         for status in found:
@@ -284,7 +284,7 @@ def submission(request: Request, scheduler: Scheduler, jobs: range) -> list[str]
 
 
 def _job_name(script: Path) -> str:
-    """A name that every scheduler takes for a job."""
+    """A job name that all schedulers accept."""
     name = re.sub(r"[^\w.-]", "_", script.stem, flags=re.ASCII)
     return name if re.match(r"[A-Za-z_]", name) else f"_{name}"
 
@@ -299,8 +299,7 @@ def _gpu_options(request: Request) -> list[str]:
 def script(request: Request, scheduler: Scheduler) -> str:
     """A script for bash that has run.pl run the job on its host, in this directory and with what matters of this environment.
 
-    It redirects its own words: in a path that a scheduler is given, some characters have a meaning, `:` `,` `$` for qsub, `%` and
-    backslashes for sbatch.
+    It redirects its own output, because schedulers interpret some characters of a path: qsub `:` `,` `$`, sbatch `%` and backslashes.
     """
     carried = {name: value for name, value in sorted(os.environ.items()) if name in _CARRIED or name.startswith("PYASR_")}
     options = ["--num-threads", str(request.num_threads)]

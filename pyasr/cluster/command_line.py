@@ -115,9 +115,9 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
                   foreign: dict[str, str] | None = None) -> Request:  # fmt: skip
     """The request on a runner's command line. Raises UserError for what cannot be meant.
 
-    own      the runner's configuration; where it has no command, jobs run here, and options for other runners have no effect but a warning
+    own      the runner's configuration; without a command jobs run here, and options for other runners only cause a warning
     usual    file over it where --config names none, if there is one
-    foreign  {pattern of a word with one dash, and its value, that its scheduler does not take: what to give in its place}
+    foreign  {pattern of an option of another scheduler, with its value: what to give instead}
     """
     given, raw, typed, request, rest = {}, [], [], Request(), list(argv)
     where = usual or "the file that --config names"
@@ -152,7 +152,7 @@ def parse_request(argv: list[str], own: RunnerConfig = RunnerConfig(), usual: Pa
 
 
 def _check_log(log: str) -> None:
-    """Raise UserError for the name of a log file that cannot be one."""
+    """Raise UserError for a name that no log file can have."""
     if re.fullmatch(_NO_LOG, log):
         raise UserError(f"'{log}': no range of jobs such as JOB=1:4, and no name of a log file; correct it, or write ./{log}")
     if "\n" in log:
@@ -164,8 +164,10 @@ def _check_log(log: str) -> None:
 
 
 def check_options(words: list[str], given_by: str) -> None:
-    """Raise UserError unless these words of --cmd, after the runner, are options with their values. `given_by` adds all else: the range of
-    jobs, the log and the command."""
+    """Raise UserError unless these words of --cmd, after the runner, are options with their values.
+
+    given_by  the step, which adds the range of jobs, the log and the command
+    """
     rest, given = list(words), {}
     while rest:
         if re.fullmatch(_RANGE, rest[0]):
@@ -234,7 +236,7 @@ def _known(given: dict[str, str], site: RunnerConfig, is_strict: bool, flags: st
 
 
 def _tell_no_effect(raw: list[list[str]]) -> None:
-    """Warn of words for a scheduler, which are accepted here so that --cmd may stay as it is."""
+    """Warn of options for a scheduler, which run.pl accepts and ignores, as Kaldi's does."""
     if raw:
         words = " ".join(word for words in raw for word in words)
         effect = f"warning: {words} has no effect: options with one dash are a scheduler's, and run.pl runs jobs on this machine"
@@ -242,7 +244,7 @@ def _tell_no_effect(raw: list[list[str]]) -> None:
 
 
 def _refuse_foreign(raw: list[list[str]], foreign: dict[str, str], own: RunnerConfig) -> None:
-    """Raise UserError for a word of another scheduler, which this one would misunderstand."""
+    """Raise UserError for an option of another scheduler."""
     for given in map(" ".join, raw):
         for pattern, advice in foreign.items():
             if re.fullmatch(pattern, given):

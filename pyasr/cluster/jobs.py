@@ -90,8 +90,7 @@ def run_ranks(jobs: RunnerOptions, log: Path, function: str, spec, num_ranks: in
               told: Callable[[], str | None] | None = None) -> None:  # fmt: skip
     """Call `function(spec, comm)` on `num_ranks` MPI ranks. Raises UserError when one of them fails.
 
-    While they work, how far they are is said now and then: what `told` gives, else what they have told themselves
-    (`pyasr.cluster.rank_progress`).
+    Their progress is reported while they work (`pyasr.cluster.rank_progress`): what `told` returns, else their own notes.
 
     Where `recovery` allows it, a job that has lost ranks is started again with those that are left, or the next number that is usable, and
     with as many where no other is, or all were lost; a function that keeps checkpoints then goes on from the last one. An error that a rank
@@ -145,12 +144,12 @@ def _run_ranks_once(jobs: RunnerOptions, log: Path, function: str, spec, num_ran
 
 
 def _note_file(spec: Path) -> Path:
-    """Where the ranks with this spec tell how far they are."""
+    """The file in which the ranks with this spec note their progress."""
     return spec.with_name(spec.name.removesuffix(".spec.json") + ".progress")
 
 
 def _report_file(spec: Path) -> Path:
-    """Where a runner leaves its report on the jobs with this spec, which is shown when they do not start again."""
+    """The file for the runner's report on the jobs with this spec, shown unless they start again."""
     return spec.with_name(spec.name.removesuffix(".spec.json") + ".report")
 
 
@@ -174,7 +173,7 @@ def _spec_of(log: Path) -> Path:
 
 
 def _save_spec(log: Path, spec) -> Path:
-    """Put the spec of the jobs of this log down; where."""
+    """Save the spec of the jobs of this log; its path."""
     path = _spec_of(log)
     path.parent.mkdir(parents=True, exist_ok=True)
     options.save(path, spec)
@@ -191,8 +190,8 @@ def _unused_name(words: list[str]) -> str:
 
 def _run(jobs: RunnerOptions, arguments: list[str], log: Path, words: list[str], report: Path,
          meanwhile=contextlib.nullcontext, more: dict[str, str] | None = None) -> bool:  # fmt: skip
-    """Let the runner do it, with `more` in its environment and in the context `meanwhile(its process)`; whether all went well. What went
-    wrong it leaves in `report`."""
+    """Let the runner do it, with `more` in its environment and in the context `meanwhile(its process)`; whether all jobs succeeded. The
+    runner writes failures to the file `report`."""
     threads = ["--num-threads", str(jobs.num_threads)] if jobs.num_threads else []
     command = [*runner_command(jobs.cmd), *threads, *arguments, str(log), *map(protect, words)]
     environment = {**os.environ, "PYTHONPATH": _python_path(), "PYASR_STEP": Path(sys.argv[0]).name, LATER: str(report), **(more or {})}
@@ -241,7 +240,7 @@ def _reason(log: Path, status: JobStatus) -> str:
 
 
 def _without_status(log: Path) -> str:
-    """The sentence for jobs of which nothing was put down."""
+    """The sentence for jobs without a status file."""
     if shutil.disk_usage(log.parent).free < _LITTLE_DISK:
         return f"{log.parent}: the disk is full; free some space and run the same command again"
     return f"the jobs could not be run, see above{f' and {log}' if log.exists() else ''}"

@@ -34,7 +34,7 @@ from pyasr.cluster.status import NOT_PROVED, JobStatus, from_wait, read_status, 
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _GRACE_S = 2.0
-ALIKE_S = 0.5  # after the first failure, in which others that fail at the same time, for the same reason most often, count as failed too
+ALIKE_S = 0.5  # after the first failure: jobs that fail in this time count as failed too, most often for the same reason
 _LONG_LINE = 100_000  # bytes; one word of a command can have 131,071
 
 

@@ -1,9 +1,9 @@
-"""How far a job of ranks is, for those who wait for it, on standard error:
+"""Progress of a job of ranks, on standard error of the step that waits for it:
 
     14:02:10 train_mono.py: iteration 12 of 40 (30%), objective -61.2034, 410000 frames/s, about 3 min left, 1 min so far
 
-Without a terminal such a line comes at the moments of `pyasr.base.pace`: fifteen in the first hour, then six an hour. On a terminal one
-line is kept up to date. What the ranks have told comes from their note, else from the last line of their log.
+Without a terminal such lines come at the pace of `pyasr.base.pace`: fifteen in the first hour, then six an hour. On a terminal one line is
+updated. The text is that of the ranks' note, else the last line of their log.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _LINE = re.compile(r"\d\d:\d\d:\d\d \w+(?:\[\d+\])?: (.*)")  # of pyasr.base.log
 
 
 def told_by_ranks(note: Path, log: Path) -> str:
-    """How far ranks are by their note, else the last line of their log."""
+    """Progress of ranks by their note, else the last line of their log."""
     found = read_note(note)
     if found:
         return f"{found.text()}, about {lasting(found.left_s)} left"
     lines = [match[1] for line in (log_tail(log) if log.exists() else []) if (match := _LINE.fullmatch(line))]
-    return printable(lines[-1]) if lines else f"the ranks have told nothing yet (log: {log})"
+    return printable(lines[-1]) if lines else f"the ranks have not reported yet (log: {log})"
 
 
 @contextlib.contextmanager
 def telling_ranks(told: Callable[[], str | None], first_s: float = FIRST_S) -> Iterator[None]:
-    """While the block runs, say on standard error what `told` gives; where that is None, nothing."""
+    """While the block runs, print what `told` returns on standard error; nothing for None."""
     ended, on_terminal = threading.Event(), sys.stderr.isatty()
     thread = threading.Thread(target=_follow, args=(told, Pace(first_s), on_terminal, ended), daemon=True)
     thread.start()
@@ -67,7 +67,7 @@ def _if_readable(told: Callable[[], str | None]) -> str | None:
     try:
         return told()
     except OSError:
-        return None  # harmless: it is looked at again, and the ranks tell of a bad disk themselves
+        return None  # harmless: it is read again, and ranks report errors of the disk themselves
 
 
 def _columns() -> int:
@@ -78,6 +78,6 @@ def _columns() -> int:
 
 
 def _write(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # harmless: nobody listens any more
+    with contextlib.suppress(OSError, ValueError):  # harmless: standard error is closed
         sys.stderr.write(text)
         sys.stderr.flush()

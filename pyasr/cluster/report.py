@@ -17,7 +17,7 @@ from pyasr.cluster.status import JobStatus
 
 STAGE = "PYASR_STAGE"  # variable that holds the recipe's stage (utils/recipe.sh)
 LATER = "PYASR_REPORT"  # variable that names the file for a report that may turn out not to be needed
-_REFUSAL = "refused: "  # begins what is kept in the place of a report where no job was run
+_REFUSAL = "refused: "  # begins the file of a report where no job was run
 _RAISED = r"[\w.]*(Error|Exception|Warning)(: |$)"
 _BANNER = r"=|\s*$|YOUR APPLICATION TERMINATED WITH|This typically refers to a problem|Please see the FAQ page"
 _TAIL_LINES = 15
@@ -86,7 +86,7 @@ def own_sentence(log: Path) -> str | None:
 
 
 def own_error(log: Path) -> str | None:
-    """The last `error: SENTENCE` of a job, if it has said one."""
+    """The last `error: SENTENCE` in a job's log; None if there is none."""
     found = [line for line in log_tail(Path(log)) if re.match(r"(\S+: )?error: ", line)]
     return found[-1].partition("error: ")[2] if found else None
 
@@ -98,7 +98,7 @@ def again(request: Request, job: int) -> str:
 
 
 def tell(report: str, later: str | None) -> None:
-    """Show it, or keep it in the file `later` for the step that waits, which shows it or does without it."""
+    """Show it, or write it to the file `later` for the waiting step."""
     if later:
         with contextlib.suppress(OSError):  # a full disk: it is shown
             Path(later).write_text(report, encoding="utf-8")
@@ -107,13 +107,13 @@ def tell(report: str, later: str | None) -> None:
 
 
 def refuse(sentence: str, later: str | None) -> None:
-    """Say why a runner runs no jobs, or leave it to the step that waits."""
+    """Report why a runner runs no jobs, to the waiting step where there is one."""
     runner = Path(sys.argv[0]).name
     tell(f"{_REFUSAL}{runner}: {sentence}" if later else f"{runner}: error: {sentence}", later)
 
 
 def take_refusal(report: Path) -> str | None:
-    """Why a runner has run no jobs, where it has left that in this file, which is removed."""
+    """Why a runner ran no jobs, by the file of its report, which is removed; None for another report."""
     text = report.read_text(encoding="utf-8") if report.exists() else ""
     if not text.startswith(_REFUSAL):
         return None
@@ -129,9 +129,9 @@ def show_kept(report: Path) -> None:
 
 
 def failure_report(request: Request, failed: list[JobStatus], for_step: bool = False) -> str:
-    """The report on jobs that failed, in the order in which they ended; it gives a terminal no orders, whatever logs and names hold.
+    """The report on failed jobs, in the order in which they ended, without control characters of logs and names.
 
-    for_step  a step follows with the stage, its name and the job's own sentence, which are left out here
+    for_step  omit the stage, the step and the job's sentence, which the step prints itself
     """
     first, which = failed[0], failed[0].job
     log = request.log_of(which)
@@ -162,7 +162,7 @@ def _quoted(line: str) -> str:
 
 
 def _is_told_by_step(request: Request, status: JobStatus, log: Path) -> bool:
-    """Whether a step will have a sentence on a job that has failed, which says all."""
+    """Whether the step's own sentence on a failed job is complete."""
     words = first_words(words_of(request.spec)) if request.spec else None
     if words and not status.reason:
         return not words.lost
@@ -170,5 +170,5 @@ def _is_told_by_step(request: Request, status: JobStatus, log: Path) -> bool:
 
 
 def _untold(tail: list[str]) -> list[str]:
-    """The last lines of a log but for the exception itself, which a step tells, and for MPICH's banner."""
+    """The last lines of a log without the exception itself, which the step prints, and without MPICH's banner."""
     return [_quoted(line) for line in tail if not re.match(rf"{_RAISED}|{_BANNER}", line)]

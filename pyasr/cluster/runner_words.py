@@ -1,4 +1,4 @@
-"""The words of --cmd: a runner, ours or one on PATH, and its options. What is wrong with them is told before any work is begun."""
+"""The words of --cmd: a runner, ours or one on PATH, and its options. They are checked before any work."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def name_of_runner(cmd: str) -> str:
 
 
 def runner_command(cmd: str) -> list[str]:
-    """The words of --cmd, its program found: ours in utils/, else on PATH. Raises UserError for what is no runner, and for what cannot be
-    an option of ours."""
+    """The words of --cmd with the path of its program: ours in utils/, else on PATH. Raises UserError for programs that are not runners, and
+    for options that ours do not have."""
     name, *rest = _words(cmd)
     own = ROOT / "utils" / Path(name).name
     is_own = Path(name).name in _OWN and ("/" not in name or Path(name).resolve() == own)

@@ -56,7 +56,7 @@ class Scheduler:
     name           for messages
     own            configuration that holds where a site's says nothing else
     usual          the site's, where --config names none
-    foreign        {pattern of a word with one dash, and its value, that its program does not take in this sense: what to give instead}
+    foreign        {pattern of an option of another scheduler, with its value: what to give instead}
     task_variable  that tells a job which one of an array it is
     silent_s       for which it must at least have said that a host is lost, until that is believed
     not_taken      what the last line of its program says, as a regular expression, where a job was not taken and may be submitted again
@@ -72,8 +72,7 @@ class Scheduler:
     not_taken = unsure = r"(?!)"
 
     def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
-        """The command that submits `script` for jobs of the request under this name. What is said before the script redirects its output is
-        thrown away."""
+        """The command that submits `script` for jobs of the request under this name. Output before the script redirects it is discarded."""
         raise NotImplementedError
 
     def number(self, said: str) -> str:

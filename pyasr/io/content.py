@@ -1,6 +1,6 @@
 """The whole content of a user's file, plain or compressed, in memory that its size accounts for.
 
-gzip, xz and bzip2 are known by their first bytes, whatever the file is called. A compressed file may unpack to a thousand times its size;
+gzip, xz and bzip2 are recognized by the first bytes, not by the file's name. A compressed file may unpack to a thousand times its size;
 honest files stay far below: alignments and lattices shrink to a tenth.
 """
 
@@ -27,9 +27,9 @@ try:
 except ImportError:  # Python can be built without these libraries
     bz2 = lzma = None
 
-HEAD_BYTES = 10  # by which a compression is known
+HEAD_BYTES = 10  # enough to recognize a compression
 _MAGIC = re.compile(rb"(?P<gzip>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P\x90))")
-_UNREADABLE = {  # first bytes: what compresses so, and what unpacks it
+_UNREADABLE = {  # first bytes: the program, the command that unpacks the file
     b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d"),
     b"\x04\x22\x4d\x18": ("lz4", "lz4 -d"),
     b"\x1f\x9d": ("compress", "uncompress"),
@@ -76,7 +76,7 @@ def read_content(path: Path) -> bytes:
 
 
 def unpack(data: bytes, path: Path) -> bytes:
-    """What the bytes of a file unpack to: they themselves where they are not compressed."""
+    """The unpacked bytes of a file; unchanged if they are not compressed."""
     packing = packing_of(data, path)
     if not packing:
         return data
@@ -114,7 +114,7 @@ def unpacking(file: BinaryIO, packing: str) -> BinaryIO:
 
 @contextlib.contextmanager
 def telling_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterator[None]:
-    """Where a file is unpacked: damage becomes the error that `error_of` makes of a clause about it; errors of the system stay."""
+    """In the block, damage of a compressed file raises `error_of(clause)`; errors of the system stay."""
     try:
         yield
     except _DAMAGE as error:

@@ -22,7 +22,7 @@ from pyasr.io.object_kinds import INTEGERS, SOME_INTEGERS, TEXT, refuse_other
 _BINARY = b"\0B"
 _KIND = "integer vectors"
 _INT = np.dtype([("size", "i1"), ("value", "<i4")])
-_LOOKED_AT_BYTES = 1 << 24  # of what cannot be read, to tell what it is
+_LOOKED_AT_BYTES = 1 << 24  # of an unreadable object, to find its kind
 MOST_JOBS = 100_000
 
 

@@ -1,4 +1,4 @@
-"""What kind of Kaldi's objects stands at a place of an archive, told by how it begins, for messages of those who expected another kind."""
+"""The kind of a Kaldi object in an archive, by its first bytes, for error messages of readers that expect another kind."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _TEXTS = [(re.compile(form), name) for form, name in (
 
 
 def refuse_other(where: str, content: bytes, wanted: str, remedy: str, also: tuple[str, ...] = ()) -> None:
-    """Raise UserError, headed by `where` and ended by `remedy`, where `content` is known to begin another kind than that which is `wanted`.
+    """Raise UserError, from `where` to `remedy`, if `content` begins an object that is known to be of another kind than `wanted`.
 
-    also  kinds that are not told from it with certainty, or are taken too
+    also  kinds that are accepted too, or cannot be distinguished with certainty
     """
     kind = kind_of(content)
     if kind and kind not in (wanted, *also):
-        raise UserError(f"{where}: {kind} is there, not {wanted}; {remedy}")
+        raise UserError(f"{where}: found {kind}, expected {wanted}; {remedy}")
 
 
 def kind_of(content: bytes) -> str:
-    """With its article, as `a sparse matrix`, what begins with `content`, of at most PEEK_BYTES bytes; '' where that is not known."""
+    """The kind of the object that begins with `content` (at most PEEK_BYTES bytes), as `a sparse matrix`; '' if unknown."""
     if content[:2] == _BINARY:
         return _binary_kind(content[2:])
     of_file = next((name for begin, name in _FILES.items() if content.startswith(begin)), "")
@@ -63,7 +63,7 @@ def _binary_kind(content: bytes) -> str:
 
 
 def _kind_of_integers(content: bytes) -> str:
-    """Of what begins with a number of 32 bits: this number of integers may follow, or of lists; every number has a byte before it."""
+    """The kind of an object that begins with a 32-bit count, of integers or of lists. A byte with its size precedes every number."""
     end = _INT_BYTES * (1 + max(struct.unpack_from("<i", content, 1)[0], 0))
     if any(mark != _SIZE_OF_INT for mark in content[_INT_BYTES:end:_INT_BYTES]):
         return "a number"

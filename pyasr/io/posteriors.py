@@ -72,8 +72,8 @@ def read_posteriors(path: Path) -> dict[str, Posteriors]:
         try:
             found[key], position = read(data, begin, path, key)
         except UserError:
-            found, alike = data[begin : begin + PEEK_BYTES], (SOME_INTEGERS, VECTOR, TEXT)
-            refuse_other(f"{path}: {key} at byte {begin}", found, POSTERIORS, "give an archive of posteriors", alike)
+            there, alike = data[begin : begin + PEEK_BYTES], (SOME_INTEGERS, VECTOR, TEXT)
+            refuse_other(f"{path}: {key} at byte {begin}", there, POSTERIORS, "give an archive of posteriors", alike)
             raise
     return found
 

@@ -41,7 +41,7 @@ CASES = {
     "raise OSError(116, os.strerror(116), 'data/x')": "data/x: removed or replaced on the file server while it was in use (Stale",
     "raise OSError(24, os.strerror(24), 'data/x')": "data/x: too many files are open in this process; allow more by 'ulimit -n 4096'",
     "raise InterruptedError(4, os.strerror(4), 'data/x')": "data/x: interrupted by a signal; run the same command again",
-    "raise OSError(71, os.strerror(71), 'data/x')": "data/x: the system refused (Protocol error); put that right, and run the same command",
+    "raise OSError(71, os.strerror(71), 'data/x')": "data/x: the system refused (Protocol error); correct the cause, and run the same command",
     "raise BlockingIOError(11, os.strerror(11))": "the system allows no more processes or threads (Resource temporarily unavailable)",
     "raise MemoryError('Unable to allocate 2 GiB')": "memory ran out (Unable to allocate 2 GiB)",
     "raise RuntimeError(\"can't start new thread\")": "the system allows no more processes or threads (can't start new thread)",

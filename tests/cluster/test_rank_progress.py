@@ -79,7 +79,7 @@ def test_a_line_of_a_terminal_is_kept_up_to_date(begin, tmp_path):
 
 def test_what_is_told_before_there_is_a_note(tmp_path):
     log = tmp_path / "train.log"
-    assert told_by_ranks(tmp_path / "none", log) == f"the ranks have told nothing yet (log: {log})"
+    assert told_by_ranks(tmp_path / "none", log) == f"the ranks have not reported yet (log: {log})"
     log.write_text("# mpiexec ...\n#\n14:02:10 train_rank[0]: iteration 3: \x1b[31m100 Gaussians\nwarning: of a library\n")
     assert told_by_ranks(tmp_path / "none", log) == r"iteration 3: \x1b[31m100 Gaussians"
     (tmp_path / "note").write_text('{"what"')

@@ -66,17 +66,17 @@ def test_what_is_there_in_the_place_of_a_matrix(objects, tmp_path):
     for kind, content in objects.items():
         path = archive(tmp_path / "a.ark", content, content)
         for read in (lambda: load_matrix(f"{path}:5"), lambda: read_ark(path)):
-            with pytest.raises(UserError, match=f"^{path}:.*: {kind} is there, not a matrix"):
+            with pytest.raises(UserError, match=f"^{path}:.*: found {kind}, expected a matrix"):
                 read()
 
 
 def test_vectors_are_no_matrices(tmp_path):
     path = archive(tmp_path / "a.ark", b"\0BFV " + sized(2)[:5] + bytes(8))
-    with pytest.raises(UserError, match="a.ark:5: a vector is there, not a matrix; give an archive"):
+    with pytest.raises(UserError, match="a.ark:5: found a vector, expected a matrix; give an archive"):
         load_matrix(f"{path}:5")
     assert read_ark(path)["utt0"].shape == (2,)
     (tmp_path / "b.ark").write_bytes(b"utt  [ 1 2 ]\n")
-    with pytest.raises(UserError, match="b.ark:4: a vector is there, not a matrix"):
+    with pytest.raises(UserError, match="b.ark:4: found a vector, expected a matrix"):
         load_matrix(f"{tmp_path}/b.ark:4")
 
 
@@ -98,7 +98,7 @@ def test_what_is_there_in_the_place_of_others(read, own, wanted, packed, tmp_pat
     others = {kind: content for kind, content in BINARY.items() if kind not in (own, "a numpy file", "a number")}
     for kind, content in {**others, "a matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(), "a sparse matrix": TEXT["a sparse matrix"]}.items():
         path = archive(tmp_path / "a.gz", content, content, packed=packed)
-        with pytest.raises(UserError, match=f"^{path}: utt0.*: {kind} is there, not {wanted}; give an archive of "):
+        with pytest.raises(UserError, match=f"^{path}: utt0.*: found {kind}, expected {wanted}; give an archive of "):
             read(path)
 
 
