@@ -60,6 +60,15 @@ def lines_of(metrics: Path) -> list[dict]:
     return whole_lines(metrics.read_text(encoding="utf-8", errors="replace"))
 
 
+def lines_begun(scratch: Path) -> list[str]:
+    """Of an output that was being made when the directory was searched."""
+    try:
+        return lines_under_way(scratch)
+    except FileNotFoundError:
+        out = scratch.with_suffix("")
+        return [done_line(out)] if (out / DONE).exists() else []
+
+
 def lines_under_way(scratch: Path) -> list[str]:
     """What became of the making of OUT.tmp, of its jobs, and how far training is."""
     goes_on, told = how_it_stands(scratch, last_run(scratch))
@@ -113,7 +122,7 @@ def main(options: ShowProgress) -> None:
     begun = [out for out in begun if out.suffix == ".tmp"]
     if not finished and not begun:
         raise UserError(f"{options.exp}: no step has made anything here, nor begun to; give the exp/ of a recipe")
-    lines = [*map(done_line, finished), *(line for scratch in begun for line in lines_under_way(scratch))]
+    lines = [*map(done_line, finished), *(line for scratch in begun for line in lines_begun(scratch))]
     if options.exp in finished and (options.exp / METRICS_FILE).exists():
         lines += spark_lines(lines_of(options.exp / METRICS_FILE))
     for line in lines:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from steps_here import run_here
 
+from pyasr.base import run_times
 from pyasr.base.errors import UserError
 from pyasr.base.output import STARTED, stage_output
 from pyasr.base.run_times import RUNS
@@ -247,6 +248,22 @@ def test_what_was_kept_of_an_output_is_not_shown(tmp_path, capsys):
     (tmp_path / "dnn" / STARTED).touch()
     run_here("show_progress.py", tmp_path, folder="utils")
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [f"{tmp_path}/dnn"]
+
+
+def test_an_output_that_is_finished_while_it_is_looked_at(tmp_path, capsys, monkeypatch):
+    with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "mono", {}, [], resume=True):
+        raise KeyboardInterrupt
+    (tmp_path / "mono.tmp" / RUNS).unlink()
+    is_held = run_times.is_held
+
+    def finished_before(scratch):
+        with stage_output(tmp_path / "mono", {}, [], resume=True):
+            pass
+        return is_held(scratch)
+
+    monkeypatch.setattr(run_times, "is_held", finished_before)
+    run_here("show_progress.py", tmp_path, folder="utils")
+    assert f"{tmp_path}/mono: done " in capsys.readouterr().out
 
 
 def test_nothing_to_show(tmp_path):
