@@ -32,6 +32,7 @@ from pyasr.nn.layers import Normalize, PNorm, SumGroup
 from pyasr.nn.linear import Linear
 from pyasr.nn.options import DnnOptions
 
+
 @dataclass(frozen=True)
 class FixedParts:
     """What of a network is not trained; each may be missing.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pyasr.base.options import option
 from pyasr.nn.device import DeviceOptions
-from pyasr.tensor import processor
 
 if TYPE_CHECKING:
     import torch
@@ -31,8 +30,10 @@ class ComputeOptions(DeviceOptions):
 
 def multiplies_bfloat16(device: torch.device) -> bool:
     """Whether bfloat16 products are native on `device`, and thus faster than float32."""
-    if device.type == "cuda":
-        import torch
+    import torch
 
+    from pyasr.tensor import processor
+
+    if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)  # older GPUs compute it too, more slowly than float32
     return processor.multiplies_bfloat16()
