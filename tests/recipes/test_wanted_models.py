@@ -1,16 +1,13 @@
 """The Amazon Queen recipe with steps that only write down how they are called: whatever models are wanted, each finds what it needs."""
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from recorded_calls import RECIPE, calls, recorded_recipe
 
 from pyasr.train.steps.smbr import SmbrTraining
 
-ROOT = Path(__file__).parents[2]
-RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
 SCRIPT = (RECIPE / "run_models.sh").read_text(encoding="utf-8")
 MODELS = re.search(r'^models="([^"]*)"', SCRIPT, re.M).group(1).split()
 RESCORED = re.search(r"^rescored=.*\(one of ([^)]*)\)", SCRIPT, re.M).group(1).split()
@@ -22,27 +19,7 @@ OF_ALL = {"utils/check_install.py", "utils/collect_results.py"}  # need none in 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory) -> Path:
-    """The recipe's directory, where programs are functions of the shell, whose calls are lines of `calls`, words ended by tabs."""
-    path = tmp_path_factory.mktemp("queen") / "s5"
-    path.mkdir()
-    for name in ("run.sh", "run_models.sh", "conf"):
-        (path / name).symlink_to(RECIPE / name)
-    (path / "utils").symlink_to(ROOT / "utils")
-    programs = [program.relative_to(place) for place, folder in ((ROOT, "steps"), (ROOT, "utils"), (RECIPE, "local"))
-                for program in (place / folder).glob("*.py")]  # fmt: skip
-    functions = [f"{program}() {{ printf '%s\\t' {program} \"$@\" >>calls; echo >>calls; }}" for program in programs]
-    (path / "path.sh").write_text("\n".join(functions), encoding="utf-8")
-    (path / "cmd.sh").write_text("train_cmd=run.pl decode_cmd=run.pl cuda_cmd=run.pl\n", encoding="utf-8")
-    return path
-
-
-def calls(recipe: Path, script: str, *words: str) -> list[list[str]]:
-    """The commands of a run, in order: the program and its words."""
-    (recipe / "calls").unlink(missing_ok=True)
-    environment = {**os.environ, "PYASR_SUPERVISED": "1"}  # nothing is started that could outlive it
-    done = subprocess.run(["bash", f"./{script}", *words], cwd=recipe, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return [line.split("\t")[:-1] for line in (recipe / "calls").read_text(encoding="utf-8").splitlines()]
+    return recorded_recipe(tmp_path_factory.mktemp("queen") / "s5")
 
 
 def follow(commands: list[list[str]], made: set[str]) -> set[str]:

@@ -1,0 +1,36 @@
+"""Every command of the Amazon Queen recipe's scripts is one that its program takes."""
+
+from functools import cache
+
+import pytest
+from recorded_calls import RECIPE, SCRIPTS, calls, recorded_recipe
+from steps_here import step_of
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import parse
+
+OF_NO_OPTIONS = ("utils/check_install.py",)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_programs_take_the_commands_of(script, tmp_path, monkeypatch):
+    commands = [words for words in calls(recorded_recipe(tmp_path / "s5"), script) if words[0].startswith(("steps/", "utils/"))]
+    monkeypatch.chdir(RECIPE)
+    assert len(commands) > 20
+    assert not [told for program, *words in commands if program not in OF_NO_OPTIONS and (told := refusal(program, words))]
+
+
+def refusal(program: str, words: list[str]) -> str:
+    """Why a program refuses its command line; "" where it does not."""
+    folder, name = program.split("/")
+    try:
+        parse(options_of(name, folder), words, extra_flags={"force": ""})
+    except UserError as error:
+        return f"{program} {' '.join(words)}: {error}"
+    return ""
+
+
+@cache
+def options_of(name: str, folder: str) -> type:
+    """The class of a program's options."""
+    return step_of(name, folder)[1]
