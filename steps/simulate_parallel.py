@@ -15,15 +15,17 @@ Example:
 from dataclasses import dataclass
 
 from pyasr.base.job_options import RunnerOptions
+from pyasr.base.option_uses import never
 from pyasr.base.options import group
 from pyasr.base.step import run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.train.steps.dnn import DnnStep, staged_training
+from pyasr.train.steps.dnn import DnnStep, DnnTraining, staged_training
 from pyasr.train.steps.virtual import SimulationSpec, VirtualOptions
 
 
 @dataclass(frozen=True)
 class SimulateParallel(DnnStep):
+    training: DnnTraining = group(DnnTraining, only={"loop": {"checkpoint_minutes": never("a simulation saves no checkpoints")}})
     virtual: VirtualOptions = group(VirtualOptions)
     jobs: RunnerOptions = group(RunnerOptions)
 

@@ -22,12 +22,13 @@ from pathlib import Path
 from pyasr.base.options import option
 from pyasr.base.step import run_step
 from pyasr.train.on_ranks import OnRanks, train_on_ranks
+from pyasr.train.options import FEED_FORWARD
 from pyasr.train.steps.dnn import DnnStep, staged_training
 
 
 @dataclass(frozen=True)
 class TrainDnn(OnRanks, DnnStep):
-    dbn: Path | None = option(None, "directory of a DBN to start from (steps/pretrain_dbn.py)")
+    dbn: Path | None = option(None, "directory of a DBN to start from (steps/pretrain_dbn.py)", only=FEED_FORWARD)
 
 
 def main(options: TrainDnn) -> None:

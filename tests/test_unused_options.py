@@ -5,11 +5,13 @@ from steps_here import step_of
 
 from pyasr.base.errors import UserError
 from pyasr.base.option_flags import flags_of, positionals_of
+from pyasr.base.option_uses import told
 from pyasr.base.options import parse
 
 
 def flag(option):
     return f"--{option.replace('_', '-')}"
+
 
 
 TRAINING = ("train_dnn.py", "train_lfmmi.py", "train_ctc.py", "train_smbr.py")
@@ -22,6 +24,7 @@ FLAGS = {flag(option) for options in SCHEDULES.values() for option in options}
 ONLINE = "--ng-rank-in --ng-rank-out --ng-num-samples-history --ng-num-minibatches-history --ng-update-period"
 BESIDE_FILE = "--hidden-layers --hidden-dim --activation --pnorm-group --normalize --dropout --splice-left --splice-right"
 MIXED_UP = "--mix-up-power --mix-up-min-count --mix-up-stddev"
+BESIDE_NETWORK = "--mix-up --layer-period-frames --fix-period-frames --shrink-period-frames --presoftmax-power --input-transform --teacher --dbn"
 COMBINED = "--combine-models --combine-period-frames --combine-start --combine-iterations --sample-frames"
 PITCH = "--min-f0 --max-f0 --resample-frequency --nccf-ballast --pitch-scale --delta-window --add-raw-log-pitch --add-pov-feature"
 
@@ -39,13 +42,19 @@ CASES = [
     (("train_lfmmi.py",), "", COMBINED),
     (("train_dnn.py", "train_lfmmi.py"), "--combine average", "--combine-start --combine-iterations"),
     (("train_dnn.py",), "--activation pnorm", "--normalize"),
-    (("train_dnn.py",), "--network x.net", BESIDE_FILE),
-    (("train_lfmmi.py",), "--network x.net", "--splice-left --splice-right"),
+    (("train_dnn.py",), "--network x.net", f"{BESIDE_FILE} {BESIDE_NETWORK}"),
+    (("train_dnn.py", "simulate_parallel.py"), "", "--carry-state --fix-period-frames --shrink-value"),
+    (("train_dnn.py",), "--network x.net --carry-state", "--combine --shrink-value"),
+    (("train_dnn.py",), "--teacher x", "--vtlp --input-transform --combine --shrink-period-frames"),
+    (("train_dnn.py",), "--teacher x --activation tanh", "--fix-period-frames --shrink-value"),
+    (("train_dnn.py",), "--dbn x", "--layer-period-frames --input-transform"),
+    (("train_dnn.py", "train_ctc.py", "train_smbr.py", "pretrain_dbn.py"), "--heldout-share 0", "--heldout-by --heldout-seed"),
+    (("train_lfmmi.py",), "--network x.net", "--splice-left --splice-right --carry-state"),
     (("train_ctc.py",), "", "--splice-left --splice-right"),
     (("train_smbr.py",), "", "--boost --drop-frames"),
     (("train_smbr.py",), "--criterion mpfe", "--boost --drop-frames"),
     (("train_smbr.py",), "--criterion mmi", "--one-silence-class"),
-    (("simulate_parallel.py",), "", "--host-bandwidth-mb --pnorm-group --topology"),
+    (("simulate_parallel.py",), "", "--host-bandwidth-mb --pnorm-group --topology --checkpoint-minutes"),
     (("pretrain_dbn.py",), "--parallel d1d", "--period-frames --outer-rate --topology"),
     (EXTRACTION, "", f"{PITCH} --seed"),
     (("paste_feats.py",), "", "--vector-period"),
@@ -60,7 +69,8 @@ CASES = [
     (("score.py",), "", "--posterior-scale"),
     (("train_ivector_extractor.py",), "--model-dir x", "--deltas --splice-left --splice-right"),
     (("utils/transcribe.py",), "", "--any-end-s --utterance-s --posterior-scale"),
-    (("utils/transcribe.py",), "--stream", "--max-segment-s --min-pause-s --num-threads"),
+    (("utils/transcribe.py",), "--stream", "--max-segment-s --min-pause-s --num-threads --channels --one-speaker"),
+    (("utils/subset_data_dir.py",), "--per-spk 3", "--seed"),
     (("utils/perturb_data_dir.py",), "", "--min-volume --max-volume --seed"),
     (("utils/reverberate_data_dir.py",), "", "--speech-rvb-probability --fg-snrs --fg-interval --bg-snrs --num-bg-noises --babble-snrs"),
 ]
@@ -91,9 +101,14 @@ def test_they_are_refused(program, chosen, unused):
 
 @pytest.mark.parametrize("program, words", [
     ("train_dnn.py", "--natural-gradient online --ng-rank-in 20 --ng-alpha 4 --combine weights --combine-iterations 3 --sample-frames 9"),
-    ("train_dnn.py", "--shrink-value 0.9 --shrink-saturation-threshold 0.3 --sample-frames 9 --activation pnorm --pnorm-group 3"),
+    ("train_dnn.py", "--shrink-value 0.9 --shrink-saturation-threshold 0.3 --sample-frames 9 --activation sigmoid --normalize true"),
     ("train_dnn.py", "--priors posteriors --sample-frames 9 --schedule step --step-epochs 3 --halving-factor 0.3 --cmvn sliding --cmn-window 9"),
-    ("train_dnn.py", "--network x.net --chunk 9 --fix-period-frames 3 --sample-frames 9"),
+    ("train_dnn.py", "--network x.net --chunk 9 --combine average --sample-frames 9 --carry-state false --shrink-value 0.9"),
+    ("train_dnn.py", "--activation tanh --fix-period-frames 3 --shrink-value 0.9 --heldout-by utterance --mix-up 9 --layer-period-frames 9"),
+    ("train_dnn.py", "--teacher x --mix-up 9 --heldout-seed 3 --checkpoint-minutes 1"),
+    ("train_dnn.py", "--dbn x --mix-up 9 --combine weights"),
+    ("utils/subset_data_dir.py", "--max-same-text 3 --seed 1"),
+    ("utils/transcribe.py", "--channels each --one-speaker true"),
     ("train_smbr.py", "--criterion mmi --boost 0.1 --drop-frames false"),
     ("make_mfcc.py", "--dither 1 --seed 3 --add-pitch true --min-f0 60 --use-energy false --energy-floor 1"),
     ("decode_ctc.py", "--search prefix --lm x --lm-weight 1 --oov-cost 3"),
@@ -102,3 +117,10 @@ def test_they_are_refused(program, chosen, unused):
 ])
 def test_what_is_used_is_taken(program, words):
     parsed(options_of(program), *words.split())
+
+
+def test_conditions_within_groups_of_groups_are_told():
+    (found,) = (found for found in flags_of(options_of("simulate_parallel.py")) if found.name == "checkpoint-minutes")
+    assert "not used here" in told(found.only)
+    with pytest.raises(UserError, match="^--mix-up, --presoftmax-power do not go with --network x: for feed-forward networks only; leave them out$"):
+        parsed(options_of("train_dnn.py"), "--network", "x", "--mix-up", "0", "--presoftmax-power=0")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import any_of, if_set
 from pyasr.base.options import argument, option
 from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
@@ -33,7 +34,7 @@ class SubsetDataDir:
                                        minimum=1)
     utt_list: Path | None = option(None, "the utterances that a file lists")
     spk_list: Path | None = option(None, "the speakers that a file lists")
-    seed: int = option(0, "seed of --random and --max-same-text")
+    seed: int = option(0, "seed of the drawing", only=any_of(if_set("random"), if_set("max-same-text")))
 
 
 def choose(data: DataDir, options: SubsetDataDir) -> list[str]:

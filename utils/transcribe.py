@@ -47,6 +47,7 @@ from pyasr.recognition.stream import check_streams
 from pyasr.recognition.transcript import Transcript
 
 _RECORD = ".transcripts"
+_WHOLE = unless_set("stream", "it takes one recording after the other, its channels averaged")
 _MANY, _NUM_NAMED = 0.5, 5  # recordings without a word: the share that is told, and how many of them by name
 _OF_A_NAME = (errno.ENAMETOOLONG, errno.EEXIST, errno.EISDIR, errno.ENOTDIR)
 
@@ -57,10 +58,11 @@ class Transcribe:
     audio: tuple[Path, ...] = argument("audio files, directories with audio files, or - for standard input", many=True)
     format: str = option("text", "what is written", choices=tuple(FORMATS))
     out_dir: Path | None = option(None, "directory for a file of each recording, made if need be; none: standard output")
-    channels: str = option(MIX, "channels of a recording: averaged, or each transcribed by itself", choices=CHANNELS)
+    channels: str = option(MIX, "channels of a recording: averaged, or each transcribed by itself", choices=CHANNELS,
+                          only=_WHOLE)  # fmt: skip
     stream: bool = option(False, "take audio as it arrives, for models that allow it; utterances end by the options below")
     endpoint: EndpointOptions = group(EndpointOptions, only=if_set("stream"))
-    one_speaker: bool = option(False, "all recordings are of one speaker, to whom features are normalised and adapted")
+    one_speaker: bool = option(False, "all recordings are of one speaker, to whom features are normalised and adapted", only=_WHOLE)
     raw_rate: int | None = option(None, "standard input is raw samples of 16 bits, this many a second", minimum=1)
     num_threads: int = option(1, "segments of a recording that are decoded at once", minimum=1, only=unless_set("stream"))
     beam: float | None = option(None, "beam of the search in place of the model's: less is faster", minimum=0.1)
@@ -176,8 +178,6 @@ def check(options: Transcribe, audio: list[tuple[Path, Path]]) -> None:
         raise UserError("--raw-rate is for standard input; give - in place of a file")
     if paths.count(Path("-")) > 1:
         raise UserError("- is named twice, but standard input can be read once")
-    if options.stream and (options.channels != MIX or options.one_speaker):
-        raise UserError("--stream takes one recording after the other, its channels averaged; leave --channels and --one-speaker out")
     if options.out_dir and options.out_dir.exists() and not options.out_dir.is_dir():
         raise UserError(f"--out-dir {options.out_dir}: there is a file of this name; give a directory")
     if options.format == "srt" and not options.out_dir and (len(audio) > 1 or options.channels == EACH):

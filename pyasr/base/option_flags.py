@@ -52,21 +52,24 @@ class UnusedFlag(Flag):
         return value
 
 
-def flags_of(cls, path=(), defaults=None, only=()) -> list[Flag]:
-    """All flags of `cls`, groups flattened. Raises TypeError when a name occurs twice: a mistake of ours, not of the user."""
+def flags_of(cls, path=(), defaults=None, only: tuple[tuple | dict, ...] = ()) -> list[Flag]:
+    """All flags of `cls`, groups flattened. Raises TypeError when a name occurs twice: a mistake of ours, not of the user.
+
+    only  conditions of each of the groups that `cls` lies in: of all of its fields, or {field: conditions}
+    """
     hints = typing.get_type_hints(cls)
     found = []
     for field in dataclasses.fields(cls):
         meta, place = field.metadata, (*path, field.name)
         if meta.get("kind") == "group":
-            found += flags_of(meta["cls"], place, meta["defaults"], meta["only"] if isinstance(meta["only"], dict) else
-                            _of(only, field.name) + meta["only"])  # fmt: skip
+            found += flags_of(meta["cls"], place, meta["defaults"], (*_of(only, field.name), meta["only"]))
         elif meta.get("kind") == "chosen":
-            found += _chosen_flags(meta, place, _of(only, field.name))
+            found += _chosen_flags(meta, place, sum(_of(only, field.name), ()))
         elif meta.get("kind") == "option":
             hint, optional = plain_type(hints[field.name])
             default = (defaults or {}).get(field.name, field.default)
-            found.append(Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, _of(only, field.name) + meta["only"]))
+            conditions = sum(_of(only, field.name), ()) + meta["only"]
+            found.append(Flag(field.name.replace("_", "-"), place, hint, optional, default, meta, conditions))
     names = [flag.name for flag in found]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -74,9 +77,9 @@ def flags_of(cls, path=(), defaults=None, only=()) -> list[Flag]:
     return found
 
 
-def _of(only: tuple | dict, name: str) -> tuple:
-    """A field's conditions among those of its group."""
-    return only.get(name, ()) if isinstance(only, dict) else only
+def _of(only: tuple[tuple | dict, ...], name: str) -> tuple[tuple | dict, ...]:
+    """A field's conditions among those of the groups that it lies in."""
+    return tuple(conditions.get(name, ()) if isinstance(conditions, dict) else conditions for conditions in only)
 
 
 def _chosen_flags(meta: dict, path: tuple[str, ...], only: tuple) -> list[Flag]:

@@ -23,11 +23,13 @@ class Condition:
 
     flag    the option without dashes
     values  of the option
+    reason  why the options do not go together, as a part of a sentence; '' where that is plain
     """
 
     flag: str
     values: tuple = ()
     unless: bool = False
+    reason: str = ""
 
     def holds(self, values: dict[str, object]) -> bool:
         """Whether it holds for the values of a program's options, by their names without dashes."""
@@ -52,7 +54,7 @@ class Condition:
         given = f"--{self.flag}" if value is True else f"--{self.flag} {as_typed(value)}"
         hint = "" if self.unless else f", or choose one of {', '.join(map(str, self.values))}" if self.values[1:] else \
             f", or give --{self.flag} {self.values[0]}"
-        return f"{names} {_do(names)} not go with {given}; leave {them} out{hint}"
+        return f"{names} {_do(names)} not go with {given}{': ' * bool(self.reason)}{self.reason}; leave {them} out{hint}"
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,9 @@ def is_set(value) -> bool:
     return value not in _UNSET
 
 
-def if_is(flag: str, *values) -> tuple[Condition, ...]:
+def if_is(flag: str, *values, reason: str = "") -> tuple[Condition, ...]:
     """That the option has one of these values."""
-    return (Condition(flag, values),)
+    return (Condition(flag, values, reason=reason),)
 
 
 def unless_is(flag: str, *values) -> tuple[Condition, ...]:
@@ -116,9 +118,9 @@ def if_set(flag: str) -> tuple[Condition, ...]:
     return (Condition(flag),)
 
 
-def unless_set(flag: str) -> tuple[Condition, ...]:
+def unless_set(flag: str, reason: str = "") -> tuple[Condition, ...]:
     """The opposite."""
-    return (Condition(flag, unless=True),)
+    return (Condition(flag, unless=True, reason=reason),)
 
 
 def any_of(*conditions: tuple[Condition, ...]) -> tuple[AnyOf, ...]:

@@ -53,7 +53,7 @@ def argument(help, *, many=False):
 
 def group(cls, *, only=(), **defaults):
     """All flags of the dataclass `cls`, flattened; `defaults` replace some of its own, `only` are conditions of all, or {field: conditions}
-    of some."""
+    of some, in which the conditions of a field that is a group may be such a dictionary again."""
     return dataclasses.field(default_factory=lambda: cls(**defaults), metadata=dict(kind="group", cls=cls, defaults=defaults, only=only))
 
 

@@ -28,6 +28,7 @@ from pyasr.train.input_transform import estimate_transform
 from pyasr.train.learner import Learner
 from pyasr.train.loop import Training
 from pyasr.train.network_seeds import initial_random, seed_dropout
+from pyasr.train.options import SATURATING
 from pyasr.train.priors import decoding_priors, presoftmax_scales
 from pyasr.train.rank_job import combine_and_tell, make_job, write_model
 from pyasr.train.row_learner import RowLearner
@@ -37,7 +38,7 @@ from pyasr.train.schedules import Schedule
 from pyasr.train.shard import Shard
 from pyasr.train.shrinking import Shrinking, ShrinkingOfSaturated
 from pyasr.train.soft_target_files import SoftTargetFiles
-from pyasr.train.steps.dnn import SATURATING, DnnTraining, TrainSpec, check_shrinking
+from pyasr.train.steps.dnn import DnnTraining, TrainSpec, check_shrinking
 from pyasr.train.targets import TARGETS_FILE, Targets
 
 

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import any_of, if_is, if_set, unless_is
+from pyasr.base.option_uses import any_of, if_is, if_set, unless_is, unless_set
 from pyasr.base.options import group, option
 from pyasr.base.seeds import SeedOptions
-from pyasr.nn.options import DnnOptions, NaturalGradientOptions
+from pyasr.nn.options import NaturalGradientOptions
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.dropout_schedule import DropoutSchedule
 
+SATURATING = ("tanh", "sigmoid")
 _MEASURED = any_of(if_set("combine"), if_is("priors", "posteriors"), if_set("fix-period-frames"), if_set("shrink-period-frames"),
                    unless_is("shrink-value", 1.0))  # fmt: skip
+FEED_FORWARD = unless_set("network", "for feed-forward networks only")
+_WITHOUT_DBN = unless_set("dbn", "it brings all hidden layers and was trained on untransformed input")
+_ANY_FRAMES = unless_set("teacher", "its posteriors belong to single frames as they are")
+_ALIGNED = unless_set("teacher", "what is measured on a sample needs the alignment")
+_STATELESS = unless_set("carry-state", "the chunks of a sample would all begin without a state")
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ class CombineOptions:
     """How the last models of a training are combined."""
 
     combine: str = option("none", "final model; average: of the last models; weights: one for each of them and each layer, by L-BFGS",
-                          choices=("none", "average", "weights"))  # fmt: skip
+                          choices=("none", "average", "weights"), only=_ALIGNED + _STATELESS)  # fmt: skip
     combine_models: int = option(20, "greatest number of models that are combined", minimum=1,
                                  only=if_set("combine"))  # fmt: skip
     combine_period_frames: int = option(200_000, "frames, over all ranks, between two of these models", minimum=1,
@@ -89,7 +95,8 @@ class CombineOptions:
 class PriorOptions:
     """How a network takes account of the frequencies of pdfs."""
 
-    presoftmax_power: float = option(0.0, "logits are scaled by the pdf's frequency to this power, nnet2 takes -0.25; 0: not", maximum=0.0)
+    presoftmax_power: float = option(0.0, "logits are scaled by the pdf's frequency to this power, nnet2 takes -0.25; 0: not", maximum=0.0,
+                                     only=FEED_FORWARD)  # fmt: skip
     priors: str = option("alignments", "priors for decoding: relative frequencies in the alignments, or the mean posteriors of the trained "
                          "network on --sample-frames", choices=("alignments", "posteriors"))  # fmt: skip
 
@@ -98,7 +105,8 @@ class PriorOptions:
 class InputTransformOptions:
     """What a network sees of its input."""
 
-    input_transform: str = option("none", "fixed transform of the spliced input; lda: as Kaldi's nnet2 recipes", choices=("none", "lda"))
+    input_transform: str = option("none", "fixed transform of the spliced input; lda: as Kaldi's nnet2 recipes", choices=("none", "lda"),
+                                  only=FEED_FORWARD + _WITHOUT_DBN + _ANY_FRAMES)  # fmt: skip
     within_class_factor: float = option(0.0001, "variance that a dimension keeps which tells no pdfs apart",
                                         minimum=0.0, only=if_set("input-transform"))  # fmt: skip
     max_singular_value: float = option(5.0, "greatest singular value of the matrix", minimum=0.0,
@@ -109,7 +117,8 @@ class InputTransformOptions:
 class TeacherOptions:
     """A network to learn from instead of the alignment."""
 
-    teacher: Path | None = option(None, "directory of a network whose posteriors are the targets; it must have the tree of ALI_DIR")
+    teacher: Path | None = option(None, "directory of a network whose posteriors are the targets; it must have the tree of ALI_DIR",
+                                  only=FEED_FORWARD)  # fmt: skip
     teacher_data: Path | None = option(None, "data directory with the teacher's features; DATA unless given",
                                        only=if_set("teacher"))  # fmt: skip
     teacher_mass: float = option(0.98, "share of the posteriors' mass that is kept of each frame",
@@ -120,17 +129,22 @@ class TeacherOptions:
 class GrowthOptions:
     """How a network grows in training; times in frames over all ranks."""
 
-    layer_period_frames: int = option(0, "start with 1 hidden layer, add one after every so many frames; 0: all from the start", minimum=0)
-    mix_up: int = option(0, "outputs from halfway between the last new layer and the end; 0: one for each pdf", minimum=0)
+    layer_period_frames: int = option(0, "start with 1 hidden layer, add one after every so many frames; 0: all from the start", minimum=0,
+                                      only=FEED_FORWARD + _WITHOUT_DBN)  # fmt: skip
+    mix_up: int = option(0, "outputs from halfway between the last new layer and the end; 0: one for each pdf", minimum=0,
+                         only=FEED_FORWARD)  # fmt: skip
     mix_up_power: float = option(0.25, "outputs of a pdf are in proportion to its frames to this power", minimum=0.0,
                                  only=if_set("mix-up"))  # fmt: skip
     mix_up_min_count: float = option(10.0, "least number of training frames for one of several outputs of a pdf",
                                      minimum=0.0, only=if_set("mix-up"))  # fmt: skip
     mix_up_stddev: float = option(0.01, "standard deviation of the difference between an output's weights and its copies'",
                                   minimum=0.0, only=if_set("mix-up"))  # fmt: skip
-    fix_period_frames: int = option(0, "tanh and sigmoid: draw saturated units back after every so many frames; 0: never", minimum=0)
-    shrink_period_frames: int = option(0, "find a factor for the parameters of each layer after every so many frames; 0: never", minimum=0)
-    shrink_value: float = option(1.0, "factor for all parameters wherever units are found saturated; 1: none", minimum=0.1, maximum=1.0)
+    fix_period_frames: int = option(0, "draw saturated units back after every so many frames; 0: never", minimum=0,
+                                    only=FEED_FORWARD + _ALIGNED + if_is("activation", *SATURATING))  # fmt: skip
+    shrink_period_frames: int = option(0, "find a factor for the parameters of each layer after every so many frames; 0: never", minimum=0,
+                                       only=FEED_FORWARD + _ALIGNED)  # fmt: skip
+    shrink_value: float = option(1.0, "factor for all parameters wherever units are found saturated; 1: none", minimum=0.1, maximum=1.0,
+                                 only=any_of(if_is("activation", *SATURATING), if_set("network")) + _ALIGNED + _STATELESS)  # fmt: skip
     shrink_saturation_threshold: float = option(0.4, "what is saturated: 1 - mean relative derivative of sigmoid and tanh units above this",
                                                 only=unless_is("shrink-value", 1.0))  # fmt: skip
     shrink_value_period_frames: int = option(400_000, "look at the saturation after every so many frames", minimum=1,
@@ -143,13 +157,11 @@ class GrowthOptions:
                 "--shrink-value": self.shrink_value < 1}  # fmt: skip
 
 
-def check_growth(growth: GrowthOptions, dnn: DnnOptions, goes_back: bool) -> None:
+def check_growth(growth: GrowthOptions, goes_back: bool) -> None:
     """Raise UserError where a network cannot grow as asked. `goes_back`: the schedule may return to an earlier model."""
     if goes_back and (growth.layer_period_frames or growth.mix_up):
         sentence = "this --schedule goes back to earlier models, which have another shape; give --schedule exponential"
         raise UserError(f"--layer-period-frames and --mix-up: {sentence}")
-    if growth.fix_period_frames and dnn.activation not in ("tanh", "sigmoid"):
-        raise UserError(f"--fix-period-frames: units of {dnn.activation} do not saturate; leave it out or give --activation tanh")
 
 
 @dataclass(frozen=True)

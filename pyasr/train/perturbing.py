@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import unless_set
 from pyasr.base.options import option
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.options import read_feature_options
@@ -16,7 +17,8 @@ from pyasr.feats.warp import Warper
 class PerturbOptions:
     """How training data are varied from epoch to epoch."""
 
-    vtlp: float = option(0.0, "greatest warping of an utterance's frequencies, drawn anew in every epoch", minimum=0.0, maximum=0.5)
+    vtlp: float = option(0.0, "greatest warping of an utterance's frequencies, drawn anew in every epoch", minimum=0.0, maximum=0.5,
+                         only=unless_set("teacher", "its posteriors belong to single frames as they are"))  # fmt: skip
 
     def check(self, data: Path, input: InputOptions) -> None:
         """Raise UserError where frequencies of the features of `data` are to be warped and cannot be."""

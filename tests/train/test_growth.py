@@ -232,11 +232,9 @@ def test_ranks_grow_alike_and_a_resumed_one_goes_on():
 
 def test_growth_that_cannot_be():
     with pytest.raises(UserError, match="goes back to earlier models"):
-        check_growth(GROWTH, FULL, True)
+        check_growth(GROWTH, True)
     with pytest.raises(UserError, match="--mix-up 9: there are 12 pdfs"):
         Growth(GROWTH, FULL, np.ones(12), 1000, 3, SoloComm())
-    with pytest.raises(UserError, match="units of pnorm do not saturate"):
-        check_growth(GrowthOptions(fix_period_frames=10), FULL, False)
     with pytest.raises(UserError, match="training sees 150 frames.*lower --layer-period-frames"):
         Growth(GROWTH, FULL, COUNTS, 150, 3, SoloComm())
     with pytest.raises(UserError, match=r"due at 600 \(outputs\), when ranks next mix at 1000; lower .* or --period-frames or raise --num-epochs"):

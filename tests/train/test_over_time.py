@@ -208,18 +208,7 @@ def test_networks_whose_state_cannot_be_carried_are_refused(corpus, tmp_path, li
         train_rank(spec_of(corpus, tmp_path / "out", lines, carry_state=True), SoloComm())
 
 
-def test_options_that_do_not_go_with_carried_states_are_refused(tmp_path):
-    with pytest.raises(UserError, match="--carry-state: a feed-forward network has no state"):
-        check_training(with_options(over_time=dict(carry_state=True)), None)
+def test_priors_from_a_sample_do_not_go_with_carried_states(tmp_path):
     over_time = dict(network=tmp_path / "a.net", carry_state=True)
-    with pytest.raises(UserError, match="--carry-state and --combine, --priors posteriors do not go together"):
-        check_training(with_options(over_time=over_time, combine=dict(combine="weights"), priors=dict(priors="posteriors")), None)
-
-
-def test_options_of_other_networks_are_refused(tmp_path):
-    (tmp_path / "a.net").write_text("affine dim=4")
-    options = with_options(over_time=dict(network=tmp_path / "a.net"), growth=dict(mix_up=50), transform=dict(input_transform="lda"))
-    with pytest.raises(UserError, match="--network and --mix-up, --input-transform do not go together"):
-        check_training(options, None)
-    with pytest.raises(UserError, match="--network and --dbn"):
-        check_training(with_options(over_time=dict(network=tmp_path / "a.net")), tmp_path)
+    with pytest.raises(UserError, match="--carry-state and --priors posteriors do not go together"):
+        check_training(with_options(over_time=over_time, priors=dict(priors="posteriors")))

@@ -211,5 +211,5 @@ def test_teachers_that_cannot_teach(corpus, tmp_path):
         teacher.table("a-02", np.zeros(42))
     with pytest.raises(UserError, match="the teacher has 30 frames of a-01, there are 41 targets"):
         teacher.table("a-01", np.zeros(41))
-    with pytest.raises(UserError, match="--teacher and --vtlp, --combine do not go together"):
-        check_training(with_options(teacher=dict(teacher=path / "teacher"), perturb=dict(vtlp=0.1), combine=dict(combine="average")), None)
+    with pytest.raises(UserError, match="--teacher and --priors posteriors do not go together: what is measured on a sample"):
+        check_training(with_options(teacher=dict(teacher=path / "teacher"), priors=dict(priors="posteriors")))

@@ -30,15 +30,13 @@ from pyasr.train.prepare import TargetOptions, prepare_targets
 from pyasr.train.schedules import ScheduleOptions
 from pyasr.train.targets import trained_tables
 
-SATURATING = ("sigmoid", "tanh")
-
 
 @dataclass(frozen=True)
 class DnnTraining:
     """All options of the training itself."""
 
     dnn: DnnOptions = group(DnnOptions, only=unless_set("network"))
-    over_time: OverTimeOptions = group(OverTimeOptions, only={"chunk": if_set("network")})
+    over_time: OverTimeOptions = group(OverTimeOptions, only={"chunk": if_set("network"), "carry_state": if_set("network")})
     schedule: ScheduleOptions = group(ScheduleOptions)
     learner: LearnerOptions = group(LearnerOptions)
     perturb: PerturbOptions = group(PerturbOptions)
@@ -91,7 +89,7 @@ def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpe
 
     Raises UserError where options or inputs do not go together.
     """
-    check_training(step.training, dbn)
+    check_training(step.training)
     step.training.perturb.check(step.data, step.input)
     input = replace(step.input, splice_left=0, splice_right=0) if step.training.over_time.network else step.input
     with training_output(step, _inputs(step, dbn)) as out:
@@ -131,22 +129,16 @@ def check_teachers_tree(teacher: Path, ali_dir: Path) -> None:
         raise UserError(f"--teacher {teacher}: its tree is not that of {ali_dir}; give alignments by the tree that it was trained on")
 
 
-def check_training(options: DnnTraining, dbn: Path | None) -> None:
-    """Raise UserError where options do not go together."""
+def check_training(options: DnnTraining) -> None:
+    """Raise UserError for options that no network can be trained by, and values that do not go together."""
     options.schedule.check()
     options.learner.check()
-    check_growth(options.growth, options.dnn, options.schedule.listens)
-    if dbn and (options.growth.layer_period_frames or options.transform.input_transform != "none"):
-        raise UserError("--dbn: it brings all hidden layers and was trained on untransformed input; leave out --layer-period-frames and "
-                        "--input-transform")  # fmt: skip
-    if options.over_time.network:
-        check_over_time(options, dbn)
-    elif options.over_time.carry_state:
-        raise UserError("--carry-state: a feed-forward network has no state; give --network with a file that has lstm layers")
-    else:
-        check_shrinking(options.growth, options.dnn.activation in SATURATING)
+    check_growth(options.growth, options.schedule.listens)
+    by_posteriors = {"--priors posteriors": options.priors.priors == "posteriors"}
+    if options.over_time.carry_state:
+        refuse_beside("--carry-state", by_posteriors, "the chunks of a sample would all begin without a state")
     if options.teacher.teacher:
-        check_teacher(options)
+        refuse_beside("--teacher", by_posteriors, "what is measured on a sample needs the alignment")
 
 
 def check_shrinking(growth: GrowthOptions, saturates: bool) -> None:
@@ -154,26 +146,3 @@ def check_shrinking(growth: GrowthOptions, saturates: bool) -> None:
     if growth.shrink_value < 1 and not saturates:
         reason = "the network has no sigmoid, tanh or lstm units, and others do not saturate"
         raise UserError(f"--shrink-value {growth.shrink_value:g}: {reason}; leave it out")
-
-
-def check_over_time(options: DnnTraining, dbn: Path | None) -> None:
-    """The same of a network from a file, which none of these knows."""
-    growth = options.growth
-    given = {"--dbn": dbn, "--layer-period-frames": growth.layer_period_frames, "--mix-up": growth.mix_up,
-             "--fix-period-frames": growth.fix_period_frames, "--shrink-period-frames": growth.shrink_period_frames,
-             "--input-transform": options.transform.input_transform != "none",
-             "--presoftmax-power": options.priors.presoftmax_power}  # fmt: skip
-    refuse_beside("--network", given, "these are for feed-forward networks")
-    if options.over_time.carry_state:
-        given = {"--combine": options.combine.combine != "none", "--priors posteriors": options.priors.priors == "posteriors",
-                 "--shrink-value": growth.shrink_value < 1}  # fmt: skip
-        refuse_beside("--carry-state", given, "these go by a sample of chunks, which would all begin without a state")
-
-
-def check_teacher(options: DnnTraining) -> None:
-    """The same of a network that learns from another."""
-    given = {"--network": options.over_time.network, "--vtlp": options.perturb.vtlp,
-             "--input-transform": options.transform.input_transform != "none", "--combine": options.combine.combine != "none",
-             "--priors posteriors": options.priors.priors == "posteriors", **options.growth.measures}  # fmt: skip
-    reason = "its posteriors belong to single frames as they are, and what is measured on a sample needs the alignment"
-    refuse_beside("--teacher", given, reason)

@@ -11,7 +11,8 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.left_out import LeftOutOptions, check_left_out
-from pyasr.base.options import argument, group, option, refuse_beside
+from pyasr.base.option_uses import never
+from pyasr.base.options import argument, group, option
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import check_phones
@@ -49,7 +50,7 @@ class RegularisationOptions:
 class LfMmiTraining:
     """All options of the training itself; frames are counted at the network's outputs."""
 
-    over_time: ChunkOptions = group(ChunkOptions, chunk=150)
+    over_time: ChunkOptions = group(ChunkOptions, only={"carry_state": never("chunks are learned in any order")}, chunk=150)
     objective: LfMmiOptions = group(LfMmiOptions)
     regularisation: RegularisationOptions = group(RegularisationOptions)
     tolerance: ToleranceOptions = group(ToleranceOptions)
@@ -111,7 +112,6 @@ def check_training(options: LfMmiTraining) -> None:
     options.learner.check()
     if not options.over_time.network:
         raise UserError("--network: no network is given; give a file of layers, such as conf/network/tdnn_chain.net")
-    refuse_beside("LF-MMI", {"--carry-state": options.over_time.carry_state}, "chunks are learned in any order")
 
 
 def check_factor(step: LfMmiStep, input: InputOptions) -> None:
