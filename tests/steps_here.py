@@ -43,7 +43,7 @@ def step_of(step: str, folder: str = "steps") -> tuple[ModuleType, type]:
     return module, getattr(module, re.search(r"run_step\((\w+), main", Path(spec.origin).read_text(encoding="utf-8"))[1])
 
 
-def _run_ranks(jobs, log, function: str, spec, num_ranks: int, recovery=None) -> None:
+def _run_ranks(jobs, log, function: str, spec, num_ranks: int, recovery=None, told=None) -> None:
     from pyasr.parallel.threads import run_threads
 
     run_threads(num_ranks, lambda comm: resolve(function)(spec, comm))

@@ -226,7 +226,8 @@ def test_a_job_goes_on_in_16_bits():
 
 def test_over_mpi(tmp_path, monkeypatch):
     """Real ranks come to the same bits as threads."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent) + os.pathsep + os.environ["PYTHONPATH"])
+    here = Path(__file__).parent
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here), str(here.parent), os.environ["PYTHONPATH"]]))
     run_ranks(JobOptions(), tmp_path / "ranks.log", f"{over_mpi.__module__}:{over_mpi.__name__}", JobOptions(cmd=str(tmp_path)), 2)
     for name in OVER_MPI:
         options = mixing_of(name, period_frames=20, payload="bfloat16")

@@ -48,11 +48,11 @@ simulate() {
   steps/simulate_parallel.py --cmd "$train_cmd" --config conf/parallel_dnn.conf "$@" "$data" data/lang_prons exp/tri3_ali "$dir/$name"
 }
 
-# period SCHEME FRAMES: options for mixing so often, where a scheme leaves the choice.
-period() {
+# set_period SCHEME FRAMES: the array `mixing_period`, options for mixing so often, where a scheme leaves the choice.
+set_period() {
   case ${1%%:*} in
-    adpsgd | asgd | d1d | dpsgd | gradient | hadpsgd) ;;
-    *) echo "--period-frames $2" ;;
+    adpsgd | asgd | d1d | dpsgd | gradient | hadpsgd) mixing_period=() ;;
+    *) mixing_period=(--period-frames "$2") ;;
   esac
 }
 
@@ -66,14 +66,16 @@ compare() {
   local name=$1 num=$2 scheme=$3 topology=""
   shift 3
   if [ "${scheme#*:}" != "$scheme" ]; then topology="--topology ${scheme#*:}"; fi
-  simulate "$name" "${data:-$dir/data}" --num-learners "$num" --parallel "${scheme%%:*}" $topology $(period "$scheme" "$usual_period") \
+  set_period "$scheme" "$usual_period"
+  simulate "$name" "${data:-$dir/data}" --num-learners "$num" --parallel "${scheme%%:*}" $topology "${mixing_period[@]}" \
     --learning-rate "$sgd_rate" $fall "$@"
 }
 
 # train_on_ranks RANKS SCHEME: the same training by MPI ranks.
 train_on_ranks() {
+  set_period "$2" "$usual_period"
   steps/train_dnn.py --cmd "$cuda_cmd" --config conf/parallel_dnn.conf --num-ranks "$1" --share-devices true --parallel "$2" \
-    $(period "$2" "$usual_period") --learning-rate "$sgd_rate" $fall "$dir/data" data/lang_prons exp/tri3_ali "$dir/real/$2_$1"
+    "${mixing_period[@]}" --learning-rate "$sgd_rate" $fall "$dir/data" data/lang_prons exp/tri3_ali "$dir/real/$2_$1"
 }
 
 # known SCHEME...: those that there are; SCHEME:TOPOLOGY and SCHEME_LEARNERS as well.
@@ -135,7 +137,8 @@ fi
 if stage 6 "Growing batches"; then
   for minibatch in 64 128 256 512; do
     for scheme in $(known gradient fixed-ring random-ring dpsgd:fixed-ring dpsgd:random-ring d1d adpsgd hadpsgd); do
-      fall="" compare "batch_${scheme/:/_}_$minibatch" "$most" "$scheme" --minibatch $minibatch $(period "$scheme" $minibatch) $ibm \
+      set_period "$scheme" $minibatch
+      fall="" compare "batch_${scheme/:/_}_$minibatch" "$most" "$scheme" --minibatch $minibatch "${mixing_period[@]}" $ibm \
         --schedule warm-up --num-epochs 4 --warm-up-epochs 2 --warm-up-factor 10 \
         --learning-rate "$(python3 -c "print($sgd_rate * $minibatch / 64 / 10)")"
     done
