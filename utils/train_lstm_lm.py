@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.options import argument, group, option
-from pyasr.base.places import remove_tree
 from pyasr.base.step import output_of, run_step
-from pyasr.train.checkpoint_index import DIRECTORY, INDEX
+from pyasr.train.checkpoint_index import DIRECTORY, INDEX, remove_checkpoints
 from pyasr.train.steps.lstm_lm import LstmLmOptions
 
 
@@ -36,7 +35,7 @@ def main(options: TrainLstmLm) -> None:
         from pyasr.train.lstm_lm import make_lstm_lm  # imports torch
 
         make_lstm_lm(*texts, options.lexicon, options.ngram, options.lstm, out)
-        remove_tree(out / DIRECTORY)
+        remove_checkpoints(out / DIRECTORY)
 
 
 if __name__ == "__main__":

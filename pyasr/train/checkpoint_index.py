@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.places import remove_tree
 from pyasr.base.system_errors import SystemRefusal, naming
 
 DIRECTORY, INDEX = "checkpoint", "checkpoint.json"
@@ -31,6 +32,12 @@ def read_index(directory: Path) -> dict:
     with telling(path):
         index = json.loads(path.read_text(encoding="utf-8"))
         return {"number": index["number"], "files": index["files"], **index}
+
+
+def remove_checkpoints(directory: Path) -> None:
+    """Remove a directory of checkpoints. The index goes first: if the removal is interrupted, training begins again without the rest."""
+    (directory / INDEX).unlink(missing_ok=True)
+    remove_tree(directory)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from pyasr.base.places import remove_tree
 from pyasr.base.step import output_of
 from pyasr.cluster.jobs import Recovery, run_ranks
 from pyasr.parallel.strategies import check_ranks, usable_ranks
-from pyasr.train.checkpoint_index import DIRECTORY, INDEX, MODELS, last_place
+from pyasr.train.checkpoint_index import DIRECTORY, INDEX, MODELS, last_place, remove_checkpoints
 from pyasr.train.progress import METRICS_FILE
 from pyasr.train.progress_bar import progress_bar, progress_line
 
@@ -45,7 +45,16 @@ def training_output(step, inputs: list[Path], parts: str = "") -> Iterator[Path]
         yield out
         for pattern in _NEEDED_IN_TRAINING:
             for path in {*out.glob(pattern), *out.glob(parts + pattern)}:
-                remove_tree(path) if path.is_dir() else path.unlink()
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.name == DIRECTORY:
+        remove_checkpoints(path)
+    elif path.is_dir():
+        remove_tree(path)
+    else:
+        path.unlink()
 
 
 def copy_inputs(files: Iterable[Path], directory: Path) -> None:

@@ -1,6 +1,7 @@
 """Errors of the system: one sentence for each, whatever carries it, and what names the file."""
 
 import errno
+import io
 import os
 import shutil
 import subprocess
@@ -14,10 +15,11 @@ from pyasr.base.aside import keep_copy
 from pyasr.base.errors import UserError
 from pyasr.base.places import is_there
 from pyasr.base.system_errors import SystemRefusal, as_user_error, disk_error, keeping_name, naming
+from pyasr.io import content
 from pyasr.io.ark import ArkReader
 from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.tensor.file import save_tensors
-from pyasr.train import checkpoints
+from pyasr.train import checkpoint_index, checkpoints
 from pyasr.train.checkpoint_index import INDEX, read_index
 
 STEP = """
@@ -174,6 +176,24 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path, monkeypatch):
     assert keep_copy(tmp_path / "x", tmp_path / "kept" / "x").read_text() == "changed"
 
 
+class Unclosable(io.BytesIO):
+    """A file whose closing fails."""
+
+    def close(self):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_errors_of_copying_times_and_of_closing_name_the_file(tmp_path, monkeypatch):
+    (tmp_path / "x").touch()
+    monkeypatch.setattr(content, "open", lambda *words: Unclosable(), raising=False)
+    with pytest.raises(UserError, match=f"^{tmp_path}/x: the disk or the file system failed"):
+        content.read_file(tmp_path / "x")
+    monkeypatch.setattr(shutil, "copystat", lambda *words, **keywords: Unclosable().close())
+    with pytest.raises(OSError) as caught:
+        keep_copy(tmp_path / "x", tmp_path / "kept")
+    assert caught.value.filename == str(tmp_path / "kept") and [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
 def test_arrays_that_cannot_be_read_are_not_called_damaged(tmp_path, monkeypatch):
     save_arrays(tmp_path / "a.npz", x=[1])
     assert "x" in load_arrays(tmp_path / "a.npz")
@@ -193,6 +213,25 @@ def test_a_checkpoint_that_cannot_be_read_is_not_to_be_deleted(tmp_path, monkeyp
     monkeypatch.setattr("zipfile.ZipFile.testzip", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
     with pytest.raises(UserError, match=f"^{tmp_path}/x.pt: the disk or the file system failed"):
         checkpoints._load(tmp_path / "x.pt")
+
+
+def test_checkpoints_whose_removal_fails_count_as_removed(tmp_path, monkeypatch):
+    """Else the same command would find an index of files that are gone."""
+    directory = tmp_path / "checkpoint"
+    directory.mkdir()
+    for name, text in ((INDEX, '{"number": 1, "files": ["x.pt"]}'), ("x.pt", "")):
+        (directory / name).write_text(text)
+
+    def failing_at_once(directory):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory / "x.pt"))
+
+    monkeypatch.setattr(checkpoint_index, "remove_tree", failing_at_once)
+    with pytest.raises(OSError):
+        checkpoint_index.remove_checkpoints(directory)
+    assert read_index(directory)["files"] == []
+    monkeypatch.undo()
+    checkpoint_index.remove_checkpoints(directory)
+    assert not directory.exists()
 
 
 def test_an_archive_that_cannot_be_closed_after_reading_is_not_told_by_the_interpreter(monkeypatch):
