@@ -14,6 +14,8 @@ import os
 import shutil
 from pathlib import Path
 
+from pyasr.base.system_errors import keeping_name
+
 _NO_FSYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
@@ -54,7 +56,8 @@ def copy(source: Path, target: Path) -> None:
     """Copy a file or link with its time and mode. The copy gets its name when it is complete."""
     scratch = target.with_name(f".copy.{os.getpid()}.tmp")
     try:
-        shutil.copy2(source, scratch, follow_symlinks=False)
+        with keeping_name(target):
+            shutil.copy2(source, scratch, follow_symlinks=False)
         if not scratch.is_symlink():
             sync(scratch)
         rename(scratch, target)

@@ -22,8 +22,10 @@ def name_of_runner(cmd: str) -> str:
 
 
 def runner_command(cmd: str) -> list[str]:
-    """The words of --cmd with the path of its program: ours in utils/, else on PATH. Raises UserError for programs that are not runners, and
-    for options that ours do not have."""
+    """The words of --cmd with the path of its program: ours in utils/, else on PATH.
+
+    Raises UserError for programs that are not runners, and for options that ours do not have.
+    """
     name, *rest = _words(cmd)
     own = ROOT / "utils" / Path(name).name
     is_own = Path(name).name in _OWN and ("/" not in name or Path(name).resolve() == own)

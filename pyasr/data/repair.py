@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.output import adopt
+from pyasr.base.system_errors import keeping_name
 from pyasr.base.table_paths import placed, root_of
 from pyasr.data.backup import back_up
 from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
@@ -184,12 +185,17 @@ def _check_distinct(new: dict[str, str], path: Path) -> None:
 def _write_changed(path: Path, tables: dict[str, dict], said: list[str]) -> None:
     """Write what differs from what is there, the old file kept in PATH/.backup; delete tables that are gone."""
     for name in RULES:
-        old = path / name
-        content = "".join(f"{key} {value}".rstrip() + "\n" for key, value in sorted(tables.get(name, {}).items())).encode()
-        if old.exists() and (name not in tables or old.read_bytes() != content):
-            said.append(f"kept {old} as it was in {back_up(old)}")
-        if name not in tables:
-            old.unlink(missing_ok=True)
-        elif not old.exists() or old.read_bytes() != content:
-            write_table(old, tables[name])
-            said.append(f"wrote {old}")
+        with keeping_name(path / name):
+            _write_changed_table(path / name, tables.get(name), said)
+
+
+def _write_changed_table(old: Path, table: dict | None, said: list[str]) -> None:
+    """Write one table where it differs from the file `old`; None: delete it."""
+    content = "".join(f"{key} {value}".rstrip() + "\n" for key, value in sorted((table or {}).items())).encode()
+    if old.exists() and (table is None or old.read_bytes() != content):
+        said.append(f"kept {old} as it was in {back_up(old)}")
+    if table is None:
+        old.unlink(missing_ok=True)
+    elif not old.exists() or old.read_bytes() != content:
+        write_table(old, table)
+        said.append(f"wrote {old}")

@@ -63,7 +63,7 @@ def open_file(path: Path) -> BinaryIO:
 
 def read_file(path: Path) -> bytes:
     """The bytes of a file as they stand there."""
-    with open_file(path) as file, readable(path):
+    with readable(path), open_file(path) as file:
         return file.read()
 
 

@@ -27,6 +27,7 @@ import time
 from pathlib import Path
 
 from pyasr.base import protobuf
+from pyasr.base.system_errors import keeping_name
 
 _POLYNOMIAL = 0x82F63B78  # CRC-32C (Castagnoli), bits reversed
 
@@ -88,7 +89,8 @@ class EventWriter:
         self._write(_event(step, protobuf.content(5, values)))
 
     def _write(self, content: bytes) -> None:
-        self._file.write(record(content))
+        with keeping_name(self._file.name):
+            self._file.write(record(content))
 
     def close(self) -> None:
         """Close the file."""

@@ -429,3 +429,8 @@ def test_recipes_train_networks_by_the_runner_for_gpus(root):
     trainings = {path.name for path in (root / "steps").glob("*.py") if "pyasr.train.on_ranks" in path.read_text()}
     used = [found for path in (root / "egs").glob("*/s5/**/*.sh") for found in re.findall(r'steps/(\w+\.py)\b.*--cmd "\$(\w+)"', path.read_text())]
     assert {step for step, _ in used} & trainings and all((runner == "cuda_cmd") == (step in trainings) for step, runner in used), used
+
+
+def test_a_command_that_does_not_exist_is_one_sentence(root):
+    done = subprocess.run([sys.executable, root / "utils/supervise.py", "no-such-program"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "supervise.py: error: no-such-program: no such file or directory\n")
