@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the grammar G.fst, in a copy of the lang directory, of an n-gram model in ARPA form or of an FST of one's own.
+"""Make the grammar G.fst, in a copy of the lang directory, of an n-gram model in ARPA form or of an FST.
 
 Reads  LANG, GRAMMAR: ARPA, OpenFst's text form with words or their ids, or a binary FST (vector, const); plain or compressed (gz, xz, bz2)
 Writes LANG_TEST: the files of LANG and G.fst

@@ -66,5 +66,5 @@ def join_tables(out: Path, num_jobs: int) -> list[str]:
 def warn_of_single_paths(names: list[str], spec: NbestSpec) -> None:
     """Where several paths were wanted, and no utterance has a second one."""
     if names and spec.num_best > 1 and all(name.endswith("-1") for name in names):
-        told = "every list holds one path, as the lattices hold no other"
+        told = "every list has one path, because the lattices have no other"
         log.warning(f"{spec.decode_dir}: {told}; decode with a greater --lattice-beam")

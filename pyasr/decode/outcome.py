@@ -1,4 +1,4 @@
-"""What a finished decoding has found: no utterance at all ends the step, and a warning tells of hypotheses that are mostly empty."""
+"""Checks of a finished decoding: an error where no utterance was decoded, a warning where most hypotheses are empty."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def check_models(spec: RescoreSpec) -> None:
 def warn_of_same_model(spec: RescoreSpec) -> None:
     """Where the old and the new model have the same content, so that nothing can change."""
     if filecmp.cmp(spec.old_lm, spec.new_lm, shallow=False):
-        log.warning(f"{spec.new_lm} is the language model that the lattices have already ({spec.old_lm}): their costs stay as they are")
+        log.warning(f"{spec.new_lm} is the language model that the lattices have already ({spec.old_lm}), so their costs do not change")
 
 
 def _tell_missing(missing: np.ndarray, words: SymbolTable, spec: RescoreSpec) -> None:

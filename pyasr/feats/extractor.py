@@ -87,8 +87,8 @@ class Extractor:
 def _check_padding(frame: FrameOptions) -> None:
     """Raise UserError for frames of which there is no spectrum with a line at half the sampling rate."""
     if frame.fft_size % 2:
-        found = f"--round-to-power-of-two=false takes frames of an even number of samples, these have {frame.window_size}"
-        raise UserError(f"{found}; change --frame-length, or leave it out")
+        found = f"--round-to-power-of-two=false needs frames of an even number of samples, not {frame.window_size}"
+        raise UserError(f"{found}; change --frame-length, or leave --round-to-power-of-two out")
 
 
 def paste(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -96,7 +96,7 @@ class Spectrogram:
 
     def filters(self, warp: float) -> None:
         if warp != 1:
-            raise UserError("spectrograms are not warped; take spk2warp and utt2warp out of the data directory")
+            raise UserError("spectrograms are not warped; remove spk2warp and utt2warp from the data directory")
 
     def columns(self, energies: np.ndarray) -> np.ndarray:
         return np.log(np.maximum(energies, EPSILON))

@@ -98,7 +98,7 @@ class ProcessPitchOptions:
     delta_pitch_noise_stddev: float = option(0.005, "noise on this slope before scaling, which hides the steps of the pitch", minimum=0.0)
     normalization_left_context: int = option(75, "frames to the left from which the mean of the log pitch is taken", minimum=0)
     normalization_right_context: int = option(75, "frames to the right from which the mean of the log pitch is taken", minimum=0)
-    delay: int = option(0, "frames by which the features are late; as many more are given out", minimum=0)
+    delay: int = option(0, "frames by which the features are delayed; the first frame is repeated as often", minimum=0)
     delta_window: int = option(2, "frames on either side from which the slope is taken", minimum=1)
     add_pov_feature: bool = option(True, "give out the feature of voicing")
     add_normalized_log_pitch: bool = option(True, "give out the log pitch less its mean around the frame")
@@ -124,7 +124,7 @@ class PitchOptions:
 class UtteranceOptions:
     """What is done with the features of a whole utterance."""
 
-    subtract_mean: bool = option(False, "subtract the mean of each utterance's features, but for those of pitch")
+    subtract_mean: bool = option(False, "subtract the mean of each utterance's features, except those of pitch")
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def report_gaussians(out: Path, asked: ScheduleOptions) -> None:
     if gmm.num_gauss >= _CLEARLY * asked.num_gauss:
         log.info(told)
     elif asked.num_iters <= asked.max_iter_inc:
-        cause = f"--num-iters {asked.num_iters} ends before --max-iter-inc {asked.max_iter_inc}, up to which Gaussians are added"
-        log.warning(f"{told}: {cause}; raise the one or lower the other")
+        cause = f"training ends at --num-iters {asked.num_iters}, but Gaussians are added until --max-iter-inc {asked.max_iter_inc}"
+        log.warning(f"{told}: {cause}; raise the first or lower the second")
     else:
         log.warning(f"{told}: the pdfs have too few frames for more; lower --num-gauss, or train on more data")

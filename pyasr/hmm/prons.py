@@ -139,7 +139,7 @@ def _lines(spec: PronsSpec, alignments: dict[str, np.ndarray], texts: dict[str, 
 
 
 def _why_no_words(utt: str, texts: dict[str, str], data: Path) -> str:
-    return "its transcript holds a symbol that is no word" if utt in texts else f"no line in {data}/text"
+    return "its transcript has a symbol that is not a word" if utt in texts else f"no line in {data}/text"
 
 
 def _left_out_file(out: Path, number: int) -> Path:

@@ -1,4 +1,4 @@
-"""Speakers whom fMLLR has not adapted, for want of data: a warning where they have most of it."""
+"""A warning where fMLLR has not adapted most of the data, because its speakers have too little."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 0.5  # of the data
 
 
 def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | None = None) -> None:
-    """Say so where speakers with more than half of the data have the identity as their transform in TRANSFORM_DIR.
+    """Warn where speakers with more than half of the data have the identity as their transform in TRANSFORM_DIR.
 
     options  how the transforms were estimated, by the step that says it; None: by an earlier one
     """
@@ -37,4 +37,4 @@ def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | N
 def told_of_speakers(data: DataDir) -> str:
     """Why speakers may have little data, if it can be seen: the end of a sentence."""
     every = len(data.spk2utt) == len(data.utt2spk) > 1
-    return f" (every utterance is a speaker of its own in {data.path}/utt2spk)" if every else ""
+    return f" (each utterance has its own speaker in {data.path}/utt2spk)" if every else ""

@@ -122,17 +122,17 @@ def find_problems(content: DictDir) -> list[str]:
 
 def reserved(word: str) -> str:
     """Why a symbol cannot be a word; '' where it can."""
-    return f"is reserved and cannot be a word (words.txt has it for {_RESERVED[word]})" if word in _RESERVED else ""
+    return f"is reserved and cannot be a word (words.txt uses it for {_RESERVED[word]})" if word in _RESERVED else ""
 
 
 def _phone_complaint(phone: str) -> str:
     """Why it cannot be the name of a phone; '' where it can."""
     if phone == EPSILON:
-        return "phones.txt has this symbol for arcs without a phone"
+        return "phones.txt uses this symbol for arcs without a phone"
     if phone.startswith("#"):
         return "#0, #1 and so on are the disambiguation symbols of phones.txt"
     if suffix := next(filter(phone.endswith, POSITIONS), ""):
-        return f"{suffix} marks phones {_POSITION_OF[suffix]}, which prepare_lang.py makes itself"
+        return f"prepare_lang.py adds {suffix} to phones {_POSITION_OF[suffix]}"
     return ""
 
 

@@ -178,7 +178,7 @@ def make_grammar(lang: Path, source: Path, out: Path, acceptor: bool | None = No
     elif acceptor is not None:
         raise UserError(f"--acceptor and {source}, which is no FST, do not go together; leave --acceptor out")
     elif b"\\data\\" not in content:
-        told = "no \\data\\ line, which ARPA files have, and no arc 'FROM TO WORD [COST]' on the first line, which FSTs in text form have"
+        told = "neither a \\data\\ line, as in ARPA files, nor an arc 'FROM TO WORD [COST]' on the first line, as in FSTs in text form"
         raise UserError(f"{source}:1: {told}; give one of these, or a binary FST")
     else:
         grammar = _of_arpa(content, source, lang, words)

@@ -1,4 +1,4 @@
-"""Grammars of one's own: an FST in OpenFst's text form or a binary file, checked and made the G.fst of a lang dir.
+"""User grammars: an FST in OpenFst's text or binary form, checked and converted to the G.fst of a lang dir.
 
     0 1 call            FROM TO WORD [COST] of an acceptor, FROM TO INPUT OUTPUT [COST] of a transducer
     1 2 ann 0.7
@@ -112,9 +112,9 @@ def _check_known(unknown: list[str], ids: dict[str, int], where: str) -> None:
         shown = " ".join(unknown[:_NAMED]) + " ..." * (len(unknown) > _NAMED)
         cases = {word.casefold(): word for word in ids}
         other = next((cases[word.casefold()] for word in unknown if word.casefold() in cases), "")
-        hint = f"; {other} is there: rewrite one of the two in the other case, as by tr A-Z a-z" if other else ""
+        hint = f"; words.txt has {other}: change the case of one of the two, as by tr A-Z a-z" if other else ""
         told = f"{len(unknown)} label(s) are not in words.txt: {shown}"
-        raise UserError(f"{where}: {told}; add the words to the dictionary, or take them out{hint}")
+        raise UserError(f"{where}: {told}; add the words to the dictionary, or remove them{hint}")
 
 
 class _TextReader:
@@ -237,7 +237,7 @@ def _check_silent_cycles(grammar: Fst, backoff: int, path: Path) -> None:
         left = silent[goes_on[grammar.nextstates[silent]]]
         if len(left) == len(silent):
             told = f"{len(left)} arc(s) without an input word lead in a cycle, or into one"
-            raise UserError(f"{path}: {told}; remove epsilons (fstrmepsilon), or an arc of it")
+            raise UserError(f"{path}: {told}; remove epsilons (fstrmepsilon), or one arc of the cycle")
         silent = left
 
 
@@ -252,6 +252,6 @@ def _check_determinisable(grammar: Fst, words: SymbolTable, path: Path) -> None:
         ops.determinize_star(grammar, max_states=max(_LEAST_TRIED, 10 * grammar.num_states))
     except UserError:
         word = words.symbol(labels[twice[0]])
-        told = f"it cannot be determinised: {len(twice)} times a state has a second arc for the same word, the first time for {word}"
-        hint = "have one arc for each word of a state where paths of the same words go on with other costs or outputs"
+        told = f"it cannot be determinised: {len(twice)} arcs have the same word as another arc of their state, the first of them {word}"
+        hint = "give a state one arc for each word where paths of the same words continue with different costs or outputs"
         raise UserError(f"{path}: {told}; {hint}") from None

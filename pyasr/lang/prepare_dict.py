@@ -190,4 +190,4 @@ def _tell_missing(text: Path, vocabulary: Vocabulary, options: DictOptions) -> N
     else:
         log.info(vocabulary.summary())
     if noises := vocabulary.silence[2:]:
-        log.info(f"{' '.join(noises)}: in silence_phones.txt, since these phones stand alone in words in brackets and nowhere else")
+        log.info(f"{' '.join(noises)}: in silence_phones.txt, since each is the only phone of a word in brackets and occurs nowhere else")

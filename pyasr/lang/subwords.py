@@ -170,7 +170,7 @@ def train_subwords(sentences: Sequence[str], options: SubwordOptions, source: st
     if line := next(filter(_UNSPELLABLE.search, lines), ""):
         word, mark = next((word, found[0]) for word in line.split() if (found := _UNSPELLABLE.search(word)))
         name = mark if mark == UNKNOWN else f"U+{ord(mark):04X}"
-        raise UserError(f"{source}: the word '{word}' holds {name}, {_OF_UNITS[mark]}; take it out, or put spaces around it")
+        raise UserError(f"{source}: the word '{word}' holds {name}, {_OF_UNITS[mark]}; remove it, or put spaces around it")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

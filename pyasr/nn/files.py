@@ -1,4 +1,4 @@
-"""What the files of trained networks are called in their directories."""
+"""Names of the files of trained networks."""
 
 MODEL_FILE = "final.nnet"
 DBN_FILE = "final.dbn"

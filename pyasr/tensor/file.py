@@ -30,8 +30,8 @@ def save_tensors(path: Path, content: dict) -> None:
 
 
 def load_tensors(path: Path) -> dict:
-    """What `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions, as it comes; one that
-    cannot be read, UserError.
+    """What `save_tensors` wrote, on the CPU. A damaged file raises one of many exceptions; one that cannot
+    be read, UserError.
 
     The file is a zip archive, whose checksums torch writes, but does not look at.
     """

@@ -1,8 +1,8 @@
 """What the libraries that compute may use of this processor, and whether a fast path works on it.
 
 Two environment variables hold torch and oneDNN to fewer instruction sets than the processor has: ATEN_CPU_CAPABILITY (avx2, default)
-and ONEDNN_MAX_CPU_ISA (AVX2, AVX512_CORE, ...; oneDNN also reads its old name, DNNL_MAX_CPU_ISA). The functions below heed them, so that
-they show what another processor does. Where nothing is known of the processor, as without /proc/cpuinfo, it has nothing special.
+and ONEDNN_MAX_CPU_ISA (AVX2, AVX512_CORE, ...; oneDNN also reads its old name, DNNL_MAX_CPU_ISA). The functions below respect them, so that
+another processor can be imitated. Without /proc/cpuinfo the maker of the processor is unknown, and it does not count as AMD's.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Job:
         return float(total) / self.training.num_tokens
 
     def _tell(self, epoch: int, num_done: int, loss: float, rate: float) -> None:
-        """How far an epoch is, and all that may follow, in a log line."""
+        """Log the progress of an epoch, and an upper bound of the time left."""
         so_far = (epoch - 1 - self.first_epoch) * self.training.num_tokens + num_done
         speed = so_far / self.pace.passed_s
         left_s = ((self.options.num_epochs - epoch + 1) * self.training.num_tokens - num_done) / speed

@@ -36,7 +36,7 @@ def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO 
 
 
 def progress_line(directory: Path, pattern: str, log: Path) -> str | None:
-    """How far the job with this log is, by the same file; None where a bar on the terminal says so."""
+    """The progress of the job with this log, from the same file; None on a terminal, where the bar shows it."""
     if sys.stderr.isatty():
         return None
     line = _newest_interval(directory, pattern)

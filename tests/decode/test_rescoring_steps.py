@@ -70,7 +70,7 @@ def test_lists_of_one_path_are_told(exp, caplog):
     (root / "decode/num_jobs").write_text("1\n")
     write_lattices(root / "decode/lat.1.gz", [("a-1", lattice)])
     run_here("get_nbest.py", *flags, root / "decode", root / "single")
-    assert "every list holds one path, as the lattices hold no other; decode with a greater --lattice-beam" in caplog.text
+    assert "every list has one path, because the lattices have no other; decode with a greater --lattice-beam" in caplog.text
 
 
 def test_lattices_of_a_rescoring_are_not_rescored(exp):

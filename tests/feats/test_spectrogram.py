@@ -46,7 +46,7 @@ def test_against_the_formula(rate, rounded, size, raw_energy, floor):
 
 def test_frames_of_an_odd_number_of_samples_have_no_line_at_half_the_rate():
     frame = FrameOptions(sample_frequency=11025.0, round_to_power_of_two=False)
-    with pytest.raises(UserError, match="--round-to-power-of-two=false takes frames of an even number of samples, these have 275; change"):
+    with pytest.raises(UserError, match="--round-to-power-of-two=false needs frames of an even number of samples, not 275; change"):
         Extractor(SpectrogramOptions(frame=frame))
 
 
@@ -79,7 +79,7 @@ def test_the_step_and_what_knows_of_its_features(data):
     with pytest.raises(UserError, match="--vtlp warps MFCC and filter banks, no other features"):
         Warper(options)
     (data / "spk2warp").write_text("".join(f"{line.split()[0]} 0.9\n" for line in (data / "spk2utt").read_text().splitlines()))
-    with pytest.raises(UserError, match="spectrograms are not warped; take spk2warp and utt2warp out of the data directory"):
+    with pytest.raises(UserError, match="spectrograms are not warped; remove spk2warp and utt2warp from the data directory"):
         run_here("make_spectrogram.py", "--sample-frequency", 8000, data)
 
 

@@ -53,7 +53,7 @@ def test_fewer_leaves_and_gaussians_than_asked_for(program, corpus, mono, tmp_pa
 
 def test_schedules_that_end_before_all_gaussians_are_there(corpus, tmp_path, caplog):
     run_here("train_mono.py", *SHORT, "--max-iter-inc", 30, "--num-gauss", 200, "--deltas", 0, *corpus, tmp_path / "mono", threads=True)
-    assert "Gaussians (--num-gauss 200): --num-iters 4 ends before --max-iter-inc 30" in told(caplog)
+    assert "Gaussians (--num-gauss 200): training ends at --num-iters 4, but Gaussians are added until --max-iter-inc 30" in told(caplog)
 
 
 def test_what_was_asked_for_is_no_warning(corpus, mono, tmp_path, caplog):
@@ -75,7 +75,7 @@ def every_utterance_a_speaker(data: Path) -> None:
 def test_speakers_with_too_little_speech(corpus, mono, tmp_path, caplog):
     data = Path(shutil.copytree(corpus[0], tmp_path / "data"))
     every_utterance_a_speaker(data)
-    reason = f"{data}: none of 40 speakers is adapted by fMLLR, as each has too little speech (every utterance is a speaker of its own in"
+    reason = f"{data}: none of 40 speakers is adapted by fMLLR, as each has too little speech (each utterance has its own speaker in"
     run_here("train_sat.py", *SHORT, *SIZE, *TREE, data, corpus[1], mono, tmp_path / "sat", threads=True)
     assert reason in told(caplog) and "lower --fmllr-min-count 500, or give utterances their real speakers" in told(caplog)
     caplog.clear()

@@ -118,8 +118,8 @@ BAD = {  # text: what is told
     "": "g.txt: no arcs; give lines 'FROM TO WORD [COST]' or 'STATE [COST]'",
     "0 0.5\n": "g.txt: no arcs; give lines",
     "0 1 ann 2.5\n1\n": "g.txt: the fourth column may hold labels or costs; give --acceptor true for",
-    "0 1 carl\n1 2 dora\n2\n": "g.txt:1: 2 label(s) are not in words.txt: carl dora; add the words to the dictionary, or take them out",
-    "0 1 ann\n1 2 Bob\n2\n": "g.txt:2: 1 label(s) are not in words.txt: Bob; add the words to the dictionary, or take them out; bob is there: rewrite",
+    "0 1 carl\n1 2 dora\n2\n": "g.txt:1: 2 label(s) are not in words.txt: carl dora; add the words to the dictionary, or remove them",
+    "0 1 ann\n1 2 Bob\n2\n": "g.txt:2: 1 label(s) are not in words.txt: Bob; add the words to the dictionary, or remove them; words.txt has bob: change",
     "0 1 77 77 1\n1\n": "g.txt:1: 1 label(s) are not in words.txt: 77;",
     "0 1 ann bob 0.5 x\n1\n": "g.txt:1: 6 columns, expected",
     "0 1 ann bob 0.5\n0 1 ann\n1\n": "g.txt:2: 3 columns, expected 'FROM TO INPUT OUTPUT [COST]' or 'STATE [COST]'",
@@ -134,13 +134,13 @@ BAD = {  # text: what is told
     "0 1 ann bob 0.5\n1\n1 3\n": "g.txt:3: state 1 is final on an earlier line too; remove one",
     "0 1 ann bob 0.5\n": "g.txt: no final state can be reached from the start",
     "0 1 ann\n2 3 bob\n3\n": "g.txt: no final state can be reached from the start",
-    "0 1 <s>\n1 2 ann\n2\n": "g.txt:1: '<s>' is reserved and cannot be a word (words.txt has it for the beginning of a sentence); sentences begin at",
+    "0 1 <s>\n1 2 ann\n2\n": "g.txt:1: '<s>' is reserved and cannot be a word (words.txt uses it for the beginning of a sentence); sentences begin at",
     "0 1 ann\n1 2 </s>\n2\n": "g.txt:2: '</s>' is reserved",
     "0 1 ann\n1 2 <eps>\n2 1 <eps>\n2\n": "g.txt: 2 arc(s) without an input word lead in a cycle, or into one; remove epsilons",
     "0 1 ann\n1 1 #0 0.5\n1\n": "g.txt: 1 arc(s) without an input word lead in a cycle",
     "0 1 ann\n1 1 <eps> -0.5\n1\n": "g.txt: 1 arc(s) without an input word lead in a cycle",
     "0 1 ann 0.1\n0 2 ann 0.2\n1 1 ann 0.1\n2 2 ann 0.3\n1\n2\n":
-        "g.txt: it cannot be determinised: 1 times a state has a second arc for the same word, the first time for ann; have one arc",
+        "g.txt: it cannot be determinised: 1 arcs have the same word as another arc of their state, the first of them ann; give a state",
     "0 1 ann ann 0\n0 2 ann bob 0\n1 1 ann ann 0\n2 2 ann bob 0\n1\n2\n": "g.txt: it cannot be determinised",
 }  # fmt: skip
 
@@ -209,7 +209,7 @@ def test_an_arpa_file_that_begins_with_numbers_is_one(lang, tmp_path):
 def test_the_program_refuses_what_is_neither_and_leaves_nothing(lang, tmp_path):
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["w1", "w2"]))
     (tmp_path / "notes").write_text("a grammar\n")
-    for words, message in (((lang, tmp_path / "notes", tmp_path / "out"), "notes:1: no .data. line, which ARPA files have, and no arc"),
+    for words, message in (((lang, tmp_path / "notes", tmp_path / "out"), "notes:1: neither a .data. line, as in ARPA files, nor an arc"),
                            (("--acceptor", "true", lang, tmp_path / "lm.arpa", tmp_path / "out"), "--acceptor and .*lm.arpa, which is no FST")):
         with pytest.raises(UserError, match=message):
             run_here("make_grammar.py", *words, folder="utils")

@@ -131,14 +131,14 @@ def test_dict_dir_is_read_and_written_back(tmp_path):
         ({"optional_silence": "K\n"}, "optional_silence.txt has to hold one phone of silence_phones.txt, not 'K'"),
         ({"optional_silence": "SIL SPN\n"}, "not 'SIL SPN'"),
         ({"nonsilence_phones": "AH\nAE\nK\nT\nT_B\n"},
-         "'T_B' cannot be the name of a phone, since _B marks phones at the beginning of a word, which prepare_lang.py makes itself, rename it"),
-        ({"nonsilence_phones": "AH\nAE\nK\nT\nT_S\n"}, "'T_S' cannot be the name of a phone, since _S marks phones that are a whole word"),
+         "'T_B' cannot be the name of a phone, since prepare_lang.py adds _B to phones at the beginning of a word, rename it"),
+        ({"nonsilence_phones": "AH\nAE\nK\nT\nT_S\n"}, "'T_S' cannot be the name of a phone, since prepare_lang.py adds _S to phones that are a whole word"),
         ({"nonsilence_phones": "AH\nAE\nK\nT\n#1\n"},
          "'#1' cannot be the name of a phone, since #0, #1 and so on are the disambiguation symbols of phones.txt, rename it in the lexicon"),
-        ({"nonsilence_phones": "AH\nAE\nK\nT\n<eps>\n"}, "'<eps>' cannot be the name of a phone, since phones.txt has this symbol for arcs"),
+        ({"nonsilence_phones": "AH\nAE\nK\nT\n<eps>\n"}, "'<eps>' cannot be the name of a phone, since phones.txt uses this symbol for arcs"),
         ({"extra_questions": "K X\n"}, "unknown phone X"),
-        ({"lexicon": "<s> AH\n"}, r"'<s>' is reserved and cannot be a word \(words.txt has it for the beginning of a sentence\), remove it from"),
-        ({"lexicon": "#0 AH\n"}, r"'#0' is reserved and cannot be a word \(words.txt has it for the back-off arcs of a grammar\), remove it"),
+        ({"lexicon": "<s> AH\n"}, r"'<s>' is reserved and cannot be a word \(words.txt uses it for the beginning of a sentence\), remove it from"),
+        ({"lexicon": "#0 AH\n"}, r"'#0' is reserved and cannot be a word \(words.txt uses it for the back-off arcs of a grammar\), remove it"),
     ],
 )
 def test_bad_dict_dir(tmp_path, changes, told):
@@ -276,7 +276,7 @@ def test_words_in_brackets_have_the_phones_of_the_dictionary(tmp_path, caplog):
     assert sorted(content.nonsilence) == sorted((phone,) for phone in "IH K R M Y EH S N OW ER".split())
     assert content.extra_questions[0] == ("SIL", "SPN", "LAU", "NSN")
     assert vocabulary.summary() == "all 8 other words are in the dictionary; 2 in brackets, such as <beep>, are not and become spoken noise"
-    assert "LAU NSN: in silence_phones.txt, since these phones stand alone in words in brackets and nowhere else" in caplog.text
+    assert "LAU NSN: in silence_phones.txt, since each is the only phone of a word in brackets and occurs nowhere else" in caplog.text
 
 
 def test_phones_of_a_lang_directory_with_sounds_in_brackets(tmp_path):
@@ -301,7 +301,7 @@ def test_the_oov_word_has_the_phones_of_the_dictionary(line, phones, silence, tm
     assert vocabulary.summary() == "all 1 words are in the dictionary"
 
 
-@pytest.mark.parametrize(("word", "told"), [("<s>", r"is reserved and cannot be a word \(words.txt has it for the beginning"), ("a b", "not one word"),
+@pytest.mark.parametrize(("word", "told"), [("<s>", r"is reserved and cannot be a word \(words.txt uses it for the beginning"), ("a b", "not one word"),
                                             ("", "not one word")])  # fmt: skip
 def test_oov_words_that_cannot_be(word, told, tmp_path):
     with pytest.raises(UserError, match=f"--oov-word '{word}': {told}.*; give another, such as <unk>"):

@@ -123,6 +123,7 @@ def test_options_saved_before_load(scheme):
     (dict(parallel="asgd", server={"server_momentum": 0.5, "gradient_decay": 0.9, "max_distance": 4}, period_frames=640),
      mixing_options("asgd", server_momentum=0.5, gradient_decay=0.9, max_distance=4)),
     (dict(parallel="bmuf", outer={"outer_momentum": 0.5, "outer_rate": -1.0}, period_frames=640), mixing_options("bmuf", outer_momentum=0.5, period_frames=640)),
+    (dict(parallel="bmuf", outer={"outer_momentum": -0.5, "outer_rate": 0.0}), mixing_options("bmuf", outer_rate=0.0)),
     (dict(parallel="easgd", elastic={"elastic_rate": 0.1}), mixing_options("easgd", elastic_rate=0.1)),
     (dict(parallel="hadpsgd", ranks_per_node=4, random_peers=True), mixing_options("hadpsgd", ranks_per_node=4, random_peers=True)),
     (dict(parallel="allreduce", first_mixing="best", payload="float16"), mixing_options(first_mixing="best", payload="float16")),

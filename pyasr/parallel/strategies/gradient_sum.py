@@ -88,7 +88,7 @@ class GradientSum:
 
 
 def _event_on(tensor: torch.Tensor) -> torch.cuda.Event | None:
-    """That its device has done what it has been told so far; None of the host, which has."""
+    """An event of the device after the work that it was given so far; None for the host, which works in order."""
     if not tensor.is_cuda:
         return None
     import torch  # here, see `base`

@@ -13,7 +13,7 @@ PAYLOADS = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class SchemeOptions:
-    """What every scheme lets a user choose. The first three are what schemes do that leave no choice: no options."""
+    """Options of every scheme. The first three are not options, but values for schemes that leave no choice."""
 
     first_mixing, mix_momentum, turns_frames = "mix", False, 0
 
@@ -25,14 +25,14 @@ class SchemeOptions:
 
 @dataclass(frozen=True)
 class PeriodOptions(SchemeOptions):
-    """Of schemes in which ranks mix now and then."""
+    """Options of schemes that mix at intervals."""
 
     period_frames: int = option(10240, "frames that a rank sees between two mixings, rounded up to minibatches", minimum=1)
 
 
 @dataclass(frozen=True)
 class FirstMixingOptions(SchemeOptions):
-    """Of schemes that mix all ranks at once, and can do without at first."""
+    """Options of schemes that mix all ranks at once, and can take the best rank instead at first."""
 
     first_mixing: str = option("mix", "first mixing of a network that is new or has grown; best: take the parameters of the rank with the "
                                "best objective, and train by half minibatches until then", choices=("mix", "best"))  # fmt: skip
@@ -40,25 +40,25 @@ class FirstMixingOptions(SchemeOptions):
 
 @dataclass(frozen=True)
 class PeriodicOptions(FirstMixingOptions, PeriodOptions):
-    """Of most schemes that mix periodically."""
+    """Options of most schemes that mix periodically."""
 
 
 @dataclass(frozen=True)
 class MomentumMixingOptions(SchemeOptions):
-    """Of schemes whose mixing is linear and remembers nothing, so that it does for velocities too."""
+    """Options of schemes whose mixing is linear and keeps no state, so that velocities can be mixed too."""
 
     mix_momentum: bool = option(False, "mix what learners remember of earlier updates too")
 
 
 @dataclass(frozen=True)
 class AveragingOptions(MomentumMixingOptions, PeriodicOptions):
-    """Of schemes in which all ranks learn, and average with all or some, in the foreground."""
+    """Options of schemes in which all ranks learn, and average with all or some of them in the foreground."""
 
     turns_frames: int = option(0, "frames of a rank before which, instead of mixing, all take the parameters of one, of each in turn",
                                minimum=0)  # fmt: skip
 
 
-_NAMED_BY_NUMBERS = {"outer_momentum": -1.0, "outer_rate": -1.0, "elastic_rate": 0.0, "ranks_per_node": 0}  # of saved options before
+_LEAST = {"outer_momentum": 0.0, "outer_rate": 0.0, "elastic_rate": 1e-9, "ranks_per_node": 1}  # less meant the scheme's own, before
 
 
 @dataclass(frozen=True)
@@ -73,20 +73,20 @@ class MixingOptions:
 
     @staticmethod
     def upgraded(content: dict) -> dict:
-        """Saved options of before, when those of all schemes were in one class, with numbers for a scheme's own default."""
+        """Saved options of earlier versions, which had those of all schemes in one class and numbers for a scheme's own default."""
         if "scheme" in content or not content:
             return content
         groups = [content, *(content.get(name, {}) for name in ("server", "outer", "elastic"))]
         flat = {name: value for group in groups for name, value in group.items()}
         kind = option_kinds().get(content.get("parallel", "allreduce"), SchemeOptions)
         names = {field.name for field in dataclasses.fields(kind)} & flat.keys()
-        scheme = {name: None if is_own_default(name, flat[name]) else flat[name] for name in sorted(names)}
+        scheme = {name: None if _is_own_default(name, flat[name]) else flat[name] for name in sorted(names)}
         return {"parallel": content.get("parallel", "allreduce"), "scheme": scheme}
 
 
-def is_own_default(name: str, value) -> bool:
-    """Whether a number stood for a scheme's own default in saved options of before."""
-    return name in _NAMED_BY_NUMBERS and value <= _NAMED_BY_NUMBERS[name]
+def _is_own_default(name: str, value) -> bool:
+    """Whether a number stood for the scheme's own default in options that an earlier version saved."""
+    return name in _LEAST and value < _LEAST[name]
 
 
 def mixing_options(parallel: str = "allreduce", **values) -> MixingOptions:

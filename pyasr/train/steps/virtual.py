@@ -16,7 +16,7 @@ _PACKET = 1500  # bytes: what learners tell each other beside parameters is smal
 
 @dataclass(frozen=True)
 class VirtualOptions:
-    """Learners and a network that are not there."""
+    """Simulated learners and their network."""
 
     num_learners: int = option(2, "learners", minimum=1)
     compute_s: float = option(0.16, "seconds that a learner computes on a minibatch, on average", minimum=0.0)
