@@ -178,7 +178,7 @@ def test_good_options(words, line, recipe):
     (["--stage="], "--stage: '' is not a whole number"),
     (["--stage", "2.5"], "--stage: '2.5' is not a whole number"),
     (["--stage", "99999999999999999999"], "--stage: '99999999999999999999' is too large; give at most 18 digits"),
-    (["--stage", "3", "--stop-stage", "2"], "--stop-stage 2 comes before --stage 3, so that no stage would be run; give it 3 or more"),
+    (["--stage", "3", "--stop-stage", "2"], "--stop-stage 2 comes before --stage 3, so no stage would run; give 3 or more"),
     (["--seeds", "1 99999999999999999999"], "--seeds: '1 99999999999999999999' is too large; give at most 18 digits"),
     (["--fruit", "pear plum"], "--fruit: 'plum' is none of fig pear apple; give one or several of these, with spaces between them"),
     (["--seeds", "1,2"], "--seeds: '1,2' is not a list of whole numbers, with spaces between them"),

@@ -54,7 +54,7 @@ def test_from_data_to_the_page(recipe):
 def test_schemes_are_given_periods_where_they_go_by_them():
     """The script names those that do not."""
     script = (RECIPE / "local" / "compare_parallel.sh").read_text()
-    named = re.search(r"^period\(\) \{\n  case .* in\n    (.*)\) ;;$", script, re.M)[1]
+    named = re.search(r"^set_period\(\) \{\n  case .* in\n    (.*)\) mixing_period=\(\) ;;$", script, re.M)[1]
     assert named.split(" | ") == [name for name, kind in option_kinds().items() if "period_frames" not in names_of(kind)]
 
 
