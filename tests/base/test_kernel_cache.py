@@ -27,7 +27,8 @@ def installation(tmp_path):
     (tmp_path / "tmp").mkdir()
     source = (PACKAGE / "base/kernel_cache.py").read_text().replace('Path("/tmp")', f'Path("{tmp_path}/tmp")')
     (root / "pyasr/base/kernel_cache.py").write_text(source)
-    shutil.copy(PACKAGE / "base/places.py", root / "pyasr/base")
+    for name in ("errors", "places", "system_errors"):
+        shutil.copy(PACKAGE / f"base/{name}.py", root / "pyasr/base")
     (root / "pyasr/hmm/kernel.py").write_text(KERNEL)
     return root
 
