@@ -25,7 +25,7 @@ from pyasr.data.recording_prints import recording_prints
 from pyasr.feats.extract import AUDIO_FILE, audio_tables
 from pyasr.feats.inputs import input_option_files
 from pyasr.feats.options import OPTIONS_FILE
-from pyasr.feats.fit import check_features
+from pyasr.feats.fit import check_dimension, check_features
 from pyasr.hmm.model import first_pass_model
 from pyasr.hmm.vtln import VtlnOptions, VtlnSpec, merge_scores
 from pyasr.io.int_vectors import job_archive_files
@@ -45,6 +45,7 @@ class ComputeVtln:
 def main(options: ComputeVtln) -> None:
     data, ali_dir = options.data, options.ali_dir
     check_features(data, ali_dir)
+    check_dimension(data, ali_dir)
     lang = [options.lang / "phones.txt", options.lang / "phones/silence.int"]
     model = [first_pass_model(ali_dir), *input_option_files(ali_dir)]
     inputs = [*audio_tables(data), data / "feats" / OPTIONS_FILE, *lang, *model, *job_archive_files(ali_dir)]

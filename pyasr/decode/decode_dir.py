@@ -35,7 +35,7 @@ from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.data.datadir import split
 from pyasr.feats.frame_shift import FRAME_SHIFT_S
 from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
-from pyasr.feats.fit import check_features
+from pyasr.feats.fit import check_dimension, check_features
 from pyasr.feats.transforms import transform_files
 from pyasr.hmm.model import (
     ALIGNMENT_MODEL, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions, subsampling_files,
@@ -168,6 +168,7 @@ def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | 
         if not path.exists():
             raise UserError(f"{path}: no such file; it comes from {maker}")
     check_features(data, model_dir)
+    check_dimension(data, model_dir)
     optional, transforms = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL], transform_files(transform_dir) if transform_dir else []
     of_model = [*input_option_files(model_dir), *subsampling_files(model_dir)]
     return [*makers, *of_model, *transforms, *(path for path in optional if path.exists())]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import INPUT_FILE, InputOptions
-from pyasr.feats.kaldi_options import SPLICE_FILE
+from pyasr.feats.kaldi_options import DELTA_FILE, SPLICE_FILE
 from pyasr.feats.origin import check_origin
 from pyasr.feats.transforms import MATRIX_FILE, read_matrix
 from pyasr.io.ark import ArkReader, read_scp
+from pyasr.io.content import read_content
 
+_GMM, _NETWORK = "final.mdl", "final.nnet"
+_DIMENSION = re.compile(rb"<DIMENSION>\s(?:\x04(?P<binary>.{4})|\s*(?P<text>[0-9]{1,9})\s)", re.DOTALL)
+_MOST_DELTAS = 3
 _USUAL_DIMS, _MOST_FRAMES = (13, 40, 39, 16, 20, 23, 24, 26, 80), 31
 _TRAINED_ON = "give the features that the model was trained on"
 
@@ -37,6 +42,40 @@ def check_splicing(data: Path, model_dir: Path) -> None:
         raise UserError(f"{path}: {told}; {_TRAINED_ON}")
     meant = f"{num_columns} = {columns} x {frames} means {splice_line(frames)}"
     raise UserError(f"{path}: {told}; {meant}: write that into {model_dir / SPLICE_FILE}")
+
+
+def check_dimension(data: Path, model_dir: Path) -> None:
+    """Raise UserError where features do not become as many columns as the Gaussians of MODEL_DIR/final.mdl have; a directory with a
+    network is not looked at."""
+    path, scp = model_dir / _GMM, data / "feats.scp"
+    if (model_dir / _NETWORK).exists() or not path.exists() or not scp.exists():
+        return
+    dim, columns = gmm_dim(path), _num_columns(scp)
+    if not dim or not columns:
+        return
+    matrix, options = model_dir / MATRIX_FILE, InputOptions.load(model_dir)
+    found = len(read_matrix(matrix)) if matrix.exists() else options.dim(columns)
+    if found != dim:
+        by = matrix if matrix.exists() else f"the options of {model_dir}"
+        told = f"features of {columns} columns become {found} by {by}, but the Gaussians of {path} have {dim} dimensions"
+        raise UserError(f"{scp}: {told}; {_meant_deltas(dim, columns, model_dir) or _TRAINED_ON}")
+
+
+def gmm_dim(path: Path) -> int:
+    """The dimension of the Gaussians of a model file, binary or text; 0 where it has none, as that of a network."""
+    found = _DIMENSION.search(read_content(path))
+    if not found:
+        return 0
+    return int.from_bytes(found["binary"], "little") if found["binary"] else int(found["text"])
+
+
+def _meant_deltas(dim: int, columns: int, model_dir: Path) -> str:
+    """What Kaldi's delta_opts has to say for Gaussians of `dim` dimensions; '' where no order of derivatives does."""
+    order, rest = divmod(dim, columns)
+    of_kaldi = not any((model_dir / name).exists() for name in (INPUT_FILE, MATRIX_FILE))
+    if rest or order - 1 > _MOST_DELTAS or not of_kaldi:
+        return ""
+    return f"{dim} = {columns} x {order} means '--delta-order={order - 1}': write that into {model_dir / DELTA_FILE}"
 
 
 def _num_columns(scp: Path) -> int:

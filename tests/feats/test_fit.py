@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from pyasr.base.errors import UserError
-from pyasr.feats.fit import check_features, meant_splicing
+from pyasr.decode.decode_dir import input_files as decode_files
+from pyasr.feats.fit import check_dimension, check_features, gmm_dim, meant_splicing
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import write_matrix
+from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_dir import input_files
 from pyasr.io.ark import ArkWriter
+from pyasr.io.kaldi import KaldiWriter
 
 
 @pytest.fixture
@@ -63,3 +66,66 @@ def test_features_of_another_number_of_columns(system):
 
 def test_what_a_number_of_columns_is_likely_to_mean():
     assert [meant_splicing(num) for num in (91, 92, 117, 118, 280, 360, 97)] == [(13, 7), (13, 7), (13, 9), (13, 9), (40, 7), (40, 9), None]
+
+
+def write_gmm(path, dim, binary=True):
+    """One Gaussian behind the name of a transition model, which `check_dimension` does not look at."""
+    with KaldiWriter(path, binary) as writer:
+        writer.token("<TransitionModel>")
+        writer.token("</TransitionModel>")
+        AmDiagGmm(np.array([0, 1]), np.ones(1, np.float32), np.zeros((1, dim), np.float32), np.ones((1, dim), np.float32)).write(writer)
+
+
+@pytest.fixture
+def deltas(system):
+    """A Kaldi system of 39 dimensions on derivatives, and a data directory of 13 columns."""
+    data, model = system
+    (model / "final.mat").unlink()
+    write_gmm(model / "final.mdl", 39)
+    (model / "tree").touch()
+    return data, model
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("dim", [4, 39, 256, 10])
+def test_dimension_of_a_model_file(tmp_path, dim, binary):
+    write_gmm(tmp_path / "final.mdl", dim, binary)
+    assert gmm_dim(tmp_path / "final.mdl") == dim
+
+
+def test_features_that_do_not_fit_the_gaussians_are_refused_before_a_job(deltas, tmp_path):
+    data, model = deltas
+    check_dimension(data, model)
+    for name in ("graph/HCLG.fst", "graph/words.txt", "data/utt2spk"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (model / "delta_opts").write_text("--delta-order=1\n")
+    told = (f"^{data}/feats.scp: features of 13 columns become 26 by the options of {model}, but the Gaussians of {model}/final.mdl have 39 "
+            f"dimensions; 39 = 13 x 3 means '--delta-order=2': write that into {model}/delta_opts$")  # fmt: skip
+    for check in (lambda: input_files(data, tmp_path, model), lambda: decode_files(tmp_path / "graph", model, data)):
+        with pytest.raises(UserError, match=told):
+            check()
+
+
+def test_gaussians_of_other_features(deltas):
+    data, model = deltas
+    write_gmm(model / "final.mdl", 60)
+    with pytest.raises(UserError, match="become 39 .* have 60 dimensions; give the features that the model was trained on"):
+        check_dimension(data, model)
+
+
+def test_gaussians_behind_a_matrix(system):
+    data, model = system
+    InputOptions(splice_left=3, splice_right=3).save(model)
+    write_gmm(model / "final.mdl", 40)
+    check_dimension(data, model)
+    write_gmm(model / "final.mdl", 30)
+    with pytest.raises(UserError, match=f"become 40 by {model}/final.mat, but the Gaussians of {model}/final.mdl have 30 dimensions"):
+        check_dimension(data, model)
+
+
+def test_gaussians_beside_a_network_may_have_any_dimension(deltas):
+    data, model = deltas
+    write_gmm(model / "final.mdl", 40)
+    (model / "final.nnet").touch()
+    check_dimension(data, model)
