@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
+BOOLS = {"true": True, "false": False, "t": True, "f": False, "1": True, "0": False}  # as Kaldi's programs read them
 OURS = {  # Kaldi's option: ours
     "totgauss": "num-gauss", "numleaves": "num-leaves", "acwt": "acoustic-scale",
     "scale-opts": "acoustic-scale transition-scale self-loop-scale", "splice-opts": "splice-left splice-right",
@@ -35,6 +36,14 @@ OURS = {  # Kaldi's option: ours
     "egs.chunk-width": "chunk", "chain.leaky-hmm-coefficient": "leaky-hmm-coefficient",
     "chain.l2-regularize": "l2-regularize", "chain.xent-regularize": "xent-regularize", "frames-per-eg": "chunk",
     "ivector-period": "ivector-period", "num-gauss-ubm": "num-gauss", "utts-per-spk": "utts-per-spk-max",
+    "initial-beam": "first-beam", "regular-beam": "beam", "tscale": "transition-scale", "loopscale": "self-loop-scale",
+    "norm-means": "cmvn", "normalize-mean": "cmvn", "normalize-variance": "norm-vars", "online-cmvn-config": "config",
+    "hidden-layer-dim": "hidden-dim", "num-iters": "num-epochs", "max-iters": "num-epochs", "seed": "train-seed",
+    "trainer.srand": "train-seed", "srand": "train-seed", "use-gpu": "device", "keep-lr-iters": "constant-epochs",
+    "start-halving-impr": "start-halving-gain", "end-halving-impr": "end-halving-gain", "l2-penalty": "l2",
+    "rbm-lrate": "rbm-lr", "rbm-lrate-low": "rbm-lr-low", "scheduler-opts": "schedule",
+    "cv-utt-percent": "heldout-share", "num-utts-subset": "heldout-share", "egs.frames-per-eg": "chunk",
+    "trainer.dropout-schedule": "dropout-schedule",
 }  # fmt: skip
 _AGAIN = "the same command goes on where it stopped, and redoes what --force says"
 _NEEDLESS = {  # Kaldi's option: flags of which a step has one, why it does nothing here
@@ -48,6 +57,29 @@ _NEEDLESS = {  # Kaldi's option: flags of which a step has one, why it does noth
     "utt2spk": ("sample-frequency", "speakers are taken from DATA/utt2spk"),
     "online-pitch-config": ("sample-frequency", "options of pitch go into --config, with --add-pitch true"),
     "use-graphs": ("retry-beam", "training graphs are made where they are needed"),
+    "iter": ("nj", "the final model is taken"),
+    "parallel-opts": ("cmd", "options of jobs belong to --cmd"),
+    "io-opts": ("cmd", "options of jobs belong to --cmd"),
+    "train-tree": ("num-leaves", "a tree is always built"),
+    "context-opts": ("num-leaves", "the context is one phone on either side"),
+    "tree-stats-opts": ("num-leaves", "the context is one phone on either side"),
+    "cluster-phones-opts": ("num-leaves", "questions are made in one way"),
+    "compile-questions-opts": ("num-leaves", "questions are made in one way"),
+    "phone-map": ("num-leaves", "alignments must be of the phones of LANG"),
+    "adapt-model": ("si-dir", "final.alimdl and final.mdl of the model's directory are taken"),
+    "alignment-model": ("si-dir", "final.alimdl and final.mdl of the model's directory are taken"),
+    "final-model": ("si-dir", "final.alimdl and final.mdl of the model's directory are taken"),
+    "first-beam": ("determinize-mb", "utterances are decoded once"),
+    "first-max-active": ("determinize-mb", "utterances are decoded once"),
+    "online-ivector-dir": ("nj", "i-vectors are columns of the features, appended by steps/paste_feats.py"),
+    "feat.online-ivector-dir": ("num-ranks", "i-vectors are columns of the features, appended by steps/paste_feats.py"),
+    "speaker-frames": ("cmn-window", "frames of the utterance alone are used"),
+    "global-frames": ("cmn-window", "frames of the utterance alone are used"),
+    "num-gselect": ("min-post", "all Gaussians are evaluated"),
+    "feature-transform": ("hidden-layers", "input is described by --cmvn, --splice-left and --splice-right"),
+    "feat-type": ("splice-left", "features are taken as DATA has them"),
+    "egs.dir": ("num-ranks", "training reads features, no examples are written"),
+    "egs-dir": ("num-ranks", "training reads features, no examples are written"),
     "careful": ("retry-beam", "an alignment has to end in a final state as it is"),
     "randprune": ("mllt-iters", "no posteriors are pruned at random"),
     "use-gpu": ("lattice-beam", "decoding runs on processors"),
@@ -67,12 +99,14 @@ class Unused:
     type      of its values
     taken     the values that change nothing; None: all
     reason    why others are refused
+    in_files  whether it is taken in a file of --config alone, which programs of Kaldi share that do not all read it
     """
 
     beside: str
     type: type
     taken: tuple | None = None
     reason: str = ""
+    in_files: bool = False
 
 
 _OF_ONLINE_PITCH = "pitch is tracked in whole utterances, as with --frames-per-chunk=0"
@@ -92,6 +126,8 @@ UNUSED = {
     "max-frames-latency": Unused("min-f0", int),
     "nccf-ballast-online": Unused("min-f0", bool, (False,), _OF_ONLINE_PITCH),
     "srand": Unused("min-f0", int),
+    "first-beam": Unused("determinize-mb", float, in_files=True),
+    "first-max-active": Unused("determinize-mb", int, in_files=True),
 }  # fmt: skip
 
 
@@ -102,3 +138,10 @@ def advice(name: str, flags: Container[str]) -> str:
         return f"pyasr's option is {' and '.join(ours)}"
     beside, reason = _NEEDLESS.get(name, ("", ""))
     return f"it does nothing here, {reason}; leave it out" if reason and beside in flags else ""
+
+
+def on_leading_numbers(words: list[str], flags: Container[str]) -> str:
+    """A hint where arguments begin with the numbers of leaves and Gaussians, as those of Kaldi's scripts do; else nothing."""
+    if len(words) < 2 or not all(word.isdecimal() for word in words[:2]) or not all(flag in flags for flag in ("num-leaves", "num-gauss")):
+        return ""
+    return f"; give the first two as --num-leaves {words[0]} --num-gauss {words[1]}"

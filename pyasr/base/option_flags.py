@@ -33,8 +33,8 @@ class Flag:
         if self.optional and text in ("", "none"):
             return None
         if self.type is bool:
-            if text.lower() in ("true", "false"):
-                return text.lower() == "true"
+            if text.lower() in kaldi_names.BOOLS:
+                return kaldi_names.BOOLS[text.lower()]
             raise UserError(f"{where}: '{text}' is neither true nor false")
         return from_text(self.type, text, where)
 
@@ -103,6 +103,11 @@ def with_unused(flags: dict[str, Flag]) -> dict[str, Flag]:
     """The flags of a step, and those of Kaldi's that it takes without using them."""
     taken = {name: unused for name, unused in kaldi_names.UNUSED.items() if unused.beside in flags and name not in flags}
     return flags | {name: UnusedFlag(name, (), unused.type, False, None, {}, unused=unused) for name, unused in taken.items()}
+
+
+def on_command_line(flags: dict[str, Flag]) -> dict[str, Flag]:
+    """Without those that are taken in a file of options only."""
+    return {name: flag for name, flag in flags.items() if not (isinstance(flag, UnusedFlag) and flag.unused.in_files)}
 
 
 def positionals_of(cls) -> list[dataclasses.Field]:

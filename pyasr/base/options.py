@@ -24,7 +24,7 @@ from pathlib import Path
 from pyasr.base import kaldi_names
 from pyasr.base.errors import UserError
 from pyasr.base.option_files import completed, defaults, from_json, load, paths_in, save, to_json
-from pyasr.base.option_flags import Flag, choose, flags_of, kind_of, positionals_of, with_unused
+from pyasr.base.option_flags import Flag, choose, flags_of, kind_of, on_command_line, positionals_of, with_unused
 from pyasr.base.option_uses import refuse_unused, told
 from pyasr.base.option_values import as_typed, from_text, item_type, plain_type
 from pyasr.base.system_errors import disk_error
@@ -76,7 +76,8 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
     """
     extra_flags = extra_flags or {}
     own_flags = {flag.name: flag for flag in flags_of(cls)}
-    flags = with_unused(own_flags)
+    of_files = with_unused(own_flags)
+    flags = on_command_line(of_files)
     positionals = positionals_of(cls)
     from_line, from_config, words, switched = {}, {}, [], set()
     rest = list(argv)
@@ -103,15 +104,15 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
         if not equals:
             value = _value_of(name, flags, rest)
         if name == "config":
-            from_config |= _read_config(Path(value), flags)
+            from_config |= _read_config(Path(value), of_files)
         else:
             from_line[name] = flags[name].convert(value, f"--{name}")
     for word in words:
         if word.startswith("-") and (hint := _on_quotes(word, flags, from_line)):
             raise UserError(f"{word}: no such option{hint}")
     given = from_config | from_line
-    instance = _build(cls, own_flags, given, _bind(positionals, words, cls))
-    refuse_unused({name: flags[name].only for name in given}, {name: given.get(name, flag.default) for name, flag in own_flags.items()})
+    instance = _build(cls, own_flags, given, _bind(positionals, words, cls, own_flags))
+    refuse_unused({name: of_files[name].only for name in given}, {name: given.get(name, flag.default) for name, flag in own_flags.items()})
     return instance, switched
 
 
@@ -167,13 +168,14 @@ def _read_config(path: Path, flags) -> dict:
     return values
 
 
-def _bind(positionals, words, cls):
+def _bind(positionals, words, cls, flags):
     """Positional words to fields."""
     hints = typing.get_type_hints(cls)
     many = bool(positionals) and positionals[-1].metadata["many"]
     names = " ".join(f.name.upper() for f in positionals)
     if len(words) < len(positionals) or (len(words) > len(positionals) and not many):
-        raise UserError(f"expected {len(positionals)} argument(s) ({names}), got {len(words)}: {' '.join(words) or 'none'}; see --help")
+        hint = kaldi_names.on_leading_numbers(words, flags) or "; see --help"
+        raise UserError(f"expected {len(positionals)} argument(s) ({names}), got {len(words)}: {' '.join(words) or 'none'}{hint}")
     bound = {}
     for i, field in enumerate(positionals):
         kind, where = plain_type(hints[field.name])[0], field.name.upper()

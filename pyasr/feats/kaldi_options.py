@@ -11,13 +11,14 @@ import re
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.base.kaldi_names import BOOLS
 from pyasr.feats.transforms import MATRIX_FILE
 from pyasr.io.text import read_lines
 
 CMVN_FILE, SPLICE_FILE, DELTA_FILE = "cmvn_opts", "splice_opts", "delta_opts"
 OPTION_FILES = (CMVN_FILE, SPLICE_FILE, DELTA_FILE)
 _MODEL_FILE = "final.mdl"
-_BOOLS = {"true": True, "false": False, "": True, "t": True, "f": False, "1": True, "0": False}
+_BOOLS = {**BOOLS, "": True}
 
 
 def kaldi_input(model_dir: Path) -> dict[str, object]:

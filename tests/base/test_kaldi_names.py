@@ -6,7 +6,7 @@ import pytest
 from steps_here import step_of
 
 from pyasr.base.errors import UserError
-from pyasr.base.kaldi_names import OURS, advice
+from pyasr.base.kaldi_names import _NEEDLESS, OURS, advice
 from pyasr.base.option_flags import flags_of
 from pyasr.base.options import parse
 from pyasr.feats.options import MfccOptions
@@ -99,10 +99,38 @@ def test_what_cannot_be_done_is_refused_by_its_reason(line, reason, tmp_path):
     ("make_mfcc.py", ["--write-utt2num-frames", "true"], "it does nothing here, utt2num_frames is always written; leave it out"),
     ("train_dnn.py", ["--trainer.optimization.num-jobs-final=4"], "pyasr's option is --num-ranks"),
     ("score.py", ["--word-ins-penalty", "0.5"], "pyasr's option is --word-ins-penalties"),
+    ("train_smbr.py", ["--num-iters", "4"], "--num-iters: no such option; pyasr's option is --num-epochs"),
+    ("train_mono.py", ["--regular-beam", "10"], "--regular-beam: no such option; pyasr's option is --beam"),
+    ("train_dnn.py", ["--use-gpu", "true"], "--use-gpu: no such option; pyasr's option is --device"),
+    ("train_sat.py", ["--train-tree", "false"], "it does nothing here, a tree is always built; leave it out"),
+    ("decode_fmllr.py", ["--alignment-model", "x"], "final.alimdl and final.mdl of the model's directory are taken; leave it out"),
+    ("decode.py", ["--first-beam", "10"], "--first-beam: no such option; it does nothing here, utterances are decoded once; leave it out"),
+    ("train_mono.py", ["--global-frames", "200"], "it does nothing here, frames of the utterance alone are used; leave it out"),
 ])  # fmt: skip
 def test_names_of_kaldis_scripts(step, words, told):
     with pytest.raises(UserError, match=told.replace("(", "\\(")):
         parsed(step, *words, "data/train")
+
+
+def test_a_file_for_several_decoders_is_taken_by_each(tmp_path):
+    """Kaldi's decode.sh is given the first beam of decode_fmllr.sh in conf/decode.config."""
+    (tmp_path / "decode.config").write_text("first_beam=10.0 # beam used in the first pass\nbeam=13.0\nlattice_beam=6.0\n")
+    words = [f"--config={tmp_path / 'decode.config'}", "graph", "data", "decode"]
+    assert parsed("decode.py", *words).decode.beam == 13
+    assert parsed("decode_fmllr.py", *words).adapt.first_beam == 10
+
+
+@pytest.mark.parametrize("word, value", [("t", True), ("1", True), ("F", False), ("0", False), ("True", True)])
+def test_booleans_as_kaldis_programs_read_them(word, value):
+    assert parse(MfccOptions, [f"--htk-compat={word}"])[0].htk_compat is value
+
+
+def test_numbers_of_leaves_and_gaussians_as_arguments():
+    told = r"expected 4 argument\(s\) .*, got 6: .*; give the first two as --num-leaves 2500 --num-gauss 15000$"
+    with pytest.raises(UserError, match=told):
+        parsed("train_deltas.py", "2500", "15000", "data/train", "data/lang", "exp/mono_ali", "exp/tri1")
+    with pytest.raises(UserError, match="got 6: .*; see --help$"):
+        parsed("align_si.py", "2500", "15000", "data/train", "data/lang", "exp/mono_ali", "exp/tri1")
 
 
 def test_a_step_that_has_nothing_like_it_does_not_name_ours():
@@ -118,3 +146,5 @@ def test_every_option_that_is_named_is_one():
     for kaldis, ours in OURS.items():
         for name in ours.split():
             assert any(name in known for known in flags), f"{kaldis}: no step has --{name}"
+    for kaldis, (beside, _) in _NEEDLESS.items():
+        assert any(beside in known for known in flags), f"{kaldis}: no step has --{beside}"
