@@ -36,6 +36,4 @@ def multiplies_bfloat16(device: torch.device) -> bool:
 
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)  # older GPUs compute it too, more slowly than float32
-    from pyasr.tensor import processor  # imports torch
-
     return processor.multiplies_bfloat16()
