@@ -1,6 +1,10 @@
 """Speech recognition in Python, in Kaldi's terms. What is imported from here is loaded when it is asked for."""
 
-from pyasr.base import kernel_cache
+from pyasr.base.complaints import tell_uncaught
+
+tell_uncaught()
+
+from pyasr.base import kernel_cache  # noqa: E402
 
 kernel_cache.find_a_place()
 

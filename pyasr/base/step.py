@@ -5,16 +5,16 @@ Importing it ends a program that was started with a Python outside pyasr's envir
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from pyasr.base import log, options as opt, pipes
+from pyasr.base.complaints import complain, drop_output
 from pyasr.base.errors import UpToDate, UserError
 from pyasr.base.output import check_apart, stage_output
 from pyasr.base.standard_streams import open_standard_streams
@@ -69,7 +69,7 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str =
         _run(cls, main, doc, sys.argv[1:] if argv is None else argv, {"force": force, **_SWITCHES})
         sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()
+        drop_output()
         sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt as stop:
         print(f"{name}: interrupted; {str(stop) or 'run the same command again to go on'}", file=sys.stderr)
@@ -77,19 +77,8 @@ def run_step(cls, main, doc: str, argv: list[str] | None = None, *, force: str =
     except Exception as error:
         if not (told := as_user_error(error)):
             raise
-        sys.exit(_complain(name, told))
+        sys.exit(complain(name, told))
     sys.exit(0)
-
-
-def _tell_uncaught(kind, error, trace) -> None:
-    """`sys.excepthook` of programs: also an error of the system during imports becomes a sentence."""
-    if told := as_user_error(error):
-        _complain(Path(sys.argv[0]).name, told)
-    else:
-        sys.__excepthook__(kind, error, trace)
-
-
-sys.excepthook = _tell_uncaught
 
 
 def _run(cls, main, doc: str, argv: list[str], switches: dict[str, str]) -> None:
@@ -105,32 +94,11 @@ def _run(cls, main, doc: str, argv: list[str], switches: dict[str, str]) -> None
         log.info(str(note))
 
 
-def _drop_output(stream: int = 1) -> None:
-    """Discard what is still buffered for a stream, so that the interpreter does not fail again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-
-
-def _complain(name, error) -> int:
-    with _dropping(1):
-        sys.stdout.flush()
-    with _dropping(2):
-        print(f"{name}: error: {error}", file=sys.stderr, flush=True)
-    return 1
-
-
-@contextlib.contextmanager
-def _dropping(stream: int) -> Iterator[None]:
-    """In the block, ignore failure to write to standard output or error, and discard what is still buffered."""
-    try:
-        yield
-    except OSError:
-        _drop_output(stream)
-
-
 def output_of(options, out: Path, inputs: list[Path], **keywords):
     """`stage_output` for a step: its options as JSON (without how the jobs are run), and --force as the user gave it. Raises UserError,
     --force or not, where another path among the options is OUT or lies in it."""
     check_apart(out, _besides(out, opt.paths_in(options)))
+
     def complete(saved: dict) -> dict:
         return _of_output(opt.completed(type(options), saved))
 

@@ -27,7 +27,7 @@ def installation(tmp_path):
     (tmp_path / "tmp").mkdir()
     source = (PACKAGE / "base/kernel_cache.py").read_text().replace('Path("/tmp")', f'Path("{tmp_path}/tmp")')
     (root / "pyasr/base/kernel_cache.py").write_text(source)
-    for name in ("errors", "places", "system_errors"):
+    for name in ("complaints", "errors", "places", "system_errors"):
         shutil.copy(PACKAGE / f"base/{name}.py", root / "pyasr/base")
     (root / "pyasr/hmm/kernel.py").write_text(KERNEL)
     return root
