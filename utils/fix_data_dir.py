@@ -19,7 +19,8 @@ from pyasr.data.repair import fix
 @dataclass(frozen=True)
 class FixDataDir:
     data: Path = argument("data directory")
-    audio: str = option("exists", "remove utterances whose audio is not there, or cannot be read whole", choices=("no", "exists", "read"))
+    audio: str = option("exists", "remove utterances whose audio is not there or not as its header tells, or cannot be read whole",
+                        choices=("no", "exists", "read"))  # fmt: skip
     prefix_speakers: bool = option(False, "put 'SPEAKER-' before utterances that do not begin with their speaker")
 
 

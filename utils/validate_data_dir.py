@@ -24,7 +24,8 @@ class ValidateDataDir:
     data: Path = argument("data directory")
     need_text: bool = option(True, "transcripts have to be there")
     need_feats: bool = option(False, "features have to be there")
-    audio: str = option("exists", "audio: not looked at, looked for, or read to its end", choices=("no", "exists", "read"))
+    audio: str = option("exists", "audio: not looked at, looked for and compared with its headers, or read to its end",
+                        choices=("no", "exists", "read"))  # fmt: skip
     lang: Path | None = option(None, "language directory: a transcript without any of its words is a problem too")
 
 

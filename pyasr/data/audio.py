@@ -106,7 +106,7 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
     whole = audio_headers.with_size(content.getvalue())
     _check_extent(whole, where, advice)
     try:
-        with soundfile.SoundFile(io.BytesIO(audio_headers.readable(whole))) as audio:
+        with soundfile.SoundFile(_ForLibrary(audio_headers.readable(whole))) as audio:
             if audio.format not in audio_sizes.FORMS:
                 found = f"audio in the form {audio.format}, whose missing end would not be told"
                 raise UserError(f"{where}: {found}; convert it to WAV or FLAC")
@@ -122,6 +122,13 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
         what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are not numbers"
         raise UnusableAudio(f"{where}: {what}; {advice.damaged}")
     return samples * np.float32(INT16_SCALE), rate
+
+
+class _ForLibrary(io.BytesIO):
+    """For libsndfile, which seeks to before the begin of some broken files: nothing comes of that."""
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return super().seek(offset, whence) if whence != os.SEEK_SET or offset >= 0 else self.tell()
 
 
 def _other_kind(content: bytes) -> str:

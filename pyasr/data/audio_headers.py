@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from pyasr.data import audio_tails, flac_length, mp3_length
-from pyasr.data.audio_sizes import GREATEST, chunk, is_of_stream, of_rf64, promised
+from pyasr.data import audio_sizes, audio_tails, flac_length, mp3_length
+from pyasr.data.audio_sizes import GREATEST, chunk, of_rf64, promised
 
 _WRAP = 1 << 32
 _AIFF_HEAD_BYTES, _CAF_HEAD_BYTES = 8, 4  # within the chunk of the audio, before it
@@ -14,10 +14,7 @@ _AIFF_HEAD_BYTES, _CAF_HEAD_BYTES = 8, 4  # within the chunk of the audio, befor
 def with_size(content: bytes) -> bytes:
     """A WAV, RF64, AU, AIFF or CAF file with the size of what is there, where its header has that of a file without audio, of a stream, or
     one that has lost multiples of 2^32; others as they are."""
-    known = {b"RIFF": _size_of_wav, b"RIFX": _size_of_wav, b"RF64": _size_of_rf64, b".snd": _size_of_au, b"FORM": _size_of_aiff,
-             b"caff": _size_of_caf}.get(content[:4])  # fmt: skip
-    numbers = known(content) if known else {}
-    if not numbers:
+    if not (numbers := _lost_sizes(content)):
         return content
     if content[:4] == b"RIFF" and len(content) > GREATEST:
         return _as_rf64(content)
@@ -27,19 +24,30 @@ def with_size(content: bytes) -> bytes:
     return bytes(filled_in)
 
 
+def is_of_stream(head: bytes) -> bool:
+    """Whether a file that begins with `head`, where its audio begins too, has a header that leaves the size of the audio open."""
+    return bool(_lost_sizes(head))
+
+
+def _lost_sizes(content: bytes) -> dict[int, bytes]:
+    """{position: bytes of the header that tell the size of what is there} where that is not told and there is audio, else {}."""
+    known = {b"RIFF": _size_of_wav, b"RIFX": _size_of_wav, b"RF64": _size_of_rf64, b".snd": _size_of_au, b"FORM": _size_of_aiff,
+             b"caff": _size_of_caf}.get(content[:4])  # fmt: skip
+    return known(content) if known else {}
+
+
 def _is_untold(content: bytes, begin: int, size: int, least: int = 0) -> bool:
     """Whether all from `begin` on is audio, though the header tells another `size`; `least`: that of a chunk without audio."""
     there = len(content) - begin
     if not 0 < begin < len(content) or size == there:
         return False
     if size > there:
-        return is_of_stream(size)
-    is_lost = is_of_stream(size) or (there - size) % _WRAP == 0 or size <= least
+        return audio_sizes.is_of_stream(size)
+    is_lost = audio_sizes.is_of_stream(size) or (there - size) % _WRAP == 0 or size <= least
     return is_lost and not audio_tails.is_tail(content, begin + size)
 
 
 def _size_of_wav(content: bytes) -> dict[int, bytes]:
-    """{position: bytes of the header that tell the size of what is there} where that is not told and there is audio, else {}."""
     order = ">" if content[:4] == b"RIFX" else "<"
     begin, size = chunk(content, 12, f"{order}4sI", 2, b"data")
     if not _is_untold(content, begin, size):

@@ -8,10 +8,11 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import adopt
 from pyasr.base.system_errors import keeping_name
 from pyasr.base.table_paths import placed, root_of
+from pyasr.data.audio_looks import look_at_audio
 from pyasr.data.backup import back_up
 from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
 from pyasr.data.validation import (
-    MADE_BY_HAND, OF_WORDS, RULES, Table, by_hand, look_at_audio, overshoot_complaint, recording_seconds,
+    MADE_BY_HAND, OF_WORDS, RULES, Table, by_hand, overshoot_complaint, recording_seconds,
 )
 from pyasr.io.ark import archive_of
 from pyasr.io.text import invert, write_table
@@ -23,7 +24,8 @@ _ESSENTIAL = ("utt2spk", "text", "segments", "feats.scp")  # an utterance withou
 def fix(path: Path, *, audio: str = "exists", prefix_speakers: bool = False) -> list[str]:
     """Repair the data directory `path` in place; what was done, a sentence each. Changed files are kept in PATH/.backup, each time anew.
 
-    audio             'exists' removes recordings whose file is missing, 'read' those that cannot be read to their end, 'no' does not look;
+    audio             'exists' removes recordings whose file is missing or of another size than its header tells, 'read' those that cannot
+                      be read to their end, 'no' does not look;
                       those stay that a table, an installed program or an option would put right
     prefix_speakers   put 'SPEAKER-' before every utterance that does not begin with its speaker
 

@@ -24,7 +24,7 @@ from pyasr.base.errors import UserError, printable
 from pyasr.base.table_paths import placed, root_of
 from pyasr.base.utf8 import without_mark
 from pyasr.data import distortion
-from pyasr.data.audio import UnusableAudio, read_audio
+from pyasr.data.audio_looks import Look, look_at_audio
 from pyasr.data.datadir import AUDIO_CHANGES, DISTORTION, FIX, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir
 from pyasr.io.ark import archive_of
 from pyasr.io.content import packing_of, read_file, unpack
@@ -179,7 +179,8 @@ def validate(path: Path, *, need_text: bool = True, need_feats: bool = False, au
     """All problems of a data directory, none if it is sound.
 
     need_text, need_feats   whether `text`, `feats.scp` have to be there
-    audio                   'no': not looked at; 'exists': files of wav.scp are there; 'read': all audio is read to its end
+    audio                   how it is looked at (`pyasr.data.audio_looks`): 'no'; 'exists': files are there, and of the size that their
+                            headers tell; 'read': to its end
     lang                    language directory of whose words every transcript has to hold at least one
     """
     collects_garbage = gc.isenabled()
@@ -419,30 +420,6 @@ def _oov_only(text: Path, lang: Path) -> Iterator[Problem]:
         if value and known.isdisjoint(value.split()):
             complaint = f"none of its words is in {lang}/words.txt"
             yield Problem(text, i + 1, table.lines[i], complaint, "correct it, or add its words to the dictionary")
-
-
-@dataclass(frozen=True)
-class Look:
-    """What was found of a recording."""
-
-    complaint: str = ""            # '' if nothing is wrong
-    seconds: float | None = None   # where it was read
-    rate: int = 0                  # the same
-    by_hand: str = ""              # what the user is to do where the recording itself may be sound
-
-
-def look_at_audio(rx: str, how: str) -> Look:
-    """What is wrong with the audio of `rx`, as `how` says: 'no', 'exists', 'read'."""
-    if how == "no" or (how == "exists" and (rx.endswith("|") or os.path.exists(rx) or os.path.exists(archive_of(rx)))):
-        return Look()
-    if how == "exists":
-        return Look("no such audio file")
-    try:
-        samples, rate = read_audio(rx)
-    except UserError as error:
-        complaint, _, advice = str(error).removeprefix(f"{rx}: ").rpartition("; ")
-        return Look(complaint, by_hand="" if isinstance(error, UnusableAudio) else advice)
-    return Look(seconds=len(samples) / rate, rate=rate)
 
 
 def recording_seconds(reco2dur: Mapping[str, str], reco2speed: Mapping[str, str], heard: Mapping[str, float]) -> dict[str, float]:

@@ -47,7 +47,8 @@ class CheckOptions:
     need_text: bool = option(True, "data: transcripts have to be there")
     need_feats: bool = option(False, "data: features have to be there")
     same_features: bool = option(False, "data with models: features have to be those that the models take, as for decoding")
-    audio: str = option("exists", "data: audio is not looked at, looked for, or read to its end", choices=("no", "exists", "read"))
+    audio: str = option("exists", "data: audio is not looked at, looked for and compared with its headers, or read to its end",
+                        choices=("no", "exists", "read"))  # fmt: skip
 
 
 def kinds_of(path: Path) -> list[str]:

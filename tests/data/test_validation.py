@@ -198,12 +198,12 @@ def test_a_recording_at_another_speed_is_as_long_as_it_sounds(tmp_path):
     assert [(p.text, p.message) for p in problems] == [("cy-003 cy 0.6 0.8", "begins after the end of the recording, which has 0.5 s")]
 
 
-def test_truncated_audio_is_found_when_read(tmp_path):
+@pytest.mark.parametrize("how", ["exists", "read"])
+def test_truncated_audio_is_found(how, tmp_path):
     data = make_data_dir(tmp_path / "data")
     wave = data / "audio/cy-002.wav"
     wave.write_bytes(wave.read_bytes()[:1000])
-    assert validate(data) == []
-    problem, = validate(data, audio="read")
+    problem, = validate(data, audio=how)
     assert (problem.line, problem.path.name) == (11, "wav.scp") and "cut short, 956 of 3200 bytes" in problem.message
     run_fix(problem.fix)
     assert validate(data, audio="read") == [] and "cy-002" not in keys(data)

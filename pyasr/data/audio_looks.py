@@ -1,0 +1,79 @@
+"""Whether the recordings of a data directory are there and whole: by their headers, or read to their end."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from pyasr.base import pipes
+from pyasr.base.errors import UserError
+from pyasr.data import audio_headers, audio_sizes, audio_tails
+from pyasr.data.audio import UnusableAudio, read_audio
+from pyasr.io.ark import archive_of
+from pyasr.io.content import open_file, readable
+
+_HEAD_BYTES, _MOST_TAIL_BYTES = 4096, 1 << 20
+_WITH_SIZES = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"NIST")
+_WITHOUT_SIZES = re.compile(rb"fLaC|OggS|ID3|\xff[\xe2-\xfb]")
+_ALIGNMENT = 512  # of chunks behind the audio, and more
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found of a recording."""
+
+    complaint: str = ""            # '' if nothing is wrong
+    seconds: float | None = None   # where it was read
+    rate: int = 0                  # the same
+    by_hand: str = ""              # what the user is to do where the recording itself may be sound
+
+
+def look_at_audio(rx: str, how: str) -> Look:
+    """What is wrong with the audio of `rx`, an entry of wav.scp.
+
+    how  'no': not looked at; 'exists': the file is there, and where its header tells the size of the audio, that is right; 'read': it can
+         be read to its end
+    """
+    if how == "no" or how == "exists" and pipes.is_command(rx):
+        return Look()
+    if how == "read":
+        return _read(rx)
+    if not os.path.isfile(rx):
+        return Look() if os.path.exists(rx) or os.path.exists(archive_of(rx)) else Look("no such audio file")
+    try:
+        if _is_as_its_header_tells(rx):
+            return Look()
+    except UserError as error:
+        return Look(str(error).removeprefix(f"{rx}: "), by_hand="see that the file can be read")
+    found = _read(rx)
+    return Look(found.complaint, by_hand=found.by_hand)
+
+
+def _read(rx: str) -> Look:
+    try:
+        samples, rate = read_audio(rx)
+    except UserError as error:
+        complaint, _, advice = str(error).removeprefix(f"{rx}: ").rpartition("; ")
+        return Look(complaint, by_hand="" if isinstance(error, UnusableAudio) else advice)
+    return Look(seconds=len(samples) / rate, rate=rate)
+
+
+def _is_as_its_header_tells(path: str) -> bool:
+    """Whether an audio file has the size that its header tells, or one of a form whose header tells none: from its first few bytes, and the
+    last ones where something follows the audio. Where it does not look so, only reading it tells."""
+    with open_file(path) as file, readable(path):
+        head, num_bytes = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
+        if head[:4] not in _WITH_SIZES:
+            return bool(_WITHOUT_SIZES.match(head))
+        begin, size = audio_sizes.promised(head)
+        if not begin or size < 0 or audio_sizes.is_shortened(head):
+            return audio_headers.is_of_stream(head)
+        end = begin + size
+        if num_bytes in (end, audio_sizes.num_bytes_of_all_channels(head)):
+            return True
+        if not end < num_bytes <= end + _MOST_TAIL_BYTES:
+            return False
+        file.seek(end)
+        at = _ALIGNMENT + end % _ALIGNMENT
+        return audio_tails.is_tail(head[:4].ljust(at, b"\0") + file.read(), at)
