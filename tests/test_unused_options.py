@@ -24,7 +24,7 @@ FLAGS = {flag(option) for options in SCHEDULES.values() for option in options}
 ONLINE = "--ng-rank-in --ng-rank-out --ng-num-samples-history --ng-num-minibatches-history --ng-update-period"
 BESIDE_FILE = "--hidden-layers --hidden-dim --activation --pnorm-group --normalize --dropout --splice-left --splice-right"
 MIXED_UP = "--mix-up-power --mix-up-min-count --mix-up-stddev"
-BESIDE_NETWORK = "--mix-up --layer-period-frames --fix-period-frames --shrink-period-frames --presoftmax-power --input-transform --teacher --dbn"
+BESIDE_NETWORK = "--mix-up --layer-period-frames --fix-period-frames --shrink-period-frames --presoftmax-power --teacher --dbn"
 COMBINED = "--combine-models --combine-period-frames --combine-start --combine-iterations --sample-frames"
 PITCH = "--min-f0 --max-f0 --resample-frequency --nccf-ballast --pitch-scale --delta-window --add-raw-log-pitch --add-pov-feature"
 
@@ -42,7 +42,7 @@ CASES = [
     (("train_lfmmi.py",), "", COMBINED),
     (("train_dnn.py", "train_lfmmi.py"), "--combine average", "--combine-start --combine-iterations"),
     (("train_dnn.py",), "--activation pnorm", "--normalize"),
-    (("train_dnn.py",), "--network x.net", f"{BESIDE_FILE} {BESIDE_NETWORK}"),
+    (("train_dnn.py",), "--network x.net", f"{BESIDE_FILE} {BESIDE_NETWORK} --input-transform"),
     (("train_dnn.py", "simulate_parallel.py"), "", "--carry-state --fix-period-frames --shrink-value"),
     (("train_dnn.py",), "--network x.net --carry-state", "--combine --shrink-value"),
     (("train_dnn.py",), "--teacher x", "--vtlp --input-transform --combine --shrink-period-frames"),
@@ -122,5 +122,6 @@ def test_what_is_used_is_taken(program, words):
 def test_conditions_within_groups_of_groups_are_told():
     (found,) = (found for found in flags_of(options_of("simulate_parallel.py")) if found.name == "checkpoint-minutes")
     assert "not used here" in told(found.only)
-    with pytest.raises(UserError, match="^--mix-up, --presoftmax-power do not go with --network x: for feed-forward networks only; leave them out$"):
+    refusal = "^--mix-up, --presoftmax-power do not go with --network x: for feed-forward networks only; leave them out$"
+    with pytest.raises(UserError, match=refusal):
         parsed(options_of("train_dnn.py"), "--network", "x", "--mix-up", "0", "--presoftmax-power=0")
