@@ -24,7 +24,7 @@ from pyasr.data.datadir import DataDir
 from pyasr.data.recording_prints import recording_prints
 from pyasr.feats.extract import AUDIO_FILE, audio_tables
 from pyasr.feats.inputs import input_option_files
-from pyasr.feats.options import OPTIONS_FILE
+from pyasr.feats.options import feature_options_file
 from pyasr.feats.fit import check_dimension, check_features
 from pyasr.hmm.model import first_pass_model
 from pyasr.hmm.vtln import VtlnOptions, VtlnSpec, merge_scores
@@ -48,7 +48,8 @@ def main(options: ComputeVtln) -> None:
     check_dimension(data, ali_dir)
     lang = [options.lang / "phones.txt", options.lang / "phones/silence.int"]
     model = [first_pass_model(ali_dir), *input_option_files(ali_dir)]
-    inputs = [*audio_tables(data), data / "feats" / OPTIONS_FILE, *lang, *model, *job_archive_files(ali_dir)]
+    how = feature_options_file(data, "tells how to make warped features")
+    inputs = [*audio_tables(data), how, *lang, *model, *job_archive_files(ali_dir)]
     inputs += [path for path in [data / "feats" / AUDIO_FILE] if path.exists()]
     tables = DataDir(data)
     tables.check_commands()

@@ -188,9 +188,15 @@ class SpectrogramOptions:
 FEATURE_OPTIONS = (MfccOptions, FbankOptions, PlpOptions, SpectrogramOptions)
 
 
-def read_feature_options(data: Path, why: str) -> MfccOptions | FbankOptions | PlpOptions | SpectrogramOptions:
-    """How the features of a data directory were made. Raises UserError, with the reason `why` one has to know, where that is not told."""
+def feature_options_file(data: Path, why: str) -> Path:
+    """The file that tells how the features of a data directory were made. Raises UserError, with the reason `why` one has to know, where
+    it is missing."""
     path = data / "feats" / OPTIONS_FILE
     if not path.exists():
         raise UserError(f"{path}: no such file, which {why}; make the features with steps/make_mfcc.py")
-    return load(path, FEATURE_OPTIONS)
+    return path
+
+
+def read_feature_options(data: Path, why: str) -> MfccOptions | FbankOptions | PlpOptions | SpectrogramOptions:
+    """How the features of a data directory were made. Raises UserError, with the reason `why` one has to know, where that is not told."""
+    return load(feature_options_file(data, why), FEATURE_OPTIONS)
