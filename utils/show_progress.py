@@ -114,12 +114,19 @@ def is_kept(log: Path) -> bool:
     return number.startswith("requeued-") or number.isdigit() and log.with_name(f"{name}.log").exists()
 
 
+def outputs_of(exp: Path) -> tuple[list[Path], list[Path]]:
+    """(those that are finished, the OUT.tmp of those that are not), in the order in which they were made; `exp` itself may be one."""
+    own = Path(f"{exp}.tmp")
+    if not exp.is_dir() and not own.is_dir():
+        raise UserError(f"{exp}: no such directory; give the exp/ of a recipe")
+    finished, begun = (sorted(exp.rglob(name), key=changed) for name in (DONE, STARTED))
+    begun += [own / STARTED] if (own / STARTED).exists() else []
+    finished = [path.parent for path in finished if not is_aside(path.parent.relative_to(exp))]
+    return finished, [path.parent for path in begun if path.parent.suffix == ".tmp"]
+
+
 def main(options: ShowProgress) -> None:
-    if not options.exp.is_dir():
-        raise UserError(f"{options.exp}: no such directory; give the exp/ of a recipe")
-    finished, begun = ([path.parent for path in sorted(options.exp.rglob(name), key=changed)] for name in (DONE, STARTED))
-    finished = [out for out in finished if not is_aside(out.relative_to(options.exp))]
-    begun = [out for out in begun if out.suffix == ".tmp"]
+    finished, begun = outputs_of(options.exp)
     if not finished and not begun:
         raise UserError(f"{options.exp}: no step has made anything here, nor begun to; give the exp/ of a recipe")
     lines = [*map(done_line, finished), *(line for scratch in begun for line in lines_begun(scratch))]

@@ -266,6 +266,14 @@ def test_an_output_that_is_finished_while_it_is_looked_at(tmp_path, capsys, monk
     assert f"{tmp_path}/mono: done " in capsys.readouterr().out
 
 
+def test_an_output_that_is_being_made_is_named_as_it_will_be_called(tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt), stage_output(tmp_path / "exp/dnn.v2", {}, []):
+        raise KeyboardInterrupt
+    run_here("show_progress.py", tmp_path / "exp/dnn.v2", folder="utils")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{tmp_path}/exp/dnn.v2: begun ") and ", stopped by SIGINT " in line
+
+
 def test_nothing_to_show(tmp_path):
     with pytest.raises(UserError, match="no step has made anything here"):
         run_here("show_progress.py", tmp_path, folder="utils")
