@@ -67,8 +67,13 @@ def differences(old: dict, new: dict, prefix: str = "") -> list[str]:
         if isinstance(a, dict) and isinstance(b, dict):
             lines += differences(a, b, f"{prefix}{key}.")
         elif not _is_same(a, b):
-            lines.append(f"{prefix}{key}: {a} -> {b}")
+            lines.append(f"{prefix}{key}: {_shown(a)} -> {_shown(b)}")
     return lines
+
+
+def _shown(value):
+    """A value of a difference; a group of options that only one of the two sides has is not listed."""
+    return "its options" if isinstance(value, dict) else value
 
 
 def _is_same(old, new) -> bool:

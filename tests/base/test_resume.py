@@ -113,6 +113,14 @@ def test_what_a_killed_process_has_half_written_does_not_stay(tmp_path):
     assert [path.name for path in (tmp_path / "out" / "part").iterdir()] == ["state.tmp"]
 
 
+def test_options_of_another_step_are_not_listed(place, capsys):
+    for options in ({"fbank": {"num_mel_bins": 40, "pitch": {"delay": 0}}}, {"mfcc": {"num_ceps": 13}}):
+        with pytest.raises(KeyboardInterrupt), stage_output(place / "out", options, []):
+            raise KeyboardInterrupt
+    told = "an interrupted run had other options (fbank: its options -> None; mfcc: None -> its options); beginning anew"
+    assert capsys.readouterr().out == f"{place}/out.tmp: {told}\n"
+
+
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_run_with_other_options_is_told_from_one_whose_inputs_have_changed(resume, place, capsys):
     """Other options may bring other inputs, of which none has changed."""
