@@ -79,7 +79,7 @@ def check_channel(num_channels: int, channel: int, where: str) -> None:
 
 
 def audio_head(rx: str) -> tuple[int, int] | None:
-    """(sampling rate in Hz, number of channels) by the first bytes of a file of wav.scp; None for a command, and where they do not tell."""
+    """(sampling rate in Hz, number of channels) by the header of a file in wav.scp; None for a command, and if they are unknown."""
     if pipes.is_command(rx):
         return None
     import soundfile
@@ -132,13 +132,13 @@ class _ForLibrary(io.BytesIO):
 
 
 def _other_kind(content: bytes) -> str:
-    """What Kaldi's object it is, which is no audio, as part of a sentence; '' where that is not known."""
+    """Part of a sentence on the Kaldi object in place of audio; '' if it is unknown."""
     kind = kind_of(content[:PEEK_BYTES])
     return f"{kind} is there" if kind and not kind.endswith(" file") else ""
 
 
 def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
-    """Raise UserError for an audio file of which libsndfile would give a part, or nothing."""
+    """Raise UserError for an audio file that libsndfile would read only in part, or not at all."""
     if audio_sizes.is_shortened(content):
         raise UserError(f"{where}: compressed by shorten, which sph2pipe reads; {advice.shortened}")
     if audio_sizes.is_flac_stream(content):
@@ -185,14 +185,14 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
 
 
 def _says_absence(error: UserError) -> bool:
-    """Whether the file is not there, and not one that the system cannot read at the moment."""
+    """Whether the file does not exist, rather than that the system cannot read it at the moment."""
     return not isinstance(error, SystemRefusal) or error.is_absence
 
 
 def _of_archive(path: str, offset: int) -> bytes:
     """The bytes of the audio file that begins there, no more of the archive than its header makes necessary.
 
-    Raises UnusableAudio where no other entry, nor the end of the archive, follows what the header tells.
+    Raises UnusableAudio if neither another entry nor the end of the archive follows the bytes that the header counts.
     """
     with open_file(path) as archive, readable(path):
         archive.seek(offset)
@@ -219,7 +219,7 @@ def _shorter_end(archive: BinaryIO, offset: int, head: bytes, promised: int) -> 
 
 
 def _bytes_at(archive: BinaryIO, place: int) -> bytes:
-    """A few bytes of an archive, which is left where it was."""
+    """A few bytes of an archive; its position stays."""
     before = archive.tell()
     archive.seek(place)
     content = archive.read(audio_tails.PEEK_BYTES)

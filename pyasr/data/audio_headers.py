@@ -1,4 +1,4 @@
-"""Headers put right that do not tell how much audio there is, or less than there is, so that libsndfile reads all of it."""
+"""Corrects headers that count no audio, or less than the file holds, so that libsndfile reads all of it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _AIFF_HEAD_BYTES, _CAF_HEAD_BYTES = 8, 4  # within the chunk of the audio, befor
 
 
 def with_size(content: bytes) -> bytes:
-    """A WAV, RF64, AU, AIFF or CAF file with the size of what is there, where its header has that of a file without audio, of a stream, or
-    one that has lost multiples of 2^32; others as they are."""
+    """A WAV, RF64, AU, AIFF or CAF file with its true size in the header, if the header has the size of an empty file or of a
+    stream, or one that is less by a multiple of 2^32; other files unchanged."""
     if not (numbers := _lost_sizes(content)):
         return content
     if content[:4] == b"RIFF" and len(content) > GREATEST:
@@ -30,14 +30,14 @@ def is_of_stream(head: bytes) -> bool:
 
 
 def _lost_sizes(content: bytes) -> dict[int, bytes]:
-    """{position: bytes of the header that tell the size of what is there} where that is not told and there is audio, else {}."""
+    """{position in the header: bytes of the true size} if the header does not have it and there is audio, else {}."""
     known = {b"RIFF": _size_of_wav, b"RIFX": _size_of_wav, b"RF64": _size_of_rf64, b".snd": _size_of_au, b"FORM": _size_of_aiff,
              b"caff": _size_of_caf}.get(content[:4])  # fmt: skip
     return known(content) if known else {}
 
 
 def _is_untold(content: bytes, begin: int, size: int, least: int = 0) -> bool:
-    """Whether all from `begin` on is audio, though the header tells another `size`; `least`: that of a chunk without audio."""
+    """Whether all from `begin` on is audio although the header has another `size`; `least`: the size of a chunk without audio."""
     there = len(content) - begin
     if not 0 < begin < len(content) or size == there:
         return False
@@ -56,7 +56,7 @@ def _size_of_wav(content: bytes) -> dict[int, bytes]:
 
 
 def _as_rf64(content: bytes) -> bytes:
-    """A WAV file of 4 GiB and more in the form that has sizes of 64 bits (EBU Tech 3306)."""
+    """A WAV file of 4 GiB or more as RF64, which has 64-bit sizes (EBU Tech 3306)."""
     begin, _ = chunk(content, 12, "<4sI", 2, b"data")
     sizes = struct.pack("<4sIqqqI", b"ds64", 28, len(content) + 28, len(content) - begin, 0, 0)
     all_ones = struct.pack("<I", GREATEST)
@@ -84,7 +84,7 @@ def _size_of_aiff(content: bytes) -> dict[int, bytes]:
 
 
 def _size_of_caf(content: bytes) -> dict[int, bytes]:
-    """-1 is a size that the form allows for the last chunk."""
+    """CAF allows the size -1 for the last chunk."""
     begin, size = chunk(content, 8, ">4sq", 1, b"data")
     if size >= 0 and not _is_untold(content, begin, size, _CAF_HEAD_BYTES) or not 0 < begin < len(content):
         return {}
@@ -92,18 +92,18 @@ def _size_of_caf(content: bytes) -> dict[int, bytes]:
 
 
 def readable(content: bytes) -> bytes:
-    """What libsndfile is given of a file whose audio is told to be whole, so that it reads all of that, and nothing else."""
+    """The content to give to libsndfile, so that it reads all audio of a complete file and nothing else."""
     return _with_length(_without_tail(content))
 
 
 def _without_tail(content: bytes) -> bytes:
-    """A W64 or SPHERE file without what follows its audio, which libsndfile takes for audio; others as they are."""
+    """A W64 or SPHERE file without the bytes after its audio, which libsndfile would read as audio; other files unchanged."""
     begin, size = promised(content)
     return content[:begin + size] if content[:4] in (b"riff", b"NIST") and size > 0 and begin + size < len(content) else content
 
 
 def _with_length(content: bytes) -> bytes:
-    """A FLAC or MP3 file whose header counts what is there, as far as that is known; others as they are."""
+    """A FLAC or MP3 file with its true length in the header, if that is known; other files unchanged."""
     if not flac_length.is_flac(content):
         return mp3_length.with_length(content)
     num = flac_length.num_samples(content)

@@ -1,4 +1,4 @@
-"""How much audio the headers of files promise; libsndfile silently shortens a recording whose end is missing, or not counted.
+"""Amount of audio by the headers of files. libsndfile silently shortens a recording whose end is missing, or not counted.
 
 Of FLAC and MP3 files libsndfile tells itself when the end is missing, but of an MP3 file without a Xing header, which promises nothing.
 """
@@ -48,7 +48,7 @@ def what_is_missing(content: bytes) -> str:
 
 
 def what_is_not_counted(content: bytes) -> str:
-    """What follows the audio that a header counts and is neither another chunk, nor a tag, nor filling, as part of a sentence; else ''."""
+    """Part of a sentence on bytes behind the counted audio that are not chunks, tags or padding; '' if there are none."""
     if flac_length.is_flac(content):
         counts = "more frames follow than its header counts, and the last is not whole"
         return counts if flac_length.num_samples(content) is None and flac_length.goes_on(content) else ""
@@ -135,13 +135,13 @@ def is_shortened(content: bytes) -> bool:
 
 
 def is_flac_stream(content: bytes) -> bool:
-    """Whether it is a FLAC file of which neither its header nor its last frame tells how long it is, unreadable to libsndfile."""
+    """Whether it is a FLAC file without its length in the header or the last frame, which libsndfile cannot read."""
     is_untold = flac_length.is_flac(content) and not flac_length.told(content) and not flac_length.is_without_audio(content)
     return is_untold and flac_length.num_samples(content) is None
 
 
 def holds_several(content: bytes) -> bool:
-    """Whether it is several files one after the other, of which libsndfile gives the first, or none.
+    """Whether it is several files joined, of which libsndfile would read only the first, or none.
 
     First pages of streams that go side by side in an Ogg file stand together at its begin; one behind other pages begins another file.
     """

@@ -1,4 +1,4 @@
-"""What stands behind the audio of a file: other chunks, tags and filling, which are no audio; behind it in an archive, the next entry.
+"""What follows the audio in a file: other chunks, tags, padding; in an archive, the next entry.
 
 Chunks behind the audio (LIST, id3, cue, PEAK and many others) are normal in WAV, RF64, W64, AIFF and CAF files.
 """
@@ -24,7 +24,7 @@ PEEK_BYTES = 4096
 
 @dataclass(frozen=True)
 class _Chunks:
-    """How the chunks of a form are written.
+    """Layout of the chunks of a format.
 
     form         name and size, as `struct` has it
     multiple     chunks begin at multiples of so many bytes, in files that keep to the form
@@ -55,7 +55,7 @@ _CHUNKS = {b"RIFF": _WAV, b"RF64": _WAV, b"RIFX": _AIFF, b"FORM": _AIFF, b"caff"
 
 
 def is_tail(content: bytes, at: int) -> bool:
-    """Whether an audio file has nothing but whole chunks and tags from the byte `at` on, where its audio ends, or nothing."""
+    """Whether an audio file has only complete chunks and tags, or nothing, from the end of its audio at the byte `at`."""
     chunks = _CHUNKS.get(content[:4])
     places = [at, *([at + -at % chunks.multiple] if chunks else [])]
     known = set(places)
@@ -71,17 +71,17 @@ def is_tail(content: bytes, at: int) -> bool:
 
 
 def is_tail_of_wav(rest: bytes) -> bool:
-    """Whether what follows the audio of a WAV stream is other chunks, or nothing."""
+    """Whether other chunks, or nothing, follow the audio of a WAV stream."""
     return is_tail(b"RIFF" + bytes(8) + rest, 12)
 
 
 def is_filling(content: bytes, at: int) -> bool:
-    """Whether nothing but zeros follow, up to the end of a block of a disk."""
+    """Whether only zeros follow, up to the end of a disk block."""
     return len(content) % _FILLED_TO == 0 and len(content) - at < _MOST_FILLING and not any(content[at:])
 
 
 def begins_file(content: bytes, at: int) -> bool:
-    """Whether another audio file begins at the byte `at`, or one byte later, where an odd number of bytes is filled up."""
+    """Whether another audio file begins at the byte `at`, or after one byte of padding."""
     return any(_FILE.match(content, place) for place in (at, at + at % 2))
 
 

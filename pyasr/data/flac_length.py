@@ -1,4 +1,4 @@
-"""How many samples a FLAC file has by its frames, where its header tells fewer or none (RFC 9639).
+"""Number of samples in a FLAC file by its frames, for headers that count fewer or none (RFC 9639).
 
 A frame begins with two bytes of synchronisation and a header of its own, which has its place in the stream, its number of samples and a
 checksum of 8 bits; it ends with a checksum of 16 bits. The last frame of a file so tells how long the file is.
@@ -41,7 +41,7 @@ def holds_several(content: bytes) -> bool:
 
 
 def num_samples(content: bytes) -> int | None:
-    """Samples by the last frame; None where no frame is whole at the end, so that nothing tells."""
+    """Samples by the last frame; None if no complete frame is at the end."""
     end, slack = _end(content)
     num_checked = 0
     for at in _places_of_frames(content, end):
@@ -57,14 +57,14 @@ def num_samples(content: bytes) -> int | None:
 
 
 def goes_on(content: bytes) -> bool:
-    """Whether frames follow those that the header counts, of which the last is not whole."""
+    """Whether more frames follow than the header counts, the last of them incomplete."""
     end, _ = _end(content)
     lasts = (_last_sample(content, at) for at in _places_of_frames(content, end))
     return bool(told(content)) and next((last for last in lasts if last is not None), 0) > told(content)
 
 
 def with_length(content: bytes, num: int) -> bytes:
-    """The file with so many samples in its header."""
+    """The file with this number of samples in its header."""
     number = int.from_bytes(content[18:_TOLD_END], "big") & ~_TOLD_BITS | num
     return content[:18] + number.to_bytes(8, "big") + content[_TOLD_END:]
 
@@ -87,7 +87,7 @@ def _places_of_frames(content: bytes, end: int) -> Iterator[int]:
 
 
 def _last_sample(content: bytes, at: int) -> int | None:
-    """How many samples there are up to the end of the frame that begins there; None where no frame does."""
+    """Samples up to the end of the frame that begins at `at`; None if no frame begins there."""
     head = content[at : at + _MOST_FRAME_HEAD]
     if len(head) < _LEAST_FRAME or head[3] & 1 or head[2] & 15 == 15 or head[2] < 16:
         return None

@@ -62,8 +62,8 @@ def last(data: DataDir, num: int) -> list[str]:
 def without_repetitions(data: DataDir, most: int, seed: int = 0) -> list[str]:
     """Up to `most` utterances of each transcript, as of Kaldi's `remove_dup_utts.sh`; none without a transcript.
 
-    Where there are more they are drawn, so that they come from all of the data; which ones depends on the seed, the transcript and the
-    utterances that have it alone. In C order.
+    If there are more they are drawn, so that they come from all of the data. The draw depends only on the seed, the transcript and its
+    utterances. In C order.
     """
     same: dict[str, list[str]] = {}
     for utterance in filter(data.text.__contains__, data.utterances):
@@ -72,7 +72,7 @@ def without_repetitions(data: DataDir, most: int, seed: int = 0) -> list[str]:
 
 
 def _drawn(utterances: list[str], most: int, seed: int, words: str) -> list[str]:
-    """All of them, or `most` drawn without replacement."""
+    """All utterances, or `most` drawn without replacement."""
     if len(utterances) <= most:
         return utterances
     return [utterances[i] for i in generator(seed, "same text", words).permutation(len(utterances))[:most]]
