@@ -6,7 +6,6 @@ Importing it ends a program that was started with a Python outside pyasr's envir
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import signal
 import sys

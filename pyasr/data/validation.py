@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.errors import UserError, printable
+from pyasr.base.errors import printable
 from pyasr.base.table_paths import placed, root_of
 from pyasr.base.utf8 import without_mark
 from pyasr.data import distortion
