@@ -1,7 +1,9 @@
-"""Work on a stream of items by several threads at once."""
+"""Work in threads: on a stream of items by several at once, or beside a block."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,3 +32,16 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item], num_thread
         finally:
             for future in waiting:
                 future.cancel()
+
+
+@contextlib.contextmanager
+def beside(follow: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run `follow(ended)` in a thread while the block runs. `ended` is set at the end of the block, which waits for the thread."""
+    ended = threading.Event()
+    thread = threading.Thread(target=follow, args=(ended,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -40,6 +40,6 @@ class Kernel:
         return self._dispatcher(*arguments, **keywords)
 
     def __getattr__(self, name: str):
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._dispatcher, name)

@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pyasr.base.pace import FIRST_S, GROWTH
 from pyasr.cluster.command_line import Request
 
-_FIRST_S = 20.0
-_GROWTH = 1.5
 _ON_TERMINAL_S = 1.0
 _BEGIN_OF_LINE, _CLEAR = "\r", "\x1b[K"
 
@@ -39,7 +38,7 @@ class GroupProgress:
         line = f"{time.strftime('%H:%M:%S')} {self.what}: {ended}/{self.total} jobs, {lasting(passed_s)}{left}"
         self.write(f"{_CLEAR}{line}{_BEGIN_OF_LINE}" if self.on_terminal else f"{line}\n")
         self.shown = True
-        return _ON_TERMINAL_S if self.on_terminal else passed_s * (_GROWTH - 1)
+        return _ON_TERMINAL_S if self.on_terminal else passed_s * (GROWTH - 1)
 
     def close(self) -> None:
         """Leave the terminal's line to others."""
@@ -48,7 +47,7 @@ class GroupProgress:
 
 
 @contextlib.contextmanager
-def telling(request: Request, num_ended: Callable[[], int], first_s: float = _FIRST_S) -> Iterator[None]:
+def telling(request: Request, num_ended: Callable[[], int], first_s: float = FIRST_S) -> Iterator[None]:
     """While this lasts, a timer (SIGALRM) has progress told on standard error, at first after `first_s` seconds."""
     if len(request.jobs) == 1:
         yield

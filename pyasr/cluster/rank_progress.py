@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyasr.base.errors import printable
+from pyasr.base.in_threads import beside
 from pyasr.base.pace import FIRST_S, Pace
 from pyasr.base.progress_note import read_note
 from pyasr.cluster.group_progress import lasting
@@ -40,14 +41,9 @@ def told_by_ranks(note: Path, log: Path) -> str:
 @contextlib.contextmanager
 def telling_ranks(told: Callable[[], str | None], first_s: float = FIRST_S) -> Iterator[None]:
     """While the block runs, print what `told` returns on standard error; nothing for None."""
-    ended, on_terminal = threading.Event(), sys.stderr.isatty()
-    thread = threading.Thread(target=_follow, args=(told, Pace(first_s), on_terminal, ended), daemon=True)
-    thread.start()
-    try:
+    pace, on_terminal = Pace(first_s), sys.stderr.isatty()
+    with beside(lambda ended: _follow(told, pace, on_terminal, ended)):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _follow(told: Callable[[], str | None], pace: Pace, on_terminal: bool, ended: threading.Event) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pyasr.base.foreign_json import parse_object
+from pyasr.base.in_threads import beside
 from pyasr.cluster.group_progress import lasting
 from pyasr.cluster.rank_progress import told_by_ranks
 from pyasr.train.progress import METRICS_FILE, minutes
@@ -25,14 +26,8 @@ def progress_bar(directory: Path, pattern: str = METRICS_FILE, terminal: TextIO 
     if not terminal.isatty():
         yield
         return
-    ended = threading.Event()
-    thread = threading.Thread(target=_follow, args=(directory, pattern, terminal, ended), daemon=True)
-    thread.start()
-    try:
+    with beside(lambda ended: _follow(directory, pattern, terminal, ended)):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def progress_line(directory: Path, pattern: str, log: Path) -> str | None:

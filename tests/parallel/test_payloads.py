@@ -13,8 +13,10 @@ from scheme_toys import mixing_of
 from pyasr.base.job_options import JobOptions
 from pyasr.cluster.jobs import run_ranks
 from pyasr.parallel.comm import SoloComm
+from pyasr.parallel.ring import WIRE_TYPES
 from pyasr.parallel.simulator import Network, run_simulated
 from pyasr.parallel.strategies import SchemeOptions, make_strategy, mixing_options, strategy_names
+from pyasr.parallel.strategies.options import PAYLOADS
 from pyasr.parallel.strategies.wire import Wire
 from pyasr.parallel.threads import ThreadComm, run_threads
 from pyasr.parallel.topologies import TOPOLOGIES
@@ -222,6 +224,10 @@ def test_a_job_goes_on_in_16_bits():
         before, after = (np.array([mixed[place] for mixed in of_ranks], np.float64) for place in (0, 1))
         assert np.abs(after.mean(0) - before.mean(0)).max() < 2 * 2.0**-24 * 2000
     assert np.abs(afters(wide) - afters(narrow)).max() < 4 * UNIT["bfloat16"]
+
+
+def test_every_type_of_a_ring_is_a_choice():
+    assert PAYLOADS == tuple(WIRE_TYPES)
 
 
 def test_over_mpi(tmp_path, monkeypatch):
