@@ -66,6 +66,7 @@ CASES = [
     (("decode_fmllr.py",), "--si-dir x", "--first-beam --first-max-active"),
     (("decode_fmllr.py", "align_fmllr.py", "train_sat.py"), "--fmllr-update-type diag", "--fmllr-num-iters"),
     (("decode_fmllr.py", "align_fmllr.py", "train_sat.py"), "--fmllr-update-type none", "--fmllr-min-count"),
+    (("decode_fmllr.py", "train_sat.py"), "--fmllr-update-type none", "--silence-weight"),
     (("score.py",), "", "--posterior-scale"),
     (("train_ivector_extractor.py",), "--model-dir x", "--deltas --splice-left --splice-right"),
     (("utils/transcribe.py",), "", "--any-end-s --utterance-s --posterior-scale"),

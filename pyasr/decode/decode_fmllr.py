@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import unless_set
+from pyasr.base.option_uses import unless_is, unless_set
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir, split
@@ -53,7 +53,8 @@ class AdaptOptions:
                                only=unless_set("si-dir"))  # fmt: skip
     first_max_active: int = option(2000, "most tokens of a frame that are taken on there", minimum=1,
                                    only=unless_set("si-dir"))  # fmt: skip
-    silence_weight: float = option(0.01, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0)
+    silence_weight: float = option(0.01, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0,
+                                   only=unless_is("fmllr-update-type", "none"))  # fmt: skip
 
     def first(self, decode: DecodeOptions) -> DecodeOptions:
         """The search without fMLLR."""

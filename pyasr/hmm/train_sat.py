@@ -14,6 +14,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.option_uses import unless_is
 from pyasr.base.options import option
 from pyasr.feats.transforms import read_transforms
 from pyasr.hmm.adaptable_shard import AdaptableShard, load_adaptable
@@ -32,7 +33,8 @@ class SatOptions:
     """When transforms are estimated, and from what."""
 
     fmllr_iters: str = option("2 4 6 12", "iterations in which the speakers' transforms are estimated")
-    silence_weight: float = option(0.0, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0)
+    silence_weight: float = option(0.0, "weight of silence in the statistics of fMLLR", minimum=0.0, maximum=1.0,
+                                   only=unless_is("fmllr-update-type", "none"))  # fmt: skip
 
     def check(self) -> None:
         """Raises UserError for a list of iterations that is none."""
