@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
 from pyasr.data import audio_headers, audio_sizes, audio_tails
-from pyasr.data.audio import UnusableAudio, read_audio
+from pyasr.data.audio import AudioAdvice, UnusableAudio, read_audio
 from pyasr.io.ark import archive_of
 from pyasr.io.content import open_file, readable
 
@@ -55,6 +55,8 @@ def _read(rx: str) -> Look:
         samples, rate = read_audio(rx)
     except UserError as error:
         complaint, _, advice = str(error).removeprefix(f"{rx}: ").rpartition("; ")
+        if advice == AudioAdvice.uncounted:  # all of it may be there, which the fix would remove
+            complaint += f"; to keep it, {advice.partition(', or ')[0]}"
         return Look(complaint, by_hand="" if isinstance(error, UnusableAudio) else advice)
     return Look(seconds=len(samples) / rate, rate=rate)
 

@@ -43,6 +43,7 @@ def test_what_is_wrong_is_told_as_by_reading(form, change, tmp_path):
     path.write_bytes(BROKEN[change](form, encoded(form, samples())))
     found, right = (look_at_audio(str(path), how) for how in ("exists", "read"))
     assert found.complaint == right.complaint != "" and found.seconds is None
+    assert ("to keep it, write its header anew, as by 'sox" in found.complaint) == ("bytes follow that" in found.complaint)
 
 
 @pytest.mark.parametrize("form", WITH_SIZES)
