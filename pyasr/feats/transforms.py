@@ -11,8 +11,10 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.io.ark import read_ark, write_ark
+from pyasr.io.content import read_content
 from pyasr.io.int_vectors import num_archives
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
+from pyasr.io.object_kinds import MATRIX, TEXT, refuse_other
 
 MATRIX_FILE = "final.mat"
 _REMEDY = "transforms come from steps/train_sat.py, align_fmllr.py or decode_fmllr.py"
@@ -52,9 +54,14 @@ def compose(outer: np.ndarray, inner: np.ndarray, dim: int) -> np.ndarray:
 
 def read_matrix(path: Path) -> np.ndarray:
     """A matrix file of Kaldi's, binary or text. Raises UserError with file and offset."""
-    reader = KaldiReader(path)
-    matrix = reader.matrix()
-    reader.expect_end()
+    content = read_content(path)
+    reader = KaldiReader(path, content)
+    try:
+        matrix = reader.matrix()
+        reader.expect_end()
+    except UserError:
+        refuse_other(f"{path}", content, MATRIX, "give a file of one matrix", (TEXT,))
+        raise
     return matrix
 
 

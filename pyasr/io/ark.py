@@ -28,7 +28,7 @@ from pyasr.base.system_errors import naming
 from pyasr.base.table_paths import placed_table
 from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
-from pyasr.io.object_kinds import COMPRESSED, MATRIX, PEEK_BYTES, VECTOR, refuse_other
+from pyasr.io.object_kinds import COMPRESSED, MATRIX, PEEK_BYTES, VECTOR, first_key, refuse_other
 from pyasr.io.text import read_table, write_table
 
 _MOST_ROWS_BEYOND = 3
@@ -120,7 +120,11 @@ class ArkReader:
         except (ValueError, AssertionError, struct.error) as error:
             with readable(path):
                 file.seek(offset)
-                refuse_other(rx, file.read(PEEK_BYTES), MATRIX, _REMEDY, (COMPRESSED, *[VECTOR] * vectors))
+                found = file.read(PEEK_BYTES)
+            if key := first_key(found):
+                told = f"the entry of {key} begins there, and its matrix at byte {offset + len(key.encode()) + 1}"
+                raise UserError(f"{rx}: {told}; name that byte in the table, as FILE:BYTE") from error
+            refuse_other(rx, found, MATRIX, _REMEDY, (COMPRESSED, *[VECTOR] * vectors))
             note = f"the file has {size} bytes, the matrix begins at {offset}"
             raise UserError(f"{rx}: no whole matrix there ({note}); the archive is truncated or damaged, make it again") from error
         return np.array(_cut(matrix, span, rx), dtype=dtype)

@@ -9,14 +9,16 @@ from pyasr.base.errors import UserError
 
 PEEK_BYTES = 1 << 16
 MATRIX, COMPRESSED, VECTOR, INTEGERS = "a matrix", "a compressed matrix", "a vector", "a vector of integers"
-SOME_INTEGERS, TEXT = "integers", "text"
+SOME_INTEGERS, TEXT = "a list of integers", "text"
 POSTERIORS, FST = "a list of posteriors or of integers", "a lattice or another transducer"
 _NEXT_KEY = re.compile(rb"[^\s\x00-\x1f\x7f]+[ \t]")
 _BINARY, _FST_MAGIC, _SIZE_OF_INT, _INT_BYTES = b"\0B", struct.pack("<i", 2125659606), 4, 5
+_HTK, _HTK_KIND, _HTK_FEATURES = struct.Struct(">iihH"), 0x3F, range(1, 12)  # frames, period, bytes of a frame, kind with its qualifiers
 _TYPES = {b"FM": MATRIX, b"DM": MATRIX, b"CM": COMPRESSED, b"CM2": COMPRESSED, b"CM3": COMPRESSED, b"FV": VECTOR, b"DV": VECTOR,
           b"SM": "a sparse matrix", b"SV": "a sparse vector", b"FP": "a packed matrix", b"DP": "a packed matrix"}  # fmt: skip
 _TOKENS = {b"<Nnet3Eg>": "an nnet3 example", b"<Nnet3ChainEg>": "an nnet3 chain example", b"<NnetExample>": "an nnet2 example",
-           b"<Nnet3DiscriminativeEg>": "an nnet3 discriminative example"}  # fmt: skip
+           b"<Nnet3DiscriminativeEg>": "an nnet3 discriminative example", b"<Nnet>": "an nnet1 network", b"<Nnet3>": "an nnet3 network",
+           b"ContextDependency": "a decision tree"}  # fmt: skip
 _FILES = {b"RIFF": "a WAV file", b"RIFX": "a WAV file", b"RF64": "a WAV file", b"NIST_1A": "a SPHERE file", b"fLaC": "a FLAC file",
           b"OggS": "an Ogg file", b"FORM": "an AIFF file", b".snd": "an AU file", b"caff": "a CAF file", b"ID3": "an MP3 file",
           b"\x1f\x8b": "a gzipped file", b"BZh": "a file packed by bzip2", b"\xfd7zXZ": "a file packed by xz", b"\x93NUMPY": "a numpy file",
@@ -48,17 +50,35 @@ def kind_of(content: bytes) -> str:
     """The kind of the object that begins with `content` (at most PEEK_BYTES bytes), as `a sparse matrix`; '' if unknown."""
     if content[:2] == _BINARY:
         return _binary_kind(content[2:])
+    if _is_htk(content):
+        return "a feature file of HTK"
     of_file = next((name for begin, name in _FILES.items() if content.startswith(begin)), "")
     return of_file or next((name for form, name in _TEXTS if form.match(content)), "")
 
 
+def first_key(content: bytes) -> str:
+    """The key of the entry of a binary archive that begins with `content`; '' where none begins there."""
+    key = _NEXT_KEY.match(content)
+    return key[0].strip().decode("utf-8", "replace") if key and content[key.end() : key.end() + 2] == _BINARY else ""
+
+
+def _is_htk(content: bytes) -> bool:
+    """Whether a header of HTK's is there, by which the file ends where it does, or goes on beyond what is known of it."""
+    if len(content) < _HTK.size:
+        return False
+    num_frames, period, frame_bytes, kind = _HTK.unpack_from(content)
+    size = _HTK.size + num_frames * frame_bytes
+    is_known = min(num_frames, period, frame_bytes) > 0 and kind & _HTK_KIND in _HTK_FEATURES
+    return is_known and (len(content) == size or len(content) == PEEK_BYTES < size)
+
+
 def _binary_kind(content: bytes) -> str:
     word = content[:80].partition(b" ")[0]
-    if word in _TYPES:
-        return _TYPES[word]
+    if found := _TYPES.get(word) or _TOKENS.get(word):
+        return found
     if content[:1] == b"<" and b">" in word:
         token = word[: word.index(b">") + 1]
-        return _TOKENS.get(token) or f"an object that begins with {token.decode('ascii', 'replace')}"
+        return f"an object that begins with {token.decode('ascii', 'replace')}"
     return _kind_of_integers(content) if content[:1] == bytes([_SIZE_OF_INT]) and len(content) >= _INT_BYTES else ""
 
 

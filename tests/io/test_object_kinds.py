@@ -11,6 +11,7 @@ import soundfile
 from pyasr.base.errors import UserError
 from pyasr.data.audio import read_audio
 from pyasr.decode.lattice_io import read_either
+from pyasr.feats.transforms import read_matrix
 from pyasr.io.ark import load_matrix, read_ark
 from pyasr.io.fst_archive import read_fsts
 from pyasr.io.int_vectors import read_int_vectors
@@ -35,6 +36,9 @@ BINARY = {
     "an nnet3 chain example": b"\0B<Nnet3ChainEg> <NumInputs> " + sized(1),
     "an nnet3 discriminative example": b"\0B<Nnet3DiscriminativeEg> <NumInputs> " + sized(1),
     "an object that begins with <TransitionModel>": b"\0B<TransitionModel> <Topology> ",
+    "an nnet1 network": b"\0B<Nnet> <AffineTransform> ",
+    "an nnet3 network": b"\0B<Nnet3> ",
+    "a decision tree": b"\0BContextDependency " + sized(3, 1),
     "a sparse matrix": b"\0BSM " + sized(1) + b"SV " + sized(4, 1, 2, 1.0),
     "a sparse vector": b"\0BSV " + sized(4, 1, 2, 1.0),
     "a packed matrix": b"\0BFP " + sized(1, 1.0),
@@ -78,6 +82,43 @@ def test_vectors_are_no_matrices(tmp_path):
     (tmp_path / "b.ark").write_bytes(b"utt  [ 1 2 ]\n")
     with pytest.raises(UserError, match="b.ark:4: found a vector, expected a matrix"):
         load_matrix(f"{tmp_path}/b.ark:4")
+
+
+def test_few_integers_are_a_list_of_them(tmp_path):
+    path = archive(tmp_path / "a.ark", b"\0B" + sized(2, 1, 2))
+    with pytest.raises(UserError, match=f"^{path}:5: a list of integers is there, not a matrix; give an archive of matrices$"):
+        load_matrix(f"{path}:5")
+
+
+def test_a_place_before_the_key_is_told_with_the_right_one(tmp_path):
+    path = archive(tmp_path / "a.ark", b"\0BFM " + sized(4, 3) + MATRIX.tobytes())
+    for rx in (f"{path}", f"{path}:0"):
+        with pytest.raises(UserError, match=f"^{rx}: the entry of utt0 begins there, and its matrix at byte 5; name that byte in the table"):
+            load_matrix(rx)
+    assert np.array_equal(load_matrix(f"{path}:5"), MATRIX)
+
+
+@pytest.mark.parametrize("num_frames", [3, 9000])
+def test_feature_files_of_htk(num_frames, tmp_path):
+    """With a header of big-endian numbers, as HTK writes it, and more bytes than are looked at, or fewer."""
+    path = tmp_path / "utt.htk"
+    path.write_bytes(struct.pack(">iihh", num_frames, 100000, 52, 6 | 0o20000) + bytes(52 * num_frames))
+    with pytest.raises(UserError, match=f"^{path}: a feature file of HTK is there, not a matrix"):
+        load_matrix(f"{path}")
+    path.write_bytes(path.read_bytes()[:-1] if num_frames == 3 else bytes(100))
+    with pytest.raises(UserError, match="truncated or damaged"):
+        load_matrix(f"{path}")
+
+
+def test_what_is_there_in_the_place_of_the_matrix_of_a_model(tmp_path):
+    path = tmp_path / "final.mat"
+    for content in BINARY.values():
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=f"^{path}: {kind_of(content)} is there, not a matrix; give a file of one matrix$"):
+            read_matrix(path)
+    path.write_bytes(b"[ 1 2\n3 x ]\n")
+    with pytest.raises(UserError, match=f"^{path}: at byte "):
+        read_matrix(path)
 
 
 @pytest.mark.parametrize("kind", ["CM", "CM2", "CM3", "FM", "DM"])
