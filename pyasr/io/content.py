@@ -1,7 +1,7 @@
 """The whole content of a user's file, plain or compressed, in memory that its size accounts for.
 
-gzip, xz and bzip2 are recognized by the first bytes, not by the file's name. A compressed file may unpack to a thousand times its size;
-honest files stay far below: alignments and lattices shrink to a tenth.
+gzip, xz (with lzma, its earlier form) and bzip2 are recognized by the first bytes, not by the file's name. A compressed file may unpack
+to a thousand times its size; honest files stay far below: alignments and lattices shrink to a tenth.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ except ImportError:  # Python can be built without these libraries
     bz2 = lzma = None
 
 HEAD_BYTES = 10  # enough to recognize a compression
-_MAGIC = re.compile(rb"(?P<gzip>\x1f\x8b)|(?P<xz>\xfd7zXZ\0)|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P\x90))")
+_MAGIC = re.compile(rb"(?P<gzip>\x1f\x8b)|(?P<xz>\xfd7zXZ\0|]\0\0.\0)|(?P<bzip2>BZh[1-9](1AY&SY|\x17rE8P\x90))", re.DOTALL)
 _UNREADABLE = {  # first bytes: the program, the command that unpacks the file
     b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d"),
     b"\x04\x22\x4d\x18": ("lz4", "lz4 -d"),
@@ -87,7 +87,10 @@ def unpack(data: bytes, path: Path) -> bytes:
                 size += len(chunk)
                 check_unpacked(size, len(data), path)
                 chunks.append(chunk)
-    return b"".join(chunks)
+    content = b"".join(chunks)
+    if _MAGIC.match(content):
+        raise UserError(f"{path}: compressed twice; unpack it once")
+    return content
 
 
 def packing_of(head: bytes, path: Path) -> str:

@@ -28,6 +28,7 @@ from pyasr.lang.symbols import read_bytes
 
 NO_PROBABILITY = -99.0  # what SRILM and Kaldi write for log10(0); in what is read nothing is less, neither -inf nor a finite number
 _COUNT = re.compile(r"ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,15})$")
+_KENLM = b"mmap lm http://kheafield.com/code"
 _LINE_PROBLEMS = {
     kernels.BAD_NUMBER: "the log10 probability or back-off weight is not a number",
     kernels.UNKNOWN_WORD: "a word that has no unigram",
@@ -132,10 +133,17 @@ def _line_of_row(data: bytes, begin: int, row: int) -> int:
     return next(itertools.islice((number for number, line in enumerate(text, _line(data, begin)) if line.split()), row, None))
 
 
+def refuse_kenlm(data: bytes, path: Path) -> None:
+    """Raise UserError for the content of a binary file of KenLM's."""
+    if data.startswith(_KENLM):
+        raise UserError(f"{path}: a binary model of KenLM, which is not read here; give the ARPA file that it was built from")
+
+
 def _header(data: bytes, path: Path) -> tuple[list[int], int]:
     """Counts of all orders, and where the header ends. Anything may stand before `\\data\\`, nothing but counts after it."""
     begin = re.search(rb"^\\data\\[ \t\r]*$", data, re.MULTILINE)
     if not begin:
+        refuse_kenlm(data, path)
         raise UserError(f"{path}:1: no \\data\\ line; not a language model in ARPA format")
     offset, counts = begin.end() + 1, []
     while offset < len(data):

@@ -14,7 +14,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.utf8 import text_of
 from pyasr.io.content import read_content
 from pyasr.io.openfst import Fst, write_fst
-from pyasr.lang.arpa import Arpa, parse_arpa
+from pyasr.lang.arpa import Arpa, parse_arpa, refuse_kenlm
 from pyasr.lang.grammar_fst import is_grammar_fst, read_grammar_fst
 from pyasr.lang.symbols import BACKOFF, SymbolTable
 
@@ -178,6 +178,7 @@ def make_grammar(lang: Path, source: Path, out: Path, acceptor: bool | None = No
     elif acceptor is not None:
         raise UserError(f"--acceptor and {source}, which is no FST, do not go together; leave --acceptor out")
     elif b"\\data\\" not in content:
+        refuse_kenlm(content, source)
         told = "neither a \\data\\ line, as in ARPA files, nor an arc 'FROM TO WORD [COST]' on the first line, as in FSTs in text form"
         raise UserError(f"{source}:1: {told}; give one of these, or a binary FST")
     else:

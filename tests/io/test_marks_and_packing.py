@@ -167,6 +167,19 @@ def test_other_compressions_are_refused_by_name(head, name, command, read, tmp_p
         read(tmp_path / "file")
 
 
+def test_the_earlier_form_of_xz_is_read(tmp_path):
+    (tmp_path / "file").write_bytes(lzma.compress(b"text\n", format=lzma.FORMAT_ALONE))
+    assert read_content(tmp_path / "file") == b"text\n"
+
+
+@pytest.mark.parametrize("inner", sorted(PACKING))
+@pytest.mark.parametrize("outer", sorted(PACKING))
+def test_files_compressed_twice_are_refused(inner, outer, tmp_path):
+    (tmp_path / "file").write_bytes(PACKING[outer](PACKING[inner](b"text\n")))
+    with pytest.raises(UserError, match="file: compressed twice; unpack it once$"):
+        read_content(tmp_path / "file")
+
+
 @pytest.mark.parametrize("packing", sorted(PACKING))
 @pytest.mark.parametrize("spoil", [lambda content: content[:-6], lambda content: content[:30] + b"damaged" + content[37:]])
 @pytest.mark.parametrize("read", [read_content, lambda path: list(read_lattices(path))])

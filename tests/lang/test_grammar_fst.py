@@ -209,7 +209,9 @@ def test_an_arpa_file_that_begins_with_numbers_is_one(lang, tmp_path):
 def test_the_program_refuses_what_is_neither_and_leaves_nothing(lang, tmp_path):
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["w1", "w2"]))
     (tmp_path / "notes").write_text("a grammar\n")
-    for words, message in (((lang, tmp_path / "notes", tmp_path / "out"), "notes:1: neither a .data. line, as in ARPA files, nor an arc"),
+    (tmp_path / "lm.klm").write_bytes(b"mmap lm http://kheafield.com/code format version 5\n" + bytes(40))
+    for words, message in (((lang, tmp_path / "lm.klm", tmp_path / "out"), "lm.klm: a binary model of KenLM, which is not read here; give the ARPA"),
+                           ((lang, tmp_path / "notes", tmp_path / "out"), "notes:1: neither a .data. line, as in ARPA files, nor an arc"),
                            (("--acceptor", "true", lang, tmp_path / "lm.arpa", tmp_path / "out"), "--acceptor and .*lm.arpa, which is no FST")):
         with pytest.raises(UserError, match=message):
             run_here("make_grammar.py", *words, folder="utils")
