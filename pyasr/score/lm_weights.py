@@ -18,7 +18,7 @@ _LEAST, _UPPER_ENDS = 1, (30, 50, 100)
 def first_range(least: int | None, greatest: int | None) -> tuple[int, int]:
     """The range to begin with, where an end that is None was not given. Raises UserError where there is no number in it."""
     if least is not None and greatest is not None and least > greatest:
-        raise UserError(f"--min-lmwt {least} is greater than --max-lmwt {greatest}")
+        raise UserError(f"--min-lmwt {least} is greater than --max-lmwt {greatest}; lower the first or raise the second")
     return (min(FIRST[0], greatest or FIRST[0]) if least is None else least,
             max(FIRST[1], least or FIRST[1]) if greatest is None else greatest)  # fmt: skip
 

@@ -130,5 +130,5 @@ def test_first_ranges():
     assert [first_range(*given) for given in ((None, None), (3, None), (None, 30), (None, 5), (20, None), (9, 11))] == [
         (7, 17), (3, 17), (7, 30), (5, 5), (20, 20), (9, 11)]
     assert list(LmWeights(None, None, 25).first) == list(range(7, 26)) and list(LmWeights(None, None, 3).first) == list(range(3, 18))
-    with pytest.raises(UserError, match="--min-lmwt 12 is greater than --max-lmwt 9"):
+    with pytest.raises(UserError, match="--min-lmwt 12 is greater than --max-lmwt 9; lower the first or raise the second"):
         first_range(12, 9)
