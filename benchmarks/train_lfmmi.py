@@ -33,6 +33,7 @@ from pyasr.sequence import leaky_hmm
 from pyasr.sequence.denominator_graph import DenominatorGraph
 from pyasr.train import lfmmi, lfmmi_learner
 from pyasr.train.corpus import open_corpus
+from pyasr.train.steps import lfmmi as steps
 from pyasr.train.targets import TARGETS_FILE, Targets
 
 
@@ -42,7 +43,7 @@ class Benchmark:
     ali_dir: Path = argument("alignments")
     tree_dir: Path = argument("directory of steps/build_chain_tree.py")
     input: InputOptions = group(InputOptions)
-    training: lfmmi.LfMmiTraining = group(lfmmi.LfMmiTraining)
+    training: steps.LfMmiTraining = group(steps.LfMmiTraining)
     num_minibatches: int = option(20, "minibatches of a pass that are timed, after three that are not", minimum=1)
 
 
@@ -62,20 +63,20 @@ class Clock:
         return call
 
 
-def staged(options: Benchmark, out: Path) -> lfmmi.LfMmiSpec:
+def staged(options: Benchmark, out: Path) -> steps.LfMmiSpec:
     """The work of a rank, all its inputs in `out`."""
-    lfmmi.check_training(options.training)
-    step = lfmmi.LfMmiStep(options.data, options.ali_dir, options.tree_dir, out, options.input, training=options.training)
-    lfmmi.check_factor(step, options.input)
-    lfmmi.prepare(step, out)
-    return lfmmi.LfMmiSpec(options.data, out, options.input, options.training)
+    steps.check_training(options.training)
+    step = steps.LfMmiStep(options.data, options.ali_dir, options.tree_dir, out, options.input, training=options.training)
+    steps.check_factor(step, options.input)
+    steps.prepare(step, out)
+    return steps.LfMmiSpec(options.data, out, options.input, options.training)
 
 
-def device_of(spec: lfmmi.LfMmiSpec) -> str:
+def device_of(spec: steps.LfMmiSpec) -> str:
     return spec.training.learner.torch_device().type
 
 
-def timed_passes(spec: lfmmi.LfMmiSpec, options: Benchmark) -> list[dict[str, float]]:
+def timed_passes(spec: steps.LfMmiSpec, options: Benchmark) -> list[dict[str, float]]:
     """Seconds of a minibatch by part, of a first pass and of a second over the same minibatches."""
     training, targets, comm = spec.training, Targets.load(spec.out / TARGETS_FILE), SoloComm()
     minibatch, num_batches = training.learner.minibatch, options.num_minibatches + 3
@@ -100,7 +101,7 @@ def timed_passes(spec: lfmmi.LfMmiSpec, options: Benchmark) -> list[dict[str, fl
     return passes
 
 
-def denominator_times(spec: lfmmi.LfMmiSpec) -> dict[str, float]:
+def denominator_times(spec: steps.LfMmiSpec) -> dict[str, float]:
     """Seconds of a minibatch's denominator: ours and, on a CPU, in plain torch; on random outputs."""
     graph = DenominatorGraph.load(spec.out / lfmmi.DENOMINATOR_FILE)
     training, leak = spec.training, spec.training.objective.leaky_hmm_coefficient

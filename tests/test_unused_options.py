@@ -48,7 +48,6 @@ CASES = [
     (("train_dnn.py",), "--teacher x", "--vtlp --input-transform --combine --shrink-period-frames"),
     (("train_dnn.py",), "--teacher x --activation tanh", "--fix-period-frames --shrink-value"),
     (("train_dnn.py",), "--dbn x", "--layer-period-frames --input-transform"),
-    (("train_dnn.py", "train_ctc.py", "train_smbr.py", "pretrain_dbn.py"), "--heldout-share 0", "--heldout-by --heldout-seed"),
     (("train_lfmmi.py",), "--network x.net", "--splice-left --splice-right --carry-state"),
     (("train_ctc.py",), "", "--splice-left --splice-right"),
     (("train_smbr.py",), "", "--boost --drop-frames"),

@@ -17,6 +17,7 @@ import numpy as np
 from pyasr.base import options
 from pyasr.base.errors import UserError
 from pyasr.base.option_uses import unless_is, unless_set
+from pyasr.base.option_values import check
 from pyasr.base.options import group, option
 from pyasr.feats.cmvn import SlidingOptions, apply_cmvn, cmvn_stats, normaliser, sliding_cmvn
 from pyasr.feats.deltas import add_deltas, splice
@@ -73,7 +74,7 @@ class InputOptions:
         if path.exists():
             return options.load(path, (InputOptions,))
         found = InputOptions(**kaldi_input(model_dir))
-        options.check(found, str(model_dir))
+        check(found, str(model_dir))
         return found
 
 

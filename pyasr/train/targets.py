@@ -11,7 +11,6 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.base.option_uses import if_set
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
@@ -26,9 +25,8 @@ class HeldoutOptions:
     """Which utterances are not trained on."""
 
     heldout_share: float = option(0.03, "share of the frames held out, to be measured after every epoch", minimum=0.0, maximum=0.5)
-    heldout_seed: int = option(777, "seed of the choice of held-out speakers", only=if_set("heldout-share"))
-    heldout_by: str = option("speaker", "what is held out: whole speakers, or utterances", choices=("speaker", "utterance"),
-                             only=if_set("heldout-share"))  # fmt: skip
+    heldout_seed: int = option(777, "seed of the choice of held-out speakers")
+    heldout_by: str = option("speaker", "what is held out: whole speakers, or utterances", choices=("speaker", "utterance"))
 
 
 @dataclass

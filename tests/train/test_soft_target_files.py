@@ -237,7 +237,7 @@ def test_want_of_room_is_told_after_the_first_utterances(corpus, monkeypatch, lo
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(soft_target_files, "_TRIED_FRAMES", 100)
     monkeypatch.setattr(soft_target_files.shutil, "disk_usage", lambda path: usage(1000))
-    found = r"what the teacher says takes about 0\.\d MB more, 0\.0 MB are free; free some space and run the same command again, or lower"
+    found = r"what the teacher says takes about 0\.\d+ MB more, 0\.0010 MB are free; free some space and run the same command again, or lower"
     with pytest.raises(UserError, match=f"^{corpus[3]}: {found} --teacher-mass$"):
         prepare(corpus, 1)
     assert looked_at == ["a-00", "a-01", "a-02"] and not list(corpus[3].glob("*.npz"))
