@@ -36,5 +36,13 @@ def report_gaussians(out: Path, asked: ScheduleOptions) -> None:
     elif asked.num_iters <= asked.max_iter_inc:
         cause = f"training ends at --num-iters {asked.num_iters}, but Gaussians are added until --max-iter-inc {asked.max_iter_inc}"
         log.warning(f"{told}: {cause}; raise the first or lower the second")
+    elif gmm.num_gauss >= _CLEARLY * (due := _most_due(gmm.num_pdfs, asked)):
+        cause = f"each iteration up to --max-iter-inc {asked.max_iter_inc} adds the same whole number, which gives at most {due}"
+        log.warning(f"{told}: {cause}; lower --max-iter-inc or raise --num-gauss")
     else:
         log.warning(f"{told}: the pdfs have too few frames for more; lower --num-gauss, or train on more data")
+
+
+def _most_due(num_pdfs: int, asked: ScheduleOptions) -> int:
+    """Gaussians at the end, of one for each pdf at the beginning, since each iteration adds the same whole number."""
+    return num_pdfs + asked.max_iter_inc * ((asked.num_gauss - num_pdfs) // asked.max_iter_inc)

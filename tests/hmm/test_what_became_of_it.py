@@ -56,6 +56,16 @@ def test_schedules_that_end_before_all_gaussians_are_there(corpus, tmp_path, cap
     assert "Gaussians (--num-gauss 200): training ends at --num-iters 4, but Gaussians are added until --max-iter-inc 30" in told(caplog)
 
 
+def test_iterations_that_would_each_add_less_than_one_gaussian(corpus, mono, tmp_path, caplog):
+    num_pdfs = read_model(mono / "final.mdl")[1].num_pdfs
+    num_gauss = num_pdfs * 3 // 2
+    late = num_gauss - num_pdfs + 1
+    words = ("--max-iter-inc", late, "--num-iters", late + 1, "--num-gauss", num_gauss, "--deltas", 0)
+    run_here("train_mono.py", *SHORT, *words, *corpus, tmp_path / "mono", threads=True)
+    cause = f"as many are added in each of the iterations up to --max-iter-inc {late}, which makes at most {num_pdfs}"
+    assert f"{num_pdfs} Gaussians (--num-gauss {num_gauss}): {cause}; lower --max-iter-inc or raise --num-gauss" in told(caplog)
+
+
 def test_what_was_asked_for_is_no_warning(corpus, mono, tmp_path, caplog):
     with caplog.at_level("INFO", "pyasr"):
         run_here("train_sat.py", *SHORT, *SIZE, "--num-leaves", 12, "--fmllr-min-count", 100, *corpus, mono, tmp_path / "sat", threads=True)
