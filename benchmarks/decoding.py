@@ -184,13 +184,13 @@ def main(options: Benchmark) -> None:
         peer(name)  # before any work
     with tempfile.TemporaryDirectory() as folder:
         frames, _ = save_task(options, Path(folder))
-        ours, peer = run_side("ours", Path(folder)), run_side("peer", Path(folder))
+        ours, theirs = run_side("ours", Path(folder)), run_side("peer", Path(folder))
     audio_s = frames * FRAME_SHIFT_S
-    difference = np.array(ours["costs"]) - np.array(peer["costs"])
+    difference = np.array(ours["costs"]) - np.array(theirs["costs"])
     print(f"{'':<36}{'ours (lattices)':>16}{'FasterDecoder':>16}{'peer / ours':>13}")
     rows = (("real-time factor (CPU, search)", "cpu_s", audio_s, 4), ("peak memory of the process, MB", "peak_mb", 1, 0))
     for title, key, unit, digits in rows:
-        print(f"{title:<36}{ours[key] / unit:>16.{digits}f}{peer[key] / unit:>16.{digits}f}{peer[key] / ours[key]:>13.2f}")
+        print(f"{title:<36}{ours[key] / unit:>16.{digits}f}{theirs[key] / unit:>16.{digits}f}{theirs[key] / ours[key]:>13.2f}")
     print(f"best path's cost, ours - theirs: mean {difference.mean():+.4f}, from {difference.min():+.4f} to {difference.max():+.4f}")
     print(f"{ours['tokens'] / frames:.0f} active tokens, {ours['arcs'] / frames:.1f} lattice arcs a frame; "
           f"{len(LM_WEIGHTS) * len(PENALTIES)}-point sweep {1000 * ours['sweep_s']:.2f} ms an utterance")
