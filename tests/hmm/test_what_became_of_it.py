@@ -62,7 +62,7 @@ def test_iterations_that_would_each_add_less_than_one_gaussian(corpus, mono, tmp
     late = num_gauss - num_pdfs + 1
     words = ("--max-iter-inc", late, "--num-iters", late + 1, "--num-gauss", num_gauss, "--deltas", 0)
     run_here("train_mono.py", *SHORT, *words, *corpus, tmp_path / "mono", threads=True)
-    cause = f"as many are added in each of the iterations up to --max-iter-inc {late}, which makes at most {num_pdfs}"
+    cause = f"each iteration up to --max-iter-inc {late} adds the same whole number, which gives at most {num_pdfs}"
     assert f"{num_pdfs} Gaussians (--num-gauss {num_gauss}): {cause}; lower --max-iter-inc or raise --num-gauss" in told(caplog)
 
 
