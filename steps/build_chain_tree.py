@@ -40,9 +40,9 @@ class BuildChainTree:
 
 
 def main(options: BuildChainTree) -> None:
-    check_features(options.data, options.ali_dir)
     transform_dir = options.ali_dir if (options.ali_dir / "trans.1").exists() else None
-    with output_of(options, options.out, training_files(options.data, options.lang, options.ali_dir)) as out:
+    inputs = training_files(options.data, options.lang, options.ali_dir)
+    with output_of(options, options.out, inputs, check=lambda: check_features(options.data, options.ali_dir)) as out:
         check_phones(options.ali_dir, LangDir(options.lang))
         spec = ChainTreeSpec(options.data, options.lang, options.ali_dir, transform_dir, out, options.jobs.nj, options.tree)
         choose_utterances(spec, options.missing)

@@ -26,6 +26,7 @@ from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_
 from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, adaptation_files, check_system, remove_intermediate
 from pyasr.decode.lattice_dir import keep_words
 from pyasr.decode.outcome import check_hypotheses
+from pyasr.feats.fit import check_input
 from pyasr.hmm.fmllr import FmllrOptions
 from pyasr.hmm.unadapted import warn_of_unadapted
 
@@ -52,7 +53,7 @@ def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:
     si_dir = options.decode_dir.with_name(options.decode_dir.name + ".si")
     options = dataclasses.replace(options, decode=options.adapt.first(options.decode))
     try:
-        with output_of(options, si_dir, inputs, resume=True) as out:
+        with output_of(options, si_dir, inputs, resume=True, check=lambda: check_input(options.data, options.model)) as out:
             run_passes(options, out, options.spec(out), "decode_dir:decode_shard")
     except UpToDate as note:
         log.info(str(note))
@@ -64,7 +65,8 @@ def main(options: DecodeFmllr) -> None:
     inputs = input_files(options.graph_dir, options.model, options.data)
     check_system(options.model)
     si_dir = options.si_dir or decode_without(options, inputs)
-    with output_of(options, options.decode_dir, [*inputs, *adaptation_files(options.graph_dir, si_dir)], resume=True) as out:
+    inputs += adaptation_files(options.graph_dir, si_dir)
+    with output_of(options, options.decode_dir, inputs, resume=True, check=lambda: check_input(options.data, options.model)) as out:
         spec = FmllrDecodeSpec(options.spec(out), si_dir, options.adapt.silence_weight, options.fmllr)
         run_passes(options, out, spec, "decode_fmllr:first_stats", "decode_fmllr:decode_again", "decode_fmllr:rescore_last")
         remove_intermediate(spec)

@@ -37,9 +37,9 @@ class ExtractIvectors:
 
 def main(options: ExtractIvectors) -> None:
     directory = options.extractor_dir
-    check_features(options.data, directory)
     inputs = [*input_tables(options.data, InputOptions.load(directory)), directory / UBM_FILE, directory / EXTRACTOR_FILE]
-    with output_of(options, options.out, [*inputs, *input_option_files(directory)]) as out:
+    inputs += input_option_files(directory)
+    with output_of(options, options.out, inputs, check=lambda: check_features(options.data, directory)) as out:
         spec = ExtractSpec(options.data, directory, out, as_named(options.out), options.jobs.nj, options.extract, options.directory)
         run_jobs(options.jobs, out / "log" / "extract.JOB.log", "pyasr.ivector.extract:extract_shard", spec)
         merge(spec)

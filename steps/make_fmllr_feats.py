@@ -19,8 +19,9 @@ from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.base.table_paths import as_named
 from pyasr.cluster.jobs import run_jobs
+from pyasr.feats.fit import check_splicing
 from pyasr.feats.inputs import input_option_files
-from pyasr.feats.fit import check_features
+from pyasr.feats.origin import check_origin
 from pyasr.feats.transformed import TransformSpec, copied_files, write_tables
 from pyasr.feats.transforms import transform_files
 from pyasr.hmm.unadapted import warn_of_unadapted
@@ -39,10 +40,10 @@ class MakeFmllrFeats:
 
 def main(options: MakeFmllrFeats) -> None:
     transform_dir = options.transform_dir or options.model_dir
-    check_features(options.data, options.model_dir)
+    check_origin(options.data, options.model_dir)
     features = [options.data / name for name in ("feats.scp", "cmvn.scp") if (options.data / name).exists()]
     inputs = [*features, *copied_files(options.data), *input_option_files(options.model_dir), *transform_files(transform_dir)]
-    with output_of(options, options.out, inputs) as out:
+    with output_of(options, options.out, inputs, check=lambda: check_splicing(options.data, options.model_dir)) as out:
         (out / "feats").mkdir()
         spec = TransformSpec(options.data, options.model_dir, transform_dir, out, as_named(options.out), options.jobs.nj, options.compress,
                              options.missing)

@@ -41,8 +41,8 @@ class TrainSat(TriphoneStep):
 def main(options: TrainSat) -> None:
     options.check()
     options.sat.check()
-    check_features(options.data, options.ali_dir)
-    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",)) as out:
+    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",),
+                   check=lambda: check_features(options.data, options.ali_dir)) as out:
         spec = SatSpec(options.spec(out, InputOptions.load(options.ali_dir)), options.sat, options.fmllr)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_sat:train_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)

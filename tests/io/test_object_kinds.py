@@ -86,7 +86,7 @@ def test_vectors_are_no_matrices(tmp_path):
 
 def test_few_integers_are_a_list_of_them(tmp_path):
     path = archive(tmp_path / "a.ark", b"\0B" + sized(2, 1, 2))
-    with pytest.raises(UserError, match=f"^{path}:5: a list of integers is there, not a matrix; give an archive of matrices$"):
+    with pytest.raises(UserError, match=f"^{path}:5: found a list of integers, expected a matrix; give an archive of matrices$"):
         load_matrix(f"{path}:5")
 
 
@@ -103,7 +103,7 @@ def test_feature_files_of_htk(num_frames, tmp_path):
     """With a header of big-endian numbers, as HTK writes it, and more bytes than are looked at, or fewer."""
     path = tmp_path / "utt.htk"
     path.write_bytes(struct.pack(">iihh", num_frames, 100000, 52, 6 | 0o20000) + bytes(52 * num_frames))
-    with pytest.raises(UserError, match=f"^{path}: a feature file of HTK is there, not a matrix"):
+    with pytest.raises(UserError, match=f"^{path}: found a feature file of HTK, expected a matrix"):
         load_matrix(f"{path}")
     path.write_bytes(path.read_bytes()[:-1] if num_frames == 3 else bytes(100))
     with pytest.raises(UserError, match="truncated or damaged"):
@@ -114,7 +114,7 @@ def test_what_is_there_in_the_place_of_the_matrix_of_a_model(tmp_path):
     path = tmp_path / "final.mat"
     for content in BINARY.values():
         path.write_bytes(content)
-        with pytest.raises(UserError, match=f"^{path}: {kind_of(content)} is there, not a matrix; give a file of one matrix$"):
+        with pytest.raises(UserError, match=f"^{path}: found {kind_of(content)}, expected a matrix; give a file of one matrix$"):
             read_matrix(path)
     path.write_bytes(b"[ 1 2\n3 x ]\n")
     with pytest.raises(UserError, match=f"^{path}: at byte "):

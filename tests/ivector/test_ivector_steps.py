@@ -16,8 +16,9 @@ from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.io.ark import ArkReader, ArkWriter, load_all, read_scp
 from pyasr.ivector.ubm import UBM_FILE, write_ubm
 
-SIZES = ("--num-gauss", 4, "--ivector-dim", 3, "--num-iters", 6, "--ubm-iters", 10, "--ubm-split-iters", 5, "--cmvn", "none", "--deltas", 0,
+SIZES = ("--num-gauss", 4, "--ivector-dim", 3, "--num-iters", 6, "--ubm-iters", 10, "--ubm-split-iters", 5, "--cmvn", "none",
          "--ubm-subsample", 2, "--gaussian-min-count", 10)
+PLAIN = ("--deltas", 0)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def extractor(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("extractor") / "ivector"
-    run_here("train_ivector_extractor.py", "--nj", 2, *SIZES, data, out, threads=True)
+    run_here("train_ivector_extractor.py", "--nj", 2, *SIZES, *PLAIN, data, out, threads=True)
     return out
 
 
@@ -76,7 +77,7 @@ def test_ivectors_tell_speakers_apart(data, extractor, tmp_path):
 
 
 def test_jobs_and_ranks_change_nothing(data, extractor, tmp_path):
-    run_here("train_ivector_extractor.py", "--nj", 1, *SIZES, data, tmp_path / "alone", threads=True)
+    run_here("train_ivector_extractor.py", "--nj", 1, *SIZES, *PLAIN, data, tmp_path / "alone", threads=True)
     for nj, directory in ((1, tmp_path / "alone"), (5, extractor)):
         run_here("extract_ivectors.py", "--nj", nj, data, directory, tmp_path / f"out{nj}")
     one, five = (load_all(tmp_path / f"out{nj}/ivector_online.scp") for nj in (1, 5))
@@ -138,12 +139,12 @@ def test_bad_input(data, odd, extractor, tmp_path):
         with pytest.raises(UserError, match=sentence):
             run_here(step, "--nj", 1, *words, threads=step.startswith("train"))
 
-    train = ("train_ivector_extractor.py", *SIZES)
+    train = ("train_ivector_extractor.py", *SIZES, *PLAIN)
     refused("--ubm-iters 5 would end with 3 of --num-gauss 4 Gaussians", *train, "--ubm-iters", 5, data, tmp_path / "out")
     refused("i-vectors of 60 dimensions from 48 utterances", *train, "--ivector-dim", 60, data, tmp_path / "out")
     refused("3 of 5 utterances have to be left out", *train, odd, tmp_path / "out")
     refused("a UBM of 7 frames", *train, "--max-missing", 0.9, odd, tmp_path / "out")
-    refused("tri9/input.json: no such file", *train, "--model-dir", tmp_path / "tri9", data, tmp_path / "out")
+    refused("tri9/input.json: no such file", "train_ivector_extractor.py", *SIZES, "--model-dir", tmp_path / "tri9", data, tmp_path / "out")
     refused("input.json: no such file", "extract_ivectors.py", data, tmp_path, tmp_path / "out")
     wide = write_data(tmp_path / "wide", DIM + 1)
     refused("wide: features of 4 columns, but .*ivector was trained on 3", "extract_ivectors.py", wide, extractor, tmp_path / "out")

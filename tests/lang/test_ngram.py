@@ -254,7 +254,7 @@ def test_oov_words_without_an_oov_word(tmp_path):
 @pytest.mark.parametrize("line, word", [("<s> a b </s>", "<s>"), ("a b </s>", "</s>"), ("a #0", "#0"), ("a <eps> zz", "<eps>")])
 def test_reserved_words_in_the_text(tmp_path, line, word):
     (tmp_path / "text").write_text(f"a b\n{line}\n")
-    with pytest.raises(UserError, match=f"text: '{word}' is reserved and cannot be a word; remove it from the text"):
+    with pytest.raises(UserError, match=f"text: '{word}' is reserved and cannot be a word .words.txt uses it for .*; remove it from the text"):
         train(tmp_path / "text", ["a", "b", "<unk>"], NgramOptions(text_ids=False))
 
 

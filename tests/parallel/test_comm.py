@@ -25,7 +25,7 @@ def test_threads(size):
 
 def test_mpi(tmp_path, monkeypatch):
     """Groups of 1 to 8 real ranks, of which strategies have shards of 10, 10, 3, no utterances, and so on."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent) + os.pathsep + os.environ["PYTHONPATH"])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:2]), os.environ["PYTHONPATH"]]))
     run_ranks(JobOptions(), tmp_path / "comm.log", "rank_workers:everything_in_groups", JobOptions(), 8)
 
 

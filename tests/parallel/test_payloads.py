@@ -232,8 +232,7 @@ def test_every_type_of_a_ring_is_a_choice():
 
 def test_over_mpi(tmp_path, monkeypatch):
     """Real ranks come to the same bits as threads."""
-    here = Path(__file__).parent
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here), str(here.parent), os.environ["PYTHONPATH"]]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:2]), os.environ["PYTHONPATH"]]))
     run_ranks(JobOptions(), tmp_path / "ranks.log", f"{over_mpi.__module__}:{over_mpi.__name__}", JobOptions(cmd=str(tmp_path)), 2)
     for name in OVER_MPI:
         options = mixing_of(name, period_frames=20, payload="bfloat16")

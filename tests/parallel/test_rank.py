@@ -22,7 +22,7 @@ from pyasr.parallel.threads import run_threads
 
 @pytest.fixture(autouse=True)
 def workers_on_path(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent) + os.pathsep + os.environ["PYTHONPATH"])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:2]), os.environ["PYTHONPATH"]]))
 
 
 def run(function, directory, num_ranks=3, recovery=Recovery()):

@@ -88,7 +88,7 @@ def check_uneven_asynchronous(comm) -> None:
             assert [value > 0 for value in master] == [bool(own) for own in frames] + [False] * (8 - comm.size), (options, master)
         else:
             expected = [2 * MOVE * -(-own // 16) / strategy.num_averaged for own in frames]
-            rtol = 2.0**-8 if options.parallel == "asgd" and options.payload == "bfloat16" else 1e-4
+            rtol = 2.0**-8 if options.parallel == "asgd" and options.scheme.payload == "bfloat16" else 1e-4
             np.testing.assert_allclose(master.numpy()[: comm.size], expected, rtol=rtol, err_msg=str(options))
 
 
