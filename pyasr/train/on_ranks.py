@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,17 +30,18 @@ class OnRanks:
 
 
 @contextlib.contextmanager
-def training_output(step, inputs: list[Path], parts: str = "") -> Iterator[Path]:
+def training_output(step, inputs: list[Path], parts: str = "", check: Callable[[], None] | None = None) -> Iterator[Path]:
     """The output directory of a training step, by its `out`, `num_ranks` and options, for a `with` block that does the work.
 
     inputs  files whose change makes the model out of date
     parts   pattern of directories, such as `rbm*/`, if there are several trainings, one after the other, each in one of its own
+    check   as of `stage_output`
 
     A training that was interrupted is gone on with, also by other numbers of ranks. When the block ends well, what only the training has
     needed is removed.
     """
     check_ranks(step.training.mixing, step.num_ranks)
-    kept = dict(resume=True, precious=f"{parts}{DIRECTORY}/{INDEX}", may_change=("num_ranks",))
+    kept = dict(resume=True, precious=f"{parts}{DIRECTORY}/{INDEX}", may_change=("num_ranks",), check=check)
     with output_of(step, step.out, inputs, **kept) as out:
         yield out
         for pattern in _NEEDED_IN_TRAINING:

@@ -83,8 +83,7 @@ def staged_smbr(step: SmbrStep, lattices: list[Path]) -> Iterator[SmbrSpec]:
     """
     step.training.schedule.check_deaf()
     step.training.learner.check()
-    check_features(step.data, step.dnn_dir)
-    with training_output(step, _inputs(step, lattices)) as out:
+    with training_output(step, _inputs(step, lattices), check=lambda: check_features(step.data, step.dnn_dir)) as out:
         check_phones(step.dnn_dir, LangDir(step.lang))
         check_silence(step)
         warn_of_another_scale(step.decode_dir, step.training.criterion.acoustic_scale)
