@@ -1,7 +1,7 @@
-"""Which LM weights are tried: a range that grows by itself while the best weight is at one of its ends.
+"""The LM weights that scoring tries: a range that grows while the best weight is at one of its ends.
 
-It begins with Kaldi's 7 ... 17, where GMMs have their best weight; networks have it up to about 30. An end that the user gives stays. The
-lower end goes down to 1, the upper one to 30, 50 and 100. It goes on only as long as that has lowered the errors, and not from 0 errors.
+The first range is Kaldi's 7 to 17, which suits GMMs; the best weight of a network is up to about 30. An end that the user gives is fixed.
+The lower end grows down to 1, the upper end up to 30, 50 and 100. Growth stops when it no longer lowers the errors, or at 0 errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LEAST, _UPPER_ENDS = 1, (30, 50, 100)
 
 
 def first_range(least: int | None, greatest: int | None) -> tuple[int, int]:
-    """The range to begin with, where an end that is None was not given. Raises UserError where there is no number in it."""
+    """The first range; an end that is None was not given. Raises UserError if the range is empty."""
     if least is not None and greatest is not None and least > greatest:
         raise UserError(f"--min-lmwt {least} is greater than --max-lmwt {greatest}; lower the first or raise the second")
     return (min(FIRST[0], greatest or FIRST[0]) if least is None else least,
@@ -27,9 +27,9 @@ class LmWeights:
     """The range for one decode directory.
 
     least, greatest  the ends that the user gave, else None
-    needed           a weight that the range has to hold, if its ends may move: the one that another set has chosen
-    first            weights to begin with
-    low, high        the ends by now
+    needed           a weight that the range must include if its ends may move: the one chosen on another set
+    first            the weights of the first range
+    low, high        the current ends
     """
 
     def __init__(self, least: int | None, greatest: int | None, needed: int | None = None):
@@ -40,7 +40,7 @@ class LmWeights:
         self.first, self._high_before = range(self.low, self.high + 1), None
 
     def further(self, scores: Mapping[tuple[int, float], Score]) -> list[int]:
-        """The weights to be tried next, by the scores of all that were; none where the best one is inside, or nothing better follows."""
+        """The weights to try next, given all scores so far; [] if the best weight is inside the range or growth has stopped helping."""
         errors: dict[int, int] = {}
         for (weight, _), score in scores.items():
             errors[weight] = min(score.total.errors, errors.get(weight, score.total.errors))
@@ -50,7 +50,7 @@ class LmWeights:
         return (self._lower() if down else []) + (self._higher() if up else [])
 
     def remedy(self, best: int) -> str:
-        """What to do where the best weight is an end that the user gave, or the greatest that is tried; else nothing."""
+        """Advice if the best weight is an end that the user gave, or the greatest possible one; otherwise an empty string."""
         if best == self.low > _LEAST and not self._moves_down:
             return "lower --min-lmwt, or leave it out"
         if best == self.high and not self._moves_up:
