@@ -1,0 +1,67 @@
+"""Files of a corpus on its discs: found by name, in any case of letters, in whatever folders the discs were copied to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+
+_NUM_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Disc:
+    """A part of a corpus, for messages: its name, what it holds, and the option of the recipe that gives its place."""
+
+    name: str
+    holds: str
+    option: str
+
+    def missing(self, places: list[Path]) -> UserError:
+        """The error that nothing of it was found below `places`."""
+        where = ", ".join(map(str, places)) or "no directory (none was given)"
+        return UserError(f"{self.name}: no {self.holds} below {where}; give its directory by {self.option}")
+
+
+def paths_below(places: list[Path]) -> Iterator[Path]:
+    """All files below these directories, in sorted order; links are followed. Raises UserError for a place that is not a directory."""
+    for place in places:
+        if not place.is_dir():
+            raise UserError(f"{place}: no such directory; correct the path, or mount the disc")
+        yield from _walk(place, set())
+
+
+def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
+    """`above` holds the real paths of the folders that lead here, against links that lead back."""
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _walk(Path(entry.path), above | {real})
+        else:
+            yield Path(entry.path)
+
+
+def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:
+    """{name: path} of those whose path ends as the regular expression `pattern` says, in any case; '/' separates folders.
+
+    The name is the pattern's first group in lower case. Of several files of one name the first in sorted order is taken, which is logged.
+    """
+    wanted = re.compile(rf"(?:^|.*/){pattern}", re.IGNORECASE)
+    found: dict[str, Path] = {}
+    doubles: dict[str, Path] = {}
+    for path in sorted(paths):
+        if match := wanted.fullmatch(path.as_posix()):
+            other = found.setdefault(match[1].lower(), path)
+            if other != path:
+                doubles[match[1].lower()] = path
+    if doubles:
+        examples = ", ".join(f"{found[name]} (not {path})" for name, path in list(doubles.items())[:_NUM_NAMED])
+        log.warning(f"{len(doubles)} files exist in several copies, the first of each is used: {examples}{' ...' * (len(doubles) > _NUM_NAMED)}")
+    return found
