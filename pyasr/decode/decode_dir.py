@@ -86,6 +86,16 @@ class DecodeStep:
     lattices: DeterminizeOptions = group(DeterminizeOptions)
     jobs: JobOptions = group(JobOptions)
 
+    def __post_init__(self):
+        object.__setattr__(self, "model_dir", self.model)
+
+    @staticmethod
+    def upgraded(content: dict) -> dict:
+        """Saved options of earlier versions, which had no model directory where it is the parent of the graph's."""
+        if content.get("model_dir") or "graph_dir" not in content:
+            return content
+        return {**content, "model_dir": str(Path(content["graph_dir"]).parent)}
+
     @property
     def model(self) -> Path:
         """The directory of the acoustic model."""

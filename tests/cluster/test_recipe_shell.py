@@ -358,24 +358,40 @@ def test_a_recipe_out_of_its_place_does_nothing(utils, root, tmp_path):
         assert done.stderr.startswith(f"{copy}: error: no ") and "sbatch --wrap" in done.stderr
 
 
+SHARED = "utils/recipe_decoding.sh"
+
+
+def with_one_that_fails(text):
+    """(command, the text with this one replaced by `false` and all others by `true`) for each command of a script."""
+    for found in COMMAND.finditer(text):
+        yield found[0], COMMAND.sub("true", text[: found.start()]) + "false" + COMMAND.sub("true", text[found.end() :])
+
+
+def copied(directory, root, recipe, script, functions):
+    """A directory with this text of a recipe's script, and of the functions that recipes share."""
+    directory.mkdir()
+    (directory / "utils").symlink_to(root / "utils")
+    shutil.copy(recipe.with_name("cmd.sh"), directory)
+    (directory / "path.sh").write_text("")
+    (directory / "functions.sh").write_text(functions)
+    (directory / "run.sh").write_text(script.replace(f". {SHARED}\n", ". ./functions.sh\n"))
+    return directory / "run.sh"
+
+
 def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path):
-    """Whichever of a recipe's commands fails, the recipe stops there, with the stage's name."""
-    cases = []
+    """Whichever of a recipe's commands fails, also of those in shared functions, the recipe stops there, with the stage's name."""
+    shared = (root / SHARED).read_text()
+    broken = []
     for recipe in sorted((root / "egs").glob("*/s5/run*.sh")):
-        text = recipe.read_text()
-        places = [found.span() for found in COMMAND.finditer(text)]
-        assert places, recipe
-        for begin, end in places:
-            directory = tmp_path / str(len(cases))
-            directory.mkdir()
-            (directory / "utils").symlink_to(root / "utils")
-            shutil.copy(recipe.with_name("cmd.sh"), directory)
-            (directory / "path.sh").write_text("")
-            (directory / "run.sh").write_text(COMMAND.sub("true", text[:begin]) + "false" + COMMAND.sub("true", text[end:]))
-            cases.append((directory / "run.sh", f"{recipe}: {text[begin:end]}"))
+        found = [(recipe, command, script, COMMAND.sub("true", shared)) for command, script in with_one_that_fails(recipe.read_text())]
+        assert found, recipe
+        broken += found
+    models = root / "egs/amazon_queen/s5/run_models.sh"
+    broken += [(models, command, COMMAND.sub("true", models.read_text()), functions) for command, functions in with_one_that_fails(shared)]
+    scripts = [copied(tmp_path / str(i), root, recipe, script, functions) for i, (recipe, _, script, functions) in enumerate(broken)]
     with ThreadPoolExecutor(2) as pool:
-        for (_, command), done in zip(cases, pool.map(lambda case: run(case[0], program="bash", timeout=60), cases)):
-            assert done.returncode == 1 and "error: stage " in done.stderr and re.search("'false[ ']", done.stderr), (command, done)
+        for (recipe, command, *_), done in zip(broken, pool.map(lambda script: run(script, program="bash", timeout=60), scripts)):
+            assert done.returncode == 1 and "error: stage " in done.stderr and re.search("'false[ ']", done.stderr), (recipe, command, done)
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck (apt-get install shellcheck)")

@@ -1,25 +1,37 @@
-"""The Amazon Queen recipe with programs that only record how they are called."""
+"""Recipes with programs that only record how they are called."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
-SCRIPTS = ("run.sh", "run_models.sh", "run_averaging.sh", "local/compare_parallel.sh")
 
 
-def recorded_recipe(path: Path) -> Path:
-    """A directory with the recipe's scripts, where programs are functions of the shell, whose calls are lines of `calls`, words ended by
+def scripts_of(recipe: Path) -> list[str]:
+    """The scripts of a recipe that source utils/recipe.sh."""
+    paths = [*sorted(recipe.glob("*.sh")), *sorted(recipe.glob("local/**/*.sh"))]
+    return [str(path.relative_to(recipe)) for path in paths if re.search(r"^\. .*utils/recipe\.sh", path.read_text("utf-8"), re.MULTILINE)]
+
+
+def recorded_recipe(path: Path, recipe: Path = RECIPE) -> Path:
+    """A directory with the scripts of a recipe, where programs are functions of the shell, whose calls are lines of `calls`, words ended by
     tabs."""
-    (path / "local").mkdir(parents=True)
-    for name in (*SCRIPTS, "conf"):
-        (path / name).symlink_to(RECIPE / name)
+    path.mkdir(parents=True)
+    for name in (*scripts_of(recipe), "conf"):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).symlink_to(recipe / name)
+    return with_recorded_programs(path, recipe)
+
+
+def with_recorded_programs(path: Path, recipe: Path = RECIPE) -> Path:
+    """The directory of a script, with all that it sources."""
     (path / "utils").symlink_to(ROOT / "utils")
-    programs = [program.relative_to(place) for place, folder in ((ROOT, "steps"), (ROOT, "utils"), (RECIPE, "local"))
-                for program in (place / folder).glob("*.py")]  # fmt: skip
+    programs = [program.relative_to(place) for place, folder in ((ROOT, "steps"), (ROOT, "utils"), (recipe, "local"))
+                for program in sorted((place / folder).glob("*.py"))]  # fmt: skip
     functions = [f"{program}() {{ printf '%s\\t' {program} \"$@\" >>calls; echo >>calls; }}" for program in programs]
     (path / "path.sh").write_text("\n".join(functions), encoding="utf-8")
     (path / "cmd.sh").write_text("train_cmd=run.pl decode_cmd=run.pl cuda_cmd=run.pl\n", encoding="utf-8")

@@ -1,21 +1,22 @@
-"""Every command of the Amazon Queen recipe's scripts is one that its program takes."""
+"""Every command of the recipes' scripts is one that its program takes."""
 
 from functools import cache
 
 import pytest
-from recorded_calls import RECIPE, SCRIPTS, calls, recorded_recipe
+from recorded_calls import ROOT, calls, recorded_recipe, scripts_of
 from steps_here import step_of
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import parse
 
 OF_NO_OPTIONS = ("utils/check_install.py",)
+SCRIPTS = [(recipe, script) for recipe in sorted((ROOT / "egs").glob("*/s5")) for script in scripts_of(recipe)]
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_programs_take_the_commands_of(script, tmp_path, monkeypatch):
-    commands = [words for words in calls(recorded_recipe(tmp_path / "s5"), script) if words[0].startswith(("steps/", "utils/"))]
-    monkeypatch.chdir(RECIPE)
+@pytest.mark.parametrize("recipe, script", SCRIPTS, ids=[f"{recipe.parent.name} {script}" for recipe, script in SCRIPTS])
+def test_programs_take_the_commands_of(recipe, script, tmp_path, monkeypatch):
+    commands = [words for words in calls(recorded_recipe(tmp_path / "s5", recipe), script) if words[0].startswith(("steps/", "utils/"))]
+    monkeypatch.chdir(recipe)
     assert len(commands) > 20
     assert not [told for program, *words in commands if program not in OF_NO_OPTIONS and (told := refusal(program, words))]
 

@@ -11,6 +11,7 @@
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
+. utils/recipe_decoding.sh
 
 corpus=""       # a copy of the corpus (path): queen.1c, the .deb or a directory that holds one; empty: fetch the Debian package
 quick=false     # 45 minutes of speech and smaller models
@@ -24,7 +25,6 @@ data=data exp=exp
 tri1_opts="--num-leaves 1200 --num-gauss 9000"
 tri2_opts="--num-leaves 1800 --num-gauss 15000"
 tri3_opts="--num-leaves 2000 --num-gauss 20000"
-decode_opts=""
 fmllr_opts="--config conf/decode_fmllr.conf"
 dnn_opts="--config conf/dnn.conf"
 if $quick; then
@@ -37,23 +37,8 @@ if $quick; then
   dnn_opts="--config conf/dnn_quick.conf"
 fi
 jobs="--nj $nj"
-
-# score SYSTEM FEATURES [SUFFIX]: the LM weight is chosen on dev and applied to test.
-score() {
-  local dev=$exp/$1/decode_dev${3-} test=$exp/$1/decode_test${3-}
-  steps/score.py $jobs --cmd "$decode_cmd" --max-lmwt 30 "$data/dev$2" "$data/lang_test" "$dev"
-  steps/score.py $jobs --cmd "$decode_cmd" --max-lmwt 30 --params-from "$dev" "$data/test$2" "$data/lang_test" "$test"
-}
-
-# decode STEP SYSTEM GRAPH FEATURES OPTIONS...: lattices of dev and test, scored.
-decode() {
-  local step=$1 system=$2 graph=$3 features=$4 set
-  shift 4
-  for set in dev test; do
-    steps/$step.py $jobs $decode_opts "$@" --cmd "$decode_cmd" --model-dir "$exp/$system" "$graph" "$data/$set$features" "$exp/$system/decode_$set"
-  done
-  score "$system" "$features"
-}
+score_lang=$data/lang_test
+score_opts="--max-lmwt 30"
 
 if stage 1 "Check the installation and prepare the corpus"; then
   utils/check_install.py --disk-gb 1.5
@@ -106,9 +91,9 @@ if stage 5 "Graphs and lattices of the GMMs"; then
     step=decode lang=lang_test opts=""
     if [ $system = tri3 ]; then step=decode_fmllr lang=lang_prons_test opts=$fmllr_opts; fi
     utils/make_graph.py "$data/$lang" "$exp/$system" "$exp/$system/graph"
-    decode $step $system "$exp/$system/graph" "" $opts
+    decode $step "$exp/$system" "$exp/$system/graph" "" $opts
   done
-  score tri3 "" .si
+  score "$exp/tri3" "" .si
 fi
 
 if stage 6 "fMLLR features for networks"; then
@@ -121,7 +106,7 @@ fi
 if stage 7 "DNN: $num_ranks MPI ranks with parameter averaging"; then
   steps/train_dnn.py --cmd "$cuda_cmd" --num-ranks "$num_ranks" --share-devices true $dnn_opts "$data/train_fmllr" "$data/lang_prons" \
     "$exp/tri3_ali" "$exp/dnn"
-  decode decode dnn "$exp/tri3/graph" _fmllr
+  decode decode "$exp/dnn" "$exp/tri3/graph" _fmllr
   steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test_fmllr" "$data/lang_prons" "$exp/dnn/decode_test" "$exp/dnn/ctm_test"
 fi
 

@@ -11,6 +11,7 @@
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
+. utils/recipe_decoding.sh
 
 ranks="1 2 4"   # numbers of MPI ranks
 seeds="1 2 3"   # of the networks of each kind
@@ -26,15 +27,11 @@ dir=exp/averaging
 
 # network NAME SEED OPTIONS...: train and decode exp/averaging/NAME/seedSEED.
 network() {
-  local name=$1 seed=$2 set
+  local name=$1 seed=$2
   local out=$dir/$name/seed$seed
   shift 2
   steps/train_dnn.py --cmd "$cuda_cmd" --config conf/averaging_dnn.conf --train-seed "$seed" "$@" data/train_fmllr data/lang_prons exp/tri3_ali "$out"
-  for set in dev test; do
-    steps/decode.py --nj "$nj" --cmd "$decode_cmd" --model-dir "$out" exp/tri3/graph data/${set}_fmllr "$out/decode_$set"
-  done
-  steps/score.py --nj "$nj" --cmd "$decode_cmd" data/dev_fmllr data/lang_test "$out/decode_dev"
-  steps/score.py --nj "$nj" --cmd "$decode_cmd" --params-from "$out/decode_dev" data/test_fmllr data/lang_test "$out/decode_test"
+  decode decode "$out" exp/tri3/graph _fmllr
 }
 
 if stage 1 "DBNs, on 2 ranks"; then

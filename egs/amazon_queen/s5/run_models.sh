@@ -12,6 +12,7 @@
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
 . utils/recipe.sh
+. utils/recipe_decoding.sh
 
 models="dnn dnn_sp smbr mmi tdnn blstm blstm_streams lstmp lstm tc_dnn_blstm_dnn cnn lfmmi ctc student lm"    # those to train (any of these)
 seeds="1 2 3"   # of the networks of each kind; those of the first teach
@@ -23,14 +24,16 @@ parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh
 
-data=data exp=exp short="" narrow=""
+data=data exp=exp short=""
 if $quick; then
   data=data_quick exp=exp_quick seeds=1
-  short="--num-epochs 1" narrow="--beam 9 --lattice-beam 5 --max-active 1000"
+  short="--num-epochs 1" decode_opts="--beam 9 --lattice-beam 5 --max-active 1000"
 fi
 dir=$exp/models
 ali=$exp/tri3_ali
 jobs="--nj $nj"
+score_lang=$data/lang_prons_test
+score_opts="--max-lmwt 30"
 
 # wanted MODEL...: whether one of them is among --models.
 wanted() {
@@ -50,32 +53,13 @@ train() {
   steps/$step.py --cmd "$cuda_cmd" --num-ranks "$num_ranks" --share-devices true --train-seed "$seed" $short "$@" "$out"
 }
 
-# decode MODEL SEED GRAPH FEATURES OPTIONS...: lattices of dev and test, scored.
-decode() {
-  local out=$dir/$1/seed$2 graph=$3 features=$4 set
-  shift 4
-  for set in dev test; do
-    steps/decode.py $jobs --cmd "$decode_cmd" $narrow "$@" --model-dir "$out" "$graph" "$data/$set$features" "$out/decode_$set"
-  done
-  score "$out" lang_prons_test "$features"
-}
-
-# score DIR LANG FEATURES [SUFFIX OPTIONS...]: the LM weight is chosen on dev and applied to test.
-score() {
-  local out=$1 lang=$data/$2 features=$3 suffix=${4-}
-  shift $(($# < 4 ? $# : 4))
-  steps/score.py $jobs --cmd "$decode_cmd" --max-lmwt 30 "$@" "$data/dev$features" "$lang" "$out/decode_dev$suffix"
-  steps/score.py $jobs --cmd "$decode_cmd" --max-lmwt 30 "$@" --params-from "$out/decode_dev$suffix" \
-    "$data/test$features" "$lang" "$out/decode_test$suffix"
-}
-
 # by_frames MODEL FEATURES CONFIG OPTIONS...: networks that learn the states of the alignment $ali frame by frame, with all seeds.
 by_frames() {
   local model=$1 features=$2 config=$3 seed
   shift 3
   for seed in $seeds; do
     train train_dnn "$model" "$seed" --config "conf/$config.conf" "$@" "$data/train$features" "$data/lang_prons" "$ali"
-    decode "$model" "$seed" "$exp/tri3/graph" "$features"
+    decode decode "$dir/$model/seed$seed" "$exp/tri3/graph" "$features"
   done
 }
 
@@ -85,7 +69,7 @@ by_lattices() {
   local model=$1 seed=$2 begin=$3
   shift 3
   steps/align_dnn.py $jobs --cmd "$train_cmd" "$data/train_fmllr" "$data/lang_prons" "$begin" "${begin}_ali"
-  steps/decode.py $jobs --cmd "$decode_cmd" --lattice-beam 7 --acoustic-scale 0.1 $narrow --model-dir "$begin" \
+  steps/decode.py $jobs --cmd "$decode_cmd" --lattice-beam 7 --acoustic-scale 0.1 $decode_opts --model-dir "$begin" \
     "$exp/tri3/graph_unigram" "$data/train_fmllr" "${begin}_denlats"
   train train_smbr "$model" "$seed" "$@" "$data/train_fmllr" "$data/lang_prons" "${begin}_ali" "${begin}_denlats" "$begin"
 }
@@ -113,7 +97,7 @@ if wanted dnn smbr mmi student && stage 3 "DNN"; then by_frames dnn _fmllr dnn; 
 if wanted dnn_sp && stage 4 "DNN on speech at three speeds"; then
   for seed in $seeds; do
     train train_dnn dnn_sp "$seed" --config conf/dnn.conf --num-epochs 4 $short "$data/train_sp_fmllr" "$data/lang_prons" "$exp/tri3_ali_sp"
-    decode dnn_sp "$seed" "$exp/tri3/graph" _fmllr
+    decode decode "$dir/dnn_sp/seed$seed" "$exp/tri3/graph" _fmllr
   done
 fi
 
@@ -126,7 +110,7 @@ if wanted smbr mmi && stage 5 "sMBR and MMI on lattices of a unigram model, made
       wanted $criterion || continue
       by_lattices ${criterion}_begun "$seed" "$dir/dnn/seed$seed" --config conf/$criterion.conf --num-epochs 1
       by_lattices $criterion "$seed" "$dir/${criterion}_begun/seed$seed" --config conf/$criterion.conf
-      decode $criterion "$seed" "$exp/tri3/graph" _fmllr
+      decode decode "$dir/$criterion/seed$seed" "$exp/tri3/graph" _fmllr
     done
   done
 fi
@@ -144,7 +128,7 @@ if wanted lfmmi && stage 13 "TDNN with LF-MMI"; then
   for seed in $seeds; do
     train train_lfmmi lfmmi "$seed" --config conf/chain.conf "$data/train_sp_fmllr" "$exp/tri3_ali_sp" "$dir/chain_tree"
     utils/make_graph.py --self-loop-scale 1.0 "$data/lang_prons_test" "$dir/chain_tree" "$dir/chain_tree/graph"
-    decode lfmmi "$seed" "$dir/chain_tree/graph" _fmllr --acoustic-scale 0.1
+    decode decode "$dir/lfmmi/seed$seed" "$dir/chain_tree/graph" _fmllr --acoustic-scale 0.1
   done
 fi
 
@@ -161,13 +145,13 @@ if wanted ctc && stage 14 "CTC on subwords"; then
         how="--search $search"
         case $search in
           prefix) how="$how --lm $data/local/lm/trigram/lm.arpa.gz --lm-weight 0.5 --word-bonus 3" ;;    # chosen on dev
-          wfst) how="$how $narrow --graph-dir $dir/ctc_graph" ;;
+          wfst) how="$how $decode_opts --graph-dir $dir/ctc_graph" ;;
         esac
         steps/decode_ctc.py $jobs --cmd "$decode_cmd" $how "$data/${set}_fmllr" "$out" "$out/decode_${set}_$search"
       done
     done
     for search in greedy prefix wfst; do
-      score "$out" lang_ctc_test _fmllr "_$search" --min-lmwt 3 --word-ins-penalties=-8.0,-6.0,-4.0,-2.0,0.0,1.0
+      score_lang=$data/lang_ctc_test score "$out" _fmllr "_$search" --min-lmwt 3 --word-ins-penalties=-8.0,-6.0,-4.0,-2.0,0.0,1.0
     done
     steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test_fmllr" "$data/lang_ctc_test" "$out/decode_test_wfst" "$out/ctm_test"
   done
@@ -195,16 +179,10 @@ if wanted lm && stage 16 "Lattices of $rescored with a 4-gram and an LSTM langua
   esac
   for seed in $seeds; do
     out=$dir/$rescored/seed$seed
-    for set in dev test; do
-      steps/lm_rescore.py $jobs --cmd "$decode_cmd" "$data/lang_prons_test" "$data/local/lm/fourgram" "$data/$set$features" \
-        "$out/decode_$set" "$out/decode_${set}_fourgram"
-      steps/lm_rescore_lstm.py $jobs --cmd "$decode_cmd" "$data/lang_prons_test" "$dir/lstm_lm" "$data/$set$features" \
-        "$out/decode_$set" "$out/decode_${set}_lstm"
-    done
-    score "$out" lang_prons_test $features "" --decode-mbr true
-    score "$out" lang_prons_test $features _fourgram
-    score "$out" lang_prons_test $features _lstm
-    score "$out" lang_prons_test $features _lstm --decode-mbr true
+    score "$out" $features "" --decode-mbr true
+    rescore lm_rescore "$out" "$data/lang_prons_test" "$data/local/lm/fourgram" $features _fourgram
+    rescore lm_rescore_lstm "$out" "$data/lang_prons_test" "$dir/lstm_lm" $features _lstm
+    score "$out" $features _lstm --decode-mbr true
     steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test$features" "$data/lang_prons_test" "$out/decode_test_lstm" "$out/ctm_test"
   done
 fi
