@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
 from pyasr.data.datadir import DataDir
 
-_ROWS = ("recordings", "utterances", "speakers", "hours", "words", "longest")
+_LABELS = {"longest": "longest utterance, s"}  # of quantities whose name does not tell the unit
 
 
 @dataclass(frozen=True)
 class Published:
-    """Published numbers of one quantity; several where releases differ. `tolerance`: the greatest relative difference that is no deviation."""
+    """Published numbers of one quantity, several where releases differ; `tolerance`: the greatest relative difference that fits."""
 
     quantity: str
     values: tuple[float, ...]
     tolerance: float = 0.005
 
-    def __post_init__(self):
-        assert self.quantity in _ROWS, self.quantity
+    def nearest(self, found: float) -> float:
+        """The published number that is nearest to `found`."""
+        return min(self.values, key=lambda value: abs(found - value))
 
     def fits(self, found: float) -> bool:
         """Whether `found` equals one of the published numbers within the tolerance."""
-        return any(abs(found - value) <= self.tolerance * value for value in self.values)
+        nearest = self.nearest(found)
+        return abs(found - nearest) <= self.tolerance * nearest
 
 
 def measured(path: Path) -> dict[str, float]:
@@ -37,31 +40,44 @@ def measured(path: Path) -> dict[str, float]:
             "hours": sum(seconds.values()) / 3600, "words": words, "longest": max(seconds.values(), default=0.0)}
 
 
-def compare(path: Path, published: list[Published]) -> list[str]:
-    """The lines of a table of what `path` holds and what is published; a deviation is marked by its percentage."""
-    found, known = measured(path), {row.quantity: row for row in published}
-    lines = [f"{path}: found, published"]
-    for quantity in _ROWS:
-        row = known.get(quantity)
-        lines.append(f"  {quantity:<12}{_number(found[quantity]):>10}  {_published(row, found[quantity]) if row else ''}".rstrip())
-    return lines
+def compare(path: Path, published: list[Published], more: Mapping[str, float] = {}) -> list[str]:
+    """The lines of a table of what is found in `path`, what is published, and by how much these deviate.
+
+    more  {quantity: number}, quantities that the directory's tables do not have, such as calls
+    Raises ValueError where a quantity is published that is neither measured nor in `more`.
+    """
+    found, known = {**measured(path), **more}, {row.quantity: row for row in published}
+    if unknown := known.keys() - found.keys():
+        raise ValueError(f"{', '.join(sorted(unknown))}: not a quantity of a data directory, and not in `more`")
+    return _aligned([(str(path), "found", "published", ""), *(_row(name, number, known.get(name)) for name, number in found.items())])
 
 
-def log_table(path: Path, published: list[Published]) -> None:
+def log_table(path: Path, published: list[Published], more: Mapping[str, float] = {}) -> None:
     """Write `compare` to the log, and a warning that names the quantities that deviate."""
-    found = measured(path)
-    for line in compare(path, published):
+    for line in compare(path, published, more):
         log.info(line)
+    found = {**measured(path), **more}
     deviating = [row.quantity for row in published if not row.fits(found[row.quantity])]
     if deviating:
         log.warning(f"{path}: {', '.join(deviating)}: not as published; compare the lines on what was left out")
 
 
-def _published(row: Published, found: float) -> str:
-    numbers = " or ".join(map(_number, row.values))
-    nearest = min(row.values, key=lambda value: abs(found - value))
-    return numbers if row.fits(found) else f"{numbers}  ({100 * (found - nearest) / nearest:+.1f} %)"
+def _row(quantity: str, found: float, row: Published | None) -> tuple[str, str, str, str]:
+    label = "  " + _LABELS.get(quantity, quantity)
+    if row is None:
+        return label, _number(found), "", ""
+    nearest = row.nearest(found)
+    deviation = "" if row.fits(found) else f"{100 * (found - nearest) / nearest:+.1f} %"
+    return label, _number(found), " or ".join(map(_number, row.values)), deviation
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Lines of equal columns: the first to the left, numbers to the right."""
+    first, *widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join([row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], widths))]).rstrip() for row in rows]
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+    """With commas between thousands, and up to two places."""
+    text = f"{value:,.2f}"
+    return text.rstrip("0").rstrip(".")
