@@ -11,15 +11,20 @@ from pyasr.score.bootstrap import difference_interval
 _HEAD = "# Results\n\nWritten by `utils/collect_results.py` from the records of the run; not edited by hand.\n"
 
 
-def results_page(systems: list[System], runs: list[SeedRun] | None = None) -> str:
-    """The whole page; `runs`: networks of several seeds, those of `systems` unless given. Its first table depends on the scores alone, so
-    the same run gives the same table."""
+def results_page(systems: list[System], runs: list[SeedRun] | None = None, published: str = "") -> str:
+    """The whole page; its first table depends on the scores alone, so the same run gives the same table.
+
+    runs       networks of several seeds; those of `systems` unless given
+    published  a section on published results
+    """
     single, runs = _split(systems, runs)
     parts = [_HEAD]
     if single:
         parts += [results_table(single), _notes(single), "\n## Cost\n", cost_table(single)]
     if runs:
         parts += ["\n## Several seeds\n", families_table(runs), families_notes(runs)]
+    if published:
+        parts.append(published)
     steps = [step for run in runs for step in run.made_by] + records(directory for system in single for directory in system.directories)
     found = in_order(steps)
     parts += ["\n## Made with\n", made_with(found), _seeds(single, runs), "\n## Commands\n", commands(found)]
