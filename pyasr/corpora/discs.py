@@ -63,5 +63,14 @@ def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:
                 doubles[match[1].lower()] = path
     if doubles:
         examples = ", ".join(f"{found[name]} (not {path})" for name, path in list(doubles.items())[:_NUM_NAMED])
-        log.warning(f"{len(doubles)} files exist in several copies, the first of each is used: {examples}{' ...' * (len(doubles) > _NUM_NAMED)}")
+        more = " ..." * (len(doubles) > _NUM_NAMED)
+        log.warning(f"{len(doubles)} files exist in several copies, the first of each is used: {examples}{more}")
     return found
+
+
+def places_of(text: str, corpus: str, option: str) -> list[Path]:
+    """Directories separated by ':'. Raises UserError, naming the corpus and the option of the recipe, where there is none."""
+    places = [Path(place) for place in text.split(":") if place]
+    if not places:
+        raise UserError(f"{corpus}: no directory was given; give it by {option}, several separated by ':'")
+    return places

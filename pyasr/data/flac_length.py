@@ -6,9 +6,11 @@ checksum of 8 bits; it ends with a checksum of 16 bits. The last frame of a file
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import BinaryIO
 
 from pyasr.data import mp3_length
 
@@ -19,6 +21,7 @@ _MOST_KEY, _MOST_FRAME_BYTES, _MOST_CHECKED = 1001, 2 << 20, 4
 _LEAST_FRAME, _MOST_FRAME_HEAD = 9, 16
 _RATE_BYTES = {12: 1, 13: 2, 14: 2}
 _ID3V1_BYTES = 128
+_HEADER_BYTES, _ENDS_BYTES = 42, 1 << 16  # of the mark and the first block; of what `ends` reads
 
 
 def told(content: bytes) -> int:
@@ -54,6 +57,29 @@ def num_samples(content: bytes) -> int | None:
         if num_checked == _MOST_CHECKED:
             break
     return None
+
+
+def stream_info(content: bytes) -> tuple[int, int, int]:
+    """(sampling rate in Hz, number of channels, samples; 0 where they are not told) by the header of a FLAC file."""
+    number = int.from_bytes(content[18:_TOLD_END], "big")
+    return number >> 44, (number >> 41 & 7) + 1, number & _TOLD_BITS
+
+
+def ends(file: BinaryIO) -> bytes:
+    """A FLAC file of the header and the last bytes of `file` alone, which are enough for `stream_info` and `is_whole`; the first bytes of a
+    file of another form."""
+    head = file.read(_HEADER_BYTES)
+    if not is_flac(head):
+        return head
+    file.seek(max(file.seek(0, os.SEEK_END) - _ENDS_BYTES, len(head)))
+    return head[:4] + bytes([head[4] | _LAST_BLOCK]) + head[5:] + file.read()
+
+
+def is_whole(content: bytes) -> bool:
+    """Whether the last of the frames that the header counts is there up to its end, and nothing follows."""
+    end, slack = _end(content)
+    last = next((at for at in _places_of_frames(content, end) if _last_sample(content, at) == told(content)), None)
+    return last is not None and _is_whole(content, last, end, slack)
 
 
 def goes_on(content: bytes) -> bool:

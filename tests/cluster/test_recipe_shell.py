@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from recorded_calls import ALL_COMMANDS
 from test_run_pl import children
 
 COMMAND = re.compile(r"(?<=\s)(steps|local|utils)/[\w$]+\.py(?=\s)")
@@ -24,6 +25,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh || exit 1
 
 corpus=""      # a copy of the corpus (path)
+discs=""       # where its parts lie (paths)
 num=3          # a count
 ranks=2        # of them (at least 1)
 rate=0.5       # a number
@@ -213,6 +215,13 @@ def test_paths_are_relative_to_where_the_user_stands(place, name, recipe, tmp_pa
     assert done.stdout == f"num=3 rate=0.5 quick=false corpus={tmp_path / place / 'queen.1c'}\n"
 
 
+def test_each_of_several_paths_is_relative_to_where_the_user_stands(recipe, tmp_path):
+    recipe.write_text(recipe.read_text().replace("corpus=$corpus", "discs=$discs"))
+    for given, expected in (("a:/b c:d", f"{tmp_path}/a:/b c:{tmp_path}/d"), (":a:", f"{tmp_path}/a"), ("", "")):
+        done = run("s5/run.sh", "--discs", given, "--stop-stage", "0", cwd=tmp_path)
+        assert done.stdout == f"num=3 rate=0.5 quick=false discs={expected}\n"
+
+
 def test_an_exported_cdpath_leads_nowhere_else(recipe, tmp_path, root, monkeypatch):
     """Neither the recipe, beside another of the same name, nor what it sources."""
     shutil.copytree(recipe.parent, tmp_path / "other/s5", symlinks=True)
@@ -371,6 +380,8 @@ def copied(directory, root, recipe, script, functions):
     """A directory with this text of a recipe's script, and of the functions that recipes share."""
     directory.mkdir()
     (directory / "utils").symlink_to(root / "utils")
+    for name in ("conf", "local"):
+        (directory / name).symlink_to(recipe.with_name(name))
     shutil.copy(recipe.with_name("cmd.sh"), directory)
     (directory / "path.sh").write_text("")
     (directory / "functions.sh").write_text(functions)
@@ -389,8 +400,10 @@ def test_each_command_of_the_real_recipes_replaced_by_false(root, tmp_path):
     models = root / "egs/amazon_queen/s5/run_models.sh"
     broken += [(models, command, COMMAND.sub("true", models.read_text()), functions) for command, functions in with_one_that_fails(shared)]
     scripts = [copied(tmp_path / str(i), root, recipe, script, functions) for i, (recipe, _, script, functions) in enumerate(broken)]
+    words = [ALL_COMMANDS.get(recipe.parents[1].name, ()) for recipe, *_ in broken]
     with ThreadPoolExecutor(2) as pool:
-        for (recipe, command, *_), done in zip(broken, pool.map(lambda script: run(script, program="bash", timeout=60), scripts)):
+        ended = pool.map(lambda script, words: run(script, *words, program="bash", timeout=60), scripts, words)
+        for (recipe, command, *_), done in zip(broken, ended):
             assert done.returncode == 1 and "error: stage " in done.stderr and re.search("'false[ ']", done.stderr), (recipe, command, done)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
+ALL_COMMANDS = {"librispeech": ("--subset", "960")}  # the options with which a recipe runs all of its commands, where it needs any
 
 
 def scripts_of(recipe: Path) -> list[str]:
@@ -20,10 +21,10 @@ def scripts_of(recipe: Path) -> list[str]:
 def recorded_recipe(path: Path, recipe: Path = RECIPE) -> Path:
     """A directory with the scripts of a recipe, where programs are functions of the shell, whose calls are lines of `calls`, words ended by
     tabs."""
-    path.mkdir(parents=True)
-    for name in (*scripts_of(recipe), "conf"):
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).symlink_to(recipe / name)
+    (path / "local").mkdir(parents=True)
+    (path / "conf").symlink_to(recipe / "conf")
+    for script in (*recipe.glob("run*.sh"), *recipe.glob("local/*.sh")):
+        (path / script.relative_to(recipe)).symlink_to(script)
     return with_recorded_programs(path, recipe)
 
 

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Make data directories of the parts of LibriSpeech or mini_librispeech, which are read where they were unpacked.
+
+Reads   CORPUS/**/PART/READER/CHAPTER/{*.flac,*.trans.txt}, SPEAKERS.TXT beside PART
+Writes  DATA/PART with '_' for '-' (wav.scp text utt2spk spk2utt utt2dur spk2gender); DATA/local/files/PART, a list of the files
+
+    local/prepare_librispeech.py --subset mini corpora/LibriSpeech data
+    local/prepare_librispeech.py --subset 960 corpora/a/LibriSpeech:corpora/b/LibriSpeech data
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, group, option
+from pyasr.base.output import atomic_write
+from pyasr.base.step import make_part, run_step
+from pyasr.corpora.conversations import LeftOut
+from pyasr.corpora.counts import log_table
+from pyasr.corpora.discs import places_of
+from pyasr.corpora.librispeech.parts import TEST_KINDS, TRAINING, part_folders, parts_of, published
+from pyasr.corpora.librispeech.speech import Sources, read_sexes, read_utterances, speaker_tables, tables_of
+from pyasr.data.datadir import DataDir, write_data_dir
+
+
+@dataclass(frozen=True)
+class LookingJobs:
+    """How the work is spread; never changes what is made."""
+
+    nj: int = option(1, "parallel processes that look at audio files", minimum=1)
+
+
+@dataclass(frozen=True)
+class PrepareLibrispeech:
+    corpus: str = argument("directories that hold the folders of parts, or are such, separated by ':'")
+    data: Path = argument("directory of data directories")
+    subset: str = option("mini", "training data: mini, or hours", choices=tuple(TRAINING))
+    test_kinds: str = option(" ".join(TEST_KINDS), "dev and test sets, separated by blanks; mini has a dev set of its own")
+    jobs: LookingJobs = group(LookingJobs)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one data directory is made of."""
+
+    name: str = argument("part")
+
+
+def main(options: PrepareLibrispeech) -> None:
+    places = places_of(options.corpus, "LibriSpeech", "--corpus")
+    kinds = options.test_kinds.split()
+    if unknown := set(kinds) - set(TEST_KINDS):
+        raise UserError(f"--test-kinds: '{min(unknown)}' is none of {' '.join(TEST_KINDS)}; give one or both of these")
+    folders = part_folders(places, options.subset, parts_of(options.subset, kinds))
+    for part, found in folders.items():
+        prepare(part, found, options)
+
+
+def prepare(part: str, folders: list[Path], options: PrepareLibrispeech) -> None:
+    """One data directory, with a table of what is in it."""
+    sources = Sources.of(folders)
+    listed = options.data / "local" / "files" / part
+    write_list(listed, sources)
+    out = options.data / part.replace("-", "_")
+    make_part(Part(part), out, [listed, *speaker_tables(folders)], lambda scratch: write(scratch, part, sources, folders, options.jobs.nj))
+    readers = {name.partition("-")[0] for name in DataDir(out).utterances}
+    log_table(out, published(part), {"readers": len(readers)})
+
+
+def write_list(path: Path, sources: Sources) -> None:
+    content = "".join(f"{line}\n" for line in sources.lines())
+    if not path.exists() or path.read_text(encoding="utf-8") != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as f:
+            f.write(content)
+
+
+def write(out: Path, part: str, sources: Sources, folders: list[Path], num_processes: int) -> None:
+    left_out = LeftOut()
+    utterances = read_utterances(sources, num_processes, left_out)
+    left_out.log(f"utterances of {part}")
+    if not utterances:
+        raise UserError(f"{', '.join(map(str, folders))}: no utterance can be used; unpack its archive again")
+    write_data_dir(out, tables_of(utterances, read_sexes(folders)))
+
+
+if __name__ == "__main__":
+    run_step(PrepareLibrispeech, main, __doc__)

@@ -1,0 +1,100 @@
+"""The parts of LibriSpeech (OpenSLR 12) and mini_librispeech (OpenSLR 31): where they lie, and what is published of them.
+
+    LibriSpeech/train-clean-100/1088/134315/1088-134315-0000.flac    READER/CHAPTER
+    LibriSpeech/SPEAKERS.TXT
+
+Archives unpack to a folder LibriSpeech each; these may have been unpacked at one place or at several.
+
+Hours and readers are those of V. Panayotov, G. Chen, D. Povey, S. Khudanpur, "LibriSpeech: an ASR corpus based on public domain audio
+books", ICASSP 2015, Table 1 (dev-other and test-other have 5.1 and 5.3 h, the other way round than in the table); words of dev and test
+sets those that Kaldi's RESULTS are scored on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.corpora.counts import Published
+
+TRAINING = {  # subset: parts that are trained on
+    "mini": ("train-clean-5",),
+    "100": ("train-clean-100",),
+    "460": ("train-clean-100", "train-clean-360"),
+    "960": ("train-clean-100", "train-clean-360", "train-other-500"),
+}
+TEST_KINDS = ("clean", "other")
+PUBLISHED = {  # part: {quantity: numbers}
+    "train-clean-5": {"utterances": (1519,)},
+    "train-clean-100": {"utterances": (28_539,), "hours": (100.6,), "readers": (251,)},
+    "train-clean-360": {"utterances": (104_014,), "hours": (363.6,), "readers": (921,)},
+    "train-other-500": {"utterances": (148_688,), "hours": (496.7,), "readers": (1166,)},
+    "dev-clean-2": {"utterances": (1089,), "words": (20_138,)},
+    "dev-clean": {"utterances": (2703,), "hours": (5.4,), "readers": (40,), "words": (54_402,)},
+    "dev-other": {"utterances": (2864,), "hours": (5.1, 5.3), "readers": (33,), "words": (50_948,)},
+    "test-clean": {"utterances": (2620,), "hours": (5.4,), "readers": (40,), "words": (52_576,)},
+    "test-other": {"utterances": (2939,), "hours": (5.1, 5.3), "readers": (33,), "words": (52_343,)},
+}
+_HOURS_TOLERANCE = 0.005
+_DEPTH = 4  # of the folder of a part below a place that is given
+_PAGES = {"mini": "www.openslr.org/31"}
+_PAGE = "www.openslr.org/12"
+
+
+def parts_of(subset: str, test_kinds: Iterable[str] = TEST_KINDS) -> list[str]:
+    """The parts that a subset (mini, 100, 460, 960) is trained and tested on; mini has one dev set, whatever `test_kinds` says."""
+    if subset == "mini":
+        return [*TRAINING[subset], "dev-clean-2"]
+    return [*TRAINING[subset], *(f"{name}-{kind}" for name in ("dev", "test") for kind in test_kinds)]
+
+
+def published(part: str) -> list[Published]:
+    """What is published of a part; its speakers are called readers, since a speaker of the data directory is a reader of a chapter."""
+    return [Published(quantity, values, _HOURS_TOLERANCE if quantity == "hours" else 0.0) for quantity, values in PUBLISHED[part].items()]
+
+
+def part_folders(places: list[Path], subset: str, parts: list[str]) -> dict[str, list[Path]]:
+    """{part: folders of its name at or below `places`}.
+
+    Raises UserError for a place that is not a directory, and one that names all parts that have no folder, and those whose archive has
+    not been unpacked.
+    """
+    found: dict[str, dict[str, Path]] = {part: {} for part in parts}
+    archives: dict[str, Path] = {}
+    for folder in folders_below(places):
+        part = folder.name.lower()
+        if part in found:
+            found[part].setdefault(os.path.realpath(folder), folder)
+        archives.update({name: path for name in parts if (path := folder / f"{name}.tar.gz").is_file()})
+    if missing := [part for part in parts if not found[part]]:
+        raise _missing(missing, archives, places, subset)
+    return {part: list(folders.values()) for part, folders in found.items()}
+
+
+def folders_below(places: list[Path]) -> Iterator[Path]:
+    """The places and folders below them, to the depth at which parts may lie, but not those within a part."""
+    for place in places:
+        if not place.is_dir():
+            raise UserError(f"{place}: no such directory; correct the path")
+        yield from _walk(place, _DEPTH)
+
+
+def _walk(folder: Path, depth: int) -> Iterator[Path]:
+    yield folder
+    if depth and folder.name.lower() not in PUBLISHED:
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+            if entry.is_dir():
+                yield from _walk(Path(entry.path), depth - 1)
+
+
+def _missing(parts: list[str], archives: dict[str, Path], places: list[Path], subset: str) -> UserError:
+    where = ", ".join(map(str, places))
+    packed = [archives[part] for part in parts if part in archives]
+    absent = [part for part in parts if part not in archives]
+    told = [f"{path.name} is not unpacked: run 'tar -xzf {path} -C {path.parent}'" for path in packed]
+    if absent:
+        told.append(f"no folder {', '.join(absent)} below {where}: download from {_PAGES.get(subset, _PAGE)} and unpack what is missing, "
+                    "or give the directories that hold it by --corpus, separated by ':'")  # fmt: skip
+    return UserError(f"LibriSpeech: {'; '.join(told)}")

@@ -1,0 +1,163 @@
+"""The utterances of a part of LibriSpeech: FLAC files with transcripts, as tables of a data directory.
+
+    1088/134315/1088-134315-0000.flac      utterance READER-CHAPTER-NUMBER, speaker READER-CHAPTER, as in Kaldi's recipe
+    1088/134315/1088-134315.trans.txt      1088-134315-0000 SO IT IS
+    SPEAKERS.TXT                           1088 | F | train-clean-100 | 25.00 | NAME, which may hold |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.table_paths import as_named
+from pyasr.corpora.conversations import LeftOut
+from pyasr.corpora.discs import files_by_name, paths_below
+from pyasr.data import flac_length
+from pyasr.io.content import open_file, readable
+from pyasr.io.text import read_lines
+
+RATE_HZ = 16_000
+_UTTERANCE = re.compile(r"\d+-\d+-\d+")
+_ALONE = 2000  # files that one process looks at sooner than others are started
+_AT_ONCE = 200  # files that a process is given at once
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """An utterance of a reader; `seconds` by the header of its FLAC file."""
+
+    name: str
+    audio: Path
+    seconds: float
+    text: str
+
+    @property
+    def speaker(self) -> str:
+        """The reader of a chapter."""
+        return self.name.rpartition("-")[0]
+
+    @property
+    def reader(self) -> str:
+        return self.name.partition("-")[0]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The files of a part: {utterance: FLAC file}, {chapter: transcripts}."""
+
+    audio: dict[str, Path]
+    transcripts: dict[str, Path]
+
+    @classmethod
+    def of(cls, folders: list[Path]) -> Sources:
+        """Of folders of a part. Raises UserError where they hold no audio or no transcripts."""
+        paths = list(paths_below(folders))
+        found = cls(files_by_name(paths, r"(\d+-\d+-\d+)\.flac"), files_by_name(paths, r"(\d+-\d+)\.trans\.txt"))
+        for files, form in ((found.audio, "READER-CHAPTER-NUMBER.flac"), (found.transcripts, "READER-CHAPTER.trans.txt")):
+            if not files:
+                raise UserError(f"{', '.join(map(str, folders))}: no file {form} below; unpack its archive again")
+        return found
+
+    def lines(self) -> Iterator[str]:
+        """A line for each file, which changes when the file comes, goes or is replaced."""
+        for path in self.audio.values():
+            yield f"{path} {path.stat().st_size}"
+        for path in self.transcripts.values():
+            yield f"{path} {sha256(path.read_bytes()).hexdigest()}"
+
+
+def read_utterances(sources: Sources, num_processes: int, left_out: LeftOut) -> list[Utterance]:
+    """The utterances that have whole audio of one channel at 16 kHz and a transcript with words, sorted; the others go to `left_out`.
+
+    Raises UserError for a file of transcripts that has other lines, or is not UTF-8.
+    """
+    texts = _read_transcripts(sources.transcripts, left_out)
+    for name in sorted(sources.audio.keys() - texts.keys()):
+        left_out.add("audio without a transcript", name)
+    for name in sorted(texts.keys() - sources.audio.keys()):
+        left_out.add("a transcript without audio", name)
+    names = sorted(texts.keys() & sources.audio.keys())
+    looks = _look_at_all([sources.audio[name] for name in names], num_processes)
+    found = []
+    for name, (seconds, complaint) in zip(names, looks):
+        if complaint or not texts[name]:
+            left_out.add(complaint or "a transcript without words", name)
+        else:
+            found.append(Utterance(name, sources.audio[name], seconds, texts[name]))
+    return found
+
+
+def _read_transcripts(files: dict[str, Path], left_out: LeftOut) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for path in files.values():
+        for number, line in enumerate(read_lines(path), 1):
+            name, *words = line.split() or [""]
+            if name and not _UTTERANCE.fullmatch(name):
+                raise UserError(f"{path}:{number}: '{name}' is not READER-CHAPTER-NUMBER; unpack the archive of this part again")
+            if name and texts.setdefault(name, " ".join(words)) != " ".join(words):
+                left_out.add("a second transcript with other words", name)
+    return texts
+
+
+def _look_at_all(paths: list[Path], num_processes: int) -> Iterator[tuple[float, str]]:
+    """`look_at_flac` of all."""
+    if num_processes == 1 or len(paths) < _ALONE:
+        yield from map(look_at_flac, paths)
+        return
+    progress = log.Progress("looking at audio", len(paths), "files")
+    with ProcessPoolExecutor(num_processes) as pool:
+        for number, look in enumerate(pool.map(look_at_flac, paths, chunksize=_AT_ONCE), 1):
+            progress.update(number)
+            yield look
+
+
+def look_at_flac(path: Path) -> tuple[float, str]:
+    """(seconds, why the file cannot be used, '' where it can), by its header and its last frame."""
+    with open_file(path) as file, readable(path):
+        content = flac_length.ends(file)
+    if not flac_length.is_flac(content):
+        return 0.0, "audio that is no FLAC file"
+    rate, num_channels, num_samples = flac_length.stream_info(content)
+    if (rate, num_channels) != (RATE_HZ, 1):
+        return 0.0, f"audio that is not of one channel at {RATE_HZ} Hz"
+    if not num_samples or not flac_length.is_whole(content):
+        return 0.0, "audio that is cut short"
+    return num_samples / rate, ""
+
+
+def read_sexes(folders: list[Path]) -> dict[str, str]:
+    """{reader: m or f} by the files SPEAKERS.TXT that lie beside the folders of parts; what else stands in them is passed over."""
+    sexes = {}
+    for path in speaker_tables(folders):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            fields = [field.strip().lower() for field in line.split("|", 4)]
+            if len(fields) == 5 and fields[1] in ("m", "f"):
+                sexes[fields[0]] = fields[1]
+    return sexes
+
+
+def speaker_tables(folders: list[Path]) -> list[Path]:
+    """The files SPEAKERS.TXT, in any case of letters, beside folders of parts."""
+    beside = {folder.parent: None for folder in folders}
+    return [path for parent in beside for path in sorted(parent.iterdir()) if path.name.lower() == "speakers.txt"]
+
+
+def tables_of(utterances: list[Utterance], sexes: dict[str, str]) -> dict[str, dict[str, object]]:
+    """The tables of the data directory of these utterances; spk2gender only where the sex of all readers is known."""
+    tables = {"wav.scp": {u.name: as_named(u.audio) for u in utterances}, "text": {u.name: u.text for u in utterances},
+              "utt2spk": {u.name: u.speaker for u in utterances}, "utt2dur": {u.name: u.seconds for u in utterances}}
+    unknown = sorted({u.reader for u in utterances} - sexes.keys(), key=int)
+    if unknown:
+        named = " ".join(unknown[:_MOST_NAMED]) + " ..." * (len(unknown) > _MOST_NAMED)
+        log.warning(f"no spk2gender is written: SPEAKERS.TXT is not there, or does not tell the sex of the readers {named}")
+    else:
+        tables["spk2gender"] = {u.speaker: sexes[u.reader] for u in utterances}
+    return tables

@@ -1,0 +1,312 @@
+"""local/prepare_librispeech.py and local/get_lms.py on trees as LibriSpeech's archives unpack to."""
+
+import gzip
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from librispeech_tree import LEXICON, READERS, noise, write_models, write_tree
+from steps_here import run_here
+
+from pyasr.base.errors import UserError
+from pyasr.corpora.librispeech.parts import PUBLISHED, TRAINING, part_folders, parts_of
+from pyasr.corpora.librispeech.speech import look_at_flac, read_sexes
+from pyasr.data.datadir import DataDir
+from pyasr.data.validation import validate
+
+LOCAL = "egs/librispeech/s5/local"
+MINI = {"train-clean-5": 16, "dev-clean-2": 8}
+FULL = {part: 6 for part in (*TRAINING["960"], "dev-clean", "dev-other", "test-clean", "test-other")}
+FIRST = "LibriSpeech/train-clean-5/1088/134315/1088-134315-0000.flac"
+
+
+@pytest.fixture
+def mini(tmp_path):
+    """(a directory that holds mini_librispeech, {part: {utterance: words}})"""
+    return tmp_path, write_tree(tmp_path, MINI, noise)
+
+
+@pytest.fixture
+def prepare(tmp_path, caplog):
+    """A function of the corpus's places and flags: what is logged. Raises what the program does."""
+    def run(corpus, *flags):
+        caplog.clear()
+        caplog.set_level("INFO", "pyasr")
+        run_here("prepare_librispeech.py", *flags, corpus, tmp_path / "data", folder=LOCAL)
+        return caplog.text
+    return run
+
+
+def test_the_data_directories_are_what_the_tree_was_made_from(mini, prepare):
+    place, texts = mini
+    prepare(place)
+    for part, expected in texts.items():
+        data = DataDir(place / "data" / part.replace("-", "_"))
+        assert data.text == expected and data.utterances == sorted(expected)
+        assert data.utt2spk == {name: name[:-5] for name in expected}
+        assert data.utt2dur == {name: pytest.approx(len(words.split()) / 10) for name, words in expected.items()}
+        assert {name: Path(path).stem for name, path in data.wav_scp.items()} == {name: name for name in expected}
+        assert data.table("spk2gender") == {speaker: READERS[part][int(speaker.partition("-")[0])][0].lower() for speaker in data.spk2utt}
+        assert validate(data.path) == []
+
+
+def test_names_of_readers_may_hold_bars(mini):
+    assert read_sexes([mini[0] / "LibriSpeech/train-clean-5"]) == {
+        str(reader): sex.lower() for readers in READERS.values() for reader, (sex, _) in readers.items()}
+
+
+@pytest.mark.parametrize("subset", ["100", "460", "960"])
+def test_parts_of_the_whole_corpus(subset, tmp_path, prepare):
+    write_tree(tmp_path, FULL, noise)
+    prepare(tmp_path / "LibriSpeech", "--subset", subset)
+    tests = {"dev_clean", "dev_other", "test_clean", "test_other", "local"}
+    assert {path.name for path in (tmp_path / "data").iterdir()} == tests | {part.replace("-", "_") for part in TRAINING[subset]}
+
+
+def test_one_kind_of_test_sets(tmp_path, prepare):
+    write_tree(tmp_path, FULL, noise)
+    shutil.rmtree(tmp_path / "LibriSpeech/dev-other")
+    prepare(tmp_path, "--subset", "100", "--test-kinds", "clean")
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {"train_clean_100", "dev_clean", "test_clean", "local"}
+    with pytest.raises(UserError, match="--test-kinds: 'noisy' is none of clean other"):
+        prepare(tmp_path, "--subset", "100", "--test-kinds", "clean noisy")
+
+
+def move_apart(place: Path) -> str:
+    """Parts at two places, one of them its own folder alone, as `A:B`."""
+    (place / "disk").mkdir()
+    (place / "LibriSpeech/dev-clean-2").rename(place / "disk/dev-clean-2")
+    return f"{place}/LibriSpeech:{place}/disk/dev-clean-2"
+
+
+def unpack_each_apart(place: Path) -> str:
+    """Each archive in a folder of its own."""
+    for part in MINI:
+        (place / "all" / part / "LibriSpeech").mkdir(parents=True)
+        (place / "LibriSpeech" / part).rename(place / "all" / part / "LibriSpeech" / part)
+        shutil.copy(place / "LibriSpeech/SPEAKERS.TXT", place / "all" / part / "LibriSpeech")
+    shutil.rmtree(place / "LibriSpeech")
+    return str(place / "all")
+
+
+def in_capitals(place: Path) -> str:
+    for path in sorted((place / "LibriSpeech").rglob("*"), key=lambda path: -len(path.parts)):
+        path.rename(path.with_name(path.name.upper()))
+    return str(place)
+
+
+@pytest.mark.parametrize("layout", [move_apart, unpack_each_apart, in_capitals, lambda place: place, lambda place: f"{place}:"])
+def test_layouts(layout, mini, prepare):
+    place, texts = mini
+    prepare(layout(place))
+    assert {part: DataDir(place / "data" / part.replace("-", "_")).text for part in texts} == texts
+
+
+def test_a_second_copy_is_told_and_not_read(mini, prepare):
+    place, texts = mini
+    shutil.copytree(place / "LibriSpeech/train-clean-5", place / "copy/train-clean-5")
+    (place / "link").symlink_to(place / "LibriSpeech")
+    said = prepare(place)
+    assert "16 files exist in several copies, the first of each is used:" in said
+    assert DataDir(place / "data/train_clean_5").text == texts["train-clean-5"]
+
+
+def test_parts_that_are_missing_are_named(mini, prepare):
+    place, _ = mini
+    shutil.rmtree(place / "LibriSpeech/dev-clean-2")
+    with pytest.raises(UserError, match=f"^LibriSpeech: no folder dev-clean-2 below {place}: download from www.openslr.org/31 and"):
+        prepare(place)
+    with pytest.raises(UserError, match="no folder train-clean-100, train-clean-360, dev-clean, dev-other, test-clean, test-other below "
+                                        ".*www.openslr.org/12 .*--corpus, separated by ':'"):  # fmt: skip
+        prepare(place, "--subset", "460")
+    assert not (place / "data").exists()
+
+
+def test_archives_that_are_not_unpacked_are_named(mini, prepare):
+    place, _ = mini
+    shutil.rmtree(place / "LibriSpeech/dev-clean-2")
+    (place / "dev-clean-2.tar.gz").write_bytes(gzip.compress(b"not looked at"))
+    with pytest.raises(UserError) as error:
+        prepare(place)
+    archive = place / "dev-clean-2.tar.gz"
+    assert str(error.value) == f"LibriSpeech: dev-clean-2.tar.gz is not unpacked: run 'tar -xzf {archive} -C {place}'"
+
+
+@pytest.mark.parametrize("corpus, message", [
+    ("", "LibriSpeech: no directory was given; give it by --corpus, several separated by ':'"),
+    ("nowhere", "nowhere: no such directory; correct the path"),
+])
+def test_places_that_are_not_there(corpus, message, prepare):
+    with pytest.raises(UserError, match=re.escape(message)):
+        prepare(corpus)
+
+
+def lose_audio(place: Path) -> None:
+    (place / FIRST).unlink()
+
+
+def lose_transcripts(place: Path) -> None:
+    (place / "LibriSpeech/train-clean-5/60/134318/60-134318.trans.txt").unlink()
+
+
+def cut(place: Path) -> None:
+    """As an unpacking that was interrupted leaves a file, within its last frame."""
+    content = (place / FIRST).read_bytes()
+    (place / FIRST).write_bytes(content[:-100])
+
+
+def empty(place: Path) -> None:
+    (place / FIRST).write_bytes(b"")
+
+
+def of_another_form(place: Path) -> None:
+    (place / FIRST).write_bytes(b"RIFF" + bytes(1000))
+
+
+def at_another_rate(place: Path) -> None:
+    soundfile.write(place / FIRST, np.zeros(800), 8000, format="FLAC")
+
+
+def without_words(place: Path) -> None:
+    path = place / "LibriSpeech/train-clean-5/1088/134315/1088-134315.trans.txt"
+    path.write_text(re.sub("(0000).*", r"\1", path.read_text()))
+
+
+@pytest.mark.parametrize("damage, count, reason", [
+    (lose_audio, 1, "a transcript without audio: 1088-134315-0000"),
+    (lose_transcripts, 2, "audio without a transcript: 60-134318-0000 60-134318-0001"),
+    (cut, 1, "audio that is cut short: 1088-134315-0000"),
+    (empty, 1, "audio that is no FLAC file: 1088-134315-0000"),
+    (of_another_form, 1, "audio that is no FLAC file: 1088-134315-0000"),
+    (at_another_rate, 1, "audio that is not of one channel at 16000 Hz: 1088-134315-0000"),
+    (without_words, 1, "a transcript without words: 1088-134315-0000"),
+])
+def test_what_cannot_be_used_is_named_counted_and_passed_over(damage, count, reason, mini, prepare):
+    place, texts = mini
+    damage(place)
+    said = prepare(place)
+    assert f"{count} utterances of train-clean-5 left out: {reason}" in said
+    left = set(texts["train-clean-5"]) - set(DataDir(place / "data/train_clean_5").utterances)
+    assert left == set(reason.partition(": ")[2].split())
+
+
+def test_what_was_completed_is_read_again(mini, prepare):
+    """And nothing else is made again."""
+    place, texts = mini
+    content = (place / FIRST).read_bytes()
+    cut(place)
+    prepare(place)
+    (place / FIRST).write_bytes(content)
+    said = prepare(place)
+    assert "train_clean_5 is up to date" not in said and "dev_clean_2 is up to date" in said
+    assert DataDir(place / "data/train_clean_5").text == texts["train-clean-5"]
+    assert prepare(place, "--nj", 3).count("is up to date") == 2
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"1088-134315-0000 CAF\xc9\n", "not UTF-8"),
+    (b"1088-134315-0000 MA\n<html>\n", ":2: '<html>' is not READER-CHAPTER-NUMBER; unpack the archive of this part again"),
+])
+def test_broken_transcripts(content, message, mini, prepare):
+    path = mini[0] / "LibriSpeech/train-clean-5/1088/134315/1088-134315.trans.txt"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        prepare(mini[0])
+    assert str(path) in str(error.value) and not (mini[0] / "data/train_clean_5").exists()
+
+
+def test_a_folder_without_audio(mini, prepare):
+    for path in (mini[0] / "LibriSpeech/dev-clean-2").rglob("*.flac"):
+        path.unlink()
+    with pytest.raises(UserError, match="dev-clean-2: no file READER-CHAPTER-NUMBER.flac below; unpack its archive again"):
+        prepare(mini[0])
+
+
+@pytest.mark.parametrize("table, unknown", [
+    (None, "32 60 118 1088"), ("1088 | F | train-clean-5 | 25.0 | \xc9\n60 M\n", "32 60 118"), ("32 | x | y | z | N\n", "32 60 118 1088")])
+def test_sexes_that_are_not_known(table, unknown, mini, prepare):
+    path = mini[0] / "LibriSpeech/SPEAKERS.TXT"
+    path.unlink()
+    if table:
+        path.write_bytes(table.encode("latin-1"))
+    told = f"no spk2gender is written: SPEAKERS.TXT is not there, or does not tell the sex of the readers {unknown}\n"
+    assert told in prepare(mini[0])
+    assert not (mini[0] / "data/train_clean_5/spk2gender").exists()
+    assert validate(mini[0] / "data/train_clean_5") == []
+
+
+def test_counts_stand_beside_the_published_ones(mini, prepare):
+    said = prepare(mini[0])
+    row, = re.findall(r"dev_clean_2 .*\n.*\n.*( utterances .*)", said)
+    assert row.split() == ["utterances", "8", "1,089", "-99.3", "%"]
+    assert "dev_clean_2: utterances, words: not as published" in said
+    assert re.search(r" readers +4\n", said)
+
+
+def test_published_counts_are_of_parts_that_are_prepared():
+    assert {part for subset in TRAINING for part in parts_of(subset)} == PUBLISHED.keys()
+
+
+def test_folders_of_parts_are_not_searched(tmp_path, monkeypatch):
+    """They hold thousands of folders."""
+    write_tree(tmp_path, MINI, noise)
+    (tmp_path / "LibriSpeech/train-clean-5/dev-clean-2").mkdir()
+    found = part_folders([tmp_path], "mini", parts_of("mini"))
+    assert found == {part: [tmp_path / "LibriSpeech" / part] for part in MINI}
+
+
+@pytest.mark.parametrize("seconds", [0.05, 1.0, 12.3])
+def test_lengths_are_those_of_the_header_and_cuts_are_seen(seconds, tmp_path):
+    """At any place."""
+    path = tmp_path / "a.flac"
+    soundfile.write(path, 0.3 * np.random.default_rng(0).standard_normal(int(16_000 * seconds)), 16_000)
+    content = path.read_bytes()
+    assert look_at_flac(path) == (pytest.approx(seconds, abs=1e-4), "")
+    for end in np.linspace(60, len(content) - 1, 12).astype(int):
+        path.write_bytes(content[:end])
+        assert look_at_flac(path) == (0.0, "audio that is cut short")
+
+
+@pytest.fixture
+def get_lms(tmp_path, caplog):
+    def run(places, *flags):
+        caplog.clear()
+        caplog.set_level("INFO", "pyasr")
+        run_here("get_lms.py", *flags, places, tmp_path / "lm", folder=LOCAL)
+        return caplog.text
+    return run
+
+
+def test_lexicon_and_language_models(tmp_path, get_lms):
+    write_models(tmp_path / "models/11")
+    said = get_lms(tmp_path / "models")
+    lines = (tmp_path / "lm/lexicon/lexicon.txt").read_text().splitlines()
+    assert lines == [f"{word} {phones}" for word, phones in sorted(LEXICON.items())]
+    found = {name: (tmp_path / "lm" / name / "lm.arpa.gz").resolve().name for name in ("tgsmall", "tgmed", "tglarge", "fglarge")}
+    assert found == {"tgsmall": "3-gram.pruned.3e-7.arpa.gz", "tgmed": "3-gram.pruned.1e-7.arpa.gz", "tglarge": "3-gram.arpa.gz",
+                     "fglarge": "4-gram.arpa.gz"}
+    assert re.search(r"3-gram.pruned.3e-7.arpa.gz: [\d,]+ bytes, published 13,654,242: cut short, or another file", said)
+    assert get_lms(tmp_path / "models", "--rescoring", "tgmed").count("is up to date") == 3
+
+
+def test_models_that_are_missing_are_named(tmp_path, get_lms):
+    write_models(tmp_path / "models")
+    (tmp_path / "models/4-gram.arpa.gz").unlink()
+    with pytest.raises(UserError, match=r"models: no 4-gram.arpa.gz \(fglarge\) below .*models; download from www.openslr.org/11, and give "
+                                        "their directory by --lm-dir, or leave these models out of --rescoring$"):  # fmt: skip
+        get_lms(tmp_path / "models")
+    (tmp_path / "models/librispeech-lexicon.txt").unlink()
+    with pytest.raises(UserError, match=r"no librispeech-lexicon.txt \(lexicon\), 4-gram.arpa.gz \(fglarge\) below .*--lm-dir$"):
+        get_lms(tmp_path / "models")
+    assert not (tmp_path / "lm").exists()
+
+
+def test_a_lexicon_with_a_word_without_phones(tmp_path, get_lms):
+    write_models(tmp_path / "models")
+    with (tmp_path / "models/librispeech-lexicon.txt").open("a") as f:
+        f.write("ZOO\n")
+    with pytest.raises(UserError, match="librispeech-lexicon.txt:27: the pronunciation of 'ZOO' is empty; download the file again"):
+        get_lms(tmp_path / "models")
