@@ -29,7 +29,7 @@ settings.load_profile("busy machine")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where several processes run the tests, one has a file to itself, and one all that wait for schedulers, of which there is one each."""
     for item in items:
-        clusters = item.path.parent.name == "cluster" or "toy_run" in item.fixturenames
+        clusters = item.path.parent.name == "cluster" or {"toy_run", "librispeech_run"} & set(item.fixturenames)
         item.add_marker(pytest.mark.xdist_group("clusters" if clusters else str(item.path)))
 
 
@@ -53,3 +53,13 @@ def toy_run(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     directory = tmp_path_factory.mktemp("toy")
     toy_recipe.run(directory)
     return directory, toy_recipe.wers(directory)
+
+
+@pytest.fixture(scope="session")
+def librispeech_run(tmp_path_factory) -> tuple[Path, str]:
+    """A finished run of the LibriSpeech recipe at toy size: (the place of corpus, models and recipe, what it printed)."""
+    import librispeech_recipe
+
+    place = tmp_path_factory.mktemp("librispeech")
+    librispeech_recipe.make(place)
+    return place, librispeech_recipe.run(place)

@@ -15,8 +15,9 @@ from pyasr.base import options as opt, step
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = ROOT / "egs/amazon_queen/s5"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PROGRAMS = sorted(path for folder in ("steps", "utils", "egs/amazon_queen/s5/local", "egs/toy/s5/local", "benchmarks") for path in
-                  (ROOT / folder).glob("*.py"))
+RECIPES = sorted((ROOT / "egs").glob("*/s5"))
+PROGRAMS = sorted(path for folder in (ROOT / "steps", ROOT / "utils", ROOT / "benchmarks", *(recipe / "local" for recipe in RECIPES))
+                  for path in folder.glob("*.py"))  # fmt: skip
 WITHOUT_PARSER = {"build_environment.py", "supervise.py"}
 
 
@@ -112,7 +113,7 @@ def options_of(path: Path):
 @pytest.mark.parametrize("name, words", list(shown()))
 def test_commands_that_are_shown_are_taken(name, words, monkeypatch):
     monkeypatch.chdir(RECIPE)
-    paths = [place / name for place in (ROOT, RECIPE, ROOT / "egs/toy/s5") if (place / name).exists()]
+    paths = [place / name for place in (ROOT, *RECIPES) if (place / name).exists()]
     assert paths, f"{name}: no such program"
     cls = options_of(paths[0])
     if cls is not None:

@@ -59,7 +59,7 @@ def log_table(path: Path, published: list[Published], more: Mapping[str, float] 
     found = {**measured(path), **more}
     deviating = [row.quantity for row in published if not row.fits(found[row.quantity])]
     if deviating:
-        log.warning(f"{path}: {', '.join(deviating)}: not as published; compare the lines on what was left out")
+        log.warning(f"{path}: {', '.join(deviating)}: not as published; see what was left out, and whether the corpus is complete")
 
 
 def _row(quantity: str, found: float, row: Published | None) -> tuple[str, str, str, str]:

@@ -16,7 +16,7 @@ from pyasr.data.audio import INT16_SCALE, write_audio
 from pyasr.lang.arpa import write_arpa
 from pyasr.lang.train_lm import NgramOptions, train
 
-RATE = 16_000
+RATE, NOISE = 16_000, 0.15
 TOY = Path(__file__).parents[2] / "egs/toy/s5/local/make_corpus.py"
 LEXICON = {
     "ALL": "AO1 L", "CALL": "K AO1 L", "COO": "K UW1", "FALL": "F AO1 L", "FEE": "F IY1", "FEN": "F EH1 N", "FOOL": "F UW1 L",
@@ -52,7 +52,7 @@ def synthesiser() -> ModuleType:
 
 def speech(words: list[str], reader: int, utterance: str) -> np.ndarray:
     voice = generator(1, str(reader))
-    return synthesiser().utterance_sound(words, voice.uniform(90, 220), voice.uniform(0.92, 1.1), 0.05, generator(1, utterance))
+    return synthesiser().utterance_sound(words, voice.uniform(90, 220), voice.uniform(0.92, 1.1), NOISE, generator(1, utterance))
 
 
 def noise(words: list[str], reader: int, utterance: str) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""Every file of options and every network of the Amazon Queen recipe: steps take them, and published networks are those that were published."""
+"""Files of options of all recipes, and networks of the Amazon Queen recipe: steps take them, and published networks are those that were
+published."""
 
 import re
 import subprocess
@@ -22,11 +23,12 @@ from pyasr.train.targets import TARGETS_FILE
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
-CONFS = sorted(path.relative_to(RECIPE) for path in (RECIPE / "conf").rglob("*.conf"))
+CONFS = [(recipe, path.relative_to(recipe)) for recipe in sorted((ROOT / "egs").glob("*/s5"))
+         for path in sorted((recipe / "conf").rglob("*.conf"))]  # fmt: skip
 NETWORKS = sorted((RECIPE / "conf").glob("*/*.net"))
-STEPS = {"averaging_dbn": "pretrain_dbn", "chain": "train_lfmmi", "ctc": "train_ctc", "dbn": "pretrain_dbn", "decode_fmllr": "decode_fmllr",
-         "fbank": "make_fbank", "ivector": "train_ivector_extractor", "mfcc": "make_mfcc", "mfcc_hires": "make_mfcc", "pitch": "make_mfcc",
-         "plp": "make_plp", "smbr": "train_smbr", "mmi": "train_smbr"}  # fmt: skip
+STEPS = {"averaging_dbn": "pretrain_dbn", "chain": "train_lfmmi", "chain_mini": "train_lfmmi", "ctc": "train_ctc", "dbn": "pretrain_dbn",
+         "decode_fmllr": "decode_fmllr", "fbank": "make_fbank", "ivector": "train_ivector_extractor", "mfcc": "make_mfcc",
+         "mfcc_hires": "make_mfcc", "pitch": "make_mfcc", "plp": "make_plp", "smbr": "train_smbr", "mmi": "train_smbr"}  # fmt: skip
 INPUT_DIMS = {"blstm": 200, "cnn": 120, "cnn_512": 120, "ibm": 260}  # of others, 40
 OUTPUTS = {"ibm": 32_000, "tc_dnn_blstm_dnn": 3431, "tdnn_7q": 6034}  # of others, 2000
 LSTMP = 4 * 1024 * (512 + 256 + 1) + 3 * 1024 + 1024 * (256 + 256)  # gates, peepholes, projections
@@ -39,9 +41,9 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("conf", CONFS, ids=str)
-def test_steps_take_their_configurations(conf, monkeypatch):
-    monkeypatch.chdir(RECIPE)
+@pytest.mark.parametrize("recipe, conf", CONFS, ids=[f"{recipe.parent.name} {conf}" for recipe, conf in CONFS])
+def test_steps_take_their_configurations(recipe, conf, monkeypatch):
+    monkeypatch.chdir(recipe)
     _, cls = step_of(f"{STEPS.get(conf.stem, 'train_dnn')}.py")
     options, _ = parse(cls, ["--config", str(conf), *("x" for _ in positionals_of(cls))])
     training = getattr(options, "training", None)

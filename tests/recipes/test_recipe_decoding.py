@@ -31,10 +31,12 @@ def test_a_set_takes_the_parameters_of_the_set_that_it_names(commands):
 decode_sets="clean other test:clean far:other"
 decode decode exp/m exp/m/graph _hires --beam 9
 """
-    decoded = [["steps/decode.py", *JOBS, "--beam", "9", "--model-dir", "exp/m", "exp/m/graph", f"data/{name}_hires", f"exp/m/decode_{name}"]
+    options = ["--beam", "9", "--model-dir", "exp/m"]
+    decoded = [["steps/decode.py", *JOBS, *options, "exp/m/graph", f"data/{name}_hires", f"exp/m/decode_{name}"]
                for name in ("clean", "other", "test", "far")]  # fmt: skip
-    scored = [["steps/score.py", *JOBS, *chosen, f"data/{name}_hires", "data/lang_test", f"exp/m/decode_{name}"] for name, chosen in
-              {"clean": [], "other": [], "test": ["--params-from", "exp/m/decode_clean"], "far": ["--params-from", "exp/m/decode_other"]}.items()]
+    sources = {"clean": [], "other": [], "test": ["--params-from", "exp/m/decode_clean"], "far": ["--params-from", "exp/m/decode_other"]}
+    scored = [["steps/score.py", *JOBS, *chosen, f"data/{name}_hires", "data/lang_test", f"exp/m/decode_{name}"]
+              for name, chosen in sources.items()]  # fmt: skip
     assert commands(text) == decoded + scored
 
 
@@ -60,9 +62,10 @@ rescore lm_rescore exp/m data/lang_small data/lm/large _fmllr _large
 """
     rescored = [["steps/lm_rescore.py", *JOBS, "data/lang_small", "data/lm/large", f"data/{name}_fmllr", f"exp/m/decode_{name}",
                  f"exp/m/decode_{name}_large"] for name in ("dev", "test")]  # fmt: skip
+    chosen = ["--params-from", "exp/m/decode_dev_large"]
     assert commands(text) == [
         *rescored, ["steps/score.py", *JOBS, "data/dev_fmllr", "data/lang_test", "exp/m/decode_dev_large"],
-        ["steps/score.py", *JOBS, "--params-from", "exp/m/decode_dev_large", "data/test_fmllr", "data/lang_test", "exp/m/decode_test_large"]]
+        ["steps/score.py", *JOBS, *chosen, "data/test_fmllr", "data/lang_test", "exp/m/decode_test_large"]]
 
 
 def test_one_set_that_chooses_for_itself(commands):

@@ -78,7 +78,7 @@ if [ "$subset" != mini ]; then tri1_set=${base}_tri1 tri2b_set=${base}_tri2b; fi
 
 if stage 4 "GMMs: monophones, triphones on deltas, on LDA+MLLT, adapted to speakers"; then
   boosted="$jobs --boost-silence 1.25"
-  steps/train_mono.py $boosted --cmd "$train_cmd" "$data/${base}_mono" "$data/lang" "$exp/mono"
+  steps/train_mono.py $boosted --cmd "$train_cmd" $mono_opts "$data/${base}_mono" "$data/lang" "$exp/mono"
   steps/align_si.py $boosted --cmd "$train_cmd" "$data/$tri1_set" "$data/lang" "$exp/mono" "$exp/mono_ali"
   steps/train_deltas.py $boosted --cmd "$train_cmd" $tri1_opts "$data/$tri1_set" "$data/lang" "$exp/mono_ali" "$exp/tri1"
   steps/align_si.py $jobs --cmd "$train_cmd" "$data/$tri2b_set" "$data/lang" "$exp/tri1" "$exp/tri1_ali"

@@ -18,7 +18,7 @@ if [ "$subset" != mini ]; then
 fi
 score_lang=$data/lang_prons_test
 sizes=${sizes:-conf/sizes/$kind.sh}
-[ -f "$sizes" ] || { recipe_tell "--sizes $sizes: no such file"; exit 1; }
+[ -f "$sizes" ] || { recipe_tell "--sizes $sizes: no such file; conf/sizes shows what it holds"; exit 1; }
 # shellcheck source=conf/sizes/full.sh
 . "$sizes"
 

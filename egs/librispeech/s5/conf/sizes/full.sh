@@ -3,6 +3,7 @@
 mono_utts=2000    # shortest utterances of train-clean-100 for monophones
 tri1_utts=5000    # utterances of train-clean-100, drawn at random, for triphones on deltas
 tri2b_utts=10000   # for LDA+MLLT and the first system with SAT
+mono_opts=""
 tri1_opts="--num-leaves 2000 --num-gauss 10000"
 tri2b_opts="--num-leaves 2500 --num-gauss 15000"
 tri3b_opts="--num-leaves 2500 --num-gauss 15000"
