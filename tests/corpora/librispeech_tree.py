@@ -16,7 +16,7 @@ from pyasr.data.audio import INT16_SCALE, write_audio
 from pyasr.lang.arpa import write_arpa
 from pyasr.lang.train_lm import NgramOptions, train
 
-RATE, NOISE = 16_000, 0.15
+RATE, NOISE = 16_000, 0.2
 TOY = Path(__file__).parents[2] / "egs/toy/s5/local/make_corpus.py"
 LEXICON = {
     "ALL": "AO1 L", "CALL": "K AO1 L", "COO": "K UW1", "FALL": "F AO1 L", "FEE": "F IY1", "FEN": "F EH1 N", "FOOL": "F UW1 L",
@@ -56,7 +56,7 @@ def speech(words: list[str], reader: int, utterance: str) -> np.ndarray:
 
 
 def noise(words: list[str], reader: int, utterance: str) -> np.ndarray:
-    """A tenth of a second for each word, where nobody listens."""
+    """A tenth of a second for each word, for tests that do not recognise it."""
     return 0.1 * generator(1, utterance).standard_normal(len(words) * RATE // 10)
 
 
