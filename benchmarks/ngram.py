@@ -79,7 +79,7 @@ def run_mitlm(scratch: Path, order: int) -> float:
 
 def run_ours(scratch: Path, order: int) -> float:
     before = time.process_time()
-    model = train(scratch / "train", (scratch / "vocab").read_text(encoding="utf-8").split(), NgramOptions(order=order, text_ids=False))
+    model = train([scratch / "train"], (scratch / "vocab").read_text(encoding="utf-8").split(), NgramOptions(order=order, text_ids=False))
     write_arpa(scratch / "ours.arpa", model)
     return time.process_time() - before
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Estimate an n-gram model (interpolated modified Kneser-Ney) of a text.
+"""Estimate an n-gram model (interpolated modified Kneser-Ney) of a text, or of several.
 
-Reads   TEXT, Kaldi's `text` (or plain sentences with --text-ids false); LEXICON, whose first column is the vocabulary
+Reads   TEXT and --more-texts, Kaldi's `text` (or plain sentences with --text-ids false); LEXICON, whose first column is the vocabulary
 Writes  LM_DIR/lm.arpa.gz, with --eval-text also LM_DIR/perplexity.txt
 
   utils/train_lm.py data/train/text data/local/dict/lexicon.txt data/local/lm/trigram
@@ -21,13 +21,15 @@ class TrainLm:
     lexicon: Path = argument("lexicon.txt, words.txt or a list of words: the vocabulary")
     lm_dir: Path = argument("directory of the model to make")
     ngram: NgramOptions = group(NgramOptions)
+    more_texts: str = option("", "further training texts in the same form, with commas between them")
     eval_text: Path | None = option(None, "a text in the same form whose perplexity is to be told")
 
 
 def main(options: TrainLm) -> None:
+    texts = [options.text, *map(Path, filter(None, options.more_texts.split(",")))]
     eval_texts = [options.eval_text] if options.eval_text else []
-    with output_of(options, options.lm_dir, [options.text, options.lexicon, *eval_texts]) as out:
-        make_lm(options.text, options.lexicon, options.ngram, out, *eval_texts)
+    with output_of(options, options.lm_dir, [*texts, options.lexicon, *eval_texts]) as out:
+        make_lm(texts, options.lexicon, options.ngram, out, *eval_texts)
 
 
 if __name__ == "__main__":

@@ -251,7 +251,7 @@ class Scorer:
         num_words = len(arpa.words)
         keys, logprobs, backoffs, sizes = [], [], [], [0]
         for n, table in enumerate(arpa.tables, 1):
-            key = _keys(keys, table.ids, num_words, n)
+            key = ngram_keys(keys, table.ids, num_words, n)
             order = np.argsort(key, kind="stable")
             order = order[key[order] >= 0]
             keys.append(key[order])
@@ -276,8 +276,12 @@ class Scorer:
         )
 
 
-def _keys(lower: list[np.ndarray], ids: np.ndarray, num_words: int, n: int) -> np.ndarray:
-    """Keys of n-grams, -1 where the history is not in the model: nothing can reach such an n-gram."""
+def ngram_keys(lower: list[np.ndarray], ids: np.ndarray, num_words: int, n: int) -> np.ndarray:
+    """Keys of n-grams, `history * num_words + last word`, -1 where the history is not in the model: nothing can reach such an n-gram.
+
+    lower  sorted keys of the orders below; a history is counted among those of its order
+    ids    int (num, n)
+    """
     history = np.zeros(len(ids), np.int64)
     for k in range(n - 1):
         wanted = np.where(history < 0, -1, history * num_words + ids[:, k])
@@ -295,10 +299,20 @@ class Perplexity:
     num_oov: int
     num_sentences: int
 
+    @classmethod
+    def of(cls, scores: np.ndarray, oov: np.ndarray, num_sentences: int) -> Perplexity:
+        """From the log10 probabilities of all words and sentence ends, and which of these are words out of vocabulary."""
+        return cls(float(scores[~oov].sum()), len(scores) - num_sentences, int(oov.sum()), num_sentences)
+
     @property
     def perplexity(self) -> float:
         """Per known word and sentence end, as SRILM's `ppl`."""
         return 10 ** (-self.logprob / max(self.num_words - self.num_oov + self.num_sentences, 1))
+
+    @property
+    def perplexity_of_words(self) -> float:
+        """The same log-probability, sentence ends included, per known word, as SRILM's `ppl1`."""
+        return 10 ** (-self.logprob / max(self.num_words - self.num_oov, 1))
 
     @property
     def oov_percent(self) -> float:
@@ -314,11 +328,14 @@ class Perplexity:
 
 def perplexity(arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>") -> Perplexity:
     """Perplexity of `sentences`. Unknown words are counted, not scored; they end the history unless the model has the word `unknown`."""
+    return Perplexity.of(*text_scores(arpa, sentences, unknown), len(sentences))
+
+
+def text_scores(arpa: Arpa, sentences: list[list[str]], unknown: str = "<unk>") -> tuple[np.ndarray, np.ndarray]:
+    """`token_scores` of the words of sentences."""
     index = arpa.index
     flat = np.array([index.get(word, -1) for words in sentences for word in words], np.int64)
-    lengths = np.array([len(words) for words in sentences], np.int64)
-    scores, oov = token_scores(arpa, flat, lengths, unknown)
-    return Perplexity(float(scores[~oov].sum()), len(flat), int(oov.sum()), len(sentences))
+    return token_scores(arpa, flat, np.array([len(words) for words in sentences], np.int64), unknown)
 
 
 def token_scores(arpa: Arpa, flat: np.ndarray, lengths: np.ndarray, unknown: str = "<unk>") -> tuple[np.ndarray, np.ndarray]:

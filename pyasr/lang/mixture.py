@@ -1,19 +1,23 @@
-r"""Two language models as one: p(w | h) = (1 - v) p_1(w | h) + v p_2(w | h), v being the weight of the second.
+r"""Mixtures of language models, p(w | h) = sum_i lambda_i p_i(w | h), with the weights that make a held-out text most probable.
 
-A mean of probabilities is a probability, where a mean of logarithms has to be normalised anew. The v under which a text is most probable
-that neither was estimated from: with r = p_2 / p_1 of its words, the derivative of the text's log-probability by v,
+For two models, the second of weight v, with r = p_2 / p_1 of the text's words, the derivative of the text's log-probability by v,
 
-    sum of (r - 1) / (1 + v (r - 1)),                                                                                                (1)
+    sum of (r - 1) / (1 + v (r - 1)),                                                                               (1)
 
-falls with v, so bisection finds its zero.
+falls with v, and bisection finds its zero. For any number of models, each iteration of the EM algorithm raises the probability:
+
+    lambda_i  <-  mean over the words of  lambda_i p_i / sum_j lambda_j p_j.                                        (2)
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
 _STEPS = 30
 _MOST = 50.0  # the greatest ln r that is told from greater ones
+_MOST_ITERATIONS = 1000
 
 
 def mix(first: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:
@@ -33,3 +37,22 @@ def best_weight(first: np.ndarray, second: np.ndarray) -> float:
         else:
             high = middle
     return round(middle, 4)
+
+
+def em_weights(scores: np.ndarray, tolerance: float) -> Iterator[tuple[np.ndarray, float]]:
+    """The weights of each iteration of (2) with the mean ln p of the words under them; equal weights first, the result last.
+
+    scores     ln p_i of the words, float64 (num_models, num_words); -inf for 0, but not under all models
+    tolerance  the iterations end when no weight changes by more
+    """
+    greatest = scores.max(0)
+    relative = np.exp(scores - greatest)
+    weights = np.full(len(scores), 1 / len(scores))
+    for _ in range(_MOST_ITERATIONS):
+        parts = weights[:, None] * relative
+        total = parts.sum(0)
+        yield weights, float((np.log(total) + greatest).mean())
+        before, weights = weights, (parts / total).mean(1)
+        if abs(weights - before).max() <= tolerance:
+            break
+    yield weights, float((np.log(weights @ relative) + greatest).mean())

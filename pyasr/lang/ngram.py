@@ -61,8 +61,8 @@ def estimate(
         raise UserError("the training text of the language model has no words; check the file")
     least = _least_counts(order, min_counts)
     words = [*words, *(symbol for symbol in (BEGIN, END) if symbol not in words)]
-    tokens, positions = _with_ends(flat, lengths, words.index(BEGIN), words.index(END))
-    orders = count(tokens, positions, order, words.index(BEGIN), len(words))
+    begin, end = words.index(BEGIN), words.index(END)
+    orders = count(*_with_ends(flat, lengths, begin, end), order, begin, len(words))
     return _smooth(orders, words, least)
 
 
@@ -80,12 +80,14 @@ def _least_counts(order: int, min_counts: tuple[int, ...]) -> list[int]:
 
 
 def _with_ends(flat: np.ndarray, lengths: np.ndarray, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of all sentences with <s> and </s>, and how far each token is from its <s>."""
+    """Tokens of all sentences with <s> and </s>, and how far each token is from its <s>; int32."""
     firsts = np.cumsum(lengths + 2) - (lengths + 2)
-    tokens = np.full(len(flat) + 2 * len(lengths), end, np.int64)
+    tokens = np.full(len(flat) + 2 * len(lengths), end, np.int32)
+    positions = np.arange(len(tokens), dtype=np.int32)
+    positions -= np.repeat(firsts.astype(np.int32), lengths + 2)
+    inner = positions > 0
+    inner[firsts + lengths + 1] = False
     tokens[firsts] = begin
-    positions = np.arange(len(tokens)) - np.repeat(firsts, lengths + 2)
-    inner = (positions > 0) & (positions <= np.repeat(lengths, lengths + 2))
     tokens[inner] = flat
     return tokens, positions
 
@@ -108,18 +110,20 @@ def count(tokens: np.ndarray, positions: np.ndarray, order: int, begin: int, num
 
 def _next_order(orders: list[_Order], gram: np.ndarray, tokens: np.ndarray, positions: np.ndarray, n: int, num_words: int) -> np.ndarray:
     """Append order n, given the index of the (n-1)-gram that ends at each token; the indices of the n-grams, -1 before they begin."""
-    where = np.flatnonzero(positions >= n - 1)
-    keys = gram[where - 1] * num_words + tokens[where]
+    where = np.flatnonzero(positions >= n - 1).astype(np.int32)
+    keys = gram[where - 1] * np.int64(num_words)
+    keys += tokens[where]
     order = np.argsort(keys)  # not stable, which is faster: any occurrence can stand for its n-gram
     keys = keys[order]
     first = np.ones(len(keys), bool)
     first[1:] = keys[1:] != keys[:-1]
-    index = np.cumsum(first) - 1
-    new_gram = np.full(len(tokens), -1, np.int64)
+    index = np.cumsum(first, dtype=np.int32)
+    index -= 1
+    new_gram = np.full(len(tokens), -1, np.int32)
     new_gram[where[order]] = index
     unique = keys[first]
     prefixes, last_words = unique // num_words, unique % num_words
-    suffixes = gram[where[order[first]]]
+    suffixes = gram[where[order[first]]].astype(np.int64)
     counts = np.bincount(index)
     orders.append(_Order(prefixes, last_words, suffixes, counts, orders[-1].begins[prefixes], counts))
     return new_gram

@@ -1,7 +1,8 @@
-"""From a text and a vocabulary to an n-gram model: what utils/train_lm.py does."""
+"""From texts and a vocabulary to an n-gram model: what utils/train_lm.py does."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
-from pyasr.lang.arpa import Arpa, perplexity, write_arpa
+from pyasr.lang.arpa import Arpa, perplexity, read_arpa, write_arpa
 from pyasr.lang.arpa_kernels import map_lines, word_table
 from pyasr.lang.dict_dir import RESERVED_WORDS, reserved
 from pyasr.lang.ngram import estimate
@@ -24,7 +25,7 @@ ARPA_FILE, PERPLEXITY_FILE = "lm.arpa.gz", "perplexity.txt"
 class TextOptions:
     """How a language model's texts are read."""
 
-    oov_word: str = option("<unk>", "word of the lexicon that words outside it are mapped to")
+    oov_word: str = option("<unk>", "word that stands for the words outside the vocabulary")
     text_ids: bool = option(True, "the first field of each line is an utterance id")
 
 
@@ -36,28 +37,57 @@ class NgramOptions(TextOptions):
     min_counts: str = option("1", "least counts of n-grams of order 2, 3, ...; the last one holds for all above, as 1,2")
 
 
-def make_lm(text: Path, lexicon: Path, options: NgramOptions, out: Path, eval_text: Path | None = None) -> None:
-    """The model of `text` in the directory `out`, and its perplexity on `eval_text`."""
-    model = train(text, read_vocabulary(lexicon), options)
+def make_lm(texts: list[Path], lexicon: Path, options: NgramOptions, out: Path, eval_text: Path | None = None) -> None:
+    """The model of texts in the directory `out`, and its perplexity on `eval_text`."""
+    sentences = read_eval_text(eval_text, options) if eval_text else []
+    model = train(texts, read_vocabulary(lexicon), options)
     write_arpa(out / ARPA_FILE, model)
     log.info(", ".join(f"{len(table)} {n}-grams" for n, table in enumerate(model.tables, 1)))
     if eval_text:
-        sentences = read_sentences(eval_text, options.text_ids)
-        _check_not_reserved(eval_text, [word for words in sentences for word in words if word in RESERVED_WORDS])
         sentence = f"{eval_text}: {perplexity(model, sentences, options.oov_word)}"
         log.info(sentence)
         with atomic_write(out / PERPLEXITY_FILE) as f:
             f.write(f"{sentence}\n")
 
 
-def train(text: Path, vocabulary: list[str], options: NgramOptions) -> Arpa:
-    """The model of a text file; words outside the vocabulary count as `options.oov_word`, lines without words are left out.
+def arpa_file(source: Path) -> Path:
+    """The ARPA file of a model: `source` itself, or `lm.arpa.gz` where that is a directory."""
+    return source / ARPA_FILE if source.is_dir() else source
 
-    Raises UserError when a word of the text is outside the vocabulary and the OOV word is too, when all words are outside it, when
+
+def read_eval_text(path: Path, options: TextOptions) -> list[list[str]]:
+    """The sentences of a held-out text. Raises UserError for words that are reserved, and for a text without words."""
+    sentences = read_sentences(path, options.text_ids)
+    words = [word for words in sentences for word in words]
+    _check_not_reserved(path, [word for word in words if word in RESERVED_WORDS])
+    if not words:
+        raise UserError(f"{path}: no words in it; give a text of sentences")
+    return sentences
+
+
+def tell_perplexities(text: Path, models: list[Path], options: TextOptions) -> Iterator[str]:
+    """A line on the perplexity of each model, an ARPA file. Raises UserError for a model that has none of the words of the text."""
+    sentences = read_eval_text(text, options)
+    for path in models:
+        found = perplexity(read_arpa(path), sentences, options.oov_word)
+        if found.num_oov == found.num_words:
+            raise UserError(f"{path}: has none of the words of {text}; give a text of its words")
+        oov = f"{found.num_oov} OOV ({found.oov_percent:.2f} %)"
+        counts = f"{found.num_sentences} sentences, {found.num_words} words, {oov}"
+        results = f"ppl {found.perplexity:.3f}, ppl1 {found.perplexity_of_words:.3f}"
+        yield f"{path}: {counts}, log10 probability {found.logprob:.2f}, {results}"
+
+
+def train(texts: list[Path], vocabulary: list[str], options: NgramOptions) -> Arpa:
+    """The model of text files; words outside the vocabulary count as `options.oov_word`, lines without words are left out.
+
+    Raises UserError when a word of a text is outside the vocabulary and the OOV word is too, when all words are outside it, when
     there are none, and for `<s>`, `</s>`, `<eps>` and `#0`, which are no words.
     """
-    sentences = read_ids(text, vocabulary, options)
-    return estimate(sentences, vocabulary, options.order, _min_counts(options.min_counts, options.order))
+    least = _min_counts(options.min_counts, options.order)
+    parts = [read_ids(text, vocabulary, options) for text in texts]
+    sentences = tuple(map(np.concatenate, zip(*parts))) if len(parts) > 1 else parts[0]
+    return estimate(sentences, vocabulary, options.order, least)
 
 
 def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[np.ndarray, np.ndarray]:

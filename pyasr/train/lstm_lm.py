@@ -23,7 +23,7 @@ from pyasr.base.seeds import generator
 from pyasr.cluster.group_progress import lasting
 from pyasr.lang.arpa import Perplexity, read_arpa, token_scores
 from pyasr.lang.mixture import best_weight, mix
-from pyasr.lang.train_lm import ARPA_FILE, PERPLEXITY_FILE
+from pyasr.lang.train_lm import PERPLEXITY_FILE, arpa_file
 from pyasr.lang.vocabulary import read_vocabulary
 from pyasr.nn.files import LM_FILE
 from pyasr.nn.lstm_lm import LstmLm, WordLstm
@@ -166,7 +166,7 @@ def _exp(loss: float) -> float:
 
 def ngram_scores(path: Path, words: list[str], text: Sentences, options: LstmLmOptions) -> tuple[np.ndarray, np.ndarray]:
     """(ln p of each token under an n-gram model, whether it is a word that the model lacks); `path` may be a directory of one."""
-    arpa = read_arpa(path / ARPA_FILE if path.is_dir() else path)
+    arpa = read_arpa(arpa_file(path))
     ids = np.array([arpa.index.get(word, -1) for word in words])
     scores, oov = token_scores(arpa, ids[text.flat - 1], text.lengths, options.oov_word)
     return math.log(10) * scores, oov

@@ -34,7 +34,7 @@ def lang(tmp_path_factory) -> Path:
         (root / name).mkdir()
     write_dict(root / "text", DictOptions(text_ids=False, fallback="none"), root / "dict")
     write_lang(read_dict_dir(root / "dict"), "<unk>", LangOptions(), root / "lang")
-    model = train(root / "text", read_vocabulary(root / "dict/lexicon.txt"), NgramOptions(text_ids=False))
+    model = train([root / "text"], read_vocabulary(root / "dict/lexicon.txt"), NgramOptions(text_ids=False))
     write_arpa(root / "lm.arpa", model)
     make_grammar(root / "lang", root / "lm.arpa", root / "lang_test")
     return root / "lang_test"

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dense_lms import Reader
+from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.base.fingerprint import read_done
 from pyasr.base.seeds import generator
-from pyasr.lang.arpa import Scorer, perplexity, read_arpa
+from pyasr.lang.arpa import Scorer, perplexity, read_arpa, write_arpa
 from pyasr.lang.ngram import discounts, estimate
 from pyasr.lang.train_lm import NgramOptions, make_lm, read_ids, train
 from pyasr.lang.vocabulary import read_vocabulary
@@ -76,26 +78,6 @@ class PlainKneserNey:
             if gram[-1] == word:
                 kept = count - discount
         return kept / total + freed / total * lower
-
-
-class Reader:
-    """p(word | history) as any reader of the ARPA tables computes it."""
-
-    def __init__(self, model):
-        self.index = model.index
-        self.tables = [
-            {tuple(ids): (10**p, 10**b) for ids, p, b in zip(t.ids.tolist(), t.logprob.tolist(), t.backoff.tolist())} for t in model.tables
-        ]
-
-    def __call__(self, history, word):
-        return self._backed_off(tuple(self.index[w] for w in history), self.index[word])
-
-    def _backed_off(self, history, word):
-        gram = (*history, word)
-        if gram in self.tables[len(history)]:
-            return self.tables[len(history)][gram][0]
-        weight = self.tables[len(history) - 1].get(history, (0, 1))[1]
-        return weight * self._backed_off(history[1:], word)
 
 
 @pytest.mark.parametrize(("order", "min_counts"), [(1, ()), (2, ()), (3, ()), (3, (1, 2)), (3, (2, 3)), (4, ())])
@@ -239,7 +221,7 @@ def test_words_outside_the_lexicon_train_the_oov_word(tmp_path):
     (tmp_path / "lexicon.txt").write_text("<unk> SPN\na AH\na EY\nb B IY\n")
     vocabulary = read_vocabulary(tmp_path / "lexicon.txt")
     assert vocabulary == ["<unk>", "a", "b"]
-    model = train(tmp_path / "text", vocabulary, NgramOptions(order=2))
+    model = train([tmp_path / "text"], vocabulary, NgramOptions(order=2))
     probability = Reader(model)
     assert probability(("b",), "<unk>") > probability(("a",), "<unk>")
     assert sorted(model.words) == ["</s>", "<s>", "<unk>", "a", "b"]
@@ -255,14 +237,14 @@ def test_oov_words_without_an_oov_word(tmp_path):
 def test_reserved_words_in_the_text(tmp_path, line, word):
     (tmp_path / "text").write_text(f"a b\n{line}\n")
     with pytest.raises(UserError, match=f"text: '{word}' is reserved and cannot be a word .words.txt uses it for .*; remove it from the text"):
-        train(tmp_path / "text", ["a", "b", "<unk>"], NgramOptions(text_ids=False))
+        train([tmp_path / "text"], ["a", "b", "<unk>"], NgramOptions(text_ids=False))
 
 
 def test_reserved_words_in_the_text_to_evaluate_on(tmp_path):
     for name, text in (("text", "u1 a b\n"), ("eval", "u1 <s> a b </s>\n"), ("lexicon.txt", "<unk>\na\nb\n")):
         (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match="eval: '<s>' is reserved"):
-        make_lm(tmp_path / "text", tmp_path / "lexicon.txt", NgramOptions(), tmp_path, tmp_path / "eval")
+        make_lm([tmp_path / "text"], tmp_path / "lexicon.txt", NgramOptions(), tmp_path, tmp_path / "eval")
 
 
 def test_lines_of_nothing_but_oov_words_are_counted(tmp_path, caplog):
@@ -318,3 +300,41 @@ def test_train_lm_from_the_command_line(tmp_path):
     ):
         done = run(*arguments, *inputs, tmp_path / "never")
         assert done.returncode == 1 and told in done.stderr and not (tmp_path / "never").exists()
+
+
+def test_several_texts_train_as_one_does(tmp_path):
+    texts = ["u1 a b\nu2 b\n", "v1 a a c\n", "w1 zz a\nw2\n"]
+    for number, text in enumerate([*texts, "".join(texts)]):
+        (tmp_path / f"text{number}").write_text(text)
+    (tmp_path / "lexicon.txt").write_text("a\nb\nc\n<unk>\n")
+    run("--more-texts", f"{tmp_path}/text1,{tmp_path}/text2", tmp_path / "text0", tmp_path / "lexicon.txt", tmp_path / "several")
+    run(tmp_path / "text3", tmp_path / "lexicon.txt", tmp_path / "one")
+    assert (tmp_path / "several/lm.arpa.gz").read_bytes() == (tmp_path / "one/lm.arpa.gz").read_bytes()
+    done = run("--more-texts", tmp_path / "nowhere", tmp_path / "text0", tmp_path / "lexicon.txt", tmp_path / "never")
+    assert done.returncode == 1 and "nowhere: no such file or directory" in done.stderr
+
+
+def test_compute_perplexity_tells_srilms_numbers(tmp_path, capsys):
+    """ppl and ppl1 by their definitions; words outside the vocabulary are counted, not scored."""
+    (tmp_path / "lm").mkdir()
+    write_arpa(tmp_path / "lm/lm.arpa.gz", estimate(markov_text(300), WORDS, 3))
+    write_arpa(tmp_path / "unigrams", estimate(markov_text(300), WORDS, 1))
+    (tmp_path / "text").write_text("u1 w1 w2 w7\nu2 zz w3\nu3\n")
+    run_here("compute_perplexity.py", tmp_path / "text", tmp_path / "lm", tmp_path / "unigrams", folder="utils")
+    lines = capsys.readouterr().out.splitlines()
+    for line, name in zip(lines, ("lm/lm.arpa.gz", "unigrams"), strict=True):
+        probability = Reader(read_arpa(tmp_path / name))
+        cut = probability.order - 1
+        sentences = [["<s>", "w1", "w2", "w7", "</s>"], ["w3", "</s>"], ["<s>", "</s>"]]
+        scored = [(tokens[max(i - cut, 0) : i], tokens[i]) for tokens in sentences for i in range(tokens[0] == "<s>", len(tokens))]
+        total = sum(math.log10(probability(tuple(history), word)) for history, word in scored)
+        results = f"log10 probability {total:.2f}, ppl {10 ** (-total / 7):.3f}, ppl1 {10 ** (-total / 4):.3f}"
+        assert line == f"{tmp_path}/{name}: 3 sentences, 5 words, 1 OOV (20.00 %), {results}"
+
+
+@pytest.mark.parametrize(("text", "told"), [("u1 zz yy\n", "has none of the words of"), ("u1\n", "text: no words in it; give a text of sentences")])
+def test_texts_without_known_words_have_no_perplexity(tmp_path, text, told):
+    write_arpa(tmp_path / "lm", estimate(markov_text(50), WORDS, 2))
+    (tmp_path / "text").write_text(text)
+    with pytest.raises(UserError, match=told):
+        run_here("compute_perplexity.py", tmp_path / "text", tmp_path / "lm", folder="utils")

@@ -1,0 +1,138 @@
+"""From ARPA files to their static mixture, with given weights or those of EM: what utils/mix_lms.py does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.option_uses import if_set
+from pyasr.base.options import group, option
+from pyasr.base.output import atomic_write
+from pyasr.lang.arpa import Arpa, Perplexity, perplexity, read_arpa, text_scores, write_arpa
+from pyasr.lang.mixture import em_weights
+from pyasr.lang.ngrams.mix import mixture, share_of_unknown
+from pyasr.lang.ngrams.trie import trie_of
+from pyasr.lang.train_lm import ARPA_FILE, PERPLEXITY_FILE, TextOptions, read_eval_text
+
+WEIGHTS_FILE = "weights"
+_SUM_TOLERANCE = 0.002  # 0.333,0.333,0.333 is meant to sum to one
+_LN10 = math.log(10.0)
+
+
+@dataclass(frozen=True)
+class MixOptions:
+    """How models are mixed: --weights or --heldout."""
+
+    weights: str = option("", "weights of the models in their order, which sum to one, as 0.7,0.3")
+    heldout: Path | None = option(None, "text that is not in the training texts; EM finds the weights that make it most probable")
+    tolerance: float = option(1e-4, "EM ends when no weight changes by more", minimum=1e-9, maximum=0.1,
+                              only=if_set("heldout"))  # fmt: skip
+    lacking: str = option("zero", "probability of words under a model that lacks them: zero, or equal shares, with the OOV word, of "
+                                  "the probability of the OOV word", choices=("zero", "share"))  # fmt: skip
+    text: TextOptions = group(TextOptions, only={"text_ids": if_set("heldout")})
+
+
+def given_weights(options: MixOptions, num_models: int) -> np.ndarray | None:
+    """The weights of --weights, which sum to one; None with --heldout. Raises UserError where they do not fit."""
+    if num_models < 2:
+        raise UserError("a mixture needs two models or more; give their ARPA files after the output directory")
+    if bool(options.weights) == bool(options.heldout):
+        given = "both" if options.weights else "neither"
+        raise UserError(f"{given} of --weights and --heldout given; give one of them")
+    if options.heldout:
+        return None
+    weights = np.array([_weight(field, options.weights) for field in options.weights.split(",")])
+    if len(weights) != num_models:
+        counts = f"{len(weights)} numbers in '{options.weights}' for {num_models} models"
+        raise UserError(f"--weights: {counts}; give one for each")
+    if abs(weights.sum() - 1) > _SUM_TOLERANCE:
+        raise UserError(f"--weights: '{options.weights}' sums to {weights.sum():g}, not to 1; correct the numbers")
+    return weights / weights.sum()
+
+
+def _weight(field: str, given: str) -> float:
+    try:
+        value = float(field)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise UserError(f"--weights: '{field}' in '{given}' is not a number from 0 to 1; give numbers such as 0.7,0.3")
+    return value
+
+
+class HeldOut:
+    """A text and the probabilities of its words under each model."""
+
+    def __init__(self, path: Path, options: MixOptions):
+        self.path, self.options = path, options
+        self.sentences = read_eval_text(path, options.text)
+        self.words = {word for words in self.sentences for word in words} - {options.text.oov_word}
+        self.scores: list[np.ndarray] = []  # log10 p of each word and end; of the OOV word in place of words that are lacking
+        self.lacking: list[np.ndarray] = []
+        self.vocabularies: list[set[str]] = []
+
+    def add(self, arpa: Arpa, name: Path) -> None:
+        """Score the text with one of the models and log the perplexity."""
+        scores, lacking = text_scores(arpa, self.sentences, self.options.text.oov_word)
+        log.info(f"{name}: {Perplexity.of(scores, lacking, len(self.sentences))}")
+        self.scores.append(scores)
+        self.lacking.append(lacking)
+        self.vocabularies.append(set(arpa.words))
+
+    def weights(self) -> np.ndarray:
+        """The weights that EM finds; logs perplexity and weights of each iteration. Words that all models lack are left out.
+
+        Raises UserError where the models lack all words of the text.
+        """
+        vocabulary = set().union(*self.vocabularies)
+        if not self.words & vocabulary:
+            raise UserError(f"{self.path}: the models have none of its words; give a text of their words")
+        known = ~np.all(self.lacking, axis=0)
+        rows = np.stack([self._with_lacking(i, len(vocabulary)) for i in range(len(self.scores))])[:, known]
+        for number, (weights, mean) in enumerate(em_weights(_LN10 * rows, self.options.tolerance)):
+            log.info(f"iteration {number}: perplexity {math.exp(-mean):.3f}, weights {_shown(weights)}")
+        return weights
+
+    def _with_lacking(self, i: int, num_words: int) -> np.ndarray:
+        """log10 p of each word under model `i`, that of the words that it lacks as --lacking says."""
+        scores, lacking = self.scores[i], self.lacking[i]
+        shares = self.options.lacking == "share" and self.options.text.oov_word in self.vocabularies[i]
+        substitute = scores + share_of_unknown(num_words - len(self.vocabularies[i])) if shares else -np.inf
+        return np.where(lacking, substitute, scores)
+
+
+def mix_lms(sources: list[Path], weights: np.ndarray | None, options: MixOptions, out: Path) -> None:
+    """Write the mixture of models in ARPA files to the directory `out`, with the weights and, with --heldout, the perplexity.
+
+    weights  of `given_weights`
+    """
+    heldout = HeldOut(options.heldout, options) if options.heldout else None
+    models = []
+    for source in sources:
+        arpa = read_arpa(source)
+        models.append(trie_of(arpa, source))
+        if heldout:
+            heldout.add(arpa, source)
+    weights = heldout.weights() if heldout else weights
+    wanted = np.flatnonzero(weights)
+    mixed = mixture([models[i] for i in wanted], weights[wanted], options.text.oov_word, options.lacking == "share")
+    del models
+    log.info(", ".join(f"{number} {n}-grams" for n, number in enumerate(mixed.counts(), 1)))
+    arpa = mixed.arpa()
+    write_arpa(out / ARPA_FILE, arpa)
+    with atomic_write(out / WEIGHTS_FILE) as f:
+        f.writelines(f"{weight:.6f} {source}\n" for weight, source in zip(weights, sources))
+    if heldout:
+        sentence = f"{options.heldout}: {perplexity(arpa, heldout.sentences, options.text.oov_word)}"
+        log.info(sentence)
+        with atomic_write(out / PERPLEXITY_FILE) as f:
+            f.write(f"{sentence}\n")
+
+
+def _shown(weights: np.ndarray) -> str:
+    return " ".join(f"{weight:.4f}" for weight in weights)

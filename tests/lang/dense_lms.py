@@ -1,0 +1,84 @@
+"""Back-off models read by the definition, with dictionaries and recursion, and small models to read."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from pyasr.lang.arpa import Arpa, NgramTable
+from pyasr.lang.ngram import estimate
+
+
+class Reader:
+    """p(word | history) as any reader of the ARPA tables computes it; `removed` n-grams have only their back-off weights."""
+
+    def __init__(self, model, removed=frozenset()):
+        self.index, self.order, self.removed = model.index, model.order, removed
+        self.tables = [
+            {tuple(ids): (10**p, 10**b) for ids, p, b in zip(t.ids.tolist(), t.logprob.tolist(), t.backoff.tolist())} for t in model.tables
+        ]
+
+    def __call__(self, history, word):
+        return self._backed_off(tuple(self.index[w] for w in history), self.index[word])
+
+    def _backed_off(self, history, word):
+        gram = (*history, word)
+        if gram in self.tables[len(history)] and gram not in self.removed:
+            return self.tables[len(history)][gram][0]
+        weight = self.tables[len(history) - 1].get(history, (0, 1))[1]
+        return weight * self._backed_off(history[1:], word)
+
+
+def events(model: Arpa) -> list[str]:
+    """The words that can follow a history."""
+    return [word for word in model.words if word != "<s>"]
+
+
+def ngrams(model: Arpa) -> list[tuple[str, ...]]:
+    """All n-grams of a model that are events, as words."""
+    return [tuple(model.words[i] for i in ids) for table in model.tables for ids in table.ids.tolist() if model.words[ids[-1]] != "<s>"]
+
+
+def histories(model: Arpa) -> list[tuple[str, ...]]:
+    """All histories of a model, listed or not, up to its order less one word: <s> comes first alone, </s> never."""
+    words = [word for word in model.words if word not in ("<s>", "</s>")]
+    first = ["<s>", *words]
+    return [()] + [(one, *rest) for n in range(model.order - 1) for one in first for rest in itertools.product(words, repeat=n)]
+
+
+def worst_sum(model: Arpa) -> float:
+    """How far from one the probabilities of all words after a history sum, at the worst of all histories."""
+    probability, follow = Reader(model), events(model)
+    return max(abs(math.fsum(probability(history, word) for word in follow) - 1) for history in histories(model))
+
+
+def small_model(seed: int, words: list[str], order: int, num_sentences: int = 40, min_counts: tuple[int, ...] = ()) -> Arpa:
+    """A model of a random text in which each word has favourite followers."""
+    rng = np.random.default_rng(seed)
+    follow = rng.dirichlet(np.full(len(words), 0.4), len(words))
+    sentences = []
+    for _ in range(num_sentences):
+        sentence = [int(rng.integers(len(words)))]
+        while rng.random() < 0.75:
+            sentence.append(int(rng.choice(len(words), p=follow[sentence[-1]])))
+        sentences.append(np.array(sentence))
+    return estimate(sentences, list(words), order, min_counts)
+
+
+def renormalized(model: Arpa, removed=frozenset()) -> Arpa:
+    """A copy whose back-off weights are computed by the definition, from the shortest histories on; `removed` n-grams count as not listed."""
+    copy = Arpa(list(model.words), [NgramTable(table.ids.copy(), table.logprob.copy(), np.zeros(len(table))) for table in model.tables])
+    followers: dict[tuple, list[tuple]] = {}
+    for table in model.tables[1:]:
+        for ids in set(map(tuple, table.ids.tolist())) - removed:
+            followers.setdefault(ids[:-1], []).append(ids)
+    for table in copy.tables[:-1]:
+        probability = Reader(copy, removed)
+        for row, ids in enumerate(map(tuple, table.ids.tolist())):
+            listed = followers.get(ids, [])
+            left = 1 - math.fsum(probability._backed_off(gram[:-1], gram[-1]) for gram in listed)
+            room = 1 - math.fsum(probability._backed_off(gram[1:-1], gram[-1]) for gram in listed)
+            table.backoff[row] = math.log10(left / room) if room > 1e-9 else 0.0  # else all words are listed
+    return copy

@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Print the perplexity of n-gram models on a text.
+
+Reads   TEXT, Kaldi's `text` (or plain sentences with --text-ids false)
+        MODELS: ARPA files, plain or compressed, or directories of utils/train_lm.py or utils/mix_lms.py
+Writes  a line for each model to standard output
+
+As with SRILM, `ppl` is per known word and sentence end, `ppl1` per known word; both have the same log-probability, that of
+known words and sentence ends.
+
+    utils/compute_perplexity.py data/dev/text data/local/lm/trigram data/local/lm/fourgram
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.options import argument, group
+from pyasr.base.step import run_step
+from pyasr.lang.train_lm import TextOptions, arpa_file, tell_perplexities
+
+
+@dataclass(frozen=True)
+class ComputePerplexity:
+    text: Path = argument("text")
+    models: tuple[Path, ...] = argument("models: ARPA files, or directories with lm.arpa.gz", many=True)
+    reading: TextOptions = group(TextOptions)
+
+
+def main(options: ComputePerplexity) -> None:
+    for line in tell_perplexities(options.text, [arpa_file(model) for model in options.models], options.reading):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    run_step(ComputePerplexity, main, __doc__)
