@@ -38,6 +38,7 @@ KINDS = {  # the arguments of each kind of step that trains or uses a network, o
     "train_lfmmi.py": ["--network", "network", "data", "ali", "tree"],
     "train_smbr.py": [*OF_ALIGNMENTS, "lattices", "dnn"],
     "train_lstm_lm.py": ["text", "text", "words"],
+    "prune_lm.py": ["--lowprobs", "lm.arpa"],
     "lm_rescore_lstm.py": ["lang", "lstm", "data", "lattices"],
     "align_dnn.py": ["data", "lang", "dnn"],
     "align_si.py": ["data", "lang", "ali"],

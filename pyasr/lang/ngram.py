@@ -159,9 +159,9 @@ def _smooth(orders: list[_Order], words: list[str], least: list[int]) -> Arpa:
         probability, gamma = _interpolate(grams, kept, num_histories, lower, n)
         if n > 1:
             tables[-1].backoff = np.log10(gamma)[kept_before]
-        ids = _ids(orders, n)[kept]
+        ids = _ids(orders, n, np.flatnonzero(kept))
         logs = np.log10(probability, where=probability > 0, out=np.full(len(probability), NO_PROBABILITY))[kept]
-        tables.append(NgramTable(ids.astype(np.int32), logs, np.zeros(len(ids))))
+        tables.append(NgramTable(ids, logs, np.zeros(len(ids))))
         lower, num_histories, kept_before = probability, len(grams.words), kept
     tables[0].logprob[begin] = NO_PROBABILITY
     return Arpa(list(words), tables)
@@ -178,10 +178,10 @@ def _interpolate(grams: _Order, kept: np.ndarray, num_histories: int, lower: np.
     return probability, gamma
 
 
-def _ids(orders: list[_Order], n: int) -> np.ndarray:
-    """Word indices of all n-grams, (num, n)."""
-    columns, rows = [], np.arange(len(orders[n - 1].words))
+def _ids(orders: list[_Order], n: int, rows: np.ndarray) -> np.ndarray:
+    """Word indices of these n-grams of order `n`, int32 (num, n)."""
+    columns = []
     for grams in reversed(orders[:n]):
-        columns.append(grams.words[rows])
+        columns.append(grams.words[rows].astype(np.int32))
         rows = grams.prefixes[rows]
     return np.stack(columns[::-1], 1)

@@ -41,13 +41,23 @@ def make_lm(texts: list[Path], lexicon: Path, options: NgramOptions, out: Path, 
     """The model of texts in the directory `out`, and its perplexity on `eval_text`."""
     sentences = read_eval_text(eval_text, options) if eval_text else []
     model = train(texts, read_vocabulary(lexicon), options)
+    write_lm(model, out)
+    if eval_text:
+        write_perplexity(model, eval_text, sentences, options, out)
+
+
+def write_lm(model: Arpa, out: Path) -> None:
+    """Write the model to the directory `out` and log how many n-grams it has."""
     write_arpa(out / ARPA_FILE, model)
     log.info(", ".join(f"{len(table)} {n}-grams" for n, table in enumerate(model.tables, 1)))
-    if eval_text:
-        sentence = f"{eval_text}: {perplexity(model, sentences, options.oov_word)}"
-        log.info(sentence)
-        with atomic_write(out / PERPLEXITY_FILE) as f:
-            f.write(f"{sentence}\n")
+
+
+def write_perplexity(model: Arpa, text: Path, sentences: list[list[str]], options: TextOptions, out: Path) -> None:
+    """Write and log the perplexity of the model on the sentences of a text."""
+    sentence = f"{text}: {perplexity(model, sentences, options.oov_word)}"
+    log.info(sentence)
+    with atomic_write(out / PERPLEXITY_FILE) as f:
+        f.write(f"{sentence}\n")
 
 
 def arpa_file(source: Path) -> Path:

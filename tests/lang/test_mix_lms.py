@@ -55,6 +55,11 @@ def test_probabilities_sum_to_one_after_every_history():
     assert worst_sum(mixed(models(), (0.2, 0.5, 0.3))) < 1e-9
 
 
+def test_unigrams_mix_too():
+    mix = mixed([small_model(0, WORDS, 1), small_model(1, ["a", "f"], 1)], (0.5, 0.5))
+    assert mix.order == 1 and worst_sum(mix) < 1e-9 and "f" in mix.words
+
+
 def test_words_that_a_model_lacks_share_its_unknown_word():
     parts, weights = models()[:2], (0.25, 0.75)
     mix = mixed(parts, weights, share_unknown=True)

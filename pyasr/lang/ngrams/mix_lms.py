@@ -13,11 +13,11 @@ from pyasr.base.errors import UserError
 from pyasr.base.option_uses import if_set
 from pyasr.base.options import group, option
 from pyasr.base.output import atomic_write
-from pyasr.lang.arpa import Arpa, Perplexity, perplexity, read_arpa, text_scores, write_arpa
+from pyasr.lang.arpa import Arpa, Perplexity, read_arpa, text_scores
 from pyasr.lang.mixture import em_weights
 from pyasr.lang.ngrams.mix import mixture, share_of_unknown
 from pyasr.lang.ngrams.trie import trie_of
-from pyasr.lang.train_lm import ARPA_FILE, PERPLEXITY_FILE, TextOptions, read_eval_text
+from pyasr.lang.train_lm import TextOptions, read_eval_text, write_lm, write_perplexity
 
 WEIGHTS_FILE = "weights"
 _SUM_TOLERANCE = 0.002  # 0.333,0.333,0.333 is meant to sum to one
@@ -122,16 +122,12 @@ def mix_lms(sources: list[Path], weights: np.ndarray | None, options: MixOptions
     wanted = np.flatnonzero(weights)
     mixed = mixture([models[i] for i in wanted], weights[wanted], options.text.oov_word, options.lacking == "share")
     del models
-    log.info(", ".join(f"{number} {n}-grams" for n, number in enumerate(mixed.counts(), 1)))
     arpa = mixed.arpa()
-    write_arpa(out / ARPA_FILE, arpa)
+    write_lm(arpa, out)
     with atomic_write(out / WEIGHTS_FILE) as f:
         f.writelines(f"{weight:.6f} {source}\n" for weight, source in zip(weights, sources))
     if heldout:
-        sentence = f"{options.heldout}: {perplexity(arpa, heldout.sentences, options.text.oov_word)}"
-        log.info(sentence)
-        with atomic_write(out / PERPLEXITY_FILE) as f:
-            f.write(f"{sentence}\n")
+        write_perplexity(arpa, heldout.path, heldout.sentences, options.text, out)
 
 
 def _shown(weights: np.ndarray) -> str:

@@ -23,11 +23,11 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.option_uses import if_set
 from pyasr.base.options import option
-from pyasr.lang.arpa import read_arpa, write_arpa
+from pyasr.lang.arpa import read_arpa
 from pyasr.lang.ngram import BEGIN, END
 from pyasr.lang.ngrams import trie_kernels as kernels
 from pyasr.lang.ngrams.trie import Trie, trie_of
-from pyasr.lang.train_lm import ARPA_FILE, arpa_file
+from pyasr.lang.train_lm import arpa_file, write_lm
 
 _LN10 = np.log(10.0)
 
@@ -121,9 +121,8 @@ def prune_lm(source: Path, options: PruneOptions, out: Path) -> None:
         prune_by_entropy(trie, options.threshold, options.min_order, _history_model(options.history_lm, trie))
     if options.lowprobs:
         prune_low_probabilities(trie, options.min_order)
-    for n, (kept, number) in enumerate(zip(trie.counts(), before), 1):
-        log.info(f"{n}-grams: {kept} of {number} kept")
-    write_arpa(out / ARPA_FILE, trie.arpa())
+    log.info("before: " + ", ".join(f"{number} {n}-grams" for n, number in enumerate(before, 1)))
+    write_lm(trie.arpa(), out)
 
 
 def _history_model(source: Path | None, trie: Trie) -> Trie | None:
