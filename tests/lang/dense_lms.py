@@ -6,6 +6,7 @@ import itertools
 import math
 
 import numpy as np
+import pytest
 
 from pyasr.lang.arpa import Arpa, NgramTable
 from pyasr.lang.ngram import estimate
@@ -39,6 +40,20 @@ def events(model: Arpa) -> list[str]:
 def ngrams(model: Arpa) -> list[tuple[str, ...]]:
     """All n-grams of a model that are events, as words."""
     return [tuple(model.words[i] for i in ids) for table in model.tables for ids in table.ids.tolist() if model.words[ids[-1]] != "<s>"]
+
+
+def rows(model: Arpa) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Words -> (log10 probability, back-off weight); <s>, whose probability is never used, aside."""
+    pairs = ((ids, pair) for table in model.tables for ids, pair in zip(table.ids.tolist(), zip(table.logprob, table.backoff)))
+    found = {tuple(model.words[i] for i in ids): pair for ids, pair in pairs}
+    return {gram: pair for gram, pair in found.items() if gram != ("<s>",)}
+
+
+def assert_same_tables(ours: Arpa, theirs: Arpa) -> None:
+    """The same n-grams with the same probabilities and weights, but for the sixth decimal."""
+    own, other = rows(ours), rows(theirs)
+    assert own.keys() == other.keys()
+    assert all(own[gram] == pytest.approx(other[gram], abs=2e-6) for gram in own)
 
 
 def histories(model: Arpa) -> list[tuple[str, ...]]:

@@ -3,15 +3,16 @@
 import itertools
 import math
 
+import mitlm
 import numpy as np
 import pytest
-from dense_lms import Reader, events, ngrams, small_model, worst_sum
+from dense_lms import Reader, assert_same_tables, events, ngrams, small_model, worst_sum
 from rescoring_toys import SPOKEN, WORDS as SYMBOLS, make_experiment, read_all
 from steps_here import run_here
 from word_graphs import compact_paths
 
 from pyasr.base.errors import UserError
-from pyasr.lang.arpa import Arpa, NgramTable, perplexity, read_arpa, write_arpa
+from pyasr.lang.arpa import Arpa, NgramTable, perplexity, read_arpa, text_scores, write_arpa
 from pyasr.lang.mixture import best_weight, em_weights
 from pyasr.lang.ngrams.mix import mixture
 from pyasr.lang.ngrams.trie import trie_of
@@ -106,6 +107,26 @@ def test_em_finds_the_weights_under_which_the_text_is_most_probable():
     assert np.log(means[-1][0] @ np.exp(scores)).mean() == pytest.approx(means[-1][1], abs=1e-12)
     *_, (pair, _) = em_weights(scores[:2], 1e-8)
     assert pair[1] == pytest.approx(best_weight(*scores[:2]), abs=2e-4)
+
+
+@mitlm.needed
+def test_the_same_model_as_mitlm_makes_of_equal_weights(tmp_path):
+    """And the perplexity that MITLM tells; its search for weights minimises that of the static mixture, so EM comes near it."""
+    words = [f"w{i}" for i in range(60)]
+    for seed, name in enumerate("ab"):
+        mitlm.write(tmp_path / name, small_model(seed, words, 3, (300, 100)[seed]))
+    rng = np.random.default_rng(5)
+    text = [[words[i] for i in rng.integers(0, 60, rng.integers(1, 8))] for _ in range(200)]
+    (tmp_path / "dev").write_text("".join(f"{' '.join(sentence)}\n" for sentence in text))
+    parts, dev = [read_arpa(tmp_path / name) for name in "ab"], tmp_path / "dev"
+    mixing = ("interpolate-ngram", "-i", "LI", "-l", f"{tmp_path}/a,{tmp_path}/b", "-ep", dev)
+    told = mitlm.run(*mixing, "-wl", tmp_path / "equal")
+    assert_same_tables(mixed(parts, (0.5, 0.5)), read_arpa(tmp_path / "equal"))
+    assert perplexity(read_arpa(tmp_path / "equal"), text).perplexity == pytest.approx(float(told.split()[-1]), abs=1e-3)
+    scores = np.log(10) * np.stack([text_scores(part, text)[0] for part in parts])
+    *_, (weights, _) = em_weights(scores, 1e-5)
+    best = float(mitlm.run(*mixing, "-op", dev).split()[-1])
+    assert best <= perplexity(mixed(parts, weights), text).perplexity * 1.0001 <= best * 1.001
 
 
 @pytest.fixture

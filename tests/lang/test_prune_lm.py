@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from dense_lms import Reader, events, histories, ngrams, renormalized, small_model, worst_sum
+from dense_lms import Reader, events, histories, ngrams, renormalized, rows, small_model, worst_sum
 from steps_here import run_here
 from toy_language import write_toy_lang
 
@@ -129,10 +129,8 @@ def test_the_same_ngrams_as_kaldingram_with_the_same_weights(tmp_path, monkeypat
     monkeypatch.setattr(theirs, "log_joint_prob", lambda history: own(("</s>",) if history == ("<s>",) else history))
     prune_by_entropy(trie, threshold)
     prune.prune(theirs, threshold, 1)
-    ours = {}
-    for table in trie.arpa().tables:
-        ours |= {tuple(model.words[i] for i in ids): pair for ids, pair in zip(table.ids.tolist(), zip(table.logprob, table.backoff))}
-    found = {entry[1]: (entry[0], entry[2] if len(entry) > 2 else 0.0) for n in range(1, theirs.order() + 1) for entry in theirs._entries(n)}
+    entries = (entry for n in range(1, theirs.order() + 1) for entry in theirs._entries(n) if entry[1] != ("<s>",))
+    ours, found = rows(trie.arpa()), {words: (logprob, *weight, 0.0)[:2] for logprob, words, *weight in entries}
     assert 50 < len(ours) < len(listed(model)) and ours.keys() == found.keys()
     for gram, (logprob, backoff) in ours.items():
         assert (logprob, backoff) == pytest.approx(found[gram], abs=2e-5), gram
