@@ -70,7 +70,7 @@ def test_libraries_with_one_home(library, homes):
 
 def test_oracles_are_for_tests_only():
     oracles = {"kaldi_native_fbank", "kaldi_native_io", "kaldi_decoder", "kaldi_hmm_gmm", "riva", "phonetisaurus", "onnx", "onnxruntime", "vosk",
-               "lhotse", "kaldingram", "hypothesis", "pytest"}
+               "lhotse", "kaldingram", "desphere", "hypothesis", "pytest"}
     for path in python_files("pyasr", "steps", "utils", "egs"):
         assert not oracles & {name.partition(".")[0] for name in imports_of(path)}, path
 

@@ -18,7 +18,7 @@ import numpy as np
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
 from pyasr.base.system_errors import SystemRefusal
-from pyasr.data import audio_headers, audio_sizes, audio_tails, flac_length
+from pyasr.data import audio_headers, audio_sizes, audio_tails, flac_length, shorten, sphere
 from pyasr.io.content import check_unpacked, open_file, read_file, readable
 from pyasr.io.object_kinds import PEEK_BYTES, kind_of
 
@@ -30,7 +30,9 @@ _BLOCK_VALUES = 1 << 20
 _HEAD_BYTES = 1 << 16  # of an audio file in an archive, which hold its header
 _MOST_TIMES = 600  # float32 takes the bytes of its file; speech in Opus at 6 kbit/s takes 256 times, with pauses more
 _MOST_TIMES_FLAC = 6000  # a block of 16384 samples of silence takes 11 bytes
+_MOST_TIMES_SHORTEN = 2000  # a block of 256 samples of silence takes 5 bits
 _LEAST_RATE, _MOST_RATE = 100, 1_000_000
+_JOINED = "several recordings one after the other in one file, of which the first alone would be read"
 _RESAMPLE_TAPER = 0.05  # share of the new band over which resampling fades out
 _RESAMPLE_PAD_S = 0.05
 
@@ -46,7 +48,6 @@ class AudioAdvice:
     damaged: str = "replace the file or remove its utterances"
     unreadable: str = "replace the file or remove its utterances"  # of no form that is known
     joined: str = "make a file of each, or one WAV file of all, or remove its utterances"
-    shortened: str = "write 'sph2pipe -f wav FILE |' into wav.scp, with -c 1 or -c 2 for one of two channels, or convert the file so"
     uncounted: str = "write its header anew, as by 'sox --ignore-length FILE NEW.wav', or remove its utterances"
     unending: str = "let the command write WAV, or encode it anew"
 
@@ -58,21 +59,30 @@ def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray
     name     the recording or utterance, for messages
     channel  which of them is read, the left one is 0; ONLY: there has to be one
 
-    Forms are WAV, FLAC, Ogg, MP3, SPHERE (not shorten), AIFF, AU, W64, RF64 and CAF. Raises UserError, naming `name` and the file, when the
-    audio is missing, cut short, not audio, or has not that channel, or more than one; UnusableAudio where the recording itself is
-    missing or damaged.
+    Forms are WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64 and CAF. Raises UserError, naming `name` and the file, when the audio is
+    missing, cut short, not audio, or has not that channel, or more than one; UnusableAudio where the recording itself is missing or damaged.
     """
-    where = f"{name}: {rx}" if name else rx
-    samples, rate = decode_audio(_content(rx, where), where)
-    check_channel(samples.shape[1], channel, where)
+    samples, rate = read_channels(rx, name)
+    check_channel(samples.shape[1], channel, _where(rx, name))
     return np.ascontiguousarray(samples[:, max(channel, 0)]), rate
+
+
+def read_channels(rx: str, name: str = "") -> tuple[np.ndarray, int]:
+    """All channels of what `read_audio` reads: (float32 samples, shape (num_samples, num_channels), sampling rate in Hz)."""
+    where = _where(rx, name)
+    return decode_audio(_content(rx, where), where)
+
+
+def _where(rx: str, name: str) -> str:
+    return f"{name}: {rx}" if name else rx
 
 
 def check_channel(num_channels: int, channel: int, where: str) -> None:
     """Raise UserError, headed by `where`, for a recording that has not this channel, or several where one is meant."""
     if channel == ONLY and num_channels > 1:
         choices = "0 or 1" if num_channels == 2 else f"0 to {num_channels - 1}"
-        advice = f"choose one by --channel {choices} of the step that makes features, or make each a recording of its own"
+        by_table = "name that of each recording in reco2file_and_channel"
+        advice = f"choose one by --channel {choices} of the step that makes features, or {by_table}"
         raise UserError(f"{where}: {num_channels} channels, expected 1; {advice}")
     if channel >= num_channels:
         raise UserError(f"{where}: there is no channel {channel}, the first of its {num_channels} is 0; give another --channel")
@@ -84,13 +94,14 @@ def audio_head(rx: str) -> tuple[int, int] | None:
         return None
     import soundfile
 
-    match = _OFFSET.match(rx)
-    path, offset = (match[1], int(match[2])) if match and not os.path.exists(rx) else (rx, 0)
+    path, offset = _place(rx)
     try:
         with open(path, "rb") as file:
             file.seek(offset)
-            head = io.BytesIO(file.read(_HEAD_BYTES) if os.path.isfile(path) else b"")
-        with soundfile.SoundFile(head) as audio:
+            head = file.read(_HEAD_BYTES) if os.path.isfile(path) else b""
+        if sphere.is_shortened(head):
+            return sphere.rate_hz(head), sphere.counts(head)[1]
+        with soundfile.SoundFile(io.BytesIO(head)) as audio:
             return audio.samplerate, audio.channels
     except (OSError, soundfile.LibsndfileError, RuntimeError, ValueError):
         return None
@@ -101,27 +112,53 @@ def decode_audio(content: io.BytesIO, where: str, advice: AudioAdvice = AudioAdv
 
     Raises UserError, headed by `where` and ended by `advice`, when they are cut short, or not audio.
     """
-    import soundfile
-
     whole = audio_headers.with_size(content.getvalue())
     _check_extent(whole, where, advice)
+    samples, rate = (_of_shorten if sphere.is_shortened(whole) else _of_library)(whole, where, advice)
+    if not _LEAST_RATE <= rate <= _MOST_RATE or not np.isfinite(samples).all():
+        what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are not numbers"
+        raise UnusableAudio(f"{where}: {what}; {advice.damaged}")
+    return samples, rate
+
+
+def _of_library(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.ndarray, int]:
+    """What `decode_audio` gives of the forms that libsndfile reads."""
+    import soundfile
+
     try:
-        with soundfile.SoundFile(_ForLibrary(audio_headers.readable(whole))) as audio:
+        with soundfile.SoundFile(_ForLibrary(audio_headers.readable(content))) as audio:
             if audio.format not in audio_sizes.FORMS:
                 found = f"audio in the form {audio.format}, whose missing end would not be told"
                 raise UserError(f"{where}: {found}; convert it to WAV or FLAC")
-            rate, promised = audio.samplerate, 0 if flac_length.is_without_audio(whole) else audio.frames
-            samples = _samples(audio, len(whole), where) if promised else np.zeros((0, audio.channels), np.float32)
+            rate, promised = audio.samplerate, 0 if flac_length.is_without_audio(content) else audio.frames
+            samples = _samples(audio, len(content), where) if promised else np.zeros((0, audio.channels), np.float32)
     except (soundfile.LibsndfileError, RuntimeError) as error:
-        cause = _other_kind(whole) or getattr(error, "error_string", str(error)).strip().rstrip(".")
+        cause = _other_kind(content) or getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise UnusableAudio(f"{where}: not readable as audio ({cause}); {advice.unreadable}") from None
     if len(samples) < promised:
         missing = f"{len(samples)} of {promised} samples are there"
         raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
-    if not _LEAST_RATE <= rate <= _MOST_RATE or not np.isfinite(samples).all():
-        what = f"a sampling rate of {rate} Hz" if np.isfinite(samples).all() else "samples that are not numbers"
-        raise UnusableAudio(f"{where}: {what}; {advice.damaged}")
     return samples * np.float32(INT16_SCALE), rate
+
+
+def _of_shorten(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.ndarray, int]:
+    """What `decode_audio` gives of SPHERE files compressed by shorten. A header of Switchboard's first release counts the samples of all
+    channels."""
+    count, num_channels, _ = sphere.counts(content)
+    check_unpacked(4 * count * num_channels, len(content), where, _MOST_TIMES_SHORTEN)
+    begin = sphere.head_bytes(content)
+    try:
+        found = shorten.decode(content[begin:], num_channels, sphere.coding(content), count)
+    except ValueError as error:
+        raise UnusableAudio(f"{where}: {error}; {advice.damaged}") from None
+    num = len(found.samples)
+    if not found.is_whole:
+        raise UnusableAudio(f"{where}: cut short, {num} of {count} samples are there; {advice.damaged}")
+    if count not in (num, num * num_channels):
+        raise UnusableAudio(f"{where}: its header counts {count} samples, and {num} are there; {advice.damaged}")
+    if audio_tails.begins_file(content, begin + found.num_bytes):
+        raise UnusableAudio(f"{where}: {_JOINED}; {advice.joined}")
+    return found.samples.astype(np.float32), sphere.rate_hz(content)
 
 
 class _ForLibrary(io.BytesIO):
@@ -139,15 +176,12 @@ def _other_kind(content: bytes) -> str:
 
 def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
     """Raise UserError for an audio file that libsndfile would read only in part, or not at all."""
-    if audio_sizes.is_shortened(content):
-        raise UserError(f"{where}: compressed by shorten, which sph2pipe reads; {advice.shortened}")
     if audio_sizes.is_flac_stream(content):
         raise UserError(f"{where}: a FLAC stream, its header does not tell its length; {advice.unending}")
     if missing := audio_sizes.what_is_missing(content):
         raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
     if audio_sizes.holds_several(content):
-        told = "several recordings one after the other in one file, of which the first alone would be read"
-        raise UnusableAudio(f"{where}: {told}; {advice.joined}")
+        raise UnusableAudio(f"{where}: {_JOINED}; {advice.joined}")
     if further := audio_sizes.what_is_not_counted(content):
         raise UnusableAudio(f"{where}: {further}; {advice.uncounted}")
 
@@ -167,10 +201,7 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
     if pipes.is_command(rx):
         pipes.admit(rx, where)
         return io.BytesIO(_output_of(rx.rstrip()[:-1], where))
-    path, offset = rx, 0
-    match = _OFFSET.match(rx)
-    if match and not os.path.exists(rx):
-        path, offset = match[1], int(match[2])
+    path, offset = _place(rx)
     if os.path.exists(path) and Path(path).is_fifo():
         raise UserError(f"{where}: a named pipe, which can be read once only; give a file, or a command that ends in |")
     try:
@@ -182,6 +213,12 @@ def _content(rx: str, where: str) -> io.BufferedIOBase:
     if not content:
         raise UnusableAudio(f"{where}: the file is empty; replace it or remove its utterances")
     return io.BytesIO(content)
+
+
+def _place(rx: str) -> tuple[str, int]:
+    """(path, offset) of an entry that is no command; 0 for a file of its own."""
+    match = _OFFSET.match(rx)
+    return (match[1], int(match[2])) if match and not os.path.exists(rx) else (rx, 0)
 
 
 def _says_absence(error: UserError) -> bool:
@@ -200,7 +237,8 @@ def _of_archive(path: str, offset: int) -> bytes:
         left = max(os.fstat(archive.fileno()).st_size - archive.tell(), 0)
         promised = audio_sizes.num_bytes(head)
         if promised is None:  # or the header is longer
-            head, left = head + archive.read(left), 0
+            most = sphere.most_shortened_bytes(head) - len(head) if sphere.is_shortened(head) else left
+            head, left = head + archive.read(max(min(most, left), 0)), 0
             promised = audio_sizes.num_bytes(head)
         if promised is None:
             return head

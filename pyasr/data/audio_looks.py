@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
-from pyasr.data import audio_headers, audio_sizes, audio_tails
-from pyasr.data.audio import AudioAdvice, UnusableAudio, read_audio
+from pyasr.data import audio_headers, audio_sizes, audio_tails, shorten, sphere
+from pyasr.data.audio import AudioAdvice, UnusableAudio, read_channels
+from pyasr.data.channels import pick
 from pyasr.io.ark import archive_of
 from pyasr.io.content import open_file, readable
 
@@ -29,30 +30,32 @@ class Look:
     by_hand: str = ""              # what the user is to do where the recording itself may be sound
 
 
-def look_at_audio(rx: str, how: str) -> Look:
+def look_at_audio(rx: str, how: str, label: str = "") -> Look:
     """What is wrong with the audio of `rx`, an entry of wav.scp.
 
-    how  'no': not looked at; 'exists': the file is there, and where its header tells the size of the audio, that is right; 'read': it can
-         be read to its end
+    label  channel that `reco2file_and_channel` names; a file of several without one is a complaint where it is read
+    how    'no': not looked at; 'exists': the file is there, and where its header tells the size of the audio, that is right; 'read': it can
+           be read to its end
     """
     if how == "no" or how == "exists" and pipes.is_command(rx):
         return Look()
     if how == "read":
-        return _read(rx)
+        return _read(rx, label)
     if not os.path.isfile(rx):
         return Look() if os.path.exists(rx) or os.path.exists(archive_of(rx)) else Look("no such audio file")
     try:
-        if _is_as_its_header_tells(rx):
+        if is_as_its_header_tells(rx):
             return Look()
     except UserError as error:
         return Look(str(error).removeprefix(f"{rx}: "), by_hand="see that the file can be read")
-    found = _read(rx)
+    found = _read(rx, label)
     return Look(found.complaint, by_hand=found.by_hand)
 
 
-def _read(rx: str) -> Look:
+def _read(rx: str, label: str) -> Look:
     try:
-        samples, rate = read_audio(rx)
+        samples, rate = read_channels(rx)
+        pick(samples.shape[1], label, rx)
     except UserError as error:
         complaint, _, advice = str(error).removeprefix(f"{rx}: ").rpartition("; ")
         if advice == AudioAdvice.uncounted:  # all of it may be there, which the fix would remove
@@ -61,15 +64,17 @@ def _read(rx: str) -> Look:
     return Look(seconds=len(samples) / rate, rate=rate)
 
 
-def _is_as_its_header_tells(path: str) -> bool:
+def is_as_its_header_tells(path: str) -> bool:
     """Whether an audio file has the size that its header tells, or one of a form whose header tells none: from its first few bytes, and the
     last ones where something follows the audio. Where it does not look so, only reading it tells."""
     with open_file(path) as file, readable(path):
         head, num_bytes = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
         if head[:4] not in _WITH_SIZES:
             return bool(_WITHOUT_SIZES.match(head))
+        if sphere.is_shortened(head):  # the end of such a file is known when it is decoded
+            return shorten.is_stream(head[sphere.head_bytes(head):]) and sphere.counts(head)[0] > 0
         begin, size = audio_sizes.promised(head)
-        if not begin or size < 0 or audio_sizes.is_shortened(head):
+        if not begin or size < 0:
             return audio_headers.is_of_stream(head)
         end = begin + size
         if num_bytes in (end, audio_sizes.num_bytes_of_all_channels(head)):

@@ -5,11 +5,10 @@ Of FLAC and MP3 files libsndfile tells itself when the end is missing, but of an
 
 from __future__ import annotations
 
-import re
 import struct
 from itertools import dropwhile
 
-from pyasr.data import audio_tails, flac_length, mp3_length
+from pyasr.data import audio_tails, flac_length, mp3_length, sphere
 
 FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}  # whose missing ends are told
 _OF_STREAMS = range(0x7F000000, 0x7F000100), range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)  # what programs write into pipes
@@ -25,7 +24,7 @@ def is_of_stream(size: int) -> bool:
 def num_bytes(head: bytes) -> int | None:
     """How many bytes an audio file that begins with `head` has, by its header; None where that does not tell."""
     begin, size = promised(head)
-    if not begin or size <= 0 or is_shortened(head):
+    if not begin or size <= 0:
         return None
     order = {b"RIFF": "little", b"RIFX": "big", b"FORM": "big"}.get(head[:4])
     whole = 8 + int.from_bytes(head[4:8], order) if order else 0
@@ -34,8 +33,9 @@ def num_bytes(head: bytes) -> int | None:
 
 def num_bytes_of_all_channels(head: bytes) -> int:
     """How many bytes a SPHERE file of several channels has if its header counts the samples of all of them together; 0 for others."""
-    count, num_channels, num_bytes_of_one = sphere_counts(head)
-    return _sphere_head_bytes(head) + count * num_bytes_of_one if head[:4] == b"NIST" and num_channels > 1 else 0
+    count, num_channels, num_bytes_of_one = sphere.counts(head)
+    is_meant = sphere.is_sphere(head) and num_channels > 1 and not sphere.is_shortened(head)
+    return sphere.head_bytes(head) + count * num_bytes_of_one if is_meant else 0
 
 
 def what_is_missing(content: bytes) -> str:
@@ -74,7 +74,7 @@ def promised(content: bytes) -> tuple[int, int]:
         return chunk(content, 8, ">4sq", 1, b"data")
     if kind == b".snd" and len(content) >= 12:
         return _known(*struct.unpack_from(">II", content, 4))
-    if kind == b"NIST":
+    if sphere.is_sphere(content) and not sphere.is_shortened(content):
         return _of_sphere(content)
     return 0, 0
 
@@ -112,26 +112,9 @@ def of_rf64(content: bytes) -> tuple[int, int]:
 def _of_sphere(content: bytes) -> tuple[int, int]:
     """The number of samples in NIST's header, lines such as `sample_count -i 9000`: of each channel, or where the size of the file says
     so, of all together, as in the first release of Switchboard."""
-    begin, (count, num_channels, num_bytes) = _sphere_head_bytes(content), sphere_counts(content)
+    begin, (count, num_channels, num_bytes) = sphere.head_bytes(content), sphere.counts(content)
     together = count * num_bytes
     return begin, together if len(content) - begin == together else together * num_channels
-
-
-def sphere_counts(content: bytes) -> tuple[int, int, int]:
-    """(sample_count, channel_count, sample_n_bytes) of a SPHERE header."""
-    head = content[:_sphere_head_bytes(content)]
-    counts = {name: int(count) for name, count in re.findall(rb"^(\w+) -i ([0-9]{1,18})\s", head, re.MULTILINE)}
-    return counts.get(b"sample_count", 0), counts.get(b"channel_count", 1), counts.get(b"sample_n_bytes", 1)
-
-
-def _sphere_head_bytes(content: bytes) -> int:
-    size = re.match(rb"NIST_1A\n *([0-9]{1,9})\n", content)
-    return int(size[1]) if size else 0
-
-
-def is_shortened(content: bytes) -> bool:
-    """Whether it is a SPHERE file compressed by shorten, as of Switchboard and Fisher, which libsndfile cannot read."""
-    return bool(re.search(rb"^sample_coding -s[0-9]+ \S*embedded-shorten", content[:_sphere_head_bytes(content)], re.MULTILINE))
 
 
 def is_flac_stream(content: bytes) -> bool:

@@ -26,12 +26,13 @@ UTTERANCE_TABLES = ("text", "segments", "utt2spk", "feats.scp", "utt2dur", "utt2
 SPEAKER_TABLES = ("spk2utt", "cmvn.scp", "spk2gender", "spk2warp")
 SPEED, VOLUME, DISTORTION = "reco2speed", "reco2volume", "reco2distortion"
 AUDIO_CHANGES = (SPEED, VOLUME, DISTORTION)
-RECORDING_TABLES = ("wav.scp", "reco2dur", "reco2file_and_channel", *AUDIO_CHANGES)
+FILE_AND_CHANNEL = "reco2file_and_channel"
+RECORDING_TABLES = ("wav.scp", "reco2dur", FILE_AND_CHANNEL, *AUDIO_CHANGES)
 TABLES = UTTERANCE_TABLES + SPEAKER_TABLES + RECORDING_TABLES
 LEAST_SPEED, MOST_SPEED = 0.25, 4.0
 FIX = "utils/fix_data_dir.py"
 _UNBALANCED = 1.05
-_TO_THE_END = -1.0
+TO_THE_END = -1.0
 
 
 def default_value(table: str, key: str) -> str | None:
@@ -108,6 +109,11 @@ class DataDir:
         admit_table(commands, self.path / DISTORTION)
 
     @cached_property
+    def reco2file_and_channel(self) -> dict[str, str]:
+        """{recording: "FILE CHANNEL"}, empty where there is no such table; `pyasr.data.channels` reads a line."""
+        return self.optional_table(FILE_AND_CHANNEL)
+
+    @cached_property
     def reco2speed(self) -> dict[str, str]:
         """{recording: how many times as fast it is to be played}, empty where there is no such table."""
         return self.optional_table(SPEED)
@@ -155,7 +161,7 @@ class DataDir:
             try:
                 recording, begin, end = value.split()
                 found[key] = Segment(recording, float(begin), float(end))
-                if not (0 <= found[key].begin_s < found[key].end_s < np.inf or found[key].begin_s >= 0 and found[key].end_s == _TO_THE_END):
+                if not (0 <= found[key].begin_s < found[key].end_s < np.inf or found[key].begin_s >= 0 and found[key].end_s == TO_THE_END):
                     raise ValueError
             except ValueError:
                 raise UserError(f"{self.path}/segments: '{key} {value}' is not 'UTTERANCE RECORDING BEGIN END' with times in seconds, "
@@ -196,12 +202,12 @@ def check_split(path: Path, num: int) -> None:
         raise UserError(f"{path}: {len(utterances)} utterance(s) cannot be split over {num} jobs; lower --nj")
 
 
-def split(path: Path, num: int, by_features: bool = True) -> list[list[str]]:
+def split(path: Path, num: int, by_features: bool = True, pieces: list[list[str]] | None = None) -> list[list[str]]:
     """The utterances of a data directory in `num` lists of nearly equal duration, each in C order; the same at every call, and without
     `by_features` whatever features there are.
 
-    Speakers stay whole unless that would make a list more than 5 % longer than the mean; then the longest are cut into shorter
-    pieces, as few as needed. Raises UserError where there are fewer utterances than lists.
+    Speakers, or the given `pieces`, stay whole unless that would make a list more than 5 % longer than the mean; then the longest are cut
+    into shorter pieces, as few as needed. Raises UserError where there are fewer utterances than lists.
     """
     check_split(path, num)
     data = DataDir(path)
@@ -209,25 +215,25 @@ def split(path: Path, num: int, by_features: bool = True) -> list[list[str]]:
     total = sum(durations.values())
     limit = total / num
     while True:
-        pieces = _pieces(data, durations, limit)
-        lists, longest = distribute(pieces, num, durations)
-        whole = all(len(piece) == 1 for piece in pieces)
+        parts = _parts(pieces or list(data.spk2utt.values()), durations, limit)
+        lists, longest = distribute(parts, num, durations)
+        whole = all(len(part) == 1 for part in parts)
         if all(lists) and (longest <= _UNBALANCED * total / num or whole):
             return [sorted(utterances) for utterances in lists]
         limit /= 2
 
 
-def _pieces(data: DataDir, durations: dict[str, float], limit: float) -> list[list[str]]:
-    """Speakers, those longer than `limit` cut into runs of utterances of about equal duration up to it."""
-    pieces = []
-    for utterances in data.spk2utt.values():
+def _parts(pieces: list[list[str]], durations: dict[str, float], limit: float) -> list[list[str]]:
+    """The pieces, those longer than `limit` cut into runs of utterances of about equal duration up to it."""
+    parts = []
+    for utterances in pieces:
         ends = np.cumsum([durations[utt] for utt in utterances])
         num = int(np.ceil(ends[-1] / limit - 1e-9)) if limit > 0 else len(utterances)
         part = np.minimum((ends - ends[0] / 2) / max(ends[-1], 1e-9) * num, num - 1).astype(int) if num > 1 else np.zeros(len(ends), int)
         if num >= len(utterances):
             part = np.arange(len(utterances))
-        pieces += [[utterances[i] for i in np.flatnonzero(part == p)] for p in np.unique(part)]
-    return pieces
+        parts += [[utterances[i] for i in np.flatnonzero(part == p)] for p in np.unique(part)]
+    return parts
 
 
 def distribute(pieces: list[list[str]], num: int, durations: dict[str, float]) -> tuple[list[list[str]], float]:

@@ -10,7 +10,8 @@ from pyasr.base.system_errors import keeping_name
 from pyasr.base.table_paths import placed, root_of
 from pyasr.data.audio_looks import look_at_audio
 from pyasr.data.backup import back_up
-from pyasr.data.datadir import RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
+from pyasr.data.channels import labels_of
+from pyasr.data.datadir import FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
 from pyasr.data.validation import (
     MADE_BY_HAND, OF_WORDS, RULES, Table, by_hand, overshoot_complaint, recording_seconds,
 )
@@ -85,9 +86,9 @@ def _sound_lines(name: str, table: Table, said: list[str]) -> dict[str, str]:
 def _drop_missing_audio(path: Path, tables: dict[str, dict], audio: str, said: list[str]) -> dict[str, float]:
     """{recording: seconds} of the audio that was read."""
     wav, feats, heard = tables.get("wav.scp", {}), tables.get("feats.scp", {}), {}
-    root = root_of(path / "wav.scp", wav.values())
+    root, labels = root_of(path / "wav.scp", wav.values()), labels_of(tables.get(FILE_AND_CHANNEL, {}))
     for key in list(wav):
-        found = look_at_audio(placed(root, wav[key]), audio)
+        found = look_at_audio(placed(root, wav[key]), audio, labels.get(key, ""))
         if found.by_hand:
             said.append(f"left recording {key} as it is: {found.complaint}; {found.by_hand}")
         elif found.complaint:

@@ -25,12 +25,14 @@ from pyasr.base.table_paths import placed, root_of
 from pyasr.base.utf8 import without_mark
 from pyasr.data import distortion
 from pyasr.data.audio_looks import Look, look_at_audio
-from pyasr.data.datadir import AUDIO_CHANGES, DISTORTION, FIX, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir
+from pyasr.data.channels import labels_of
+from pyasr.data.datadir import (
+    AUDIO_CHANGES, DISTORTION, FILE_AND_CHANNEL, FIX, LEAST_SPEED, MOST_SPEED, SPEED, VOLUME, DataDir,
+)  # fmt: skip
+from pyasr.data.fit_segments import MOST_OVERSHOOT_S
 from pyasr.io.ark import archive_of
 from pyasr.io.content import packing_of, read_file, unpack
 from pyasr.io.text import read_lines, read_table
-
-_MOST_OVERSHOOT_S = 0.5  # of a segment's end beyond its recording's, as in Kaldi's extract-segments
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,11 @@ RULES = {
     SPEED: Rule("RECORDING FACTOR", (2, 2), speed_complaint, of="recording"),
     VOLUME: Rule("RECORDING FACTOR", (2, 2), _number_complaint(float, "number"), of="recording"),
     DISTORTION: Rule("RECORDING JSON", (2, None), distortion.complaint, of="recording"),
-    "reco2file_and_channel": Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
+    FILE_AND_CHANNEL: Rule("RECORDING FILE CHANNEL", (3, 3), of="recording"),
 }
 OF_WORDS = {"text", "spk2utt", *(name for name, rule in RULES.items() if rule.columns[1])}  # no names of files
 _OTHER_BLANK = re.compile(r"[^\S \t\n]")
-MADE_BY_HAND = ("utt2lang", "spk2gender", "reco2file_and_channel")  # nothing in a data directory tells what their lines would be
+MADE_BY_HAND = ("utt2lang", "spk2gender", FILE_AND_CHANNEL)  # nothing in a data directory tells what their lines would be
 NO_WORDS = ("<eps>", "<s>", "</s>", "#0")  # symbols of words.txt, as `pyasr.lang.dict_dir.RESERVED_WORDS`
 _COLUMN_WORDS = {1: "one column", 2: "two columns", 3: "three columns", 4: "four columns", 5: "five columns"}
 _EMPTY = {"wav.scp": "no audio named", "spk2utt": "speaker without utterances"}
@@ -125,7 +127,7 @@ _EMPTY = {"wav.scp": "no audio named", "spk2utt": "speaker without utterances"}
 def by_hand(name: str, key: str, num_columns: int) -> str:
     """What the user is to do about a broken line of the table `name` that cannot be made again; '' for one that is to be removed."""
     if name == "segments" and num_columns == 5:
-        return "make each channel a recording of its own, as by 'sox FILE -t wav - remix 1 |' in wav.scp, and take the fifth column away"
+        return f"make each channel a recording of its own, named in {FILE_AND_CHANNEL}, and take the fifth column away"
     return "correct the line" if key and name in (*MADE_BY_HAND, *AUDIO_CHANGES) else ""
 
 
@@ -367,9 +369,9 @@ class _Validator:
                 return
 
     def _audio(self, table: Table) -> Iterator[Problem]:
-        root, rates = root_of(table.path, table.values), {}
+        root, rates, labels = root_of(table.path, table.values), {}, labels_of(self._values(FILE_AND_CHANNEL))
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
-            found = look_at_audio(placed(root, value), self.audio) if value else Look()
+            found = look_at_audio(placed(root, value), self.audio, labels.get(key, "")) if value else Look()
             if found.complaint:
                 yield Problem(table.path, i + 1, table.lines[i], found.complaint, found.by_hand or self._fix_by_audio)
             elif found.seconds is not None:
@@ -437,4 +439,4 @@ def overshoot_complaint(value: str, seconds: Mapping[str, float]) -> str:
     (begin, end), most = map(float, value.split()[1:3]), seconds[recording]
     if begin >= most:
         return f"begins after the end of the recording, which has {most:g} s"
-    return f"ends {end - most:.2f} s after the end of the recording, which has {most:g} s" if end > most + _MOST_OVERSHOOT_S else ""
+    return f"ends {end - most:.2f} s after the end of the recording, which has {most:g} s" if end > most + MOST_OVERSHOOT_S else ""

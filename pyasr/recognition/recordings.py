@@ -28,7 +28,6 @@ _ADVICE = AudioAdvice(
     damaged="replace the file",
     unreadable="convert it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'",
     joined="make a file of each, or one WAV file of all",
-    shortened="convert it, as by 'sph2pipe -f wav FILE | utils/transcribe.py MODEL -'",
     uncounted="write its header anew, as by 'sox --ignore-length FILE NEW.wav'",
     unending="encode it as WAV, or as a FLAC file",
 )

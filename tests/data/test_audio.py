@@ -217,20 +217,6 @@ def test_big_endian_wav(tmp_path):
         decode_audio(io.BytesIO(content[:2000]), "a")
 
 
-def shortened(path):
-    """A SPHERE file with the header that Switchboard's files have; what follows is not looked at."""
-    head = ("NIST_1A\n   1024\nsample_count -i 2400\nchannel_count -i 2\nsample_n_bytes -i 1\nsample_rate -i 8000\n"
-            "sample_coding -s26 ulaw,embedded-shorten-v2.00\nend_head\n")
-    path.write_bytes(head.encode().ljust(1024) + b"ajkg\x02" + bytes(500))
-
-
-def test_shorten(tmp_path):
-    shortened(tmp_path / "a.sph")
-    with pytest.raises(UserError, match="a.sph: compressed by shorten, .* write 'sph2pipe -f wav FILE .' into wav.scp") as told:
-        read_audio(str(tmp_path / "a.sph"))
-    assert not isinstance(told.value, UnusableAudio)
-
-
 def test_ogg_that_ends_between_two_pages(tmp_path):
     soundfile.write(tmp_path / "a", np.random.default_rng(0).normal(0, 0.1, 20000), 8000, format="OGG")
     content = (tmp_path / "a").read_bytes()

@@ -261,8 +261,7 @@ NOT_MADE_AGAIN = {
     "segments": ("segments", "".join(f"{name}-00{i} {name} 0.{i} 0.{i + 1}{' 0' * (name + str(i) == 'bob0')}\n"
                                      for name in ("ann", "bob", "cy") for i in range(4)),
                  "bob-000 bob 0.0 0.1 0", "five columns, expected 'UTTERANCE RECORDING BEGIN END'",
-                 "make each channel a recording of its own, as by 'sox FILE -t wav - remix 1 |' in wav.scp, "
-                 "and take the fifth column away"),
+                 "make each channel a recording of its own, named in reco2file_and_channel, and take the fifth column away"),
 }
 
 

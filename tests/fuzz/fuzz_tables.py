@@ -11,6 +11,7 @@ import soundfile
 from fuzz_format import FIXTURES, Format, consume, files_of, kaldi_file
 from graphs import random_graph, tid2pdf
 from queen_toys import write_queen
+from shorten_encoder import shortened_sphere
 from toy_language import random_ngrams, write_arpa_text
 from trees import make_data_dir
 
@@ -89,6 +90,12 @@ def _lattices(path: Path, binary: bool, compact: bool) -> None:
 def _sound(path: Path, **keywords) -> None:
     time = np.arange(1600) / 8000
     soundfile.write(path, 0.2 * np.sin(2 * np.pi * 440 * time), 8000, **keywords)
+
+
+def _shortened(path: Path, coding: str) -> None:
+    """With all commands: zero blocks, differences, linear prediction, dropped bits, a shorter block at the end."""
+    samples = (2000 * np.sin(np.arange(1500) / 9) * (np.arange(1500) % 600 > 256)).astype(np.int16) & ~3
+    path.write_bytes(shortened_sphere(samples, coding=coding, block=64, lpc=(2,), choice="turns", num_means=2, shifts=(0, 1, 2)))
 
 
 def _read_sound(path: Path):
@@ -180,6 +187,7 @@ AUDIO = [
     Format("float.wav", lambda path: _sound(path, subtype="FLOAT"), _read_sound),
     Format("a.flac", _sound, _read_sound),
     Format("a.sph", lambda path: _sound(path, format="NIST", subtype="PCM_16"), _read_sound),
+    *(Format(f"{coding}_shorten.sph", lambda path, coding=coding: _shortened(path, coding), _read_sound) for coding in ("ulaw", "pcm")),
     Format("a.mp3", _sound, _read_sound),
     Format("a.ogg", _sound, _read_sound),
     Format("queen.1c", write_queen, consume(lambda path: read_texts(QueenFile(path)))),

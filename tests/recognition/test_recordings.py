@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from shorten_encoder import shortened_sphere
 from tone_toys import RATE
 
 from pyasr.base.errors import UserError
@@ -81,8 +82,7 @@ def test_pipes_are_read_and_devices_refused(tmp_path):
 @pytest.mark.parametrize("content, advice", [
     (b"\0\0\0\x20ftypM4A \0\0\2\0", "convert it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'"),
     (b"\x1a\x45\xdf\xa3webm", "convert it, as by 'ffmpeg -i FILE -f wav - | utils/transcribe.py MODEL -'"),
-    (b"NIST_1A\n   1024\nsample_coding -s26 ulaw,embedded-shorten-v2.00\nend_head\n".ljust(1024) + b"ajkg\x02" + bytes(500),
-     "convert it, as by 'sph2pipe -f wav FILE | utils/transcribe.py MODEL -'"),
+    (shortened_sphere(np.arange(999, dtype=np.int16))[:-50], "; replace the file"),
     (b"RIFF\xe8\3\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x80\x3e\0\0\2\0\x10\0data\xc4\3\0\0" + bytes(100), "; replace the file"),
 ], ids=["m4a", "webm", "shorten", "cut short"])  # fmt: skip
 def test_what_to_do_about_files_that_cannot_be_read(content, advice, tmp_path):
