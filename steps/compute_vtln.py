@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Estimate the warp factors of the speakers of a data directory from its alignments with a GMM system.
 
-Reads  DATA/{wav.scp,utt2spk,segments,reco2speed,reco2volume,reco2distortion,feats/options.json}, LANG/{phones.txt,phones/silence.int},
+Reads  DATA/{wav.scp,reco2file_and_channel,utt2spk,segments,reco2speed,reco2volume,reco2distortion,feats/options.json},
+       LANG/{phones.txt,phones/silence.int},
        ALI_DIR/{ali.JOB.gz,num_jobs,final.mdl,final.alimdl,final.mat,input.json,feature_origin.json}
 Writes OUT/spk2warp, DATA/.recordings (by which a recording that was replaced is noticed)
 
@@ -22,7 +23,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
 from pyasr.data.recording_prints import recording_prints
-from pyasr.feats.extract import AUDIO_FILE, audio_tables
+from pyasr.feats.extract import AUDIO_FILE, audio_options, audio_tables
 from pyasr.feats.fit import check_input
 from pyasr.feats.inputs import input_option_files
 from pyasr.feats.options import feature_options_file
@@ -52,7 +53,7 @@ def main(options: ComputeVtln) -> None:
     tables = DataDir(data)
     tables.check_commands()
     num_jobs = min(options.jobs.nj, len(tables.spk2utt))
-    with recording_prints(data, options.out, inputs) as audio, output_of(
+    with recording_prints(data, options.out, inputs, audio_options(data).channel) as audio, output_of(
             options, options.out, inputs + audio, check=lambda: check_input(data, ali_dir)) as out:
         spec = VtlnSpec(data, options.lang, ali_dir, out, num_jobs, options.seed, options.vtln)
         run_jobs(options.jobs, out / "log" / "warps.JOB.log", "pyasr.hmm.vtln:score_speakers", spec, num_jobs=num_jobs)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Make mel-frequency cepstral coefficients of a data directory; with --add-pitch true, features of voicing and pitch beside them.
 
-Reads  DATA/{wav.scp,utt2spk} and their audio; where there are such, DATA/{segments,utt2dur,reco2speed,reco2volume,reco2distortion}, the
-       impulse responses and noises that reco2distortion names, and warp factors from DATA/spk2warp or utt2warp
+Reads  DATA/{wav.scp,utt2spk} and their audio; where there are such, DATA/{segments,reco2file_and_channel,utt2dur,reco2speed,
+       reco2volume,reco2distortion}, the impulse responses and noises that reco2distortion names, and warp factors from DATA/spk2warp or
+       utt2warp
 Writes DATA/feats (archives and logs), DATA/feats.scp, DATA/utt2num_frames, DATA/.recordings (by which a recording that was replaced is
        known); tables of other features are kept in DATA/.backup
 

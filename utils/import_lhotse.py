@@ -2,7 +2,8 @@
 """Make a data directory of lhotse's manifests: of recordings and supervisions, or of cuts.
 
 Reads   RECORDINGS and SUPERVISIONS, or CUTS (JSON lines or a JSON array, plain or compressed)
-Writes  OUT/{wav.scp,reco2dur,segments,utt2spk,spk2utt}, and {text,spk2gender} where the manifests tell them
+Writes  OUT/{wav.scp,reco2dur,segments,utt2spk,spk2utt}, {text,spk2gender} where the manifests tell them, and
+        reco2file_and_channel where recordings are channels of one file
 
 Every supervision is an utterance; where some have a text, those without are left out, and an empty one is a text. All that is wrong is
 listed with its fix, and then nothing is made.

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """Find the speech in long recordings by its energy, and make a data directory of the segments, which have no transcripts.
 
-Reads   DATA/{wav.scp,utt2spk} and their audio; where there are such, DATA/{segments,reco2speed,reco2volume,reco2distortion} and what the
-        last one names; all other tables of DATA but text and those of features, for the lines of the segments
+Reads   DATA/{wav.scp,utt2spk} and their audio; where there are such, DATA/{segments,reco2file_and_channel,reco2speed,reco2volume,
+        reco2distortion} and what the last one names; all other tables of DATA but text and those of features, for the lines of the segments
 Writes  OUT, DATA/.recordings (by which a recording that was replaced is noticed)
 
     utils/segment_data_dir.py --max-segment-s 15 data/talks data/talks_segmented
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.options import argument, group, option
 from pyasr.base.step import output_of, run_step
 from pyasr.data import subsets
+from pyasr.data.audio import ONLY
+from pyasr.data.channels import named_channels
 from pyasr.data.datadir import DataDir
 from pyasr.data.recording_prints import recording_prints
 from pyasr.data.side_files import carry
@@ -26,7 +28,8 @@ from pyasr.data.vad import VadOptions, segments_of
 class SegmentDataDir:
     data: Path = argument("data directory; its utterances are searched, whole recordings or segments of them")
     out: Path = argument("data directory to be made")
-    channel: int = option(0, "channel of each recording in which speech is looked for: 0 is the left one, or the only one", minimum=0)
+    channel: int = option(ONLY, "channel of each recording in which speech is looked for: 0 is the left one, or the only one; -1: as "
+                                "reco2file_and_channel says, or else 0", minimum=ONLY)  # fmt: skip
     vad: VadOptions = group(VadOptions)
 
 
@@ -34,7 +37,9 @@ def main(options: SegmentDataDir) -> None:
     data = DataDir(options.data)
     data.check_commands()
     tables = subsets.table_files(data, with_features=False)
-    with recording_prints(data.path, options.out, tables) as audio, output_of(options, options.out, tables + audio) as out:
+    is_named = options.channel == ONLY and bool(named_channels(data))
+    known = options if is_named else replace(options, channel=max(options.channel, 0))
+    with recording_prints(data.path, options.out, tables, options.channel) as audio, output_of(known, options.out, tables + audio) as out:
         parts = segments_of(data, options.vad, options.channel)
         subsets.write_all(out, subsegmented(data, parts, with_text=False))
         carry(data, out, with_features=False)

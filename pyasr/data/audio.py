@@ -60,7 +60,8 @@ def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray
     channel  which of them is read, the left one is 0; ONLY: there has to be one
 
     Forms are WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64 and CAF. Raises UserError, naming `name` and the file, when the audio is
-    missing, cut short, not audio, or has not that channel, or more than one; UnusableAudio where the recording itself is missing or damaged.
+    missing, cut short, not audio, or has not that channel, or more than one; UnusableAudio where the recording itself is missing or
+    damaged.
     """
     samples, rate = read_channels(rx, name)
     check_channel(samples.shape[1], channel, _where(rx, name))

@@ -20,7 +20,8 @@ from pyasr.base.option_uses import if_set, unless_set
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.data import distortion
-from pyasr.data.datadir import DISTORTION, DataDir, completed
+from pyasr.data.channels import label_of
+from pyasr.data.datadir import DISTORTION, TO_THE_END, DataDir, Segment, completed
 from pyasr.data.distortion import Distortion, Noise
 from pyasr.data.mixing import source_duration_s
 from pyasr.data.recordings import duration_s, speed
@@ -120,14 +121,15 @@ class _Drawing:
     def _background_noises(self, rng: np.random.Generator) -> list[Noise]:
         if self.background is None:
             return []
-        return [Noise(self.background.draw(rng).audio, float(rng.choice(self.bg_snrs)), start=_rounded(rng.random()))
-                for _ in range(rng.choice(self.num_background))]
+        sounds = (self.background.draw(rng) for _ in range(rng.choice(self.num_background)))
+        return [Noise(sound.audio, float(rng.choice(self.bg_snrs)), start=_rounded(rng.random()), channel=sound.channel)
+                for sound in sounds]
 
     def _babble_noises(self, recording: str, rng: np.random.Generator) -> list[Noise]:
         if self.babble is None:
             return []
-        return [Noise(audio, float(rng.choice(self.babble_snrs)), start=_rounded(rng.random()), begin_s=begin_s, end_s=end_s)
-                for audio, begin_s, end_s in self.babble.draw(recording, rng.choice(self.num_babble), rng)]
+        return [Noise(audio, float(rng.choice(self.babble_snrs)), None, _rounded(rng.random()), begin_s, end_s, channel=channel)
+                for audio, begin_s, end_s, channel in self.babble.draw(recording, rng.choice(self.num_babble), rng)]
 
     def _foreground_noises(self, recording: str, rir: Sound | None, rng: np.random.Generator) -> list[Noise]:
         """One after the other over the whole recording, each from a place of its own in the room."""
@@ -135,10 +137,11 @@ class _Drawing:
             return []
         noises, at_s, end_s = [], rng.random() * self.options.fg_interval, duration_s(self.data, recording)
         while at_s < end_s:
-            audio = self.foreground.draw(rng).audio
+            sound = self.foreground.draw(rng)
             place = self.rirs.draw_in_room(rir, rng) if rir else None
-            noises.append(Noise(audio, float(rng.choice(self.fg_snrs)), _rounded(at_s), rir=place and place.audio))
-            at_s += max(source_duration_s(audio), _LEAST_NOISE_S) + self.options.fg_interval
+            snr_db, rir_there = float(rng.choice(self.fg_snrs)), place and place.audio
+            noises.append(Noise(sound.audio, snr_db, _rounded(at_s), rir=rir_there, channel=sound.channel))
+            at_s += max(source_duration_s(sound.audio), _LEAST_NOISE_S) + self.options.fg_interval
         return noises
 
 
@@ -171,16 +174,18 @@ class Babble:
             found.setdefault(self.data.recording(utt), set()).add(self.data.utt2spk.get(self._original[utt], self.data.utt2spk[utt]))
         return found
 
-    def draw(self, recording: str, num: int, rng: np.random.Generator) -> list[tuple[str, float, float | None]]:
-        """(audio, begin, end in seconds) of an utterance each of `num` speakers who do not speak in the recording, or of all of them."""
+    def draw(self, recording: str, num: int, rng: np.random.Generator) -> list[tuple[str, float, float | None, str]]:
+        """(audio, begin, end in seconds, channel) of an utterance each of `num` speakers who do not speak in the recording, or of all of
+        them."""
         own = sorted(self._index[speaker] for speaker in self._speakers.get(recording, ()) if speaker in self._index)
         num_others = len(self._index) - len(own)
         chosen = [self._utterances[_beside(i, own)] for i in rng.choice(num_others, min(num, num_others), replace=False)]
         return [self._place(utterances[rng.integers(len(utterances))]) for utterances in chosen]
 
-    def _place(self, utt: str) -> tuple[str, float, float | None]:
-        segment, audio = self.data.segments.get(utt), self.data.wav_scp[self.data.recording(utt)]
-        return (audio, 0.0, None) if segment is None else (audio, segment.begin_s, segment.end_s if segment.end_s > 0 else None)
+    def _place(self, utt: str) -> tuple[str, float, float | None, str]:
+        segment, recording = self.data.segments.get(utt, Segment("", 0.0, TO_THE_END)), self.data.recording(utt)
+        end_s = None if segment.end_s == TO_THE_END else segment.end_s
+        return self.data.wav_scp[recording], segment.begin_s, end_s, label_of(self.data, recording)
 
 
 def _beside(number: int, taken: list[int]) -> int:

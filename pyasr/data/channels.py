@@ -40,7 +40,8 @@ def labels_of(table: Mapping[str, str]) -> dict[str, str]:
 
 
 def pick(num_channels: int, label: str, where: str, channel: int = ONLY, unnamed: int = ONLY) -> int:
-    """The channel that is read of a file, the first is 0: `channel` if it is given, else the only one, else that of `label`, else `unnamed`.
+    """The channel that is read of a file, the first is 0: `channel` if it is given, else the only one, else that of `label`, else
+    `unnamed`.
 
     Raises UserError, headed by `where`, where the file does not have it, or where nothing says which of several is meant.
     """
@@ -55,7 +56,8 @@ def named_channels(data: DataDir) -> dict[str, int]:
     names = [name for name in data.reco2file_and_channel if name in data.wav_scp]
     with ThreadPoolExecutor(_THREADS) as pool:  # files on a network are waited for together
         heads = dict(zip(names, pool.map(lambda name: audio_head(data.wav_scp[name]), names)))
-    return {name: pick(head[1], label_of(data, name), f"{name}: {data.wav_scp[name]}") for name, head in heads.items() if head and head[1] > 1}
+    num_channels = {name: head[1] for name, head in heads.items() if head and head[1] > 1}
+    return {name: pick(num, label_of(data, name), f"{name}: {data.wav_scp[name]}") for name, num in num_channels.items()}
 
 
 def _place(label: str, num_channels: int, where: str) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.data.channels import file_and_channel
 from pyasr.data.datadir import DataDir
 from pyasr.io.text import read_lines
 
@@ -63,7 +64,7 @@ class Recordings:
 
     def __init__(self, data: DataDir):
         self.data = data
-        self.names = {key: _file_and_channel(data, key, value) for key, value in data.optional_table("reco2file_and_channel").items()}
+        self.names = {name: file_and_channel(data, name) for name in data.reco2file_and_channel}
 
     def locate(self, utterance: str) -> tuple[str, str, float]:
         """(file, channel, begin in seconds); where nothing is said, channel 1 of a file that has the name of the utterance or recording."""
@@ -76,13 +77,6 @@ class Recordings:
                             "add a line 'RECORDING FILE CHANNEL'")
         file, channel = self.names.get(recording, (recording, "1"))
         return file, channel, segments[utterance].begin_s if segments else 0.0
-
-
-def _file_and_channel(data: DataDir, key: str, value: str) -> tuple[str, str]:
-    fields = value.split()
-    if len(fields) != 2:
-        raise UserError(f"{data.path}/reco2file_and_channel: '{key} {value}' is not 'RECORDING FILE CHANNEL'; correct the line")
-    return fields[0], fields[1]
 
 
 def utterance_lines(words: Iterable[str], times: Iterable[tuple[float, float]], confidences: Iterable[float], place: tuple[str, str, float],

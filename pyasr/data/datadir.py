@@ -202,12 +202,12 @@ def check_split(path: Path, num: int) -> None:
         raise UserError(f"{path}: {len(utterances)} utterance(s) cannot be split over {num} jobs; lower --nj")
 
 
-def split(path: Path, num: int, by_features: bool = True, pieces: list[list[str]] | None = None) -> list[list[str]]:
+def split(path: Path, num: int, by_features: bool = True) -> list[list[str]]:
     """The utterances of a data directory in `num` lists of nearly equal duration, each in C order; the same at every call, and without
     `by_features` whatever features there are.
 
-    Speakers, or the given `pieces`, stay whole unless that would make a list more than 5 % longer than the mean; then the longest are cut
-    into shorter pieces, as few as needed. Raises UserError where there are fewer utterances than lists.
+    Speakers stay whole unless that would make a list more than 5 % longer than the mean; then the longest are cut into shorter
+    pieces, as few as needed. Raises UserError where there are fewer utterances than lists.
     """
     check_split(path, num)
     data = DataDir(path)
@@ -215,25 +215,25 @@ def split(path: Path, num: int, by_features: bool = True, pieces: list[list[str]
     total = sum(durations.values())
     limit = total / num
     while True:
-        parts = _parts(pieces or list(data.spk2utt.values()), durations, limit)
-        lists, longest = distribute(parts, num, durations)
-        whole = all(len(part) == 1 for part in parts)
+        pieces = _pieces(data, durations, limit)
+        lists, longest = distribute(pieces, num, durations)
+        whole = all(len(piece) == 1 for piece in pieces)
         if all(lists) and (longest <= _UNBALANCED * total / num or whole):
             return [sorted(utterances) for utterances in lists]
         limit /= 2
 
 
-def _parts(pieces: list[list[str]], durations: dict[str, float], limit: float) -> list[list[str]]:
-    """The pieces, those longer than `limit` cut into runs of utterances of about equal duration up to it."""
-    parts = []
-    for utterances in pieces:
+def _pieces(data: DataDir, durations: dict[str, float], limit: float) -> list[list[str]]:
+    """Speakers, those longer than `limit` cut into runs of utterances of about equal duration up to it."""
+    pieces = []
+    for utterances in data.spk2utt.values():
         ends = np.cumsum([durations[utt] for utt in utterances])
         num = int(np.ceil(ends[-1] / limit - 1e-9)) if limit > 0 else len(utterances)
         part = np.minimum((ends - ends[0] / 2) / max(ends[-1], 1e-9) * num, num - 1).astype(int) if num > 1 else np.zeros(len(ends), int)
         if num >= len(utterances):
             part = np.arange(len(utterances))
-        parts += [[utterances[i] for i in np.flatnonzero(part == p)] for p in np.unique(part)]
-    return parts
+        pieces += [[utterances[i] for i in np.flatnonzero(part == p)] for p in np.unique(part)]
+    return pieces
 
 
 def distribute(pieces: list[list[str]], num: int, durations: dict[str, float]) -> tuple[list[list[str]], float]:

@@ -30,6 +30,7 @@ class Noise:
     begin_s  where in `audio` the noise begins
     end_s    where in `audio` it ends; None: at the end
     rir      impulse response from where the noise is to the microphone
+    channel  of `audio`, where it has several, as in reco2file_and_channel; "": the first
     """
 
     audio: str
@@ -39,12 +40,14 @@ class Noise:
     begin_s: float = 0.0
     end_s: float | None = None
     rir: str | None = None
+    channel: str = ""
 
     def __post_init__(self):
         end_s = _MOST_SECONDS if self.end_s is None else self.end_s
-        sound = (_is_source(self.audio) and (self.rir is None or _is_source(self.rir)) and abs(self.snr_db) <= _MOST_SNR_DB
-                 and 0 <= (self.at_s or 0.0) <= _MOST_SECONDS and 0 <= self.start <= 1 and 0 <= self.begin_s < end_s <= _MOST_SECONDS)
-        if not sound:
+        are_known = _is_source(self.audio) and (self.rir is None or _is_source(self.rir)) and isinstance(self.channel, str)
+        are_possible = (abs(self.snr_db) <= _MOST_SNR_DB and 0 <= (self.at_s or 0.0) <= _MOST_SECONDS and 0 <= self.start <= 1
+                        and 0 <= self.begin_s < end_s <= _MOST_SECONDS)  # fmt: skip
+        if not (are_known and are_possible):
             raise ValueError("a value is out of bounds")
 
 

@@ -8,7 +8,8 @@ With speech x of N samples, impulse response h whose direct path is h[d], and no
 
 The direct path has no delay and the length stays, so that an alignment of x is one of `out`. Kaldi's wav-reverberate does the same with
 --shift-output and --normalize-output; it takes the strongest sample of h for the direct path, which a reflection can be, and the first
-50 ms of h for the power of speech that noises are measured by. Of responses and noises of several channels both take channel 0.
+50 ms of h for the power of speech that noises are measured by. Of responses and noises of several channels both take the first, unless a
+noise names another.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from functools import lru_cache
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.data.audio import read_audio, resample
+from pyasr.data.audio import read_channels, resample
+from pyasr.data.channels import pick
 from pyasr.data.distortion import Distortion, Noise
 
 _LARGEST = 32767.0
@@ -93,7 +95,7 @@ def _gain(wanted: float, found: float) -> float:
 
 
 def _part(noise: Noise, rate: int) -> np.ndarray:
-    samples = source_samples(noise.audio, rate)
+    samples = source_samples(noise.audio, rate, noise.channel)
     end_s = len(samples) / rate if noise.end_s is None else noise.end_s
     part = samples[round(noise.begin_s * rate) : round(end_s * rate)]
     if not len(part):
@@ -109,9 +111,9 @@ def _response(rx: str, rate: int) -> np.ndarray:
 
 
 @lru_cache(_SOURCES_KEPT)
-def source_samples(rx: str, rate: int) -> np.ndarray:
+def source_samples(rx: str, rate: int, channel: str = "") -> np.ndarray:
     """An impulse response or a noise at `rate` Hz. Raises UserError where it cannot be read."""
-    return resample(*_read(rx), rate)
+    return resample(*_read(rx, channel), rate)
 
 
 @lru_cache(maxsize=None)
@@ -121,8 +123,9 @@ def source_duration_s(rx: str) -> float:
     return len(samples) / rate
 
 
-def _read(rx: str) -> tuple[np.ndarray, int]:
+def _read(rx: str, channel: str = "") -> tuple[np.ndarray, int]:
     try:
-        return read_audio(rx, channel=0)
+        samples, rate = read_channels(rx)
+        return samples[:, pick(samples.shape[1], channel, rx, unnamed=0)], rate
     except UserError as error:
         raise UserError(f"{str(error).rpartition(';')[0] or error}; {_REPAIR}") from None

@@ -1,7 +1,8 @@
 """What tells whether a recording has been replaced by another of the same name: DATA/.recordings, of which the done-files of all that is
 made of audio have the fingerprint.
 
-    RECORDING DIGEST               of its size and a few blocks, whatever its times; nothing of commands, whose output nobody knows before
+    RECORDING DIGEST               of its size and a few blocks, whatever its times; nothing of commands, whose output is not known before
+    RECORDING DIGEST:CHANNEL       the same of one of several channels of a file, as `reco2file_and_channel` names it, the first is 0
     reco2distortion:PATH DIGEST    of an impulse response or a noise that recordings are mixed with, its blanks as %20
 """
 
@@ -21,6 +22,8 @@ from pyasr.base import log
 from pyasr.base.fingerprint import fingerprint, read_done
 from pyasr.base.pipes import is_command
 from pyasr.base.system_errors import is_absence, keeping_name
+from pyasr.data.audio import ONLY
+from pyasr.data.channels import named_channels
 from pyasr.data.datadir import DISTORTION, DataDir
 from pyasr.io.text import read_table, write_table
 
@@ -31,8 +34,9 @@ _MISSING = "missing"
 
 
 @contextlib.contextmanager
-def recording_prints(data: Path, output: Path, others: list[Path]) -> Iterator[list[Path]]:
-    """DATA/.recordings, as the recordings are now, for the inputs of `output`; `others` are its other inputs.
+def recording_prints(data: Path, output: Path, others: list[Path], channel: int = ONLY) -> Iterator[list[Path]]:
+    """DATA/.recordings, as the recordings are now, for the inputs of `output`; `others` are its other inputs, `channel` is that of all
+    recordings, or ONLY where `reco2file_and_channel` may name it.
 
     Where nothing comes of it, and the block raises, the file is what it was before.
 
@@ -45,7 +49,7 @@ def recording_prints(data: Path, output: Path, others: list[Path]) -> Iterator[l
     if is_older or not os.access(data, os.W_OK):
         yield []
         return
-    before, now = read_table(path) if path.exists() else {}, prints(audio_of(DataDir(data)))
+    before, now = read_table(path) if path.exists() else {}, _prints_of(DataDir(data), channel)
     replaced = [name for name in now if before.get(name, now[name]) != now[name]]
     if replaced:
         named = ", ".join(replaced[:_MOST_NAMED]) + (" ..." if len(replaced) > _MOST_NAMED else "")
@@ -59,6 +63,12 @@ def recording_prints(data: Path, output: Path, others: list[Path]) -> Iterator[l
         else:
             path.unlink(missing_ok=True)
         raise
+
+
+def _prints_of(data: DataDir, channel: int) -> dict[str, str]:
+    found = prints(audio_of(data))
+    channels = named_channels(data) if channel == ONLY and data.has("wav.scp") else {}
+    return found | {name: f"{found[name]}:{place}" for name, place in channels.items()}
 
 
 def audio_of(data: DataDir) -> dict[str, str]:

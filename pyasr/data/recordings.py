@@ -1,31 +1,64 @@
-"""The recordings of a data directory at the speed, with the distortion and at the volume that it says."""
+"""The recordings of a data directory: the channel that is meant, at the speed, with the distortion and at the volume that it says."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.data.audio import ONLY, read_audio, resample
+from pyasr.data.audio import ONLY, read_channels, resample
+from pyasr.data.channels import label_of, pick
 from pyasr.data.datadir import FIX, SPEED, VOLUME, DataDir
 from pyasr.data.mixing import distorted
 from pyasr.data.validation import overshoot_complaint, speed_complaint
 
 
 def read_recording(data: DataDir, name: str, channel: int = ONLY) -> tuple[np.ndarray, int]:
-    """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp, `channel` as for `read_audio`.
+    """(float32 samples at int16 scale, sampling rate in Hz) of the recording `name` of wav.scp.
+
+    channel  which of several channels of its file, the first is 0; ONLY: the one that `reco2file_and_channel` names
 
     Raises UserError as `read_audio` does, and where there is no such recording, its speed is none from 0.25 to 4, or its volume no positive
     number.
     """
+    return next(read_recordings(data, [name], channel))
+
+
+def read_recordings(data: DataDir, names: Iterable[str], channel: int = ONLY, unnamed: int = ONLY) -> Iterator[tuple[np.ndarray, int]]:
+    """What `read_recording` gives of each of `names`. A file that several in a row are channels of is decoded once, and not kept longer.
+
+    unnamed  the channel of a file of several if neither `channel` nor `reco2file_and_channel` says which
+    """
+    for entry, of_file in groupby(names, key=lambda name: _entry(data, name)):
+        *others, last = of_file
+        audio, rate = read_channels(entry, others[0] if others else last)
+        for name in others:
+            yield _as_it_sounds(data, name, _channel_of(data, name, audio, channel, unnamed), rate), rate
+        samples = _channel_of(data, last, audio, channel, unnamed)
+        del audio
+        yield _as_it_sounds(data, last, samples, rate), rate
+
+
+def _entry(data: DataDir, name: str) -> str:
     if name not in data.wav_scp:
         raise UserError(f"{data.path}/wav.scp: no line for {name}; run utils/validate_data_dir.py {data.path}")
-    samples, rate = read_audio(data.wav_scp[name], name, channel)
+    return data.wav_scp[name]
+
+
+def _channel_of(data: DataDir, name: str, audio: np.ndarray, channel: int, unnamed: int) -> np.ndarray:
+    """(num_samples,) of `audio` (num_samples, num_channels)."""
+    label = label_of(data, name) if channel == ONLY and audio.shape[1] > 1 else ""
+    return np.ascontiguousarray(audio[:, pick(audio.shape[1], label, f"{name}: {data.wav_scp[name]}", channel, unnamed)])
+
+
+def _as_it_sounds(data: DataDir, name: str, samples: np.ndarray, rate: int) -> np.ndarray:
+    """The samples of a recording at its speed, in its room and at its volume."""
     samples = change_speed(samples, rate, speed(data, name))
     if name in data.reco2distortion:
         samples = distorted(samples, rate, data.reco2distortion[name])
-    if name in data.reco2volume:
-        samples = samples * np.float32(volume(data, name))
-    return samples, rate
+    return samples * np.float32(volume(data, name)) if name in data.reco2volume else samples
 
 
 def cut_utterance(samples: np.ndarray, rate: float, data: DataDir, utt: str) -> np.ndarray:

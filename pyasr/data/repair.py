@@ -11,7 +11,9 @@ from pyasr.base.table_paths import placed, root_of
 from pyasr.data.audio_looks import look_at_audio
 from pyasr.data.backup import back_up
 from pyasr.data.channels import labels_of
-from pyasr.data.datadir import FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value
+from pyasr.data.datadir import (
+    FILE_AND_CHANNEL, RECORDING_TABLES, SPEAKER_TABLES, SPEED, UTTERANCE_TABLES, DataDir, completed, default_value,
+)  # fmt: skip
 from pyasr.data.validation import (
     MADE_BY_HAND, OF_WORDS, RULES, Table, by_hand, overshoot_complaint, recording_seconds,
 )

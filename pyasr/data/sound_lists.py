@@ -19,6 +19,8 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.pipes import admit_table, is_command
 from pyasr.base.table_paths import placed, root_of
+from pyasr.data.channels import labels_of
+from pyasr.data.datadir import DataDir
 from pyasr.data.validation import look_at_audio
 from pyasr.io.text import read_lines
 
@@ -29,12 +31,14 @@ FOREGROUND, BACKGROUND = "foreground", "background"
 
 @dataclass(frozen=True)
 class Sound:
-    """A noise or an impulse response: where it is, the room it is of, whether it lies behind speech or stands out; '' where unknown."""
+    """A noise or an impulse response: where it is, the room it is of, whether it lies behind speech or stands out, which channel of its
+    file it is; "" where unknown."""
 
     audio: str
     room: str = ""
     ground: str = ""
     weight: float = 1.0
+    channel: str = ""
 
 
 class SoundList:
@@ -49,8 +53,9 @@ class SoundList:
         self.path = list_file(path)
         lines = [(number, line.strip()) for number, line in enumerate(read_lines(self.path), 1) if line.strip()]
         sounds = [_sound(line, f"{self.path}:{number}") for number, line in lines]
-        root = root_of(self.path, [sound.audio for sound in sounds])
-        sounds = [replace(sound, audio=placed(root, sound.audio)) for sound in sounds]
+        root, labels = root_of(self.path, [sound.audio for sound in sounds]), _labels(path)
+        keys = [line.split()[0] for _, line in lines]
+        sounds = [replace(sound, audio=placed(root, sound.audio), channel=labels.get(key, "")) for key, sound in zip(keys, sounds)]
         self.sounds = [sound for sound in sounds if not ground or sound.ground in ("", ground)]
         if not self.sounds:
             raise UserError(f"{self.path}: no {ground or 'sound'} in this list; write a path a line")
@@ -85,6 +90,11 @@ def _shares(sounds: list[Sound]) -> np.ndarray:
 def list_file(path: Path) -> Path:
     """The list itself, of a list or a data directory."""
     return Path(path) / "wav.scp" if Path(path).is_dir() else Path(path)
+
+
+def _labels(path: Path) -> dict[str, str]:
+    """{key: channel} of a data directory that names the channels of its recordings."""
+    return labels_of(DataDir(path).reco2file_and_channel) if Path(path).is_dir() else {}
 
 
 def _sound(line: str, where: str) -> Sound:

@@ -11,13 +11,15 @@ pauses are closed, short segments dropped, long ones cut at their quietest place
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pyasr.base.options import option
+from pyasr.data.audio import ONLY
 from pyasr.data.datadir import DataDir
-from pyasr.data.recordings import cut_utterance, read_recording
+from pyasr.data.recordings import cut_utterance, read_recordings
 from pyasr.data.subsegments import Part
 
 WINDOW_S, SHIFT_S = 0.025, 0.01
@@ -113,12 +115,13 @@ def find_speech(samples: np.ndarray, rate: int, options: VadOptions) -> list[Par
     return [Part(max(begin - padding, low), min(end + padding, high)) for begin, end, low, high in zip(begins, ends, edges, edges[1:])]
 
 
-def segments_of(data: DataDir, options: VadOptions, channel: int = 0) -> dict[str, list[Part]]:
-    """The segments of all utterances of a data directory, a channel of whose recordings is read one after the other."""
-    parts, recording, samples, rate = {}, None, np.zeros(0, np.float32), 0
-    for utt in sorted(data.utterances, key=data.recording):
-        if data.recording(utt) != recording:
-            recording = data.recording(utt)
-            samples, rate = read_recording(data, recording, channel)
-        parts[utt] = find_speech(cut_utterance(samples, rate, data, utt), rate, options)
-    return parts
+def segments_of(data: DataDir, options: VadOptions, channel: int = ONLY) -> dict[str, list[Part]]:
+    """The segments of all utterances of a data directory, whose recordings are read one after the other.
+
+    channel  which of several is read; ONLY: the one that `reco2file_and_channel` names, or the first
+    """
+    utterances = sorted(data.utterances, key=data.recording)
+    of_recordings = [list(found) for _, found in groupby(utterances, key=data.recording)]
+    read = read_recordings(data, [data.recording(found[0]) for found in of_recordings], channel, unnamed=0)
+    return {utt: find_speech(cut_utterance(samples, rate, data, utt), rate, options)
+            for found, (samples, rate) in zip(of_recordings, read) for utt in found}

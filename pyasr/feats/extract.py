@@ -21,11 +21,13 @@ from pyasr.base.option_uses import any_of, if_set
 from pyasr.base.options import argument, group, load, option, save
 from pyasr.base.step import output_of
 from pyasr.base.table_paths import as_named
-from pyasr.data.audio import ONLY, audio_head, check_channel
+from pyasr.data.audio import ONLY, audio_head
 from pyasr.data.backup import set_aside
-from pyasr.data.datadir import AUDIO_CHANGES, DataDir, check_split, split
+from pyasr.data.channels import label_of, pick
+from pyasr.data.datadir import AUDIO_CHANGES, DataDir, check_split
 from pyasr.data.recording_prints import recording_prints
-from pyasr.data.recordings import cut_utterance, read_recording
+from pyasr.data.recordings import cut_utterance, read_recordings
+from pyasr.data.shards import shards
 from pyasr.feats.extractor import Extractor
 from pyasr.feats.options import OPTIONS_FILE
 from pyasr.feats.resample import Resampler
@@ -53,7 +55,8 @@ class ArchiveOptions:
 class AudioOptions:
     """What of a recording becomes features, with the names of Kaldi's options."""
 
-    channel: int = option(ONLY, "channel of each recording: 0 is the left one, 1 the right one; -1: the only one", minimum=ONLY)
+    channel: int = option(ONLY, "channel of each recording: 0 is the left one, 1 the right one; -1: as reco2file_and_channel says, or the "
+                                "only one", minimum=ONLY)  # fmt: skip
     allow_downsample: bool = option(False, "recordings of a higher sampling rate than --sample-frequency are resampled")
     allow_upsample: bool = option(False, "recordings of a lower sampling rate than --sample-frequency are resampled")
 
@@ -95,7 +98,7 @@ def make_features(step: FeatureStep, features, run: Callable[[JobOptions, Path, 
     check_split(data, step.jobs.nj)
     inputs = [*audio_tables(data), *(data / name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if tables.has(name))]
     also = [data / name for name in TABLES]
-    with recording_prints(data, feats, inputs) as of_recordings, output_of(
+    with recording_prints(data, feats, inputs, step.audio.channel) as of_recordings, output_of(
             step, feats, inputs + of_recordings, also=also, check=lambda: check_recordings(tables, extractor.rate_hz, step.audio)) as out:
         save(out / OPTIONS_FILE, features)
         if step.audio != AudioOptions():
@@ -122,12 +125,13 @@ def audio_options(data: Path) -> AudioOptions:
 def extract_shard(spec: ExtractSpec, job: int) -> None:
     """Features of shard `job` (1-based), by the options in `spec.out`: writes raw.JOB.ark, feats.JOB.scp, num_frames.JOB, short.JOB.txt."""
     extractor = Extractor(load(spec.out / OPTIONS_FILE))
-    utterances = split(spec.data, spec.num_jobs, by_features=False)[job - 1]
+    data = DataDir(spec.data)
+    utterances = shards(data, spec.num_jobs)[job - 1]
     num_frames, short = {}, []
     progress = log.Progress("features", len(utterances), "utterances")
     ark = f"raw.{job}.ark"
     with ArkWriter(spec.out / ark, spec.out / f"feats.{job}.scp", spec.archive.compress, spec.named / ark) as writer:
-        for key, features in extracted(extractor, DataDir(spec.data), utterances, spec.archive.seed, spec.audio, spec.archive.min_duration):
+        for key, features in extracted(extractor, data, utterances, spec.archive.seed, spec.audio, spec.archive.min_duration):
             if len(features) == 0:
                 short.append(key)
                 continue
@@ -151,22 +155,22 @@ def extracted(extractor: Extractor, data: DataDir, utterances: list[str], seed: 
 
 def read_waveforms(data: DataDir, utterances: list[str], rate_hz: float,
                    audio: AudioOptions = AudioOptions()) -> Iterator[tuple[str, np.ndarray]]:  # fmt: skip
-    """(utterance, float32 samples at int16 scale). A recording with several segments in a row is read once."""
-    recording, samples = None, None
-    for utt in utterances:
-        name = data.recording(utt)
-        if name != recording:
-            samples, rate = read_recording(data, name, audio.channel)
-            recording, samples = name, _at_rate(samples, rate, rate_hz, audio, data.wav_scp[name])
-        yield utt, cut_utterance(samples, rate_hz, data, utt)
+    """(utterance, float32 samples at int16 scale). A recording with several segments in a row is read once, and so is a file with several
+    recordings in a row."""
+    of_recordings = [list(found) for _, found in groupby(utterances, key=data.recording)]
+    names = [data.recording(found[0]) for found in of_recordings]
+    for name, found, (samples, rate) in zip(names, of_recordings, read_recordings(data, names, audio.channel)):
+        samples = _at_rate(samples, rate, rate_hz, audio, data.wav_scp[name])
+        for utt in found:
+            yield utt, cut_utterance(samples, rate_hz, data, utt)
 
 
 def check_recordings(data: DataDir, rate_hz: float, audio: AudioOptions) -> None:
     """Raise UserError where one of the first recordings, of those that are files, has another rate or number of channels than is wanted."""
     names = dict.fromkeys(map(data.recording, data.utterances))
-    for rx in (data.wav_scp[name] for name in islice(names, _NUM_LOOKED_AT) if name in data.wav_scp):
+    for name, rx in ((name, data.wav_scp[name]) for name in islice(names, _NUM_LOOKED_AT) if name in data.wav_scp):
         if head := audio_head(rx):
-            check_channel(head[1], audio.channel, rx)
+            pick(head[1], label_of(data, name) if head[1] > 1 else "", rx, audio.channel)
             _check_rate(head[0], rate_hz, audio, rx)
 
 

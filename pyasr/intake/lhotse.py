@@ -7,8 +7,8 @@ A manifest is a file of JSON objects, one a line, or of one array of them, plain
     cut          id, start, duration, channel, recording, supervisions, type MonoCut | MultiCut
 
 A supervision of a cut begins `start` after the cut does, and ends with the cut at the latest, as in lhotse's `trim_to_supervisions`.
-Recordings of several channels become one for each channel in use, RECORDING_CHANNEL, by a pipe through sox. Every supervision becomes an
-utterance for each of its channels. Recordings without a supervision are left out. Blanks in names become `_`.
+Recordings of several channels become one for each channel in use, RECORDING_CHANNEL, which `reco2file_and_channel` names. Every supervision
+becomes an utterance for each of its channels. Recordings without a supervision are left out. Blanks in names become `_`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError, printable
 from pyasr.base.foreign_json import parse_text_object
-from pyasr.data.datadir import write_data_dir
+from pyasr.data.datadir import FILE_AND_CHANNEL, write_data_dir
 from pyasr.intake.report import Report
 from pyasr.io.content import read_content
 
@@ -60,10 +60,12 @@ class Utterance:
 
 @dataclass
 class Manifests:
-    """Utterances, {recording: entry of wav.scp}, {recording: seconds}; what is wrong, each with its fix; what was changed or left out."""
+    """Utterances, {recording: entry of wav.scp}, {recording: its file, and which of several channels it is or 0}, {recording: seconds};
+    what is wrong, each with its fix; what was changed or left out."""
 
     utterances: list[Utterance] = field(default_factory=list)
     audio: dict[str, str] = field(default_factory=dict)
+    channels: dict[str, tuple[str, int]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -207,10 +209,13 @@ class _Reader:
         if entry.get("transforms"):
             raise _Flaw(where, "lhotse would change it when it reads it (transforms)",
                         "give the manifest of the originals, and perturb the data directory with utils/perturb_data_dir.py")
-        full_name = self._word("recording", name, where) + (f"_{channel}" if sum(map(len, channels)) > 1 else "")
+        word = self._word("recording", name, where)
+        full_name = word + (f"_{channel}" if sum(map(len, channels)) > 1 else "")
         if (other := self.owners.setdefault(full_name, name)) != name:
             raise _Flaw(where, f"its audio would be named {full_name}, as that of recording {other} is", _RENAME)
-        self.found.audio[full_name] = _audio(source, channel, where)
+        self.found.audio[full_name] = _audio(source, where)
+        place = 1 + sorted(source["channels"]).index(channel) if len(source["channels"]) > 1 else 0
+        self.found.channels[full_name] = word if len(sources) == 1 else full_name, place
         self.found.seconds[full_name] = _seconds(entry, "duration", where)
         return full_name
 
@@ -306,17 +311,14 @@ def _kind_of(cut: dict) -> str:
     return "" if cut.get("supervisions") else "silent"
 
 
-def _audio(source: dict, channel: int, where: str) -> str:
-    """The entry of wav.scp for a channel of a source."""
+def _audio(source: dict, where: str) -> str:
+    """The entry of wav.scp for a source."""
     kind, place = source.get("type"), _value(source, "source", str, where)
     if kind not in ("file", "command"):
         raise _Flaw(where, f"its audio is of the type {kind}, not file or command", "store it in files with lhotse (save_audios)")
     if kind == "file" and place.rstrip().endswith("|"):
         raise _Flaw(where, f"a file of the name {place[-20:]} would be taken for a command", "rename it")
-    if len(source["channels"]) == 1:
-        return place if kind == "file" else f"{place} |"
-    mixer = f"remix {1 + sorted(source['channels']).index(channel)}"
-    return f"sox {shlex.quote(place)} -t wav - {mixer} |" if kind == "file" else f"{place} | sox -t wav - -t wav - {mixer} |"
+    return place if kind == "file" else f"{place} |"
 
 
 def _value(entry: dict, name: str, kinds, where: str):
@@ -334,13 +336,17 @@ def _seconds(entry: dict, name: str, where: str) -> float:
 
 
 def save_data_dir(found: Manifests, out: Path) -> None:
-    """wav.scp, reco2dur, segments, utt2spk, spk2utt, text where there is any, spk2gender where all speakers' are known."""
+    """wav.scp, reco2dur, segments, utt2spk, spk2utt, text where there is any, spk2gender where all speakers' are known,
+    reco2file_and_channel where recordings are channels of one file."""
     texts = {one.name: one.text for one in found.utterances if one.text is not None}
     taken = [one for one in found.utterances if one.text is not None or not texts]
     recordings = {one.recording for one in taken}
     genders = {one.speaker: one.gender for one in taken}
+    channels = {name: f"{file} {place or 1}" for name, (file, place) in found.channels.items() if name in recordings}
+    is_named = any(found.channels[name][1] for name in recordings)
     tables = {
         "wav.scp": {name: audio for name, audio in found.audio.items() if name in recordings},
+        FILE_AND_CHANNEL: channels if is_named else {},
         "reco2dur": {name: f"{seconds:.10g}" for name, seconds in found.seconds.items() if name in recordings},
         "segments": {one.name: f"{one.recording} {one.begin:.10g} {one.end:.10g}" for one in taken},
         "utt2spk": {one.name: one.speaker for one in taken},

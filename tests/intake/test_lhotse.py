@@ -49,9 +49,8 @@ def test_data_directory(tmp_path):
     found = read_manifests(*manifests(tmp_path))
     assert not found.problems
     save_data_dir(found, out)
-    assert table(out / "wav.scp") == [
-        "call_0 sox 'call'\"'\"'s.wav' -t wav - remix 1 |", "call_1 sox 'call'\"'\"'s.wav' -t wav - remix 2 |", "mono a b.wav", "pipe cat c.wav |",
-    ]  # fmt: skip
+    assert table(out / "wav.scp") == ["call_0 call's.wav", "call_1 call's.wav", "mono a b.wav", "pipe cat c.wav |"]
+    assert table(out / "reco2file_and_channel") == ["call_0 call 1", "call_1 call 2", "mono mono 1", "pipe pipe 1"]
     assert table(out / "segments") == [
         "ann-u1 mono 0.5 2.75", "ann-u2 mono 9 10", "bob-u3 call_1 1 2", "bob-u5 pipe 0 5", "bob-u7 pipe 2 3",
         "crowd-u4-0 call_0 3 4", "crowd-u4-1 call_1 3 4",
