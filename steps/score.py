@@ -3,7 +3,9 @@
 
 Reads   DATA/{text,utt2spk}, DECODE_DIR/{lat.*.gz,words.txt}, LANG/words.txt if DECODE_DIR has none,
         --params-from DIR: DIR/scoring/summary.json
+        if DATA has an stm: DATA/{stm,glm,stm_subsets} instead of the text, and what steps/get_ctm.py reads
 Writes  DECODE_DIR/scoring/{best_wer,per_utt,per_spk,wer_*,hyp/*,summary.json}, copies DECODE_DIR/{best_wer,wer_LMWT_WIP}
+        with an stm also scoring/per_subset and, for each subset, scoring/best_wer_NAME and a copy of it
         with --decode-mbr true instead DECODE_DIR/scoring_mbr/... without copies
 
     steps/score.py data/dev data/lang exp/tri1/decode_dev
@@ -26,12 +28,24 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.backup import back_up
 from pyasr.data.datadir import DataDir
+from pyasr.decode.ctm_sweep import CtmSweepSpec, read_ctm_sweep
+from pyasr.decode.decoded import Decoded
 from pyasr.decode.lattice_dir import archives, words_file
 from pyasr.decode.mbr import MbrOptions
-from pyasr.decode.sweep_dir import SweepSpec, read_sweep
-from pyasr.score.decode_dir import SUMMARY, Chosen, read_params, read_summary, score_points, scoring_dir, write_scoring
+from pyasr.decode.sweep_dir import Point, SweepSpec, read_sweep
+from pyasr.feats.frame_shift import frame_shift_files
+from pyasr.hmm.model import answer_shift_s
+from pyasr.score.decode_dir import SUMMARY, Chosen, Scorer, read_params, read_summary, score_points, scoring_dir, write_scoring
 from pyasr.score.filters import SIGNATURE, TextFilter
+from pyasr.score.hub5.ctm import CtmEntry, ctm_entries
+from pyasr.score.hub5.glm import read_glm
+from pyasr.score.hub5.scorer import StmScorer
+from pyasr.score.hub5.spoken import DROPPED, scored_lines
+from pyasr.score.hub5.stm import read_stm
 from pyasr.score.lm_weights import LmWeights, first_range
+from pyasr.score.text_scorer import TextScorer
+
+MOST_NAMED = 20  # utterances without hypothesis
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,8 @@ class ScoreOptions:
     word_ins_penalties: str = option("0.0,0.5,1.0", "word insertion penalties")
     mbr: MbrOptions = group(MbrOptions, only={"posterior_scale": if_set("decode-mbr")})
     seed: int = option(0, "seed of the 95 % intervals")
+    stm: bool = option(True, "score against DATA/stm if it exists, with DATA/glm and DATA/stm_subsets; false: against DATA/text")
+    model_dir: Path | None = option(None, "directory of the acoustic model, needed with an stm; the parent of DECODE_DIR unless given")
     filters: TextFilter = group(TextFilter)
     jobs: JobOptions = group(JobOptions)
 
@@ -58,20 +74,70 @@ def penalties(text: str) -> tuple[float, ...]:
     return tuple(sorted(found))
 
 
-def input_files(options: ScoreOptions) -> list[Path]:
-    needed = [options.data / "text", options.data / "utt2spk", words_file(options.decode_dir, options.lang), *archives(options.decode_dir)]
-    return needed + ([scoring_dir(options.params_from, options.mbr.decode_mbr) / SUMMARY] if options.params_from else [])
+class Texts:
+    """Scoring the words of utterances against DATA/text."""
+
+    worker = "pyasr.decode.sweep_dir:sweep_shard"
+
+    def __init__(self, options: ScoreOptions):
+        if options.model_dir:
+            raise UserError("--model-dir has no effect without an stm to score against; leave it out")
+        self.options, self.words = options, words_file(options.decode_dir, options.lang)
+
+    def inputs(self) -> list[Path]:
+        data = self.options.data
+        return [data / "text", data / "utt2spk", self.words, *archives(self.options.decode_dir)]
+
+    def scorer(self) -> TextScorer:
+        return TextScorer(DataDir(self.options.data), self.options.filters)
+
+    def spec(self, out: Path, num_jobs: int, weights: tuple[int, ...], acoustic_scale: float) -> SweepSpec:
+        options = self.options
+        return SweepSpec(options.decode_dir, self.words, out, num_jobs, weights, penalties(options.word_ins_penalties), options.mbr,
+                         acoustic_scale)
+
+    def read(self, out: Path, num_jobs: int) -> dict[Point, dict[str, str]]:
+        return read_sweep(out, num_jobs)
 
 
-def sweep(options: ScoreOptions, out: Path, num_jobs: int, weights: LmWeights) -> tuple[dict, dict]:
+class TimedWords:
+    """Scoring words with times against DATA/stm."""
+
+    worker = "pyasr.decode.ctm_sweep:ctm_sweep_shard"
+
+    def __init__(self, options: ScoreOptions):
+        if options.filters != TextFilter():
+            raise UserError(f"--case and --drop have no effect with {options.data}/stm; leave them out, or give --stm false")
+        self.options, self.data = options, DataDir(options.data)
+        self.glm, self.subsets = (options.data / name if self.data.has(name) else None for name in ("glm", "stm_subsets"))
+        self.decoded = Decoded.of(options.data, options.lang, options.decode_dir, options.model_dir, options.jobs.nj)
+
+    def inputs(self) -> list[Path]:
+        data = self.options.data
+        times = [data / name for name in ("segments", "reco2file_and_channel") if self.data.has(name)]
+        return [data / "stm", *filter(None, (self.glm, self.subsets)), *self.decoded.files(), *times, *frame_shift_files(data)]
+
+    def scorer(self) -> StmScorer:
+        return StmScorer(read_stm(self.options.data / "stm"), self.glm and read_glm(self.glm), self.subsets, DROPPED)
+
+    def spec(self, out: Path, num_jobs: int, weights: tuple[int, ...], acoustic_scale: float) -> CtmSweepSpec:
+        frame_shift_s = answer_shift_s(self.options.data, self.decoded.model_dir)
+        return CtmSweepSpec(self.decoded, out, weights, penalties(self.options.word_ins_penalties), self.options.mbr, acoustic_scale,
+                            frame_shift_s)
+
+    def read(self, out: Path, num_jobs: int) -> dict[Point, list[CtmEntry]]:
+        return {point: ctm_entries(scored_lines(lines)) for point, lines in read_ctm_sweep(out, num_jobs).items()}
+
+
+def sweep(options: ScoreOptions, task: Texts | TimedWords, scorer: Scorer, out: Path, num_jobs: int,
+          weights: LmWeights) -> tuple[dict, dict]:
     """(hypotheses, scores) of all points, at more LM weights as long as the best one is at an end."""
-    data, words, scale = DataDir(options.data), words_file(options.decode_dir, options.lang), 1.0 / median(weights.first)
     hypotheses, scores, wanted = {}, {}, list(weights.first)
     while wanted:
-        spec = SweepSpec(options.decode_dir, words, out, num_jobs, tuple(wanted), penalties(options.word_ins_penalties), options.mbr, scale)
-        run_jobs(options.jobs, out / "log" / "sweep.JOB.log", "pyasr.decode.sweep_dir:sweep_shard", spec, num_jobs=num_jobs)
-        found = read_sweep(out, num_jobs)
-        hypotheses, scores = hypotheses | found, scores | score_points(data, found, options.filters)
+        spec = task.spec(out, num_jobs, tuple(wanted), 1.0 / median(weights.first))
+        run_jobs(options.jobs, out / "log" / "sweep.JOB.log", task.worker, spec, num_jobs=num_jobs)
+        found = task.read(out, num_jobs)
+        hypotheses, scores = hypotheses | found, scores | score_points(scorer, found)
         if wanted := weights.further(scores):
             log.info(f"the best LM weight is at the end of the range: more are tried, {weights.low} to {weights.high}")
     for job in range(1, num_jobs + 1):
@@ -80,17 +146,19 @@ def sweep(options: ScoreOptions, out: Path, num_jobs: int, weights: LmWeights) -
 
 
 def main(options: ScoreOptions) -> None:
-    chosen = Chosen(read_params(options.params_from, options.mbr.decode_mbr), options.params_from) if options.params_from else None
-    paths = input_files(options)
-    scoring = scoring_dir(options.decode_dir, options.mbr.decode_mbr)
-    num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
+    mbr = options.mbr.decode_mbr
+    chosen = Chosen(read_params(options.params_from, mbr), options.params_from) if options.params_from else None
+    task = (TimedWords if options.stm and DataDir(options.data).has("stm") else Texts)(options)
+    paths = task.inputs() + ([scoring_dir(options.params_from, mbr) / SUMMARY] if options.params_from else [])
+    scoring, num_jobs = scoring_dir(options.decode_dir, mbr), min(options.jobs.nj, len(archives(options.decode_dir)))
     weights = LmWeights(options.min_lmwt, options.max_lmwt, chosen and chosen.point[0])
     least, greatest = first_range(options.min_lmwt, options.max_lmwt)
     made_with = dataclasses.replace(options, min_lmwt=least, max_lmwt=greatest)
-    with output_of(made_with, scoring, paths, also=[] if options.mbr.decode_mbr else [options.decode_dir / "best_wer"]) as out:
-        hypotheses, scores = sweep(options, out, num_jobs, weights)
-        lines = write_scoring(out, DataDir(options.data), hypotheses, options.filters, chosen, options.seed, scores, weights.first)
-    if not options.mbr.decode_mbr:
+    with output_of(made_with, scoring, paths, also=[] if mbr else [options.decode_dir / "best_wer"]) as out:
+        scorer = task.scorer()
+        hypotheses, scores = sweep(options, task, scorer, out, num_jobs, weights)
+        lines = write_scoring(out, DataDir(options.data), hypotheses, options.filters, chosen, options.seed, scores, weights.first, scorer)
+    if not mbr:
         publish(scoring, options.decode_dir)
     report(options, lines, weights)
 
@@ -101,7 +169,9 @@ def publish(scoring: Path, decode_dir: Path) -> None:
         if SIGNATURE not in old.read_text(encoding="utf-8", errors="replace"):
             log.warning(f"{old} is another toolkit's: moved to {back_up(old)}")
         old.unlink()
-    for path in [*scoring.glob("wer_*"), scoring / "best_wer"]:
+    for old in decode_dir.glob("best_wer_*"):
+        old.unlink()
+    for path in [*scoring.glob("wer_*"), *scoring.glob("best_wer*")]:
         durable.copy(path, decode_dir / path.name)
 
 
@@ -110,7 +180,8 @@ def report(options: ScoreOptions, lines: list[str], weights: LmWeights) -> None:
         log.info(line)
     chosen = read_summary(options.decode_dir, options.mbr.decode_mbr)["chosen"]
     if chosen["missing"]:
-        log.warning(f"{len(chosen['missing'])} utterance(s) have no hypothesis and count as deleted: {' '.join(chosen['missing'])}")
+        named = " ".join(chosen["missing"][:MOST_NAMED]) + " ..." * (len(chosen["missing"]) > MOST_NAMED)
+        log.warning(f"{len(chosen['missing'])} utterance(s) have no hypothesis and count as deleted: {named}")
     if not options.params_from and chosen["errors"] and (remedy := weights.remedy(chosen["point"][0])):
         log.warning(f"the best LM weight {chosen['point'][0]} is at the end of the range; {remedy}")
 

@@ -2,7 +2,8 @@
 
     stm          transcripts by time for sclite, `FILE CHANNEL SPEAKER BEGIN END WORD ...`
     ctm          words by time, `FILE CHANNEL BEGIN DURATION WORD ...`
-    glm          words that sclite takes for one another
+    glm          words that count as equal when an stm is scored
+    stm_subsets  subsets of the stm, `NAME PATTERN`
     frame_shift  seconds from one frame of the features to the next
 """
 
@@ -16,7 +17,7 @@ from pyasr.data.ctm import Recordings
 from pyasr.data.datadir import DataDir
 from pyasr.io.content import read_content
 
-_BY_TIME, _OF_WORDS, _OF_FEATURES = ("stm", "ctm"), ("glm",), ("frame_shift",)
+_BY_TIME, _OF_WORDS, _OF_FEATURES = ("stm", "ctm"), ("glm", "stm_subsets"), ("frame_shift",)
 _COMMENT = b";;"
 
 
@@ -30,7 +31,7 @@ def carry(data: DataDir, out: Path, with_features: bool = True, of_part: bool = 
 
     stm and ctm stay where the files that they are of (those of `reco2file_and_channel`, else recordings) keep their names. Of a part of the
     utterances they have the lines of its files, and are left behind where it has some of a file's utterances only: words that nobody has
-    decoded would count as deleted. glm always stays, frame_shift with the features.
+    decoded would count as deleted. glm and stm_subsets always stay, frame_shift with the features.
     """
     left = []
     for source in side_files(data, with_features):

@@ -308,20 +308,22 @@ def sweep(lattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> d
     At (lmwt, wip) a path costs graph + acoustic / lmwt + wip * words: Kaldi's lattice-scale --inv-acoustic-scale=lmwt, lattice-add-penalty
     --word-ins-penalty=wip, lattice-best-path. One pass over the arcs serves all points.
     """
-    points = [(lmwt, wip) for lmwt in lm_weights for wip in penalties]
-    if lattice.empty:
-        return {point: [] for point in points}
+    found = {point: lattice.words[arcs] for point, arcs in sweep_arcs(lattice, lm_weights, penalties).items()}
+    return {point: words[words != 0].tolist() for point, words in found.items()}
+
+
+def sweep_arcs(lattice, lm_weights: Sequence[float], penalties: Sequence[float]) -> dict[tuple[float, float], np.ndarray]:
+    """The arcs of these best paths, in order: {(lmwt, wip): int64}; none where the lattice has no path."""
+    points, none = [(lmwt, wip) for lmwt in lm_weights for wip in penalties], np.empty(0, np.int64)
+    ends = np.flatnonzero(np.isfinite(lattice.final_graph))
+    if not len(ends):
+        return dict.fromkeys(points, none)
     inverse = np.array([1.0 / lmwt for lmwt, _ in points])
     penalty = np.array([wip for _, wip in points], np.float64)
     costs, back = _sweep(lattice.sources, lattice.targets, lattice.words, lattice.graph_costs, lattice.acoustic_costs, lattice.num_states,
                          inverse, penalty)
-    ends = np.flatnonzero(np.isfinite(lattice.final_graph))
     totals = costs[ends] + lattice.final_graph[ends, None] + lattice.final_acoustic[ends, None] * inverse
-    found = {}
-    for p, point in enumerate(points):
-        words = lattice.words[trace(back, p, lattice.sources, int(ends[np.argmin(totals[:, p])]))] if len(ends) else np.empty(0, int)
-        found[point] = words[words != 0].tolist()
-    return found
+    return {point: trace(back, p, lattice.sources, int(ends[np.argmin(totals[:, p])])) for p, point in enumerate(points)}
 
 
 @njit(nogil=True, cache=True)

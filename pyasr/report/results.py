@@ -20,7 +20,7 @@ def results_page(systems: list[System], runs: list[SeedRun] | None = None, publi
     single, runs = _split(systems, runs)
     parts = [_HEAD]
     if single:
-        parts += [results_table(single), _notes(single), "\n## Cost\n", cost_table(single)]
+        parts += [results_table(single), _notes(single), *_subsets(single), "\n## Cost\n", cost_table(single)]
     if runs:
         parts += ["\n## Several seeds\n", families_table(runs), families_notes(runs)]
     if published:
@@ -34,7 +34,7 @@ def results_page(systems: list[System], runs: list[SeedRun] | None = None, publi
 def tables(systems: list[System], runs: list[SeedRun] | None = None) -> str:
     """The tables of WERs, for the screen, of what `results_page` is given."""
     single, runs = _split(systems, runs)
-    return "\n\n".join(([results_table(single)] if single else []) + ([families_table(runs)] if runs else []))
+    return "\n\n".join(([results_table(single)] if single else []) + _subsets(single)[1:] + ([families_table(runs)] if runs else []))
 
 
 def results_table(systems: list[System]) -> str:
@@ -55,13 +55,17 @@ def _row(system: System, bold: bool) -> list[str]:
     wer = f"{chosen['wer']:.2f}"
     dev = f"{system.dev['chosen']['wer']:.2f}" if system.dev else "-"
     return [system.name, dev, f"**{wer}**" if bold else wer, value_range(chosen["interval"]),
-            f"{value_range(chosen['speaker_interval'])} ({chosen['num_speakers']})" if chosen["num_speakers"] > 1 else "-", _counts(chosen),
+            _by_speaker(chosen), _counts(chosen),
             _point(chosen) + _chosen_elsewhere(system), f"{oracle['wer']:.2f}", _counts(oracle), _point(oracle)]
 
 
 def _chosen_elsewhere(system: System) -> str:
     """Where another set than the system's own dev set chose its parameters."""
     return "" if system.dev else f" (on {system.test['params_from'] or 'test'})"
+
+
+def _by_speaker(entry: dict) -> str:
+    return f"{value_range(entry['speaker_interval'])} ({entry['num_speakers']})" if entry["num_speakers"] > 1 else "-"
 
 
 def _counts(entry: dict) -> str:
@@ -100,6 +104,24 @@ def _notes(systems: list[System]) -> str:
             difference = 100 * (pair[1].sum() - pair[0].sum()) / pair[2].sum()
             lines.append(f"{second.name} against {first.name}: {difference:+.2f} WER absolute, 95 % {low:+.2f} to {high:+.2f}.")
     return "\n" + "\n".join(f"* {line}" for line in lines)
+
+
+def _subsets(systems: list[System]) -> list[str]:
+    """The section on subsets of test sets, if a system has them."""
+    return ["\n## Subsets\n", subsets_table(systems)] if any("subsets" in system.test for system in systems) else []
+
+
+def subsets_table(systems: list[System]) -> str:
+    """A row for each subset of each system's test set: the WER at the parameters of the whole set, and the best WER of the subset."""
+    head = ["system", "subset", "words", "WER %", "95 % by utterance", "95 % by speaker", "ins / del / sub", "best on subset: WER %",
+            "LM weight, penalty"]
+    return markdown_table(head, [_subset_row(system, name, **entries) for system in systems
+                                 for name, entries in system.test.get("subsets", {}).items()])
+
+
+def _subset_row(system: System, name: str, chosen: dict, best: dict) -> list[str]:
+    return [system.name, name, str(chosen["words"]), f"{chosen['wer']:.2f}", value_range(chosen["interval"]), _by_speaker(chosen),
+            _counts(chosen), f"{best['wer']:.2f}", _point(best)]
 
 
 def cost_table(systems: list[System]) -> str:

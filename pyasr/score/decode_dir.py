@@ -1,9 +1,10 @@
 """Scoring a decode directory: one score for each point (LM weight, word insertion penalty), the chosen point, and the files about them.
 
-OUT/hyp/LMWT_WIP.txt     hypotheses of a point as a text table
+OUT/hyp/LMWT_WIP.txt     hypotheses of a point as a text table; with an stm LMWT_WIP.ctm
 OUT/wer_LMWT_WIP         WER, sentence error rate
 OUT/best_wer             the chosen point and the best point of this set, each with interval, signature and label
-OUT/per_utt OUT/per_spk  tables of the chosen point
+OUT/best_wer_NAME        the same for each subset of the stm
+OUT/per_utt OUT/per_spk  tables of the chosen point; with an stm OUT/per_subset, by subsets and labels
 OUT/summary.json         the same for programs
 """
 
@@ -13,19 +14,44 @@ import json
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from pyasr.base.errors import UserError
 from pyasr.base.foreign_json import read_object
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir
-from pyasr.io.text import write_table
 from pyasr.score.filters import TextFilter
-from pyasr.score.tables import interval_text, per_speaker, per_utterance, wer_file, wer_line
-from pyasr.score.wer import Score, score_texts
+from pyasr.score.tables import counts_table, interval_text, per_speaker, wer_file, wer_line
+from pyasr.score.text_scorer import TextScorer
+from pyasr.score.wer import Score
 
 SUMMARY = "summary.json"
 Point = tuple[int, float]
+
+
+class Scorer(Protocol):
+    """Scores hypotheses of a data directory, against its transcripts (TextScorer) or an stm (StmScorer).
+
+    utt2spk    {utterance: speaker} of all scored utterances
+    signature  how they are scored
+    subsets    {name: utterances} with a WER of their own
+    parts      {name: utterances} with a row in per_subset
+    """
+
+    utt2spk: Mapping[str, str]
+    signature: str
+    subsets: Mapping[str, list[str]]
+    parts: Mapping[str, list[str]]
+
+    def score(self, hypothesis: Any) -> Score:
+        """The counts of all utterances."""
+
+    def per_utterance(self, hypothesis: Any) -> str:
+        """The content of per_utt."""
+
+    def write(self, directory: Path, name: str, hypothesis: Any) -> None:
+        """Write a hypothesis to a file of that name, plus a suffix."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +91,9 @@ def point_name(point: Point) -> str:
     return f"{point[0]}_{point[1]}"
 
 
-def score_points(data: DataDir, hypotheses: Mapping[Point, Mapping[str, str]], filters: TextFilter) -> dict[Point, Score]:
-    """A score for each point; all of the data directory's transcripts count. Raises UserError for one that has no speaker."""
-    stray = sorted(data.text.keys() - data.utt2spk.keys())
-    if stray:
-        raise UserError(f"{data.path}/utt2spk: no line for utterance '{stray[0]}' of text ({len(stray)} such); "
-                        f"run utils/fix_data_dir.py {data.path}")
-    return {point: score_texts(data.text, texts, filters, f"{data.path}/text") for point, texts in sorted(hypotheses.items())}
+def score_points(scorer: Scorer, hypotheses: Mapping[Point, Any]) -> dict[Point, Score]:
+    """A score for each point."""
+    return {point: scorer.score(hypothesis) for point, hypothesis in sorted(hypotheses.items())}
 
 
 def best_point(scores: Mapping[Point, Score], first: Container[int] | None = None) -> Point:
@@ -106,32 +128,38 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
         raise UserError(f"{path}: damaged; score {decode_dir} again with steps/score.py --force") from None
 
 
-def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Mapping[str, str]], filters: TextFilter, chosen: Chosen | None,
-                  seed: int = 0, scores: Mapping[Point, Score] | None = None,
-                  first: Container[int] | None = None) -> list[str]:  # fmt: skip
-    """Write the files above into `out`; the lines of best_wer. `chosen` is None where this set chooses itself.
+def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Any], filters: TextFilter, chosen: Chosen | None, seed: int = 0,
+                  scores: Mapping[Point, Score] | None = None, first: Container[int] | None = None,
+                  scorer: Scorer | None = None) -> list[str]:  # fmt: skip
+    """Write the files above into `out`; the lines of best_wer, and of those of subsets. `chosen` is None where this set chooses itself.
 
     scores  of all points, as `score_points` gives them, where they are known
     first   LM weights that are chosen before equally good ones
+    scorer  a TextScorer of `data` and `filters` unless given
     """
-    scores = scores or score_points(data, hypotheses, filters)
-    best = best_point(scores, first)
-    point = chosen.point if chosen else best
+    scorer = scorer or TextScorer(data, filters)
+    scores = scores or score_points(scorer, hypotheses)
+    point = chosen.point if chosen else best_point(scores, first)
     if point not in scores:
         raise UserError(f"LM weight {point[0]} and penalty {point[1]} of {chosen.source} are not in the sweep; "
                         "widen --min-lmwt, --max-lmwt or --word-ins-penalties")
     (out / "hyp").mkdir(exist_ok=True)
     for swept, score in scores.items():
-        write_table(out / "hyp" / f"{point_name(swept)}.txt", hypotheses[swept])
+        scorer.write(out / "hyp", point_name(swept), hypotheses[swept])
         _write(out / f"wer_{point_name(swept)}", wer_file(score))
-    entries = {"chosen": _entry(scores, point, f"chosen on {chosen.source if chosen else 'this set'}", data, seed),
-               "best": _entry(scores, best, "best on this set: for comparison only", data, seed)}
-    lines = [_line(entry, scores[tuple(entry["point"])]) for entry in list(entries.values())[:2 if chosen else 1]]
-    _write(out / "best_wer", "".join(f"{line}\n" for line in lines))
-    _write(out / "per_utt", per_utterance(data.text, hypotheses[point], filters))
-    _write(out / "per_spk", per_speaker(scores[point], data.utt2spk))
+    best = _Best(point, chosen, scorer.utt2spk, seed, first)
+    lines, entries = best.write(out / "best_wer", scores)
+    subsets = {}
+    for name, utterances in scorer.subsets.items():
+        parts = {swept: score.part(utterances) for swept, score in scores.items()}
+        more, subsets[name] = best.write(out / f"best_wer_{name}", parts, f"subset {name}: ")
+        lines += more
+    _write(out / "per_utt", scorer.per_utterance(hypotheses[point]))
+    _write(out / "per_spk", per_speaker(scores[point], scorer.utt2spk))
+    if scorer.parts:
+        _write(out / "per_subset", counts_table("SUBSET", [(name, scores[point].part(utts).row) for name, utts in scorer.parts.items()]))
     summary = {"data": str(data.path), "params_from": str(chosen.source) if chosen else None, "seed": seed,
-               "signature": filters.signature, **entries}
+               "signature": scorer.signature, **entries, **({"subsets": subsets} if subsets else {})}
     _write(out / SUMMARY, json.dumps(summary, indent=1) + "\n")
     return lines
 
@@ -141,13 +169,34 @@ def _write(path: Path, content: str) -> None:
         f.write(content)
 
 
-def _entry(scores: Mapping[Point, Score], point: Point, label: str, data: DataDir, seed: int) -> dict:
-    score = scores[point]
-    total = score.total
-    return {"point": list(point), "label": label, "wer": total.wer, "errors": total.errors, "words": total.num_words, "ins": total.ins,
-            "del": total.dele, "sub": total.sub, "interval": score.interval(seed),
-            "speaker_interval": score.speaker_interval(data.utt2spk, seed),
-            "num_speakers": len(data.spk2utt), "num_utterances": len(score.utterances), "missing": score.missing}
+@dataclass(frozen=True)
+class _Best:
+    """Writes best_wer files: the WER at the chosen point and, if that may be another one, at the best point."""
+
+    point: Point
+    chosen: Chosen | None
+    utt2spk: Mapping[str, str]
+    seed: int
+    first: Container[int] | None
+
+    def write(self, path: Path, scores: Mapping[Point, Score], prefix: str = "") -> tuple[list[str], dict[str, dict]]:
+        """Write a file for these scores; (its lines, the entries of the summary)."""
+        best = best_point(scores, self.first)
+        source = self.chosen.source if self.chosen else "this set"
+        entries = {"chosen": self._entry(scores[self.point], self.point, f"{prefix}chosen on {source}"),
+                   "best": self._entry(scores[best], best, f"{prefix}best on this set: for comparison only")}
+        shown = list(entries.values())[: 2 if self.chosen or best != self.point else 1]
+        lines = [_line(entry, scores[tuple(entry["point"])]) for entry in shown]
+        _write(path, "".join(f"{line}\n" for line in lines))
+        return lines, entries
+
+    def _entry(self, score: Score, point: Point, label: str) -> dict:
+        total = score.total
+        return {"point": list(point), "label": label, "wer": total.wer, "errors": total.errors, "words": total.num_words, "ins": total.ins,
+                "del": total.dele, "sub": total.sub, "interval": score.interval(self.seed),
+                "speaker_interval": score.speaker_interval(self.utt2spk, self.seed),
+                "num_speakers": len({self.utt2spk[utt] for utt in score.utterances}), "num_utterances": len(score.utterances),
+                "missing": score.missing}
 
 
 def _line(entry: dict, score: Score) -> str:

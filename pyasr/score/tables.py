@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyasr.score.align import Counts, align
 from pyasr.score.filters import TextFilter
-from pyasr.score.wer import Score
+from pyasr.score.wer import Row, Score
 
 _NOTHING = "***"
 
@@ -36,24 +36,35 @@ def per_utterance(references: Mapping[str, str], hypotheses: Mapping[str, str], 
     for utt in sorted(references):
         pairs = align(filters.words(references[utt]), filters.words(hypotheses.get(utt, "")))
         ops = ["I" if ref is None else "D" if hyp is None else "C" if ref == hyp else "S" for ref, hyp in pairs]
-        columns = [(ref or _NOTHING, hyp or _NOTHING, op) for (ref, hyp), op in zip(pairs, ops)]
-        for place, kind in enumerate(("ref", "hyp", "op")):
-            cells = (column[place].ljust(max(map(len, column))) for column in columns)
-            lines.append(f"{utt} {kind:<4} {' '.join(cells)}".rstrip())
-        lines.append(f"{utt} #csid {' '.join(str(ops.count(op)) for op in 'CSID')}")
+        lines += alignment_lines(utt, [(ref, hyp, op) for (ref, hyp), op in zip(pairs, ops)])
     return "\n".join(lines) + "\n"
+
+
+def alignment_lines(utt: str, steps: Sequence[tuple[str | None, str | None, str]]) -> list[str]:
+    """The four lines of an utterance. A step is (word of the reference, word of the hypothesis, one of C S I D), a missing word is None."""
+    columns = [(ref or _NOTHING, hyp or _NOTHING, op) for ref, hyp, op in steps]
+    lines = []
+    for place, kind in enumerate(("ref", "hyp", "op")):
+        cells = (column[place].ljust(max(map(len, column))) for column in columns)
+        lines.append(f"{utt} {kind:<4} {' '.join(cells)}".rstrip())
+    ops = [op for _, _, op in steps]
+    return [*lines, f"{utt} #csid {' '.join(str(ops.count(op)) for op in 'CSID')}"]
 
 
 def per_speaker(score: Score, utt2spk: Mapping[str, str]) -> str:
     """A line a speaker: utterances, words, then correct, sub, ins, del, errors and utterances with errors, as numbers and in per cent."""
-    rows = score.of_speaker(utt2spk)
-    width = max(len("SPEAKER"), *map(len, rows))
-    head = f"{'SPEAKER':<{width}} {'#UTT':>6} {'#WORD':>7} {'CORR':>7} {'SUB':>7} {'INS':>7} {'DEL':>7} {'ERR':>7} {'U.ERR':>7}"
-    total = (score.total, len(score.utterances), score.num_wrong_utterances)
-    return "\n".join([head, *(line for name, row in [*rows.items(), ("SUM", total)] for line in _speaker_lines(name, width, *row))]) + "\n"
+    return counts_table("SPEAKER", [*score.of_speaker(utt2spk).items(), ("SUM", score.row)])
 
 
-def _speaker_lines(name: str, width: int, counts: Counts, num: int, wrong: int) -> list[str]:
+def counts_table(title: str, rows: Iterable[tuple[str, Row]]) -> str:
+    """A table as `per_speaker`, of (name, counts); `title` is the heading of the names."""
+    rows = list(rows)
+    width = max(len(title), *(len(name) for name, _ in rows))
+    head = f"{title:<{width}} {'#UTT':>6} {'#WORD':>7} {'CORR':>7} {'SUB':>7} {'INS':>7} {'DEL':>7} {'ERR':>7} {'U.ERR':>7}"
+    return "\n".join([head, *(line for name, row in rows for line in _row_lines(name, width, *row))]) + "\n"
+
+
+def _row_lines(name: str, width: int, counts: Counts, num: int, wrong: int) -> list[str]:
     head = f"{name:<{width}} {num:>6} {counts.num_words:>7}"
     values = (counts.correct, counts.sub, counts.ins, counts.dele, counts.errors)
     words = max(counts.num_words, 1)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +16,8 @@ from pyasr.base.errors import UserError
 from pyasr.score.align import Counts, count_many
 from pyasr.score.bootstrap import by_group, wer_interval
 from pyasr.score.filters import TextFilter
+
+Row = tuple[Counts, int, int]  # counts of some utterances, how many they are, how many of them have an error
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,19 @@ class Score:
         speakers = [utt2spk[utt] for utt in self.utterances]
         return wer_interval(by_group(self.errors, speakers), by_group(self.words, speakers), seed)
 
-    def of_speaker(self, utt2spk: Mapping[str, str]) -> dict[str, tuple[Counts, int, int]]:
-        """{speaker: (counts, number of utterances, number of utterances with an error)} in C order."""
+    @property
+    def row(self) -> Row:
+        """All utterances together."""
+        return self.total, len(self.utterances), self.num_wrong_utterances
+
+    def part(self, utterances: Iterable[str]) -> Score:
+        """The score of some of the utterances."""
+        places, wanted = {utt: i for i, utt in enumerate(self.utterances)}, list(utterances)
+        missing = set(wanted).intersection(self.missing)
+        return Score(wanted, self.counts[[places[utt] for utt in wanted]], sorted(missing), self.signature)
+
+    def of_speaker(self, utt2spk: Mapping[str, str]) -> dict[str, Row]:
+        """{speaker: its row} in C order."""
         rows: dict[str, list[int]] = {}
         for i, utt in enumerate(self.utterances):
             rows.setdefault(utt2spk[utt], []).append(i)

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Score a ctm against an stm, as NIST's hubscr.pl does for Hub5, and print counts by speaker, subset and label.
+
+Reads   STM, CTM, GLM, SUBSETS
+Writes  the tables to standard output; with --per-utt the alignment of each segment to a file
+
+    utils/score_stm.py --glm rules.glm --subsets data/eval2000/stm_subsets hub5e00.english.000405.stm exp/tri4/ctm_eval2000/ctm
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, option
+from pyasr.base.output import atomic_write
+from pyasr.base.step import check_replaceable, run_step
+from pyasr.score.hub5.ctm import ctm_entries, read_entries
+from pyasr.score.hub5.glm import read_glm
+from pyasr.score.hub5.scorer import StmScorer
+from pyasr.score.hub5.spoken import DROPPED, scored_lines
+from pyasr.score.hub5.stm import read_stm
+from pyasr.score.tables import counts_table, per_speaker, wer_line
+
+_PER_UTT = r"\S+ ref\b"
+
+
+@dataclass(frozen=True)
+class ScoreStm:
+    stm: Path = argument("references by time")
+    ctm: Path = argument("recognised words by time")
+    glm: Path | None = option(None, "word mapping rules; without them words are compared as they are")
+    subsets: Path | None = option(None, "subsets file, lines 'NAME PATTERN' with a regular expression for 'FILE CHANNEL SPEAKER <LABELS>'")
+    drop_unscored: bool = option(False, "remove noises, hesitations and fragments from the ctm and split acronyms, as steps/score.py does")
+    per_utt: Path | None = option(None, "file for the alignment of each segment")
+
+
+def main(options: ScoreStm) -> None:
+    if options.per_utt:
+        check_replaceable(options.per_utt, _PER_UTT, "file of alignments")
+    entries = read_entries(options.ctm)
+    if options.drop_unscored:
+        entries = ctm_entries(scored_lines(entry.first for entry in entries))
+    glm, dropped = options.glm and read_glm(options.glm), DROPPED if options.drop_unscored else "none"
+    scorer = StmScorer(read_stm(options.stm), glm, options.subsets, dropped)
+    score = scorer.score(entries, str(options.ctm))
+    if score.missing:
+        log.warning(f"{len(score.missing)} segment(s) are in channels that have no word in {options.ctm} and count as deleted, "
+                    f"for example {score.missing[0]}")
+    print(per_speaker(score, scorer.utt2spk))
+    if scorer.parts:
+        print(counts_table("SUBSET", [(name, score.part(keys).row) for name, keys in scorer.parts.items()]))
+    print(f"{wer_line(score.total)} {score.signature}")
+    if options.per_utt:
+        with atomic_write(options.per_utt) as f:
+            f.write(scorer.per_utterance(entries))
+
+
+if __name__ == "__main__":
+    run_step(ScoreStm, main, __doc__, force="replace a file of another kind")
