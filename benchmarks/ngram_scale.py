@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -93,13 +94,22 @@ def time_files(path: Path, scratch: Path) -> None:
     print(f"{num} n-grams: reading {read - begin:.1f} CPU s, writing {written - read:.1f} CPU s", flush=True)
 
 
-def bench(options: Benchmark, scratch: Path) -> None:
-    great, small, held = (scratch / name for name in ("great.txt", "small.txt", "heldout.txt"))
+def write_texts(options: Benchmark, great: Path, small: Path, held: Path) -> None:
+    """Both training texts, and a held-out one that continues the smaller."""
     imitate(great, options.num_words, options.vocabulary, 1)
     imitate(small, options.num_words // 10 + HELD_OUT_WORDS, options.vocabulary, 2)
     lines = small.read_bytes().splitlines(keepends=True)
     held.write_bytes(b"".join(lines[: HELD_OUT_WORDS // 12]))
     small.write_bytes(b"".join(lines[HELD_OUT_WORDS // 12 :]))
+
+
+def bench(options: Benchmark, scratch: Path) -> None:
+    great, small, held = (scratch / name for name in ("great.txt", "small.txt", "heldout.txt"))
+    writing = get_context("spawn").Process(target=write_texts, args=(options, great, small, held))
+    writing.start()  # a process of its own: programs started here would count the memory of this one as theirs
+    writing.join()
+    if writing.exitcode:
+        raise UserError("writing the texts failed; see above")
     (scratch / "words").write_text("\n".join(["<unk>", *names(options.vocabulary)]) + "\n", encoding="utf-8")
     plain, models = ("--text-ids", "false"), [scratch / name for name in ("great", "small")]
     run("train_lm.py, greater text", "train_lm.py", *plain, "--min-counts", options.min_counts, great, scratch / "words", models[0])
