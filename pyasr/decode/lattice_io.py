@@ -30,7 +30,7 @@ from pyasr.decode.compact import CompactLattice, to_compact, to_lattice
 from pyasr.decode.lattice import Lattice
 from pyasr.decode.lattice_text import TextLattice, text_lattice
 from pyasr.io.content import HEAD_BYTES, check_unpacked, open_file, packing_of, readable, telling_damage, unpacking
-from pyasr.io.object_kinds import FST, PEEK_BYTES, TEXT, refuse_other
+from pyasr.io.object_kinds import FST, PEEK_BYTES, TEXT, refuse_keyless, refuse_other
 
 _CHUNK = 1 << 20
 _GZIP_LEVEL = 2
@@ -136,6 +136,8 @@ def read_either(path: Path) -> Iterator[tuple[str, Lattice | CompactLattice]]:
 
 
 def _entry(buffer: _Buffer) -> tuple[str, Lattice | CompactLattice]:
+    if buffer.base + buffer.at == 0:
+        refuse_keyless(buffer.path, bytes(buffer.data[:PEEK_BYTES]), "lattices")
     word = buffer.until(b" ", "the utterance's name", 1 << 12)
     try:
         key = word.decode()

@@ -9,6 +9,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from pyasr.base.errors import UserError
+from pyasr.io.object_kinds import refuse_keyless
 
 _END_OF_KEY = re.compile(rb"[ \t\n]")
 
@@ -30,6 +31,8 @@ def damaged(path: Path, position: int, kind: str, what: str) -> UserError:
 def read_key(content: bytes, position: int, path: Path, kind: str, known: Container[str] = ()) -> str:
     """The key that begins at `position`, up to a space, or a tab, as scripts write it. Raises UserError where there is none, or for one of
     `known`."""
+    if not position:
+        refuse_keyless(path, content, kind)
     end = _END_OF_KEY.search(content, position)
     space = end.start() if end and end[0] != b"\n" else -1
     key = b"" if space < 0 else content[position:space]

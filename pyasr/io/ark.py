@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,11 +29,12 @@ from pyasr.base.system_errors import naming
 from pyasr.base.table_paths import placed_table
 from pyasr.io.archive import read_key, write_content
 from pyasr.io.content import open_file, read_content, readable
-from pyasr.io.object_kinds import COMPRESSED, MATRIX, PEEK_BYTES, VECTOR, first_key, refuse_other
+from pyasr.io.object_kinds import COMPRESSED, MATRIX, PEEK_BYTES, VECTOR, first_key, kind_of, refuse_other, single
 from pyasr.io.text import read_table, write_table
 
 _MOST_ROWS_BEYOND = 3
 _MOST_DIGITS, _MOST_OF_RANGE, _OF_RANGE = 18, 80, frozenset("0123456789:, ")
+_ENTRY = re.compile(rb"[^\s\x00-\x1f\x7f]+[ \t]+(?:\0B|\[)")
 _VECTORS, _FULL = (b"\0BFV ", b"\0BDV "), (b"\0BFM ", b"\0BDM ")
 _COMPRESSED = {b"\0BCM ": (5, 1, 8), b"\0BCM2": (6, 2, 0), b"\0BCM3": (6, 1, 0)}  # head: its bytes, bytes of a value, of a column
 _REMEDY = "give an archive of matrices"
@@ -43,13 +45,29 @@ COMPRESSION = {"speech": 2, "two_bytes": 3, "one_byte": 5}  # to CM, CM2, CM3: K
 def read_scp(path: Path) -> dict[str, str]:
     """Keys to extended filenames, valid from the current directory (`pyasr.base.table_paths`), in the order of the file.
 
-    Raises UserError with file and line for a malformed one.
+    Raises UserError with file and line for a malformed one, and for an archive in its place.
     """
-    table = read_table(path)
+    try:
+        table = read_table(path)
+    except UserError:
+        _refuse_archive(path)
+        raise
     for number, (key, rx) in enumerate(table.items(), 1):
-        if not rx:
+        if not rx or rx.startswith("["):
+            _refuse_archive(path)
             raise UserError(f"{path}:{number}: no file after '{key}'; write 'KEY FILE:OFFSET'")
     return placed_table(path, table)
+
+
+def _refuse_archive(path: Path) -> None:
+    """Raise UserError where a file that should be a table is an archive, or a matrix without a key."""
+    with open_file(path) as file, readable(path):
+        head = file.read(PEEK_BYTES)
+    if _ENTRY.match(head):
+        raise UserError(f"{path}: an archive of matrices, not a table; give the table (.scp) that was written with it")
+    kind = kind_of(head)
+    if kind in (MATRIX, COMPRESSED, VECTOR):
+        raise UserError(f"{path}: {single(kind)}, not a table; give a table with the line 'KEY {path}'")
 
 
 def load_matrix(rx: str, dtype=np.float32) -> np.ndarray:
@@ -118,16 +136,24 @@ class ArkReader:
             with readable(path):
                 matrix = _read_matrix(file, size, offset, vectors)
         except (ValueError, AssertionError, struct.error) as error:
-            with readable(path):
-                file.seek(offset)
-                found = file.read(PEEK_BYTES)
-            if key := first_key(found):
-                told = f"the entry of {key} begins there, and its matrix at byte {offset + len(key.encode()) + 1}"
-                raise UserError(f"{rx}: {told}; name that byte in the table, as FILE:BYTE") from error
-            refuse_other(rx, found, MATRIX, _REMEDY, (COMPRESSED, *[VECTOR] * vectors))
+            self._tell_what_is_there(rx, offset, (COMPRESSED, *[VECTOR] * vectors))
             note = f"the file has {size} bytes, the matrix begins at {offset}"
             raise UserError(f"{rx}: no whole matrix there ({note}); the archive is truncated or damaged, make it again") from error
         return np.array(_cut(matrix, span, rx), dtype=dtype)
+
+    def _tell_what_is_there(self, rx: str, offset: int, also: tuple[str, ...]) -> None:
+        """Raise UserError where the entry begins elsewhere, or something else than a matrix, or a kind of `also`, is at `offset`."""
+        with readable(self._path):
+            self._file.seek(0)
+            head = self._file.read(PEEK_BYTES)
+            self._file.seek(offset)
+            found = self._file.read(PEEK_BYTES)
+        if key := first_key(found):
+            told = f"the entry of {key} begins there, and its matrix at byte {offset + len(key.encode()) + 1}"
+            raise UserError(f"{rx}: {told}; name that byte in the table, as FILE:BYTE")
+        if offset and (kind := kind_of(head)) in (MATRIX, COMPRESSED):
+            raise UserError(f"{rx}: the file is {single(kind)}, which begins at byte 0; name the file alone in the table, as 'KEY FILE'")
+        refuse_other(rx, found, MATRIX, _REMEDY, also)
 
     def _open(self, path: str) -> tuple[BinaryIO, int]:
         """The file and its size."""

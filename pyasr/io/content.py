@@ -20,6 +20,7 @@ from typing import BinaryIO
 from pyasr.base.errors import UserError
 from pyasr.base.system_errors import naming
 from pyasr.base.utf8 import without_mark
+from pyasr.io.object_kinds import is_network
 
 try:
     import bz2
@@ -99,7 +100,7 @@ def packing_of(head: bytes, path: Path) -> str:
     Raises UserError for compressions that cannot be read.
     """
     for magic, (name, command) in _UNREADABLE.items():
-        if head.startswith(magic):
+        if head.startswith(magic) and not is_network(head):
             raise UserError(f"{path}: compressed by {name}, which is not read here; unpack it with '{command}', or use gzip, xz or bzip2")
     found = _MAGIC.match(head)
     packing = found.lastgroup if found else ""

@@ -12,7 +12,7 @@ from pyasr.base.errors import UserError
 from pyasr.data.audio import read_audio
 from pyasr.decode.lattice_io import read_either
 from pyasr.feats.transforms import read_matrix
-from pyasr.io.ark import load_matrix, read_ark
+from pyasr.io.ark import load_matrix, read_ark, read_scp
 from pyasr.io.fst_archive import read_fsts
 from pyasr.io.int_vectors import read_int_vectors
 from pyasr.io.object_kinds import kind_of
@@ -35,7 +35,8 @@ BINARY = {
     "an nnet3 example": b"\0B<Nnet3Eg> <NumIo> " + sized(2) + b"<NnetIo> input ",
     "an nnet3 chain example": b"\0B<Nnet3ChainEg> <NumInputs> " + sized(1),
     "an nnet3 discriminative example": b"\0B<Nnet3DiscriminativeEg> <NumInputs> " + sized(1),
-    "an object that begins with <TransitionModel>": b"\0B<TransitionModel> <Topology> ",
+    "a transition model": b"\0B<TransitionModel> <Topology> ",
+    "an object that begins with <IvectorExtractor>": b"\0B<IvectorExtractor> <w> ",
     "an nnet1 network": b"\0B<Nnet> <AffineTransform> ",
     "an nnet3 network": b"\0B<Nnet3> ",
     "a decision tree": b"\0BContextDependency " + sized(3, 1),
@@ -143,11 +144,73 @@ def test_what_is_there_in_the_place_of_others(read, own, wanted, packed, tmp_pat
             read(path)
 
 
+READERS = {"matrices": read_ark, "integer vectors": read_int_vectors, "posteriors": read_posteriors,
+           "lattices": lambda path: list(read_either(path)), "transducers": read_fsts}  # fmt: skip
+SINGLE = {
+    "matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(),
+    "compressed matrix": b"\0BCM2 " + bytes(16),
+    "vector": b"\0BFV " + sized(2) + bytes(8),
+    "sparse matrix": BINARY["a sparse matrix"],
+    "vector of integers": b"\0B" + sized(3, 7, 8, 9) + b"utt ",
+    "lattice or another transducer": BINARY["a lattice or another transducer"],
+    "nnet3 example": BINARY["an nnet3 example"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("wanted", READERS)
+def test_a_single_object_in_the_place_of_an_archive(wanted, packed, tmp_path):
+    path = tmp_path / "a.gz"
+    for kind, content in {**SINGLE, "matrix in text": b" [\n  1 2\n  3 4 ]\n", "vector in text": b"[ 1 2 3 ]\n"}.items():
+        path.write_bytes(gzip.compress(content) if packed else content)
+        told = f"a single {kind.removesuffix(' in text')} without a key; give an archive, in which a key and a space stand before each of the {wanted}"
+        with pytest.raises(UserError, match=f"^{path}: {told}$"):
+            READERS[wanted](path)
+
+
+@pytest.mark.parametrize("wanted", READERS)
+def test_files_that_hold_no_entries_in_the_place_of_an_archive(wanted, tmp_path):
+    path = tmp_path / "a.ark"
+    for kind in ("a WAV file", "a numpy file", "a decision tree", "an nnet3 network", "a transition model"):
+        path.write_bytes(BINARY[kind])
+        with pytest.raises(UserError, match=f"^{path}: found {kind}, expected an archive of {wanted}; give such an archive$"):
+            READERS[wanted](path)
+
+
+def test_what_is_there_in_the_place_of_a_table(tmp_path):
+    path, matrix = tmp_path / "feats.scp", SINGLE["matrix"]
+    for content in (b"utt " + matrix, b"utt  [\n  1 2\n  3 4 ]\n", b"utt  [\n  1 2\n  1 4 ]\n", b"utt [ 1 2 ]\n"):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=f"^{path}: an archive of matrices, not a table; give the table"):
+            read_scp(path)
+    for content in (matrix, b" [\n  1 2\n  3 4 ]\n"):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=f"^{path}: a single matrix without a key, not a table; give a table with the line 'KEY {path}'$"):
+            read_scp(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="UTF-16 text"):
+        read_scp(path)
+
+
+def test_a_place_in_a_file_of_a_single_matrix(tmp_path):
+    path = tmp_path / "m.mat"
+    path.write_bytes(SINGLE["matrix"])
+    with pytest.raises(UserError, match=f"^{path}:5: the file is a single matrix without a key, which begins at byte 0; name the file alone"):
+        load_matrix(f"{path}:5")
+    assert np.array_equal(load_matrix(f"{path}"), MATRIX)
+
+
+def test_an_archive_in_the_place_of_the_matrix_of_a_model(tmp_path):
+    path = archive(tmp_path / "final.mat", SINGLE["matrix"])
+    with pytest.raises(UserError, match=f"^{path}: found an archive, whose first entry is utt0, expected a matrix; give a file of one matrix$"):
+        read_matrix(path)
+
+
 def test_what_is_there_in_the_place_of_audio(tmp_path):
     for kind, content in {**BINARY, "a matrix": b"\0BFM " + sized(4, 3) + MATRIX.tobytes(), "a compressed matrix": b"\0BCM2 " + bytes(16)}.items():
         if not kind.endswith("file"):
             path = archive(tmp_path / "a.ark", content, content)
-            with pytest.raises(UserError, match=f"^u: {path}:5: not readable as audio \\({kind} is there\\)"):
+            with pytest.raises(UserError, match=f"^u: {path}:5: not readable as audio \\(found {kind}\\)"):
                 read_audio(f"{path}:5", "u")
 
 
