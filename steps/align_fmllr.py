@@ -16,7 +16,6 @@ from pyasr.base.options import group
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_ranks
 from pyasr.data.datadir import check_split
-from pyasr.feats.fit import check_input
 from pyasr.hmm.align import AlignStep, complete_ali_dir
 from pyasr.hmm.align_fmllr import AlignFmllrSpec
 from pyasr.hmm.fmllr import FmllrOptions
@@ -33,7 +32,7 @@ class AlignFmllr(AlignStep):
 def main(options: AlignFmllr) -> None:
     check_split(options.data, options.jobs.nj)
     inputs = [*input_files(options.data, options.lang, options.model_dir), options.lang / "phones/silence.int"]
-    with output_of(options, options.ali_dir, inputs, check=lambda: check_input(options.data, options.model_dir)) as out:
+    with output_of(options, options.ali_dir, inputs, check=options.check_inputs) as out:
         spec = AlignFmllrSpec(options.data, options.lang, options.model_dir, out, options.align, options.boost_silence, options.fmllr)
         run_ranks(options.jobs, out / "log" / "align.log", "pyasr.hmm.align_fmllr:align_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)

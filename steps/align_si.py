@@ -12,7 +12,6 @@ Example:
 
 from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
-from pyasr.feats.fit import check_input
 from pyasr.hmm.align import AlignSpec, AlignStep, complete_ali_dir, merge_reports
 from pyasr.hmm.gmm_dir import input_files
 
@@ -20,7 +19,7 @@ from pyasr.hmm.gmm_dir import input_files
 def main(options: AlignStep) -> None:
     num_jobs = options.jobs.nj
     inputs = input_files(options.data, options.lang, options.model_dir)
-    with output_of(options, options.ali_dir, inputs, check=lambda: check_input(options.data, options.model_dir)) as out:
+    with output_of(options, options.ali_dir, inputs, check=options.check_inputs) as out:
         spec = AlignSpec(options.data, options.lang, options.model_dir, out, num_jobs, options.align, options.boost_silence)
         run_jobs(options.jobs, out / "log" / "align.JOB.log", "pyasr.hmm.align:align_shard", spec)
         merge_reports(out, num_jobs).check_missing(options.data, options.missing)

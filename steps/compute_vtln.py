@@ -24,9 +24,9 @@ from pyasr.cluster.jobs import run_jobs
 from pyasr.data.datadir import DataDir
 from pyasr.data.recording_prints import recording_prints
 from pyasr.feats.extract import AUDIO_FILE, audio_options, audio_tables
-from pyasr.feats.fit import check_input
 from pyasr.feats.inputs import input_option_files
 from pyasr.feats.options import feature_options_file
+from pyasr.hmm.input_checks import check_gmm_input
 from pyasr.hmm.model import first_pass_model
 from pyasr.hmm.vtln import VtlnOptions, VtlnSpec, merge_scores
 from pyasr.io.int_vectors import job_archive_files
@@ -54,7 +54,7 @@ def main(options: ComputeVtln) -> None:
     tables.check_commands()
     num_jobs = min(options.jobs.nj, len(tables.spk2utt))
     with recording_prints(data, options.out, inputs, audio_options(data).channel) as audio, output_of(
-            options, options.out, inputs + audio, check=lambda: check_input(data, ali_dir)) as out:
+            options, options.out, inputs + audio, check=lambda: check_gmm_input(data, ali_dir)) as out:
         spec = VtlnSpec(data, options.lang, ali_dir, out, num_jobs, options.seed, options.vtln)
         run_jobs(options.jobs, out / "log" / "warps.JOB.log", "pyasr.hmm.vtln:score_speakers", spec, num_jobs=num_jobs)
         merge_scores(spec)

@@ -23,7 +23,7 @@ from pyasr.cluster.jobs import run_jobs
 from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_output
 from pyasr.decode.lattice_dir import keep_words
 from pyasr.decode.outcome import check_hypotheses
-from pyasr.feats.fit import check_input
+from pyasr.hmm.input_checks import check_model_input
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Decode(DecodeStep):
 def main(options: Decode) -> None:
     options.decode.check()
     inputs = input_files(options.graph_dir, options.model, options.data, options.transform_dir)
-    with output_of(options, options.decode_dir, inputs, resume=True, check=lambda: check_input(options.data, options.model)) as out:
+    with output_of(options, options.decode_dir, inputs, resume=True, check=lambda: check_model_input(options.data, options.model)) as out:
         start_output(out, options.data, options.jobs.nj)
         spec = options.spec(out, options.transform_dir)
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.decode_dir:decode_shard", spec)

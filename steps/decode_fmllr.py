@@ -14,6 +14,8 @@ Example:
 """
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +28,8 @@ from pyasr.decode.decode_dir import DecodeStep, input_files, join_totals, start_
 from pyasr.decode.decode_fmllr import AdaptOptions, FmllrDecodeSpec, adaptation_files, check_system, remove_intermediate
 from pyasr.decode.lattice_dir import keep_words
 from pyasr.decode.outcome import check_hypotheses
-from pyasr.feats.fit import check_input
 from pyasr.hmm.fmllr import FmllrOptions
+from pyasr.hmm.input_checks import check_gmm_input
 from pyasr.hmm.unadapted import warn_of_unadapted
 
 
@@ -38,37 +40,42 @@ class DecodeFmllr(DecodeStep):
     fmllr: FmllrOptions = group(FmllrOptions)
 
 
-def run_passes(options: DecodeFmllr, out: Path, spec, *functions: str) -> None:
-    """Call the functions, each in all jobs, one after the other; the totals of the last are reported."""
+def run_passes(options: DecodeFmllr, out: Path, spec, what: str, *functions: str) -> None:
+    """Call the functions, each in all jobs, one after the other; the totals of the last are reported as those of `what` was done."""
     start_output(out, options.data, options.jobs.nj)
     for function in functions:
         run_jobs(options.jobs, out / "log" / f"{function.partition(':')[2]}.JOB.log", f"pyasr.decode.{function}", spec)
     keep_words(options.graph_dir / "words.txt", out)
-    join_totals(out, options.jobs.nj).log()
+    join_totals(out, options.jobs.nj).log(what)
     check_hypotheses(out, options.data, options.jobs.nj)
 
 
-def decode_without(options: DecodeFmllr, inputs: list[Path]) -> Path:
+def decode_without(options: DecodeFmllr, inputs: list[Path], check: Callable[[], None]) -> Path:
     """The directory of the decoding without adaptation, made if need be."""
     si_dir = options.decode_dir.with_name(options.decode_dir.name + ".si")
     options = dataclasses.replace(options, decode=options.adapt.first(options.decode))
     try:
-        with output_of(options, si_dir, inputs, resume=True, check=lambda: check_input(options.data, options.model)) as out:
-            run_passes(options, out, options.spec(out), "decode_dir:decode_shard")
+        with output_of(options, si_dir, inputs, resume=True, check=check) as out:
+            run_passes(options, out, options.spec(out), "without fMLLR", "decode_dir:decode_shard")
     except UpToDate as note:
         log.info(str(note))
     return si_dir
 
 
+def check_inputs(options: DecodeFmllr) -> None:
+    """Raise UserError where model and features cannot be used."""
+    check_gmm_input(options.data, options.model)
+    check_system(options.model)
+
+
 def main(options: DecodeFmllr) -> None:
     options.adapt.check(options.decode)
-    inputs = input_files(options.graph_dir, options.model, options.data)
-    check_system(options.model)
-    si_dir = options.si_dir or decode_without(options, inputs)
+    inputs, check = input_files(options.graph_dir, options.model, options.data), functools.cache(lambda: check_inputs(options))
+    si_dir = options.si_dir or decode_without(options, inputs, check)
     inputs += adaptation_files(options.graph_dir, si_dir)
-    with output_of(options, options.decode_dir, inputs, resume=True, check=lambda: check_input(options.data, options.model)) as out:
+    with output_of(options, options.decode_dir, inputs, resume=True, check=check) as out:
         spec = FmllrDecodeSpec(options.spec(out), si_dir, options.adapt.silence_weight, options.fmllr)
-        run_passes(options, out, spec, "decode_fmllr:first_stats", "decode_fmllr:decode_again", "decode_fmllr:rescore_last")
+        run_passes(options, out, spec, "with fMLLR", "decode_fmllr:first_stats", "decode_fmllr:decode_again", "decode_fmllr:rescore_last")
         remove_intermediate(spec)
         warn_of_unadapted(options.data, out, options.fmllr)
 

@@ -20,10 +20,10 @@ from pyasr.data.datadir import DataDir
 from pyasr.decode.biased import BiasedSpec, BiasOptions
 from pyasr.decode.decode_dir import NETWORK
 from pyasr.decode.search import DecodeOptions
-from pyasr.feats.fit import check_input
 from pyasr.feats.transforms import transform_files
 from pyasr.hmm.gmm_dir import input_files
 from pyasr.hmm.graph import GraphOptions
+from pyasr.hmm.input_checks import check_model_input
 from pyasr.lang.lang_dir import LangDir
 from pyasr.score.bad_utts import BadUttOptions, write_report
 
@@ -49,7 +49,7 @@ def main(options: FindBadUtts) -> None:
     network = [path for path in [options.model_dir / NETWORK] if path.exists()]
     inputs = [*input_files(options.data, options.lang, options.model_dir), *network, lang.lexicon_disambig_fst,
               lang.path / "phones/disambig.int", *transforms]
-    with output_of(options, options.out, inputs, check=lambda: check_input(options.data, options.model_dir)) as out:
+    with output_of(options, options.out, inputs, check=lambda: check_model_input(options.data, options.model_dir)) as out:
         spec = BiasedSpec(options.data, options.lang, options.model_dir, options.transform_dir, out, num_jobs, options.bias,
                           options.decode, options.graph)
         run_jobs(options.jobs, out / "log" / "decode.JOB.log", "pyasr.decode.biased:decode_shard", spec)

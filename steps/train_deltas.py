@@ -29,7 +29,8 @@ class TrainDeltas(TriphoneStep):
 
 def main(options: TrainDeltas) -> None:
     options.check()
-    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",)) as out:
+    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",),
+                   check=options.check_inputs) as out:
         spec = options.spec(out, options.inputs)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_deltas:train_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)

@@ -33,7 +33,8 @@ class TrainLdaMllt(TriphoneStep):
 def main(options: TrainLdaMllt) -> None:
     options.check()
     options.lda.check()
-    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",)) as out:
+    with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",),
+                   check=options.check_inputs) as out:
         spec = LdaMlltSpec(options.spec(out, options.inputs), options.lda)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_lda_mllt:train_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)

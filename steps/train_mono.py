@@ -25,6 +25,7 @@ from pyasr.hmm.model_size import report_gaussians
 from pyasr.hmm.shard import MOST_MISSING, check_failed
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions
 from pyasr.hmm.train_mono import MonoSpec
+from pyasr.hmm.transcripts import check_transcripts
 from pyasr.hmm.viterbi import AlignOptions
 
 
@@ -45,7 +46,8 @@ def main(options: TrainMono) -> None:
     check_split(options.data, options.jobs.nj)
     options.schedule.check()
     inputs = [*input_files(options.data, options.lang), options.lang / "topo", options.lang / "phones/sets.int"]
-    with output_of(options, options.dir, inputs, resume=True, may_change=("missing",)) as out:
+    with output_of(options, options.dir, inputs, resume=True, may_change=("missing",),
+                   check=lambda: check_transcripts(options.data, options.lang)) as out:
         train = TrainOptions(options.schedule, options.align, options.update, options.missing)
         spec = MonoSpec(options.data, options.lang, out, train, options.inputs)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_mono:train_rank", spec, num_ranks=options.jobs.nj)

@@ -37,12 +37,16 @@ class TrainSat(TriphoneStep):
     fmllr: FmllrOptions = group(FmllrOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions, power=0.2)
 
+    def check_inputs(self) -> None:
+        super().check_inputs()
+        check_features(self.data, self.ali_dir)
+
 
 def main(options: TrainSat) -> None:
     options.check()
     options.sat.check()
     with output_of(options, options.dir, options.input_files, resume=True, may_change=("missing",),
-                   check=lambda: check_features(options.data, options.ali_dir)) as out:
+                   check=options.check_inputs) as out:
         spec = SatSpec(options.spec(out, InputOptions.load(options.ali_dir)), options.sat, options.fmllr)
         run_ranks(options.jobs, out / "log" / "train.log", "pyasr.hmm.train_sat:train_rank", spec, num_ranks=options.jobs.nj)
         check_failed(out, options.data, options.missing)

@@ -154,12 +154,13 @@ class Totals:
                 lines.append(f"{len(names)} utterance(s) {what}: {_some(names)}")
         return lines
 
-    def log(self) -> None:
-        """The report, and a warning of utterances that could not be decoded."""
+    def log(self, what: str = "") -> None:
+        """The report, each line headed by `what` was done, and a warning of utterances that could not be decoded."""
+        head = f"{what}: " if what else ""
         for line in self.report():
-            log.info(line)
+            log.info(head + line)
         if self.no_features:
-            log.warning(f"{len(self.no_features)} utterance(s) have no features and are not decoded: {_some(self.no_features)}")
+            log.warning(f"{head}{len(self.no_features)} utterance(s) have no features and are not decoded: {_some(self.no_features)}")
 
 
 def _some(names: list[str]) -> str:

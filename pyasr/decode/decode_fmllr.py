@@ -24,7 +24,7 @@ from pyasr.base.option_uses import unless_is, unless_set
 from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir, split
-from pyasr.decode.decode_dir import NETWORK, TOTALS, DecodeSpec, ShardWriter, cut_short, load_decoder, scored, shard_is_complete
+from pyasr.decode.decode_dir import TOTALS, DecodeSpec, ShardWriter, cut_short, load_decoder, scored, shard_is_complete
 from pyasr.decode.lattice import DecodeStats, Lattice, best_path, prune
 from pyasr.decode.lattice_dir import archives, job_archives, of_data
 from pyasr.decode.lattice_io import LatticeWriter, read_lattices
@@ -79,9 +79,7 @@ class FmllrDecodeSpec:
 
 
 def check_system(model_dir: Path) -> None:
-    """Raise UserError unless `model_dir` is a GMM system whose two models, if there are two, have the same Gaussians."""
-    if (model_dir / NETWORK).exists():
-        raise UserError(f"{model_dir} is a network's; fMLLR is for GMMs: decode its own features with steps/decode.py")
+    """Raise UserError unless the two models of a GMM system, if it has two, have the same Gaussians."""
     if read_model(first_pass_model(model_dir))[1].num_gauss != read_model(model_dir / MODEL)[1].num_gauss:
         raise UserError(f"{model_dir}: final.alimdl and final.mdl have different numbers of Gaussians; take both from one training")
 

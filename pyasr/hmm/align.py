@@ -15,8 +15,10 @@ from pyasr.base.output import atomic_write
 from pyasr.feats.inputs import InputOptions, open_features
 from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import check_phones, copy_model, silence_pdfs, write_static_files
+from pyasr.hmm.input_checks import check_gmm_input, check_model_input
 from pyasr.hmm.model import first_pass_model, read_model, read_tree
 from pyasr.hmm.shard import MOST_MISSING, AlignReport, Shard
+from pyasr.hmm.transcripts import check_transcripts
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.int_vectors import write_int_vectors
 from pyasr.lang.lang_dir import LangDir
@@ -34,6 +36,12 @@ class AlignStep:
     boost_silence: float = option(1.0, "factor on the likelihoods of silence", minimum=0.0)
     missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
     jobs: JobOptions = group(JobOptions)
+
+    def check_inputs(self, of_network: bool = False) -> None:
+        """Raise UserError where model, tree, features or transcripts cannot be used."""
+        (check_model_input if of_network else check_gmm_input)(self.data, self.model_dir)
+        read_tree(self.model_dir / "tree")
+        check_transcripts(self.data, self.lang)
 
 
 def complete_ali_dir(step: AlignStep, out: Path) -> None:

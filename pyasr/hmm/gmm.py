@@ -164,16 +164,16 @@ class AmDiagGmm:
         self._write_mixture(writer, slice(None))
 
 
-_OTHER_MODELS = {"<FullGMM>": "Gaussians with full covariances", "<FullGMMBegin>": "Gaussians with full covariances",
-                 "<SGMM>": "a subspace GMM", "<Nnet>": "a network of Kaldi's nnet1 or nnet2", "<Nnet3>": "a network of Kaldi's nnet3"}
+OTHER_MODELS = {"<FullGMM>": "Gaussians with full covariances", "<FullGMMBegin>": "Gaussians with full covariances",
+                "<SGMM>": "a subspace GMM", "<Nnet>": "a network of Kaldi's nnet1 or nnet2", "<Nnet3>": "a network of Kaldi's nnet3"}
 
 
 def _expect(reader, *tokens: str) -> str:
     """`reader.expect`, which knows Kaldi's other acoustic models by name."""
     if not reader.at_end():
         before, word = reader.offset, reader.peek_token()
-        if word in _OTHER_MODELS:
-            raise reader.error(f"{_OTHER_MODELS[word]} ({word}); only diagonal Gaussian mixtures can be read", before)
+        if word in OTHER_MODELS:
+            raise reader.error(f"{OTHER_MODELS[word]} ({word}); only diagonal Gaussian mixtures can be read", before)
     return reader.expect(*tokens)
 
 

@@ -14,7 +14,9 @@ from pyasr.base.output import atomic_write
 from pyasr.feats.frame_shift import frame_shift_s
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree
+from pyasr.io.content import read_content
 from pyasr.io.kaldi import KaldiReader, KaldiWriter
+from pyasr.io.object_kinds import TRANSITIONS, TREE
 from pyasr.io.text import read_lines
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 MODEL, ALIGNMENT_MODEL = "final.mdl", "final.alimdl"
 SUBSAMPLING = "frame_subsampling_factor"
+GMM_REMEDY = "give the directory of a GMM system, which steps/train_mono.py, train_deltas.py, train_lda_mllt.py or train_sat.py made"
+_MODEL_REMEDY = f"give the {MODEL} that the training of the model wrote"
+_TREE_REMEDY = f"give the tree that the training of the model wrote beside {MODEL}"
+_BEHIND_TRANSITIONS = re.compile(rb"</TransitionModel>\s+(\S{0,20})")
 
 
 def first_pass_model(model_dir: Path) -> Path:
@@ -35,12 +41,31 @@ def read_model(path: Path) -> tuple[TransitionModel, AmDiagGmm]:
     from pyasr.hmm.gmm import AmDiagGmm
 
     reader = KaldiReader(path)
-    transitions = TransitionModel.read(reader)
+    transitions = _transitions(reader)
+    _refuse_other_model(path, "" if reader.at_end() else reader.peek_token())
     gmm = AmDiagGmm.read(reader)
     reader.expect_end()
     if gmm.num_pdfs != transitions.num_pdfs:
         raise reader.error(f"{gmm.num_pdfs} GMMs for a transition model with {transitions.num_pdfs} pdfs; the file is damaged")
     return transitions, gmm
+
+
+def check_gmm(path: Path) -> None:
+    """Raise UserError for a model file that holds something else than GMMs behind its transition model. It is not read to its end."""
+    content = read_content(path)
+    KaldiReader(path, content).refuse_other(TRANSITIONS, _MODEL_REMEDY)
+    if found := _BEHIND_TRANSITIONS.search(content):
+        _refuse_other_model(path, found[1].decode("ascii", "replace"))
+
+
+def _refuse_other_model(path: Path, word: str) -> None:
+    """Raise UserError where `word`, the first behind a transition model, is '' or that of another model than GMMs."""
+    from pyasr.hmm.gmm import OTHER_MODELS
+
+    if not word:
+        raise UserError(f"{path}: a transition model alone, without GMMs; {GMM_REMEDY}")
+    if word in OTHER_MODELS:
+        raise UserError(f"{path}: {OTHER_MODELS[word]} ({word}), expected diagonal GMMs; {GMM_REMEDY}")
 
 
 def write_model(path: Path, transitions: TransitionModel, gmm: AmDiagGmm, binary: bool = True) -> None:
@@ -52,7 +77,12 @@ def write_model(path: Path, transitions: TransitionModel, gmm: AmDiagGmm, binary
 
 def read_transitions(path: Path) -> TransitionModel:
     """Only the transition model at the head of a model file; what follows is not looked at."""
-    return TransitionModel.read(KaldiReader(path))
+    return _transitions(KaldiReader(path))
+
+
+def _transitions(reader: KaldiReader) -> TransitionModel:
+    reader.refuse_other(TRANSITIONS, _MODEL_REMEDY)
+    return TransitionModel.read(reader)
 
 
 def subsampling_files(model_dir: Path) -> list[Path]:
@@ -83,7 +113,10 @@ def answer_shift_s(data: Path, model_dir: Path) -> float:
 
 def read_tree(path: Path, transitions: TransitionModel | None = None) -> ContextTree:
     """Read `tree`; with `transitions`, raise UserError unless it is the tree of that model."""
-    tree = ContextTree.read(path)
+    reader = KaldiReader(path)
+    reader.refuse_other(TREE, _TREE_REMEDY)
+    tree = ContextTree.read(reader)
+    reader.expect_end()
     if transitions is not None and tree.num_pdfs != transitions.num_pdfs:
         told = f"the tree has {tree.num_pdfs} pdfs, the model {transitions.num_pdfs}"
         raise UserError(f"{path}: {told}; take tree and final.mdl from the same directory")

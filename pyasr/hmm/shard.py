@@ -16,12 +16,12 @@ from pyasr.feats.inputs import FeatureReader
 from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.gmm_update import GmmStats, accumulate
 from pyasr.hmm.training_graphs import GraphCompiler, TrainingGraph, transition_costs
+from pyasr.hmm.transcripts import read_words
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.viterbi import AlignOptions, align_equal, align_gmm
 from pyasr.io.openfst import read_fst
 from pyasr.io.text import read_table, write_table
 from pyasr.lang.lang_dir import LangDir
-from pyasr.lang.vocabulary import holds_known_word, map_to_lang
 
 FAILED_FILE = "failed_utterances"
 MOST_MISSING = 0.1  # transcripts of real speech have their faults, and the shortest utterances are too short for some of the words
@@ -190,17 +190,3 @@ class Shard:
             self._take(i, tids if tids is not None and len(tids) else None, False, report, f"none in {source}")
         return report
 
-
-def read_words(data: Path, lang: LangDir, utterances: list[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """({utterance: word ids}, {utterance: why it has none}); words that words.txt lacks become the lang directory's OOV word.
-
-    Raises UserError when no transcript of the whole data directory holds a word of the language directory.
-    """
-    texts = DataDir(data).text
-    failed = {utt: "its transcript is empty" if utt in texts else "no line in text" for utt in utterances if not texts.get(utt)}
-    mapped = map_to_lang({utt: texts[utt] for utt in utterances if utt not in failed}, lang)
-    failed |= {utt: f"its transcript holds the symbol {symbol}, which is no word" for utt, symbol in mapped.reserved.items()}
-    if mapped.ids and len(mapped.oov_only) == len(mapped.ids) and not holds_known_word(texts.values(), lang):
-        raise UserError(f"{data}/text: not one of its words is in {lang.path}/words.txt (it begins with '{next(iter(texts.values()))}'); "
-                        "use the language directory that was made for this text")
-    return mapped.ids, failed

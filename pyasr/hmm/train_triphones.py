@@ -19,12 +19,13 @@ from pyasr.feats.inputs import InputOptions
 from pyasr.feats.origin import keep_origin
 from pyasr.hmm.gmm_dir import silence_pdfs, training_files, write_static_files
 from pyasr.hmm.gmm_update import GmmUpdateOptions, mix_up
-from pyasr.hmm.model import read_transitions, read_tree
+from pyasr.hmm.model import MODEL, read_transitions, read_tree
 from pyasr.hmm.phone_segments import convert_alignments
 from pyasr.hmm.questions import make_questions
 from pyasr.hmm.shard import MOST_MISSING, AlignReport, Shard
 from pyasr.hmm.topology import Topology
 from pyasr.hmm.train_gmm import Adaptation, Model, ScheduleOptions, Trainer, TrainOptions, has_checkpoint
+from pyasr.hmm.transcripts import check_transcripts
 from pyasr.hmm.transitions import TransitionModel
 from pyasr.hmm.tree import ContextTree
 from pyasr.hmm.tree_building import build_tree, init_model_from_stats, read_roots
@@ -68,6 +69,11 @@ class TriphoneStep:
             raise UserError(f"--num-iters {self.schedule.num_iters}: the first model of triphones is that of iteration 1, "
                             "and none would be trained; give 2 or more")
 
+    def check_inputs(self) -> None:
+        """Raises UserError for transcripts that cannot be used, and where ALI_DIR has no model."""
+        check_transcripts(self.data, self.lang)
+        read_transitions(self.ali_dir / MODEL)
+
     @property
     def input_files(self) -> list[Path]:
         """For the fingerprints of the stage output."""
@@ -98,7 +104,7 @@ def train_triphones(spec: TriphoneSpec, lang: LangDir, shard: Shard, comm, adapt
     adaptation  the transforms of the shard's features; its `begin` is called when the shard has the alignments of `spec.ali_dir`
     """
     shard.check_usable(comm)
-    old = read_transitions(spec.ali_dir / "final.mdl")
+    old = read_transitions(spec.ali_dir / MODEL)
     tree, model = None, None
     if not comm.bcast_object(has_checkpoint(spec.out)):
         report = shard.set_alignments(read_job_archives(spec.ali_dir, keys=set(shard.keys)), old.num_tids, spec.ali_dir)

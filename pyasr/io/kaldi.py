@@ -23,6 +23,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.output import atomic_write
 from pyasr.io.content import read_content
+from pyasr.io.object_kinds import PEEK_BYTES, refuse_other
 
 _BINARY_HEADER = b"\0B"
 _WORD, _BLANK = re.compile(rb"\s*(\S+)"), re.compile(rb"\s*")
@@ -61,6 +62,10 @@ class KaldiReader:
     def num_left(self) -> int:
         """Bytes not yet read."""
         return len(self._data) - self.offset
+
+    def refuse_other(self, wanted: str, remedy: str) -> None:
+        """Raise UserError, ending in `remedy`, if the file is known to be of another kind than `wanted` (`pyasr.io.object_kinds`)."""
+        refuse_other(f"{self.path}", self._data[:PEEK_BYTES], wanted, remedy)
 
     def at_end(self) -> bool:
         """Whether nothing but white space is left."""

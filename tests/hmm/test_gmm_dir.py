@@ -50,7 +50,8 @@ def test_lists_of_phones_that_are_read(tmp_path, monkeypatch, capsys, step, name
     InputOptions().save(model)
     work = f"pyasr.hmm.{step}.{'align' if step == 'align_fmllr' else 'train'}_rank"
     monkeypatch.setattr(work, lambda spec, comm: touched(getattr(spec, "triphones", spec).out, "failed_utterances"))
-    for look in ("hmm.model_size.report_gaussians", "hmm.model_size.report_leaves", "hmm.unadapted.warn_of_unadapted", "feats.fit.check_input"):
+    for look in ("hmm.model_size.report_gaussians", "hmm.model_size.report_leaves", "hmm.unadapted.warn_of_unadapted",
+                 "hmm.align.check_gmm_input", "hmm.align.read_tree", "hmm.train_triphones.read_transitions"):
         monkeypatch.setattr(f"pyasr.{look}", lambda *arguments: None)  # at models, which are not made here
 
     def told() -> str:

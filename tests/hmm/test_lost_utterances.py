@@ -70,6 +70,22 @@ def test_a_step_that_loses_many_utterances_ends_before_it_makes_anything(program
 
 
 @pytest.mark.parametrize("program", programs(Path(), Path(), Path()))
+def test_a_step_without_a_usable_transcript_ends_before_its_job(program, corpus, mono, data, tmp_path):
+    flags, places = programs(corpus[1], mono, tmp_path / "out")[program]
+    utterances = read_table(data / "text")
+    for texts, told in (
+        (dict.fromkeys(utterances, ""), f"{data}: no utterance can be used: 40: its transcript is empty \\(s0-000 .*; run utils/validate_data_dir.py"),
+        ({"other": "w1"}, f"{data}: no utterance can be used: 40: no line in text \\("),
+        (dict.fromkeys(utterances, "<s> w1"), f"{data}: no utterance can be used: 40: its transcript holds the symbol <s>, which is no word"),
+        (dict.fromkeys(utterances, "zebra"), f"{data}/text: not one of its words is in {corpus[1]}/words.txt .it begins with 'zebra'"),
+    ):
+        write_table(data / "text", texts)
+        with pytest.raises(UserError, match=f"^{told}"):
+            run_here(program, *flags, data, *places, threads=True)
+        assert not (tmp_path / "out.tmp").exists()
+
+
+@pytest.mark.parametrize("program", programs(Path(), Path(), Path()))
 def test_a_job_without_a_usable_utterance_adds_nothing_to_the_others(program, corpus, mono, data, tmp_path, capfd):
     """The result is that of one job, which has the same utterances."""
     usable = split(data, 2)[0]

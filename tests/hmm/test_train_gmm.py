@@ -22,9 +22,10 @@ from pyasr.hmm.align import AlignSpec, align_shard, merge_reports
 from pyasr.hmm.gmm_dir import check_phones
 from pyasr.hmm.gmm_update import GmmUpdateOptions
 from pyasr.hmm.model import read_model, read_tree
-from pyasr.hmm.shard import Shard, read_words
+from pyasr.hmm.shard import Shard
 from pyasr.hmm.train_gmm import ScheduleOptions, TrainOptions, read_vector
 from pyasr.hmm.train_mono import MonoSpec, train_rank
+from pyasr.hmm.transcripts import read_words
 from pyasr.hmm.viterbi import AlignOptions
 from pyasr.io.ark import ArkWriter, load_all, read_scp
 from pyasr.io.int_vectors import read_job_archives
