@@ -14,8 +14,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
-from pyasr.lang.lexicon import cmudict_path
-from pyasr.lang.prepare_dict import DictOptions, write_dict
+from pyasr.lang.prepare_dict import DictOptions, dictionary_path, write_dict
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,7 @@ class PrepareDict:
 
 
 def main(options: PrepareDict) -> None:
-    name = options.dictionary.dictionary
-    inputs = [options.text, cmudict_path() if name == "cmudict" else Path(name)]
+    inputs = [options.text, dictionary_path(options.dictionary.dictionary)]
     inputs += [options.dictionary.words] if options.dictionary.words else []
     with output_of(options, options.dict_dir, inputs) as out:
         vocabulary = write_dict(options.text, options.dictionary, out)

@@ -59,10 +59,11 @@ def read_dict_dir(directory: Path) -> DictDir:
     """Read and check `local/dict`; `extra_questions.txt` may be missing. The lexicon is the first there is of `lexiconp_silprob.txt` (with
     `silprob.txt`), `lexiconp.txt`, `lexicon.txt`; the others have to hold the same pronunciations, in any order.
 
-    Raises UserError for a pronunciation that only one of the lexica has, and naming every inconsistency between lexicon and phone lists.
+    Raises UserError for a pronunciation that only one of the lexica has, for a phone whose name is reserved, and naming every inconsistency
+    between lexicon and phone lists.
     """
     directory = Path(directory)
-    silence, nonsilence = (_groups(directory / f"{name}_phones.txt") for name in ("silence", "nonsilence"))
+    silence, nonsilence = (_phones(directory / f"{name}_phones.txt") for name in ("silence", "nonsilence"))
     extra = directory / "extra_questions.txt"
     optional = [phone for group in _groups(directory / "optional_silence.txt") for phone in group]
     lexicon, silence_probs = _read_lexicon(directory)
@@ -96,6 +97,14 @@ def _groups(path: Path) -> PhoneGroups:
     return [tuple(line.split()) for line in read_word_lines(path) if line.strip()]
 
 
+def _phones(path: Path) -> PhoneGroups:
+    """A list of phones. Raises UserError, with file and line, for names that no phone can have."""
+    for number, line in enumerate(read_word_lines(path), 1):
+        for phone in line.split():
+            check_phone(phone, f"{path}:{number}", "rename it in the lexicon and the phone lists")
+    return _groups(path)
+
+
 def find_problems(content: DictDir) -> list[str]:
     """Everything that Kaldi's tools could not digest, one clause each with what to do."""
     listed = [phone for group in content.silence + content.nonsilence for phone in group]
@@ -105,8 +114,6 @@ def find_problems(content: DictDir) -> list[str]:
         for phone in sorted(known)
         if listed.count(phone) > 1
     ]
-    problems += [f"'{phone}' cannot be the name of a phone, since {reason}, rename it in the lexicon and the phone lists"
-                 for phone in sorted(known) if (reason := _phone_complaint(phone))]
     problems += [f"{name}_phones.txt lists no phone" for name in ("silence", "nonsilence") if not getattr(content, name)]
     if content.optional_silence not in {phone for group in content.silence for phone in group}:
         problems.append(f"optional_silence.txt has to hold one phone of silence_phones.txt, not '{content.optional_silence}'")
@@ -125,7 +132,13 @@ def reserved(word: str) -> str:
     return f"is reserved and cannot be a word (words.txt uses it for {_RESERVED[word]})" if word in _RESERVED else ""
 
 
-def _phone_complaint(phone: str) -> str:
+def check_phone(phone: str, where: str, remedy: str) -> None:
+    """Raise UserError, from `where` to `remedy`, for a name that no phone can have."""
+    if reason := phone_complaint(phone):
+        raise UserError(f"{where}: '{phone}' cannot be the name of a phone, since {reason}; {remedy}")
+
+
+def phone_complaint(phone: str) -> str:
     """Why it cannot be the name of a phone; '' where it can."""
     if phone == EPSILON:
         return "phones.txt uses this symbol for arcs without a phone"

@@ -11,10 +11,10 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups, reserved
+from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups, check_phone, phone_complaint, reserved
 from pyasr.lang.letter_to_sound import Guess, LetterToSound, usual_spelling
-from pyasr.lang.lexicon import Lexicon, read_cmudict, read_lexicon, stressed_vowels, without_stress
-from pyasr.lang.symbols import write_lines
+from pyasr.lang.lexicon import Lexicon, cmudict_path, read_cmudict, read_lexicon, stressed_vowels, without_stress
+from pyasr.lang.symbols import read_word_lines, write_lines
 from pyasr.lang.vocabulary import read_sentences, read_vocabulary
 
 SILENCE, SPOKEN_NOISE = "SIL", "SPN"
@@ -81,10 +81,15 @@ def _tell(guess: Guess | None) -> str:
     return f"{guess.method.replace(' ', '-')} {' '.join(guess.phones)}" if guess else "left-out"
 
 
+def dictionary_path(name: str) -> Path:
+    """The file of the dictionary that `--dictionary` names."""
+    return cmudict_path() if name == "cmudict" else Path(name)
+
+
 def read_dictionary(name: str) -> Lexicon:
     """The dictionary that `--dictionary` names, with stress if it has any."""
     if name == "cmudict" or name.endswith(".dict"):
-        return read_cmudict(None if name == "cmudict" else Path(name), stress=True)
+        return read_cmudict(dictionary_path(name), stress=True)
     return read_lexicon(Path(name))
 
 
@@ -169,13 +174,23 @@ def as_dict_dir(lexicon: Lexicon, silence: Collection[str] = (SILENCE, SPOKEN_NO
 
 
 def write_dict(text: Path, options: DictOptions, out: Path) -> Vocabulary:
-    """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`. Raises UserError where no word gets any phones."""
+    """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`. Raises UserError where no word gets any phones,
+    and for a phone of the dictionary whose name is reserved."""
     counts = count_words(text, options)
     vocabulary = look_up(counts, read_dictionary(options.dictionary), options)
+    _check_phones(vocabulary.lexicon, dictionary_path(options.dictionary))
     _tell_missing(text, vocabulary, options)
     as_dict_dir(vocabulary.lexicon, vocabulary.silence).write(out)
     write_lines(out / "missing_words.txt", vocabulary.report())
     return vocabulary
+
+
+def _check_phones(lexicon: Lexicon, dictionary: Path) -> None:
+    """Raise UserError, with the line of the dictionary, for a phone whose name `utils/prepare_lang.py` refuses."""
+    for phone in sorted(filter(phone_complaint, lexicon.phones())):
+        lines = enumerate(read_word_lines(dictionary), 1)
+        number = next((number for number, line in lines if phone in line.split()[1:]), 0)
+        check_phone(phone, f"{dictionary}:{number}", "rename it in the dictionary")
 
 
 def _tell_missing(text: Path, vocabulary: Vocabulary, options: DictOptions) -> None:

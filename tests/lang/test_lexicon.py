@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from pyasr.base.errors import UserError
@@ -130,12 +132,6 @@ def test_dict_dir_is_read_and_written_back(tmp_path):
         ({"nonsilence_phones": "AH\nAE\nK\nT\nSPN\n"}, "the phone SPN is listed twice"),
         ({"optional_silence": "K\n"}, "optional_silence.txt has to hold one phone of silence_phones.txt, not 'K'"),
         ({"optional_silence": "SIL SPN\n"}, "not 'SIL SPN'"),
-        ({"nonsilence_phones": "AH\nAE\nK\nT\nT_B\n"},
-         "'T_B' cannot be the name of a phone, since prepare_lang.py adds _B to phones at the beginning of a word, rename it"),
-        ({"nonsilence_phones": "AH\nAE\nK\nT\nT_S\n"}, "'T_S' cannot be the name of a phone, since prepare_lang.py adds _S to phones that are a whole word"),
-        ({"nonsilence_phones": "AH\nAE\nK\nT\n#1\n"},
-         "'#1' cannot be the name of a phone, since #0, #1 and so on are the disambiguation symbols of phones.txt, rename it in the lexicon"),
-        ({"nonsilence_phones": "AH\nAE\nK\nT\n<eps>\n"}, "'<eps>' cannot be the name of a phone, since phones.txt uses this symbol for arcs"),
         ({"extra_questions": "K X\n"}, "unknown phone X"),
         ({"lexicon": "<s> AH\n"}, r"'<s>' is reserved and cannot be a word \(words.txt uses it for the beginning of a sentence\), remove it from"),
         ({"lexicon": "#0 AH\n"}, r"'#0' is reserved and cannot be a word \(words.txt uses it for the back-off arcs of a grammar\), remove it"),
@@ -144,6 +140,33 @@ def test_dict_dir_is_read_and_written_back(tmp_path):
 def test_bad_dict_dir(tmp_path, changes, told):
     with pytest.raises(UserError, match=told):
         read_dict_dir(dict_dir(tmp_path, **changes))
+
+
+RESERVED_PHONES = {"T_B": "prepare_lang.py adds _B to phones at the beginning of a word", "T_S": "prepare_lang.py adds _S to phones that are a whole word",
+                   "T_I": "prepare_lang.py adds _I to phones inside a word", "T_E": "prepare_lang.py adds _E to phones at the end of a word",
+                   "#1": "#0, #1 and so on are the disambiguation symbols of phones.txt",
+                   "<eps>": "phones.txt uses this symbol for arcs without a phone"}  # fmt: skip
+
+
+@pytest.mark.parametrize("phone", RESERVED_PHONES)
+@pytest.mark.parametrize("name", ["silence_phones", "nonsilence_phones"])
+def test_reserved_names_of_phones_are_told_with_file_and_line(phone, name, tmp_path):
+    written = {"silence_phones": "SIL\nSPN\n", "nonsilence_phones": "AH\nAE\nK\nT\n"}[name]
+    told = f"{tmp_path}/{name}.txt:{written.count(chr(10)) + 1}: '{phone}' cannot be the name of a phone, since {RESERVED_PHONES[phone]}; "
+    with pytest.raises(UserError, match=f"^{re.escape(told)}rename it in the lexicon and the phone lists$"):
+        read_dict_dir(dict_dir(tmp_path, **{name: f"{written}{phone}\n"}))
+
+
+@pytest.mark.parametrize(("phone", "name"), [*((phone, "own.txt") for phone in RESERVED_PHONES), ("T_B", "own.dict")])
+def test_reserved_names_of_phones_in_the_dictionary_are_told_with_its_line(phone, name, tmp_path):
+    dictionary = write(tmp_path / name, f"a AH\ncat K {phone} T\ndog K T\n")
+    text, out = write(tmp_path / "text", "u1 a cat\n"), tmp_path / "dict"
+    out.mkdir()
+    told = f"{dictionary}:2: '{phone}' cannot be the name of a phone, since {RESERVED_PHONES[phone]}; rename it in the dictionary"
+    with pytest.raises(UserError, match=f"^{re.escape(told)}$"):
+        write_dict(text, DictOptions(str(dictionary)), out)
+    assert not list(out.iterdir())
+    write_dict(write(tmp_path / "text", "u1 a dog\n"), DictOptions(str(dictionary), "none"), out)  # of a word that is not there
 
 
 @pytest.mark.parametrize(
