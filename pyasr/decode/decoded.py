@@ -20,6 +20,7 @@ from pyasr.lang.ctc_graph import BLANK_TID
 from pyasr.lang.lang_dir import LangDir
 from pyasr.lang.subwords import UNITS, UNITS_DIR, read_units
 
+_UNITS = f"{UNITS_DIR}/{UNITS}"
 _NUM_CHECKED = 100  # lattices of a job, whether they are of the model
 
 
@@ -46,11 +47,19 @@ class Decoded:
     @property
     def model(self) -> Path:
         """The transition model, or what a CTC network has instead. Raises UserError where there is neither."""
-        for name in (MODEL, f"{UNITS_DIR}/{UNITS}"):
+        for name in (MODEL, _UNITS):
             if (self.model_dir / name).exists():
                 return self.model_dir / name
-        raise UserError(f"{self.model_dir}: no {MODEL} and, for a CTC network, no {UNITS_DIR}/{UNITS}; give --model-dir, "
-                        "or copy the units of the decoding there")
+        raise UserError(f"{self.model_dir}: {self._advice_without_model()}")
+
+    def _advice_without_model(self) -> str:
+        """The rest of the sentence on a directory that has no model."""
+        if (self.model_dir / "final.nnet").exists():
+            return f"a network without {MODEL} or, of CTC, {_UNITS}; copy the file there from where the network was trained"
+        told = f"no acoustic model, neither {MODEL} nor a CTC network's {_UNITS}"
+        if self.model_dir == self.decode_dir.parent:
+            return f"{told}; it is looked for in the directory above the lattices, give that of the model which made them by --model-dir"
+        return f"{told}; give the directory of the model that made the lattices as --model-dir"
 
     def files(self) -> list[Path]:
         """All that is read. Raises UserError where there is no model."""

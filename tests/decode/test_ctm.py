@@ -133,6 +133,21 @@ def test_without_segments_times_are_those_of_the_utterance(system, exp):
     assert max(line.begin_s + line.duration_s for line in lines) == pytest.approx(1.2, abs=0.1)
 
 
+@pytest.mark.parametrize("step", [("get_ctm.py", "--lmwt", LMWT), ("align_lattices.py",)])
+def test_advice_where_the_model_is_missing(system, exp, step):
+    """Whether the directory was given, or is that above the lattices, or has a network without its transition model."""
+    words, elsewhere = (exp / "data", system.lang.path, exp / "decode", exp / "out"), exp / "elsewhere"
+    told = "no acoustic model, neither final.mdl nor a CTC network's units/units.txt"
+    with pytest.raises(UserError, match=f"^{exp}: {told}; it is looked for in the directory above the lattices, give .* by --model-dir$"):
+        run_here(*step, *words)
+    with pytest.raises(UserError, match=f"^{elsewhere}: {told}; give the directory of the model that made the lattices as --model-dir$"):
+        run_here(*step, "--model-dir", elsewhere, *words)
+    elsewhere.mkdir()
+    (elsewhere / "final.nnet").touch()
+    with pytest.raises(UserError, match=f"^{elsewhere}: a network without final.mdl or, of CTC, units/units.txt; copy the file there"):
+        run_here(*step, "--model-dir", elsewhere, *words)
+
+
 def test_times_of_a_model_that_leaves_out_frames(system, exp):
     one = get_ctm(system, exp)
     model = system.lang.path.parent / "model"

@@ -180,7 +180,7 @@ def test_lists_have_no_times(exp):
 def test_times_want_the_model_or_the_units(exp, tmp_path):
     decode(exp, "of_elsewhere", "--search", "wfst", "--graph-dir", exp / "graph")
     flags = ("--nj", 1, "--model-dir", tmp_path, exp / "data", exp / "lang_test", exp / "of_elsewhere", tmp_path / "out")
-    told = f"{tmp_path}: no final.mdl and, for a CTC network, no units/units.txt; give --model-dir, or copy"
+    told = f"{tmp_path}: no acoustic model, neither final.mdl nor a CTC network's units/units.txt; give the directory of the model that made the lattices"
     for step in (("get_ctm.py", "--lmwt", 10), ("align_lattices.py",)):
         with pytest.raises(UserError, match=told):
             run_here(*step, *flags)
