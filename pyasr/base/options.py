@@ -15,10 +15,12 @@ flags of a dataclass, `pyasr.base.option_files` its JSON.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyasr.base import kaldi_names
@@ -110,10 +112,7 @@ def parse(cls, argv: list[str], doc: str = "", extra_flags: dict[str, str] | Non
     for word in words:
         if word.startswith("-") and (hint := _on_quotes(word, flags, from_line)):
             raise UserError(f"{word}: no such option{hint}")
-    given = from_config | from_line
-    instance = _build(cls, own_flags, given, _bind(positionals, words, cls, own_flags))
-    refuse_unused({name: of_files[name].only for name in given}, {name: given.get(name, flag.default) for name, flag in own_flags.items()})
-    return instance, switched
+    return _instance(cls, own_flags, of_files, from_line, from_config, _bind(positionals, words, cls, own_flags)), switched
 
 
 def _on_quotes(word: str, flags: dict[str, Flag], given: dict[str, object]) -> str:
@@ -146,8 +145,8 @@ def refuse_beside(flag: str, given: dict[str, object], reason: str) -> None:
         raise UserError(f"{flag} and {', '.join(unknown)} do not go together: {reason}; leave them out")
 
 
-def _read_config(path: Path, flags) -> dict:
-    """Kaldi's config format: one `--name=value` a line, `#` starts a comment."""
+def _read_config(path: Path, flags) -> dict[str, tuple[object, str]]:
+    """{name: (value, FILE:LINE)} in Kaldi's config format: one `--name=value` a line, `#` starts a comment."""
     try:
         lines = text_of(path.read_bytes(), path).splitlines()
     except OSError as error:
@@ -164,8 +163,32 @@ def _read_config(path: Path, flags) -> dict:
             raise UserError(did_you_mean(f"--{name}", [known for known in flags if flags[known].path], where))
         if not equals and flags[name].type is not bool:
             raise UserError(f"{where}--{name}: a value is missing, write --{name}=VALUE")
-        values[name] = flags[name].convert(value.strip() if equals else "true", f"{where}--{name}")
+        values[name] = flags[name].convert(value.strip() if equals else "true", f"{where}--{name}"), f"{path}:{number}"
     return values
+
+
+def _instance(cls, flags: dict[str, Flag], of_files: dict[str, Flag], from_line: dict, from_config: dict, positionals: dict):
+    """An instance by what the command line and files ({name: (value, FILE:LINE)}) give. Raises UserError for options without a use."""
+    places = {name: place for name, (_, place) in from_config.items() if name not in from_line}
+    given = {name: value for name, (value, _) in from_config.items()} | from_line
+    values = {name: given.get(name, flag.default) for name, flag in flags.items()}
+    with _placing(places):
+        instance = _build(cls, flags, given, positionals)
+        for names in (from_line, places):
+            refuse_unused({name: of_files[name].only for name in names}, values)
+    return instance
+
+
+@contextlib.contextmanager
+def _placing(places: dict[str, str]) -> Iterator[None]:
+    """In the block, a UserError that begins with an option of a file is headed by its FILE:LINE."""
+    try:
+        yield
+    except UserError as error:
+        name = re.match(r"--([a-z0-9-]+)", str(error))
+        if name and name[1] in places:
+            raise UserError(f"{places[name[1]]}: {error}") from None
+        raise
 
 
 def _bind(positionals, words, cls, flags):

@@ -56,10 +56,26 @@ def test_what_is_not_used_is_refused_by_name(words, sentence, tmp_path):
     path.write_text("".join(f"{'--' if not word.startswith('--') else ''}{word}\n" for word in [
         f"{words[i]}={words[i + 1]}" if i + 1 < len(words) and not words[i + 1].startswith("--") else words[i]
         for i in range(len(words)) if words[i].startswith("--")]))  # fmt: skip
-    for given in (words, ("--config", str(path))):
+    line = next(number for number, line in enumerate(path.read_text().splitlines(), 1) if line.partition("=")[0] == sentence.split()[0].rstrip(","))
+    for given, where in ((words, ""), (("--config", str(path)), f"{path}:{line}: ")):
         with pytest.raises(UserError) as caught:
             parse(*given)
-        assert str(caught.value) == sentence
+        assert str(caught.value) == where + sentence
+
+
+def test_what_the_command_line_makes_useless_in_a_file_is_told_with_its_line(tmp_path):
+    path = tmp_path / "search.conf"
+    path.write_text("# of prefixes\n--scale=2\n--width=8\n--bonus=0\n")
+    parse("--search", "prefix", "--lm", "x", "--config", str(path))
+    for words, sentence in (
+        ((), "--width, --bonus do not go with --search graph; leave them out, or give --search prefix"),
+        (("--bonus", "1"), "--bonus does not go with --search graph; leave it out, or give --search prefix"),
+        (("--search", "prefix"), "--bonus does nothing without --lm; leave it out"),
+    ):  # fmt: skip
+        with pytest.raises(UserError) as caught:
+            parse("--config", str(path), *words)
+        where = "" if "--bonus" in words else f"{path}:{4 if words else 3}: "
+        assert str(caught.value) == where + sentence
 
 
 def test_help_tells_the_conditions():

@@ -70,8 +70,14 @@ def test_sentences(words, sentence):
 def test_options_of_a_config_file_are_refused_too(tmp_path):
     (tmp_path / "x.conf").write_text("--period-frames=640\n")
     assert given("--config", str(tmp_path / "x.conf")).scheme.period_frames == 640
-    with pytest.raises(UserError, match="--period-frames does not go with --parallel gradient"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --period-frames does not go with --parallel gradient"):
         given("--config", str(tmp_path / "x.conf"), "--parallel", "gradient")
+    (tmp_path / "x.conf").write_text("--topology=ring\n")
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --topology does not go with --parallel allreduce; leave it out, or give"):
+        given("--config", str(tmp_path / "x.conf"), "--parallel", "allreduce")
+    (tmp_path / "x.conf").write_text("\n--parallel=telepathy\n")
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:2: --parallel 'telepathy': there is no such scheme"):
+        given("--config", str(tmp_path / "x.conf"))
 
 
 def test_help_tells_whose_an_option_is():
