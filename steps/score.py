@@ -35,7 +35,7 @@ from pyasr.decode.mbr import MbrOptions
 from pyasr.decode.sweep_dir import Point, SweepSpec, read_sweep
 from pyasr.feats.frame_shift import frame_shift_files
 from pyasr.hmm.model import answer_shift_s
-from pyasr.score.decode_dir import SUMMARY, Chosen, Scorer, read_params, read_summary, score_points, scoring_dir, write_scoring
+from pyasr.score.decode_dir import SUMMARY, Chosen, Scorer, misfit, read_params, read_summary, score_points, scoring_dir, write_scoring
 from pyasr.score.filters import SIGNATURE, TextFilter
 from pyasr.score.hub5.ctm import CtmEntry, ctm_entries
 from pyasr.score.hub5.glm import read_glm
@@ -154,10 +154,11 @@ def main(options: ScoreOptions) -> None:
     weights = LmWeights(options.min_lmwt, options.max_lmwt, chosen and chosen.point[0])
     least, greatest = first_range(options.min_lmwt, options.max_lmwt)
     made_with = dataclasses.replace(options, min_lmwt=least, max_lmwt=greatest)
-    with output_of(made_with, scoring, paths, also=[] if mbr else [options.decode_dir / "best_wer"]) as out:
+    also, outdated = [] if mbr else [options.decode_dir / "best_wer"], misfit(options.decode_dir, weights, mbr)
+    with output_of(made_with, scoring, paths, also=also, outdated=outdated) as out:
         scorer = task.scorer()
         hypotheses, scores = sweep(options, task, scorer, out, num_jobs, weights)
-        lines = write_scoring(out, DataDir(options.data), hypotheses, options.filters, chosen, options.seed, scores, weights.first, scorer)
+        lines = write_scoring(out, DataDir(options.data), hypotheses, options.filters, chosen, options.seed, scores, weights, scorer)
     if not mbr:
         publish(scoring, options.decode_dir)
     report(options, lines, weights)

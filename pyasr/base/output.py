@@ -84,11 +84,12 @@ def _is_same(old, new) -> bool:
 
 
 def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool, also: list[Path] = (),
-                  complete: Callable[[dict], dict] = dict) -> None:  # fmt: skip
+                  complete: Callable[[dict], dict] = dict, outdated: str = "") -> None:  # fmt: skip
     """Raise UpToDate if `out` is complete and current, UserError if it was made with other options (unless `force`).
 
-    Returns when the output has to be made: it is not there, an input has changed, come or gone, or one of its files or of those in `also`
-    is not as it was made. A directory that no step has made is never replaced, not even with `force`: it may be anything.
+    Returns when the output has to be made: it is not there, an input has changed, come or gone, one of its files or of those in `also`
+    is not as it was made, or it is `outdated`. A directory that no step has made is never replaced, not even with `force`: it may be
+    anything.
     """
     _refuse_to_replace(out)
     done = read_done(out)
@@ -100,11 +101,12 @@ def check_current(out: Path, options: dict, inputs: dict[str, str], force: bool,
     stale = _stale(done["inputs"], inputs)
     damaged = changed_files(out, done)
     lost = [str(path) for path in also if not _is_copy(Path(path), out / Path(path).name)]
-    if not stale and not damaged and not lost:
+    if not stale and not damaged and not lost and not outdated:
         raise UpToDate(f"{out} is up to date")
     keep_changed(out, damaged)
     what = [*stale, *(str(out / name) for name in damaged), *lost]
-    print(f"{out} is out of date: {', '.join(what[:_MOST_NAMED])} changed; making it anew", flush=True)
+    reason = f"{', '.join(what[:_MOST_NAMED])} changed" if what else outdated
+    print(f"{out} is out of date: {reason}; making it anew", flush=True)
 
 
 def _refuse_to_replace(path: Path) -> None:
@@ -132,7 +134,7 @@ def _is_copy(path: Path, original: Path) -> bool:
 @contextlib.contextmanager
 def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = False, resume: bool = False, precious: str = "",
                  may_change: tuple[str, ...] = (), also: list[Path] = (), complete: Callable[[dict], dict] = dict,
-                 check: Callable[[], None] | None = None):  # fmt: skip
+                 check: Callable[[], None] | None = None, outdated: str = ""):  # fmt: skip
     """The scratch directory `OUT.tmp` in which a step makes its output; renamed to OUT with its done-file when the block ends well.
 
     options  the step's options as JSON values; compared with those of an existing output
@@ -145,6 +147,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
     complete function from the options that an existing output or an interrupted run was made with, as its version has written them down,
              to their form today
     check    function that raises UserError for inputs which do not fit; called before anything is written, if the output has to be made
+    outdated why an output with these options and inputs has to be made again, where the step knows of a reason
 
     Raises UpToDate when there is nothing to do, UserError when OUT was made with other options and `force` is not given, an interrupted
     run with other options has left precious files, another process is making an output in OUT, an input would be replaced with OUT, or has
@@ -168,7 +171,7 @@ def stage_output(out: Path, options: dict, inputs: list[Path], *, force: bool = 
                 _swap(scratch, out)
     prints = {str(path): fingerprint(path) for path in inputs}
     _remove_leftovers(out)
-    check_current(out, options, prints, force, also, complete)
+    check_current(out, options, prints, force, also, complete, outdated)
     _refuse_to_replace(_replaced(out))
     _check_at_rest(out)
     if check:

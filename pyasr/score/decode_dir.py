@@ -22,6 +22,7 @@ from pyasr.base.options import option
 from pyasr.base.output import atomic_write
 from pyasr.data.datadir import DataDir
 from pyasr.score.filters import TextFilter
+from pyasr.score.lm_weights import LmWeights
 from pyasr.score.tables import counts_table, interval_text, per_speaker, wer_file, wer_line
 from pyasr.score.text_scorer import TextScorer
 from pyasr.score.wer import Score
@@ -128,17 +129,28 @@ def read_summary(decode_dir: Path, mbr: bool = False) -> dict:
         raise UserError(f"{path}: damaged; score {decode_dir} again with steps/score.py --force") from None
 
 
+def misfit(decode_dir: Path, weights: LmWeights, mbr: bool = False) -> str:
+    """Why the last scoring is not one of this range of LM weights; '' where it is, nothing was scored, or an earlier version did it."""
+    try:
+        summary = read_summary(decode_dir, mbr)
+    except UserError:
+        return ""  # harmless: missing or damaged, it is made again
+    record, best = summary.get("lm_weights"), summary["best"]
+    return weights.misfit(record, best["point"][0], best["errors"]) if record else ""
+
+
 def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Any], filters: TextFilter, chosen: Chosen | None, seed: int = 0,
-                  scores: Mapping[Point, Score] | None = None, first: Container[int] | None = None,
+                  scores: Mapping[Point, Score] | None = None, weights: LmWeights | None = None,
                   scorer: Scorer | None = None) -> list[str]:  # fmt: skip
     """Write the files above into `out`; the lines of best_wer, and of those of subsets. `chosen` is None where this set chooses itself.
 
     scores  of all points, as `score_points` gives them, where they are known
-    first   LM weights that are chosen before equally good ones
+    weights the range of LM weights, of which the first ones are chosen before equally good ones
     scorer  a TextScorer of `data` and `filters` unless given
     """
     scorer = scorer or TextScorer(data, filters)
     scores = scores or score_points(scorer, hypotheses)
+    first = weights and weights.first
     point = chosen.point if chosen else best_point(scores, first)
     if point not in scores:
         raise UserError(f"LM weight {point[0]} and penalty {point[1]} of {chosen.source} are not in the sweep; "
@@ -159,7 +171,8 @@ def write_scoring(out: Path, data: DataDir, hypotheses: Mapping[Point, Any], fil
     if scorer.parts:
         _write(out / "per_subset", counts_table("SUBSET", [(name, scores[point].part(utts).row) for name, utts in scorer.parts.items()]))
     summary = {"data": str(data.path), "params_from": str(chosen.source) if chosen else None, "seed": seed,
-               "signature": scorer.signature, **entries, **({"subsets": subsets} if subsets else {})}
+               "signature": scorer.signature, "lm_weights": weights and weights.record, **entries,
+               **({"subsets": subsets} if subsets else {})}
     _write(out / SUMMARY, json.dumps(summary, indent=1) + "\n")
     return lines
 

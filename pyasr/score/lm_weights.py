@@ -26,14 +26,14 @@ def first_range(least: int | None, greatest: int | None) -> tuple[int, int]:
 class LmWeights:
     """The range for one decode directory.
 
-    least, greatest  the ends that the user gave, else None
+    least, greatest  the ends that the user gave, else None; both as the list `given`
     needed           a weight that the range must include if its ends may move: the one chosen on another set
     first            the weights of the first range
     low, high        the current ends
     """
 
     def __init__(self, least: int | None, greatest: int | None, needed: int | None = None):
-        self._moves_down, self._moves_up = least is None, greatest is None
+        self.given, self._moves_down, self._moves_up = [least, greatest], least is None, greatest is None
         low, high = first_range(least, greatest)
         self.low = min(low, needed or low) if self._moves_down else low
         self.high = max(high, needed or high) if self._moves_up else high
@@ -48,6 +48,23 @@ class LmWeights:
         down = best > 0 and self._moves_down and self.low > _LEAST and errors[self.low] == best
         up = best > 0 and self._grows_up(errors, best)
         return (self._lower() if down else []) + (self._higher() if up else [])
+
+    @property
+    def record(self) -> dict:
+        """The range as JSON values, for `misfit` of a later one."""
+        return {"tried": [self.low, self.high], "given": self.given}
+
+    def misfit(self, record: Mapping, best: int, errors: int) -> str:
+        """Why scores of the weights in `record` are not those of this range; '' if they are. `best` is their best weight, with `errors`.
+
+        They are not if they go beyond an end that is fixed now, or if the best weight is at an end that was fixed then.
+        """
+        (low, high), given = record["tried"], record["given"]
+        if low < self.low and not self._moves_down or high > self.high and not self._moves_up:
+            return f"it has scores of LM weights {low} to {high}"
+        is_low = best == low > _LEAST and self._moves_down and given[0] is not None
+        is_high = best == high < _UPPER_ENDS[-1] and self._moves_up and given[1] is not None
+        return f"its best LM weight {best} is at an end that was given" if errors and (is_low or is_high) else ""
 
     def remedy(self, best: int) -> str:
         """Advice if the best weight is an end that the user gave, or the greatest possible one; otherwise an empty string."""

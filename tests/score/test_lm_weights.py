@@ -110,12 +110,37 @@ def test_the_weight_of_another_set_is_applied_outside_the_first_range(tmp_path):
 
 def test_earlier_scores_of_the_same_range_stay(tmp_path, capsys):
     """Their done-file has the numbers of the ends, as it has now."""
-    corpus = Corpus(tmp_path / "a", WRONG, right_from(12))
+    corpus = Corpus(tmp_path / "a", WRONG, right_from(12), right_to(12))
     corpus.score()
     options = json.loads((corpus.decode / "scoring/.done.json").read_text())["options"]
     assert (options["min_lmwt"], options["max_lmwt"]) == (7, 17)
     corpus.score("--min-lmwt", 7, "--max-lmwt", 17)
     assert "up to date" in capsys.readouterr().out
+
+
+def test_a_range_that_is_given_is_honoured_after_one_that_grew(tmp_path, capsys):
+    """And the other way round: what was scored in a fixed range grows where the best is at its end."""
+    steps = [right_from(weight) for weight in range(15, 24)] + [right_to(weight) for weight in range(23, 28)]
+    corpus = Corpus(tmp_path / "a", WRONG, *steps)
+    assert corpus.score()["weights"] == (7, 30)
+    fixed = "--min-lmwt", 7, "--max-lmwt", 17
+    found = corpus.score(*fixed)
+    assert found["weights"] == (7, 17) and found["chosen"]["point"] == [17, 0.0]
+    assert f"{corpus.decode}/scoring is out of date: it has scores of LM weights 7 to 30; making it anew" in capsys.readouterr().out
+    corpus.score(*fixed)
+    assert "up to date" in capsys.readouterr().out
+    assert corpus.score()["chosen"]["point"] == [23, 0.0]
+    assert "scoring is out of date: its best LM weight 17 is at an end that was given; making it anew" in capsys.readouterr().out
+    assert corpus.score("--min-lmwt", 7)["weights"] == (7, 30)
+    assert "up to date" in capsys.readouterr().out
+    assert corpus.score("--max-lmwt", 17)["weights"] == (7, 17)
+
+
+def test_ranges_whose_best_is_inside_serve_each_other(tmp_path, capsys):
+    corpus = Corpus(tmp_path / "a", WRONG, right_from(12), right_to(12))
+    for words in (("--min-lmwt", 7, "--max-lmwt", 17), (), ("--max-lmwt", 17)):
+        corpus.score(*words)
+        assert ("up to date" in capsys.readouterr().out) == (words != ("--min-lmwt", 7, "--max-lmwt", 17))
 
 
 def test_words_of_least_risk_grow_alike(tmp_path):
