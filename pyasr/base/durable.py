@@ -3,7 +3,8 @@
     write, fsync of the file, rename, fsync of the directory
 
 Without the first fsync a file may be empty under its new name; without the second the renaming may be lost. Some file systems have no
-fsync of directories; there the renaming is as durable as the file system makes it.
+fsync of directories, and a directory without read permission cannot be opened for it; there the renaming is as durable as the file system
+makes it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def rename(source: Path, target: Path) -> None:
     source, target = Path(source), Path(target)
     os.replace(source, target)
     for folder in dict.fromkeys([target.parent, source.parent]):
-        sync(folder)
+        with contextlib.suppress(PermissionError):  # harmless: a directory that may only be written in cannot be opened for fsync
+            sync(folder)
 
 
 def copy(source: Path, target: Path) -> None:

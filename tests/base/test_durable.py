@@ -6,10 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+import traceback
+from pathlib import Path
 
 import pytest
 
 from pyasr.base import durable
+from pyasr.base.output import atomic_write, stage_output
 from pyasr.base.places import remove_tree
 
 CODE = """
@@ -71,6 +74,41 @@ def test_a_file_system_without_fsync_of_directories(tmp_path, monkeypatch):
         else:
             durable.rename(tmp_path / "x", tmp_path / "y")
         assert (tmp_path / "y").exists()
+
+
+def test_a_directory_that_may_be_written_in_but_not_read(tmp_path, monkeypatch):
+    """As another user than root, whom permissions do not concern; from inside, since tmp_path lies in directories of the test's user."""
+    (tmp_path / "x").write_text("")
+    tmp_path.chmod(0o333)
+    monkeypatch.chdir(tmp_path)
+
+    def work() -> None:
+        if not os.geteuid():
+            os.setuid(65534)
+        with pytest.raises(PermissionError):
+            os.listdir(".")
+        durable.rename(Path("x"), Path("y"))
+        with atomic_write(Path("table")) as f:
+            f.write("1\n")
+        with stage_output(Path("out"), {}, []) as out:
+            (out / "model").write_text("model")
+
+    assert status_of(work) == 0
+    tmp_path.chmod(0o700)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "table", "y"] and (tmp_path / "out/model").read_text() == "model"
+
+
+def status_of(work) -> int:
+    """The exit status of a process that does this work: 1 where it raises anything."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        work()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
 
 
 def test_both_directories_of_a_move_are_synced(tmp_path, monkeypatch):
