@@ -25,31 +25,31 @@ from pyasr.io.object_kinds import PEEK_BYTES, kind_of
 INT16_SCALE = 32768.0
 ONLY = -1
 _OFFSET = re.compile(r"(.+):([0-9]{1,18})$")
-_NOT_STARTED = (126, 127)  # bash's status of a program that is none, or not there
+_NOT_STARTED = (126, 127)  # bash's exit status where a command is not executable or not found
 _BLOCK_VALUES = 1 << 20
 _HEAD_BYTES = 1 << 16  # of an audio file in an archive, which hold its header
 _MOST_TIMES = 600  # float32 takes the bytes of its file; speech in Opus at 6 kbit/s takes 256 times, with pauses more
 _MOST_TIMES_FLAC = 6000  # a block of 16384 samples of silence takes 11 bytes
 _MOST_TIMES_SHORTEN = 2000  # a block of 256 samples of silence takes 5 bits
 _LEAST_RATE, _MOST_RATE = 100, 1_000_000
-_JOINED = "several recordings one after the other in one file, of which the first alone would be read"
+_JOINED = "several recordings joined in one file, of which only the first would be read"
 _RESAMPLE_TAPER = 0.05  # share of the new band over which resampling fades out
 _RESAMPLE_PAD_S = 0.05
 
 
 class UnusableAudio(UserError):
-    """A recording that is missing or damaged. What a table, an installed program or an option puts right is another UserError."""
+    """A recording that is missing or damaged. Errors that a table, an installed program or an option corrects are other UserErrors."""
 
 
 @dataclass(frozen=True)
 class AudioAdvice:
-    """What to do about audio that cannot be used, the end of each message; unless given, for recordings of a data directory."""
+    """Advice at the end of each message about unusable audio; by default for recordings of a data directory."""
 
     damaged: str = "replace the file or remove its utterances"
-    unreadable: str = "replace the file or remove its utterances"  # of no form that is known
+    unreadable: str = "replace the file or remove its utterances"  # of an unknown format
     joined: str = "make a file of each, or one WAV file of all, or remove its utterances"
-    uncounted: str = "write its header anew, as by 'sox --ignore-length FILE NEW.wav', or remove its utterances"
-    unending: str = "let the command write WAV, or encode it anew"
+    uncounted: str = "rewrite its header, for example by 'sox --ignore-length FILE NEW.wav', or remove its utterances"
+    unending: str = "let the command write WAV, or encode the recording again"
 
 
 def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray, int]:
@@ -57,11 +57,11 @@ def read_audio(rx: str, name: str = "", channel: int = ONLY) -> tuple[np.ndarray
 
     rx       a path, `path:offset` into an archive of WAV files, or a command ending in `|`, where `pyasr.base.pipes` lets it run
     name     the recording or utterance, for messages
-    channel  which of them is read, the left one is 0; ONLY: there has to be one
+    channel  the channel to read, 0 is the left one; ONLY: the audio must have a single channel
 
-    Forms are WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64 and CAF. Raises UserError, naming `name` and the file, when the audio is
-    missing, cut short, not audio, or has not that channel, or more than one; UnusableAudio where the recording itself is missing or
-    damaged.
+    Formats are WAV, FLAC, Ogg, MP3, SPHERE, AIFF, AU, W64, RF64 and CAF. Raises UserError, naming `name` and the file, when
+    the audio is missing, cut short, not audio, lacks the channel, or has several channels where one is expected; UnusableAudio where the
+    recording itself is missing or damaged.
     """
     samples, rate = read_channels(rx, name)
     check_channel(samples.shape[1], channel, _where(rx, name))
@@ -79,7 +79,7 @@ def _where(rx: str, name: str) -> str:
 
 
 def check_channel(num_channels: int, channel: int, where: str) -> None:
-    """Raise UserError, headed by `where`, for a recording that has not this channel, or several where one is meant."""
+    """Raise UserError, headed by `where`, for a recording without this channel, or with several channels where one is expected."""
     if channel == ONLY and num_channels > 1:
         choices = "0 or 1" if num_channels == 2 else f"0 to {num_channels - 1}"
         by_table = "name that of each recording in reco2file_and_channel"
@@ -129,7 +129,7 @@ def _of_library(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.nda
     try:
         with soundfile.SoundFile(_ForLibrary(audio_headers.readable(content))) as audio:
             if audio.format not in audio_sizes.FORMS:
-                found = f"audio in the form {audio.format}, whose missing end would not be told"
+                found = f"audio in the format {audio.format}, in which a missing end is not detected"
                 raise UserError(f"{where}: {found}; convert it to WAV or FLAC")
             rate, promised = audio.samplerate, 0 if flac_length.is_without_audio(content) else audio.frames
             samples = _samples(audio, len(content), where) if promised else np.zeros((0, audio.channels), np.float32)
@@ -163,22 +163,22 @@ def _of_shorten(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.nda
 
 
 class _ForLibrary(io.BytesIO):
-    """For libsndfile, which seeks to before the begin of some broken files: nothing comes of that."""
+    """A buffer that ignores libsndfile's attempts to seek before the start of some broken files."""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         return super().seek(offset, whence) if whence != os.SEEK_SET or offset >= 0 else self.tell()
 
 
 def _other_kind(content: bytes) -> str:
-    """Part of a sentence on the Kaldi object in place of audio; '' if it is unknown."""
+    """A clause about the Kaldi object that was found in place of audio; '' if it is unknown."""
     kind = kind_of(content[:PEEK_BYTES])
-    return f"{kind} is there" if kind and not kind.endswith(" file") else ""
+    return f"found {kind}" if kind and not kind.endswith(" file") else ""
 
 
 def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
     """Raise UserError for an audio file that libsndfile would read only in part, or not at all."""
     if audio_sizes.is_flac_stream(content):
-        raise UserError(f"{where}: a FLAC stream, its header does not tell its length; {advice.unending}")
+        raise UserError(f"{where}: a FLAC stream without its length in the header; {advice.unending}")
     if missing := audio_sizes.what_is_missing(content):
         raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
     if audio_sizes.holds_several(content):
@@ -188,7 +188,7 @@ def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
 
 
 def _samples(audio, num_bytes: int, where: str) -> np.ndarray:
-    """All that is there, block by block, since a header may promise any number; (num_samples, num_channels)."""
+    """All samples, decoded block by block, since a header may promise any number; (num_samples, num_channels)."""
     blocks, num_unpacked = [np.zeros((0, audio.channels), np.float32)], 0
     while len(block := audio.read(max(_BLOCK_VALUES // audio.channels, 1), "float32", always_2d=True)):
         blocks.append(block)
@@ -223,12 +223,12 @@ def _place(rx: str) -> tuple[str, int]:
 
 
 def _says_absence(error: UserError) -> bool:
-    """Whether the file does not exist, rather than that the system cannot read it at the moment."""
+    """Whether the file does not exist, as opposed to a file that the system cannot read at the moment."""
     return not isinstance(error, SystemRefusal) or error.is_absence
 
 
 def _of_archive(path: str, offset: int) -> bytes:
-    """The bytes of the audio file that begins there, no more of the archive than its header makes necessary.
+    """The bytes of the audio file that begins there; no more of the archive is read than its header requires.
 
     Raises UnusableAudio if neither another entry nor the end of the archive follows the bytes that the header counts.
     """
@@ -246,7 +246,7 @@ def _of_archive(path: str, offset: int) -> bytes:
         promised = _shorter_end(archive, offset, head, promised)
         content = head[:promised] + archive.read(min(max(promised - len(head), 0), left))
         if not audio_tails.begins_entry(_bytes_at(archive, offset + promised)):
-            raise UnusableAudio(f"{path}:{offset}: its header tells {promised} bytes, and no other file of the archive begins behind them")
+            raise UnusableAudio(f"{path}:{offset}: its header gives {promised} bytes, but no other file of the archive begins after them")
     return content
 
 
@@ -268,7 +268,7 @@ def _bytes_at(archive: BinaryIO, place: int) -> bytes:
 
 def _output_of(command: str, where: str) -> bytes:
     if "\0" in command:
-        raise UserError(f"{where}: no command, there is a zero byte in it; correct wav.scp")
+        raise UserError(f"{where}: the command contains a zero byte; correct wav.scp")
     run = subprocess.run(command, shell=True, executable="/bin/bash", capture_output=True)
     if run.returncode:
         told = (run.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]

@@ -103,8 +103,8 @@ def _without_tail(content: bytes) -> bytes:
 
 
 def _with_length(content: bytes) -> bytes:
-    """A FLAC or MP3 file with its true length in the header, if that is known; other files unchanged."""
+    """A FLAC or MP3 file with its true length in the header, if that counts less; other files unchanged."""
     if not flac_length.is_flac(content):
         return mp3_length.with_length(content)
-    num = flac_length.num_samples(content)
-    return content if num in (None, flac_length.told(content)) else flac_length.with_length(content, num)
+    num = flac_length.num_samples(content) or 0
+    return flac_length.with_length(content, num) if num > flac_length.told(content) else content

@@ -1,4 +1,4 @@
-"""Whether the recordings of a data directory are there and whole: by their headers, or read to their end."""
+"""Whether the recordings of a data directory exist and are complete: by their headers and ends, or read to their end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
-from pyasr.data import audio_headers, audio_sizes, audio_tails, shorten, sphere
+from pyasr.data import audio_ends, audio_headers, audio_sizes, audio_tails, shorten, sphere
 from pyasr.data.audio import AudioAdvice, UnusableAudio, read_channels
 from pyasr.data.channels import pick
 from pyasr.io.ark import archive_of
@@ -34,8 +34,8 @@ def look_at_audio(rx: str, how: str, label: str = "") -> Look:
     """What is wrong with the audio of `rx`, an entry of wav.scp.
 
     label  channel that `reco2file_and_channel` names; a file of several without one is a complaint where it is read
-    how    'no': not looked at; 'exists': the file is there, and where its header tells the size of the audio, that is right; 'read': it can
-           be read to its end
+    how    'no': not looked at; 'exists': the file is there, and has the size or the end that its header gives; 'read': it can be read to
+           its end
     """
     if how == "no" or how == "exists" and pipes.is_command(rx):
         return Look()
@@ -65,12 +65,12 @@ def _read(rx: str, label: str) -> Look:
 
 
 def is_as_its_header_tells(path: str) -> bool:
-    """Whether an audio file has the size that its header tells, or one of a form whose header tells none: from its first few bytes, and the
-    last ones where something follows the audio. Where it does not look so, only reading it tells."""
+    """Whether an audio file has the size that its header gives or, in formats without such a size, ends where it should: by its first
+    bytes, and the last ones in these formats and if something follows the audio. If False, only reading all of it tells."""
     with open_file(path) as file, readable(path):
         head, num_bytes = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
         if head[:4] not in _WITH_SIZES:
-            return bool(_WITHOUT_SIZES.match(head))
+            return bool(_WITHOUT_SIZES.match(head)) and audio_ends.ends_well(file, head, num_bytes)
         if sphere.is_shortened(head):  # the end of such a file is known when it is decoded
             return shorten.is_stream(head[sphere.head_bytes(head):]) and sphere.counts(head)[0] > 0
         begin, size = audio_sizes.promised(head)

@@ -1,6 +1,6 @@
-"""Amount of audio by the headers of files. libsndfile silently shortens a recording whose end is missing, or not counted.
+"""The amount of audio according to file headers. libsndfile silently shortens a recording whose end is missing or not counted.
 
-Of FLAC and MP3 files libsndfile tells itself when the end is missing, but of an MP3 file without a Xing header, which promises nothing.
+For FLAC and MP3 files libsndfile itself reports a missing end, except for an MP3 file without a Xing header, which gives no length.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from itertools import dropwhile
 
 from pyasr.data import audio_tails, flac_length, mp3_length, sphere
 
-FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}  # whose missing ends are told
+FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP3", "CAF"}  # in which a missing end is detected
 _OF_STREAMS = range(0x7F000000, 0x7F000100), range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)  # what programs write into pipes
 _OGG_HEAD_BYTES, _OGG_FIRST_PAGE, _OGG_LAST_PAGE = 27, 2, 4
 GREATEST = 0xFFFFFFFF  # of RF64's chunk data: its chunk ds64 tells the size (EBU Tech 3306)
 
 
 def is_of_stream(size: int) -> bool:
-    """Whether a header that has this size does not tell how much audio there is: of a pipe, what comes is all."""
+    """Whether a size is one that programs write into pipes, where the length is unknown: the audio then goes on to the end."""
     return any(size in sizes for sizes in _OF_STREAMS)
 
 
 def num_bytes(head: bytes) -> int | None:
-    """How many bytes an audio file that begins with `head` has, by its header; None where that does not tell."""
+    """Bytes of an audio file that begins with `head`, according to its header; None if the header does not give them."""
     begin, size = promised(head)
     if not begin or size <= 0:
         return None
@@ -32,14 +32,14 @@ def num_bytes(head: bytes) -> int | None:
 
 
 def num_bytes_of_all_channels(head: bytes) -> int:
-    """How many bytes a SPHERE file of several channels has if its header counts the samples of all of them together; 0 for others."""
+    """Bytes of a SPHERE file with several channels if its header counts the samples of all channels together; 0 for other files."""
     count, num_channels, num_bytes_of_one = sphere.counts(head)
     is_meant = sphere.is_sphere(head) and num_channels > 1 and not sphere.is_shortened(head)
     return sphere.head_bytes(head) + count * num_bytes_of_one if is_meant else 0
 
 
 def what_is_missing(content: bytes) -> str:
-    """What the header of an audio file promises and is not there, as part of a sentence; '' where all is, or the header does not tell."""
+    """A clause about audio that the header promises and the file lacks; '' if it is complete or the header does not give a length."""
     if content[:4] == b"OggS":
         return "" if _has_last_page(content) else "its last page is missing"
     begin, size = promised(content)
@@ -48,9 +48,9 @@ def what_is_missing(content: bytes) -> str:
 
 
 def what_is_not_counted(content: bytes) -> str:
-    """Part of a sentence on bytes behind the counted audio that are not chunks, tags or padding; '' if there are none."""
+    """A clause about bytes after the counted audio that are not chunks, tags or padding; '' if there are none."""
     if flac_length.is_flac(content):
-        counts = "more frames follow than its header counts, and the last is not whole"
+        counts = "more frames follow than its header counts, and the last is incomplete"
         return counts if flac_length.num_samples(content) is None and flac_length.goes_on(content) else ""
     begin, size = promised(content)
     end = begin + size
@@ -60,7 +60,7 @@ def what_is_not_counted(content: bytes) -> str:
 
 
 def promised(content: bytes) -> tuple[int, int]:
-    """(where the audio begins, how many bytes it has by the header); (0, 0) where the header does not tell."""
+    """(offset of the audio, its bytes according to the header); (0, 0) if the header does not give them."""
     kind = content[:4]
     if kind in (b"RIFF", b"RIFX"):
         return _known(*chunk(content, 12, ">4sI" if kind == b"RIFX" else "<4sI", 2, b"data"))
@@ -80,12 +80,12 @@ def promised(content: bytes) -> tuple[int, int]:
 
 
 def _known(begin: int, size: int) -> tuple[int, int]:
-    """(0, 0) for a size of a stream: what is there is all."""
+    """(0, 0) for the size of a stream, whose audio goes on to the end of the file."""
     return (0, 0) if is_of_stream(size) else (begin, size)
 
 
 def chunk(content: bytes, at: int, form: str, multiple: int, wanted: bytes, num_counted: int = 0) -> tuple[int, int]:
-    """(begin, size) of the first chunk of a name from the byte `at` on, (0, 0) where there is none.
+    """(begin, size) of the first chunk named `wanted` from the byte `at` on; (0, 0) if there is none.
 
     form         name and size of a chunk, as `struct` has it
     multiple     chunks begin at multiples of so many bytes
@@ -102,7 +102,7 @@ def chunk(content: bytes, at: int, form: str, multiple: int, wanted: bytes, num_
 
 
 def of_rf64(content: bytes) -> tuple[int, int]:
-    """The size in the chunk ds64, where it tells one, as libsndfile takes it."""
+    """The size in the chunk ds64, if it has one, as libsndfile reads it."""
     begin, size = chunk(content, 12, "<4sI", 2, b"data")
     sizes, num_bytes = chunk(content, 12, "<4sI", 2, b"ds64")
     told = struct.unpack_from("<q", content, sizes + 8)[0] if 16 <= num_bytes <= len(content) - sizes else 0
@@ -110,8 +110,8 @@ def of_rf64(content: bytes) -> tuple[int, int]:
 
 
 def _of_sphere(content: bytes) -> tuple[int, int]:
-    """The number of samples in NIST's header, lines such as `sample_count -i 9000`: of each channel, or where the size of the file says
-    so, of all together, as in the first release of Switchboard."""
+    """(offset, bytes) by the lines of NIST's header such as `sample_count -i 9000`: samples of each channel or, if the size of the file
+    says so, of all channels together, as in the first release of Switchboard."""
     begin, (count, num_channels, num_bytes) = sphere.head_bytes(content), sphere.counts(content)
     together = count * num_bytes
     return begin, together if len(content) - begin == together else together * num_channels
@@ -124,9 +124,9 @@ def is_flac_stream(content: bytes) -> bool:
 
 
 def holds_several(content: bytes) -> bool:
-    """Whether it is several files joined, of which libsndfile would read only the first, or none.
+    """Whether several files are joined, of which libsndfile would read the first at most.
 
-    First pages of streams that go side by side in an Ogg file stand together at its begin; one behind other pages begins another file.
+    The first pages of the parallel streams of an Ogg file stand together at its start; one after other pages begins another file.
     """
     if content[:4] == b"fLaC":
         return flac_length.holds_several(content)
@@ -138,7 +138,7 @@ def holds_several(content: bytes) -> bool:
 
 
 def _has_last_page(content: bytes) -> bool:
-    """Whether the last page of an Ogg file is whole, and marked as the last of its stream."""
+    """Whether the last page of an Ogg file is complete and marked as the last of its stream."""
     return bool(_marks_of_pages(content)[-1] & _OGG_LAST_PAGE)
 
 

@@ -6,14 +6,12 @@ checksum of 8 bits; it ends with a checksum of 16 bits. The last frame of a file
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import BinaryIO
+from itertools import islice
 
-from pyasr.data import mp3_length
-
+HEADER_BYTES = 42  # the mark and the first block
 _LAST_BLOCK, _TOLD_BITS, _TOLD_END = 0x80, (1 << 36) - 1, 26
 _HEAD = b"fLaC\x00\x00\x00\x22", b"fLaC\x80\x00\x00\x22"
 _KEY = re.compile(rb"[^\s\x00-\x1f\x7f]{1,1000}[ \t]")  # before a file in an archive
@@ -21,7 +19,6 @@ _MOST_KEY, _MOST_FRAME_BYTES, _MOST_CHECKED = 1001, 2 << 20, 4
 _LEAST_FRAME, _MOST_FRAME_HEAD = 9, 16
 _RATE_BYTES = {12: 1, 13: 2, 14: 2}
 _ID3V1_BYTES = 128
-_HEADER_BYTES, _ENDS_BYTES = 42, 1 << 16  # of the mark and the first block; of what `ends` reads
 
 
 def told(content: bytes) -> int:
@@ -47,10 +44,7 @@ def num_samples(content: bytes) -> int | None:
     """Samples by the last frame; None if no complete frame is at the end."""
     end, slack = _end(content)
     num_checked = 0
-    for at in _places_of_frames(content, end):
-        last = _last_sample(content, at)
-        if last is None:
-            continue
+    for at, last in _frames(content, end):
         if last == told(content) or _is_whole(content, at, end, slack):
             return last
         num_checked += 1
@@ -65,28 +59,17 @@ def stream_info(content: bytes) -> tuple[int, int, int]:
     return number >> 44, (number >> 41 & 7) + 1, number & _TOLD_BITS
 
 
-def ends(file: BinaryIO) -> bytes:
-    """A FLAC file of the header and the last bytes of `file` alone, which are enough for `stream_info` and `is_whole`; the first bytes of a
-    file of another form."""
-    head = file.read(_HEADER_BYTES)
-    if not is_flac(head):
-        return head
-    file.seek(max(file.seek(0, os.SEEK_END) - _ENDS_BYTES, len(head)))
-    return head[:4] + bytes([head[4] | _LAST_BLOCK]) + head[5:] + file.read()
-
-
-def is_whole(content: bytes) -> bool:
-    """Whether the last of the frames that the header counts is there up to its end, and nothing follows."""
-    end, slack = _end(content)
-    last = next((at for at in _places_of_frames(content, end) if _last_sample(content, at) == told(content)), None)
-    return last is not None and _is_whole(content, last, end, slack)
-
-
 def goes_on(content: bytes) -> bool:
     """Whether more frames follow than the header counts, the last of them incomplete."""
     end, _ = _end(content)
-    lasts = (_last_sample(content, at) for at in _places_of_frames(content, end))
-    return bool(told(content)) and next((last for last in lasts if last is not None), 0) > told(content)
+    return bool(told(content)) and next((last for _, last in _frames(content, end)), 0) > told(content)
+
+
+def ends_as_told(head: bytes, tail: bytes) -> bool:
+    """Whether a file ends with the last of the samples that its header counts, in a complete frame; `tail` are its last bytes."""
+    end = _without_tag(tail)
+    found = islice(_frames_in(tail, 0, end, _block_size(head)), _MOST_CHECKED)
+    return any(last == told(head) and _is_whole(tail, at, end, slack=0) for at, last in found)
 
 
 def with_length(content: bytes, num: int) -> bytes:
@@ -100,19 +83,33 @@ def _end(content: bytes) -> tuple[int, int]:
     nexts = [at for at in (content.find(head, 1) for head in _HEAD) if at > 0]
     if nexts:
         return min(nexts), _MOST_KEY
-    has_tag = content[-_ID3V1_BYTES:][:3] == b"TAG"
-    return len(content) - (mp3_length.tag_bytes(content[-_ID3V1_BYTES:]) if has_tag else 0), 0
+    return _without_tag(content), 0
 
 
-def _places_of_frames(content: bytes, end: int) -> Iterator[int]:
-    """Where a frame may begin, the last place first."""
-    first, at = max(_end_of_head(content), end - _MOST_FRAME_BYTES), end
+def _without_tag(content: bytes) -> int:
+    """Where the file ends, without an ID3 tag at its end."""
+    return len(content) - (_ID3V1_BYTES if content[-_ID3V1_BYTES:][:3] == b"TAG" else 0)
+
+
+def _frames(content: bytes, end: int) -> Iterator[tuple[int, int]]:
+    """`_frames_in` the last part of a whole file."""
+    return _frames_in(content, max(_end_of_head(content), end - _MOST_FRAME_BYTES), end, _block_size(content))
+
+
+def _block_size(head: bytes) -> int:
+    """Samples of a frame, in files whose frames are of equal length."""
+    return int.from_bytes(head[8:10], "big")
+
+
+def _frames_in(content: bytes, first: int, end: int, block_size: int) -> Iterator[tuple[int, int]]:
+    """(offset, samples of the file up to its end) of each frame that begins between `first` and `end`, the last frame first."""
+    at = end
     while (at := content.rfind(b"\xff", first, at)) >= 0:
-        if content[at + 1 : at + 2] in (b"\xf8", b"\xf9"):
-            yield at
+        if content[at + 1 : at + 2] in (b"\xf8", b"\xf9") and (last := _last_sample(content, at, block_size)) is not None:
+            yield at, last
 
 
-def _last_sample(content: bytes, at: int) -> int | None:
+def _last_sample(content: bytes, at: int, block_size: int) -> int | None:
     """Samples up to the end of the frame that begins at `at`; None if no frame begins there."""
     head = content[at : at + _MOST_FRAME_HEAD]
     if len(head) < _LEAST_FRAME or head[3] & 1 or head[2] & 15 == 15 or head[2] < 16:
@@ -127,7 +124,7 @@ def _last_sample(content: bytes, at: int) -> int | None:
     if place >= len(head) or _checksum(head[:place], 0x07, 8) != head[place]:
         return None
     num = extra if num_bytes else 192 if code == 1 else 576 << (code - 2) if code < 6 else 256 << (code - 8)
-    is_variable, block_size = head[1] & 1, int.from_bytes(content[8:10], "big")
+    is_variable = head[1] & 1
     return (number if is_variable else number * block_size) + num
 
 

@@ -1,13 +1,14 @@
-"""How long an MP3 file is by its frames, where its Xing header tells otherwise or is missing (ISO 11172-3, 13818-3; Xing and LAME).
+"""Length of an MP3 file by its frames, where its Xing header is wrong or missing (ISO 11172-3, 13818-3; Xing and LAME).
 
-libsndfile believes the Xing header. Without one it guesses the length from the bit rate of the first frame, so that a file of variable bit
-rate comes out shorter than it is, or is taken for cut short.
+libsndfile trusts the Xing header. Without one it guesses the length from the bit rate of the first frame; a file of variable bit rate is
+then decoded too short, or looks cut short.
 """
 
 from __future__ import annotations
 
 import re
 import struct
+from typing import BinaryIO
 
 _LAYER_3, _MPEG_1, _MONO = 1, 3, 3
 _KBITS_1 = 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320
@@ -17,11 +18,12 @@ _XING_WITHIN, _XING_BYTES, _HAS_FRAMES, _HAS_BYTES = 64, 16, 1, 2
 _ID3V1_BYTES, _ID3V2_HEAD_BYTES, _APE_HEAD_BYTES = 128, 10, 32
 _SAME_STREAM = 0xFFFE0C00  # synchronisation, version, layer and rate, which all frames of a file share
 _HEAD_BYTES, _RESUMED_WITHIN, _MOST_KEY = 4, 1 << 16, 1000
+FRAME_BYTES = _XING_WITHIN + _XING_BYTES  # of a first frame, enough to read its Xing header
 _KEY = re.compile(rb"\s*[^\s\x00-\x1f\x7f]{1,%d}[ \t]" % _MOST_KEY)
 
 
 def goes_on(content: bytes) -> bool:
-    """Whether another file follows the frames that the first frame's Xing header counts, as where files are joined, behind tags or not."""
+    """Whether another file follows the frames that the Xing header counts: files were joined, with or without tags between them."""
     begin = _after_tags(content, 0)
     end = begin + _promised(content, begin)
     if end == begin:
@@ -31,9 +33,25 @@ def goes_on(content: bytes) -> bool:
     return second > first and _frame_bytes(content, second) > 0 and (first > end or _xing(content, first) > 0)
 
 
+def begin_of_frames(file: BinaryIO) -> int:
+    """Where the tags end that stand before the frames of an open file."""
+    at = 0
+    while True:
+        file.seek(at)
+        if not (size := tag_bytes(file.read(_APE_HEAD_BYTES))):
+            return at
+        at += size
+
+
+def has_promised_size(head: bytes, num_bytes: int) -> bool:
+    """Whether so many bytes of a file, which begin with the frame `head`, without tags, are those that its Xing header counts; True if it
+    counts none."""
+    return (_promised(head, 0) or num_bytes) == num_bytes
+
+
 def with_length(content: bytes) -> bytes:
-    """The file with a Xing header that counts the frames that are there, where it has one that counts fewer, or a variable bit rate and
-    none."""
+    """The file with a Xing header that counts all its frames, if its own header counts fewer, or if it has a variable bit rate and no Xing
+    header."""
     begin = _after_tags(content, 0)
     if not (size := _frame_bytes(content, begin)):
         return content
@@ -50,7 +68,7 @@ def with_length(content: bytes) -> bytes:
 
 
 def _xing_frame(head: bytes, num: int, num_bytes: int) -> bytes:
-    """A frame like that of `head`, without sound, which tells how many follow; mpg123, libsndfile's decoder, takes it for a header."""
+    """A silent frame like that of `head` with the number of frames that follow, which mpg123, libsndfile's decoder, reads as a header."""
     head = bytes([head[0], head[1] | 1, head[2] & 0x0D, head[3]])  # without a checksum, at a bit rate that is set below
     is_first, is_mono = head[1] >> 3 & 3 == _MPEG_1, head[3] >> 6 == _MONO
     side = {(True, False): 32, (True, True): 17, (False, False): 17, (False, True): 9}[is_first, is_mono]
@@ -63,7 +81,7 @@ def _xing_frame(head: bytes, num: int, num_bytes: int) -> bytes:
 
 
 def _count(content: bytes, at: int) -> tuple[int, int, bool]:
-    """(how many frames there are from there on, where the last ends, whether they have several bit rates)"""
+    """(number of frames from `at` on, end of the last one, whether their bit rates differ)"""
     num, like, end, rates = 0, content[at : at + _HEAD_BYTES], at, set()
     while True:
         size = _frame_bytes(content, at) if _are_alike(content, at, like) else 0
@@ -76,7 +94,7 @@ def _count(content: bytes, at: int) -> tuple[int, int, bool]:
 
 
 def _gap(content: bytes, at: int, like: bytes) -> int:
-    """Bytes up to the next two frames of the stream, which damage or tags hide; 0 where it ends, or another file of an archive begins."""
+    """Bytes to skip, of damage or tags, to the next two frames of the stream; 0 at its end and where another file of an archive begins."""
     place, end = _after_tags(content, at), min(len(content), at + _RESUMED_WITHIN)
     if place > at:
         return place - at
@@ -93,7 +111,7 @@ def _are_alike(content: bytes, at: int, like: bytes) -> bool:
 
 
 def _promised(content: bytes, at: int) -> int:
-    """Bytes of all frames by the Xing header in the frame that begins there; 0 where there is none, or it does not tell."""
+    """Bytes of all frames by the Xing header in the frame that begins at `at`; 0 if there is no such header or number."""
     begin = _xing(content, at)
     if not begin:
         return 0
@@ -102,7 +120,7 @@ def _promised(content: bytes, at: int) -> int:
 
 
 def _xing(content: bytes, at: int) -> int:
-    """Where the Xing header begins in the frame that begins at `at`; 0: there is none."""
+    """Offset of the Xing header in the frame that begins at `at`; 0 if there is none."""
     if not _frame_bytes(content, at):
         return 0
     head = content[at : at + _XING_WITHIN]
@@ -111,7 +129,7 @@ def _xing(content: bytes, at: int) -> int:
 
 
 def _frame_bytes(content: bytes, at: int) -> int:
-    """Bytes of the frame of layer III that begins there; 0 where there is none."""
+    """Bytes of the frame of layer III that begins at `at`; 0 if no frame begins there."""
     head = int.from_bytes(content[at : at + 4], "big")
     version, layer, kbits, rate, padding = head >> 19 & 3, head >> 17 & 3, head >> 12 & 15, head >> 10 & 3, head >> 9 & 1
     if head >> 21 != 0x7FF or version not in _DIVISORS or layer != _LAYER_3 or kbits in (0, 15) or rate == 3:
@@ -121,14 +139,14 @@ def _frame_bytes(content: bytes, at: int) -> int:
 
 
 def _after_tags(content: bytes, at: int) -> int:
-    """Where the tags end that begin there: ID3 and APE, which stand before the frames and behind them."""
+    """End of the tags that begin at `at`: ID3 and APE, which stand before and after the frames."""
     while size := tag_bytes(content[at : at + _APE_HEAD_BYTES]):
         at += size
     return at
 
 
 def tag_bytes(head: bytes) -> int:
-    """Bytes of the tag (ID3 or APE) that begins so; 0: there is none."""
+    """Bytes of the tag (ID3 or APE) that begins with `head`; 0 if it is no tag."""
     if head[:3] == b"TAG":
         return _ID3V1_BYTES
     if head[:3] == b"ID3" and len(head) >= _ID3V2_HEAD_BYTES:

@@ -100,5 +100,5 @@ def write_models(place: Path, num_sentences: int = 400) -> None:
     text.write_text("".join(" ".join(rng.choice(sorted(LEXICON), size=rng.integers(2, 6))) + "\n" for _ in range(num_sentences)))
     for name, (order, min_counts) in MODELS.items():
         options = NgramOptions(oov_word="<UNK>", text_ids=False, order=order, min_counts=min_counts)
-        write_arpa(place / f"{name}.arpa.gz", train(text, [*sorted(LEXICON), "<UNK>"], options))
+        write_arpa(place / f"{name}.arpa.gz", train([text], [*sorted(LEXICON), "<UNK>"], options))
     text.unlink()

@@ -188,7 +188,7 @@ def test_flac_stream_that_is_cut_short(tmp_path):
     path = tmp_path / "a.flac"
     write_audio(path, np.random.default_rng(0).normal(0, 3000, 8000).astype(np.float32), 8000)
     path.write_bytes(audio_counts.of_flac(path.read_bytes(), 0)[:-50])
-    with pytest.raises(UserError, match=r"^a: cat .* \|: a FLAC stream, its header does not tell its length; let the command write WAV"):
+    with pytest.raises(UserError, match=r"^a: cat .* \|: a FLAC stream without its length in the header; let the command write WAV"):
         read_audio(f"cat {path} |", "a")
 
 
@@ -230,7 +230,7 @@ def noise(form: str, coding: str, seed: int) -> bytes:
     return file.getvalue()
 
 
-JOINED = "a: several recordings one after the other in one file, of which the first alone would be read; make a file of each"
+JOINED = "a: several recordings joined in one file, of which only the first would be read; make a file of each"
 
 
 def pages(content: bytes) -> list[bytes]:
@@ -287,7 +287,7 @@ def test_speech_may_be_packed_as_tightly_as_codecs_do(tmp_path, monkeypatch):
 
 def test_forms_of_which_nothing_tells_the_end(tmp_path):
     soundfile.write(tmp_path / "a.voc", np.zeros(1000), 8000)
-    with pytest.raises(UserError, match="a.voc: audio in the form VOC, whose missing end would not be told; convert it to WAV or FLAC"):
+    with pytest.raises(UserError, match="a.voc: audio in the format VOC, in which a missing end is not detected; convert it to WAV or FLAC"):
         read_audio(str(tmp_path / "a.voc"))
 
 

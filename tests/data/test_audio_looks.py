@@ -1,12 +1,13 @@
 """What is told of a recording without reading it is what reading it tells, and sound files are known by their ends alone."""
 
 import io
+import re
 
 import pytest
 import soundfile
-from audio_counts import FORMS, NUM_SAMPLES, chunk, counted, encoded, samples
+from audio_counts import FORMS, NUM_SAMPLES, chunk, counted, encoded, of_flac, samples, without_xing
 
-from pyasr.data import audio_looks
+from pyasr.data import audio_looks, flac_length
 from pyasr.data.audio_looks import Look, look_at_audio
 
 pytestmark = pytest.mark.filterwarnings("error")  # of what libsndfile prints
@@ -43,7 +44,7 @@ def test_what_is_wrong_is_told_as_by_reading(form, change, tmp_path):
     path.write_bytes(BROKEN[change](form, encoded(form, samples())))
     found, right = (look_at_audio(str(path), how) for how in ("exists", "read"))
     assert found.complaint == right.complaint != "" and found.seconds is None
-    assert ("to keep it, write its header anew, as by 'sox" in found.complaint) == ("bytes follow that" in found.complaint)
+    assert ("to keep it, rewrite its header, for example by 'sox" in found.complaint) == ("bytes follow that" in found.complaint)
 
 
 @pytest.mark.parametrize("form", WITH_SIZES)
@@ -64,12 +65,62 @@ def test_files_that_only_reading_clears(form, change, tmp_path):
     assert look_at_audio(str(path), "exists") == Look()
 
 
-@pytest.mark.parametrize("form", ["FLAC", "MP3", "OGG"])
-def test_forms_without_a_size_are_taken(form, tmp_path, monkeypatch):
+def compressed(form: str, num: int = 30000) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples(num=num), 8000, format=form)
+    return file.getvalue()
+
+
+def parts(form: str, content: bytes) -> list[int]:
+    """Where the frames of a FLAC file or the pages of an Ogg file begin."""
+    marks = re.finditer(rb"\xff\xf8[\x10-\xef]" if form == "FLAC" else b"OggS", content)
+    return [mark.start() for mark in marks if form != "FLAC" or flac_length._last_sample(content, mark.start(), 4096)]
+
+
+ENDS = {
+    "a byte is missing": lambda form, content: content[:-1],
+    "some bytes are missing": lambda form, content: content[:-100],
+    "half is missing": lambda form, content: content[: len(content) // 2],
+    "the last part is missing": lambda form, content: content[: parts(form, content)[-1]],
+    "joined with a longer one": lambda form, content: content + compressed(form, 50000),
+    "followed by something": lambda form, content: content + b"something else",
+}
+
+
+@pytest.mark.parametrize("form, change", [(form, change) for form in ("FLAC", "OGG", "MP3") for change in ENDS
+                                          if form != "MP3" or change not in ("a byte is missing", "the last part is missing")])  # fmt: skip
+def test_ends_of_compressed_files_are_told_as_by_reading(form, change, tmp_path):
     path = tmp_path / "a.flac"
-    soundfile.write(path, samples(), 8000, format=form)
+    path.write_bytes(ENDS[change](form, compressed(form)))
+    found, right = (look_at_audio(str(path), how) for how in ("exists", "read"))
+    assert found.complaint == right.complaint
+    assert ("missing" in change) <= (right.complaint != "")
+
+
+COMPRESSED = {
+    "as it was written": lambda form, content: content,
+    "a tag behind": lambda form, content: content + (b"" if form == "OGG" else b"TAG" + bytes(125)),
+    "tags before": lambda form, content: (2 * (b"ID3\3\0\0\0\0\1\0" + bytes(128)) if form == "MP3" else b"") + content,
+    "without a count": lambda form, content: without_xing(content) if form == "MP3" else content,
+}
+
+
+@pytest.mark.parametrize("form", ["FLAC", "MP3", "OGG"])
+@pytest.mark.parametrize("change", COMPRESSED)
+@pytest.mark.parametrize("num", [1, 4096, 30000])
+def test_sound_compressed_files_are_not_read(form, change, num, tmp_path, monkeypatch):
+    path = tmp_path / "a.flac"
+    path.write_bytes(COMPRESSED[change](form, compressed(form, num)))
     monkeypatch.setattr(audio_looks, "_read", never_read)
     assert look_at_audio(str(path), "exists") == Look()
+
+
+def test_flac_files_without_a_count_are_read(tmp_path):
+    """Their last frames tell, or the complaint is that of reading them."""
+    path, content = tmp_path / "a.flac", of_flac(compressed("FLAC"), 0)
+    for there, complaint in ((content, ""), (content[:-100], "a FLAC stream without its length in the header")):
+        path.write_bytes(there)
+        assert look_at_audio(str(path), "exists").complaint == complaint
 
 
 def test_sphere_header_that_counts_all_channels(tmp_path, monkeypatch):

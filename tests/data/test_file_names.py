@@ -68,7 +68,7 @@ def test_an_output_with_a_line_break_in_its_name_is_refused(tmp_path):
 
 @pytest.mark.parametrize("entry, told", [
     ("/dev/zero", "/dev/zero: a device, not a file"), ("a\0b", "there is a zero byte in it"), ("x" * 5000, "the name is too long"),
-    ("/", "directory"), ("a\0b |", "there is a zero byte in it"), ("/nowhere/a.wav:7", "no such file")])  # fmt: skip
+    ("/", "directory"), ("a\0b |", "the command contains a zero byte"), ("/nowhere/a.wav:7", "no such file")])  # fmt: skip
 def test_entries_that_are_no_files(entry, told):
     with pytest.raises(UserError, match=told) as error:
         read_audio(entry, "rec")

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -19,7 +20,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.table_paths import as_named
 from pyasr.corpora.conversations import LeftOut
 from pyasr.corpora.discs import files_by_name, paths_below
-from pyasr.data import flac_length
+from pyasr.data import audio_ends, flac_length
 from pyasr.io.content import open_file, readable
 from pyasr.io.text import read_lines
 
@@ -122,14 +123,14 @@ def _look_at_all(paths: list[Path], num_processes: int) -> Iterator[tuple[float,
 def look_at_flac(path: Path) -> tuple[float, str]:
     """(seconds, why the file cannot be used, '' where it can), by its header and its last frame."""
     with open_file(path) as file, readable(path):
-        content = flac_length.ends(file)
-    if not flac_length.is_flac(content):
-        return 0.0, "audio that is no FLAC file"
-    rate, num_channels, num_samples = flac_length.stream_info(content)
-    if (rate, num_channels) != (RATE_HZ, 1):
-        return 0.0, f"audio that is not of one channel at {RATE_HZ} Hz"
-    if not num_samples or not flac_length.is_whole(content):
-        return 0.0, "audio that is cut short"
+        head = file.read(flac_length.HEADER_BYTES)
+        if not flac_length.is_flac(head):
+            return 0.0, "audio that is no FLAC file"
+        rate, num_channels, num_samples = flac_length.stream_info(head)
+        if (rate, num_channels) != (RATE_HZ, 1):
+            return 0.0, f"audio that is not of one channel at {RATE_HZ} Hz"
+        if not num_samples or not audio_ends.ends_well(file, head, os.fstat(file.fileno()).st_size):
+            return 0.0, "audio that is cut short"
     return num_samples / rate, ""
 
 
