@@ -18,12 +18,12 @@ from pyasr.base.system_errors import naming
 
 
 def to_json(instance) -> dict:
-    """The options as plain JSON values, with the class they belong to under `"type"`."""
+    """The options as plain JSON values, with their class under `"type"`."""
     return {"type": f"{type(instance).__module__}:{type(instance).__qualname__}", **_jsonable(dataclasses.asdict(instance))}
 
 
 def defaults(cls) -> dict:
-    """What `to_json` gives for the flags of `cls` that a user leaves alone."""
+    """The values that `to_json` gives for flags of `cls` that a user does not set."""
     return completed(cls, {})
 
 
@@ -47,7 +47,7 @@ def _upgraded(cls, content: dict) -> dict:
 
 
 def paths_in(instance) -> list[Path]:
-    """All paths that the options hold."""
+    """All paths in the options."""
     if dataclasses.is_dataclass(instance):
         return [path for field in dataclasses.fields(instance) for path in paths_in(getattr(instance, field.name))]
     if isinstance(instance, (list, tuple)):
@@ -71,32 +71,32 @@ def save(path: Path, instance) -> None:
 
 
 def load(path: Path, kinds: tuple[type, ...] = ()):
-    """The instance that `save` wrote. Only classes of pyasr are taken. Raises UserError for anything else.
+    """The instance that `save` wrote. Only classes of pyasr are accepted. Raises UserError for anything else.
 
-    kinds  for a file that may come from elsewhere: the classes it may be of; then the values are checked as those of a command line are
+    kinds  the expected classes, for a file that may come from elsewhere; its values are checked like those of a command line
     """
     try:
         with naming(path):
             content = read_object(path)
         module, _, name = content.pop("type").partition(":")
     except (ValueError, KeyError, AttributeError) as error:
-        raise UserError(f"{path}: not a file of saved options ({error}); make it anew with the step that wrote it") from None
+        raise UserError(f"{path}: not a file of saved options ({error}); make it again with the step that wrote it") from None
     if not re.fullmatch(r"pyasr(\.\w+)+", module):
-        raise UserError(f"{path}: options of {module}, which is no part of pyasr")
+        raise UserError(f"{path}: options of {module}, which is not part of pyasr")
     try:
         cls = getattr(importlib.import_module(module), name)
         if not issubclass(cls, kinds or object) or not dataclasses.is_dataclass(cls):
-            raise TypeError(f"{name} is something else than was expected")
+            raise TypeError(f"{name} is not one of the expected classes")
         instance = from_json(cls, content)
     except (ImportError, AttributeError, TypeError, OverflowError) as error:
-        raise UserError(f"{path}: does not fit this version of pyasr ({error}); make it anew with the step that wrote it") from None
+        raise UserError(f"{path}: does not fit this version of pyasr ({error}); make it again with the step that wrote it") from None
     if kinds:
         check(instance, str(path))
     return instance
 
 
 def from_json(cls, content: dict):
-    """Rebuild paths, tuples and nested dataclasses from plain JSON values. Raises TypeError for fields that `cls` has not."""
+    """Rebuild paths, tuples and nested dataclasses from plain JSON values. Raises TypeError for fields that `cls` lacks."""
     hints, content = typing.get_type_hints(cls), _upgraded(cls, content)
     unknown = content.keys() - {field.name for field in dataclasses.fields(cls)}
     if unknown:

@@ -1,4 +1,4 @@
-"""Values of options: from words of the command line and from JSON, of their types and within their bounds."""
+"""Values of options, from words of the command line and from JSON, checked against their types and bounds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 
-_JSON_TYPES = {float: (float, int)}  # what a field is saved as, where it is not of one type
+_JSON_TYPES = {float: (float, int)}  # of fields that are saved with one of several types
 
 
 def check_bounds(value, meta: dict, where: str, text: str) -> None:
-    """Raise UserError, headed by `where`, for a value that is no choice, or out of bounds."""
+    """Raise UserError, headed by `where`, for a value that is not among the choices or is out of bounds."""
     if meta["choices"] and value not in meta["choices"]:
         raise UserError(f"{where}: '{text}' is not one of {', '.join(map(str, meta['choices']))}")
     if meta["minimum"] is not None and value is not None and value < meta["minimum"]:
@@ -25,7 +25,7 @@ def check_bounds(value, meta: dict, where: str, text: str) -> None:
 
 
 def from_text(kind: type, text: str, where: str):
-    """A word of the command line as `kind`. Raises UserError when it is none."""
+    """A word of the command line as a value of type `kind`. Raises UserError if it cannot be converted."""
     if kind is Path and not text:
         raise UserError(f"{where}: the path is empty")
     if kind is int and not re.fullmatch(r"[+-]?[0-9]+", text):
@@ -40,7 +40,7 @@ def from_text(kind: type, text: str, where: str):
 
 
 def as_typed(value) -> str:
-    """A value as it stands on the command line: `true`, `none`, `0.5`."""
+    """A value as it is written on the command line: `true`, `none`, `0.5`."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
@@ -58,7 +58,7 @@ def item_type(hint) -> type:
 
 
 def check(instance, where: str) -> None:
-    """Raise UserError, headed by `where`, for a field whose value is of another type, and an option that is no choice, or out of bounds."""
+    """Raise UserError, headed by `where`, for a field of the wrong type and for an option that is no choice or out of bounds."""
     hints = typing.get_type_hints(type(instance))
     for field in dataclasses.fields(instance):
         is_flag = field.metadata.get("kind") == "option"
@@ -69,7 +69,7 @@ def check(instance, where: str) -> None:
 
 
 def _check_value(value, kind: type, is_optional: bool, where: str, of_field: str) -> None:
-    """Raise UserError unless a value that was read from JSON is of a field's type, with all that it holds."""
+    """Raise UserError unless a value that was read from JSON, and all values in it, have the types of the field."""
     if value is None and is_optional:
         return
     if dataclasses.is_dataclass(kind):
@@ -84,7 +84,7 @@ def _check_value(value, kind: type, is_optional: bool, where: str, of_field: str
 
 
 def _check_type(value, kind: type, where: str) -> None:
-    """Raise UserError, headed by `where`, unless a value is of this type, and a number finite and below 2^63."""
+    """Raise UserError, headed by `where`, unless a value is of this type and, if it is a number, finite and below 2^63."""
     fits = type(value) in _JSON_TYPES.get(kind, (kind,))
     if not fits or isinstance(value, (int, float)) and not abs(value) < 1 << 63:
-        raise UserError(f"{where}: '{str(value)[:40]}' is no {kind.__name__}")
+        raise UserError(f"{where}: '{str(value)[:40]}' is not a value of type {kind.__name__}")

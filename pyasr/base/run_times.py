@@ -1,8 +1,8 @@
-"""How long an output took to make, in one run or in several that resumed each other, and how the last of them ended.
+"""The time that an output took to make, in one run or in several that resumed each other, and how the last run ended.
 
-The file `.runs` in the scratch directory has a line `BEGIN on HOST END HOW` for each run, with times in seconds since 1970. A run that was
-killed has only its begin and host: it counts until the last change in the directory. The process that makes an output holds a lock on the
-scratch directory (`pyasr.base.output`), which the kernel releases when the process ends.
+The file `.runs` in the scratch directory has a line `BEGIN on HOST END HOW` for each run, with times in seconds since 1970. The line of a
+run that was killed ends after the host; the run counts until the last change in the directory. The process that makes an output holds a
+lock on the scratch directory (`pyasr.base.output`), which the kernel releases when the process ends.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Run:
 
 @contextlib.contextmanager
 def timed_run(scratch: Path) -> Iterator[Callable[[], float]]:
-    """Put down when a run begins, and when it is broken off. Gives a function: seconds that it and those before it have taken so far."""
+    """Record when a run begins and when it is interrupted. Yields a function that returns the seconds of this run and the earlier ones."""
     runs = scratch / RUNS
     earlier, begin = _seconds_of(runs), time.time()
     _append(runs, f"{begin:.3f} on {socket.gethostname()}")
     try:
         yield lambda: round(earlier + time.time() - begin, 3)
     except BaseException as error:
-        with contextlib.suppress(OSError):  # harmless: it then counts as killed
+        with contextlib.suppress(OSError):  # harmless: the run then counts as killed
             _append(runs, f" {time.time():.3f} {_how(error)}\n")
         raise
 
@@ -82,12 +82,12 @@ def is_held(scratch: Path) -> bool:
 
 
 def last_change(directory: Path) -> float:
-    """Of anything in a directory, in seconds since 1970."""
+    """The time of the latest change of anything in a directory, in seconds since 1970."""
     return max(map(changed, directory.rglob("*")))
 
 
 def changed(path: Path) -> float:
-    """Seconds since 1970; 0 for what was renamed or removed meanwhile."""
+    """The time of a file's last change, in seconds since 1970; 0 if it has been renamed or removed meanwhile."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:
@@ -95,7 +95,7 @@ def changed(path: Path) -> float:
 
 
 def _seconds_of(runs: Path) -> float:
-    """Of all runs that have a line; one that was killed is given its end."""
+    """Seconds of all runs with a line. The line of a run that was killed is completed with its end."""
     if not runs.exists():
         return 0.0
     if not _read(runs).endswith("\n"):
@@ -104,7 +104,7 @@ def _seconds_of(runs: Path) -> float:
 
 
 def _seconds(line: str) -> float:
-    """Duration of a line's run; 0 for a line that was cut off."""
+    """The duration of the run of a line; 0 for a line that was cut off."""
     found = _RUN.fullmatch(line)
     begin, end = (_number(found["begin"]), _number(found["end"])) if found else (None, None)
     return 0.0 if begin is None or end is None else max(end - begin, 0.0)

@@ -59,7 +59,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
 class SystemRefusal(UserError):
-    """An error of the system; `errno` is its number, None where that is unknown."""
+    """An error of the system; `errno` is its number, None if that is unknown."""
 
     def __init__(self, sentence: str, number: int | None = None):
         super().__init__(sentence)
@@ -100,7 +100,7 @@ def keeping_name(path: Path | str) -> Iterator[None]:
 
 
 def as_user_error(error: BaseException) -> UserError | None:
-    """The UserError that `error` is, or that tells the error of the system in it; None for other exceptions."""
+    """`error` itself if it is a UserError, a UserError about the error of the system in it, or None for other exceptions."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, OSError):
@@ -112,7 +112,7 @@ def as_user_error(error: BaseException) -> UserError | None:
 
 
 def is_absence(error: OSError) -> bool:
-    """Whether it means that the file does not exist, rather than that it cannot be accessed."""
+    """Whether the error says that the file does not exist, as opposed to a file that cannot be accessed."""
     return error.errno in _ABSENCE
 
 
@@ -141,14 +141,14 @@ def _sentence(where: Path | str, number: int | None, reason: str) -> str:
 
 
 def _number_in(text: str) -> int | None:
-    """The errno in the text of an error message; None if there is none."""
+    """The errno in the text of an error message; None if the text has no errno."""
     if found := _NUMBER.search(text):
         return int(found[1])
     return next((number for words, number in _IN_TEXT.items() if words in text), None)
 
 
 def _place(error: BaseException) -> str:
-    """Where in pyasr an error that names no file was raised, as `pyasr/io/text.py:read_lines`: the innermost function."""
+    """The innermost function of pyasr in which an error without a file name was raised, as `pyasr/io/text.py:read_lines`."""
     place, trace = "the system", error.__traceback__
     while trace:
         code = trace.tb_frame.f_code

@@ -59,8 +59,8 @@ def test_summary_of_something_else(tmp_path):
 
 
 @pytest.mark.parametrize("name, value, told", [
-    ("lmwt", 0, "not the description"), ("lmwt", "ten", "lmwt: 'ten' is no int"), ("lmwt", 10**400, "is no int"),
-    ("decode", {"beam": 1e400}, "--beam: 'inf' is no float"), ("decode", 3, "options were expected"), ("source", None, "is no str"),
+    ("lmwt", 0, "not the description"), ("lmwt", "ten", "lmwt: 'ten' is not a value of type int"), ("lmwt", 10**400, "is not a value of type int"),
+    ("decode", {"beam": 1e400}, "--beam: 'inf' is not a value of type float"), ("decode", 3, "options were expected"), ("source", None, "is not a value of type str"),
     ("files", ["graph/words.txt"], "options were expected"), ("lattices", {"determinize_mb": 1e9}, "above the greatest")])  # fmt: skip
 def test_descriptions_of_models_with_bad_values(name, value, told, tmp_path):
     path = tmp_path / "model.json"

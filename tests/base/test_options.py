@@ -180,7 +180,7 @@ def test_defaults_are_what_is_left_alone():
     ("", "not a file of saved options"),
     ('{"nj": 1}', "not a file of saved options"),
     ("[1]", "not a file of saved options"),
-    ('{"type": "os:system"}', "no part of pyasr"),
+    ('{"type": "os:system"}', "not part of pyasr"),
     ('{"type": "pyasr.base.job_options:Nothing"}', "does not fit this version"),
     ('{"type": "pyasr.nowhere:Nothing"}', "does not fit this version"),
     ('{"type": "pyasr.base.job_options:JobOptions", "njobs": 1}', "JobOptions has no njobs"),

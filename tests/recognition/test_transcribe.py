@@ -402,7 +402,7 @@ def test_a_file_that_was_not_packed_is_refused(name, exp, tmp_path):
 
 
 @pytest.mark.parametrize("group, name, value, told", [
-    ("mel", "num_mel_bins", -5, "-5 is below the least allowed value 3"), ("mel", "num_mel_bins", "abc", "'abc' is no int"),
+    ("mel", "num_mel_bins", -5, "-5 is below the least allowed value 3"), ("mel", "num_mel_bins", "abc", "'abc' is not a value of type int"),
     ("mel", "num_mel_bins", 400_000_000, "some filters cover no line"), ("frame", "frame_length", -25.0, "-25.0 is below the least"),
     ("frame", "frame_shift", 0.0, "0.0 is below the least"), ("frame", "sample_frequency", 1e12, "is above"),
     ("frame", "window_type", "round", "'round' is not one of povey")])  # fmt: skip
