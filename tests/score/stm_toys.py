@@ -42,11 +42,15 @@ DON'T    => DO NOT / [ ] __ [ ]
 XX       => A B / [ ] __ [ ]
 ;; INPUT_DEPENDENT_APPLICATION = "hyp|ref"
 ZZ       => C / [ ] __ [ ]
+;; INPUT_DEPENDENT_APPLICATION = "ctm"
+THREE    => A B C / [ ] __ [ ]
 """
 WORDS = """A B C C D E E'S IS NOT UH UH-HUH 'CAUSE BECAUSE OKAY O. K. CAN'T CAN CANNOT DON'T DO MOONS TAIL THE THINK TH- -ING A-B-C
 XX ZZ a b %HESITATION 1984""".split()
 SPOKEN = WORDS + ["(UH)", "(%HESITATION)", "(TH-)", "(A-)", "(-N'T)", "(A B)", "(UH-HUH)", "{ A / B }", "{ A B / C / @ }", "@", "B*",
                   "{ E'S / E IS }", "{ @ / THE }", "{ A { B / C } / D }", "{ (UH) / A }", "{ TH- / C }"]
+
+RICH = ["A", "B", "C", "@", "{ A / @ }", "{ @ / B }", "{ A B / @ }", "{ C / A A / @ }"]
 
 
 def random_files(rng: np.random.Generator, num_files: int) -> tuple[str, str]:
@@ -85,6 +89,36 @@ def random_words(rng: np.random.Generator, side: str, text: str, end_s: float) -
             for begin, duration, word in zip(begins, durations, words)]
 
 
+def files_with_alternatives(rng: np.random.Generator, num_segments: int) -> tuple[str, str]:
+    """(stm, ctm) with many `@` in both: paths whose costs differ by the rounding of float32 only. The ctm has NIST's own alternatives."""
+    stm, ctm = [], []
+    for k in range(num_segments):
+        stm.append(f"file A spk_{k % 50} {k}.00 {k + 1}.00 {' '.join(rng.choice([*RICH, '(A)'], rng.integers(1, 7)))}")
+        for i, token in enumerate(rng.choice(RICH, rng.integers(1, 7))):
+            place = f"file A {k + 0.1 * i + 0.1:.2f} 0.10"
+            ctm += alternatives_of_ctm(place, token) if "{" in token else [f"{place} {token}"]
+    return "\n".join(stm) + "\n", "\n".join(ctm) + "\n"
+
+
+def alternatives_of_ctm(place: str, token: str) -> list[str]:
+    """The lines of `{ A / B }` with the same time for all words."""
+    parts = [[f"{place} {word}" for word in part.split()] for part in token.strip("{} ").split("/")]
+    marks = ["<ALT_BEGIN>", *["<ALT>"] * (len(parts) - 1), "<ALT_END>"]
+    head = " ".join(place.split()[:2])
+    return [line for mark, part in zip(marks, [*parts, []]) for line in (f"{head} * * {mark}", *part)]
+
+
+def files_with_words_at_ends(rng: np.random.Generator, num_segments: int) -> tuple[str, str]:
+    """(stm, ctm): one word at the end of each segment; its middle is the end, or on one side of it by the rounding of times only."""
+    ends = np.cumsum(rng.integers(60, 100, num_segments)) / 100
+    stm, ctm = [], []
+    for k, (begin, end) in enumerate(zip([0.0, *ends], ends)):
+        word, before_end, duration, shift = (("DON'T", 0.1, 0.4, 0.0), ("B", 0.1, 0.2, 0.0), ("THREE", 0.017, 0.1, 0.0004))[k % 3]
+        stm.append(f"file A spk_{k % 50} {begin:.4f} {end - shift:.4f} A B C D E F")
+        ctm.append(f"file A {end - before_end:.3f} {duration:.2f} {word} 0.9")
+    return "\n".join(stm) + "\n", "\n".join(ctm) + "\n"
+
+
 def rows_of_sctk(stm: Path, ctm: Path, glm: Path | None, directory: Path) -> Rows:
     """What csrfilt.sh (with a glm) and sclite -F -D count; the lines of stm and ctm must be by file, channel and time."""
     environment = os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}", "LC_ALL": "C"}
@@ -119,12 +153,11 @@ def our_rows(stm: Path, ctm: Path, glm: Path | None) -> Rows:
     return {name.lower(): (num, c.num_words, c.correct, c.sub, c.dele, c.ins, wrong) for name, (c, num, wrong) in rows}
 
 
-def compare(seed: int, num_files: int, directory: Path, with_glm: bool) -> tuple[Rows, Rows]:
-    """(sctk's rows, ours) of random files."""
+def compare(files: tuple[str, str], directory: Path, with_glm: bool) -> tuple[Rows, Rows]:
+    """(sctk's rows, ours) of the contents of an stm and a ctm."""
     stm, ctm, glm = directory / "ref.stm", directory / "hyp.ctm", directory / "rules.glm"
-    for path, content in zip((stm, ctm), random_files(np.random.default_rng(seed), num_files)):
+    for path, content in zip((stm, ctm, glm), (*files, GLM)):
         path.write_text(content)
-    glm.write_text(GLM)
     used = glm if with_glm else None
     return rows_of_sctk(stm, ctm, used, directory), our_rows(stm, ctm, used)
 
@@ -133,7 +166,7 @@ def main(num: int) -> None:
     different = 0
     with tempfile.TemporaryDirectory() as name:
         for seed in range(num):
-            theirs, ours = compare(seed, 40, Path(name), seed % 4 > 0)
+            theirs, ours = compare(random_files(np.random.default_rng(seed), 40), Path(name), seed % 4 > 0)
             keys = theirs.keys() | ours.keys()
             wrong = {key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)}
             different += bool(wrong)
