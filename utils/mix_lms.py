@@ -14,7 +14,7 @@ from pathlib import Path
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.lang.ngrams.mix_lms import MixOptions, given_weights, mix_lms
-from pyasr.lang.train_lm import arpa_file
+from pyasr.lang.train_lm import arpa_file, check_lm_dir
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class MixLms:
 
 
 def main(options: MixLms) -> None:
+    check_lm_dir(options.out)
     weights = given_weights(options.mix, len(options.models))
     sources = [arpa_file(model) for model in options.models]
     with output_of(options, options.out, [*sources, *([options.mix.heldout] if options.mix.heldout else [])]) as out:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyasr.base.options import argument, group
 from pyasr.base.step import output_of, run_step
 from pyasr.lang.ngrams.prune import PruneOptions, check_prune_options, prune_lm
-from pyasr.lang.train_lm import arpa_file
+from pyasr.lang.train_lm import arpa_file, check_lm_dir
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class PruneLm:
 
 
 def main(options: PruneLm) -> None:
+    check_lm_dir(options.out)
     check_prune_options(options.prune)
     sources = [arpa_file(path) for path in (options.lm, options.prune.history_lm) if path]
     with output_of(options, options.out, sources) as out:

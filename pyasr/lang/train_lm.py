@@ -65,6 +65,12 @@ def arpa_file(source: Path) -> Path:
     return source / ARPA_FILE if source.is_dir() else source
 
 
+def check_lm_dir(out: Path) -> None:
+    """Raise UserError for an output that is named as an ARPA file is, and would be a directory."""
+    if out.name.endswith((".arpa", ".gz")):
+        raise UserError(f"{out}: the output is a directory with {ARPA_FILE} in it; give a name that does not end as an ARPA file's does")
+
+
 def read_eval_text(path: Path, options: TextOptions) -> list[list[str]]:
     """The sentences of a held-out text. Raises UserError for words that are reserved, and for a text without words."""
     sentences = read_sentences(path, options.text_ids)

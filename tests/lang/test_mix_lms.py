@@ -61,6 +61,19 @@ def test_unigrams_mix_too():
     assert mix.order == 1 and worst_sum(mix) < 1e-9 and "f" in mix.words
 
 
+def test_models_whose_listed_words_leave_nothing_or_too_much_are_made_to_sum_to_one():
+    """After a the one listed word has all the probability; after b all words are listed, with 0.8; after c they have 1.3."""
+    words, p = ["a", "b", "c", "<s>", "</s>"], np.log10
+    unigrams = NgramTable(np.arange(5, dtype=np.int32)[:, None], p([0.2, 0.3, 0.4, 1e-99, 0.1]), np.array([-99.0, 0, 0, 0, 0]))
+    bigrams = {(0, 1): 1.0, (1, 0): 0.2, (1, 1): 0.2, (1, 2): 0.2, (1, 4): 0.2, (2, 0): 0.5, (2, 2): 0.8}
+    part = Arpa(words, [unigrams, NgramTable(np.array(list(bigrams), np.int32), p(list(bigrams.values())), np.zeros(7))])
+    mix = mixed([part, part], (0.5, 0.5))
+    probability = Reader(mix)
+    assert worst_sum(mix) < 1e-9
+    assert probability(("a",), "b") == pytest.approx(1, abs=2e-6) and 0 < probability(("a",), "c") < 1e-5
+    assert probability(("b",), "a") == pytest.approx(0.25) and probability(("c",), "c") == pytest.approx(0.8 / 1.3, rel=1e-5)
+
+
 def test_words_that_a_model_lacks_share_its_unknown_word():
     parts, weights = models()[:2], (0.25, 0.75)
     mix = mixed(parts, weights, share_unknown=True)
@@ -214,6 +227,8 @@ def test_wrong_input_is_one_sentence(files, monkeypatch, words, sources, message
     with pytest.raises(UserError, match=message):
         mix(*words.split(), "mix", *sources.split())
     assert not (files / "mix").exists()
+    with pytest.raises(UserError, match="mix.arpa.gz: the output is a directory with lm.arpa.gz in it; give a name"):
+        mix("--weights", "0.5,0.5", "mix.arpa.gz", "one.arpa.gz", "two")
 
 
 def test_a_mixture_rescores_lattices(tmp_path):

@@ -221,6 +221,8 @@ def test_prune_lm(source, capsys):
     ("--lowprobs --history-lm lm lm out", "--history-lm does nothing without --threshold"),
     ("--threshold 1e-7 --history-lm unigrams lm out", "unigrams: 3 words of the model to be pruned are not in it, such as 'c'"),
     ("--threshold 1e-7 nowhere out", "nowhere: no such file or directory"),
+    ("--threshold 1e-7 lm out.arpa", "out.arpa: the output is a directory with lm.arpa.gz in it; give a name"),
+    ("--threshold 1e-7 lm lm", "lm is to be read, and would be replaced by the output lm"),
     ("--threshold 1e-7 noend out", "noend: </s> has no unigram"),
     ("--threshold 1e-7 nothing out", "nothing: <s> has no unigram"),
 ])
