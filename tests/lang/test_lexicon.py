@@ -222,6 +222,15 @@ def test_prepared_dict_with_letters(tmp_path):
     assert not any(phone[-1].isdigit() for phone in content.lexicon.phones())
 
 
+def test_letters_of_words_are_phones_where_there_is_no_dictionary(tmp_path):
+    (tmp_path / "dict").mkdir()
+    write_dict(write(tmp_path / "text", "u1 Été l'eau [bruit] \u0928\u092e\u0938\u094d\u0924\u0947\n"), DictOptions("letters"), tmp_path / "dict")
+    content = read_dict_dir(tmp_path / "dict")
+    assert content.lexicon.entries.keys() == {"<unk>", "Été", "l'eau", "[bruit]", "नमस्ते"} and content.silence == [("SIL",), ("SPN",)]
+    assert content.lexicon.pronunciations("Été") == [("é", "t", "é")] and content.lexicon.pronunciations("[bruit]") == [("SPN",)]
+    assert content.lexicon.pronunciations("नमस्ते") == [tuple("नमस्ते")] and (tmp_path / "dict/missing_words.txt").read_text() == ""
+
+
 def test_typographic_apostrophes_are_looked_up_as_plain_ones(tmp_path):
     dictionary = write(tmp_path / "small.dict", "don't D OW1 N T\ndo D UW1\n")
     (tmp_path / "dict").mkdir()
