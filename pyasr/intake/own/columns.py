@@ -1,0 +1,96 @@
+"""What the columns of a table of utterances are: by their names, or by what stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.intake.own.table_files import Row
+
+NAMES = {  # of a column, the first that is there is taken
+    "file": "path audio_path audio_file audio_filepath audiofile wav_path wav_filename wav_file wav file_name filename file audio "
+            "clip recording utterance_id utt_id id name utterance utt",
+    "text": "normalized_text normalised_text normalized normalised normalized_transcription sentence transcript transcription "
+            "text words raw_text raw raw_transcription",
+    "speaker": "client_id speaker_id speaker speaker_name spk_id spk spkid user_id user reader reader_id",
+    "begin": "start start_time begin begin_time start_s begin_s offset",
+    "end": "end end_time stop end_s",
+    "part": "split subset partition set",
+    "gender": "gender sex",
+}  # fmt: skip
+_NUM_LOOKED_AT = 200
+_FEW_WORDS = 1.5  # of a column that is no sentence
+
+
+def is_header(row: Row, is_file: Callable[[str], bool]) -> bool:
+    """Whether a row is of names of columns: two that are known, or one where none is a file."""
+    known = [field for field in row.fields if _plain(field) in _meanings()]
+    return len(known) > 1 or bool(known) and not any(map(is_file, row.fields))
+
+
+def find_columns(
+    path: Path, rows: list[Row], given: str | None, is_file: Callable[[str], bool]
+) -> tuple[dict[str, int], list[Row]]:
+    """({meaning: index of its column}, the rows without the header). Raises UserError where file or text cannot be told."""
+    has_header = is_header(rows[0], is_file)
+    body = rows[1:] if has_header else rows
+    if given:
+        columns = _given(given, len(rows[0].fields), path)
+    else:
+        columns = _by_names(rows[0].fields) if has_header else _by_contents(body, is_file)
+    missing = [meaning for meaning in ("file", "text") if meaning not in columns]
+    if missing or not body:
+        column = "audio file" if "file" in missing else "text"
+        told = f"no column of the {column} is known" if missing else "no rows below the header"
+        shown = ", ".join(field[:30] for field in rows[0].fields)
+        raise UserError(f"{path}:{rows[0].line}: {told} ({shown}); say what the columns are, as by --columns file,text,speaker")
+    return columns, body
+
+
+def _plain(field: str) -> str:
+    return "_".join(field.lower().replace("-", " ").replace("_", " ").split())
+
+
+def _meanings() -> set[str]:
+    return {name for names in NAMES.values() for name in names.split()}
+
+
+def _by_names(fields: list[str]) -> dict[str, int]:
+    plain = [_plain(field) for field in fields]
+    found = {meaning: [plain.index(name) for name in names.split() if name in plain] for meaning, names in NAMES.items()}
+    return {meaning: places[0] for meaning, places in found.items() if places}
+
+
+def _given(text: str, num: int, path: Path) -> dict[str, int]:
+    words = [word.strip() for word in text.split(",")]
+    if unknown := [word for word in words if word not in (*NAMES, "-")]:
+        raise UserError(f"--columns: '{unknown[0]}' is not one of {' '.join(NAMES)} -; give one for each column")
+    if len(words) != num:
+        raise UserError(f"--columns: {len(words)} are given, and {path} has {num}; give one for each, '-' for those without a use")
+    return {word: place for place, word in enumerate(words) if word != "-"}
+
+
+def _by_contents(rows: list[Row], is_file: Callable[[str], bool]) -> dict[str, int]:
+    """The column that names files, the last one of sentences, and of the others one that repeats itself: speakers.
+
+    Where no column has sentences, the first one beside the files is the text.
+    """
+    looked_at = rows[:_NUM_LOOKED_AT]
+    columns = list(zip(*(row.fields for row in looked_at)))
+    shares = [sum(map(is_file, column)) / len(column) for column in columns]
+    file = max(range(len(columns)), key=lambda i: shares[i])
+    if shares[file] == 0:
+        return {}
+    others = [i for i in range(len(columns)) if i != file]
+    sentences = [i for i in others if sum(len(field.split()) for field in columns[i]) > _FEW_WORDS * len(looked_at)]
+    if not others:
+        return {}
+    text = sentences[-1] if sentences else others[0]
+    speakers = [i for i in others if i not in (text, *sentences) and _repeats(columns[i])]
+    return {"file": file, "text": text, **({"speaker": speakers[0]} if speakers else {})}
+
+
+def _repeats(column: tuple[str, ...]) -> bool:
+    """Whether the fields are single words, each there more than once on average."""
+    return all(len(field.split()) == 1 for field in column) and (len(column) < 3 or len(set(column)) <= 2 * len(column) / 3)

@@ -1,0 +1,113 @@
+"""What is read of a user's corpus, whatever the source: utterances with their texts as they were written, and their recordings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+
+PARTS = ("train", "dev", "test")
+NUM_NAMED = 3  # examples in a sentence
+_NAMES_OF_PARTS = {"train": "train training tr", "dev": "dev development valid validation val cv", "test": "test testing eval"}
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How the sources of a corpus are understood."""
+
+    columns: str | None = option(
+        None, "columns of a table, where names and contents do not tell: a list such as file,text,speaker with '-' for others"
+    )
+    tiers: str | None = option(None, "tiers of TextGrid files that hold what was said, separated by commas")
+    speakers: str = option(
+        "auto", "how speakers are told: by the source, folders, or names of files up to '-' or '_'; one for all; each recording is one; "
+                "auto: source, folder, prefix or each, the first that tells some",
+        choices=("auto", "source", "folder", "prefix", "one", "each"),
+    )  # fmt: skip
+    skip_bad: bool = option(False, "leave out utterances whose audio is missing, damaged or too short for their times, instead of stopping")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """An audio file: its entry of wav.scp, length, sampling rate in Hz, number of channels; `side` is a value of reco2file_and_channel."""
+
+    entry: str
+    seconds: float
+    rate: int
+    channels: int = 1
+    side: str = ""
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """What was said in a recording, or from `begin_s` to `end_s` of it.
+
+    speaker  None where the source does not tell
+    part     'train', 'dev' or 'test' where the source says so, otherwise ''
+    """
+
+    name: str
+    recording: str
+    text: str
+    speaker: str | None = None
+    begin_s: float | None = None
+    end_s: float | None = None
+    part: str = ""
+    gender: str = ""
+
+
+@dataclass
+class Corpus:
+    """Utterances, their recordings by name, and sentences on what was left out or assumed. `kind` says what was read."""
+
+    kind: str
+    utterances: list[Utterance] = field(default_factory=list)
+    recordings: dict[str, Recording] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def duration_s(self, utterance: Utterance) -> float:
+        """Seconds of an utterance."""
+        if utterance.begin_s is None:
+            return self.recordings[utterance.recording].seconds
+        return utterance.end_s - utterance.begin_s
+
+    @property
+    def hours(self) -> float:
+        """Of all utterances."""
+        return sum(map(self.duration_s, self.utterances)) / 3600
+
+
+class Faults:
+    """Flaws of a corpus that do not hide further ones: counted and named together, so that they are put right in one go."""
+
+    def __init__(self, skip: bool):
+        self.skip = skip
+        self._names: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, what: str, fix: str, name: object) -> None:
+        """`name` has the flaw `what`, which `fix` puts right; both parts of a sentence."""
+        self._names.setdefault((what, fix), []).append(str(name))
+
+    def settle(self, where: object) -> list[str]:
+        """Sentences on what is left out. Raises UserError with the first kind of flaw, unless they are to be skipped."""
+        told = [(f"{where}: {what}: {named(names)}", fix) for (what, fix), names in self._names.items()]
+        self._names.clear()
+        if told and not self.skip:
+            more = f" ({len(told) - 1} other kind(s) of flaws were found too)" if told[1:] else ""
+            raise UserError(f"{told[0][0]}{more}; {told[0][1]}, or leave them out by --skip-bad true")
+        return [f"left out: {sentence}" for sentence, _ in told]
+
+
+def named(names: list) -> str:
+    """A count and the first few: '12, such as a.wav, b.wav'."""
+    shown = ", ".join(map(str, names[:NUM_NAMED]))
+    return f"{len(names)}, such as {shown}" if names[NUM_NAMED:] else f"{len(names)}, {shown}"
+
+
+def part_of(name: str) -> str:
+    """The part that a table, manifest or directory is, by its name: `dev` of valid.tsv and of cuts_dev.jsonl.gz; '' for other names."""
+    words = set("".join(c if c.isalpha() else " " for c in Path(name).name.lower()).split())
+    found = [part for part, names in _NAMES_OF_PARTS.items() if words & set(names.split())]
+    return found[0] if len(found) == 1 else ""

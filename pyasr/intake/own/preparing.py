@@ -1,0 +1,151 @@
+"""From the sources of a corpus to data directories: what utils/new_recipe.py tells and utils/prepare_own_data.py writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import group
+from pyasr.base.output import atomic_write
+from pyasr.intake.own.corpus import PARTS, Corpus, Faults, ReadingOptions, Utterance, named
+from pyasr.intake.own.language import Language, LanguageOptions, choose_language
+from pyasr.intake.own.naming import find_parts, name_speakers, name_utterances
+from pyasr.intake.own.sources import read_corpus
+from pyasr.intake.own.splitting import Split, SplitOptions, split
+from pyasr.intake.own.words import Normaliser
+
+_SLACK_S = 0.5  # by which an utterance may end after its recording
+_LEAST_S = 0.1  # of an utterance
+_OUTSIDE = f"utterances that do not lie within their recordings, or last less than {_LEAST_S} s"
+_USUAL_RATE_HZ = 16000
+_SHARE_AT_RATE = 0.95  # of the speech that has the chosen sampling rate
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """How a corpus is read, written in words, and split."""
+
+    reading: ReadingOptions = group(ReadingOptions)
+    language: LanguageOptions = group(LanguageOptions)
+    split: SplitOptions = group(SplitOptions)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A corpus in words and parts; `speakers` says how speakers are told."""
+
+    corpus: Corpus
+    language: Language
+    split: Split
+    speakers: str
+
+    def hours(self, part: str) -> float:
+        """Of a part."""
+        return sum(map(self.corpus.duration_s, self.split.parts[part])) / 3600
+
+    def counts(self, part: str) -> Counter:
+        """The words of a part."""
+        return Counter(word for one in self.split.parts[part] for word in one.text.split())
+
+
+def prepare(sources: list[Path], options: CorpusOptions) -> Prepared:
+    """Raises UserError for everything that is wrong with the sources."""
+    corpus = read_corpus(sources, options.reading)
+    language = choose_language((one.text for one in corpus.utterances), options.language)
+    normalise = Normaliser(language.known, language.is_english)
+    _write_words(corpus, normalise if options.language.normalise else lambda text: " ".join(text.split()))
+    _check_times(corpus, options.reading.skip_bad, " ".join(map(str, sources)))
+    if not corpus.utterances:
+        raise UserError(f"{' '.join(map(str, sources))}: no utterance is left; see what was left out: {'; '.join(corpus.notes)}")
+    find_parts(corpus)
+    speakers, are_known = name_speakers(corpus, options.reading)
+    name_utterances(corpus)
+    return Prepared(corpus, language, split(corpus, options.split, are_known), speakers)
+
+
+def _write_words(corpus: Corpus, normalise) -> None:
+    """Texts as words; utterances without words, and those with numbers that have none, are left out."""
+    written = [(one, normalise(one.text)) for one in corpus.utterances]
+    reasons = {None: "numbers in digits, which are spelled in English alone", "": "no words"}
+    for nothing, what in reasons.items():
+        if found := [one for one, text in written if text == nothing]:
+            corpus.notes.append(f"left out: utterances with {what}: {named([_shown(one) for one in found])}")
+    corpus.utterances = [replace(one, text=text) for one, text in written if text]
+
+
+def _shown(one: Utterance) -> str:
+    return f"{one.name} ('{one.text[:30]}')" if one.text else one.name
+
+
+def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
+    """Utterances end with their recordings at the latest. Raises UserError for those that lie outside, unless they are to be skipped."""
+    faults, kept = Faults(skip_bad), []
+    for one in corpus.utterances:
+        seconds = corpus.recordings[one.recording].seconds
+        if one.begin_s is None:
+            kept.append(one)
+        elif 0 <= one.begin_s < min(one.end_s, seconds) - _LEAST_S and one.end_s <= seconds + _SLACK_S:
+            kept.append(replace(one, end_s=min(one.end_s, seconds)))
+        else:
+            told = f"{one.name} from {one.begin_s:g} to {one.end_s:g} s of {seconds:.2f}"
+            faults.add(_OUTSIDE, "correct their times", told)
+    corpus.notes += faults.settle(where)
+    corpus.utterances = kept
+
+
+def choose_rate(corpus: Corpus) -> int:
+    """The sampling rate of features: 16 kHz, or the highest below that 95 % of the speech has."""
+    seconds = Counter()
+    for recording in corpus.recordings.values():
+        seconds[min(recording.rate or _USUAL_RATE_HZ, _USUAL_RATE_HZ)] += recording.seconds
+    total, reached = seconds.total(), 0.0
+    for rate in sorted(seconds, reverse=True):
+        reached += seconds[rate]
+        if reached >= _SHARE_AT_RATE * total:
+            return rate
+    return _USUAL_RATE_HZ
+
+
+def tables_of(corpus: Corpus, utterances: list[Utterance]) -> dict[str, dict[str, object]]:
+    """The tables of the data directory of these utterances."""
+    recordings = {one.recording: corpus.recordings[one.recording] for one in utterances}
+    tables: dict[str, dict[str, object]] = {
+        "text": {one.name: one.text for one in utterances},
+        "utt2spk": {one.name: one.speaker for one in utterances},
+        "utt2dur": {one.name: f"{corpus.duration_s(one):.3f}" for one in utterances},
+    }
+    if any(one.begin_s is not None for one in corpus.utterances):
+        tables["segments"] = {one.name: _segment(corpus, one) for one in utterances}
+        tables["reco2dur"] = {name: f"{recording.seconds:.4f}" for name, recording in recordings.items()}
+        keys = {name: name for name in recordings}
+    else:
+        keys = {one.recording: one.name for one in utterances}
+    tables["wav.scp"] = {keys[name]: recording.entry for name, recording in recordings.items()}
+    if any(recording.side for recording in recordings.values()):
+        sides = {keys[name]: recording.side for name, recording in recordings.items()}
+        tables["reco2file_and_channel"] = {key: side or f"{key} A" for key, side in sides.items()}
+    genders = {one.speaker: one.gender for one in utterances}
+    return tables | ({"spk2gender": genders} if all(genders.values()) else {})
+
+
+def _segment(corpus: Corpus, one: Utterance) -> str:
+    begin = one.begin_s or 0.0
+    return f"{one.recording} {begin:.3f} {begin + corpus.duration_s(one):.3f}"
+
+
+def write_listing(prepared: Prepared, path: Path) -> None:
+    """All utterances of all parts as a table, replaced only where its content changes: what data directories are made from."""
+    corpus, lines = prepared.corpus, ["part\tutterance\tspeaker\taudio\tside\tbegin\tseconds\ttext"]
+    for part in PARTS:
+        for one in sorted(prepared.split.parts[part], key=lambda one: one.name):
+            audio = corpus.recordings[one.recording]
+            begin = "" if one.begin_s is None else f"{one.begin_s:.3f}"
+            seconds = f"{corpus.duration_s(one):.3f}"
+            lines.append("\t".join((part, one.name, one.speaker, audio.entry, audio.side, begin, seconds, one.text)))
+    text = "\n".join(lines) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            file.write(text)

@@ -1,0 +1,58 @@
+"""How large models are made, by the hours of speech that they are trained on.
+
+hours up to  why these numbers
+0.25         a few minutes: measured on egs/toy, whose models have 80 leaves and 200 Gaussians
+1            egs/amazon_queen --quick: 0.57 h
+10           egs/amazon_queen: 3.6 h. Kaldi's mini_librispeech (5 h): 2000 leaves and 10000 Gaussians, 2500 and 15000 with LDA+MLLT
+50           between the rows around it; Kaldi's WSJ (15 h of si84): 2000 and 10000, 2500 and 15000
+200          Kaldi's WSJ (81 h) and LibriSpeech (100 h): 2500 and 15000, 4200 and 40000 with SAT
+more         Kaldi's Switchboard (300 h): 11500 leaves and 200000 Gaussians with SAT; networks of six layers of 2048 units
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Models for up to so many hours: Gaussians of monophones; leaves and Gaussians of triphones on deltas, on LDA+MLLT, with SAT; the
+    network of `layers` times `units`."""
+
+    hours: float
+    mono: int
+    tri1: tuple[int, int]
+    tri2: tuple[int, int]
+    tri3: tuple[int, int]
+    layers: int
+    units: int
+    epochs: int
+    minibatch: int
+    learning_rate: float
+    dropout: float
+
+
+TABLE = (
+    Sizes(0.25, 200, (80, 250), (80, 300), (80, 300), 2, 128, 12, 128, 0.25, 0.0),
+    Sizes(1.0, 1000, (500, 3000), (600, 4000), (600, 5000), 4, 512, 12, 256, 0.5, 0.2),
+    Sizes(10.0, 1000, (1200, 9000), (1800, 15000), (2000, 20000), 4, 768, 8, 512, 1.0, 0.2),
+    Sizes(50.0, 1000, (2000, 12000), (2500, 20000), (3200, 30000), 5, 1024, 6, 512, 1.0, 0.1),
+    Sizes(200.0, 1000, (2500, 20000), (3200, 40000), (4200, 60000), 6, 1536, 5, 512, 1.0, 0.0),
+    Sizes(float("inf"), 1000, (3200, 30000), (5500, 90000), (11500, 200000), 6, 2048, 4, 1024, 1.0, 0.0),
+)
+_SMALL_TEXT, _LARGE_TEXT = 3000, 1_000_000
+
+
+def sizes_for(hours: float) -> Sizes:
+    """The row of the table for so many hours of training speech."""
+    return next(row for row in TABLE if hours <= row.hours)
+
+
+def lm_order(num_words: int) -> int:
+    """The longest n-gram for a text of so many words: a trigram needs some thousand, a 4-gram some million."""
+    return 2 if num_words < _SMALL_TEXT else 3
+
+
+def lm_min_counts(num_words: int) -> str:
+    """Least counts of n-grams: of large texts those that occur once are dropped, which keeps the graph small."""
+    return "1" if lm_order(num_words) == 2 else "1,2" if num_words >= _LARGE_TEXT else "1,1"

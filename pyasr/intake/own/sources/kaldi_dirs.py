@@ -1,0 +1,91 @@
+"""Kaldi's data directories: train, dev and test, or some that are to be split."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.pipes import is_command
+from pyasr.data.datadir import DataDir
+from pyasr.intake.own.audio_files import recording_of
+from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Recording, Utterance, named, part_of
+from pyasr.intake.own.sources.kinds import Kind, Places, register
+
+_PLACE = re.compile(r"(.+)(:\d+)$")
+_FIX = "run utils/validate_data_dir.py on the directory, which tells what is wrong"
+
+
+def _is_data_dir(path: Path) -> bool:
+    return (path / "wav.scp").exists() and (path / "utt2spk").exists()
+
+
+def data_dirs(places: Places) -> list[Path]:
+    """The named data directories, and those directly in named folders; of the latter train, dev and test alone if there is a train."""
+    found = []
+    for folder in places.folders:
+        inner = [folder] if _is_data_dir(folder) else list(filter(_is_data_dir, sorted(folder.iterdir())))
+        exact = [path for path in inner if path.name.lower() in ("train", "dev", "valid", "test", "eval")]
+        found += exact if any(path.name.lower() == "train" for path in exact) else inner
+    return found
+
+
+def read(places: Places, options: ReadingOptions) -> Corpus:
+    """The utterances of all directories; one that is named twice or twice has an utterance is an error."""
+    if places.files:
+        raise UserError(f"{places.files[0]}: a file beside data directories; give directories alone")
+    paths, faults = data_dirs(places), Faults(options.skip_bad)
+    corpus = Corpus(f"Kaldi's data directories ({named([path.name for path in paths])})")
+    parts = {path: part_of(path.name) for path in paths}
+    has_parts = "train" in parts.values() and set(parts.values()) - {"train", ""}
+    for path in paths:
+        _read_dir(DataDir(path), corpus, faults, parts[path] if has_parts else "")
+    corpus.notes += faults.settle(places)
+    return corpus
+
+
+def _read_dir(data: DataDir, corpus: Corpus, faults: Faults, part: str) -> None:
+    if not data.has("text"):
+        raise UserError(f"{data.path}: no table 'text'; add the transcripts")
+    genders, recordings = data.optional_table("spk2gender"), _recordings(data, faults)
+    for name in data.utterances:
+        recording, segment = data.recording(name), data.segments.get(name)
+        if recording not in data.wav_scp:
+            faults.add("utterances without a line of wav.scp", _FIX, f"{name} of {data.path}")
+            continue
+        if name not in data.text:
+            faults.add("utterances without a line of text", _FIX, f"{name} of {data.path}")
+            continue
+        if recording not in recordings:
+            continue
+        key, audio = recordings[recording]
+        corpus.recordings[key] = audio
+        speaker = data.utt2spk[name]
+        begin, end = (segment.begin_s, segment.end_s if segment.end_s > 0 else audio.seconds) if segment else (None, None)
+        corpus.utterances.append(Utterance(name, key, data.text[name], speaker, begin, end, part, genders.get(speaker, "")))
+
+
+def _recordings(data: DataDir, faults: Faults) -> dict[str, tuple[str, Recording]]:
+    """{name in the directory: (name that is its own among all directories, the recording)}"""
+    known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
+    sides, found = data.optional_table("reco2file_and_channel"), {}
+    for name in dict.fromkeys(map(data.recording, data.utterances)):
+        if name not in data.wav_scp:
+            continue
+        entry = _absolute(data.wav_scp[name])
+        if recording := recording_of(entry, f"{name} of {data.path}", faults, known.get(name)):
+            side = sides.get(name, "")
+            found[name] = (f"{entry}#{side}", Recording(entry, recording.seconds, recording.rate, recording.channels, side))
+    return found
+
+
+def _absolute(entry: str) -> str:
+    """An entry that is read from anywhere: FILE, FILE:OFFSET; commands are as they were."""
+    if is_command(entry):
+        return entry
+    place = None if os.path.exists(entry) else _PLACE.fullmatch(entry)
+    return os.path.abspath(place[1]) + place[2] if place else os.path.abspath(entry)
+
+
+register(Kind("Kaldi's data directories", 10, lambda places: bool(data_dirs(places)), read))

@@ -1,0 +1,130 @@
+"""A folder of audio with tables: a line for each utterance with its file, its text, and perhaps its speaker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.intake.own.audio_files import FileIndex, check_any, is_audio, recording_of, stem_of
+from pyasr.intake.own.columns import find_columns, is_header
+from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Utterance, named, part_of
+from pyasr.intake.own.sources.kinds import Kind, Places, register
+from pyasr.intake.own.table_files import SUFFIXES, Row, delimiter_of, read_rows
+from pyasr.intake.own.text_files import read_text
+
+_UNUSED = {"reported", "invalidated", "other", "validated_sentences", "unvalidated_sentences", "clip_durations"}  # of Common Voice
+_GENDERS = {"f": "f", "female": "f", "w": "f", "woman": "f", "m": "m", "male": "m", "man": "m"}
+
+
+def tables_of(places: Places) -> list[Path]:
+    """The named files that are tables by their names, or else the tables at the top of the named folders.
+
+    A file of the name of an audio file is its transcript. Where tables are called train, dev or test, others are left out.
+    """
+    if given := [path for path in places.files if path.suffix.lower() in SUFFIXES]:
+        return given
+    stems = {stem_of(path.name).casefold() for path in places.audio}
+    found = [path for path in places.top_files if path.suffix.lower() in SUFFIXES and path.stem.casefold() not in stems]
+    found = [path for path in found if path.stem.lower() not in _UNUSED and _is_table(path, places)]
+    with_parts = [path for path in found if part_of(path.name)]
+    return with_parts if any(part_of(path.name) == "train" for path in with_parts) else found
+
+
+def _is_table(path: Path, places: Places) -> bool:
+    """Whether the first lines of a file in a folder name audio, or known columns."""
+    try:
+        rows, is_of_words = read_rows(path), delimiter_of(read_text(path)) == " "
+    except UserError:
+        return path.suffix.lower() != ".txt"  # what is wrong with it is told when it is read
+    is_file = _FileTest(places, path)
+    return not is_of_words and is_header(rows[0], is_file) or any(is_file(field) for row in rows[:3] for field in row.fields)
+
+
+class _FileTest:
+    """Whether a field names an audio file of the corpus."""
+
+    def __init__(self, places: Places, table: Path):
+        self.index, self.table = FileIndex(places.audio), table
+
+    def __call__(self, field: str) -> bool:
+        try:
+            return is_audio(Path(field)) or bool(field) and self.find(field) is not None
+        except UserError:
+            return True  # harmless: it is told when the row is read
+
+    def find(self, field: str) -> Path | None:
+        """The file; relative paths begin at the table, or anywhere above the file. Raises UserError where several are meant."""
+        beside = self.table.parent / field
+        return beside if is_audio(beside) and beside.is_file() else self.index.find(field)
+
+
+def read(places: Places, options: ReadingOptions) -> Corpus:
+    """The utterances of all tables."""
+    tables = tables_of(places)
+    if len(tables) > 1 and not places.files and not all(part_of(path.name) for path in tables):
+        raise UserError(f"{places}: several tables are there: {named([path.name for path in tables])}; "
+                        "give the one that is meant, and the folder of its audio")
+    folders = places.folders or [table.parent for table in tables]
+    files = Places(folders).below
+    check_any(files, folders[0])
+    corpus, faults = Corpus(f"a table of audio files ({named([path.name for path in tables])})"), Faults(options.skip_bad)
+    for table in tables:
+        _read_table(_Table(table, Places(folders), options), corpus, faults, part_of(table.name) if len(tables) > 1 else "")
+    corpus.notes += faults.settle(places)
+    _tell_unused(corpus, list(filter(is_audio, files)))
+    return corpus
+
+
+class _Table:
+    """A table with its columns."""
+
+    def __init__(self, path: Path, places: Places, options: ReadingOptions):
+        self.path, self.files = path, _FileTest(places, path)
+        self.columns, self.rows = find_columns(path, read_rows(path), options.columns, self.files)
+
+    def field(self, row: Row, meaning: str) -> str:
+        """What a row has in the column of that meaning; '' where there is none."""
+        return row.fields[self.columns[meaning]] if meaning in self.columns else ""
+
+    def second(self, row: Row, meaning: str) -> float | None:
+        """A time; None where there is no such column. Raises UserError for a field that is no number."""
+        text = self.field(row, meaning)
+        try:
+            return float(text) if text or meaning in self.columns else None
+        except ValueError:
+            told = f"'{text[:20]}' in the column of the {meaning} is not a number of seconds"
+            raise UserError(f"{self.path}:{row.line}: {told}; correct the table") from None
+
+
+def _read_table(table: _Table, corpus: Corpus, faults: Faults, part: str) -> None:
+    for row in table.rows:
+        name = table.field(row, "file")
+        path = table.files.find(name) if name else None
+        if path is None:
+            place = f"{name or '-'} (line {row.line})"
+            faults.add("rows name audio files that are not there", "add the files, or take the rows out", place)
+            continue
+        entry = str(path.absolute())
+        if entry not in corpus.recordings and (recording := recording_of(entry, f"line {row.line}", faults)):
+            corpus.recordings[entry] = recording
+        if entry in corpus.recordings:
+            corpus.utterances.append(_utterance(table, row, entry, part))
+
+
+def _utterance(table: _Table, row: Row, entry: str, part: str) -> Utterance:
+    begin, end = table.second(row, "begin"), table.second(row, "end")
+    if begin is None or end is None:
+        begin = end = None
+    speaker, text = table.field(row, "speaker") or None, table.field(row, "text")
+    gender = _GENDERS.get(table.field(row, "gender").lower().partition("_")[0], "")  # such as male_masculine
+    part = part or part_of(table.field(row, "part"))
+    return Utterance(stem_of(Path(entry).name), entry, text, speaker, begin, end, part, gender)
+
+
+def _tell_unused(corpus: Corpus, audio: list[Path]) -> None:
+    used = set(corpus.recordings)
+    if unused := [path.name for path in audio if str(path.absolute()) not in used]:
+        corpus.notes.append(f"left out: audio files that no row names: {named(unused)}")
+
+
+register(Kind("a folder of audio with a table (TSV, CSV: file, text, speaker)", 30, lambda places: bool(tables_of(places)), read))

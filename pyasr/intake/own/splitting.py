@@ -1,0 +1,119 @@
+"""Training, development and test sets: those of the source, else by speakers, else, with few speakers, by utterances."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import option
+from pyasr.intake.own.corpus import PARTS, Corpus, Utterance
+
+_LEAST_SPEAKERS = 8  # of which two are held out at least
+_MOST_SHARE_OF_ONE = 0.4  # of the corpus, of a speaker beside whom others are to be held out
+_LEAST_FILLED = 0.25  # of the wanted size of dev and test, that whole speakers have to give
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """How much speech is held out, and how it is chosen."""
+
+    split: str = option(
+        "auto", "dev and test have speakers, or utterances, that train lacks, where the source has no parts; auto: speakers if there are 8",
+        choices=("auto", "speakers", "utterances"),
+    )  # fmt: skip
+    held_out: float = option(0.1, "share of the speech that dev gets, and test", minimum=0.001, maximum=0.4)
+    most_held_out: float = option(2.0, "hours that dev gets at the most, and test", minimum=0.001)
+
+
+@dataclass(frozen=True)
+class Split:
+    """{part: its utterances}, and a sentence on how they were chosen."""
+
+    parts: dict[str, list[Utterance]]
+    told: str
+
+
+def split(corpus: Corpus, options: SplitOptions, speakers_are_known: bool = True) -> Split:
+    """Raises UserError where there are too few utterances for three parts."""
+    if options.split == "auto" and not speakers_are_known:
+        options = replace(options, split="utterances")
+    parts = defaultdict(list)
+    for utterance in corpus.utterances:
+        parts[utterance.part].append(utterance)
+    if parts["train"] and (parts["dev"] or parts["test"]):
+        return _completed(corpus, parts, options)
+    chosen = _choose(corpus, corpus.utterances, PARTS[1:], options)
+    return Split(_checked(chosen.parts), chosen.told)
+
+
+def _completed(corpus: Corpus, parts: dict[str, list[Utterance]], options: SplitOptions) -> Split:
+    """The source's parts; a dev or test that it lacks is taken out of its training set. Utterances of no part are left out."""
+    missing = [part for part in PARTS[1:] if not parts[part]]
+    if not missing:
+        corpus.notes += [f"left out: {len(parts[''])} utterances that the source has in no part"] if parts[""] else []
+        return Split(_checked({part: parts[part] for part in PARTS}), "train, dev and test are those of the source")
+    chosen = _choose(corpus, parts["train"], missing, options)
+    found = {part: chosen.parts.get(part) or parts[part] for part in PARTS}
+    return Split(_checked(found), f"{missing[0]} is taken out of the source's train: {chosen.told}")
+
+
+def _checked(parts: dict[str, list[Utterance]]) -> dict[str, list[Utterance]]:
+    if empty := [part for part in PARTS if not parts.get(part)]:
+        total = sum(map(len, parts.values()))
+        raise UserError(f"{total} utterances are too few to be split, {empty[0]} would be empty; add utterances")
+    return {part: parts[part] for part in PARTS}
+
+
+def _choose(corpus: Corpus, utterances: list[Utterance], wanted: tuple[str, ...] | list[str], options: SplitOptions) -> Split:
+    """Held-out parts of these utterances, the rest for training."""
+    if options.split != "utterances":
+        found = _by_groups(corpus, utterances, wanted, options, lambda utterance: utterance.speaker, whole=True)
+        num = len({utterance.speaker for utterance in utterances})
+        if found or options.split == "speakers":
+            if not found:
+                told = f"the {num} speaker(s) cannot be split into train, {' and '.join(wanted)}"
+                raise UserError(f"--split speakers: {told}; give --split utterances")
+            held_out = ", ".join(f"{len({one.speaker for one in found[part]})} for {part}" for part in wanted)
+            return Split(found, f"by speakers, {held_out}, of {num}")
+    keys = (lambda utterance: utterance.text, lambda utterance: utterance.name)
+    attempts = (_by_groups(corpus, utterances, wanted, options, key, whole=False) for key in keys)
+    told = "by utterances, since there are too few speakers" if options.split == "auto" else "by utterances of other sentences"
+    return Split(next(filter(None, attempts), {"train": utterances}), told)
+
+
+def _by_groups(corpus, utterances, wanted, options: SplitOptions, key, whole: bool) -> dict[str, list[Utterance]]:
+    """{part: utterances}, those with the same `key` together; empty where the groups are too few or too unequal.
+
+    whole  groups are speakers, of which enough have to remain
+    """
+    groups = defaultdict(list)
+    for utterance in utterances:
+        groups[key(utterance)].append(utterance)
+    seconds = {name: sum(map(corpus.duration_s, group)) for name, group in groups.items()}
+    total = sum(seconds.values())
+    if len(groups) < (_LEAST_SPEAKERS if whole and options.split == "auto" else len(wanted) + 1):
+        return {}
+    target = min(options.held_out * total, 3600 * options.most_held_out)
+    found, left = {}, sorted(groups, key=lambda name: hashlib.sha256(name.encode()).digest())
+    for part in wanted:
+        names = _fill(left, seconds, target, _MOST_SHARE_OF_ONE * total)
+        if not names or whole and sum(seconds[name] for name in names) < _LEAST_FILLED * target:
+            return {}
+        found[part], left = [one for name in names for one in groups[name]], [name for name in left if name not in set(names)]
+    found["train"] = [one for name in left for one in groups[name]]
+    return found if left else {}
+
+
+def _fill(names: list[str], seconds: dict[str, float], target: float, most: float) -> list[str]:
+    """Groups in this order while they fit into the target, with some room; at least the shortest, unless that is longer than `most`."""
+    chosen, sum_s = [], 0.0
+    for name in names:
+        if sum_s + seconds[name] <= 1.25 * target:
+            chosen.append(name)
+            sum_s += seconds[name]
+        if sum_s >= target:
+            break
+    shortest = min(names, key=lambda name: seconds[name], default=None)
+    return chosen or ([shortest] if shortest is not None and seconds[shortest] <= most else [])

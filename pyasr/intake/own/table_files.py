@@ -1,0 +1,85 @@
+"""Tables that people and programs write: TSV, CSV, fields separated by bars; with quotation marks or without."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.intake.own.text_files import read_text
+
+SUFFIXES = frozenset((".tsv", ".csv", ".txt", ".psv", ".tab", ".lst", ".list"))
+_DELIMITERS = "\t|;,"  # the first one that fits
+_NUM_LOOKED_AT = 50
+_MOST_FIELD = 1 << 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """The fields of a line."""
+
+    line: int
+    fields: list[str]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a table, each with as many fields as the first one; empty lines are passed over.
+
+    Where no delimiter fits, a line is the word before its first blank and what follows it. Raises UserError with file and line for
+    another number of fields, and for quotation marks that do not close.
+    """
+    text = read_text(path)
+    delimiter = delimiter_of(text)
+    rows = [row for row in _split(path, text, delimiter) if any(row.fields)]
+    if not rows:
+        raise UserError(f"{path}: no rows; expected a line for each utterance")
+    return [Row(row.line, _fitting(row, len(rows[0].fields), rows[0], path)) for row in rows]
+
+
+def delimiter_of(text: str) -> str:
+    """The character that separates the fields of every one of the first lines; a blank where none does."""
+    lines = [line for line in text.split("\n") if line.strip()][:_NUM_LOOKED_AT]
+    return next((delimiter for delimiter in _DELIMITERS if lines and all(delimiter in line for line in lines)), " ")
+
+
+def _split(path: Path, text: str, delimiter: str) -> Iterator[Row]:
+    if delimiter in ",;":
+        yield from _by_csv(path, text, delimiter)
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        fields = line.split(maxsplit=1) if delimiter == " " else line.split(delimiter)
+        yield Row(number, [_unquoted(field.strip()) for field in fields])
+
+
+def _by_csv(path: Path, text: str, delimiter: str) -> Iterator[Row]:
+    """Fields may be in quotation marks, and hold the delimiter and line breaks then (RFC 4180)."""
+    csv.field_size_limit(_MOST_FIELD)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True, skipinitialspace=True)
+    begin = 1
+    try:
+        for fields in reader:
+            yield Row(begin, [" ".join(field.split()) for field in fields])
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(f"{path}:{begin}: {error}; a field with quotation marks stands in such, and those in it are doubled") from None
+
+
+def _unquoted(field: str) -> str:
+    """Without quotation marks around the whole field, those in it being doubled; other marks are part of the text."""
+    inner = field[1:-1]
+    is_quoted = len(field) > 1 and field[0] == field[-1] == '"' and '"' not in inner.replace('""', "")
+    return inner.replace('""', '"') if is_quoted else field
+
+
+def _fitting(row: Row, num: int, first: Row, path: Path) -> list[str]:
+    """The fields of a row, without surplus ones that are empty. Raises UserError where they are not `num`."""
+    fields = row.fields
+    while len(fields) > num and not fields[-1]:
+        fields = fields[:-1]
+    if len(fields) != num:
+        shown = ", ".join(field[:20] for field in first.fields)
+        raise UserError(f"{path}:{row.line}: {len(fields)} column(s), and {num} in line {first.line} ({shown}); correct the line")
+    return fields

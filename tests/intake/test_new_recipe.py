@@ -1,0 +1,117 @@
+"""utils/new_recipe.py: the directory it makes, and a recipe of a small corpus from its audio to word error rates."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from own_corpora import tone, toy_speech, write
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "utils/new_recipe.py"
+
+
+def new_recipe(*words, cwd: Path | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, PROGRAM, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def folder_and_table(folder: Path, made: list[tuple[Path, str, str]]) -> Path:
+    return write(folder / "table.tsv", "path\tsentence\tclient_id\n" + "".join(f"{path.name}\t{text.title()}.\t{who}\n" for path, text, who in made)).parent
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> tuple[Path, str]:
+    """The recipe of a toy corpus, made outside the toolkit with relative paths; what the program said."""
+    folder = tmp_path_factory.mktemp("own")
+    folder_and_table(folder / "my corpus", toy_speech(folder / "my corpus/clips", 10, 9))
+    before = {path for path in folder.rglob("*")}
+    done = new_recipe("my recipe", "my corpus", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert {path.parts[len(folder.parts)] for path in set(folder.rglob("*")) - before} == {"my recipe"}
+    return folder / "my recipe", done.stdout
+
+
+def test_it_says_what_it_found_and_chose(recipe):
+    told = recipe[1]
+    for sentence in ("found a table of audio files (1, table.tsv)", "90 utterances of 90 recordings", "10 speaker(s); speakers are of the source",
+                     "sampling rates: 8000 Hz (90); channels: 1 (90)", "words without pronunciation: 1 of 29", "English: CMUdict has 9",
+                     "by speakers, ", "features at 8000 Hz", "models for up to 0.25 h", "a language model of order 2", "is made; run "):  # fmt: skip
+        assert sentence in told, (sentence, told)
+    assert re.search(r"found .*\n.*\d+\.\d min of speech in 90", told)
+
+
+def test_the_recipe_runs_from_audio_to_word_error_rates(recipe, tmp_path):
+    folder, _ = recipe
+    words = ["./run.sh", "--decoded", "", "--nj", "1", "--num-ranks", "1"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600, env={**os.environ, "CDPATH": "/"})
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    rows = re.findall(r"^\| (tri3 decode_test|dnn) .*?\| ([\d.*]+) +\| ([\d.*]+) ", (folder / "exp/RESULTS.md").read_text(), re.M)
+    assert {name for name, _, _ in rows} == {"tri3 decode_test", "dnn"}
+    assert all(float(wer.strip("*")) < 60 for _, _, wer in rows), rows
+    again = subprocess.run([*words, "--stop-stage", "3"], cwd=folder, capture_output=True, text=True, timeout=100)
+    assert again.returncode == 0 and again.stdout.count("is up to date") >= 13, again.stdout
+
+
+def test_made_again_it_replaces_its_own_files_alone(recipe, tmp_path):
+    folder = tmp_path / "recipe"
+    corpus = recipe[0].parent / "my corpus"
+    assert new_recipe(folder, corpus).returncode == 0
+    assert new_recipe("--held-out", 0.2, folder, corpus).returncode == 0 and "--held-out=0.2" in (folder / "conf/corpus.conf").read_text()
+    (folder / "run.sh").write_text("# mine\n")
+    done = new_recipe(folder, corpus)
+    assert done.returncode == 1 and f"{folder}/run.sh was changed since it was made; give another directory, or --force" in done.stderr
+    assert (folder / "run.sh").read_text() == "# mine\n"
+    assert new_recipe("--force", folder, corpus).returncode == 0 and "mine" not in (folder / "run.sh").read_text()
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    write(tmp_path / "mine" / "note", "x")
+    tone(tmp_path / "corpus" / "a.wav")
+    done = new_recipe(tmp_path / "mine", tmp_path / "corpus")
+    assert done.returncode == 1 and f"{tmp_path}/mine exists, and was not made by this tool" in done.stderr
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["note"]
+
+
+def test_nothing_is_made_of_a_corpus_with_a_mistake(tmp_path):
+    tone(tmp_path / "corpus" / "a.wav")
+    done = new_recipe(tmp_path / "recipe", tmp_path / "corpus")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "no corpus that is known" in done.stderr
+    assert not (tmp_path / "recipe").exists()
+    assert "what the corpus is in" in new_recipe(tmp_path / "recipe").stderr
+
+
+def test_choices_are_options_of_the_recipe(recipe):
+    done = subprocess.run(["./run.sh", "--help"], cwd=recipe[0], capture_output=True, text=True, timeout=60)
+    for option in ("--nj", "--num-ranks", "--lm-order", "--tri3-leaves", "--decoded", "--dictionary"):
+        assert option in done.stdout
+
+
+def test_rates_channels_and_another_language_are_in_the_configuration(tmp_path):
+    for i in range(20):
+        tone(tmp_path / "corpus" / f"{i:02d}.wav", 1.0, 48000 if i else 8000, 2)
+        write(tmp_path / "corpus" / f"{i:02d}.txt", f"Straße Nummer {chr(97 + i)}, schöne Grüße")
+    assert new_recipe(tmp_path / "recipe", tmp_path / "corpus").returncode == 0
+    mfcc = (tmp_path / "recipe/conf/mfcc.conf").read_text()
+    assert all(line in mfcc for line in ("--sample-frequency=16000", "--allow-downsample=true", "--allow-upsample=true", "--channel=0"))
+    assert "dictionary=letters" in (tmp_path / "recipe/run.sh").read_text()
+    done = subprocess.run(["./run.sh", "--stop-stage", "3", "--nj", "1"], cwd=tmp_path / "recipe", capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "straße s t r a ß e" in (tmp_path / "recipe/data/local/dict/lexicon.txt").read_text()
+
+
+def test_links_within_the_toolkit_are_relative(tmp_path):
+    """In a copy of the toolkit's folders."""
+    from pyasr.intake.own import recipe as module
+
+    shutil.copytree(ROOT / "utils", tmp_path / "toolkit/utils", symlinks=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "ROOT", tmp_path / "toolkit")
+        for place in (tmp_path / "toolkit/egs/mine", tmp_path / "elsewhere"):
+            place.mkdir(parents=True)
+            module._link(place / "utils", tmp_path / "toolkit/utils")
+            assert (place / "utils/recipe.sh").exists()
+    assert os.readlink(tmp_path / "toolkit/egs/mine/utils") == "../../utils"
+    assert os.readlink(tmp_path / "elsewhere/utils") == str(tmp_path / "toolkit/utils")

@@ -1,0 +1,318 @@
+"""What a user's corpus may be: each kind of source becomes the same utterances, and every mistake one sentence."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from own_corpora import RATE, prepared, speakers_and_sentences, textgrid, tone, write
+
+from pyasr.base.errors import UserError
+from pyasr.data.datadir import write_data_dir
+from pyasr.data.validation import validate
+from pyasr.intake.own.corpus import PARTS
+from pyasr.intake.own.preparing import tables_of
+
+CORPUS = speakers_and_sentences()
+
+
+def files(folder: Path) -> dict[tuple[str, int], Path]:
+    """The audio of the corpus, one folder for each speaker."""
+    return {(speaker, number): tone(folder / speaker / f"{number:03d}.wav", 1.0) for speaker, number, _ in CORPUS}
+
+
+def table(folder: Path, name: str, rows: list[list[str]], delimiter: str, **how) -> Path:
+    return write(folder / name, "\n".join(delimiter.join(row) for row in rows) + "\n", **how)
+
+
+def named_rows(folder: Path) -> list[list[str]]:
+    return [[str(path.relative_to(folder / "clips")), text, speaker] for (speaker, _), path, text in zip(files(folder / "clips"), files(folder / "clips").values(),
+            (text for _, _, text in CORPUS))]  # fmt: skip
+
+
+def common_voice(folder):
+    rows = [[speaker * 20, path, text, "2", "0"] for path, text, speaker in named_rows(folder)]
+    table(folder, "validated.tsv", [["client_id", "path", "sentence", "up_votes", "down_votes"], *rows], "\t")
+    table(folder, "invalidated.tsv", [["client_id", "path", "sentence", "up_votes", "down_votes"], *rows[:1]], "\t")
+
+
+def lj_speech(folder):
+    rows = [[path.removesuffix(".wav"), "RAW 1", text] for path, text, _ in named_rows(folder)]
+    table(folder, "metadata.csv", rows, "|")
+
+
+def spreadsheet(folder):
+    quoted = [[path, '"' + text.replace('"', '""') + '"', speaker] for path, text, speaker in named_rows(folder)]
+    text = "\r\n".join(",".join(row) for row in [["File Name", "Transcript", "Speaker ID"], *quoted]) + "\r\n"
+    write(folder / "table.csv", text, "utf-8-sig")
+
+
+def utf16_table(folder):
+    table(folder, "table.tsv", [["file", "text", "speaker"], *named_rows(folder)], "\t", encoding="utf-16")
+
+
+def headless(folder):
+    table(folder, "list.txt", [[f"DUMMY/clips/{path}", speaker, text] for path, text, speaker in named_rows(folder)], "|")
+
+
+def ids_and_words(folder):
+    for speaker, number, _ in CORPUS:
+        tone(folder / "wav" / f"{speaker}-{number:03d}.flac")
+    write(folder / "transcripts.txt", "".join(f"{speaker}-{number:03d} {text}\n" for speaker, number, text in CORPUS))
+
+
+def pairs_of_text(folder):
+    for (speaker, number), path in files(folder).items():
+        write(path.with_suffix(".txt"), CORPUS[[one[:2] for one in CORPUS].index((speaker, number))][2] + "\r\n", "utf-8-sig")
+    write(folder / "README.txt", "Audio of ten speakers")
+
+
+def parallel_trees(folder):
+    for speaker, number, text in CORPUS:
+        tone(folder / "wav48" / speaker / f"{speaker}_{number:03d}.wav")
+        write(folder / "txt" / speaker / f"{speaker}_{number:03d}.lab", text)
+
+
+def textgrids(folder):
+    for i, (speaker, number, text) in enumerate(CORPUS):
+        path = tone(folder / speaker / f"{number:03d}.wav", 3.0)
+        grid = textgrid({"phones": [(0, 3.0, "x")], "utterance": [(0, 1.0, ""), (1.0, 2.0, text), (2.0, 3.0, "")]}, 3.0, short=i % 2 == 0)
+        write(path.with_suffix(".TextGrid"), grid, "utf-16" if i % 3 == 0 else "utf-8")
+
+
+def speakers_tiers(folder):
+    for j in range(4):
+        tiers = {speaker: [(2.0 * i, 2.0 * i + 1.0, text)] for i, (speaker, number, text) in enumerate(CORPUS) if number == j}
+        write(tone(folder / f"talk{j}.wav", 100.0).with_suffix(".textgrid"), textgrid(tiers, 100.0))
+
+
+def kaldi(folder):
+    """To be split, with paths that begin in the directory above."""
+    path = folder / "data" / "all"
+    path.mkdir(parents=True)
+    audio = files(folder / "data")
+    texts = {(speaker, number): text for speaker, number, text in CORPUS}
+    write_data_dir(path, {"wav.scp": {f"{s}-{n}": place.relative_to(folder) for (s, n), place in audio.items()},
+                          "text": {f"{s}-{n}": text for (s, n), text in texts.items()}, "utt2spk": {f"{s}-{n}": s for s, n in texts}})  # fmt: skip
+
+
+def lhotse(folder):
+    audio = files(folder)
+    sources = [{"id": f"{s}-{n}", "sources": [{"type": "file", "channels": [0], "source": str(path)}], "duration": 1.0, "sampling_rate": RATE,
+                "num_samples": RATE} for (s, n), path in audio.items()]  # fmt: skip
+    spoken = [{"id": f"{s}-{n}", "recording_id": f"{s}-{n}", "start": 0.0, "duration": 1.0, "channel": 0, "text": text, "speaker": s} for s, n, text in CORPUS]
+    (folder / "my_recordings_all.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, sources)).encode()))
+    (folder / "my_supervisions_all.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, spoken)).encode()))
+
+
+KINDS = {make.__name__: make for make in (common_voice, spreadsheet, utf16_table, headless, ids_and_words, pairs_of_text, parallel_trees, textgrids, speakers_tiers,
+                                          kaldi, lhotse, lj_speech)}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_becomes_the_same_utterances(kind, tmp_path, monkeypatch):
+    """Speakers, words and seconds are those that the corpus was made of; data directories have no problem."""
+    folder = tmp_path / "my corpus"
+    folder.mkdir()
+    KINDS[kind](folder)
+    monkeypatch.chdir(tmp_path)
+    found = prepared(folder / "data" if kind == "kaldi" else folder)
+    reference = {(speaker, text_of(text)) for speaker, _, text in CORPUS}
+    said = {(one.speaker if kind != "common_voice" else one.speaker[:5], one.text) for one in found.corpus.utterances}
+    assert said == reference and len(found.corpus.utterances) == len(CORPUS)
+    assert abs(found.corpus.hours * 3600 - len(CORPUS)) < 0.1
+    for part in PARTS:
+        out = tmp_path / part
+        out.mkdir()
+        write_data_dir(out, tables_of(found.corpus, found.split.parts[part]))
+        assert not validate(out)
+    speakers = [{one.speaker for one in found.split.parts[part]} for part in PARTS]
+    assert all(speakers) and not (speakers[0] & speakers[1] or speakers[1] & speakers[2] or speakers[0] & speakers[2])
+
+
+def text_of(text: str) -> str:
+    """The words of the corpus's sentences."""
+    plain = text.replace(" & ", " and ").replace(" 5 ", " five ").replace("Good-bye", "good-bye")
+    return "".join(c for c in plain.lower() if c.isalpha() or c in " '-").strip()
+
+
+def test_parts_of_the_source_are_kept(tmp_path):
+    names = list(files(tmp_path / "clips").values())
+    for part, chosen in (("train", names[:30]), ("dev", names[30:33]), ("test", names[33:])):
+        table(tmp_path, f"{part}.tsv", [["path", "sentence"], *([path.name and str(path.relative_to(tmp_path / "clips")), "the cat"] for path in chosen)], "\t")
+    found = prepared(tmp_path)
+    assert {part: len(found.split.parts[part]) for part in PARTS} == {"train": 30, "dev": 3, "test": 7} and "source" in found.split.told
+
+
+def test_folders_named_for_parts_are_parts(tmp_path):
+    for part, num in (("train", 6), ("dev", 2), ("test", 3)):
+        for i in range(num):
+            write(tone(tmp_path / part / f"{part}{i}.wav").with_suffix(".txt"), f"sentence number {i}")
+    assert {part: len(found) for part, found in prepared(tmp_path).split.parts.items()} == {"train": 6, "dev": 2, "test": 3}
+
+
+def test_times_of_a_table_are_segments(tmp_path):
+    tone(tmp_path / "talk.wav", 10.0)
+    rows = [["audio", "start", "end", "text"], *([["talk.wav", f"{i}", f"{i + 0.5}", f"the cat {'sat ' * i}"] for i in range(10)])]
+    found = prepared(table(tmp_path, "talk.csv", rows, ","), tmp_path)
+    tables = tables_of(found.corpus, found.split.parts["train"])
+    assert set(tables["segments"].values()) <= {f"talk {i}.000 {i}.500" for i in range(10)} and tables["wav.scp"] == {"talk": str(tmp_path / "talk.wav")}
+    assert len(found.corpus.utterances) == 10 and abs(3600 * found.corpus.hours - 5) < 1e-6
+
+
+def test_columns_can_be_named(tmp_path):
+    audio = [tone(tmp_path / f"{i}.wav") for i in range(9)]
+    rows = [[path.name, "x", "yes" if i % 2 else f"no {i}", "s"] for i, path in enumerate(audio)]
+    found = prepared(table(tmp_path, "t.tsv", rows, "\t"), tmp_path, columns="file,-,text,-", language="letters", normalise="false")
+    assert sorted(one.text for one in found.corpus.utterances) == sorted(row[2] for row in rows)
+
+
+def rows_of(folder: Path, num: int = 12) -> list[list[str]]:
+    """A sound table of `num` files."""
+    return [["file", "text"], *([tone(folder / f"a{i}.wav").name, f"the cat {i % 5}"] for i in range(num))]
+
+
+def missing_files(folder):
+    rows = rows_of(folder)
+    table(folder, "t.tsv", rows, "\t")
+    for i in (2, 3, 4, 5):
+        (folder / f"a{i}.wav").unlink()
+    return [folder], "rows name audio files that are not there: 4, such as a2.wav (line 4), a3.wav (line 5), a4.wav (line 6); add the files, or take"
+
+
+def wrong_number_of_columns(folder):
+    rows = rows_of(folder)
+    rows[5].append("more")
+    return [table(folder, "t.tsv", rows, "\t"), folder], "t.tsv:6: 3 column(s), and 2 in line 1 (file, text); correct the line"
+
+
+def open_quotation(folder):
+    return [write(folder / "t.csv", f'file,text\n{tone(folder / "a.wav").name},"the cat\n'), folder], "t.csv:2: "
+
+
+def latin_1(folder):
+    rows_of(folder)
+    return [write(folder / "t.tsv", "file\ttext\na0.wav\tété\n", "latin-1"), folder], "t.tsv:2: not UTF-8 text; convert the file"
+
+
+def two_tables(folder):
+    rows = rows_of(folder)
+    table(folder, "one.tsv", rows, "\t")
+    table(folder, "two.tsv", rows, "\t")
+    return [folder], "several tables are there: 2, one.tsv, two.tsv; give the one that is meant"
+
+
+def no_text_column(folder):
+    return [table(folder, "t.tsv", [["file", "colour"], *rows_of(folder)[1:]], "\t"), folder], "no column of the text is known (file, colour); say what"
+
+
+def audio_alone(folder):
+    rows_of(folder)
+    return [folder], "no corpus that is known; give one of: Kaldi's data directories, lhotse's manifests, a folder of audio with a table"
+
+
+def text_without_audio(folder):
+    for i in range(4):
+        write(tone(folder / f"a{i}.wav").with_suffix(".txt"), "the cat")
+    (folder / "a2.wav").unlink()
+    return [folder], "transcripts without an audio file of their name: 1, " + str(folder / "a2.txt")
+
+
+def damaged_audio(folder):
+    table(folder, "t.tsv", rows_of(folder), "\t")
+    (folder / "a1.wav").write_bytes((folder / "a1.wav").read_bytes()[:500])
+    return [folder], "audio that cannot be read: 1, line 3 (cut short, "
+
+
+def foreign_format(folder):
+    for i in range(3):
+        write(folder / f"a{i}.m4a", "x")
+    return [table(folder, "t.tsv", [["file", "text"], ["a0.m4a", "the cat"]], "\t"), folder], "no audio but .m4a, which is not read; convert the files to WAV"
+
+
+def ambiguous_name(folder):
+    tone(folder / "x" / "a.wav")
+    tone(folder / "y" / "a.wav")
+    return [table(folder, "t.tsv", [["file", "text"], ["a.wav", "the cat"]], "\t"), folder], "'a.wav' may be "
+
+
+def times_outside(folder):
+    tone(folder / "talk.wav", 2.0)
+    rows = [["file", "start", "end", "text"], ["talk.wav", "0", "1", "the cat"], ["talk.wav", "1", "9.5", "the dog"]]
+    return [table(folder, "t.tsv", rows, "\t"), folder], "utterances that do not lie within their recordings, or last less than 0.1 s: 1, talk from 1 to 9.5"
+
+
+def no_number(folder):
+    tone(folder / "talk.wav", 2.0)
+    rows = [["file", "start", "end", "text"], ["talk.wav", "0", "soon", "the cat"]]
+    return [table(folder, "t.tsv", rows, "\t"), folder], "t.tsv:2: 'soon' in the column of the end is not a number of seconds"
+
+
+def too_few(folder):
+    return [table(folder, "t.tsv", rows_of(folder, 2), "\t"), folder], "2 utterances are too few to be split"
+
+
+def nothing_there(folder):
+    return [folder / "nowhere"], "nowhere: no such file or directory; give what holds the corpus"
+
+
+def kaldi_without_text(folder):
+    kaldi(folder)
+    (folder / "data/all/text").unlink()
+    return [folder / "data/all"], "data/all: no table 'text'; add the transcripts"
+
+
+def recordings_alone(folder):
+    lhotse(folder)
+    (folder / "my_supervisions_all.jsonl.gz").unlink()
+    return [folder], "no manifest of supervisions of the same name is there"
+
+
+def bad_manifest(folder):
+    lhotse(folder)
+    write(folder / "my_supervisions_all.jsonl.gz", json.dumps({"id": "u", "recording_id": "nobody", "start": 0, "duration": 1, "text": "x"}))
+    return [folder], "1 problem(s) of manifests, the first: "
+
+
+def bad_textgrid(folder):
+    write(tone(folder / "a.wav").with_suffix(".TextGrid"), textgrid({"words": [(0, 1, "x")]}, 1.0)[:150])
+    return [folder], "a.TextGrid: cut short; save it again"
+
+
+BAD = {make.__name__: make for make in (missing_files, wrong_number_of_columns, open_quotation, latin_1, two_tables, no_text_column, audio_alone, text_without_audio,
+                                        damaged_audio, foreign_format, ambiguous_name, times_outside, no_number, too_few, nothing_there, kaldi_without_text,
+                                        recordings_alone, bad_manifest, bad_textgrid)}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", BAD)
+def test_every_mistake_is_one_sentence(mistake, tmp_path):
+    sources, sentence = BAD[mistake](tmp_path)
+    with pytest.raises(UserError) as error:
+        prepared(*sources)
+    assert sentence in str(error.value), error.value
+
+
+@pytest.mark.parametrize("mistake", ["missing_files", "damaged_audio", "text_without_audio"])
+def test_bad_ones_can_be_left_out(mistake, tmp_path):
+    sources, _ = BAD[mistake](tmp_path)
+    found = prepared(*sources, skip_bad="true", split="utterances")
+    assert any(note.startswith("left out: ") for note in found.corpus.notes) and found.corpus.utterances
+
+
+def test_audio_without_a_transcript_is_told(tmp_path):
+    table(tmp_path, "t.tsv", rows_of(tmp_path), "\t")
+    tone(tmp_path / "alone.wav")
+    assert any("audio files that no row names: 1, alone.wav" in note for note in prepared(tmp_path).corpus.notes)
+
+
+def test_a_missing_file_is_not_replaced_by_another_speakers(tmp_path):
+    """Where names occur in several folders, the folder counts."""
+    audio = files(tmp_path)
+    for path in audio.values():
+        write(path.with_suffix(".txt"), f"words of {path.parent.name}")
+    lost = audio["spk03", 1]
+    lost.unlink()
+    shutil.rmtree(tmp_path / "spk05")
+    found = prepared(tmp_path, skip_bad="true", normalise="false")
+    assert all(one.text == f"words of {one.speaker}" for one in found.corpus.utterances) and len(found.corpus.utterances) == len(CORPUS) - 5

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Make the data directories of a corpus of your own: the first stage of recipes that utils/new_recipe.py makes.
+
+Reads   SOURCE..., as utils/new_recipe.py
+Writes  DATA/{train,dev,test} (wav.scp text utt2spk spk2utt utt2dur; segments and reco2dur where utterances are parts of recordings),
+        DATA/local/corpus.tsv (all utterances with their parts and recordings)
+
+    utils/prepare_own_data.py --held-out 0.05 my_corpus data
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.base.options import argument, group
+from pyasr.base.step import make_part, run_step
+from pyasr.data.datadir import write_data_dir
+from pyasr.intake.own.corpus import PARTS
+from pyasr.intake.own.findings import findings
+from pyasr.intake.own.preparing import CorpusOptions, prepare, tables_of, write_listing
+
+
+@dataclass(frozen=True)
+class PrepareOwnData:
+    paths: tuple[Path, ...] = argument("what the corpus is in, then the directory of the data directories", many=True)
+    corpus: CorpusOptions = group(CorpusOptions)
+
+
+def main(options: PrepareOwnData) -> None:
+    *sources, data = options.paths
+    if not sources:
+        raise UserError(f"{data} is given alone; give what the corpus is in, and the directory of the data directories")
+    prepared = prepare(sources, options.corpus)
+    for sentence in findings(prepared):
+        log.info(sentence)
+    listing = data / "local" / "corpus.tsv"
+    write_listing(prepared, listing)
+    for part in PARTS:
+        tables = tables_of(prepared.corpus, prepared.split.parts[part])
+        make_part(options, data / part, [listing], lambda out: write_data_dir(out, tables))
+        speakers = set(tables["utt2spk"].values())
+        log.info(f"{data / part}: {len(tables['utt2spk'])} utterances, {prepared.hours(part):.2f} h, {len(speakers)} speaker(s)")
+
+
+if __name__ == "__main__":
+    run_step(PrepareOwnData, main, __doc__)
