@@ -1,4 +1,4 @@
-# What every run.sh sources first: strict mode, stages, background work that cannot fail unseen, options.
+# What every run.sh sources first: strict mode, stages, background work that cannot fail unseen, options, plans (--plan true).
 #
 #   CDPATH='' cd "$(dirname "$0")" || exit 1
 #   . utils/recipe.sh || exit 1
@@ -41,6 +41,8 @@ cd "$(dirname "$recipe_file")"
 
 stage=0           # first stage to run
 stop_stage=1000   # last stage to run
+plan=false        # whether programs are recorded instead of run, and what they take is told in the end
+recipe_record=""  # file of the record
 recipe_stage=""
 recipe_has_run="" # a stage
 recipe_first_stage="" # of all that were looked at, wanted or not
@@ -59,6 +61,29 @@ parse_recipe_options() {
     exit 1
   }
   eval "$assignments"
+  if [ "$plan" = true ]; then recipe_begin_plan; fi
+}
+
+# Replaces the recipe's programs by functions that record how they are called: the words of a call end in tabs.
+recipe_begin_plan() {
+  local program
+  recipe_record=$(mktemp "${TMPDIR:-/tmp}/plan.XXXXXX")
+  for program in steps/*.py utils/*.py local/*.py local/*.sh local/*/*.sh; do
+    [ ! -f "$program" ] || eval "$program() { recipe_note $program \"\$@\"; }"
+  done
+}
+
+recipe_note() {
+  printf '%s\t' "$@" >>"$recipe_record"
+  echo >>"$recipe_record"
+}
+
+# What the recorded programs take, unless the recipe has failed.
+recipe_end_plan() {
+  [ "$1" -ne 0 ] || "$recipe_root/utils/plan_recipe.py" "$recipe_record"
+  set -- $?
+  rm -f "$recipe_record"
+  return "$1"
 }
 
 # stage N TITLE: is stage N to be run? Prints its header if so.
@@ -69,12 +94,20 @@ stage() {
   recipe_last_stage=$1
   [ "$1" -ge "$stage" ] && [ "$1" -le "$stop_stage" ] || return 1
   recipe_has_run=yes
+  if [ -n "$recipe_record" ]; then
+    recipe_note "== stage" "$1" "$2"
+    return 0
+  fi
   printf '\n== stage %s: %s (%s)\n' "$1" "$2" "$(date +%H:%M:%S)"
 }
 
 # spawn NAME COMMAND ARGUMENTS...: run in the background, with the output in a log file.
 spawn() {
   local log=$recipe_log_dir/spawn.$1.log
+  if [ -n "$recipe_record" ]; then
+    "${@:2}"
+    return
+  fi
   recipe_spawned[recipe_num_spawned]=$1
   shift
   mkdir -p "$recipe_log_dir"
@@ -160,9 +193,13 @@ recipe_exit() {
     join || status=1
   fi
   if [ "$status" -eq 0 ] && [ -n "$recipe_stage" ] && [ -z "$recipe_has_run" ]; then
+    rm -f "$recipe_record"
     recipe_stage=""
     recipe_tell "no stage was run: this recipe's stages are $recipe_first_stage to $recipe_last_stage, and --stage $stage --stop-stage $stop_stage names none of them"
     exit 1
+  fi
+  if [ -n "$recipe_record" ]; then
+    recipe_end_plan "$status" || exit 1
   fi
   if [ "$status" -ne 0 ]; then
     [ -n "$recipe_told" ] || recipe_tell "ended with status $status"

@@ -33,7 +33,8 @@ _KINDS = {  # the first that fits a default is the variable's
     "true or false": r"true|false",
     "text": r"(?s).*",
 }
-_STAGES = ["stage=0  # first stage to run", "stop_stage=1000  # last stage to run"]
+_STAGES = ["stage=0  # first stage to run", "stop_stage=1000  # last stage to run",
+           "plan=false  # run nothing, say what the stages take: hours, disk, memory"]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pyasr.base.errors import UserError
 from pyasr.data.datadir import write_data_dir
 from pyasr.data.validation import validate
 from pyasr.intake.own.corpus import PARTS
+from pyasr.intake.own.findings import choices
 from pyasr.intake.own.preparing import tables_of
 
 CORPUS = speakers_and_sentences()
@@ -135,6 +136,43 @@ def text_of(text: str) -> str:
     """The words of the corpus's sentences."""
     plain = text.replace(" & ", " and ").replace(" 5 ", " five ").replace("Good-bye", "good-bye")
     return "".join(c for c in plain.lower() if c.isalpha() or c in " '-").strip()
+
+
+def test_lists_in_folders_below_and_paths_outside(tmp_path):
+    """Lines of ID and words, as LibriSpeech's, in several folders; a table alone whose paths are absolute."""
+    for i in range(3):
+        names = [tone(tmp_path / "corpus" / f"{i}" / f"{i}-{j}.flac").stem for j in range(4)]
+        write(tmp_path / "corpus" / f"{i}" / f"{i}.trans.txt", "".join(f"{name} THE CAT {name[0]}\n" for name in names))
+    found = prepared(tmp_path / "corpus", normalise="false")
+    assert len(found.corpus.utterances) == 12 and all(one.text == f"THE CAT {one.speaker}" for one in found.corpus.utterances)
+    rows = "".join(f"{path}\tthe cat\n" for path in sorted((tmp_path / "corpus").rglob("*.flac")))
+    assert len(prepared(write(tmp_path / "lists/table.tsv", rows)).corpus.utterances) == 12
+
+
+def test_microphones_of_vctk(tmp_path):
+    for i in range(4):
+        for microphone in (1, 2):
+            tone(tmp_path / "wav48" / "p225" / f"p225_{i:03d}_mic{microphone}.flac")
+        write(tmp_path / "txt" / "p225" / f"p225_{i:03d}.txt", f"the cat {'sat ' * i}")
+    found = prepared(tmp_path)
+    assert len(found.corpus.utterances) == 4 and all("_mic1" in recording.entry for recording in found.corpus.recordings.values())
+
+
+def test_commands_of_kaldi_tell_their_rate_once(tmp_path):
+    """Lengths are known, so that only one is run."""
+    path = tmp_path / "data"
+    path.mkdir()
+    tone(tmp_path / "a.wav")
+    commands = {f"r{i}": f"echo {i} >>{tmp_path}/ran; cat {tmp_path}/a.wav |" for i in range(9)}
+    write_data_dir(path, {"wav.scp": commands, "text": dict.fromkeys(commands, "the cat"), "utt2spk": {name: name for name in commands},
+                          "utt2dur": dict.fromkeys(commands, 1.0)})  # fmt: skip
+    assert {recording.rate for recording in prepared(path).corpus.recordings.values()} == {RATE}
+    assert (tmp_path / "ran").read_text().count("\n") == 1
+
+
+def test_long_utterances_are_told(tmp_path):
+    table(tmp_path, "t.tsv", [*rows_of(tmp_path), [tone(tmp_path / "long.wav", 50.0).name, "the dog"]], "\t")
+    assert any("1 utterances are longer than 40 s, such as long-long with 50 s" in sentence for sentence in choices(prepared(tmp_path)))
 
 
 def test_parts_of_the_source_are_kept(tmp_path):

@@ -11,6 +11,7 @@ from pyasr.intake.own.sizes import lm_min_counts, lm_order, sizes_for
 from pyasr.lang.prepare_dict import LETTERS
 
 _MUCH_KNOWN = 0.5  # of the sentences of test, that train has too
+_LONG_S = 40.0
 _LEAST_HOURS = 0.5  # below which results say little
 
 
@@ -89,9 +90,18 @@ def _warnings(prepared: Prepared) -> Iterator[str]:
     if max(unknown.values()) > 0.02:
         told = ", ".join(f"{100 * share:.1f} % of {part}" for part, share in unknown.items())
         yield f"words that train lacks cannot be recognised: {told}"
+    yield from _long(prepared)
     if prepared.hours("train") < _LEAST_HOURS:
         hours = _hours(prepared.hours("train"))
         yield f"{hours} of training speech are few: see that the recipe runs, and expect better results of more"
+
+
+def _long(prepared: Prepared) -> Iterator[str]:
+    corpus = prepared.corpus
+    long = [one for one in corpus.utterances if corpus.duration_s(one) > _LONG_S]
+    if long:
+        yield (f"{len(long)} utterances are longer than {_LONG_S:.0f} s, such as {long[0].name} with {corpus.duration_s(long[0]):.0f} s: they are "
+               "hard to align; cut them, by times in a table or a TextGrid, or by utils/split_long_utterances.py")  # fmt: skip
 
 
 def _unknown_share(prepared: Prepared, part: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -76,8 +77,16 @@ def _recordings(data: DataDir, faults: Faults) -> dict[str, tuple[str, Recording
         entry = _absolute(data.wav_scp[name])
         if recording := recording_of(entry, f"{name} of {data.path}", faults, known.get(name)):
             side = sides.get(name, "")
-            found[name] = (f"{entry}#{side}", Recording(entry, recording.seconds, recording.rate, recording.channels, side))
-    return found
+            found[name] = (f"{entry}#{side}", replace(recording, side=side))
+    return _with_rates(found, faults)
+
+
+def _with_rates(found: dict[str, tuple[str, Recording]], faults: Faults) -> dict[str, tuple[str, Recording]]:
+    """Commands whose recordings' lengths are known were not run: the first one tells the sampling rate of all."""
+    unknown = [name for name, (_, recording) in found.items() if not recording.rate]
+    first = recording_of(found[unknown[0]][1].entry, unknown[0], faults) if unknown else None
+    rated = {name: (found[name][0], replace(found[name][1], rate=first.rate)) for name in unknown if first}
+    return found | rated
 
 
 def _absolute(entry: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.corpora.discs import paths_below
-from pyasr.intake.own.audio_files import is_audio
+from pyasr.intake.own.audio_files import FileIndex, is_audio
 from pyasr.intake.own.corpus import Corpus, ReadingOptions
 
 KINDS: list[Kind] = []
@@ -51,6 +51,11 @@ class Places:
     def audio(self) -> list[Path]:
         """The audio files below the named folders."""
         return list(filter(is_audio, self.below))
+
+    @cached_property
+    def index(self) -> FileIndex:
+        """These audio files by their names."""
+        return FileIndex(self.audio)
 
     def __str__(self) -> str:
         return " ".join(map(str, self.paths))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.intake.own.audio_files import FileIndex, check_any, recording_of, stem_of
+from pyasr.intake.own.audio_files import check_any, recording_of, stem_of
 from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Utterance, named
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 from pyasr.intake.own.text_files import read_text
@@ -28,11 +28,12 @@ class _Found:
 
 
 def _match(places: Places) -> _Found:
-    index, found = FileIndex(places.audio), _Found({}, [])
+    found = _Found({}, [])
     transcripts = [path for suffix in _SUFFIXES for path in places.below if path.suffix.lower() == suffix]
     repeats = len({path.name.casefold() for path in transcripts}) < len(transcripts)
     for path in transcripts:
-        if audio := index.find(str(path.with_suffix("")), repeats):
+        name = str(path.with_suffix(""))
+        if audio := places.index.find(name, repeats) or places.index.find(f"{name}_mic1", repeats):  # the second as in VCTK
             found.pairs.setdefault(audio, path)
         elif path.stem.lower() not in _NO_TRANSCRIPT:
             found.alone.append(path)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.audio_files import FileIndex, check_any, is_audio, recording_of, stem_of
+from pyasr.intake.own.audio_files import check_any, is_audio, recording_of, stem_of
 from pyasr.intake.own.columns import find_columns, is_header
 from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Utterance, named, part_of
 from pyasr.intake.own.sources.kinds import Kind, Places, register
@@ -13,19 +14,21 @@ from pyasr.intake.own.table_files import SUFFIXES, Row, delimiter_of, read_rows
 from pyasr.intake.own.text_files import read_text
 
 _UNUSED = {"reported", "invalidated", "other", "validated_sentences", "unvalidated_sentences", "clip_durations"}  # of Common Voice
+_NUM_LOOKED_AT = 3
 _GENDERS = {"f": "f", "female": "f", "w": "f", "woman": "f", "m": "m", "male": "m", "man": "m"}
 
 
 def tables_of(places: Places) -> list[Path]:
-    """The named files that are tables by their names, or else the tables at the top of the named folders.
+    """The named files that are tables by their names, or else the tables at the top of the named folders, or else those below.
 
     A file of the name of an audio file is its transcript. Where tables are called train, dev or test, others are left out.
     """
     if given := [path for path in places.files if path.suffix.lower() in SUFFIXES]:
         return given
     stems = {stem_of(path.name).casefold() for path in places.audio}
-    found = [path for path in places.top_files if path.suffix.lower() in SUFFIXES and path.stem.casefold() not in stems]
-    found = [path for path in found if path.stem.lower() not in _UNUSED and _is_table(path, places)]
+    wanted = [path for path in places.below if path.suffix.lower() in SUFFIXES and path.stem.casefold() not in stems]
+    tables = [path for path in wanted if path.stem.lower() not in _UNUSED and _is_table(path, places)]
+    found = [path for path in tables if path.parent in places.folders] or tables
     with_parts = [path for path in found if part_of(path.name)]
     return with_parts if any(part_of(path.name) == "train" for path in with_parts) else found
 
@@ -37,14 +40,15 @@ def _is_table(path: Path, places: Places) -> bool:
     except UserError:
         return path.suffix.lower() != ".txt"  # what is wrong with it is told when it is read
     is_file = _FileTest(places, path)
-    return not is_of_words and is_header(rows[0], is_file) or any(is_file(field) for row in rows[:3] for field in row.fields)
+    rows = rows[:_NUM_LOOKED_AT]
+    return not is_of_words and is_header(rows[0], is_file) or any(is_file(field) for row in rows for field in row.fields)
 
 
 class _FileTest:
     """Whether a field names an audio file of the corpus."""
 
     def __init__(self, places: Places, table: Path):
-        self.index, self.table = FileIndex(places.audio), table
+        self.places, self.table = places, table
 
     def __call__(self, field: str) -> bool:
         try:
@@ -55,23 +59,24 @@ class _FileTest:
     def find(self, field: str) -> Path | None:
         """The file; relative paths begin at the table, or anywhere above the file. Raises UserError where several are meant."""
         beside = self.table.parent / field
-        return beside if is_audio(beside) and beside.is_file() else self.index.find(field)
+        return beside if is_audio(beside) and beside.is_file() else self.places.index.find(field)
 
 
 def read(places: Places, options: ReadingOptions) -> Corpus:
     """The utterances of all tables."""
     tables = tables_of(places)
-    if len(tables) > 1 and not places.files and not all(part_of(path.name) for path in tables):
+    folders = Counter(path.parent for path in tables if not part_of(path.name))
+    if not places.files and max(folders.values(), default=0) > 1:
         raise UserError(f"{places}: several tables are there: {named([path.name for path in tables])}; "
                         "give the one that is meant, and the folder of its audio")
-    folders = places.folders or [table.parent for table in tables]
-    files = Places(folders).below
-    check_any(files, folders[0])
+    if places.folders:
+        check_any(places.below, places.folders[0])
+    audio = places if places.folders else Places(list(dict.fromkeys(table.parent for table in tables)))
     corpus, faults = Corpus(f"a table of audio files ({named([path.name for path in tables])})"), Faults(options.skip_bad)
     for table in tables:
-        _read_table(_Table(table, Places(folders), options), corpus, faults, part_of(table.name) if len(tables) > 1 else "")
+        _read_table(_Table(table, audio, options), corpus, faults, part_of(table.name) if len(tables) > 1 else "")
     corpus.notes += faults.settle(places)
-    _tell_unused(corpus, list(filter(is_audio, files)))
+    _tell_unused(corpus, places.audio)
     return corpus
 
 
@@ -90,7 +95,7 @@ class _Table:
         """A time; None where there is no such column. Raises UserError for a field that is no number."""
         text = self.field(row, meaning)
         try:
-            return float(text) if text or meaning in self.columns else None
+            return float(text.replace(",", ".")) if text or meaning in self.columns else None
         except ValueError:
             told = f"'{text[:20]}' in the column of the {meaning} is not a number of seconds"
             raise UserError(f"{self.path}:{row.line}: {told}; correct the table") from None

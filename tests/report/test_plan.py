@@ -1,0 +1,181 @@
+"""Plans before a run: the arithmetic by hand, what is declared against the programs' options, rates of finished recipes, run.sh --plan."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from steps_here import run_here, step_of
+
+from pyasr.base.errors import UserError
+from pyasr.base.options import defaults
+from pyasr.report.plan import works
+from pyasr.report.plan.calls import parse_call, read_record
+from pyasr.report.plan.corpus import Corpus
+from pyasr.report.plan.estimate import make_plan, told
+from pyasr.report.plan.rates import Rate, Rates, line_through, read_rates, write_rates
+
+ROOT = Path(__file__).parents[2]
+RATES = Rates("a machine", "2026-01-02", {
+    "make_mfcc": Rate("hour", (2.0, 30.0), (100.0, 2e7), (50.0, 10.0), 3),
+    "train_sat": Rate("hour x", (10.0, 0.5), (0.0, 1e6), (100.0, 200.0), 1),
+    "decode": Rate("hour", (0.0, 400.0), (0.0, 1e7), (300.0, 0.0), 2),
+    "train_dnn": Rate("Gflop", (0.0, 0.01), (1000.0, 0.0), (500.0, 1.0), 1),
+}, {"training_gflop_per_s": 1000.0, "source": "a guess"})  # fmt: skip
+RECORD = """\
+== stage	1	Features	
+steps/make_mfcc.py	--nj	4	--cmd	run.pl	--config	{conf}	data/train	
+utils/perturb_data_dir.py	--speeds	0.5 2.0	data/train	data/train_sp	
+== stage	2	GMM	
+steps/train_sat.py	--nj	4	--num-iters	10	--num-leaves=100	--num-gauss	1000	data/train	data/lang	exp/ali	exp/tri3	
+steps/align_fmllr.py	--nj	4	data/train_sp	data/lang	exp/tri3	exp/tri3_ali	
+steps/decode.py	--beam	15	--nj	2	exp/tri3/graph	data/test	exp/tri3/decode	
+== stage	3	DNN	
+steps/train_dnn.py	--num-ranks	2	--hidden-layers	3	--hidden-dim	100	--num-epochs	5	data/train_sp	data/lang	exp/tri3_ali	exp/dnn	
+local/odd.py	data	
+"""
+
+
+def write_record(path: Path) -> Path:
+    (path / "mfcc.conf").write_text("--num-ceps=13  # comment\n# more\n--dither=1\n")
+    (path / "record").write_text(RECORD.format(conf=path / "mfcc.conf"))
+    return path / "record"
+
+
+def hours(path: str) -> float | None:
+    return {"data/train": 8.0, "data/test": 2.0}.get(path)
+
+
+def test_the_arithmetic_by_hand(tmp_path):
+    """8 h of training speech, three speeds (8 + 16 + 4 h), 100 leaves of 10 Gaussians, a network of 440-3x100-100."""
+    corpus = Corpus(hours)
+    plan = make_plan(read_record(write_record(tmp_path)), corpus, RATES)
+    features, gmm, dnn = plan.stages.values()
+    assert list(plan.stages) == ["1 Features", "2 GMM", "3 DNN"] and corpus.hours["data/train_sp"] == 28
+    assert features.core_s == 2 + 30 * 8 and features.wall_s == (2 + 30 * 8) / 4 and features.disk_bytes == 100 + 2e7 * 8 and features.memory_mb == 50 + 10 * 2
+    sat, decoding = 10 + 0.5 * (8 * 10 * 10), 400 * 2 * works._FACTOR_OF_BEAM**2
+    assert gmm.core_s == pytest.approx(sat + decoding) and gmm.wall_s == pytest.approx(sat / 4 + decoding / 2) and gmm.memory_mb == 100 + 200 * 2
+    gflop = 6 * (440 * 100 + 2 * 100**2 + 100 * 100) * 28 * 360_000 * 5 / 1e9
+    assert dnn.core_s == pytest.approx(0.01 * gflop) and dnn.wall_s == pytest.approx(0.005 * gflop) and dnn.memory_mb == 500 + 14
+    assert dnn.gpu_s == pytest.approx(gflop / 1000) and gmm.gpu_s == 0
+    total = plan.total
+    assert total.core_s == pytest.approx(2 + 240 + sat + decoding + 0.01 * gflop) and total.memory_mb == 514
+    assert plan.unknown == ["align_fmllr", "local/odd.py"]
+
+
+def test_the_table_names_what_it_rests_on(tmp_path):
+    corpus = Corpus(hours)
+    lines = "\n".join(told(make_plan(read_record(write_record(tmp_path)), corpus, RATES), corpus, RATES))
+    assert "data/train 8.00 h, data/test 2.00 h" in lines and "| all " in lines and "2026-01-02 on a machine" in lines
+    assert "GPU: a guess" in lines and "not in the plan, since they were not measured: align_fmllr, local/odd.py" in lines
+    without = Rates(RATES.machine, RATES.measured, RATES.of)
+    assert "its rate was not measured" in "\n".join(told(make_plan([], corpus, without), corpus, without))
+
+
+def test_hours_that_are_unknown_are_an_error():
+    with pytest.raises(UserError, match=r"data/other is not there, .*run.sh --stop-stage 1"):
+        make_plan([parse_call("steps/make_mfcc.py", ["data/other"])], Corpus(hours), RATES)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lines_are_nearest_in_least_squares(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 10, 20)
+    y = 3 + 2 * x + rng.normal(0, 0.1, 20)
+    slope, begin = np.polyfit(x, y, 1)
+    assert line_through(zip(x, y)) == pytest.approx((begin, slope))
+    assert line_through(zip(x, y - 30))[0] == 0 and line_through(zip(x, -y))[1] == 0
+
+
+def test_lines_through_one_point_begin_at_zero():
+    assert line_through([(4.0, 8.0)]) == (0.0, 2.0) and line_through([(4.0, 8.0), (4.0, 10.0)]) == (0.0, 2.25)
+    assert line_through([(0.0, 5.0)]) == (5.0, 0.0)
+
+
+def flat(values: dict) -> dict:
+    """All options of a step by name."""
+    found = {}
+    for name, value in values.items():
+        found |= flat(value) if isinstance(value, dict) else {name: value}
+    return found
+
+
+def options_of(program: str) -> dict:
+    folder = "steps" if (ROOT / "steps" / f"{program}.py").exists() else "utils"
+    return flat(defaults(step_of(f"{program}.py", folder)[1]))
+
+
+@pytest.mark.parametrize("program", sorted(works.WORKS))
+def test_declared_work_goes_by_options_that_programs_have(program):
+    options, work = options_of(program), works.WORKS[program]
+    assert not work.workers or work.workers.replace("-", "_") in options
+    assert {name: options[name.replace("-", "_")] for name in works.DEFAULTS if name.replace("-", "_") in options}.items() <= works.DEFAULTS.items()
+    if program.startswith("train_") and "num_gauss" in options:
+        call = parse_call(f"steps/{program}.py", ["data/train", "lang", "ali", "out"])
+        gauss = options["num_gauss"] / options.get("num_leaves", 130)
+        assert work.amount(call, Corpus(hours)) == pytest.approx(8 * options["num_iters"] * gauss)
+
+
+def test_defaults_of_networks_and_beams():
+    shapes = {program: (options_of(program)["hidden_layers"], options_of(program)["hidden_dim"]) for program in works.SHAPES}
+    assert shapes == works.SHAPES and options_of("decode")["beam"] == options_of("decode_fmllr")["beam"] == works.BEAM
+
+
+def write_done(path: Path, command: str, seconds: float, size: int, memory: float) -> None:
+    (path / "log").mkdir(parents=True)
+    (path / "log/a.1.status").write_text(json.dumps({"peak_memory_mb": memory}))
+    done = {"command": command, "seconds": seconds, "files": {"a": [size, 0, ""]}, "ended": f"2026-01-0{1 + len(path.name) % 9} 00:00:00", "machine": "m"}
+    (path / ".done.json").write_text(json.dumps(done))
+
+
+def test_rates_are_those_of_finished_recipes(tmp_path):
+    """Two recipes of 1 and 3 hours, whose features took 2 + 30 core seconds an hour on 2 jobs."""
+    for name, num_hours in (("a", 1), ("b", 3)):
+        data = tmp_path / name / "data/train"
+        data.mkdir(parents=True)
+        (data / "utt2spk").write_text("u s\n")
+        (data / "utt2dur").write_text(f"u {3600 * num_hours}\n")
+        write_done(data / "feats", "steps/make_mfcc.py --nj 2 data/train", (2 + 30 * num_hours) / 2, 100 + 7 * num_hours, 50 + 10 * num_hours / 2)
+    out = tmp_path / "rates.json"
+    run_here("measure_rates.py", "--out", out, tmp_path / "a", tmp_path / "b", folder="benchmarks")
+    rate = read_rates(out).of["make_mfcc"]
+    assert (rate.core_s, rate.output_bytes, rate.memory_mb, rate.num_measured) == ((2.0, 30.0), (100.0, 7.0), (50.0, 10.0), 2)
+
+
+def test_rates_are_read_as_they_were_written(tmp_path):
+    write_rates(tmp_path / "rates.json", RATES)
+    assert read_rates(tmp_path / "rates.json") == RATES
+    (tmp_path / "rates.json").write_text("[]")
+    with pytest.raises(UserError, match="rates.json: not a file of rates"):
+        read_rates(tmp_path / "rates.json")
+
+
+def plan_of(recipe: str, *words) -> subprocess.CompletedProcess:
+    command = ["./run.sh", "--plan", "true", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT / "egs" / recipe / "s5", capture_output=True, text=True, timeout=60)
+
+
+def test_a_recipe_says_what_it_takes_and_runs_nothing(tmp_path):
+    """The toy recipe, whose decoding is in the background."""
+    data = tmp_path / "data"
+    run_here("make_corpus.py", "--num-train", 8, "--num-test", 2, data, folder="egs/toy/s5/local")
+    before = sorted(tmp_path.rglob("*"))
+    done = plan_of("toy", "--dir", tmp_path)
+    assert done.returncode == 0 and sorted(tmp_path.rglob("*")) == before, done.stdout + done.stderr
+    stages = re.findall(r"^\| (\d) \w", done.stdout, re.M)
+    assert stages == ["2", "3", "4", "5", "6", "7"] and "== stage" not in done.stdout
+    assert re.findall(r"not in the plan.*", done.stdout) == ["not in the plan, since they were not measured: local/make_corpus.py"]
+
+
+def test_data_that_is_not_prepared_is_told(tmp_path):
+    done = plan_of("toy", "--dir", tmp_path)
+    assert done.returncode == 1 and "data/train is not there" in done.stderr and "run.sh --stop-stage 1" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_program_ends_with_one_sentence(tmp_path):
+    done = subprocess.run([sys.executable, ROOT / "utils/plan_recipe.py", tmp_path / "nothing"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "nothing: no such file" in done.stderr
