@@ -14,6 +14,7 @@ from pyasr.data.validation import validate
 from pyasr.intake.own.corpus import PARTS
 from pyasr.intake.own.findings import choices
 from pyasr.intake.own.preparing import tables_of
+from pyasr.intake.own.table_files import read_rows
 
 CORPUS = speakers_and_sentences()
 
@@ -136,6 +137,18 @@ def text_of(text: str) -> str:
     """The words of the corpus's sentences."""
     plain = text.replace(" & ", " and ").replace(" 5 ", " five ").replace("Good-bye", "good-bye")
     return "".join(c for c in plain.lower() if c.isalpha() or c in " '-").strip()
+
+
+@pytest.mark.parametrize("text, rows", [
+    ('a\t"""Ah,"" he said."\nb\t"Yes" and "no"\nc\t5" nails\n', ['"Ah," he said.', '"Yes" and "no"', '5" nails']),
+    ('a,"one, ""two"""\nb,"line\nbreak"\n', ['one, "two"', "line break"]),
+    ("a;eins, zwei\n\nb;drei\n", ["eins, zwei", "drei"]),
+    ('a|raw "x|x\nb|y|y\n', ["x", "y"]),
+    ("a one two\nb three\n", ["one two", "three"]),
+    ("a\tone\t\t\nb\ttwo\t\t\n", [""] * 2),
+])  # fmt: skip
+def test_quotation_marks_and_delimiters(text, rows, tmp_path):
+    assert [row.fields[-1] for row in read_rows(write(tmp_path / "t.csv", text))] == rows
 
 
 def test_lists_in_folders_below_and_paths_outside(tmp_path):

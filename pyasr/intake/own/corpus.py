@@ -31,7 +31,7 @@ class ReadingOptions:
 
 @dataclass(frozen=True)
 class Recording:
-    """An audio file: its entry of wav.scp, length, sampling rate in Hz, number of channels; `side` is a value of reco2file_and_channel."""
+    """An audio file: its entry of wav.scp, length, sampling rate in Hz, channels; `side` is a value of reco2file_and_channel."""
 
     entry: str
     seconds: float

@@ -100,8 +100,8 @@ def _long(prepared: Prepared) -> Iterator[str]:
     corpus = prepared.corpus
     long = [one for one in corpus.utterances if corpus.duration_s(one) > _LONG_S]
     if long:
-        yield (f"{len(long)} utterances are longer than {_LONG_S:.0f} s, such as {long[0].name} with {corpus.duration_s(long[0]):.0f} s: they are "
-               "hard to align; cut them, by times in a table or a TextGrid, or by utils/split_long_utterances.py")  # fmt: skip
+        found = f"{len(long)} utterances are longer than {_LONG_S:.0f} s, such as {long[0].name} with {corpus.duration_s(long[0]):.0f} s"
+        yield f"{found}: they are hard to align; give times of their parts in a table or TextGrid, or see utils/split_long_utterances.py"
 
 
 def _unknown_share(prepared: Prepared, part: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pyasr.intake.own.text_files import read_text
 
 SUFFIXES = frozenset((".tsv", ".csv", ".txt", ".psv", ".tab", ".lst", ".list"))
 _DELIMITERS = "\t|;,"  # the first one that fits
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NUM_LOOKED_AT = 50
 _MOST_FIELD = 1 << 20
 
@@ -40,9 +42,16 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def delimiter_of(text: str) -> str:
-    """The character that separates the fields of every one of the first lines; a blank where none does."""
+    """The character that separates the fields of every one of the first lines; a blank where none does.
+
+    Quotation marks count as parts of the text, and where no delimiter fits so, as those around fields, which may hold line breaks.
+    """
+    return _in_all_lines(text) or _in_all_lines(_QUOTED.sub("", text)) or " "
+
+
+def _in_all_lines(text: str) -> str:
     lines = [line for line in text.split("\n") if line.strip()][:_NUM_LOOKED_AT]
-    return next((delimiter for delimiter in _DELIMITERS if lines and all(delimiter in line for line in lines)), " ")
+    return next((delimiter for delimiter in _DELIMITERS if lines and all(delimiter in line for line in lines)), "")
 
 
 def _split(path: Path, text: str, delimiter: str) -> Iterator[Row]:
