@@ -11,8 +11,9 @@ from own_corpora import RATE, prepared, speakers_and_sentences, textgrid, tone, 
 from pyasr.base.errors import UserError
 from pyasr.data.datadir import write_data_dir
 from pyasr.data.validation import validate
-from pyasr.intake.own.corpus import PARTS
-from pyasr.intake.own.findings import choices
+from pyasr.intake.own.audio_files import recording_of
+from pyasr.intake.own.corpus import PARTS, Faults
+from pyasr.intake.own.findings import choices, has_several_channels
 from pyasr.intake.own.preparing import tables_of
 from pyasr.intake.own.table_files import read_rows
 
@@ -160,6 +161,24 @@ def test_lists_in_folders_below_and_paths_outside(tmp_path):
     assert len(found.corpus.utterances) == 12 and all(one.text == f"THE CAT {one.speaker}" for one in found.corpus.utterances)
     rows = "".join(f"{path}\tthe cat\n" for path in sorted((tmp_path / "corpus").rglob("*.flac")))
     assert len(prepared(write(tmp_path / "lists/table.tsv", rows)).corpus.utterances) == 12
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac", "mp3", "ogg", "aiff", "au", "w64", "caf"])
+def test_lengths_rates_and_channels_of_all_formats(suffix, tmp_path):
+    found = recording_of(str(tone(tmp_path / f"a.{suffix}", 1.5, 16000, 2)), "a", Faults(False))
+    assert (found.rate, found.channels) == (16000, 2) and abs(found.seconds - 1.5) < 0.08
+
+
+def test_channels_of_lhotse_are_read_without_a_command(tmp_path):
+    tone(tmp_path / "call.wav", 8.0, channels=2)
+    recording = {"id": "call", "sources": [{"type": "file", "channels": [0, 1], "source": "call.wav"}], "duration": 8.0}
+    spoken = [{"id": f"u{i}", "recording_id": "call", "start": float(i), "duration": 1.0, "channel": i % 2, "text": f"the cat {i}", "speaker": "AB"[i % 2]}
+              for i in range(8)]  # fmt: skip
+    paths = [write(tmp_path / name, "\n".join(map(json.dumps, rows))) for name, rows in (("recordings.jsonl", [recording]), ("supervisions.jsonl", spoken))]
+    found = prepared(*paths)
+    tables = tables_of(found.corpus, found.corpus.utterances)
+    assert set(tables["wav.scp"].values()) == {str(tmp_path / "call.wav")}
+    assert set(tables["reco2file_and_channel"].values()) == {"call 1", "call 2"} and not has_several_channels(found)
 
 
 def test_microphones_of_vctk(tmp_path):

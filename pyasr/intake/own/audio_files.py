@@ -10,12 +10,14 @@ from pathlib import Path, PurePosixPath
 
 from pyasr.base.errors import UserError
 from pyasr.base.pipes import is_command
-from pyasr.data.audio import read_audio
+from pyasr.data.audio import audio_head, read_channels
+from pyasr.data.audio_lengths import seconds_of
 from pyasr.data.audio_looks import look_at_audio
 from pyasr.intake.own.corpus import Faults, Recording
 
 SUFFIXES = frozenset(".wav .flac .mp3 .ogg .oga .opus .sph .nist .aif .aiff .aifc .au .snd .caf .w64 .rf64 .wave".split())
 FOREIGN = frozenset(".m4a .mp4 .aac .wma .webm .amr .3gp .mov .mkv .avi .ape .wv .raw .pcm".split())
+_STREAMS = (".mp3", ".ogg", ".oga", ".opus")
 _REPLACE = "replace the files or take their utterances out"
 _MOST_FRAMES = 1 << 40  # more than a header of speech tells in earnest
 
@@ -106,25 +108,26 @@ def _looked_at(entry: str) -> Recording:
     look = look_at_audio(entry, "exists")
     if look.complaint:
         raise UserError(f"{entry}: {look.complaint}; replace it")
-    found = _by_header(entry) or _by_reading(entry)
+    head = audio_head(entry)
+    found = Recording(entry, _seconds_by_library(entry) or seconds_of(entry), *head) if head else _by_reading(entry)
     if found.seconds <= 0:
         raise UserError(f"{entry}: there is no audio in it; replace it")
     return found
 
 
-def _by_header(entry: str) -> Recording | None:
+def _seconds_by_library(entry: str) -> float:
+    """Of MP3 and Ogg files, whose frames libsndfile counts without decoding them; 0 for others."""
     import soundfile
 
-    if not os.path.isfile(entry):
-        return None
+    if os.path.splitext(entry)[1].lower() not in _STREAMS:
+        return 0.0
     try:
         with soundfile.SoundFile(entry) as audio:
-            is_told = 0 < audio.frames < _MOST_FRAMES
-            return Recording(entry, audio.frames / audio.samplerate, audio.samplerate, audio.channels) if is_told else None
+            return audio.frames / audio.samplerate if audio.frames < _MOST_FRAMES else 0.0
     except (soundfile.LibsndfileError, RuntimeError):
-        return None  # harmless: reading it tells what is wrong
+        return 0.0  # harmless: decoding it tells what is wrong
 
 
 def _by_reading(entry: str) -> Recording:
-    samples, rate = read_audio(entry, channel=0)
-    return Recording(entry, len(samples) / rate, rate)
+    samples, rate = read_channels(entry)
+    return Recording(entry, len(samples) / rate, rate, samples.shape[1])

@@ -9,6 +9,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.options import group
 from pyasr.base.output import atomic_write
+from pyasr.data.datadir import FILE_AND_CHANNEL
 from pyasr.intake.own.corpus import PARTS, Corpus, Faults, ReadingOptions, Utterance, named
 from pyasr.intake.own.language import Language, LanguageOptions, choose_language
 from pyasr.intake.own.naming import find_parts, name_speakers, name_utterances
@@ -125,7 +126,7 @@ def tables_of(corpus: Corpus, utterances: list[Utterance]) -> dict[str, dict[str
     tables["wav.scp"] = {keys[name]: recording.entry for name, recording in recordings.items()}
     if any(recording.side for recording in recordings.values()):
         sides = {keys[name]: recording.side for name, recording in recordings.items()}
-        tables["reco2file_and_channel"] = {key: side or f"{key} A" for key, side in sides.items()}
+        tables[FILE_AND_CHANNEL] = {key: side or f"{key} A" for key, side in sides.items()}
     genders = {one.speaker: one.gender for one in utterances}
     return tables | ({"spk2gender": genders} if all(genders.values()) else {})
 

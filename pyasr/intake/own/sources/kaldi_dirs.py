@@ -70,7 +70,7 @@ def _read_dir(data: DataDir, corpus: Corpus, faults: Faults, part: str) -> None:
 def _recordings(data: DataDir, faults: Faults) -> dict[str, tuple[str, Recording]]:
     """{name in the directory: (name that is its own among all directories, the recording)}"""
     known = data.reco2dur if data.has("reco2dur") else data.utt2dur if data.has("utt2dur") and not data.segments else {}
-    sides, found = data.optional_table("reco2file_and_channel"), {}
+    sides, found = data.reco2file_and_channel, {}
     for name in dict.fromkeys(map(data.recording, data.utterances)):
         if name not in data.wav_scp:
             continue

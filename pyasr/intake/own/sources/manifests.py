@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from pyasr.base.errors import UserError
@@ -69,12 +70,18 @@ def _add(manifests: Manifests, path: Path, corpus: Corpus, faults: Faults, part:
             recording = recording_of(entries[one.recording], one.recording, faults, manifests.seconds[one.recording])
             if recording is None:
                 continue
-            corpus.recordings[key] = recording
+            corpus.recordings[key] = replace(recording, side=_side(manifests, one.recording))
         if one.text is not None:
             speaker = None if one.speaker == one.recording else one.speaker
             corpus.utterances.append(Utterance(one.name, key, one.text, speaker, one.begin, one.end, part, one.gender))
     if silent := [one.name for one in manifests.utterances if one.text is None]:
         corpus.notes.append(f"left out: supervisions without a text: {named(silent)}")
+
+
+def _side(manifests: Manifests, name: str) -> str:
+    """The value of reco2file_and_channel for one of several channels of a file; '' for other recordings."""
+    file, channel = manifests.channels[name]
+    return f"{file} {channel}" if channel else ""
 
 
 def _placed(entry: str, manifest: Path) -> str:
