@@ -78,12 +78,14 @@ def sample(call: Call, path: Path, done: dict, corpus: Corpus) -> Sample:
 
 
 def rate_of(name: str, samples: list[Sample]) -> Rate:
+    work = WORKS[name.split()[0]]
     with_memory = [(one.hours_of_job, one.memory_mb) for one in samples if one.memory_mb]
+    most = max((memory for _, memory in with_memory), default=0.0)
     return Rate(
-        WORKS[name.split()[0]].unit,
+        work.unit,
         _rounded(line_through((one.amount, one.core_s) for one in samples)),
         _rounded(line_through((one.size, one.num_bytes) for one in samples)),
-        _rounded(line_through(with_memory or [(0.0, 0.0)])),
+        _rounded(line_through(with_memory) if work.holds and with_memory else (most, 0.0)),
         len(samples),
     )
 

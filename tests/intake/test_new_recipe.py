@@ -49,11 +49,10 @@ def test_it_says_what_it_found_and_chose(recipe):
 def test_the_recipe_runs_from_audio_to_word_error_rates(recipe, tmp_path):
     folder, _ = recipe
     words = ["./run.sh", "--decoded", "", "--nj", "1", "--num-ranks", "1"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600, env={**os.environ, "CDPATH": "/"})
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=1500, env={**os.environ, "CDPATH": "/"})
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    rows = re.findall(r"^\| (tri3 decode_test|dnn) .*?\| ([\d.*]+) +\| ([\d.*]+) ", (folder / "exp/RESULTS.md").read_text(), re.M)
-    assert {name for name, _, _ in rows} == {"tri3 decode_test", "dnn"}
-    assert all(float(wer.strip("*")) < 60 for _, _, wer in rows), rows
+    rows = re.findall(r"^\| (tri3|dnn) +\| ([\d.]+) +\| [*]*([\d.]+)", (folder / "exp/RESULTS.md").read_text(), re.M)
+    assert [name for name, _, _ in rows][:2] == ["tri3", "dnn"] and all(float(wer) < 40 for _, _, wer in rows[:2]), rows
     again = subprocess.run([*words, "--stage", "2", "--stop-stage", "2"], cwd=folder, capture_output=True, text=True, timeout=100)
     assert again.returncode == 0 and again.stdout.count("is up to date") == 4, again.stdout
 

@@ -83,14 +83,15 @@ def test_hours_that_are_unknown_are_an_error():
 @pytest.mark.parametrize("seed", range(5))
 def test_lines_are_nearest_in_least_squares(seed):
     rng = np.random.default_rng(seed)
-    x = rng.uniform(0, 10, 20)
-    y = 3 + 2 * x + rng.normal(0, 0.1, 20)
+    x = np.append(rng.uniform(0, 10, 20), (1.0, 6.0))
+    y = 3 + 2 * x + rng.normal(0, 0.1, 22)
     slope, begin = np.polyfit(x, y, 1)
     assert line_through(zip(x, y)) == pytest.approx((begin, slope))
     assert line_through(zip(x, y - 30))[0] == 0 and line_through(zip(x, -y))[1] == 0
 
 
-def test_lines_through_one_point_begin_at_zero():
+def test_lines_through_points_that_are_much_alike_begin_at_zero():
+    assert line_through([(2.0, 30.0), (8.0, 60.0)]) == (0.0, 9.0)
     assert line_through([(4.0, 8.0)]) == (0.0, 2.0) and line_through([(4.0, 8.0), (4.0, 10.0)]) == (0.0, 2.25)
     assert line_through([(0.0, 5.0)]) == (5.0, 0.0)
 
@@ -132,17 +133,19 @@ def write_done(path: Path, command: str, seconds: float, size: int, memory: floa
 
 
 def test_rates_are_those_of_finished_recipes(tmp_path):
-    """Two recipes of 1 and 3 hours, whose features took 2 + 30 core seconds an hour on 2 jobs."""
-    for name, num_hours in (("a", 1), ("b", 3)):
+    """Two recipes of 1 and 8 hours, whose alignment took 2 + 30 core seconds an hour on 2 jobs, and features the same."""
+    for name, num_hours in (("a", 1), ("b", 8)):
         data = tmp_path / name / "data/train"
         data.mkdir(parents=True)
         (data / "utt2spk").write_text("u s\n")
         (data / "utt2dur").write_text(f"u {3600 * num_hours}\n")
-        write_done(data / "feats", "steps/make_mfcc.py --nj 2 data/train", (2 + 30 * num_hours) / 2, 100 + 7 * num_hours, 50 + 10 * num_hours / 2)
+        for path, command in ((data / "feats", "make_mfcc.py --nj 2 data/train"), (tmp_path / name / "ali", "align_si.py --nj 2 data/train lang mono ali")):
+            write_done(path, f"steps/{command}", (2 + 30 * num_hours) / 2, 100 + 7 * num_hours, 50 + 10 * num_hours / 2)
     out = tmp_path / "rates.json"
     run_here("measure_rates.py", "--out", out, tmp_path / "a", tmp_path / "b", folder="benchmarks")
-    rate = read_rates(out).of["make_mfcc"]
-    assert (rate.core_s, rate.output_bytes, rate.memory_mb, rate.num_measured) == ((2.0, 30.0), (100.0, 7.0), (50.0, 10.0), 2)
+    features, alignment = (read_rates(out).of[name] for name in ("make_mfcc", "align_si"))
+    assert (features.core_s, features.output_bytes, features.memory_mb, features.num_measured) == ((2.0, 30.0), (100.0, 7.0), (90.0, 0.0), 2)
+    assert (alignment.core_s, alignment.output_bytes, alignment.memory_mb) == ((2.0, 30.0), (100.0, 7.0), (50.0, 10.0))
 
 
 def test_rates_are_read_as_they_were_written(tmp_path):

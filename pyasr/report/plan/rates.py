@@ -16,6 +16,7 @@ from pyasr.base.foreign_json import read_object
 from pyasr.base.output import atomic_write
 
 Line = tuple[float, float]
+_LEAST_RANGE = 5  # times the least x is the greatest, for what does not grow with x to be told
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,15 @@ class Rates:
 
 
 def line_through(points: Iterable[tuple[float, float]]) -> Line:
-    """(a, b) of the line a + b x that is nearest in least squares, neither being negative; from zero where there is one x alone."""
+    """(a, b) of the line a + b x that is nearest in least squares, neither being negative; from zero where x is much the same."""
     points = list(points)
     num, sum_x, sum_y = len(points), sum(x for x, _ in points), sum(y for _, y in points)
     sum_xx, sum_xy = sum(x * x for x, _ in points), sum(x * y for x, y in points)
-    spread = num * sum_xx - sum_x**2
-    if num and (spread <= 1e-9 * num * sum_xx or not sum_xx):
-        return (0.0, sum_y / sum_x) if sum_x else (sum_y / num, 0.0)
-    slope = (num * sum_xy - sum_x * sum_y) / spread
+    if max(x for x, _ in points) < _LEAST_RANGE * min(x for x, _ in points):
+        return 0.0, sum_y / sum_x
+    if not sum_x:
+        return sum_y / num, 0.0
+    slope = (num * sum_xy - sum_x * sum_y) / (num * sum_xx - sum_x**2)
     begin = (sum_y - slope * sum_x) / num
     if slope < 0:
         return (sum_y / num, 0.0)
