@@ -40,8 +40,8 @@ def _is_table(path: Path, places: Places) -> bool:
     except UserError:
         return path.suffix.lower() != ".txt"  # what is wrong with it is told when it is read
     is_file = _FileTest(places, path)
-    rows = rows[:_NUM_LOOKED_AT]
-    return not is_of_words and is_header(rows[0], is_file) or any(is_file(field) for row in rows for field in row.fields)
+    rows = [row for row in rows[:_NUM_LOOKED_AT] if len(row.fields) > 1]
+    return bool(rows) and (not is_of_words and is_header(rows[0], is_file) or any(is_file(field) for row in rows for field in row.fields))
 
 
 class _FileTest:
