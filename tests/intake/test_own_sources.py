@@ -222,9 +222,10 @@ def test_folders_named_for_parts_are_parts(tmp_path):
     assert {part: len(found) for part, found in prepared(tmp_path).split.parts.items()} == {"train": 6, "dev": 2, "test": 3}
 
 
-def test_times_of_a_table_are_segments(tmp_path):
+@pytest.mark.parametrize("column, end", [("end", lambda i: i + 0.5), ("duration", lambda i: 0.5)])
+def test_times_of_a_table_are_segments(column, end, tmp_path):
     tone(tmp_path / "talk.wav", 10.0)
-    rows = [["audio", "start", "end", "text"], *([["talk.wav", f"{i}", f"{i + 0.5}", f"the cat {'sat ' * i}"] for i in range(10)])]
+    rows = [["audio", "start", column, "text"], *([["talk.wav", f"{i}", f"{end(i)}", f"the cat {'sat ' * i}"] for i in range(10)])]
     found = prepared(table(tmp_path, "talk.csv", rows, ","), tmp_path)
     tables = tables_of(found.corpus, found.split.parts["train"])
     assert set(tables["segments"].values()) <= {f"talk {i}.000 {i}.500" for i in range(10)} and tables["wav.scp"] == {"talk": str(tmp_path / "talk.wav")}

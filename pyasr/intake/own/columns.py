@@ -16,6 +16,7 @@ NAMES = {  # of a column, the first that is there is taken
     "speaker": "client_id speaker_id speaker speaker_name spk_id spk spkid user_id user reader reader_id",
     "begin": "start start_time begin begin_time start_s begin_s offset",
     "end": "end end_time stop end_s",
+    "duration": "duration dur length",
     "part": "split subset partition set",
     "gender": "gender sex",
 }  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.intake.own.audio_files import check_any, is_audio, recording_of, stem_of
 from pyasr.intake.own.columns import find_columns, is_header
-from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Utterance, named, part_of
+from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Recording, Utterance, named, part_of
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 from pyasr.intake.own.table_files import SUFFIXES, Row, delimiter_of, read_rows
 from pyasr.intake.own.text_files import read_text
@@ -91,11 +91,11 @@ class _Table:
         """What a row has in the column of that meaning; '' where there is none."""
         return row.fields[self.columns[meaning]] if meaning in self.columns else ""
 
-    def second(self, row: Row, meaning: str) -> float | None:
-        """A time; None where there is no such column. Raises UserError for a field that is no number."""
+    def second(self, row: Row, meaning: str) -> float:
+        """A time in a column that is there. Raises UserError for a field that is no number."""
         text = self.field(row, meaning)
         try:
-            return float(text.replace(",", ".")) if text or meaning in self.columns else None
+            return float(text.replace(",", "."))
         except ValueError:
             told = f"'{text[:20]}' in the column of the {meaning} is not a number of seconds"
             raise UserError(f"{self.path}:{row.line}: {told}; correct the table") from None
@@ -113,17 +113,25 @@ def _read_table(table: _Table, corpus: Corpus, faults: Faults, part: str) -> Non
         if entry not in corpus.recordings and (recording := recording_of(entry, f"line {row.line}", faults)):
             corpus.recordings[entry] = recording
         if entry in corpus.recordings:
-            corpus.utterances.append(_utterance(table, row, entry, part))
+            corpus.utterances.append(_utterance(table, row, corpus.recordings[entry], part))
 
 
-def _utterance(table: _Table, row: Row, entry: str, part: str) -> Utterance:
-    begin, end = table.second(row, "begin"), table.second(row, "end")
-    if begin is None or end is None:
-        begin = end = None
+def _times(table: _Table, row: Row, seconds: float) -> tuple[float | None, float | None]:
+    """(begin, end) of a row; None for a table without begins. The end is told, or the duration, or it is that of the recording."""
+    if "begin" not in table.columns:
+        return None, None
+    begin = table.second(row, "begin")
+    if "end" in table.columns:
+        return begin, table.second(row, "end")
+    return begin, begin + table.second(row, "duration") if "duration" in table.columns else seconds
+
+
+def _utterance(table: _Table, row: Row, recording: Recording, part: str) -> Utterance:
+    begin, end = _times(table, row, recording.seconds)
     speaker, text = table.field(row, "speaker") or None, table.field(row, "text")
     gender = _GENDERS.get(table.field(row, "gender").lower().partition("_")[0], "")  # such as male_masculine
     part = part or part_of(table.field(row, "part"))
-    return Utterance(stem_of(Path(entry).name), entry, text, speaker, begin, end, part, gender)
+    return Utterance(stem_of(Path(recording.entry).name), recording.entry, text, speaker, begin, end, part, gender)
 
 
 def _tell_unused(corpus: Corpus, audio: list[Path]) -> None:
