@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from pyasr.base.options import argument, option
 from pyasr.base.step import run_step
 from pyasr.data.datadir import DataDir
 from pyasr.report.plan.calls import Call, from_command
-from pyasr.report.plan.corpus import Corpus
+from pyasr.report.plan.corpus import Corpus, Speech
 from pyasr.report.plan.rates import Rate, Rates, line_through, write_rates
 from pyasr.report.plan.works import WORKS, key_of
 
@@ -32,6 +32,7 @@ from pyasr.report.plan.works import WORKS, key_of
 class MeasureRates:
     recipes: tuple[Path, ...] = argument("directories of finished recipes", many=True)
     out: Path = option(Path("rates.json"), "file of rates to write")
+    memory_of: Path | None = option(None, "a finished recipe of another size of which the memory alone is taken, if it ran beside other work")
     gpu_gflop_per_s: float = option(0.0, "what a GPU reaches in the training of networks; 0: unknown", minimum=0.0)
     gpu_source: str = option("", "where that number comes from")
 
@@ -56,7 +57,7 @@ def done_files(recipe: Path) -> list[tuple[Path, dict]]:
 
 def samples_of(recipe: Path) -> Iterator[tuple[str, Sample]]:
     """(kind of work, sample) of all outputs whose work is declared."""
-    corpus = Corpus(lambda path: hours_of(recipe / path))
+    corpus = Corpus(lambda path: speech_of(recipe / path))
     for path, done in done_files(recipe):
         call = from_command(done["command"], recipe)
         if call.name in WORKS:
@@ -64,8 +65,20 @@ def samples_of(recipe: Path) -> Iterator[tuple[str, Sample]]:
         corpus.note(call)
 
 
-def hours_of(path: Path) -> float | None:
-    return sum(DataDir(path).audio_durations.values()) / 3600 if (path / "utt2spk").exists() else None
+def by_kind(recipes: Iterable[Path]) -> dict[str, list[Sample]]:
+    """{kind of work: samples}"""
+    samples = defaultdict(list)
+    for recipe in recipes:
+        for name, found in samples_of(recipe):
+            samples[name].append(found)
+    return samples
+
+
+def speech_of(path: Path) -> Speech | None:
+    if not (path / "utt2spk").exists():
+        return None
+    seconds = DataDir(path).audio_durations
+    return Speech(sum(seconds.values()) / 3600, len(seconds))
 
 
 def sample(call: Call, path: Path, done: dict, corpus: Corpus) -> Sample:
@@ -77,9 +90,9 @@ def sample(call: Call, path: Path, done: dict, corpus: Corpus) -> Sample:
     return Sample(work.amount(call, corpus), size, done["seconds"] * workers, num_bytes, memory, size / workers)
 
 
-def rate_of(name: str, samples: list[Sample]) -> Rate:
+def rate_of(name: str, samples: list[Sample], of_memory: list[Sample]) -> Rate:
     work = WORKS[name.split()[0]]
-    with_memory = [(one.hours_of_job, one.memory_mb) for one in samples if one.memory_mb]
+    with_memory = [(one.hours_of_job, one.memory_mb) for one in samples + of_memory if one.memory_mb]
     most = max((memory for _, memory in with_memory), default=0.0)
     return Rate(
         work.unit,
@@ -95,18 +108,16 @@ def _rounded(line: tuple[float, float]) -> tuple[float, float]:
 
 
 def main(options: MeasureRates) -> None:
-    samples, machines = defaultdict(list), {}
-    for recipe in options.recipes:
-        for name, found in samples_of(recipe):
-            samples[name].append(found)
-        machines |= {done["machine"]: done["ended"] for _, done in done_files(recipe)}
+    samples, of_memory = by_kind(options.recipes), by_kind([options.memory_of] if options.memory_of else [])
+    machines = {done["machine"]: done["ended"] for recipe in options.recipes for _, done in done_files(recipe)}
     if not samples:
         raise UserError(f"{options.recipes[0]}: no output of a program whose work is declared; run the recipe first")
     if len(machines) > 1:
         raise UserError(f"the recipes were run on several machines ({'; '.join(machines)}); give those of one")
     machine, ended = next(iter(machines.items()))
     gpu = {"training_gflop_per_s": options.gpu_gflop_per_s, "source": options.gpu_source} if options.gpu_gflop_per_s else {}
-    write_rates(options.out, Rates(machine, ended[:10], {name: rate_of(name, found) for name, found in samples.items()}, gpu))
+    rates = {name: rate_of(name, found, of_memory[name]) for name, found in samples.items()}
+    write_rates(options.out, Rates(machine, ended[:10], rates, gpu))
     log.info(f"{options.out}: {len(samples)} kinds of work, {sum(map(len, samples.values()))} outputs, {machine}")
 
 

@@ -19,7 +19,7 @@ from pyasr.base.options import argument, option
 from pyasr.base.step import run_step
 from pyasr.data.datadir import DataDir
 from pyasr.report.plan.calls import read_record
-from pyasr.report.plan.corpus import Corpus
+from pyasr.report.plan.corpus import Corpus, Speech
 from pyasr.report.plan.estimate import make_plan, told
 from pyasr.report.plan.rates import read_rates
 
@@ -30,17 +30,17 @@ class PlanRecipe:
     rates: Path | None = option(None, "file of benchmarks/measure_rates.py; unless given, that of the toolkit")
 
 
-def hours_of(path: str) -> float | None:
-    """Hours of speech of a data directory; None where it is not there."""
-    if not (Path(path) / "utt2spk").exists():
+def speech_of(path: Path) -> Speech | None:
+    """Of a data directory; None for one that is not there."""
+    if not (path / "utt2spk").exists():
         return None
-    data = DataDir(Path(path))
-    return sum(data.audio_durations.values()) / 3600
+    seconds = DataDir(path).audio_durations
+    return Speech(sum(seconds.values()) / 3600, len(seconds))
 
 
 def main(options: PlanRecipe) -> None:
     rates = read_rates(options.rates or Path(pyasr.__file__).resolve().parents[1] / "benchmarks/rates.json")
-    corpus = Corpus(hours_of)
+    corpus = Corpus(lambda path: speech_of(Path(path)))
     plan = make_plan(read_record(options.record), corpus, rates)
     for line in told(plan, corpus, rates):
         print(line)

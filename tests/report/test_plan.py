@@ -14,7 +14,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.options import defaults
 from pyasr.report.plan import works
 from pyasr.report.plan.calls import parse_call, read_record
-from pyasr.report.plan.corpus import Corpus
+from pyasr.report.plan.corpus import Corpus, Speech
 from pyasr.report.plan.estimate import make_plan, told
 from pyasr.report.plan.rates import Rate, Rates, line_through, read_rates, write_rates
 
@@ -45,16 +45,16 @@ def write_record(path: Path) -> Path:
     return path / "record"
 
 
-def hours(path: str) -> float | None:
-    return {"data/train": 8.0, "data/test": 2.0}.get(path)
+def speech(path: str) -> Speech | None:
+    return {"data/train": Speech(8.0, 4000), "data/test": Speech(2.0, 100)}.get(path)
 
 
 def test_the_arithmetic_by_hand(tmp_path):
     """8 h of training speech, three speeds (8 + 16 + 4 h), 100 leaves of 10 Gaussians, a network of 440-3x100-100."""
-    corpus = Corpus(hours)
+    corpus = Corpus(speech)
     plan = make_plan(read_record(write_record(tmp_path)), corpus, RATES)
     features, gmm, dnn = plan.stages.values()
-    assert list(plan.stages) == ["1 Features", "2 GMM", "3 DNN"] and corpus.hours["data/train_sp"] == 28
+    assert list(plan.stages) == ["1 Features", "2 GMM", "3 DNN"] and corpus.hours_of("data/train_sp") == 28
     assert features.core_s == 2 + 30 * 8 and features.wall_s == (2 + 30 * 8) / 4 and features.disk_bytes == 100 + 2e7 * 8 and features.memory_mb == 50 + 10 * 2
     sat, decoding = 10 + 0.5 * (8 * 10 * 10), 400 * 2 * works._FACTOR_OF_BEAM**2
     assert gmm.core_s == pytest.approx(sat + decoding) and gmm.wall_s == pytest.approx(sat / 4 + decoding / 2) and gmm.memory_mb == 100 + 200 * 2
@@ -67,7 +67,7 @@ def test_the_arithmetic_by_hand(tmp_path):
 
 
 def test_the_table_names_what_it_rests_on(tmp_path):
-    corpus = Corpus(hours)
+    corpus = Corpus(speech)
     lines = "\n".join(told(make_plan(read_record(write_record(tmp_path)), corpus, RATES), corpus, RATES))
     assert "data/train 8.00 h, data/test 2.00 h" in lines and "| all " in lines and "2026-01-02 on a machine" in lines
     assert "GPU: a guess" in lines and "not in the plan, since they were not measured: align_fmllr, local/odd.py" in lines
@@ -75,9 +75,26 @@ def test_the_table_names_what_it_rests_on(tmp_path):
     assert "its rate was not measured" in "\n".join(told(make_plan([], corpus, without), corpus, without))
 
 
+@pytest.mark.parametrize("command, made, wanted", [
+    ("copy_data_dir.py --features false data/train data/new", "data/new", 8.0),
+    ("subset_data_dir.py --shortest 1000 data/train data/new", "data/new", 2.0),
+    ("subset_data_dir.py --random 9000 data/train data/new", "data/new", 8.0),
+    ("subset_data_dir.py --utt-list list data/train data/new", "data/new", 8.0),
+    ("perturb_data_dir.py --speeds 0.5 data/train data/new", "data/new", 24.0),
+    ("reverberate_data_dir.py --num-replications 2 data/train data/new", "data/new", 16.0),
+    ("combine_data.py data/new data/train data/test", "data/new", 10.0),
+    ("paste_feats.py data/new data/test data/train", "data/new", 2.0),
+])  # fmt: skip
+def test_hours_of_directories_that_calls_make(command, made, wanted):
+    corpus = Corpus(speech)
+    program, *words = command.split()
+    corpus.note(parse_call(f"utils/{program}", words))
+    assert corpus.hours_of(made) == wanted and made not in corpus.found
+
+
 def test_hours_that_are_unknown_are_an_error():
     with pytest.raises(UserError, match=r"data/other is not there, .*run.sh --stop-stage 1"):
-        make_plan([parse_call("steps/make_mfcc.py", ["data/other"])], Corpus(hours), RATES)
+        make_plan([parse_call("steps/make_mfcc.py", ["data/other"])], Corpus(speech), RATES)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -117,7 +134,7 @@ def test_declared_work_goes_by_options_that_programs_have(program):
     if program.startswith("train_") and "num_gauss" in options:
         call = parse_call(f"steps/{program}.py", ["data/train", "lang", "ali", "out"])
         gauss = options["num_gauss"] / options.get("num_leaves", 130)
-        assert work.amount(call, Corpus(hours)) == pytest.approx(8 * options["num_iters"] * gauss)
+        assert work.amount(call, Corpus(speech)) == pytest.approx(8 * options["num_iters"] * gauss)
 
 
 def test_defaults_of_networks_and_beams():
@@ -142,6 +159,9 @@ def test_rates_are_those_of_finished_recipes(tmp_path):
         for path, command in ((data / "feats", "make_mfcc.py --nj 2 data/train"), (tmp_path / name / "ali", "align_si.py --nj 2 data/train lang mono ali")):
             write_done(path, f"steps/{command}", (2 + 30 * num_hours) / 2, 100 + 7 * num_hours, 50 + 10 * num_hours / 2)
     out = tmp_path / "rates.json"
+    run_here("measure_rates.py", "--out", out, "--memory-of", tmp_path / "a", tmp_path / "b", folder="benchmarks")
+    alignment = read_rates(out).of["align_si"]
+    assert (alignment.core_s, alignment.memory_mb, alignment.num_measured) == ((0.0, 30.25), (50.0, 10.0), 1)
     run_here("measure_rates.py", "--out", out, tmp_path / "a", tmp_path / "b", folder="benchmarks")
     features, alignment = (read_rates(out).of[name] for name in ("make_mfcc", "align_si"))
     assert (features.core_s, features.output_bytes, features.memory_mb, features.num_measured) == ((2.0, 30.0), (100.0, 7.0), (90.0, 0.0), 2)
