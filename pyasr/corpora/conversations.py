@@ -44,14 +44,14 @@ def hundredths(seconds: float) -> int:
 def tables_of(utterances: list[Utterance], audio: dict[str, Path], genders: dict[str, str] | None = None) -> dict[str, dict[str, object]]:
     """The tables of the data directory of these utterances; `audio` is {call: file}, `genders` {speaker: f or m}.
 
-    Only recordings with utterances are listed. Utterances without words have no line in `text`.
+    Only recordings with utterances are listed. Utterances whose words are unknown have no line in `text`.
     """
     sides = {utterance.side: utterance for utterance in utterances}
     tables = {"wav.scp": {side: as_named(audio[one.call]) for side, one in sides.items()},
               "reco2file_and_channel": {side: f"{one.call} {one.channel}" for side, one in sides.items()},
               "segments": {u.name: f"{u.side} {u.begin_s:.2f} {u.end_s:.2f}" for u in utterances},
               "utt2spk": {u.name: u.speaker for u in utterances},
-              "text": {u.name: u.text for u in utterances if u.text}}
+              "text": {u.name: u.text for u in utterances if u.text is not None}}
     if genders:
         speakers = {u.speaker for u in utterances}
         tables["spk2gender"] = {speaker: gender for speaker, gender in genders.items() if speaker in speakers}

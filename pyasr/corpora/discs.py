@@ -24,8 +24,8 @@ class Disc:
 
     def missing(self, places: list[Path]) -> UserError:
         """The error that nothing of it was found below `places`."""
-        where = ", ".join(map(str, places)) or "no directory (none was given)"
-        return UserError(f"{self.name}: no {self.holds} below {where}; give its directory by {self.option}")
+        where = f" below {', '.join(map(str, places))}" if places else ", since no directory was given"
+        return UserError(f"{self.name}: no {self.holds}{where}; give its directory by {self.option}")
 
 
 def paths_below(places: list[Path]) -> Iterator[Path]:
@@ -46,6 +46,13 @@ def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
             yield from _walk(Path(entry.path), above | {real})
         else:
             yield Path(entry.path)
+
+
+def places_in(text: str) -> list[Path]:
+    """The directories or files that an option names, separated by colons; none for an empty text."""
+    if text and Path(text).exists():
+        return [Path(text)]
+    return [Path(name) for name in text.split(":") if name]
 
 
 def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:

@@ -1,0 +1,74 @@
+"""Acronyms that are spoken letter by letter: one word of the lexicon, `IBM` as `i._b._m.`, in transcripts and back in scoring.
+
+    IBM  i._b._m.       i b m
+    TVs  t._v.s         t v's
+    BBC's b._b._c.'s    b b c's
+    C    c.             c
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+
+from pyasr.lang.lexicon import Lexicon, Phones
+
+_NAMES = (
+    "ey/b iy/s iy/d iy/iy/eh f/jh iy/ey ch/ay/jh ey/k ey/eh l/eh m/eh n/"
+    "ow/p iy/k y uw/aa r/eh s/t iy/y uw/v iy/d ah b ax l y uw/eh k s/w ay/z iy"
+)
+LETTER_NAMES = {letter: tuple(name.split()) for letter, name in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _NAMES.split("/"))}
+_ACRONYM = re.compile(r"(?:[a-z]\._)*[a-z]\.(?:'?s)?")
+_PRONOUN = "I"
+_PLURALS = (("s",), ("z",))
+
+
+def acronym_of(word: str, pronunciations: list[Phones]) -> str | None:
+    """`i._b._m.` for a word with a capital that one of its pronunciations spells, with or without a final s or 's; else None."""
+    letters, ending = _without_ending(word)
+    if word == word.lower() or not re.fullmatch("[A-Za-z]+('s)?", word):
+        return None
+    if "'" not in word and _names(word) in pronunciations:
+        return _written(word)
+    spelled = {_names(letters) + plural for plural in _PLURALS}
+    return _written(letters) + ending if ending and letters and spelled & set(pronunciations) else None
+
+
+def _without_ending(word: str) -> tuple[str, str]:
+    """(letters, the final 's or s in lower case or '')"""
+    for ending in ("'s", "s"):
+        if word.lower().endswith(ending):
+            return word[: -len(ending)], ending
+    return word, ""
+
+
+def _names(letters: str) -> Phones:
+    return tuple(phone for letter in letters.upper() for phone in LETTER_NAMES[letter])
+
+
+def _written(letters: str) -> str:
+    return "_".join(f"{letter}." for letter in letters.lower())
+
+
+def acronyms_in(dictionary: Lexicon) -> dict[str, str]:
+    """{word in its case: acronym} of all acronyms of a dictionary of mixed case, and of the 26 capital letters."""
+    found = {word: acronym for word in dictionary.entries if (acronym := acronym_of(word, dictionary.pronunciations(word)))}
+    return found | {letter: _written(letter) for letter in LETTER_NAMES}
+
+
+def with_acronyms(words: list[str], acronyms: dict[str, str]) -> list[str]:
+    """The words with acronyms in their place, by exact case. `I` is a letter only where it stands in a run of single letters with others."""
+    result = []
+    for is_letter, run in groupby(words, LETTER_NAMES.__contains__):
+        run = list(run)
+        is_pronoun = is_letter and set(run) == {_PRONOUN}
+        result += run if is_pronoun else [acronyms.get(word, word) for word in run]
+    return result
+
+
+def spelled(word: str) -> str:
+    """The letters of an acronym as words, for scoring: `t._v.s` as `t v's`; other words as they are."""
+    if not _ACRONYM.fullmatch(word):
+        return word
+    letters, _, ending = word.rpartition(".")
+    return letters.replace("._", " ") + ("'s" if ending else "")

@@ -1,0 +1,106 @@
+"""The dictionary of Mississippi State's transcripts, `sw-ms98-dict.text`, and the lexicon that is made of it.
+
+     file: $SWB/data/dictionary/sw-ms98-dict.text       no entry
+    # a comment
+    ab[solute]- ae b s                                  words in the forms of the transcripts, in their case, phones in lower case
+    AT&amp;T ey t iy ax n t iy
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.corpora.switchboard.acronyms import LETTER_NAMES, acronyms_in
+from pyasr.corpora.switchboard.text import NOISES, word_of
+from pyasr.corpora.switchboard.transcripts import Transcripts
+from pyasr.corpora.texts import lines_of
+from pyasr.lang.dict_dir import DictDir
+from pyasr.lang.lexicon import Lexicon, Phones, read_cmudict
+from pyasr.lang.prepare_dict import DictOptions, look_up
+
+SILENCE_PHONES = ("sil", "spn", "nsn", "lau")
+OOV_WORD = "<unk>"
+_OF_NOISES = {"!sil": "sil", "[vocalized-noise]": "spn", "[noise]": "nsn", "[laughter]": "lau", OOV_WORD: "spn"}
+_NO_ENTRY = re.compile(r"\s*(#.*|file:.*)?")
+_REDUCED = {"AH0": "ax", "SPN": "spn"}  # of the CMU dictionary's phones; others lose their stress
+
+
+def read_dictionary(transcripts: Transcripts) -> Lexicon:
+    """`entries_in` the dictionary that is with the transcripts. Raises UserError where it has no entry."""
+    name, content = transcripts.dictionary
+    lexicon = entries_in(lines_of(content, name), name)
+    if not lexicon:
+        raise UserError(f"{name}: no entries; expected lines of 'WORD PHONE PHONE...', as sw-ms98-dict.text has them")
+    return lexicon
+
+
+def entries_in(lines: list[str], name: object) -> Lexicon:
+    """The words of a dictionary's lines, in their case; forms of the transcripts have become the words that `word_of` makes of them.
+
+    Noises, silence and pronunciations with a silence phone are left out, the latter with a warning. `name` is the file in messages; a line
+    without phones is left out and named.
+    """
+    lexicon, without = Lexicon(), []
+    for number, line in enumerate(lines, 1):
+        if _NO_ENTRY.fullmatch(line):
+            continue
+        token, *phones = line.split()
+        word, phones = word_of(token), tuple(phone.lower() for phone in phones)
+        if not word or word in NOISES:
+            continue
+        if not phones or not set(SILENCE_PHONES).isdisjoint(phones):
+            without.append(f"{number} ('{line.strip()}')")
+            continue
+        lexicon.add(word, phones)
+    if without:
+        more = " ..." * (len(without) > 3)
+        log.warning(f"{name}: {len(without)} lines without a pronunciation of speech are left out: {', '.join(without[:3])}{more}")
+    return lexicon
+
+
+def lexicon_of(dictionary: Lexicon) -> tuple[Lexicon, dict[str, str]]:
+    """(lexicon in lower case with noises, letters and acronyms; {word in its case: acronym} for transcripts)."""
+    acronyms, lexicon = acronyms_in(dictionary), Lexicon()
+    for word, phone in _OF_NOISES.items():
+        lexicon.add(word, (phone,))
+    for word, variants in dictionary.entries.items():
+        for phones in variants:
+            lexicon.add(word.lower() if word == "I" else acronyms.get(word, word.lower()), phones)
+    for letter, phones in LETTER_NAMES.items():
+        lexicon.add(acronyms[letter], phones)
+    lexicon.add("i", LETTER_NAMES["I"])
+    return lexicon, acronyms
+
+
+def add_missing(lexicon: Lexicon, counts: Counter[str]) -> list[str]:
+    """Add words of a text that the lexicon lacks: pronunciations of the CMU dictionary, or by their letters where it lacks them, too.
+
+    Returns a line for each: its count, the word, where its pronunciation comes from, the pronunciation; most frequent first.
+    """
+    lacking = Counter({word: count for word, count in counts.items() if word not in lexicon})
+    if not lacking:
+        return []
+    vocabulary = look_up(lacking, read_cmudict(stress=True), DictOptions(stress=True, oov_word=OOV_WORD))
+    log.info(f"{len(lacking)} words of the text are not in the dictionary of the transcripts; of these, {vocabulary.summary()}")
+    rows = []
+    for word, count in sorted(lacking.items(), key=lambda item: (-item[1], item[0])):
+        guess = vocabulary.missing.get(word)
+        source = guess.method.replace(" ", "-") if guess else "cmudict"
+        for phones in map(as_phones_of_switchboard, vocabulary.lexicon.pronunciations(word)):
+            lexicon.add(word, phones)
+            rows.append(f"{count} {word} {source} {' '.join(phones)}")
+    return rows
+
+
+def as_phones_of_switchboard(phones: Phones) -> Phones:
+    """Phones of the CMU dictionary, with stress, in Mississippi State's set: lower case, `ax` for an unstressed AH."""
+    return tuple(_REDUCED.get(phone, phone.rstrip("012").lower()) for phone in phones)
+
+
+def as_dict_dir(lexicon: Lexicon) -> DictDir:
+    """The dictionary directory: silence phones sil, spn, nsn, lau, of which sil is optional between words; no extra questions."""
+    spoken = sorted(lexicon.phones() - set(SILENCE_PHONES))
+    return DictDir(lexicon, [(phone,) for phone in SILENCE_PHONES], [(phone,) for phone in spoken], "sil", [])

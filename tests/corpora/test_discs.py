@@ -1,0 +1,67 @@
+"""Files of a corpus are found in whatever folders and case its discs were copied to."""
+
+from pathlib import Path
+
+import pytest
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.corpora.discs import Disc, files_by_name, paths_below, places_in
+from pyasr.corpora.texts import lines_of, read_lines
+
+
+@pytest.fixture
+def discs(tmp_path):
+    for name in ("d1/data/sw02001.sph", "d2/DATA/SW02002.SPH", "d2/._sw02002.sph", "docs/sw02003.sph.txt", "xsw02004.sph"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def test_names_in_any_case_and_folder(discs):
+    found = files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph")
+    assert found == {"sw02001": discs / "d1/data/sw02001.sph", "sw02002": discs / "d2/DATA/SW02002.SPH"}
+
+
+def test_folders_in_patterns(discs):
+    assert list(files_by_name(list(paths_below([discs])), r"data/(sw\d+)\.sph")) == ["sw02001", "sw02002"]
+    assert not files_by_name(list(paths_below([discs])), r"ata/(sw\d+)\.sph")
+
+
+def test_of_two_copies_the_first_is_taken_and_both_are_named(discs, capsys):
+    log.setup("test")
+    (discs / "d3").mkdir()
+    (discs / "d3/sw02001.sph").touch()
+    assert files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph")["sw02001"] == discs / "d1/data/sw02001.sph"
+    assert f"1 files exist in several copies, the first of each is used: {discs}/d1/data/sw02001.sph (not {discs}/d3/sw02001.sph)" \
+        in capsys.readouterr().out
+
+
+def test_links_are_followed_but_not_round_and_round(discs):
+    (discs / "d1/data/up").symlink_to(discs)
+    (discs / "elsewhere").symlink_to(discs / "d1")
+    names = [path.relative_to(discs).as_posix() for path in paths_below([discs]) if path.suffix == ".sph"]
+    assert "elsewhere/data/sw02001.sph" in names and len(names) == len(set(names))
+
+
+def test_what_is_missing_is_one_sentence(tmp_path):
+    disc = Disc("Corpus (LDC00X00)", "x.sph", "--corpus")
+    assert str(disc.missing([tmp_path])) == f"Corpus (LDC00X00): no x.sph below {tmp_path}; give its directory by --corpus"
+    assert str(disc.missing([])) == "Corpus (LDC00X00): no x.sph, since no directory was given; give its directory by --corpus"
+    with pytest.raises(UserError, match="nowhere: no such directory; correct the path, or mount the disc"):
+        list(paths_below([tmp_path / "nowhere"]))
+
+
+def test_several_places(tmp_path):
+    assert places_in("") == [] and places_in("/a:/b") == [Path("/a"), Path("/b")]
+    (tmp_path / "a:b").mkdir()
+    assert places_in(str(tmp_path / "a:b")) == [tmp_path / "a:b"]
+
+
+def test_texts_of_older_discs(tmp_path, capsys):
+    log.setup("test")
+    (tmp_path / "text").write_bytes("one\r\ncaf\xe9\r\n".encode("latin-1"))
+    assert read_lines(tmp_path / "text") == ["one", "café"]
+    assert f"{tmp_path}/text:2: not UTF-8; the file is read as Latin-1" in capsys.readouterr().out
+    assert lines_of("\ufeffcafé\n".encode(), "x") == ["café"] and lines_of(b"", "x") == []
+    assert capsys.readouterr().out == ""
