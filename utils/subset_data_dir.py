@@ -25,6 +25,7 @@ class SubsetDataDir:
     data: Path = argument("data directory")
     out: Path = argument("data directory to be made")
     first: int | None = option(None, "the first N utterances", minimum=1)
+    all_but_first: int | None = option(None, "all utterances but the first N", minimum=1)
     last: int | None = option(None, "the last N utterances", minimum=1)
     shortest: int | None = option(None, "the N shortest utterances", minimum=1)
     random: int | None = option(None, "N utterances drawn by --seed", minimum=1)
@@ -40,6 +41,7 @@ class SubsetDataDir:
 def choose(data: DataDir, options: SubsetDataDir) -> list[str]:
     ways = {
         "first": lambda value: subsets.first(data, value),
+        "all_but_first": lambda value: subsets.all_but_first(data, value),
         "last": lambda value: subsets.last(data, value),
         "shortest": lambda value: subsets.shortest(data, value),
         "random": lambda value: subsets.random_choice(data, value, options.seed),

@@ -54,6 +54,13 @@ def first(data: DataDir, num: int) -> list[str]:
     return _enough(data, data.utterances, num)
 
 
+def all_but_first(data: DataDir, num: int) -> list[str]:
+    """Those that `first` leaves. Raises UserError where it leaves none."""
+    if num >= len(data.utterances):
+        raise UserError(f"{data.path}: {len(data.utterances)} utterances, of which none comes after the first {num}; give a smaller number")
+    return data.utterances[num:]
+
+
 def last(data: DataDir, num: int) -> list[str]:
     """The last `num` utterances in C order, as of Kaldi's `subset_data_dir.sh --last`."""
     return _enough(data, data.utterances[::-1], num)

@@ -149,6 +149,14 @@ def test_the_last_utterances(tmp_path):
     assert subsets.last(DataDir(data), 2) == [line.split()[0] for line in (data / "utt2spk").read_text().splitlines()[-2:]]
 
 
+def test_all_but_the_first_utterances(tmp_path):
+    data = make_data_dir(tmp_path / "data")
+    run_here("subset_data_dir.py", "--all-but-first", 9, data, tmp_path / "rest", folder="utils")
+    assert DataDir(tmp_path / "rest").utterances == DataDir(data).utterances[9:]
+    with pytest.raises(UserError, match="12 utterances, of which none comes after the first 12; give a smaller number"):
+        subsets.all_but_first(DataDir(data), 12)
+
+
 def test_combine_and_copy(tmp_path):
     data = make_data_dir(tmp_path / "data")
     for arguments in (["copy_data_dir.py", "--utt-prefix", "x-", "--spk-prefix", "x-", data, tmp_path / "copy"],
