@@ -1,0 +1,114 @@
+"""The calls of Fisher English on its discs: where the audio, the transcripts and the tables of both parts lie.
+
+Part 1 (LDC2004S13, LDC2004T19) holds the calls 00001 to 05850, part 2 (LDC2005S13, LDC2005T19) those from 05851 to 11699.
+
+    fe_03_p1_sph1/audio/000/fe_03_00001.sph              DVDs; downloads have fisher_eng_tr_sp_d1
+    [fe_03_p1_tran/]data/trans/000/fe_03_00001.txt       not data/bbn_orig, which has other files of these names
+    [fe_03_p1_tran/]doc/fe_03_p1_calldata.tbl            callers (`pyasr.corpora.fisher.speakers`)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.corpora.discs import Disc, files_by_name, paths_below
+from pyasr.io.content import open_file
+
+CALL_PREFIX, FIRST_OF_PART_2 = "fe_03_", 5851
+NUM_CALLS = {1: 5850, 2: 5849}
+RELEASES = {1: ("LDC2004S13", "LDC2004T19"), 2: ("LDC2005S13", "LDC2005T19")}  # speech, transcripts
+SPEECH = Disc("Fisher English speech (LDC2004S13, LDC2005S13)", "audio/NNN/fe_03_NNNNN.sph", "--fisher")
+TRANSCRIPTS = Disc("Fisher English transcripts (LDC2004T19, LDC2005T19)", "data/trans/NNN/fe_03_NNNNN.txt", "--fisher")
+_AUDIO = r"(fe_03_[0-9]{5})\.(?:sph|wav)"
+_TRANSCRIPT = r"trans/(?:[^/]+/)?(fe_03_[0-9]{5})\.txt"
+_TABLE = re.compile(r"fe_03_p[12]_(calldata|filelist)\.tbl|(filetable)2?\.txt", re.IGNORECASE)
+_PACKED = re.compile(r"(fisher_eng|fe_03_p|LDC200[45][ST]).*\.(zip|tgz|tar|tar\.gz)(\.[0-9]{3})?", re.IGNORECASE)
+_SPHERE = b"NIST_1A"
+
+
+@dataclass
+class Calls:
+    """What lies on the discs.
+
+    audio, transcripts  {call: file}, a call is `fe_03_00001`
+    tables              {calldata, filelist or filetable: files}
+    """
+
+    audio: dict[str, Path] = field(default_factory=dict)
+    transcripts: dict[str, Path] = field(default_factory=dict)
+    tables: dict[str, list[Path]] = field(default_factory=dict)
+
+
+def find_transcripts(places: list[Path]) -> Calls:
+    """The transcripts of one part or both, without audio. Raises UserError where there are none."""
+    paths = list(paths_below(places))
+    if not (transcripts := files_by_name(paths, _TRANSCRIPT)):
+        raise _missing(TRANSCRIPTS, places, paths)
+    return Calls(transcripts=transcripts)
+
+
+def find_calls(places: list[Path]) -> Calls:
+    """Everything of one part or both. Raises UserError where there is no audio, no transcript, or no call that has both."""
+    paths = list(paths_below(places))
+    audio = files_by_name([path for path in paths if path.suffix.lower() != ".wav" or _is_sphere(path)], _AUDIO)
+    calls = Calls(audio, files_by_name(paths, _TRANSCRIPT), _tables(paths))
+    for disc, found in ((SPEECH, calls.audio), (TRANSCRIPTS, calls.transcripts)):
+        if not found:
+            raise _missing(disc, places, paths)
+    if not calls.audio.keys() & calls.transcripts.keys():
+        raise _of_different_parts(calls)
+    _log_parts(calls)
+    return calls
+
+
+def part_of(call: str) -> int:
+    """1 or 2."""
+    return 1 if int(call[-5:]) < FIRST_OF_PART_2 else 2
+
+
+def _is_sphere(path: Path) -> bool:
+    """Whether a file called `fe_03_NNNNN.wav` is one of the discs', renamed."""
+    if not re.fullmatch(_AUDIO, path.name, re.IGNORECASE):
+        return False
+    with open_file(path) as file:
+        return file.read(len(_SPHERE)) == _SPHERE
+
+
+def _tables(paths: list[Path]) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for path in sorted(paths):
+        if match := _TABLE.fullmatch(path.name):
+            found.setdefault((match[1] or match[2]).lower(), []).append(path)
+    return found
+
+
+def _missing(disc: Disc, places: list[Path], paths: list[Path]) -> UserError:
+    """The error of the disc, with a hint where its archives are there, but not unpacked, or its audio was converted."""
+    error = disc.missing(places)
+    if packed := [path for path in paths if _PACKED.fullmatch(path.name)]:
+        return UserError(f"{error}; {packed[0]} is an archive: unpack it first, with parts (.zip.001, .zip.002) joined by cat")
+    others = [path for path in paths if re.fullmatch(_AUDIO, path.name, re.IGNORECASE)]
+    if others and disc is SPEECH:
+        return UserError(f"{error}; {others[0]} is no SPHERE file: give the audio as the LDC has published it")
+    return error
+
+
+def _of_different_parts(calls: Calls) -> UserError:
+    speech, text = (", ".join(sorted({RELEASES[part_of(call)][kind] for call in found}))
+                    for kind, found in enumerate((calls.audio, calls.transcripts)))  # fmt: skip
+    return UserError(f"no call has both speech and a transcript: {len(calls.audio)} calls of {speech} and "
+                     f"{len(calls.transcripts)} transcripts of {text} were found; give the transcripts of the same part")
+
+
+def _log_parts(calls: Calls) -> None:
+    """A line for each part: how many of its calls are there; a warning where some are missing."""
+    for part, published in NUM_CALLS.items():
+        speech, text = (sum(part_of(call) == part for call in found) for found in (calls.audio, calls.transcripts))
+        say = log.info if speech == text == published else log.warning
+        of_speech, of_text = RELEASES[part]
+        say(f"Fisher part {part}: {speech} calls with speech ({of_speech}), {text} with transcripts ({of_text}), "
+            f"published {published} of each")

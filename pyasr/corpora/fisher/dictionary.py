@@ -1,0 +1,87 @@
+"""The dictionary of Fisher English: the CMU dictionary for words of the transcripts, acronyms by their letters, noises.
+
+Phones are those of the CMU dictionary in lower case, without stress. `sil`, and the phones of noises and of unknown words,
+are silence phones; the tree may ask about all of them together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.errors import UserError
+from pyasr.lang.dict_dir import DictDir
+from pyasr.lang.lexicon import Lexicon, Phones
+from pyasr.lang.symbols import write_lines
+
+SILENCE, OOV_WORD = "sil", "<unk>"
+NOISES = {"[laughter]": "laughter", "[noise]": "noise", "[oov]": "oov", OOV_WORD: "oov"}
+_FURTHER = {"mm": ("m",)}
+MISSING_FILE = "missing_words.txt"
+
+
+def in_lower_case(lexicon: Lexicon) -> Lexicon:
+    """The same with words and phones in lower case."""
+    lowered = Lexicon()
+    for word, variants in lexicon.entries.items():
+        for phones in variants:
+            lowered.add(word.lower(), tuple(phone.lower() for phone in phones))
+    return lowered
+
+
+def of_words(counts: Counter[str], dictionary: Lexicon) -> tuple[Lexicon, Counter[str]]:
+    """(pronunciations of the words that have some, counts of the others); an acronym `c._n._n.` has those of its parts.
+
+    counts      {word: how often it occurs}
+    dictionary  in lower case, without stress
+    """
+    lexicon, missing = Lexicon(), Counter()
+    for word, count in counts.items():
+        if word in NOISES:
+            continue
+        found = dictionary.pronunciations(word) or _of_acronym(word, dictionary)
+        for phones in found:
+            lexicon.add(word, phones)
+        if not found:
+            missing[word] = count
+    return lexicon, missing
+
+
+def _of_acronym(word: str, dictionary: Lexicon) -> list[Phones]:
+    """The first pronunciations of the parts between `_`, joined; none where a part is not in the dictionary."""
+    parts = [dictionary.pronunciations(part) for part in word.split("_")]
+    return [sum((variants[0] for variants in parts), ())] if len(parts) > 1 and all(parts) else []
+
+
+def as_dict_dir(lexicon: Lexicon) -> DictDir:
+    """The dictionary directory of these words and the noises."""
+    for word, phones in _FURTHER.items():
+        lexicon.add(word, phones)
+    nonsilence = sorted(lexicon.phones())
+    for word, phone in NOISES.items():
+        lexicon.add(word, (phone,))
+    silence = list(dict.fromkeys([SILENCE, *NOISES.values()]))
+    return DictDir(lexicon, [(phone,) for phone in silence], [(phone,) for phone in nonsilence], SILENCE, [tuple(silence)])
+
+
+def write_dict(counts: Counter[str], dictionary: Lexicon, out: Path) -> int:
+    """Fill the directory `out`, with `missing_words.txt` (COUNT WORD); returns the number of words.
+
+    Raises UserError where not one word is in the dictionary.
+    """
+    lexicon, missing = of_words(counts, dictionary)
+    if not lexicon.entries:
+        raise UserError("not one word of the transcripts is in the dictionary; give one of English by --dictionary")
+    _tell_missing(counts, missing)
+    as_dict_dir(lexicon).write(out)
+    by_count = sorted(missing.items(), key=lambda row: (-row[1], row[0]))
+    write_lines(out / MISSING_FILE, [f"{count} {word}" for word, count in by_count])
+    return len(lexicon)
+
+
+def _tell_missing(counts: Counter[str], missing: Counter[str]) -> None:
+    share = 100 * missing.total() / max(counts.total(), 1)
+    examples = ", ".join(f"{word} ({count})" for word, count in missing.most_common(5))
+    log.info(f"{len(missing)} of {len(counts)} words ({share:.2f} % of the running words) have no pronunciation and become "
+             f"{OOV_WORD}{': ' * bool(missing)}{examples}")

@@ -1,0 +1,31 @@
+"""Sets of Fisher English: the first utterances, by calls, are for development and test, as in Kaldi's recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.corpora.fisher.calls import CALL_PREFIX
+
+
+def in_order_of_calls(utterances: list[str]) -> list[str]:
+    """Names of utterances in the order of their calls, sides and times, whatever their speakers are."""
+    return sorted(utterances, key=_from_call)
+
+
+def _from_call(utterance: str) -> str:
+    return utterance[max(utterance.find(CALL_PREFIX), 0):]
+
+
+def split(utterances: list[str], num_dev: int, num_test: int, where: Path) -> dict[str, list[str]]:
+    """{dev, test, train: utterances}: the first `num_dev`, the next `num_test`, the rest.
+
+    Raises UserError, headed by `where`, if there is no rest, and for an utterance that is not of Fisher.
+    """
+    if strange := [utterance for utterance in utterances if CALL_PREFIX not in utterance]:
+        raise UserError(f"{where}: '{strange[0]}' is no utterance of Fisher; give what local/prepare_fisher.py has made")
+    ordered, num_heldout = in_order_of_calls(utterances), num_dev + num_test
+    if len(ordered) <= num_heldout:
+        found = f"{len(ordered)} utterances, which leaves none for training beside {num_dev} of dev and {num_test} of test"
+        raise UserError(f"{where}: {found}; give more calls, or lower --num-dev and --num-test")
+    return {"dev": ordered[:num_dev], "test": ordered[num_dev:num_heldout], "train": ordered[num_heldout:]}

@@ -1,0 +1,85 @@
+"""Transcripts of Fisher English: a file for each call, a line for each utterance.
+
+    # fe_03_00001.sph
+    # Transcribed at the LDC
+
+    7.92 9.52 B: hi my name is somebody
+
+Times are seconds; A is channel 1, B is channel 2; blank lines and lines that begin with `#` are no utterances.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.base.system_errors import SystemRefusal
+from pyasr.corpora.conversations import LeftOut, hundredths
+from pyasr.io.content import read_content
+
+NO_UTF8, OTHER_FORM = "text that is not UTF-8", "no line of the form 'BEGIN END A: WORDS'"
+UNREADABLE, OTHER_CALL = "a transcript that cannot be read", "a transcript whose first line names another call"
+_LINE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([AB])\s*:(.*)", re.DOTALL)
+_CALL = re.compile(rb"\s*#\s*(fe_03_[0-9]{5})", re.IGNORECASE)
+_WRONG_BEGINS = {("fe_03_11487", 31.09): 231.09}  # ends at 234.06
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one side says from `begin_s` to `end_s` (seconds), as it is written in the transcript."""
+
+    call: str
+    channel: str
+    begin_s: float
+    end_s: float
+    text: str
+
+    @property
+    def side(self) -> str:
+        """The recording: `fe_03_00001-A`."""
+        return f"{self.call}-{self.channel}"
+
+    @property
+    def name(self) -> str:
+        """`fe_03_00001-A-000253-000481`: side of the call, begin and end in 10 ms."""
+        return f"{self.side}-{hundredths(self.begin_s):06d}-{hundredths(self.end_s):06d}"
+
+
+def read_transcript(call: str, path: Path, left_out: LeftOut) -> list[Line]:
+    """The lines of a transcript in its order. What cannot be read, single lines or the whole file, goes to `left_out`."""
+    try:
+        content = read_content(path)
+    except SystemRefusal:
+        raise
+    except UserError:
+        left_out.add(UNREADABLE, str(path))
+        return []
+    if (named := _CALL.match(content)) and named[1].decode().lower() != call:
+        left_out.add(OTHER_CALL, str(path))
+        return []
+    lines = (_line(call, raw, f"{path}:{number}", left_out) for number, raw in enumerate(content.splitlines(), 1))
+    return [line for line in lines if line]
+
+
+def _line(call: str, raw: bytes, where: str, left_out: LeftOut) -> Line | None:
+    """One line; None for blank lines, comments, and what is left out."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        left_out.add(NO_UTF8, where)
+        return None
+    if not text.strip() or text.lstrip().startswith("#"):
+        return None
+    match = _LINE.fullmatch(text)
+    if not match:
+        left_out.add(OTHER_FORM, where)
+        return None
+    return _repaired(Line(call, match[3], float(match[1]), float(match[2]), " ".join(match[4].split())))
+
+
+def _repaired(line: Line) -> Line:
+    """The line with the time that was meant, where the release is known to have another."""
+    begin_s = _WRONG_BEGINS.get((line.call, line.begin_s), line.begin_s)
+    return replace(line, begin_s=begin_s) if begin_s < line.end_s else line
