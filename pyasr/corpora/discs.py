@@ -11,7 +11,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 
-_NUM_NAMED = 5
+_NUM_NAMED, _NUM_CALLS_NAMED = 5, 20
 
 
 @dataclass(frozen=True)
@@ -81,3 +81,11 @@ def places_of(text: str, corpus: str, option: str) -> list[Path]:
     if not places:
         raise UserError(f"{corpus}: no directory was given; give it by {option}, several separated by ':'")
     return places
+
+
+def log_calls_that_have(cases: dict[str, set[str]], corpus: str) -> None:
+    """A warning for each case with calls: `CORPUS: 3 calls have a transcript, but no audio: sw02289 ...`."""
+    for what, calls in cases.items():
+        if calls:
+            more = " ..." * (len(calls) > _NUM_CALLS_NAMED)
+            log.warning(f"{corpus}: {len(calls)} calls have {what}: {' '.join(sorted(calls)[:_NUM_CALLS_NAMED])}{more}")

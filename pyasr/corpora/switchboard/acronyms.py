@@ -57,7 +57,7 @@ def acronyms_in(dictionary: Lexicon) -> dict[str, str]:
 
 
 def with_acronyms(words: list[str], acronyms: dict[str, str]) -> list[str]:
-    """The words with acronyms in their place, by exact case. `I` is a letter only where it stands in a run of single letters with others."""
+    """The words with acronyms in their place, by exact case. `I` is a letter only in a run of single letters with others."""
     result = []
     for is_letter, run in groupby(words, LETTER_NAMES.__contains__):
         run = list(run)

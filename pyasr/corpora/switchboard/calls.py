@@ -14,7 +14,7 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.corpora.conversations import LeftOut, Utterance, hundredths
 from pyasr.corpora.counts import Published
-from pyasr.corpora.discs import Disc, files_by_name, paths_below
+from pyasr.corpora.discs import Disc, files_by_name, log_calls_that_have, paths_below
 from pyasr.corpora.switchboard.acronyms import with_acronyms
 from pyasr.corpora.switchboard.text import words_of
 from pyasr.corpora.switchboard.transcripts import Transcripts, Turn, turns_of
@@ -25,7 +25,6 @@ NUM_CALLS = (2435, 2438)  # of the two releases in circulation
 NUM_DVDS = 4
 PUBLISHED = [Published("recordings", (4870, 4876)), Published("utterances", (264_000,), 0.02), Published("hours", (318.5,), 0.02)]
 _AUDIO = r"(sw0\d{4})\.sph"
-_NUM_NAMED = 20
 
 
 def find_audio(places: list[Path]) -> dict[str, Path]:
@@ -47,12 +46,10 @@ def calls_with_both(audio: Mapping[str, Path], sides: Iterable[str]) -> list[str
     if not both:
         raise UserError(f"{DISC.name}: of {len(audio)} calls with audio ({min(audio)} ...) and {len(transcribed)} with transcripts "
                         f"({min(transcribed, default='none')} ...) not one has both; give audio and transcripts of the same corpus")
-    for what, lacking in (("audio, but no transcript", audio.keys() - transcribed), ("a transcript, but no audio", transcribed - audio.keys())):
-        if lacking:
-            more = " ..." * (len(lacking) > _NUM_NAMED)
-            log.warning(f"{len(lacking)} calls have {what}: {' '.join(sorted(lacking)[:_NUM_NAMED])}{more}")
+    cases = {"audio, but no transcript": audio.keys() - transcribed, "a transcript, but no audio": transcribed - audio.keys()}
+    log_calls_that_have(cases, DISC.name)
     if len(audio) not in NUM_CALLS:
-        log.warning(f"{len(audio)} calls have audio, where the corpus has {NUM_CALLS[0]:,} or {NUM_CALLS[1]:,}")
+        log.warning(f"{DISC.name}: {len(audio)} calls have audio, of {NUM_CALLS[0]:,} or {NUM_CALLS[1]:,}")
     return both
 
 

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Make the data directory of Hub5'00 (eval2000), with all that it is scored by.
+
+Reads   --audio: LDC2002S09, english/{sw_4390.sph,...,hub5e_00.pem}; --text: LDC2002T43, the stm and the glm; --glm instead of the latter
+Writes  DATA/eval2000 (wav.scp reco2file_and_channel segments text utt2spk spk2utt stm glm stm_subsets), DATA/local/audio_eval2000.txt
+
+    local/prepare_eval2000.py --audio /corpora/LDC2002S09 --text /corpora/LDC2002T43 data
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.options import argument, option
+from pyasr.base.step import make_part, run_step
+from pyasr.corpora.call_audio import write_audio_list
+from pyasr.corpora.counts import log_table
+from pyasr.corpora.discs import places_in
+from pyasr.corpora.hub5.data_dir import write_evaluation_set
+from pyasr.corpora.hub5.sets import EVAL2000, find_files
+
+
+@dataclass(frozen=True)
+class PrepareEval2000:
+    data: Path = argument("directory of data directories")
+    audio: str = option("", "directories of LDC2002S09, separated by colons")
+    text: str = option("", "directories of LDC2002T43, separated by colons; those of the audio unless given")
+    glm: Path | None = option(None, "glm to score by; that of the discs unless given")
+
+
+def main(options: PrepareEval2000) -> None:
+    audio = places_in(options.audio)
+    files = find_files(EVAL2000, audio, places_in(options.text) or audio, options.glm)
+    inputs = [write_audio_list(options.data, "eval2000", files.audio), *files.tables]
+    make_part(options, options.data / "eval2000", inputs, lambda out: write_evaluation_set(out, EVAL2000, files))
+    log_table(options.data / "eval2000", EVAL2000.published)
+
+
+if __name__ == "__main__":
+    run_step(PrepareEval2000, main, __doc__)

@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Make the data directory of RT-03's English telephone speech, with all that it is scored by.
+
+Reads   --rt03: LDC2007S10, {audio,references}/eval03/english/cts, one stm a call, and trans_rules/en20030506.glm; --glm instead of that
+Writes  DATA/rt03 (wav.scp reco2file_and_channel segments text utt2spk spk2utt stm glm stm_subsets), DATA/local/audio_rt03.txt
+
+    local/prepare_rt03.py --rt03 /corpora/LDC2007S10 data
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.options import argument, option
+from pyasr.base.step import make_part, run_step
+from pyasr.corpora.call_audio import write_audio_list
+from pyasr.corpora.counts import log_table
+from pyasr.corpora.discs import places_in
+from pyasr.corpora.hub5.data_dir import write_evaluation_set
+from pyasr.corpora.hub5.sets import RT03, find_files
+
+
+@dataclass(frozen=True)
+class PrepareRt03:
+    data: Path = argument("directory of data directories")
+    rt03: str = option("", "directories of LDC2007S10, separated by colons")
+    glm: Path | None = option(None, "glm to score by, such as en20030506.glm of NIST's SCTK; that of the discs unless given")
+
+
+def main(options: PrepareRt03) -> None:
+    discs = places_in(options.rt03)
+    files = find_files(RT03, discs, discs, options.glm)
+    inputs = [write_audio_list(options.data, "rt03", files.audio), *files.tables]
+    make_part(options, options.data / "rt03", inputs, lambda out: write_evaluation_set(out, RT03, files))
+    log_table(options.data / "rt03", RT03.published)
+
+
+if __name__ == "__main__":
+    run_step(PrepareRt03, main, __doc__)

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Make the data directory of Switchboard-1 Release 2 (LDC97S62) with Mississippi State's transcripts.
+
+Reads   --swbd: the discs in any layout, sw0NNNN.sph in whatever folders; --transcripts: swb_ms98_transcriptions or
+        switchboard_word_alignments.tar.gz, unless the discs hold them; --docs: conv_tab.csv and caller_tab.csv, where they are there
+Writes  DATA/train (wav.scp reco2file_and_channel segments text utt2spk spk2utt, spk2gender where the sexes of all speakers are known),
+        DATA/local/audio_swbd.txt (the file of each call)
+
+    local/prepare_swbd.py --swbd /corpora/LDC97S62 --transcripts /corpora/swb_ms98_transcriptions data
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base.options import argument, option
+from pyasr.base.step import make_part, run_step
+from pyasr.corpora.call_audio import write_audio_list
+from pyasr.corpora.counts import log_table
+from pyasr.corpora.discs import places_in
+from pyasr.corpora.switchboard.calls import PUBLISHED, find_audio
+from pyasr.corpora.switchboard.data_dir import write_switchboard
+from pyasr.corpora.switchboard.speakers import find_speaker_tables
+from pyasr.corpora.switchboard.transcripts import find_transcripts
+
+
+@dataclass(frozen=True)
+class PrepareSwbd:
+    data: Path = argument("directory of data directories")
+    swbd: str = option("", "directories of LDC97S62, separated by colons")
+    transcripts: str = option("", "directory or archive of the transcripts; those of the discs unless given")
+    docs: str = option("", "directories of conv_tab.csv and caller_tab.csv; the discs unless given")
+    speakers: str = option("side", "a speaker is a side of a call, or a caller by conv_tab.csv", choices=("side", "caller"))
+
+
+def main(options: PrepareSwbd) -> None:
+    discs, by_caller = places_in(options.swbd), options.speakers == "caller"
+    audio, transcripts = find_audio(discs), find_transcripts(places_in(options.transcripts) or discs)
+    tables = find_speaker_tables(places_in(options.docs) or discs, by_caller)
+    inputs = [write_audio_list(options.data, "swbd", audio), *transcripts, *tables.paths]
+    make_part(options, options.data / "train", inputs, lambda out: write_switchboard(out, audio, transcripts, tables, by_caller))
+    log_table(options.data / "train", PUBLISHED)
+
+
+if __name__ == "__main__":
+    run_step(PrepareSwbd, main, __doc__)

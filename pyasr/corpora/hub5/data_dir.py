@@ -1,0 +1,36 @@
+"""The data directory of an evaluation set: tables, and what it is scored by: stm, glm, stm_subsets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pyasr.base.errors import UserError
+from pyasr.corpora.call_audio import seconds_of_calls, within_audio
+from pyasr.corpora.conversations import LeftOut, tables_of
+from pyasr.corpora.hub5.sets import EvaluationSet, SetFiles, log_calls, utterances_of
+from pyasr.corpora.hub5.stm import Stm, read_pem, read_stm
+from pyasr.corpora.texts import read_lines
+from pyasr.data.datadir import write_data_dir
+from pyasr.io.text import write_table
+from pyasr.lang.symbols import write_lines
+
+
+def write_evaluation_set(out: Path, kind: EvaluationSet, files: SetFiles) -> None:
+    """Fill the directory `out`. Raises UserError where no segment can be decoded."""
+    stm, left = read_stm(files.stm), LeftOut()
+    log_calls(kind, stm, files.audio)
+    seconds = seconds_of_calls(files.audio, sorted(files.audio.keys() & {segment.file for segment in stm.segments}))
+    utterances = utterances_of(stm, read_pem(files.pem) if files.pem else None, files.audio, left)
+    utterances = within_audio(utterances, seconds, left)
+    left.log("segments")
+    if not utterances:
+        raise UserError(f"{files.stm[0]}: not one of its segments has audio that can be used; give audio and reference of the same set")
+    write_data_dir(out, tables_of(utterances, files.audio))
+    write_lines(out / "stm", stm.lines)
+    write_lines(out / "glm", read_lines(files.glm))
+    write_table(out / "stm_subsets", {name: pattern for name, pattern in kind.subsets.items() if _has_segments(stm, pattern)})
+
+
+def _has_segments(stm: Stm, pattern: str) -> bool:
+    return any(re.search(pattern, segment.file) for segment in stm.segments)

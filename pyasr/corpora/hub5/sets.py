@@ -1,0 +1,160 @@
+"""NIST's evaluation sets of telephone speech: where their files lie on discs, and their utterances.
+
+Utterances are named by side and times of the reference in units of 10 ms: `en_4156-A_035764-035964`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.corpora.conversations import LeftOut, Utterance, hundredths
+from pyasr.corpora.counts import Published
+from pyasr.corpora.discs import Disc, files_by_name, log_calls_that_have, paths_below
+from pyasr.corpora.hub5.stm import Stm, StmSegment, plain_words
+
+MOST_STRETCH_S = 0.1
+Times = dict[tuple[str, int, int], tuple[float, float]]  # (side, begin and end in 10 ms): what of the recording is decoded, in seconds
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Patterns of the files of a set (`pyasr.corpora.discs.files_by_name`), the discs that hold them, and published counts.
+
+    pem     list of segments; None where the segments are those of the stm
+    folder  files in such folders come before those of the same kind elsewhere
+    subsets {name: regular expression of the names of its files} that are scored apart
+    """
+
+    audio: str
+    stm: str
+    glm: str
+    pem: str | None
+    folder: str
+    audio_disc: Disc
+    text_disc: Disc
+    subsets: Mapping[str, str]
+    published: list[Published]
+
+
+EVAL2000 = EvaluationSet(
+    audio=r"((?:sw|en)_\d{4})\.sph", folder="english", pem=r"(hub5e_00)\.pem",
+    stm=r"(hub5e00\.english\.\d+)\.stm", glm=r"(en\d+_hub5)\.glm",
+    audio_disc=Disc("audio of Hub5'00 (LDC2002S09)", "english/sw_4390.sph and other calls", "--eval2000-audio"),
+    text_disc=Disc("references of Hub5'00 (LDC2002T43)", "reference/hub5e00.english.000405.stm with en20000405_hub5.glm",
+                   "--eval2000-text"),
+    subsets={"swbd": "^sw_", "callhm": "^en_"},
+    published=[Published("recordings", (80,)), Published("utterances", (4459,)), Published("words", (42_989,), 0.02)])  # fmt: skip
+
+RT03 = EvaluationSet(
+    audio=r"((?:fsh|sw)_\d{5})\.sph", folder="english/cts", pem=None, stm=r"((?:fsh|sw)_\d{5})\.stm", glm=r"(en20030506)\.glm",
+    audio_disc=Disc("RT-03 (LDC2007S10)", "data/audio/eval03/english/cts/fsh_60262.sph and other calls", "--rt03"),
+    text_disc=Disc("RT-03 (LDC2007S10)", "data/references/eval03/english/cts/fsh_60262.stm with data/trans_rules/en20030506.glm",
+                   "--rt03"),
+    subsets={"swbd": "^sw_", "fsh": "^fsh_"},
+    published=[Published("recordings", (144,)), Published("utterances", (8420,)), Published("words", (76_157,), 0.02)])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SetFiles:
+    """The files of an evaluation set; `audio` is {call: file}."""
+
+    audio: dict[str, Path]
+    stm: list[Path]
+    glm: Path
+    pem: Path | None
+
+    @property
+    def tables(self) -> list[Path]:
+        """All but the audio."""
+        return [*self.stm, self.glm, *filter(None, [self.pem])]
+
+
+def find_files(kind: EvaluationSet, audio: list[Path], text: list[Path], glm: Path | None = None) -> SetFiles:
+    """The files of a set below these places. `glm` stands for the one on the discs.
+
+    Raises UserError for a kind of file that is not there.
+    """
+    audio_paths, text_paths = list(paths_below(audio)), list(paths_below(text))
+    found = _of_kind(audio_paths, kind.audio, kind.folder)
+    references = _of_kind(text_paths, kind.stm, kind.folder)
+    rules = [glm] if glm else list(files_by_name(text_paths, kind.glm).values())
+    if not found:
+        raise kind.audio_disc.missing(audio)
+    if not references or not rules:
+        raise kind.text_disc.missing(text)
+    pem = next(iter(files_by_name([*audio_paths, *text_paths], kind.pem).values()), None) if kind.pem else None
+    if kind.pem and not pem:
+        log.warning(f"{kind.audio_disc.name}: no list of segments (.pem) in it; the segments are those of the reference")
+    return SetFiles(found, list(references.values()), rules[0], pem)
+
+
+def _of_kind(paths: list[Path], pattern: str, folder: str) -> dict[str, Path]:
+    """Files of a pattern, those in `folder` where there are any there: discs of several languages hold others."""
+    return files_by_name(paths, rf"{folder}/{pattern}") or files_by_name(paths, pattern)
+
+
+def utterances_of(stm: Stm, pem: list[tuple[str, float, float]] | None, audio: Iterable[str], left: LeftOut) -> list[Utterance]:
+    """The utterances that are scored, with words or without, of the calls with `audio`. Their times are those of the pem, a little
+    stretched, where there is one."""
+    spans = None if pem is None else stretched(pem)
+    calls, utterances = set(audio), []
+    for segment in stm.segments:
+        if segment.is_gap:
+            continue
+        utterance = _utterance(segment, spans or {})
+        if reason := _reason_against(segment, calls):
+            left.add(reason, utterance.name)
+        else:
+            utterances.append(utterance)
+    if spans is not None:
+        _compare(stm, spans)
+    return utterances
+
+
+def _utterance(segment: StmSegment, spans: Times) -> Utterance:
+    side, begin, end = segment.span
+    begin_s, end_s = spans.get(segment.span, (begin / 100, end / 100))
+    return Utterance(f"{side}_{begin:06d}-{end:06d}", segment.file, segment.channel, side, begin_s, end_s, plain_words(segment.text))
+
+
+def _reason_against(segment: StmSegment, calls: set[str]) -> str:
+    """Why a segment is left out; '' where it is not."""
+    if segment.is_ignored:
+        return "ignored in scoring"
+    return "" if segment.file in calls else "no audio of their call"
+
+
+def stretched(segments: list[tuple[str, float, float]]) -> Times:
+    """Segments that begin and end up to 0.1 s earlier and later, at most half of the gap to the neighbours of their side."""
+    sides = defaultdict(list)
+    for side, begin, end in segments:
+        sides[side].append((hundredths(begin), hundredths(end)))
+    found: Times = {}
+    for side, spans in sides.items():
+        spans = sorted(set(spans))
+        gaps = [max(0.0, (later[0] - earlier[1]) / 200) for earlier, later in pairwise(spans)]
+        before, after = [spans[0][0] / 100, *gaps], [*gaps, MOST_STRETCH_S]
+        for (begin, end), room_before, room_after in zip(spans, before, after):
+            begin_s = begin / 100 - min(MOST_STRETCH_S, room_before)
+            found[side, begin, end] = (max(0.0, begin_s), end / 100 + min(MOST_STRETCH_S, room_after))
+    return found
+
+
+def _compare(stm: Stm, spans: Times) -> None:
+    """Warn of segments that only one of pem and stm has, with the first of each."""
+    of_stm = {segment.span for segment in stm.segments if not segment.is_gap}
+    for has, lacks, only in (("reference", "pem", of_stm - spans.keys()), ("pem", "reference", spans.keys() - of_stm)):
+        if only:
+            side, begin, end = min(only)
+            log.warning(f"{len(only)} segments of the {has} are not in the {lacks}, the first is {side} {begin / 100:.2f} {end / 100:.2f}")
+
+
+def log_calls(kind: EvaluationSet, stm: Stm, audio: Iterable[str]) -> None:
+    """Name the calls that only one of reference and audio has."""
+    files, calls = {segment.file for segment in stm.segments}, set(audio)
+    log_calls_that_have({"a reference, but no audio": files - calls, "audio, but no reference": calls - files}, kind.audio_disc.name)

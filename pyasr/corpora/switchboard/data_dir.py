@@ -1,0 +1,30 @@
+"""The data directory of Switchboard, for acoustic training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyasr.corpora.call_audio import seconds_of_calls, within_audio
+from pyasr.corpora.conversations import LeftOut, tables_of
+from pyasr.corpora.switchboard.acronyms import acronyms_in
+from pyasr.corpora.switchboard.calls import calls_with_both, utterances_of
+from pyasr.corpora.switchboard.dictionary import read_dictionary
+from pyasr.corpora.switchboard.speakers import SpeakerTables
+from pyasr.corpora.switchboard.transcripts import read_transcripts
+from pyasr.data.datadir import write_data_dir
+
+
+def write_switchboard(out: Path, audio: dict[str, Path], transcripts: list[Path], tables: SpeakerTables, by_caller: bool) -> None:
+    """Fill the directory `out`; what is left out, of what is found on the discs, is logged with its reasons.
+
+    audio        {call: file}
+    transcripts  files of `find_transcripts`
+    by_caller    whether callers are the speakers, rather than sides
+    """
+    contents, left = read_transcripts(transcripts), LeftOut()
+    calls = calls_with_both(audio, contents.sides)
+    callers = tables.callers() if by_caller else {}
+    utterances = utterances_of(contents, calls, acronyms_in(read_dictionary(contents)), callers, left)
+    utterances = within_audio(utterances, seconds_of_calls(audio, calls), left)
+    left.log("segments")
+    write_data_dir(out, tables_of(utterances, audio, tables.sexes_of({one.speaker: one.side for one in utterances})))

@@ -1,0 +1,163 @@
+"""egs/swbd's preparation of Switchboard on small discs of the same shape: layouts, counts, texts, and what is wrong with real discs."""
+
+import shutil
+import tarfile
+
+import pytest
+import swbd_discs
+from steps_here import run_here
+
+from pyasr.base.errors import UserError
+from pyasr.data.datadir import DataDir
+from pyasr.data.validation import validate
+from pyasr.io.text import read_table
+
+LOCAL = "egs/swbd/s5/local"
+
+
+@pytest.fixture(scope="module")
+def discs(tmp_path_factory):
+    return swbd_discs.make_discs(tmp_path_factory.mktemp("discs"))
+
+
+def prepare(data, **places) -> DataDir:
+    """DATA/train of these places, options of local/prepare_swbd.py."""
+    run_here("prepare_swbd.py", *(word for name, place in places.items() for word in (f"--{name}", place)), data, folder=LOCAL)
+    return DataDir(data / "train")
+
+
+def test_texts_and_counts_are_those_of_the_discs(discs, tmp_path, capsys):
+    train = prepare(tmp_path, swbd=discs.root)
+    assert train.text == discs.texts and len(set(train.utt2spk.values())) == 15
+    assert len(train.wav_scp) == 15 and "sw02167-B" not in train.wav_scp
+    assert train.table("reco2file_and_channel")["sw02001-B"] == "sw02001 B"
+    assert not validate(tmp_path / "train", audio="read")
+    told = capsys.readouterr().out
+    assert f"{len(discs.unheard)} segments left out: no audio of their call: sw02289-" in told
+    assert "1 segments left out: it begins after the end of its recording: sw03409-B" in told
+    assert "1 calls have a transcript, but no audio: sw02289" in told and "8 calls have audio, of 2,435 or 2,438" in told
+    assert f"utterances{len(train.utterances):>10,}  264,000  (-" in told.replace("  utterances  ", "  utterances")
+
+
+def test_the_same_again_is_up_to_date_and_other_audio_is_not(discs, tmp_path, capsys):
+    prepare(tmp_path / "data", swbd=discs.root)
+    capsys.readouterr()
+    prepare(tmp_path / "data", swbd=discs.root)
+    assert "train is up to date" in capsys.readouterr().out
+    copy = swbd_discs.lay_out(discs, "dvds", tmp_path / "copy")
+    prepare(tmp_path / "more", swbd=copy, transcripts=discs.archive)
+    (copy / "swb1_d1/data/sw02001.sph").unlink()
+    assert "sw02001-A" not in prepare(tmp_path / "more", swbd=copy, transcripts=discs.archive).wav_scp
+
+
+@pytest.mark.parametrize("layout, source", [("dvds", "transcripts"), ("cds", "archive"), ("together", "transcripts"), ("upper", "archive"),
+                                            ("copies", "archive"), ("inside", None)])  # fmt: skip
+def test_layouts(discs, tmp_path, capsys, layout, source):
+    places = {"swbd": swbd_discs.lay_out(discs, layout, tmp_path / layout)}
+    if source:
+        places["transcripts"] = getattr(discs, source)
+    train = prepare(tmp_path / "data", **places)
+    assert train.text == discs.texts and not validate(train.path)
+    assert ("1 files exist in several copies" in capsys.readouterr().out) == (layout == "copies")
+
+
+def test_callers_as_speakers(discs, tmp_path):
+    train = prepare(tmp_path, swbd=discs.root, speakers="caller")
+    assert len(set(train.utt2spk.values())) == 14 and train.utt2spk.keys() >= {"sw1001-02001-B" + name[9:] for name in discs.texts
+                                                                               if name.startswith("sw02001-B")}
+    assert {train.utt2spk[name] for name in train.utterances if "02001-A" in name or "02010-B" in name} == {"sw1000"}
+    assert {train.utt2spk[name] for name in train.utterances if "04519" in name} == {"sw04519-A", "sw04519-B"}
+    assert sorted(train.text.values()) == sorted(discs.texts.values()) and not validate(tmp_path / "train")
+    assert not train.has("spk2gender")  # the callers of 4519 are unknown
+
+
+def test_sexes_where_all_are_known(discs, tmp_path):
+    swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
+    next(swbd.rglob("sw04519.sph")).unlink()
+    train = prepare(tmp_path, swbd=swbd, transcripts=discs.transcripts, docs=discs.root / "docs")
+    assert read_table(train.path / "spk2gender")["sw02001-A"] == "f" and not validate(train.path)
+
+
+def test_lines_of_other_forms_are_left_out_and_named(discs, tmp_path, capsys):
+    transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
+    side = transcripts / "20/2001/sw2001A-ms98-a-trans.text"
+    lines = side.read_text().splitlines()
+    first = lines[0].split()
+    lines += ["sw2001A-ms98-a-0090 12.0 11.0 moon", "sw2001A-ms98-a-0091 moon", "sw2001A-ms98-a-0092 1.5 1.501 moon", "",
+              " ".join(["sw2001A-ms98-a-0093", *first[1:3], "moon"])]
+    side.write_bytes("\r\n".join(lines).encode() + b"\r\nsw2001A-ms98-a-0094 3.0 3.5 caf\xe9\r\n")
+    train = prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
+    assert train.text == {**discs.texts, "sw02001-A_000300-000350": "café"}
+    told = capsys.readouterr().out
+    for reason in ("its end is not after its beginning: ", "no 'SEGMENT BEGIN END WORDS': "):
+        assert f"1 segments left out: {reason}{side}:" in told
+    assert "1 segments left out: shorter than 10 ms: sw02001-A_000150-000150" in told
+    assert "1 segments left out: the same times as another: sw02001-A_" in told and f"{side}:{len(lines) + 1}: not UTF-8" in told
+
+
+def test_audio_that_cannot_be_used_is_left_out_and_named(discs, tmp_path, capsys):
+    swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
+    cut, broken = swbd / "swb1_d1/data/sw02001.sph", swbd / "swb1_d3/data/sw04002.sph"
+    contents = {path: path.read_bytes() for path in (cut, broken)}
+    for path, content in ((cut, contents[cut][:-5000]), (broken, b"NIST_1A\n   1024\nsample_count"), ):
+        path.unlink()
+        path.write_bytes(content)
+    train = prepare(tmp_path, swbd=swbd, transcripts=discs.archive)
+    assert train.text == {name: text for name, text in discs.texts.items() if name[:7] not in ("sw02001", "sw04002")}
+    told = capsys.readouterr().out
+    assert f"sw02001 is left out: {cut}: cut short" in told and f"sw04002 is left out: {broken}: " in told
+
+
+def test_wrong_and_missing_discs(discs, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    for places, message in (
+            ({}, r"Switchboard-1 Release 2 \(LDC97S62\): no sw0NNNN.sph .*, since no directory was given; give its directory by --swbd"),
+            ({"swbd": tmp_path / "nowhere"}, "nowhere: no such directory; correct the path, or mount the disc"),
+            ({"swbd": tmp_path / "empty"}, rf"Release 2 \(LDC97S62\): no sw0NNNN.sph .* below {tmp_path}/empty; give its directory by --swbd"),
+            ({"swbd": discs.root, "transcripts": tmp_path / "empty"}, r"transcripts of Switchboard \(OpenSLR 5\): no swNNNNA.* by --transcripts"),
+            ({"swbd": discs.root, "speakers": "caller", "docs": tmp_path / "empty"}, "no conv_tab.csv or conv.tab .* by --docs")):  # fmt: skip
+        with pytest.raises(UserError, match=message):
+            prepare(tmp_path / "data", **places)
+    part = swbd_discs.lay_out(discs, "dvds", tmp_path / "part")
+    shutil.rmtree(part / "swb1_d3")
+    train = prepare(tmp_path / "data", swbd=part, transcripts=discs.archive)
+    assert {name[:7] for name in train.utterances} == {f"sw0{call}" for call, disc in swbd_discs.CALLS.items() if disc != 3}
+    assert "no calls in swb1_d3, but in 3 other discs" in capsys.readouterr().out
+
+
+def test_transcripts_of_other_calls(discs, tmp_path):
+    transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
+    for folder in (path for path in transcripts.glob("*/*") if path.name != "2289"):
+        shutil.rmtree(folder)
+    with pytest.raises(UserError, match=r"of 8 calls with audio \(sw02001 ...\) and 1 with transcripts \(sw02289 ...\) not one has both"):
+        prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
+    (transcripts / "sw-ms98-dict.text").unlink()
+    with pytest.raises(UserError, match="the dictionary of the transcripts: no sw-ms98-dict.text below .*transcripts; give its directory by"):
+        prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
+
+
+def test_archives_that_are_none(discs, tmp_path):
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(discs.archive.read_bytes()[:-3000])
+    (tmp_path / "text.tar.gz").write_text("no archive")
+    with tarfile.open(tmp_path / "other.tar.gz", "w:gz") as archive:
+        archive.add(discs.root / "docs", "docs")
+    for name, message in (("cut", "cut.tar.gz: .*; get switchboard_word_alignments.tar.gz again"),
+                          ("text", "text.tar.gz: not a whole tar archive .*; get"), ("other", "other.tar.gz: no swNNNNA-ms98-a-trans.text in it")):
+        with pytest.raises(UserError, match=message):
+            prepare(tmp_path, swbd=discs.root, transcripts=tmp_path / f"{name}.tar.gz")
+
+
+def test_dictionary_directory(discs, tmp_path):
+    prepare(tmp_path, swbd=discs.root)
+    run_here("prepare_dict.py", "--transcripts", discs.archive, tmp_path / "train/text", tmp_path / "dict", folder=LOCAL)
+    lexicon = [line.split(None, 1) for line in (tmp_path / "dict/lexicon.txt").read_text().splitlines()]
+    words = {word for text in discs.texts.values() for word in text.split()}
+    assert words <= {word for word, _ in lexicon}
+    of_tree = {word: phones for word, phones in swbd_discs.TOKENS.values() if word and word != "wolf"}
+    assert {word: phones for word, phones in lexicon if word in of_tree and (word, phones.strip()) != ("yeah", "y eh")} == of_tree
+    assert (tmp_path / "dict/missing_words.txt").read_text().split()[1:] == "wolf cmudict w uh l f".split()
+    assert read_table(tmp_path / "dict/acronyms.txt")["BBC's"] == "b._b._c.'s"
+    assert read_table(tmp_path / "dict/acronyms_spelled.txt")["b._b._c.'s"] == "b b c's"
+    assert (tmp_path / "dict/silence_phones.txt").read_text().split() == ["sil", "spn", "nsn", "lau"]
+    assert (tmp_path / "dict/optional_silence.txt").read_text() == "sil\n" and (tmp_path / "dict/extra_questions.txt").read_text() == ""
