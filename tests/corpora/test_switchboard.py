@@ -95,6 +95,13 @@ def test_lines_of_other_forms_are_left_out_and_named(discs, tmp_path, capsys):
     assert "1 segments left out: the same times as another: sw02001-A_" in told and f"{side}:{len(lines) + 1}: not UTF-8" in told
 
 
+def test_a_side_on_which_nothing_is_said(discs, tmp_path, capsys):
+    transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
+    (transcripts / "21/2167/sw2167B-ms98-a-trans.text").write_text("sw2167B-ms98-a-0001 0.5 1.5 [noise]\n")
+    assert prepare(tmp_path, swbd=discs.root, transcripts=transcripts).text == discs.texts
+    assert "1 segments left out: a side on which nothing is said: sw02167-B_000050-000150" in capsys.readouterr().out
+
+
 def test_audio_that_cannot_be_used_is_left_out_and_named(discs, tmp_path, capsys):
     swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
     cut, broken = swbd / "swb1_d1/data/sw02001.sph", swbd / "swb1_d3/data/sw04002.sph"

@@ -84,7 +84,7 @@ def add_missing(lexicon: Lexicon, counts: Counter[str]) -> list[str]:
     if not lacking:
         return []
     vocabulary = look_up(lacking, read_cmudict(stress=True), DictOptions(stress=True, oov_word=OOV_WORD))
-    log.info(f"{len(lacking)} words of the text are not in the dictionary of the transcripts; of these, {vocabulary.summary()}")
+    log.info(f"{len(lacking)} words are not in the dictionary of the transcripts; of the CMU dictionary: {vocabulary.summary()}")
     rows = []
     for word, count in sorted(lacking.items(), key=lambda item: (-item[1], item[0])):
         guess = vocabulary.missing.get(word)
