@@ -144,8 +144,8 @@ def _spoil(call: int, sides: tuple[Side, Side]) -> None:
     """In call 3409 the last segment of A ends after the file, and one of B begins after it."""
     if call != 3409:
         return
-    begin, end, _ = sides[0].lines[-1]
-    sides[0].lines[-1] = (begin, end + 0.3, "yeah the moon")
+    begin, end, words = sides[0].lines[-1]
+    sides[0].lines[-1] = (begin, end + 0.3, words)
     sides[1].lines.append((end + 0.35, end + 1.2, "he is tall"))
 
 

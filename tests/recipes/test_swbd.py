@@ -1,0 +1,73 @@
+"""The Switchboard recipe on small discs of the same layouts, from discs to word error rates, with its smallest models."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import hub5_discs
+import pytest
+import swbd_discs
+
+RECIPE = Path(__file__).parents[2] / "egs" / "swbd" / "s5"
+
+
+def run(directory: Path, *words: object, status: int = 0) -> str:
+    """What the recipe prints with these options, for data and models below `directory`."""
+    command = ["./run.sh", "--toy", "true", "--nj", "2", "--num-ranks", "2", "--dir", str(directory), *map(str, words)]
+    done = subprocess.run(command, cwd=RECIPE, capture_output=True, text=True, timeout=900, env={**os.environ, "PYASR_NO_PIPES": "1"})
+    assert done.returncode == status, (done.stdout + done.stderr)[-4000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def discs(tmp_path_factory):
+    """{option: place} of all corpora."""
+    root = tmp_path_factory.mktemp("corpora")
+    swbd = swbd_discs.make_discs(root / "swbd", more_calls=8)
+    eval2000, rt03 = hub5_discs.make_eval2000(root / "eval2000"), hub5_discs.make_rt03(root / "rt03")
+    return {"--swbd": swbd.root, "--eval2000-audio": eval2000.audio, "--eval2000-text": eval2000.text, "--rt03": rt03.audio}
+
+
+def options(places: dict[str, Path]) -> list:
+    return [word for option in places.items() for word in option]
+
+
+@pytest.fixture(scope="module")
+def finished(discs, tmp_path_factory):
+    """Directory of a whole run."""
+    directory = tmp_path_factory.mktemp("run")
+    run(directory, *options(discs))
+    return directory
+
+
+def wer(path: Path) -> float:
+    return float(re.search(r"WER ([\d.]+)", path.read_text())[1])
+
+
+def test_from_discs_to_word_error_rates(finished):
+    for system, most in (("tri1", 90), ("tri4", 60), ("dnn", 60)):
+        for test in ("train_dev", "eval2000", "rt03"):
+            assert wer(finished / "exp" / system / f"decode_{test}" / "best_wer") < most, (system, test)
+    assert {"tri1", "tri2", "tri3", "tri4", "dnn"} <= set(re.findall(r"\w+", (finished / "exp/RESULTS.md").read_text()))
+
+
+def test_a_stage_is_made_again_alone(finished, discs):
+    shutil.rmtree(finished / "exp/dnn/decode_eval2000")
+    told = run(finished, *options(discs), "--stage", 11, "--stop-stage", 11)
+    assert "exp/dnn is up to date" in told and (finished / "exp/dnn/decode_eval2000/best_wer").exists()
+    with_other_discs = {**discs, "--eval2000-audio": "", "--eval2000-text": "", "--rt03": ""}
+    assert "eval2000" not in run(finished, *options(with_other_discs), "--stage", 8, "--stop-stage", 8)
+
+
+def test_wrong_and_missing_discs(discs, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for option, message in (
+            ("--swbd", "prepare_swbd.py: error: Switchboard-1 Release 2 (LDC97S62): no sw0NNNN.sph"),
+            ("--eval2000-audio", "prepare_eval2000.py: error: audio of Hub5'00 (LDC2002S09): no english/sw_4390.sph"),
+            ("--eval2000-text", "prepare_eval2000.py: error: references of Hub5'00 (LDC2002T43): no reference/hub5e00.english.000405.stm"),
+            ("--rt03", "prepare_rt03.py: error: RT-03 (LDC2007S10): no data/audio/eval03/english/cts")):
+        told = run(tmp_path / "run", *options({**discs, option: tmp_path / "empty"}), "--stop-stage", 1, status=1)
+        assert message in told and f"below {tmp_path}/empty; give its directory by {option}" in told
+    assert "no sw0NNNN.sph" in run(tmp_path / "run", "--stop-stage", 1, status=1)
