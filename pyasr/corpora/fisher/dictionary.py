@@ -38,8 +38,6 @@ def of_words(counts: Counter[str], dictionary: Lexicon) -> tuple[Lexicon, Counte
     """
     lexicon, missing = Lexicon(), Counter()
     for word, count in counts.items():
-        if word in NOISES:
-            continue
         found = dictionary.pronunciations(word) or _of_acronym(word, dictionary)
         for phones in found:
             lexicon.add(word, phones)
@@ -54,30 +52,30 @@ def _of_acronym(word: str, dictionary: Lexicon) -> list[Phones]:
     return [sum((variants[0] for variants in parts), ())] if len(parts) > 1 and all(parts) else []
 
 
-def as_dict_dir(lexicon: Lexicon) -> DictDir:
-    """The dictionary directory of these words and the noises."""
+def as_dict_dir(lexicon: Lexicon, noises: dict[str, str] = NOISES) -> DictDir:
+    """The dictionary directory of these words and `noises`, {word: silence phone}."""
     for word, phones in _FURTHER.items():
         lexicon.add(word, phones)
     nonsilence = sorted(lexicon.phones())
-    for word, phone in NOISES.items():
+    for word, phone in noises.items():
         lexicon.add(word, (phone,))
-    silence = list(dict.fromkeys([SILENCE, *NOISES.values()]))
+    silence = list(dict.fromkeys([SILENCE, *noises.values()]))
     return DictDir(lexicon, [(phone,) for phone in silence], [(phone,) for phone in nonsilence], SILENCE, [tuple(silence)])
 
 
-def write_dict(counts: Counter[str], dictionary: Lexicon, out: Path) -> int:
-    """Fill the directory `out`, with `missing_words.txt` (COUNT WORD); returns the number of words.
+def write_dict(counts: Counter[str], dictionary: Lexicon, out: Path, noises: dict[str, str] = NOISES) -> Lexicon:
+    """Fill the directory `out`, with `missing_words.txt` (COUNT WORD); returns the lexicon.
 
     Raises UserError where not one word is in the dictionary.
     """
-    lexicon, missing = of_words(counts, dictionary)
+    lexicon, missing = of_words(Counter({word: counts[word] for word in counts if word not in noises}), dictionary)
     if not lexicon.entries:
         raise UserError("not one word of the transcripts is in the dictionary; give one of English by --dictionary")
     _tell_missing(counts, missing)
-    as_dict_dir(lexicon).write(out)
+    as_dict_dir(lexicon, noises).write(out)
     by_count = sorted(missing.items(), key=lambda row: (-row[1], row[0]))
     write_lines(out / MISSING_FILE, [f"{count} {word}" for word, count in by_count])
-    return len(lexicon)
+    return lexicon
 
 
 def _tell_missing(counts: Counter[str], missing: Counter[str]) -> None:

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Make a text of Fisher's transcripts for a language model that is mixed with Switchboard's, in its spelling.
+
+Reads   --fisher: directories of the transcripts (LDC2004T19, LDC2005T19), of one part or both
+Writes  OUT/text, a line for each utterance, also for those whose words the transcriber was not sure of
+
+    local/prepare_lm_text.py --fisher /corpora/LDC2004T19:/corpora/LDC2005T19 data/local/fisher_text
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, option
+from pyasr.base.step import output_of, run_step
+from pyasr.corpora.conversations import LeftOut
+from pyasr.corpora.discs import places_in
+from pyasr.corpora.fisher.calls import Calls, find_transcripts
+from pyasr.corpora.fisher.text import lm_words
+from pyasr.corpora.fisher.transcripts import read_transcript
+from pyasr.io.text import write_table
+
+
+@dataclass(frozen=True)
+class PrepareLmText:
+    out: Path = argument("directory to make")
+    fisher: str = option("", "directories of the discs, with colons between them")
+
+
+def main(options: PrepareLmText) -> None:
+    calls = find_transcripts(places_in(options.fisher))
+    with output_of(options, options.out, list(calls.transcripts.values())) as out:
+        text = text_of(calls)
+        write_table(out / "text", text)
+    num_words = sum(len(words.split()) for words in text.values())
+    log.info(f"{options.out}/text: {len(calls.transcripts)} calls, {len(text)} utterances, {num_words} words")
+
+
+def text_of(calls: Calls) -> dict[str, str]:
+    """{utterance: words} of all lines that have some."""
+    text, left_out = {}, LeftOut()
+    for call in sorted(calls.transcripts):
+        for line in read_transcript(call, calls.transcripts[call], left_out):
+            if words := lm_words(line.text):
+                text.setdefault(line.name, words)
+    left_out.log("lines")
+    return text
+
+
+if __name__ == "__main__":
+    run_step(PrepareLmText, main, __doc__)

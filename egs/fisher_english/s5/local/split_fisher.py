@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Divide Fisher English into dev (the first utterances, by calls), test (the next) and train (the rest), as Kaldi's recipe.
+
+Reads   DATA, which local/prepare_fisher.py made
+Writes  OUT/dev OUT/test OUT/train
+
+    local/split_fisher.py data/all data
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, option
+from pyasr.base.step import make_part, run_step
+from pyasr.corpora.fisher.sets import split
+from pyasr.data import subsets
+from pyasr.data.datadir import DataDir
+
+
+@dataclass(frozen=True)
+class SplitFisher:
+    data: Path = argument("data directory of all utterances")
+    out: Path = argument("directory of the data directories to make")
+    num_dev: int = option(5000, "utterances of dev", minimum=1)
+    num_test: int = option(5000, "utterances of test", minimum=1)
+
+
+def main(options: SplitFisher) -> None:
+    data = DataDir(options.data)
+    inputs = subsets.table_files(data)
+    for name, utterances in split(data.utterances, options.num_dev, options.num_test, options.data).items():
+        make_part(options, options.out / name, inputs, lambda out: subsets.write_subset(data, out, utterances))
+        log.info(f"{options.out / name}: {len(utterances)} of {len(data.utterances)} utterances")
+
+
+if __name__ == "__main__":
+    run_step(SplitFisher, main, __doc__)

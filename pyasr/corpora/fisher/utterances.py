@@ -1,0 +1,83 @@
+"""From the calls of Fisher English to utterances for acoustic training: what is taken, and why the rest is left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyasr.corpora.call_audio import seconds_of_calls, within_audio
+from pyasr.corpora.conversations import LeftOut, Utterance, hundredths
+from pyasr.corpora.fisher.calls import Calls
+from pyasr.corpora.fisher.speakers import Caller
+from pyasr.corpora.fisher.text import acoustic_words, is_unsure
+from pyasr.corpora.fisher.transcripts import Line, read_transcript
+
+MAX_S = 30.0
+BAD_AUDIO = frozenset({"fe_03_00446", "fe_03_01243", "fe_03_06716"})  # Kaldi's recipe sre08 leaves them out
+
+
+@dataclass
+class Taken:
+    """The utterances in the order of calls, and what is left out: calls, and utterances of the others."""
+
+    utterances: list[Utterance] = field(default_factory=list)
+    calls_left_out: LeftOut = field(default_factory=LeftOut)
+    left_out: LeftOut = field(default_factory=LeftOut)
+
+    def log(self) -> None:
+        """A warning for each reason why calls or utterances are left out."""
+        self.calls_left_out.log("calls")
+        self.left_out.log("utterances")
+
+
+def take(calls: Calls, callers: dict[str, Caller]) -> Taken:
+    """The utterances of all calls with speech and a transcript; a side of which `callers` tells no PIN is a speaker."""
+    taken = Taken()
+    seconds = seconds_of_calls(calls.audio, _usable(calls, taken.calls_left_out))
+    found: dict[str, Utterance] = {}
+    for call in seconds:
+        for line in read_transcript(call, calls.transcripts[call], taken.left_out):
+            utterance = utterance_of(line, callers)
+            if reason := _why_not(line, utterance, found):
+                taken.left_out.add(reason, utterance.name)
+            else:
+                found[utterance.name] = utterance
+    taken.utterances = within_audio(list(found.values()), seconds, taken.left_out)
+    return taken
+
+
+def utterance_of(line: Line, callers: dict[str, Caller]) -> Utterance:
+    """The utterance of a line; its name begins with the speaker: `2637m-fe_03_00001-A-000253-000481`."""
+    speaker = callers.get(line.side, Caller()).name or line.side
+    name = line.name if speaker == line.side else f"{speaker}-{line.name}"
+    begin, end = hundredths(line.begin_s), hundredths(line.end_s)
+    return Utterance(name, line.call, line.channel, speaker, begin / 100, end / 100, acoustic_words(line.text))
+
+
+def _why_not(line: Line, utterance: Utterance, found: dict[str, Utterance]) -> str:
+    """Why an utterance cannot be used, whatever its audio is; '' where it can."""
+    if is_unsure(line.text):
+        return "words that the transcriber was not sure of"
+    if not utterance.text:
+        return "no words"
+    if utterance.end_s - utterance.begin_s > MAX_S:
+        return f"longer than {MAX_S:g} s"
+    return "the same side and times a second time" if utterance.name in found else ""
+
+
+def _usable(calls: Calls, left_out: LeftOut) -> list[str]:
+    """The calls that have speech and a transcript, in order, but those of bad audio."""
+    usable = []
+    for call in sorted(calls.audio.keys() | calls.transcripts.keys()):
+        if reason := _why_not_call(call, calls):
+            left_out.add(reason, call)
+        else:
+            usable.append(call)
+    return usable
+
+
+def _why_not_call(call: str, calls: Calls) -> str:
+    if call not in calls.transcripts:
+        return "no transcript"
+    if call not in calls.audio:
+        return "no speech"
+    return "bad audio" if call in BAD_AUDIO else ""
