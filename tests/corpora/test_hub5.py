@@ -134,7 +134,7 @@ def test_wrong_discs(eval2000, rt03, tmp_path):
 
 
 @pytest.mark.parametrize("line, complaint", [
-    ("sw_4390 A sw_4390_A 2.83 1.10 <O,sw,M,sw-M>  HE", "its end 1.10 is not after its begin 2.83; correct the line, or remove it"),
+    ("sw_4390 A sw_4390_A 2.83 1.10 <O,sw,M,sw-M>  HE", "its end 1.10 is before its begin 2.83; correct the line, or remove it"),
     ("sw_4390 C sw_4390_A 1.10 2.83 <O,sw,M,sw-M>  HE", "is not 'FILE CHANNEL SPEAKER BEGIN END <LABEL> WORDS' with channel A, B, 1 or 2"),
     ("sw_4390 A sw_4390_A one 2.83 HE", "is not 'FILE CHANNEL"), ("sw_4390 A", "is not 'FILE CHANNEL"),
     ("sw_4390 A sw_4390_A 1 inf HE", "is not 'FILE CHANNEL")])
@@ -142,6 +142,15 @@ def test_broken_references_are_named(tmp_path, line, complaint):
     (tmp_path / "x.stm").write_text(f";; comment\n\n{line}\n")
     with pytest.raises(UserError, match=f"{tmp_path}/x.stm:3: '{line}'.* ?{re.escape(complaint)}"):
         read_stm([tmp_path / "x.stm"])
+
+
+def test_segments_of_no_length_stay_in_the_reference_alone(rt03, tmp_path, capsys):
+    discs = shutil.copytree(rt03.audio, tmp_path / "discs")
+    with (discs / "data/references/eval03/english/cts/sw_45097.stm").open("a") as stm:
+        stm.write("sw_45097 1 inter_segment_gap 9 8 <O,SW,M,STANDARD>\nsw_45097 1 sw_45097_A 3.00 3.00 <O,SW,M,STANDARD>\n")
+    data = prepare("rt03", tmp_path, rt03=discs)
+    assert data.text == rt03.texts and "sw_45097 A sw_45097_A 3.00 3.00 <O,SW,M,STANDARD>\n" in (data.path / "stm").read_text()
+    assert "1 segments left out: it does not end after its begin: sw_45097-A_000300-000300" in capsys.readouterr().out
 
 
 def test_references_without_segments_and_lists_of_segments(tmp_path):

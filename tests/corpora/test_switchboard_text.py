@@ -1,7 +1,6 @@
 """The rules for words of Switchboard's transcripts and dictionary, each with the example of the corpus."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -123,12 +122,16 @@ def test_callers_and_their_sexes(tmp_path):
     assert SpeakerTables(None, None).sexes_of({"a": "a"}) == {} == SpeakerTables(None, None).callers()
 
 
-@pytest.mark.parametrize("read, line", [(read_callers, "2001,Y,1020"), (read_callers, "call,flag,a,b,c"), (read_sexes, "1020, 2"),
+@pytest.mark.parametrize("read, line", [(read_callers, "2001,Y,1020"), (read_callers, "2001,Y, ,1020,c"), (read_sexes, "1020, 2"),
                                         (read_sexes, '"FEMALE", 1, 2, 3')])  # fmt: skip
-def test_broken_tables_are_named(tmp_path, read, line):
+def test_broken_lines_of_tables_are_named(tmp_path, capsys, read, line):
+    log.setup("test")
     (tmp_path / "table").write_text(f"\n{line}\n")
-    with pytest.raises(UserError, match=f"{Path(tmp_path, 'table')}:2: .* is not .*; correct the line"):
+    with pytest.raises(UserError, match="table: no line 'CALL.*; give the table as the LDC has published it"):
         read(tmp_path / "table")
+    (tmp_path / "table").write_text(f"\n{line}\n1000, 1, 1001, 1002\n")
+    read(tmp_path / "table")
+    assert f"{tmp_path}/table:2: '" in (told := capsys.readouterr().out) and "(1 such lines); passed over" in told
 
 
 def test_all_capital_letters_are_acronyms_whatever_the_dictionary_has():

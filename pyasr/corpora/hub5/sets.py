@@ -104,8 +104,6 @@ def utterances_of(stm: Stm, pem: list[tuple[str, float, float]] | None, audio: I
     spans = None if pem is None else stretched(pem)
     calls, utterances = set(audio), []
     for segment in stm.segments:
-        if segment.is_gap:
-            continue
         utterance = _utterance(segment, spans or {})
         if reason := _reason_against(segment, calls):
             left.add(reason, utterance.name)
@@ -147,7 +145,7 @@ def stretched(segments: list[tuple[str, float, float]]) -> Times:
 
 def _compare(stm: Stm, spans: Times) -> None:
     """Warn of segments that only one of pem and stm has, with the first of each."""
-    of_stm = {segment.span for segment in stm.segments if not segment.is_gap}
+    of_stm = {segment.span for segment in stm.segments}
     for has, lacks, only in (("reference", "pem", of_stm - spans.keys()), ("pem", "reference", spans.keys() - of_stm)):
         if only:
             side, begin, end = min(only)

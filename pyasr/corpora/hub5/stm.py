@@ -37,11 +37,6 @@ class StmSegment:
     text: str
 
     @property
-    def is_gap(self) -> bool:
-        """Whether it only fills the time between segments."""
-        return self.speaker == _GAP
-
-    @property
     def is_ignored(self) -> bool:
         """Whether scoring passes over the time of the segment."""
         return _IGNORED in self.text.upper()
@@ -65,20 +60,23 @@ class Stm:
 
     @property
     def lines(self) -> list[str]:
-        """The lines of the repaired stm, without the gaps between segments."""
-        return [*self.comments, *(str(segment) for segment in self.segments if not segment.is_gap)]
+        """The lines of the repaired stm."""
+        return [*self.comments, *map(str, self.segments)]
 
 
 def read_stm(paths: list[Path]) -> Stm:
     """The segments of stm files, repaired: `((` is `(`, marks of asides are removed, channels 1 and 2 are A and B, names of files are in
-    lower case. Raises UserError with file and line for anything that is not a segment, and where no segment is."""
+    lower case; lines that only fill the time between segments are left out.
+
+    Raises UserError with file and line for anything that is not a segment, for times that run backwards, and where no segment is.
+    """
     comments: dict[str, None] = {}
     segments = []
     for path in paths:
         for number, line in enumerate(read_lines(path), 1):
             if line.startswith(_COMMENT):
                 comments[line] = None
-            elif line.strip():
+            elif line.strip() and _GAP not in line.split()[:3]:
                 segments.append(_segment(line, f"{path}:{number}"))
     if not segments:
         raise UserError(f"{', '.join(map(str, paths))}: no segments; expected lines 'FILE CHANNEL SPEAKER BEGIN END <LABEL> WORDS'")
@@ -119,8 +117,8 @@ def _check(channel: str, begin: str, end: str, where: str, form: str) -> None:
         is_form = False
     if not is_form:
         raise UserError(f"{where} is not '{form}' with channel A, B, 1 or 2 and times in seconds; correct the line")
-    if not 0 <= times[0] < times[1]:
-        raise UserError(f"{where}: its end {end} is not after its begin {begin}; correct the line, or remove it")
+    if not 0 <= times[0] <= times[1]:
+        raise UserError(f"{where}: its end {end} is before its begin {begin}; correct the line, or remove it")
 
 
 def plain_words(text: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.corpora.conversations import CHANNELS
 from pyasr.corpora.discs import Disc, files_by_name, paths_below
 from pyasr.corpora.texts import read_lines
 
@@ -21,32 +22,36 @@ _CONV_TAB, _CALLER_TAB = r"(conv)(?:_tab\.csv|\.tab)", r"(caller)(?:_tab\.csv|\.
 
 
 def read_callers(path: Path) -> dict[str, str]:
-    """{side: speaker}, `sw02001-A` and `sw1020`. Raises UserError with the line of anything that is not of the form above."""
-    callers = {}
-    for number, fields in _rows(path):
-        if len(fields) < 4 or not all(re.fullmatch("[0-9]{1,6}", fields[i]) for i in (0, 2, 3)):
-            raise UserError(f"{path}:{number}: '{','.join(fields)}' is not 'CALL,FLAG,CALLER_OF_A,CALLER_OF_B,...'; correct the line")
-        call = f"sw{int(fields[0]):05d}"
-        callers |= {f"{call}-A": f"sw{fields[2]}", f"{call}-B": f"sw{fields[3]}"}
+    """{side: speaker}, `sw02001-A` and `sw1020`. Lines of another form are passed over and named. Raises UserError where all are."""
+    callers: dict[str, str] = {}
+    for call, _, *callers_of_sides in _rows(path, 4, (0, 2, 3), "CALL,FLAG,CALLER_OF_A,CALLER_OF_B,..."):
+        callers |= {f"sw{int(call):05d}-{channel}": f"sw{caller}" for channel, caller in zip(CHANNELS, callers_of_sides)}
     return callers
 
 
 def read_sexes(path: Path) -> dict[str, str]:
-    """{speaker: f or m}; callers of other sexes, or none, are left out. Raises UserError with the line that has no caller in its first
-    field and nothing in its fourth."""
-    sexes = {}
-    for number, fields in _rows(path):
-        if len(fields) < 4 or not fields[0].isdigit():
-            raise UserError(f"{path}:{number}: '{','.join(fields)}' is not 'CALLER,...,...,\"FEMALE\" or \"MALE\",...'; correct the line")
-        if fields[3].upper() in ("FEMALE", "MALE"):
-            sexes[f"sw{fields[0]}"] = fields[3][0].lower()
-    return sexes
+    """{speaker: f or m}; callers without one of these are left out. Lines of another form are passed over and named. Raises UserError where
+    all are."""
+    rows = _rows(path, 4, (0,), 'CALLER,...,...,"FEMALE" or "MALE",...')
+    return {f"sw{caller}": sex[0].lower() for caller, _, _, sex in rows if sex.upper() in ("FEMALE", "MALE")}
 
 
-def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    """(line number, fields without blanks around them) of all lines that are not empty."""
-    rows = csv.reader(read_lines(path), skipinitialspace=True)
-    return [(rows.line_num, [field.strip() for field in fields]) for fields in rows if any(map(str.strip, fields))]
+def _rows(path: Path, num_fields: int, numbers: tuple[int, ...], form: str) -> list[list[str]]:
+    """The first fields of each line, without blanks around them. Passed over are lines with fewer, or without a number in the fields
+    `numbers`."""
+    lines = csv.reader(read_lines(path), skipinitialspace=True)
+    rows = [(lines.line_num, [field.strip() for field in fields]) for fields in lines if any(map(str.strip, fields))]
+    sound = [fields[:num_fields] for _, fields in rows if _has_numbers(fields, num_fields, numbers)]
+    broken = [f"{path}:{number}: '{','.join(fields)}'" for number, fields in rows if not _has_numbers(fields, num_fields, numbers)]
+    if not sound:
+        raise UserError(f"{path}: no line '{form}'; give the table as the LDC has published it")
+    if broken:
+        log.warning(f"{broken[0]} is not '{form}' ({len(broken)} such lines); passed over")
+    return sound
+
+
+def _has_numbers(fields: list[str], num_fields: int, numbers: tuple[int, ...]) -> bool:
+    return len(fields) >= num_fields and all(re.fullmatch("[0-9]{1,6}", fields[i]) for i in numbers)
 
 
 @dataclass(frozen=True)
