@@ -55,6 +55,14 @@ def places_in(text: str) -> list[Path]:
     return [Path(name) for name in text.split(":") if name]
 
 
+def places_of(text: str, corpus: str, option: str) -> list[Path]:
+    """`places_in` a text. Raises UserError, naming the corpus and the option of the recipe, where it is empty."""
+    places = places_in(text)
+    if not places:
+        raise UserError(f"{corpus}: no directory was given; give it by {option}, several separated by ':'")
+    return places
+
+
 def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:
     """{name: path} of those whose path ends as the regular expression `pattern` says, in any case; '/' separates folders.
 
@@ -73,14 +81,6 @@ def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:
         more = " ..." * (len(doubles) > _NUM_NAMED)
         log.warning(f"{len(doubles)} files exist in several copies, the first of each is used: {examples}{more}")
     return found
-
-
-def places_of(text: str, corpus: str, option: str) -> list[Path]:
-    """Directories separated by ':'. Raises UserError, naming the corpus and the option of the recipe, where there is none."""
-    places = [Path(place) for place in text.split(":") if place]
-    if not places:
-        raise UserError(f"{corpus}: no directory was given; give it by {option}, several separated by ':'")
-    return places
 
 
 def log_calls_that_have(cases: dict[str, set[str]], corpus: str) -> None:
