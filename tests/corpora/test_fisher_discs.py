@@ -203,7 +203,7 @@ def test_text_for_language_models(discs, tmp_path):
 
 def test_dictionary(discs, tmp_path):
     data = prepare(tmp_path / "all", discs.places)
-    run("prepare_dict", data.path / "text", tmp_path / "dict")
+    run("prepare_fisher_dict", data.path / "text", tmp_path / "dict")
     words = {line.split()[0] for line in (tmp_path / "dict" / "lexicon.txt").read_text().splitlines()}
     seen = {word for text in discs.texts.values() for word in text.split()}
     assert words == {word for word in seen if word not in ("café", "f-", "zoo:", "[[skip]]")} | {"[laughter]", "[noise]", "[oov]", "<unk>", "mm"}

@@ -94,7 +94,7 @@ def test_callers(tmp_path):
 @pytest.mark.parametrize("line", ["fe_03_p1_sph1\t00001\tmf\tLDC", "00001\tfe_03_p1_sph1\tmf\tBBN", "fe_03_p1_sph1 fe_03_00001.sph mf",
                                   "filetable2fe_03_p2_sph1 fe_03_00001.sph mf", "FE_03_P1_SPH1 FE_03_00001.SPH MF"])  # fmt: skip
 def test_sexes(line, tmp_path):
-    (tmp_path / "a.tbl").write_text(f"VOL CALL SEXES\n{line}\n")
+    (tmp_path / "a.tbl").write_text(f"VOL CALL SEXES\n00002 fe_03_p1_sph1 LDC\n{line}\n")
     assert read_sexes(tmp_path / "a.tbl") == {"fe_03_00001-A": "m", "fe_03_00001-B": "f"}
 
 

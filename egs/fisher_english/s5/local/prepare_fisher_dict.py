@@ -5,7 +5,7 @@ Reads   TEXT (Kaldi's `text`), the CMU dictionary or --dictionary
 Writes  DICT_DIR: lexicon.txt lexiconp.txt {silence,nonsilence}_phones.txt optional_silence.txt extra_questions.txt;
         missing_words.txt, the words without a pronunciation and their counts
 
-    local/prepare_dict.py data/all/text data/local/dict
+    local/prepare_fisher_dict.py data/all/text data/local/dict
 """
 
 from collections import Counter
@@ -21,13 +21,13 @@ from pyasr.lang.lexicon import cmudict_path, read_cmudict
 
 
 @dataclass(frozen=True)
-class PrepareDict:
+class PrepareFisherDict:
     text: Path = argument("text whose words are the vocabulary")
     dict_dir: Path = argument("dictionary directory to make")
     dictionary: Path | None = option(None, "a file in the form of the CMU dictionary, which it is unless given")
 
 
-def main(options: PrepareDict) -> None:
+def main(options: PrepareFisherDict) -> None:
     dictionary = options.dictionary or cmudict_path()
     with output_of(options, options.dict_dir, [options.text, dictionary]) as out:
         counts = Counter(word for words in read_table(options.text).values() for word in words.split())
@@ -36,4 +36,4 @@ def main(options: PrepareDict) -> None:
 
 
 if __name__ == "__main__":
-    run_step(PrepareDict, main, __doc__)
+    run_step(PrepareFisherDict, main, __doc__)
