@@ -23,8 +23,10 @@ def recorded_recipe(path: Path, recipe: Path = RECIPE) -> Path:
     tabs."""
     (path / "local").mkdir(parents=True)
     (path / "conf").symlink_to(recipe / "conf")
-    for script in (*recipe.glob("run*.sh"), *recipe.glob("local/*.sh")):
-        (path / script.relative_to(recipe)).symlink_to(script)
+    for script in (*recipe.glob("run*.sh"), *recipe.glob("local/**/*.sh")):
+        place = path / script.relative_to(recipe)
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(script)
     return with_recorded_programs(path, recipe)
 
 

@@ -1,0 +1,42 @@
+# What the scripts of published experiments share. Sourced from the recipe's directory, after the options.
+#
+#   experiment  name of the experiment; its systems are in $dir/exp/experiments/$experiment
+#   gpus        numbers of ranks that are trained with
+#   dir, nj     as those of run.sh
+
+data=$dir/data exp=$dir/exp out=$dir/exp/experiments/$experiment
+train=$data/train_nodup_fmllr features=_fmllr
+decode_sets="train_dev eval2000:train_dev"
+decode_opts="--beam 13 --lattice-beam 8"
+score_lang=$data/lang_test
+jobs="--nj $nj"
+
+# fits RANKS: whether --gpus names that number.
+fits() {
+  case " $gpus " in *" $1 "*) return 0 ;; esac
+  return 1
+}
+
+# system NAME RANKS OPTIONS...: a network trained on the alignments of tri4 by so many ranks, and decoded. Left out unless --gpus names RANKS.
+system() {
+  local name=$1 ranks=$2
+  shift 2
+  fits "$ranks" || return 0
+  steps/train_dnn.py --cmd "$cuda_cmd" --num-ranks "$ranks" --share-devices true "$@" "$train" "$data/lang_prons" "$exp/tri4_ali" "$out/$name"
+  decode decode "$out/$name" "$exp/tri4/graph" "$features"
+}
+
+# make_filter_banks: log mel energies of the audio of all sets.
+make_filter_banks() {
+  local set
+  for set in train_nodup train_dev eval2000; do
+    utils/copy_data_dir.py --features false "$data/$set" "$data/${set}_fbank"
+    steps/make_fbank.py $jobs --cmd "$train_cmd" --config conf/fbank.conf --compress true "$data/${set}_fbank"
+    steps/compute_cmvn.py "$data/${set}_fbank"
+  done
+}
+
+# write_page: published numbers beside ours.
+write_page() {
+  utils/compare_published.py "local/experiments/$experiment.tsv" "$out" "$out/RESULTS.md"
+}

@@ -1,0 +1,53 @@
+"""The scripts of published experiments make the systems that the published tables are compared with."""
+
+from pathlib import Path
+
+import pytest
+from recorded_calls import ROOT, calls, recorded_recipe
+
+from pyasr.report.published_experiment import NONE, page, read_experiment
+
+RECIPE = ROOT / "egs" / "swbd" / "s5"
+EXPERIMENTS = sorted(path.stem for path in (RECIPE / "local" / "experiments").glob("*.tsv"))
+
+
+def tables(name: str):
+    return read_experiment(RECIPE / "local" / "experiments" / f"{name}.tsv")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_script_makes_what_the_tables_need(name, tmp_path):
+    commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), f"local/experiments/{name}.sh")
+    below = Path("exp/experiments", name)
+    made = {Path(words[-1]) for program, *words in commands if program.startswith("steps/")}
+    trained = {Path(words[-1]).name for program, *words in commands if program == "steps/train_dnn.py"}
+    compared = [cell for cell in tables(name).cells if cell.measure != NONE]
+    assert {system for cell in compared for system in cell.systems} == trained
+    assert {below / cell.of[0] for cell in compared if cell.measure == "wer"} <= made
+    assert commands[-1] == ["utils/compare_published.py", f"local/experiments/{name}.tsv", f"./{below}", f"./{below}/RESULTS.md"]
+
+
+def test_systems_of_other_numbers_of_ranks_are_left_out(tmp_path):
+    commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/su_chen.sh", "--gpus", "8")
+    assert [words[-1] for words in commands if words[0] == "steps/train_dnn.py"] == [
+        "./exp/experiments/su_chen/gpus_8", "./exp/experiments/su_chen/butterfly_8"]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_page_before_the_first_run(name, tmp_path):
+    written = (RECIPE / "local" / "experiments" / f"{name}.md").read_text(encoding="utf-8")
+    assert written == page(tables(name), tmp_path) and "missing" in written
+
+
+def test_the_rate_of_ibm_is_in_proportion_to_the_batch(tmp_path):
+    """0.1 at 256 segments in torch's terms, a tenth of it before the warm-up; ours is ten times torch's with a momentum of 0.9."""
+    commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh")
+    seen = set()
+    for program, *words in commands:
+        if program == "steps/train_dnn.py":
+            ranks, rows = (int(words[words.index(flag) + 1]) for flag in ("--num-ranks", "--minibatch"))
+            rate = float(words[len(words) - 1 - words[::-1].index("--learning-rate") + 1])
+            factor = 1 if "--warm-up-factor" in words else 10
+            assert factor * rate / 10 == pytest.approx(0.1 * ranks * rows / 21 / 256), words
+            seen.add(ranks * rows // 21)
+    assert seen == {256, 2048, 2560, 4096, 8192, 10240, 12288}
