@@ -170,7 +170,8 @@ def check_recordings(data: DataDir, rate_hz: float, audio: AudioOptions) -> None
     names = dict.fromkeys(map(data.recording, data.utterances))
     for name, rx in ((name, data.wav_scp[name]) for name in islice(names, _NUM_LOOKED_AT) if name in data.wav_scp):
         if head := audio_head(rx):
-            pick(head[1], label_of(data, name) if head[1] > 1 else "", rx, audio.channel)
+            label = label_of(data, name) if head[1] > 1 and audio.channel == ONLY else ""
+            pick(head[1], label, rx, audio.channel)
             _check_rate(head[0], rate_hz, audio, rx)
 
 
