@@ -68,9 +68,9 @@ def main(options: Benchmark) -> None:
     content = shortened_sphere(call(options.minutes), 2, RATE)
     our_s, samples = cpu_seconds(lambda content: decode_audio(io.BytesIO(content), "the call")[0], content, options.num_runs)
     peer_s, expected = cpu_seconds(theirs, content, options.num_runs)
-    bits = 8 * len(content) / samples.size
-    print(f"{options.minutes:g} minutes of two channels, {bits:.1f} bits a sample; CPU seconds a minute: ours {our_s / options.minutes:.3f}, "
-          f"desphere-native {peer_s / options.minutes:.3f}, ratio {our_s / peer_s:.2f}")  # fmt: skip
+    told = f"{options.minutes:g} minutes of two channels, {8 * len(content) / samples.size:.1f} bits a sample"
+    ours, theirs_s = (f"{seconds / options.minutes:.3f}" for seconds in (our_s, peer_s))
+    print(f"{told}; CPU seconds a minute: ours {ours}, desphere-native {theirs_s}, ratio {our_s / peer_s:.2f}")
     if not np.array_equal(samples, expected):
         raise UserError("the samples are not desphere's")
     if our_s > MOST_RATIO * peer_s:
