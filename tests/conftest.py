@@ -2,12 +2,16 @@
 
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
+# Fixtures that take long to be made, and whose tests wait most of their time: the group of the tests that use them, the longest first.
+SHARED = {"toy_run": "recipe", "grid_of_hosts": "training", "undisturbed": "training", "librispeech_run": "slurm", "grid": "grid",
+          "slurm": "slurm"}
 HELPERS = [path for path in sorted((ROOT / "tests").iterdir()) if path.is_dir() and path.name != "__pycache__"]
 for path in (ROOT, ROOT / "tests", *HELPERS):  # test files may share names in different folders, helper modules may not
     if str(path) not in sys.path:
@@ -25,12 +29,24 @@ settings.register_profile("busy machine", deadline=None, suppress_health_check=[
 settings.load_profile("busy machine")
 
 
+def group_of(item: pytest.Item) -> str:
+    """The tests that one process runs where several run them: those of a group of `SHARED`, else those of a file."""
+    return next((group for fixture, group in SHARED.items() if fixture in item.fixturenames), str(item.path))
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes run the tests, one has a file to itself, and one all that wait for schedulers, of which there is one each."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each test its group; several processes begin with the groups of `SHARED`, then with those of the most tests."""
+    sizes, order = Counter(map(group_of, items)), list(SHARED.values())
     for item in items:
-        clusters = item.path.parent.name == "cluster" or {"toy_run", "librispeech_run"} & set(item.fixturenames)
-        item.add_marker(pytest.mark.xdist_group("clusters" if clusters else str(item.path)))
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: (_place(group_of(item), order), -sizes[group_of(item)], group_of(item)))
+
+
+def _place(group: str, order: list[str]) -> int:
+    """Among the groups of `SHARED`; that of all others is the last."""
+    return order.index(group) if group in order else len(order)
 
 
 @pytest.fixture(scope="session", autouse=True)

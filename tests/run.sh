@@ -30,7 +30,11 @@ command -v slurmctld >/dev/null ||
 command -v sge_qmaster >/dev/null || install_debian gridengine-master gridengine-exec gridengine-client ||
   echo "warning: no Grid Engine; tests of queue.pl are skipped" >&2
 
-run_tests() { python -m pytest -n 2 --dist loadgroup "$@"; }
+# tests/conftest.py says which tests a process runs together, and with which to begin.
+spread=(--dist loadgroup --no-loadscope-reorder)
+
+# A process more makes use of the time in which others wait for schedulers.
+run_tests() { python -m pytest -n "$(($(nproc) + 1))" "${spread[@]}" "$@"; }
 
 # What is numeric of tensor, nn, sequence and train, as a processor without AVX-512 sees it.
 run_as_avx2() {
@@ -39,7 +43,7 @@ run_as_avx2() {
     numeric+=("tests/train/test_$name.py")
   done
   echo "== ${#numeric[@]} files and folders of numeric tests, without AVX-512"
-  python tests/processors.py avx2 python -m pytest -n 2 --dist loadgroup --durations=5 --ignore tests/tensor/test_fast_paths.py \
+  python tests/processors.py avx2 python -m pytest -n "$(nproc)" "${spread[@]}" --durations=5 --ignore tests/tensor/test_fast_paths.py \
     --deselect tests/train/test_resume.py::test_killed_at_random_moments "${numeric[@]}"
 }
 

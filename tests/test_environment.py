@@ -1,5 +1,6 @@
 """path.sh in a copy of its own: two at once, interrupted, moved, changed, and without what it needs. And the installation check."""
 
+import functools
 import os
 import re
 import shutil
@@ -128,7 +129,7 @@ def test_requirements_of_tests_are_what_tests_import(root):
     assert not names.keys() & distributions(first).keys()
     imported = used_libraries("tests", "benchmarks")
     assert [name for name, has_reason in names.items() if not (modules_of(name) & imported or has_reason)] == []
-    installed = {name for name in imported if name in packages_distributions()} - {"vosk", "atheris"}  # tests/run.sh installs these two
+    installed = {name for name in imported if name in installed_modules()} - {"vosk", "atheris"}  # tests/run.sh installs these two
     assert [name for name in installed if not any(name in modules_of(other) for other in (*names, *distributions(first)))] == []
 
 
@@ -138,9 +139,15 @@ def distributions(text: str) -> dict[str, bool]:
     return {line.partition("==")[0]: "  # " in line for line in lines}
 
 
+@functools.cache
+def installed_modules() -> dict[str, list[str]]:
+    """The distributions that have each top-level module: a look at the files of all that is installed."""
+    return packages_distributions()
+
+
 def modules_of(distribution: str) -> set[str]:
     """Top-level modules of an installed distribution; of another what is most likely."""
-    found = {module for module, names in packages_distributions().items() if distribution.lower() in (name.lower() for name in names)}
+    found = {module for module, names in installed_modules().items() if distribution.lower() in (name.lower() for name in names)}
     return found or {distribution.replace("-", "_")}
 
 

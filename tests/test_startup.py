@@ -87,8 +87,8 @@ def write_words(path: Path, names: str, content: str = "one\n") -> None:
 
 
 @contextmanager
-def made_without_work(*arguments, **keywords):
-    """An output with its done-file, and nothing else in it: only whether it is up to date is asked."""
+def made_without_work(*arguments, check=None, **keywords):
+    """An output with its done-file, and nothing else in it, whose inputs are not checked: only whether it is up to date is asked."""
     with stage_output(*arguments, **keywords):
         pass
     raise UpToDate("made")

@@ -1,7 +1,7 @@
 """The tables of a published experiment, with our numbers in the column beside the published ones.
 
-A file of them has lines of five fields between tabs, `TABLE ROW COLUMN PUBLISHED MEASURE`: the places of a number, the published number, and
-the measure that ours is, of directories below the experiment's:
+A file of them has lines of five fields with tabs between them, `TABLE ROW COLUMN PUBLISHED MEASURE`: the place of a number, the published
+number, and how ours is measured, in directories below that of the experiment:
 
     wer SYSTEM/DECODING [SUBSET]    word error rate in per cent, of a subset of the stm where one is named
     hours SYSTEM                    of training
@@ -111,7 +111,10 @@ def _table(cells: list[Cell], exp: Path) -> str:
     """Rows and columns in the order in which they come up; beside each column that of ours."""
     columns = list(dict.fromkeys(cell.column for cell in cells))
     places = {(cell.row, cell.column): cell for cell in cells}
-    rows = [[row, *(text for column in columns for text in _pair(places.get((row, column)), exp))] for row in dict.fromkeys(c.row for c in cells)]
+    rows = []
+    for row in dict.fromkeys(cell.row for cell in cells):
+        pairs = [_pair(places.get((row, column)), exp) for column in columns]
+        rows.append([row, *(text for pair in pairs for text in pair)])
     return markdown_table(["", *(name for column in columns for name in (column, _OURS))], rows)
 
 
@@ -158,4 +161,5 @@ def _loss(exp: Path, system: str) -> float | None:
 MEASURES: dict[str, Callable[..., float | None]] = {
     "wer": _wer, "hours": _hours, "speed-up": _speed_up, "slow-down": _slow_down, "loss": _loss}
 _NUM_NAMES = {"wer": (1, 2), "hours": (1,), "speed-up": (2,), "slow-down": (2,), "loss": (1,)}
-_FORMS = ("'wer SYSTEM/DECODING [SUBSET]'", "'hours SYSTEM'", "'speed-up SYSTEM OTHER'", "'slow-down SYSTEM OTHER'", "'loss SYSTEM'", "'none'")
+_FORMS = ("'wer SYSTEM/DECODING [SUBSET]'", "'hours SYSTEM'", "'speed-up SYSTEM OTHER'", "'slow-down SYSTEM OTHER'",
+          "'loss SYSTEM'", "'none'")  # fmt: skip

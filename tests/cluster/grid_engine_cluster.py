@@ -124,7 +124,7 @@ class GridEngineCluster:
         self._give("-Aq", _QUEUE.format(slots=slots, scratch=scratch, notify_s="00:00:03" if self.network else "00:00:20") + "".join(_LIMITS) + _none("queue"))
         self._change("-ssconf", "-Msconf", schedule_interval="0:0:1", flush_submit_sec="1", flush_finish_sec="1", schedd_job_info="true")
         self._change("-sconf", "-Mconf", execd_spool_dir=str(self.directory / "execd"), min_uid="0", min_gid="0", load_report_time="00:00:02",
-                     max_unheard="00:00:08", gid_range="20000-20100", login_shells="csh",  # else a profile is read, which may take its time
+                     max_unheard="00:00:08", gid_range=_gids(self.environment), login_shells="csh",  # else a profile is read, which may take its time
                      reporting_params="accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00")
         self.start(*self.hosts)
 
@@ -204,6 +204,12 @@ class GridEngineCluster:
         for file in [*self._execds(), self.directory / "qmaster/qmaster.pid"]:
             if is_alive(pid := _pid(file)):
                 end_process(pid)
+
+
+def _gids(environment: dict[str, str]) -> str:
+    """Groups by which its hosts know the processes of jobs, others than those of another Grid Engine on this machine."""
+    first = 20000 + 100 * (int(environment["SGE_QMASTER_PORT"]) % 400)
+    return f"{first}-{first + 99}"
 
 
 def _pid(file: Path) -> int:

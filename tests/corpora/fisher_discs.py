@@ -7,7 +7,6 @@ written down while the tree is made (`Discs.texts`), word by word, not by the ru
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -11,7 +11,6 @@ Writes  DATA/PART with '_' for '-' (wav.scp text utt2spk spk2utt utt2dur spk2gen
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.options import argument, group, option
 from pyasr.base.output import atomic_write
