@@ -3,6 +3,8 @@
 #   experiment  name of the experiment; its systems are in $dir/exp/experiments/$experiment
 #   gpus        numbers of ranks that are trained with
 #   dir, nj     as those of run.sh
+#
+# shellcheck disable=SC2034,SC2154 # variables of the script that sources it, and of utils/recipe_decoding.sh
 
 data=$dir/data exp=$dir/exp out=$dir/exp/experiments/$experiment
 train=$data/train_nodup_fmllr features=_fmllr
