@@ -1,4 +1,4 @@
-"""What becomes of stm, ctm, glm and frame_shift where data directories are copied, divided, changed and joined."""
+"""What becomes of stm, ctm, glm, stm_subsets and frame_shift where data directories are copied, divided, changed and joined."""
 
 import pytest
 from steps_here import run_here
@@ -8,6 +8,7 @@ from pyasr.data.datadir import DataDir
 from pyasr.data.side_files import carry
 
 GLM, SHIFT = b"[ONE] => ONE / [ ] __ [ ] \xe9\n", b"0.01\n"
+ALWAYS = {"glm": GLM, "stm_subsets": b"swbd ^sw_\n"}
 FILES = {"stm": "{} 1 spk 0.0 0.5 <o,f0> word\n", "ctm": "{} 1 0.10 0.20 word 1.0\n"}
 
 
@@ -21,13 +22,14 @@ def data(tmp_path):
     path = make_data_dir(tmp_path / "data", with_segments=True)
     for name in FILES:
         (path / name).write_bytes(of(name, "ann", "bob", "cy", "unused"))
-    (path / "glm").write_bytes(GLM)
+    for name, content in ALWAYS.items():
+        (path / name).write_bytes(content)
     (path / "frame_shift").write_bytes(SHIFT)
     return path
 
 
 def kept(path) -> dict[str, bytes]:
-    return {name: (path / name).read_bytes() for name in (*FILES, "glm", "frame_shift") if (path / name).exists()}
+    return {name: (path / name).read_bytes() for name in (*FILES, *ALWAYS, "frame_shift") if (path / name).exists()}
 
 
 def left(told: str) -> list[str]:
@@ -37,7 +39,7 @@ def left(told: str) -> list[str]:
 
 def test_a_copy_has_all(data, tmp_path, capsys):
     run_here("copy_data_dir.py", "--utt-prefix", "x-", "--spk-prefix", "x-", data, tmp_path / "out", folder="utils")
-    assert kept(tmp_path / "out") == kept(data) and len(kept(data)) == 4 and left(capsys.readouterr().out) == [""]
+    assert kept(tmp_path / "out") == kept(data) and len(kept(data)) == 5 and left(capsys.readouterr().out) == [""]
 
 
 def test_byte_order_marks_stay_behind_and_cost_no_line(data, tmp_path, capsys):
@@ -56,12 +58,12 @@ def test_byte_order_marks_stay_behind_and_cost_no_line(data, tmp_path, capsys):
 
 def test_a_copy_without_features_has_no_frames(data, tmp_path):
     run_here("copy_data_dir.py", "--features", "false", data, tmp_path / "out", folder="utils")
-    assert kept(tmp_path / "out").keys() == {"stm", "ctm", "glm"}
+    assert kept(tmp_path / "out").keys() == {"stm", "ctm", *ALWAYS}
 
 
 def test_other_names_of_recordings(data, tmp_path, capsys):
     run_here("copy_data_dir.py", "--reco-prefix", "x-", data, tmp_path / "out", folder="utils")
-    assert kept(tmp_path / "out") == {"glm": GLM, "frame_shift": SHIFT} and left(capsys.readouterr().out) == ["stm", "ctm"]
+    assert kept(tmp_path / "out") == ALWAYS | {"frame_shift": SHIFT} and left(capsys.readouterr().out) == ["stm", "ctm"]
 
 
 def test_recordings_that_are_channels_of_files(data, tmp_path):
@@ -72,18 +74,18 @@ def test_recordings_that_are_channels_of_files(data, tmp_path):
     assert kept(tmp_path / "copy")["stm"] == of("stm", "tape", "other")
     (tmp_path / "speakers").write_text("cy\n")
     run_here("subset_data_dir.py", "--spk-list", tmp_path / "speakers", data, tmp_path / "part", folder="utils")
-    assert kept(tmp_path / "part") == {"stm": of("stm", "other"), "glm": GLM, "frame_shift": SHIFT}
+    assert kept(tmp_path / "part") == {"stm": of("stm", "other"), "frame_shift": SHIFT} | ALWAYS
 
 
 def test_a_part_has_the_lines_of_its_recordings(data, tmp_path, capsys):
     run_here("subset_data_dir.py", "--first", "8", data, tmp_path / "whole", folder="utils")
-    assert kept(tmp_path / "whole") == {name: of(name, "ann", "bob") for name in FILES} | {"glm": GLM, "frame_shift": SHIFT}
+    assert kept(tmp_path / "whole") == {name: of(name, "ann", "bob") for name in FILES} | ALWAYS | {"frame_shift": SHIFT}
     assert left(capsys.readouterr().out) == [""]
     run_here("subset_data_dir.py", "--first", "7", data, tmp_path / "some", folder="utils")
-    assert kept(tmp_path / "some") == {"glm": GLM, "frame_shift": SHIFT} and left(capsys.readouterr().out) == ["stm", "ctm"]
+    assert kept(tmp_path / "some") == ALWAYS | {"frame_shift": SHIFT} and left(capsys.readouterr().out) == ["stm", "ctm"]
 
 
-@pytest.mark.parametrize("speeds, stays", [("", ["stm", "ctm", "glm"]), ("0.9", ["glm"])])
+@pytest.mark.parametrize("speeds, stays", [("", ["stm", "ctm", *ALWAYS]), ("0.9", list(ALWAYS))])
 def test_perturbed(speeds, stays, data, tmp_path, capsys):
     run_here("perturb_data_dir.py", "--speeds", speeds, "--perturb-volume", "true", data, tmp_path / "out", folder="utils")
     assert kept(tmp_path / "out") == {name: kept(data)[name] for name in stays}
@@ -104,7 +106,7 @@ def test_a_union_has_none(data, tmp_path, capsys):
     capsys.readouterr()
     run_here("combine_data.py", tmp_path / "out", data, tmp_path / "copy", folder="utils")
     assert kept(tmp_path / "out") == {}
-    assert left(capsys.readouterr().out) == ["stm", "ctm", "glm", "frame_shift", "glm", "frame_shift"]
+    assert left(capsys.readouterr().out) == ["stm", "ctm", *ALWAYS, "frame_shift", *ALWAYS, "frame_shift"]
 
 
 def test_what_has_changed_is_copied_again(data, tmp_path):

@@ -71,3 +71,8 @@ def test_header(tmp_path):
 def test_broken_rules(rule, message, tmp_path):
     with pytest.raises(UserError, match=re.escape(message)):
         glm(tmp_path, rule)
+
+
+def test_latin_1_and_dos_lines(tmp_path, capsys):
+    (tmp_path / "glm").write_bytes(";; é\r\n* name 'x'\r\nCAFÉ => COFFEE ;; é\r\n".encode("latin-1"))
+    assert read_glm(tmp_path / "glm").reference.apply("CAFÉ") == "COFFEE"

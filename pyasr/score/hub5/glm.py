@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.io.text import read_lines
+from pyasr.io.content import read_content
 
 _FORM = "'A => B / [ ] __ [ ]'"
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -98,7 +99,7 @@ def ascii_upper(text: str) -> str:
 
 def read_glm(path: Path) -> Glm:
     """The rules for stm and ctm. Raises UserError with file and line for a malformed rule."""
-    lines = read_lines(path)
+    lines = _lines(path)
     header = dict(_header(path, lines))
     form = header.get("format", "NIST1")
     if form != "NIST1":
@@ -108,6 +109,17 @@ def read_glm(path: Path) -> Glm:
                              for kinds in (("stm", "ref"), ("ctm", "hyp")))
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
     return Glm(f"{'_'.join(header.get('name', path.resolve().name).split())}@{digest}", reference, hypothesis)
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a glm. A file that is not UTF-8 is read as Latin-1."""
+    content = read_content(path)
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        log.info(f"{path}: not UTF-8 text; read as Latin-1")
+        text = content.decode("latin-1")
+    return text.split("\n")
 
 
 def _is_true(word: str) -> bool:
