@@ -47,7 +47,7 @@ def start(place: Path, *words: str, environment: dict | None = None) -> subproce
                                 env={**os.environ, "PYASR_NO_PIPES": "1", **(environment or {})})  # fmt: skip
 
 
-def run(place: Path, *words: str, timeout_s: float = 900, status: int = 0) -> str:
+def run(place: Path, *words: str, timeout_s: float = 1800, status: int = 0) -> str:
     """Run the recipe to its end, with this exit status; what this run printed."""
     log = place / "recipe.log"
     before = log.stat().st_size if log.exists() else 0

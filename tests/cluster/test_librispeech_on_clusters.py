@@ -18,7 +18,7 @@ def recipes(librispeech_run, slurm, grid, tmp_path_factory):
         shutil.copytree(librispeech_run[0] / "s5", place / "s5", symlinks=True)
         for made in MADE_THERE:
             shutil.rmtree(place / "s5" / made)
-        found[name] = librispeech_recipe.start(place, "--nj", "2", "--stage", "3", environment=cluster.environment), place
+        found[name] = librispeech_recipe.start(place, "--stage", "3", environment=cluster.environment), place
     yield found
     for process, _ in found.values():
         process.kill()
