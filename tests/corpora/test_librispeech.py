@@ -16,6 +16,7 @@ from pyasr.corpora.librispeech.parts import PUBLISHED, TRAINING, part_folders, p
 from pyasr.corpora.librispeech.speech import look_at_flac, read_sexes
 from pyasr.data.datadir import DataDir
 from pyasr.data.validation import validate
+from pyasr.lang.arpa import read_arpa
 
 LOCAL = "egs/librispeech/s5/local"
 MINI = {"train-clean-5": 16, "dev-clean-2": 8}
@@ -294,6 +295,18 @@ def test_lexicon_and_language_models(tmp_path, get_lms):
                      "fglarge": "4-gram.arpa.gz"}
     assert re.search(r"3-gram.pruned.3e-7.arpa.gz: [\d,]+ bytes, published 13,654,242: cut short, or another file", said)
     assert get_lms(tmp_path / "models", "--rescoring", "tgmed").count("is up to date") == 3
+
+
+def test_unpacked_models_and_names_of_kaldis_recipe(tmp_path, get_lms):
+    write_models(tmp_path / "models")
+    packed = tmp_path / "models/3-gram.pruned.1e-7.arpa.gz"
+    packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+    packed.unlink()
+    (tmp_path / "models/3-gram.pruned.3e-7.arpa.gz").rename(tmp_path / "models/lm_tgsmall.arpa.gz")
+    said = get_lms(tmp_path / "models", "--rescoring", "tgmed")
+    found = {name: (tmp_path / "lm" / name / "lm.arpa.gz").resolve() for name in ("tgsmall", "tgmed")}
+    assert {path.name for path in found.values()} == {"lm_tgsmall.arpa.gz", "3-gram.pruned.1e-7.arpa"} and "3-gram" not in said
+    assert read_arpa(tmp_path / "lm/tgmed/lm.arpa.gz").order == 3
 
 
 def test_models_that_are_missing_are_named(tmp_path, get_lms):
