@@ -32,7 +32,7 @@ from pyasr.report.plan.works import WORKS, key_of
 class MeasureRates:
     recipes: tuple[Path, ...] = argument("directories of finished recipes", many=True)
     out: Path = option(Path("rates.json"), "file of rates to write")
-    memory_of: Path | None = option(None, "a finished recipe of another size, of which only the memory is taken")
+    memory_of: Path | None = option(None, "a finished recipe of another size of which the memory alone is taken")
     gpu_gflop_per_s: float = option(0.0, "what a GPU reaches in the training of networks; 0: unknown", minimum=0.0)
     gpu_source: str = option("", "where that number comes from")
 
