@@ -78,6 +78,7 @@ def test_the_table_names_what_it_rests_on(tmp_path):
 @pytest.mark.parametrize("command, made, wanted", [
     ("copy_data_dir.py --features false data/train data/new", "data/new", 8.0),
     ("subset_data_dir.py --shortest 1000 data/train data/new", "data/new", 2.0),
+    ("subset_data_dir.py --all-but-first 1000 data/train data/new", "data/new", 6.0),
     ("subset_data_dir.py --random 9000 data/train data/new", "data/new", 8.0),
     ("subset_data_dir.py --utt-list list data/train data/new", "data/new", 8.0),
     ("perturb_data_dir.py --speeds 0.5 data/train data/new", "data/new", 24.0),

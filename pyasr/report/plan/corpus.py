@@ -80,8 +80,10 @@ def _first(corpus: Corpus, call: Call) -> tuple[str, Speech]:
 def _subset(corpus: Corpus, call: Call) -> tuple[str, Speech]:
     """As many utterances as are asked for, of mean length; the shortest ones are shorter."""
     whole = corpus.speech_of(call.words[0])
+    num = max(whole.num_utterances, 1)
     wanted = [call.number(flag, 0) for flag in ("first", "last", "shortest", "random", "speakers") if flag in call.flags]
-    return call.words[-1], whole * min([1.0, *(num / max(whole.num_utterances, 1) for num in wanted)])
+    share = min([num, *wanted]) / num
+    return call.words[-1], whole * max(share - call.number("all-but-first", 0) / num, 0.0)
 
 
 def _perturbed(corpus: Corpus, call: Call) -> tuple[str, Speech]:
