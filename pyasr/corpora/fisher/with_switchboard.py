@@ -1,0 +1,31 @@
+"""A dictionary of Fisher and Switchboard together: Fisher's, with the acronyms of Switchboard in its phones.
+
+Mississippi State's dictionary of Switchboard has three phones that the CMU dictionary does not have: ax, en, el.
+"""
+
+from __future__ import annotations
+
+from pyasr.corpora.fisher.dictionary import OOV_WORD
+from pyasr.corpora.switchboard.dictionary import lexicon_of
+from pyasr.lang.lexicon import Lexicon, Phones
+
+NOISES_OF_BOTH = {"[laughter]": "laughter", "[noise]": "noise", "[vocalized-noise]": "noise", OOV_WORD: "oov"}
+_IN_CMU_PHONES = {"ax": ("ah",), "en": ("ah", "n"), "el": ("ah", "l")}
+
+
+def in_cmu_phones(phones: Phones) -> Phones:
+    """Phones of Mississippi State's set in those of the CMU dictionary, in lower case."""
+    return tuple(phone for one in phones for phone in _IN_CMU_PHONES.get(one, (one,)))
+
+
+def acronyms_of(dictionary: Lexicon) -> Lexicon:
+    """The acronyms, such as `i._b._m.`, of Mississippi State's dictionary, in phones of the CMU dictionary.
+
+    dictionary  in mixed case, as `pyasr.corpora.switchboard.dictionary.read_dictionary` reads it
+    """
+    lexicon, acronyms = lexicon_of(dictionary)
+    found = Lexicon()
+    for acronym in sorted(set(acronyms.values())):
+        for phones in lexicon.pronunciations(acronym):
+            found.add(acronym, in_cmu_phones(phones))
+    return found
