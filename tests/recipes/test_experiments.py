@@ -33,6 +33,15 @@ def test_systems_of_other_numbers_of_ranks_are_left_out(tmp_path):
         "./exp/experiments/su_chen/gpus_8", "./exp/experiments/su_chen/butterfly_8"]
 
 
+def test_ibms_systems_on_2000_hours(tmp_path):
+    """The features, alignments and graph are those of egs/fisher_swbd."""
+    made = ("--stage", "2", "--dir", "/fsh", "--gmm", "tri6a", "--train-set", "train_all_nodup")
+    commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh", "--gpus", "1", *made)
+    out = "/fsh/exp/experiments/ibm/one_256"
+    assert commands[0][-4:] == ["/fsh/data/train_all_nodup_streams", "/fsh/data/lang_prons", "/fsh/exp/tri6a_ali", out]
+    assert ["/fsh/exp/tri6a/graph", "/fsh/data/eval2000_streams", f"{out}/decode_eval2000"] in [words[-3:] for words in commands]
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_page_before_the_first_run(name, tmp_path):
     written = (RECIPE / "local" / "experiments" / f"{name}.md").read_text(encoding="utf-8")

@@ -6,6 +6,10 @@
 #   local/experiments/ibm.sh
 #   local/experiments/ibm.sh --gpus "1 16"     # only the systems of 1 and 16 ranks
 #
+# On 2,000 hours, after egs/fisher_swbd/s5/run.sh, whose features it takes:
+#
+#   local/experiments/ibm.sh --stage 2 --dir ../../fisher_swbd/s5 --gmm tri6a --train-set train_all_nodup
+#
 # Writes exp/experiments/ibm/RESULTS.md: the published tables with our numbers beside them; ibm.md here is the page before the first run.
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
@@ -15,6 +19,8 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 
 gpus="1 16 32 64"    # numbers of MPI ranks to train with, a GPU each (any of 1 16 32 64)
 dir=.                # where data/ and exp/ are (path)
+gmm=tri4             # system whose alignments and graph are used
+train_set=train_nodup    # training data
 nj=16                # parallel jobs of feature extraction and decoding (at least 1)
 parse_recipe_options "$@"
 cd ../..
@@ -22,7 +28,7 @@ cd ../..
 . ./cmd.sh
 experiment=ibm
 . local/experiments/systems.sh
-train=$data/train_nodup_streams features=_streams
+train=$data/${train_set}_streams features=_streams
 
 # ibm NAME RANKS SEGMENTS OPTIONS...: trained with batches of so many segments of 21 frames over all ranks. The rate is in proportion to the
 # batch: 0.1 at 256 segments after the warm-up, in torch's terms.
@@ -35,9 +41,9 @@ ibm() {
 
 if stage 1 "Features: fMLLR, i-vectors of 100, log mel energies with derivatives"; then
   make_filter_banks
-  steps/train_ivector_extractor.py $jobs --cmd "$train_cmd" --config conf/ivector.conf --model-dir "$exp/tri3" "$data/train_nodup" "$out/ivector"
-  for set in train_nodup train_dev eval2000; do
-    short_speakers=""; if [ $set = train_nodup ]; then short_speakers="--utts-per-spk-max 2"; fi
+  steps/train_ivector_extractor.py $jobs --cmd "$train_cmd" --config conf/ivector.conf --model-dir "$exp/tri3" "$data/$train_set" "$out/ivector"
+  for set in "$train_set" train_dev eval2000; do
+    short_speakers=""; if [ "$set" = "$train_set" ]; then short_speakers="--utts-per-spk-max 2"; fi
     steps/extract_ivectors.py $jobs --cmd "$train_cmd" $short_speakers "$data/$set" "$out/ivector" "$out/ivectors_$set"
     steps/paste_feats.py $jobs --cmd "$train_cmd" --cmvn "none speaker" --deltas "0 2" --vectors "$out/ivectors_$set/ivector_online.scp" \
       "$data/${set}_streams" "$data/${set}_fmllr" "$data/${set}_fbank"
