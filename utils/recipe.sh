@@ -68,7 +68,7 @@ parse_recipe_options() {
 recipe_begin_plan() {
   local program
   recipe_record=$(mktemp "${TMPDIR:-/tmp}/plan.XXXXXX")
-  for program in steps/*.py utils/*.py local/*.py local/*.sh local/*/*.sh; do
+  for program in steps/*.py utils/*.py local/*.py local/*.sh local/*/*.sh ../../*/s5/local/*.py; do
     [ ! -f "$program" ] || eval "$program() { recipe_note $program \"\$@\"; }"
   done
 }

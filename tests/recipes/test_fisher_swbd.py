@@ -79,3 +79,8 @@ def test_wrong_and_missing_discs(discs, tmp_path):
             ("--fisher", "prepare_fisher.py: error: Fisher English speech (LDC2004S13, LDC2005S13): no audio/NNN/fe_03_NNNNN.sph")):
         told = run(tmp_path / "run", {**discs, option: tmp_path / "empty"}, status=1)
         assert sentence in told and f" below {tmp_path}/empty; give its directory by {option}" in told
+
+
+def test_a_plan_runs_no_program_of_other_recipes(tmp_path):
+    told = run(tmp_path / "run", {"--swbd": tmp_path}, "--plan", "true", status=1)
+    assert "no sw0NNNN.sph" not in told and "data/swbd/train is not there" in told and "then plan" in told
