@@ -22,7 +22,7 @@ TOKENS = {
     "tall": ("tall", "t ao l"), "call": ("call", "k ao l"), "me": ("me", "m iy"), "the": ("the", "dh ax"), "know": ("know", "n ow"),
     "think": ("think", "th ih ng k"), "seven": ("seven", "s eh v ax n"), "he": ("he", "hh iy"), "like": ("like", "l ay k"),
     "really": ("really", "r iy l iy"), "I": ("i", "ay"), "um": ("um", "ah m"), "uh-huh": ("uh-huh", "ah hh ah"), "is": ("is", "ih z"),
-    "Texas": ("texas", "t eh k s ax s"),
+    "Texas": ("texas", "t eh k s ax s"), "baby": ("baby", "b ey b iy"), "day": ("day", "d ey"), "dog": ("dog", "d ao g"),
     "[laughter-yeah]": ("yeah", "y ae"), "[laughter-yeah]-": ("yeah-", "y ae"), "[it'n/isn't]": ("it'n", "ih t ax n"),
     "[lem[guini]-/linguini]": ("lem-", "l eh m"), "-[an]y": ("-y", "iy"), "-[40]1k": ("-1k", "w ah n k ey"), "ab[solute]-": ("ab-", "ae b"),
     "-[a]b[out]-": ("-b-", "b ax"), "ex[specially]-/especially]": ("ex", "eh k s"), "{yuppiedom}": ("yuppiedom", "y ah p iy d ax m"),

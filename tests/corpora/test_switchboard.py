@@ -136,7 +136,7 @@ def test_transcripts_of_other_calls(discs, tmp_path):
     transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
     for folder in (path for path in transcripts.glob("*/*") if path.name != "2289"):
         shutil.rmtree(folder)
-    with pytest.raises(UserError, match=r"of 8 calls with audio \(sw02001 ...\) and 1 with transcripts \(sw02289 ...\) not one has both"):
+    with pytest.raises(UserError, match=r"of 8 calls with audio \(sw02001 ...\) and 1 with transcripts \(sw02289 ...\) none has both"):
         prepare(tmp_path, swbd=discs.root, transcripts=transcripts)
     (transcripts / "sw-ms98-dict.text").unlink()
     with pytest.raises(UserError, match="the dictionary of the transcripts: no sw-ms98-dict.text below .*transcripts; give its directory by"):

@@ -6,9 +6,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import fisher_discs
 import hub5_discs
 import pytest
 import swbd_discs
+from recorded_calls import calls, recorded_recipe
+from steps_here import step_of
+
+from pyasr.base.options import parse
 
 RECIPE = Path(__file__).parents[2] / "egs" / "swbd" / "s5"
 
@@ -16,7 +21,7 @@ RECIPE = Path(__file__).parents[2] / "egs" / "swbd" / "s5"
 def run(directory: Path, *words: object, status: int = 0) -> str:
     """What the recipe prints with these options, for data and models below `directory`."""
     command = ["./run.sh", "--toy", "true", "--nj", "2", "--num-ranks", "2", "--dir", str(directory), *map(str, words)]
-    done = subprocess.run(command, cwd=RECIPE, capture_output=True, text=True, timeout=900, env={**os.environ, "PYASR_NO_PIPES": "1"})
+    done = subprocess.run(command, cwd=RECIPE, capture_output=True, text=True, timeout=1800, env={**os.environ, "PYASR_NO_PIPES": "1"})
     assert done.returncode == status, (done.stdout + done.stderr)[-4000:]
     return done.stdout + done.stderr
 
@@ -26,8 +31,10 @@ def discs(tmp_path_factory):
     """{option: place} of all corpora."""
     root = tmp_path_factory.mktemp("corpora")
     swbd = swbd_discs.make_discs(root / "swbd", more_calls=8)
+    fisher_discs.make_discs(root / "fisher")
     eval2000, rt03 = hub5_discs.make_eval2000(root / "eval2000"), hub5_discs.make_rt03(root / "rt03")
-    return {"--swbd": swbd.root, "--eval2000-audio": eval2000.audio, "--eval2000-text": eval2000.text, "--rt03": rt03.audio}
+    return {"--swbd": swbd.root, "--eval2000-audio": eval2000.audio, "--eval2000-text": eval2000.text, "--rt03": rt03.audio,
+            "--fisher-text": root / "fisher"}
 
 
 def options(places: dict[str, Path]) -> list:
@@ -46,11 +53,27 @@ def wer(path: Path) -> float:
     return float(re.search(r"WER ([\d.]+)", path.read_text())[1])
 
 
+def test_programs_take_the_commands_with_all_corpora(tmp_path, monkeypatch):
+    words = [word for option in ("swbd", "transcripts", "docs", "eval2000-audio", "eval2000-text", "rt03", "rt03-glm", "fisher-text")
+             for word in (f"--{option}", f"/corpora/{option}")]  # fmt: skip
+    commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "run.sh", *words)
+    monkeypatch.chdir(RECIPE)
+    folders = {"local": "egs/swbd/s5/local", "steps": "steps", "utils": "utils"}
+    for program, *arguments in commands[1:]:
+        folder, name = program.split("/")
+        parse(step_of(name, folders[folder])[1], arguments)
+    ran = [program for program, *_ in commands]
+    assert {"local/prepare_rt03.py", "local/prepare_lm_text.py", "utils/mix_lms.py"} <= set(ran) and ran[0] == "utils/check_install.py"
+    assert ["utils/mix_lms.py", "--heldout"] in [command[:2] for command in commands]
+
+
 def test_from_discs_to_word_error_rates(finished):
     for system, most in (("tri1", 90), ("tri4", 60), ("dnn", 60)):
         for test in ("train_dev", "eval2000", "rt03"):
             assert wer(finished / "exp" / system / f"decode_{test}" / "best_wer") < most, (system, test)
-    assert {"tri1", "tri2", "tri3", "tri4", "dnn"} <= set(re.findall(r"\w+", (finished / "exp/RESULTS.md").read_text()))
+    assert wer(finished / "exp/dnn/decode_eval2000_4g/best_wer_callhm") < 60
+    page = (finished / "exp/RESULTS.md").read_text()
+    assert {"tri1", "tri4", "dnn", "callhm", "fsh"} <= set(re.findall(r"\w+", page)) and "Beside published results" in page
 
 
 def test_a_stage_is_made_again_alone(finished, discs):

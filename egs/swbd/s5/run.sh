@@ -33,20 +33,21 @@ parse_recipe_options "$@"
 
 data=$dir/data exp=$dir/exp lm=$dir/data/local/lm
 num_dev=4000 num_lm_dev=10000 num_short=100000 num_mono=30000 num_first=100000 few_same=200 many_same=300
-disk_gb=100 mono_opts="" gmm="" mllt_opts="" sat_opts=""
+disk_gb=100 mono_opts="" gmm="" mllt_opts="" sat_opts="" fmllr_opts="" missing=""
 tri1_opts="--num-leaves 3200 --num-gauss 30000"
 tri2_opts="--num-leaves 4000 --num-gauss 70000"
 tri3_opts="--num-leaves 6000 --num-gauss 140000"
 tri4_opts="--num-leaves 11500 --num-gauss 200000"
-dbn_conf=conf/dbn.conf dnn_conf=conf/dnn.conf
+gmms="tri1 tri2 tri3 tri4" dbn_conf=conf/dbn.conf dnn_conf=conf/dnn.conf
 decode_opts="--beam 11"
 dnn_decode_opts="--beam 13 --lattice-beam 8"
 if $toy; then
   num_dev=8 num_lm_dev=12 num_short=95 num_mono=90 num_first=95 few_same=20 many_same=20
-  disk_gb=0.1 mono_opts="--num-gauss 150" gmm="--num-iters 12 --max-iter-inc 8"
+  disk_gb=0.1 mono_opts="--num-gauss 150" missing="--max-missing 0.2" gmm="--num-iters 12 --max-iter-inc 8"
   tri1_opts="--num-leaves 80 --num-gauss 200" tri2_opts=$tri1_opts tri3_opts=$tri1_opts tri4_opts=$tri1_opts
-  mllt_opts="--config conf/toy_lda_mllt.conf" sat_opts="--config conf/toy_sat.conf"
-  dbn_conf=conf/toy_dbn.conf dnn_conf=conf/toy_dnn.conf
+  mllt_opts="--config conf/toy_lda_mllt.conf" sat_opts="--config conf/toy_sat.conf" fmllr_opts="--fmllr-min-count 100"
+  gmms="tri1 tri4" dbn_conf=conf/toy_dbn.conf dnn_conf=conf/toy_dnn.conf
+  score_opts="--min-lmwt 8 --max-lmwt 12 --word-ins-penalties 0.0"
 fi
 jobs="--nj $nj"
 tests=""
@@ -102,45 +103,45 @@ if stage 5 "Language models: a pruned trigram for graphs, a 4-gram for rescoring
   utils/prune_lm.py --lowprobs true "$lm/swbd_3g" "$lm/graph_3g"
   utils/make_grammar.py "$data/lang" "$lm/graph_3g/lm.arpa.gz" "$data/lang_test"
   if [ -n "$fisher_text" ]; then
-    local/prepare_lm_text.py "$data/local/fisher" "$fisher_text"
+    local/prepare_lm_text.py --fisher "$fisher_text" "$data/local/fisher"
     utils/train_lm.py --order 4 --min-counts 1,2 "$data/local/fisher/text" "$words" "$lm/fisher_4g"
     utils/mix_lms.py --heldout "$data/lm_dev/text" "$lm/mixed_4g" "$lm/swbd_4g" "$lm/fisher_4g"
   fi
 fi
 
 if stage 6 "GMMs on deltas: monophones, triphones"; then
-  first=$data/train_first_nodup train="$jobs $gmm"
+  first=$data/train_first_nodup train="$jobs $gmm $missing"
   steps/train_mono.py $train $mono_opts --cmd "$train_cmd" "$data/train_mono" "$data/lang" "$exp/mono"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$first" "$data/lang" "$exp/mono" "$exp/mono_ali"
+  steps/align_si.py $jobs $missing --cmd "$train_cmd" "$first" "$data/lang" "$exp/mono" "$exp/mono_ali"
   steps/train_deltas.py $train --cmd "$train_cmd" $tri1_opts "$first" "$data/lang" "$exp/mono_ali" "$exp/tri1"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$first" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
+  steps/align_si.py $jobs $missing --cmd "$train_cmd" "$first" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
   steps/train_deltas.py $train --cmd "$train_cmd" $tri2_opts "$first" "$data/lang" "$exp/tri1_ali" "$exp/tri2"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$data/train_nodup" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
+  steps/align_si.py $jobs $missing --cmd "$train_cmd" "$data/train_nodup" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
 fi
 
 if stage 7 "GMMs on LDA+MLLT, adapted to speakers"; then
-  nodup=$data/train_nodup train="$jobs $gmm"
+  nodup=$data/train_nodup train="$jobs $gmm $missing"
   steps/train_lda_mllt.py $train --cmd "$train_cmd" $mllt_opts $tri3_opts "$nodup" "$data/lang" "$exp/tri2_ali" "$exp/tri3"
 
   # From here on, pronunciations and pauses are as likely as they were in the alignments.
-  steps/align_si.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3" "$exp/tri3_ali"
+  steps/align_si.py $jobs $missing --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3" "$exp/tri3_ali"
   steps/get_prons.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3_ali" "$exp/tri3_prons"
   utils/dict_dir_add_pronprobs.py "$data/local/dict" "$exp/tri3_prons" "$data/local/dict_prons"
   utils/prepare_lang.py "$data/local/dict_prons" "<unk>" "$data/lang_prons"
   utils/make_grammar.py "$data/lang_prons" "$lm/graph_3g/lm.arpa.gz" "$data/lang_prons_test"
   steps/train_sat.py $train --cmd "$train_cmd" $sat_opts $tri4_opts "$nodup" "$data/lang_prons" "$exp/tri3_ali" "$exp/tri4"
-  steps/align_fmllr.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang_prons" "$exp/tri4" "$exp/tri4_ali"
+  steps/align_fmllr.py $jobs $missing --cmd "$train_cmd" "$nodup" "$data/lang_prons" "$exp/tri4" "$exp/tri4_ali"
 fi
 
 if stage 8 "Graphs and lattices of the GMMs"; then
-  for system in tri1 tri2 tri3 tri4; do
-    step=decode lang=lang_test
+  for system in $gmms; do
+    step=decode lang=lang_test opts=""
     case $system in
       tri3) lang=lang_prons_test ;;
-      tri4) step=decode_fmllr lang=lang_prons_test ;;
+      tri4) step=decode_fmllr lang=lang_prons_test opts=$fmllr_opts ;;
     esac
     utils/make_graph.py "$data/$lang" "$exp/$system" "$exp/$system/graph"
-    decode $step "$exp/$system" "$exp/$system/graph" ""
+    decode $step "$exp/$system" "$exp/$system/graph" "" $opts
   done
 fi
 

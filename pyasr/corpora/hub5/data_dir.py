@@ -25,7 +25,7 @@ def write_evaluation_set(out: Path, kind: EvaluationSet, files: SetFiles) -> Non
     utterances = within_audio(utterances, seconds, left)
     left.log("segments")
     if not utterances:
-        raise UserError(f"{files.stm[0]}: not one of its segments has audio that can be used; give audio and reference of the same set")
+        raise UserError(f"{files.stm[0]}: none of its segments has audio that can be used; give audio and reference of the same set")
     write_data_dir(out, tables_of(utterances, files.audio))
     write_lines(out / "stm", stm.lines)
     write_lines(out / "glm", read_lines(files.glm))

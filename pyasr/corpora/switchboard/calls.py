@@ -45,7 +45,7 @@ def calls_with_both(audio: Mapping[str, Path], sides: Iterable[str]) -> list[str
     both = sorted(audio.keys() & transcribed)
     if not both:
         raise UserError(f"{DISC.name}: of {len(audio)} calls with audio ({min(audio)} ...) and {len(transcribed)} with transcripts "
-                        f"({min(transcribed, default='none')} ...) not one has both; give audio and transcripts of the same corpus")
+                        f"({min(transcribed, default='none')} ...) none has both; give audio and transcripts of the same corpus")
     cases = {"audio, but no transcript": audio.keys() - transcribed, "a transcript, but no audio": transcribed - audio.keys()}
     log_calls_that_have(cases, DISC.name)
     if len(audio) not in NUM_CALLS:
@@ -66,7 +66,7 @@ def utterances_of(transcripts: Transcripts, calls: Iterable[str], acronyms: Mapp
             else:
                 found[utterance.name] = utterance
     if not found:
-        raise UserError(f"{DISC.name}: not one segment with words is left of {len(transcripts.sides)} transcripts; see what was left out")
+        raise UserError(f"{DISC.name}: no segment with words is left of {len(transcripts.sides)} transcripts; see what was left out")
     return list(found.values())
 
 

@@ -39,5 +39,5 @@ def word_of(token: str) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a segment's transcript, in their case; none where nothing but silence and marks of asides are in it."""
+    """The words of a segment's transcript, in their case; empty for silence and marks of asides alone."""
     return [word for token in text.split() if (word := word_of(token))]
