@@ -101,6 +101,15 @@ stage() {
   printf '\n== stage %s: %s (%s)\n' "$1" "$2" "$(date +%H:%M:%S)"
 }
 
+# wanted NAME...: is one of these among the words of $models, a recipe's option?
+wanted() {
+  local name
+  for name in "$@"; do
+    case " ${models:-} " in *" $name "*) return 0 ;; esac
+  done
+  return 1
+}
+
 # spawn NAME COMMAND ARGUMENTS...: run in the background, with the output in a log file.
 spawn() {
   local log=$recipe_log_dir/spawn.$1.log

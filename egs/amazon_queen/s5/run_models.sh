@@ -35,15 +35,6 @@ jobs="--nj $nj"
 score_lang=$data/lang_prons_test
 score_opts="--max-lmwt 30"
 
-# wanted MODEL...: whether one of them is among --models.
-wanted() {
-  local model
-  for model in "$@"; do
-    case " $models " in *" $model "*) return 0 ;; esac
-  done
-  return 1
-}
-
 if wanted lm; then models="$models $rescored"; fi
 
 # train STEP MODEL SEED OPTIONS AND INPUTS...: make $dir/MODEL/seedSEED.

@@ -29,15 +29,6 @@ decode_opts="--beam 13 --lattice-beam 8"
 score_lang=$data/lang_test
 jobs="--nj $nj"
 
-# wanted MODEL...: whether one of them is among --models.
-wanted() {
-  local model
-  for model in "$@"; do
-    case " $models " in *" $model "*) return 0 ;; esac
-  done
-  return 1
-}
-
 # network NAME CONFIG FEATURES RANKS OPTIONS...: trained frame by frame on the alignments of tri4, decoded with its graph.
 network() {
   local name=$1 config=$2 features=$3 ranks=$4
