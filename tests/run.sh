@@ -33,8 +33,10 @@ command -v sge_qmaster >/dev/null || install_debian gridengine-master gridengine
 # tests/conftest.py says which tests a process runs together, and with which to begin.
 spread=(--dist loadgroup --no-loadscope-reorder)
 
+cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)    # nproc heeds these, which are for threads
+
 # A process more makes use of the time in which others wait for schedulers.
-run_tests() { python -m pytest -n "$(($(nproc) + 1))" "${spread[@]}" "$@"; }
+run_tests() { python -m pytest -n "$((cores + 1))" "${spread[@]}" "$@"; }
 
 # What is numeric of tensor, nn, sequence and train, as a processor without AVX-512 sees it.
 run_as_avx2() {
@@ -43,7 +45,7 @@ run_as_avx2() {
     numeric+=("tests/train/test_$name.py")
   done
   echo "== ${#numeric[@]} files and folders of numeric tests, without AVX-512"
-  python tests/processors.py avx2 python -m pytest -n "$(nproc)" "${spread[@]}" --durations=5 --ignore tests/tensor/test_fast_paths.py \
+  python tests/processors.py avx2 python -m pytest -n "$cores" "${spread[@]}" --durations=5 --ignore tests/tensor/test_fast_paths.py \
     --deselect tests/train/test_resume.py::test_killed_at_random_moments "${numeric[@]}"
 }
 
