@@ -227,5 +227,7 @@ def test_tests_are_run_twice_and_both_runs_count(as_avx2, as_it_is, status, tmp_
     done = [subprocess.run(["bash", tmp_path / "tests/run.sh", *words], env=variables, capture_output=True, text=True) for words in ([], ["-x"])]
     assert [one.returncode for one in done] == [status, as_it_is]
     runs = [line for line in (tmp_path / "bin/python.calls").read_text().splitlines() if "pytest" in line]
-    assert runs[0].startswith("tests/processors.py avx2 python -m pytest -n 2") and all((root / word).exists() for word in runs[0].split() if word.startswith("tests/") and "::" not in word)
-    assert runs[1:] == ["-m pytest -n 2 --dist loadgroup", "-m pytest -n 2 --dist loadgroup -x"]
+    cores = len(os.sched_getaffinity(0))
+    assert runs[0].startswith(f"tests/processors.py avx2 python -m pytest -n {cores} ") and all((root / word).exists() for word in runs[0].split() if word.startswith("tests/") and "::" not in word)
+    every = f"-m pytest -n {cores + 1} --dist loadgroup --no-loadscope-reorder"
+    assert runs[1:] == [every, f"{every} -x"]

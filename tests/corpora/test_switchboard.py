@@ -1,5 +1,6 @@
 """egs/swbd's preparation of Switchboard on small discs of the same shape: layouts, counts, texts, and what is wrong with real discs."""
 
+import re
 import shutil
 import tarfile
 
@@ -36,7 +37,7 @@ def test_texts_and_counts_are_those_of_the_discs(discs, tmp_path, capsys):
     assert f"{len(discs.unheard)} segments left out: no audio of their call: sw02289-" in told
     assert "1 segments left out: it begins after the end of its recording: sw03409-B" in told
     assert "1 calls have a transcript, but no audio: sw02289" in told and "8 calls have audio, of 2,435 or 2,438" in told
-    assert f"utterances{len(train.utterances):>10,}  264,000  (-" in told.replace("  utterances  ", "  utterances")
+    assert re.search(rf"utterances +{len(train.utterances)} +264,000 +-", told)
 
 
 def test_the_same_again_is_up_to_date_and_other_audio_is_not(discs, tmp_path, capsys):

@@ -152,7 +152,7 @@ STREAM = shortened(np.full((4, 1), 200, np.uint8), MU_LAW, Coding())
     (headed(b"ajkg\3" + STREAM[5:]), "its audio does not begin as shorten's of version 1 or 2"),
     (headed(b"xjkg\2" + STREAM[5:]), "its audio does not begin as shorten's of version 1 or 2"),
     (headed(STREAM, channels=0), "1 channels, but the header tells 0"),
-    (headed(STREAM + headed(STREAM)), "several recordings one after the other in one file, of which the first alone would be read"),
+    (headed(STREAM + headed(STREAM)), "several recordings joined in one file, of which only the first would be read"),
 ])  # fmt: skip
 def test_what_is_not_read_is_told(content, told):
     with pytest.raises(UnusableAudio, match=f"^a: {told}"):

@@ -9,7 +9,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
-ALL_COMMANDS = {"librispeech": ("--subset", "960")}  # the options with which a recipe runs all of its commands, where it needs any
+_CORPORA = ("--swbd", "x", "--eval2000-audio", "x", "--rt03", "x")
+_SUBSET = [("--subset", "960")]
+# Options with which a recipe runs nearly all of its commands, where it needs any; then those for the others.
+ALL_COMMANDS = {"librispeech run.sh": _SUBSET, "librispeech run_models.sh": _SUBSET, "fisher_swbd run.sh": [_CORPORA],
+                "swbd run.sh": [(*_CORPORA, "--fisher-text", "x"), ("--front-end", "mfcc")],
+                "swbd run_models.sh": [(), ("--front-end", "mfcc")]}  # fmt: skip
+
+
+def options_of_all(recipe: Path, script: str) -> list[tuple[str, ...]]:
+    """`ALL_COMMANDS` of a recipe's script."""
+    return ALL_COMMANDS.get(f"{recipe.parent.name} {script}", [()])
 
 
 def scripts_of(recipe: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from functools import cache
 
 import pytest
-from recorded_calls import ALL_COMMANDS, ROOT, calls, recorded_recipe, scripts_of
+from recorded_calls import ROOT, calls, options_of_all, recorded_recipe, scripts_of
 from steps_here import step_of
 
 from pyasr.base.errors import UserError
@@ -15,7 +15,7 @@ SCRIPTS = [(recipe, script) for recipe in sorted((ROOT / "egs").glob("*/s5")) fo
 
 @pytest.mark.parametrize("recipe, script", SCRIPTS, ids=[f"{recipe.parent.name} {script}" for recipe, script in SCRIPTS])
 def test_programs_take_the_commands_of(recipe, script, tmp_path, monkeypatch):
-    every = calls(recorded_recipe(tmp_path / "s5", recipe), script, *ALL_COMMANDS.get(recipe.parent.name, ()))
+    every = calls(recorded_recipe(tmp_path / "s5", recipe), script, *options_of_all(recipe, script)[0])
     commands = [words for words in every if words[0].startswith(("steps/", "utils/"))]
     monkeypatch.chdir(recipe)
     assert len(commands) > 20

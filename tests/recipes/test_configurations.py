@@ -28,7 +28,9 @@ CONFS = [(recipe, path.relative_to(recipe)) for recipe in sorted((ROOT / "egs").
 NETWORKS = sorted((RECIPE / "conf").glob("*/*.net"))
 STEPS = {"averaging_dbn": "pretrain_dbn", "chain": "train_lfmmi", "chain_mini": "train_lfmmi", "ctc": "train_ctc", "dbn": "pretrain_dbn",
          "decode_fmllr": "decode_fmllr", "fbank": "make_fbank", "ivector": "train_ivector_extractor", "mfcc": "make_mfcc",
-         "mfcc_hires": "make_mfcc", "pitch": "make_mfcc", "plp": "make_plp", "smbr": "train_smbr", "mmi": "train_smbr"}  # fmt: skip
+         "mfcc_hires": "make_mfcc", "pitch": "make_mfcc", "plp": "make_plp", "smbr": "train_smbr", "mmi": "train_smbr", "toy_dbn": "pretrain_dbn", "toy_ivector": "train_ivector_extractor",
+         "toy_lda_mllt": "train_lda_mllt", "toy_sat": "train_sat"}  # fmt: skip
+BASES = {"fisher_english": "conf/pnorm.conf", "fisher_swbd": "conf/ibm.conf"}  # what toy_network.conf is given beside
 INPUT_DIMS = {"blstm": 200, "cnn": 120, "cnn_512": 120, "ibm": 260}  # of others, 40
 OUTPUTS = {"ibm": 32_000, "tc_dnn_blstm_dnn": 3431, "tdnn_7q": 6034}  # of others, 2000
 LSTMP = 4 * 1024 * (512 + 256 + 1) + 3 * 1024 + 1024 * (256 + 256)  # gates, peepholes, projections
@@ -45,7 +47,8 @@ PARAMETERS = {
 def test_steps_take_their_configurations(recipe, conf, monkeypatch):
     monkeypatch.chdir(recipe)
     _, cls = step_of(f"{STEPS.get(conf.stem, 'train_dnn')}.py")
-    options, _ = parse(cls, ["--config", str(conf), *("x" for _ in positionals_of(cls))])
+    base = ["--config", BASES[recipe.parent.name]] if conf.stem == "toy_network" else []
+    options, _ = parse(cls, [*base, "--config", str(conf), *("x" for _ in positionals_of(cls))])
     training = getattr(options, "training", None)
     if training is not None and hasattr(training, "schedule"):
         training.schedule.check()

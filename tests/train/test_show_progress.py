@@ -181,6 +181,12 @@ run_step(Step, main, "")
 """
 
 
+def hear_signals() -> None:
+    """Let signals end a process also where the tests run in the background, which ignore them."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number, told, goes_on", [
     (None, r"being made, last written to \d+ s ago", True),
     (signal.SIGTERM, r"stopped by SIGTERM \d+ s ago", False),
@@ -193,7 +199,7 @@ def test_what_became_of_a_step(number, told, goes_on, tmp_path, capsys, monkeypa
     monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "step.py").write_text(STEP.replace("{INTERVAL}", json.dumps(INTERVAL)))
     with subprocess.Popen([sys.executable, "step.py", "exp/x"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                          preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)) as step:
+                          preexec_fn=hear_signals) as step:
         while step.stdout.readline() != "begun\n":
             assert step.poll() is None
         if number:

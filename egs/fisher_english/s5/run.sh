@@ -73,24 +73,24 @@ if stage 4 "Parts of the training data: short utterances, whole speakers"; then
 fi
 
 if stage 5 "GMMs on deltas: monophones, triphones"; then
-  train="$jobs $gmm_opts"
+  train="$jobs $gmm_opts $missing_opts"
   steps/train_mono.py $train --cmd "$train_cmd" "$data/train_mono" "$data/lang" "$exp/mono"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$data/train_few" "$data/lang" "$exp/mono" "$exp/mono_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$data/train_few" "$data/lang" "$exp/mono" "$exp/mono_ali"
   steps/train_deltas.py $train --cmd "$train_cmd" $tri1_opts "$data/train_few" "$data/lang" "$exp/mono_ali" "$exp/tri1"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$data/train_few" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$data/train_few" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
   steps/train_deltas.py $train --cmd "$train_cmd" $tri2_opts "$data/train_few" "$data/lang" "$exp/tri1_ali" "$exp/tri2"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$data/train_some" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$data/train_some" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
 fi
 
 if stage 6 "GMMs on LDA+MLLT, adapted to speakers, the last one on all of the training data"; then
-  train="$jobs $gmm_opts"
+  train="$jobs $gmm_opts $missing_opts"
   steps/train_lda_mllt.py $train --cmd "$train_cmd" --splice-left 3 --splice-right 3 $mllt_opts $tri3a_opts "$data/train_some" "$data/lang" \
     "$exp/tri2_ali" "$exp/tri3a"
-  steps/align_fmllr.py $jobs --cmd "$train_cmd" "$data/train_some" "$data/lang" "$exp/tri3a" "$exp/tri3a_ali"
+  steps/align_fmllr.py $jobs $missing_opts --cmd "$train_cmd" "$data/train_some" "$data/lang" "$exp/tri3a" "$exp/tri3a_ali"
   steps/train_sat.py $train --cmd "$train_cmd" $sat_opts $tri4a_opts "$data/train_some" "$data/lang" "$exp/tri3a_ali" "$exp/tri4a"
-  steps/align_fmllr.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri4a" "$exp/tri4a_ali"
+  steps/align_fmllr.py $jobs $missing_opts --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri4a" "$exp/tri4a_ali"
   steps/train_sat.py $train --cmd "$train_cmd" $sat_opts $tri5a_opts "$data/train" "$data/lang" "$exp/tri4a_ali" "$exp/tri5a"
-  steps/align_fmllr.py $jobs --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri5a" "$exp/tri5a_ali"
+  steps/align_fmllr.py $jobs $missing_opts --cmd "$train_cmd" "$data/train" "$data/lang" "$exp/tri5a" "$exp/tri5a_ali"
 fi
 
 if stage 7 "Graphs and lattices of the GMMs"; then

@@ -47,8 +47,8 @@ jobs="--nj $nj"
 sat() {
   local from=$1 system=$2 nodup=$data/train_all_nodup
   shift 2
-  steps/align_fmllr.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang_prons" "$exp/$from" "$exp/${from}_ali"
-  steps/train_sat.py $jobs --cmd "$train_cmd" $gmm_opts $sat_opts "$@" "$nodup" "$data/lang_prons" "$exp/${from}_ali" "$exp/$system"
+  steps/align_fmllr.py $jobs $missing_opts --cmd "$train_cmd" "$nodup" "$data/lang_prons" "$exp/$from" "$exp/${from}_ali"
+  steps/train_sat.py $jobs --cmd "$train_cmd" $gmm_opts $missing_opts $sat_opts "$@" "$nodup" "$data/lang_prons" "$exp/${from}_ali" "$exp/$system"
 }
 
 # of_batch: minibatch and first rate of a rank. In torch, the peak is 0.1 for 256 segments, and the first rate a tenth of it; ours, with a
@@ -103,26 +103,26 @@ if stage 4 "Parts of the training data"; then
 fi
 
 if stage 5 "GMMs on deltas, on Switchboard: monophones, triphones"; then
-  train="$jobs $gmm_opts" few=$data/train_few_nodup some=$data/train_some_nodup all=$data/train_swbd
+  train="$jobs $gmm_opts $missing_opts" few=$data/train_few_nodup some=$data/train_some_nodup all=$data/train_swbd
   steps/train_mono.py $train --cmd "$train_cmd" "$data/train_mono" "$data/lang" "$exp/mono"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$few" "$data/lang" "$exp/mono" "$exp/mono_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$few" "$data/lang" "$exp/mono" "$exp/mono_ali"
   steps/train_deltas.py $train --cmd "$train_cmd" $tri1_opts "$few" "$data/lang" "$exp/mono_ali" "$exp/tri1a"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$few" "$data/lang" "$exp/tri1a" "$exp/tri1a_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$few" "$data/lang" "$exp/tri1a" "$exp/tri1a_ali"
   steps/train_deltas.py $train --cmd "$train_cmd" $tri1_opts "$few" "$data/lang" "$exp/tri1a_ali" "$exp/tri1b"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$some" "$data/lang" "$exp/tri1b" "$exp/tri1b_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$some" "$data/lang" "$exp/tri1b" "$exp/tri1b_ali"
   steps/train_deltas.py $train --cmd "$train_cmd" $tri2_opts "$some" "$data/lang" "$exp/tri1b_ali" "$exp/tri2"
-  steps/align_si.py $jobs --cmd "$train_cmd" "$all" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$all" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
   steps/train_deltas.py $train --cmd "$train_cmd" $tri3a_opts "$all" "$data/lang" "$exp/tri2_ali" "$exp/tri3a"
 fi
 
 if stage 6 "GMMs on LDA+MLLT, adapted to speakers, on both corpora"; then
   nodup=$data/train_all_nodup
-  steps/align_si.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3a" "$exp/tri3a_ali"
-  steps/train_lda_mllt.py $jobs $gmm_opts --cmd "$train_cmd" --splice-left 3 --splice-right 3 $mllt_opts $tri3b_opts "$nodup" "$data/lang" \
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3a" "$exp/tri3a_ali"
+  steps/train_lda_mllt.py $jobs $gmm_opts $missing_opts --cmd "$train_cmd" --splice-left 3 --splice-right 3 $mllt_opts $tri3b_opts "$nodup" "$data/lang" \
     "$exp/tri3a_ali" "$exp/tri3b"
 
   # From here on, pronunciations and pauses are as likely as they were in the alignments.
-  steps/align_si.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3b" "$exp/tri3b_ali_si"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3b" "$exp/tri3b_ali_si"
   steps/get_prons.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3b_ali_si" "$exp/tri3b_prons"
   utils/dict_dir_add_pronprobs.py "$data/local/dict" "$exp/tri3b_prons" "$data/local/dict_prons"
   utils/prepare_lang.py "$data/local/dict_prons" "<unk>" "$data/lang_prons"
@@ -130,7 +130,7 @@ if stage 6 "GMMs on LDA+MLLT, adapted to speakers, on both corpora"; then
   sat tri3b tri4a $tri4a_opts
   sat tri4a tri5a $tri5a_opts
   sat tri5a tri6a $tri6a_opts
-  steps/align_fmllr.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang_prons" "$exp/tri6a" "$exp/tri6a_ali"
+  steps/align_fmllr.py $jobs $missing_opts --cmd "$train_cmd" "$nodup" "$data/lang_prons" "$exp/tri6a" "$exp/tri6a_ali"
 fi
 
 if stage 7 "Graphs and lattices of the GMMs"; then

@@ -21,6 +21,7 @@ CHANNELS = {"A": "A", "B": "B", "1": "A", "2": "B"}
 _GAP, _IGNORED = "inter_segment_gap", "IGNORE_TIME_SEGMENT_IN_SCORING"
 _COMMENT = ";;"
 _ASIDE = re.compile(r"<[BE]_ASIDE>\s*", re.IGNORECASE)
+_PARENTHESES = str.maketrans("()", "  ")
 _ALTERNATIVES = re.compile(r"\{([^{}/]*)(?:/[^{}]*)*\}")
 
 
@@ -123,5 +124,5 @@ def _check(channel: str, begin: str, end: str, where: str, form: str) -> None:
 
 def plain_words(text: str) -> str:
     """The words of a reference in lower case: the first of alternatives, `@` is nothing, optional words without their parentheses."""
-    words = _ALTERNATIVES.sub(r" \1 ", text).replace("(", " ").replace(")", " ").lower().split()
+    words = _ALTERNATIVES.sub(r" \1 ", text).translate(_PARENTHESES).lower().split()
     return " ".join(word for word in words if word != "@")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.text_files import read_text
+from pyasr.intake.own.text_files import text_in
 
 SUFFIXES = frozenset((".tsv", ".csv", ".txt", ".psv", ".tab", ".lst", ".list"))
 _DELIMITERS = "\t|;,"  # the first one that fits
@@ -33,7 +33,7 @@ def read_rows(path: Path) -> list[Row]:
     Where no delimiter fits, a line is the word before its first blank and what follows it. Raises UserError with file and line for
     another number of fields, and for quotation marks that do not close.
     """
-    text = read_text(path)
+    text = text_in(path)
     delimiter = delimiter_of(text)
     rows = [row for row in _split(path, text, delimiter) if any(row.fields)]
     if not rows:

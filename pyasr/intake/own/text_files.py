@@ -11,7 +11,7 @@ from pyasr.io.content import read_file, unpack
 _MARKS = ((codecs.BOM_UTF32_LE, ""), (codecs.BOM_UTF32_BE, ""), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
-def read_text(path: Path) -> str:
+def text_in(path: Path) -> str:
     """The text of a file, plain or compressed, without a byte order mark, lines ended by '\\n'. Raises UserError for another encoding."""
     content = unpack(read_file(path), path)
     mark, encoding = next(((mark, name) for mark, name in _MARKS if content.startswith(mark)), (b"", "utf-8-sig"))

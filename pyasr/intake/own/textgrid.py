@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.intake.own.text_files import read_text
+from pyasr.intake.own.text_files import text_in
 from pyasr.io.content import HEAD_BYTES, open_file
 
 _VALUE = re.compile(r'"(?P<string>(?:[^"]|"")*)"|![^\n]*|(?P<word>[^\s"]+)')
@@ -41,7 +41,7 @@ def read_textgrid(path: Path) -> list[Tier]:
     with open_file(path) as file:
         if file.read(HEAD_BYTES).startswith(b"ooBinary"):
             raise UserError(f"{path}: a TextGrid in Praat's binary form; save it as a text file in Praat")
-    values = _values(read_text(path))
+    values = _values(text_in(path))
     try:
         return _tiers(_Values(values))
     except (IndexError, TypeError, ValueError) as error:

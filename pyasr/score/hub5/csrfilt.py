@@ -6,6 +6,7 @@ import re
 
 from pyasr.score.hub5.glm import RuleSet, ascii_upper
 
+_SPACED_PARENTHESES = str.maketrans({"(": "( ", ")": " )"})
 _INNER_HYPHEN = re.compile(r"([^( ])-(?=[^) ])")
 _SECOND_IN_PARENTHESES = re.compile(r"(\(\s+[^()\s]+\s+)([^()\s]+)")
 _INNER_BLANK = re.compile(r"(?<=\()\s+|\s+(?=\))")
@@ -20,7 +21,7 @@ def filtered_text(text: str, rules: RuleSet) -> str:
     Parentheses with several words become as many parentheses. If a rule replaces an optional word by alternatives, all
     words of the alternatives become optional; csrfilt leaves a text there with which sclite crashes.
     """
-    inner = " ".join(ascii_upper(text).split()).replace("(", "( ").replace(")", " )")
+    inner = " ".join(ascii_upper(text).split()).translate(_SPACED_PARENTHESES)
     inner = _INNER_HYPHEN.sub(r"\1 ", rules.apply(f"  {inner}  "))
     inner = _OPTIONAL_ALTERNATIVES.sub(lambda match: _WORD_OF_ALTERNATIVES.sub(r"( \g<0> )", match[1]), inner)
     while (divided := _SECOND_IN_PARENTHESES.sub(r"\1) ( \2", inner, count=1)) != inner:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyasr.intake.own.audio_files import check_any, recording_of, stem_of
 from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Utterance, named
 from pyasr.intake.own.sources.kinds import Kind, Places, register
-from pyasr.intake.own.text_files import read_text
+from pyasr.intake.own.text_files import text_in
 from pyasr.intake.own.textgrid import read_textgrid
 from pyasr.intake.own.tiers import spoken
 
@@ -71,7 +71,7 @@ def _utterances(audio: Path, transcript: Path, entry: str, options: ReadingOptio
 
 def _plain_text(path: Path) -> str:
     """The words of a transcript: all lines, or the labels of HTK's lines of begin, end and label."""
-    lines = [line.strip() for line in read_text(path).split("\n") if line.strip()]
+    lines = [line.strip() for line in text_in(path).split("\n") if line.strip()]
     labels = [_HTK_LINE.fullmatch(line) for line in lines] if path.suffix.lower() == ".lab" else []
     return " ".join(match[1] for match in labels) if lines and labels and all(labels) else " ".join(lines)
 

@@ -11,7 +11,7 @@ from pyasr.intake.own.columns import find_columns, is_header
 from pyasr.intake.own.corpus import Corpus, Faults, ReadingOptions, Recording, Utterance, named, part_of
 from pyasr.intake.own.sources.kinds import Kind, Places, register
 from pyasr.intake.own.table_files import SUFFIXES, Row, delimiter_of, read_rows
-from pyasr.intake.own.text_files import read_text
+from pyasr.intake.own.text_files import text_in
 
 _UNUSED = {"reported", "invalidated", "other", "validated_sentences", "unvalidated_sentences", "clip_durations"}  # of Common Voice
 _NUM_LOOKED_AT = 3
@@ -36,7 +36,7 @@ def tables_of(places: Places) -> list[Path]:
 def _is_table(path: Path, places: Places) -> bool:
     """Whether the first lines of a file in a folder name audio, or known columns."""
     try:
-        rows, is_of_words = read_rows(path), delimiter_of(read_text(path)) == " "
+        rows, is_of_words = read_rows(path), delimiter_of(text_in(path)) == " "
     except UserError:
         return path.suffix.lower() != ".txt"  # what is wrong with it is told when it is read
     is_file = _FileTest(places, path)

@@ -7,6 +7,7 @@ num_mono=10000      # so many, drawn at random, are for monophones
 most_same=100       # of one text
 num_few=30000       # utterances of whole speakers, for tri1 and tri2
 num_some=100000     # for tri3a and tri4a
+missing_opts=""
 gmm_opts=""         # of all GMMs
 tri1_opts="--num-leaves 2500 --num-gauss 20000"
 tri2_opts="--num-leaves 2500 --num-gauss 20000"

@@ -7,6 +7,7 @@ num_mono=50
 most_same=10
 num_few=40
 num_some=60
+missing_opts="--max-missing 0.2"    # models of so little speech cannot align all of it
 gmm_opts="--num-iters 7 --max-iter-inc 5"
 tri1_opts="--num-leaves 80 --num-gauss 200"
 tri2_opts=$tri1_opts

@@ -10,6 +10,7 @@ same_short=10       # utterances of one text among the shortest
 same_few=200        # in tri1a and tri1b
 same_some=200       # in tri2
 same_all=300        # in the systems on both corpora
+missing_opts=""
 gmm_opts=""         # of all GMMs
 tri1_opts="--num-leaves 3200 --num-gauss 30000"
 tri2_opts="--num-leaves 5500 --num-gauss 90000"

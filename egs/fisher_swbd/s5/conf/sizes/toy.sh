@@ -10,6 +10,7 @@ same_short=10
 same_few=10
 same_some=10
 same_all=10
+missing_opts="--max-missing 0.2"    # models of so little speech cannot align all of it
 gmm_opts="--num-iters 6 --max-iter-inc 4"
 tri1_opts="--num-leaves 80 --num-gauss 200"
 tri2_opts=$tri1_opts
