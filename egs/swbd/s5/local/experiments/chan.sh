@@ -17,9 +17,6 @@ dir=.               # where data/ and exp/ are (path)
 nj=16               # parallel jobs of feature extraction and decoding (at least 1)
 parse_recipe_options "$@"
 cd ../..
-. ./path.sh
-. ./cmd.sh
-experiment=chan
 . local/experiments/systems.sh
 
 if stage 1 "TC-DNN-BLSTM-DNN by SGD and with a server"; then

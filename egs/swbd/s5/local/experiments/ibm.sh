@@ -24,9 +24,6 @@ train_set=train_nodup    # training data
 nj=16                # parallel jobs of feature extraction and decoding (at least 1)
 parse_recipe_options "$@"
 cd ../..
-. ./path.sh
-. ./cmd.sh
-experiment=ibm
 . local/experiments/systems.sh
 train=$data/${train_set}_streams features=_streams
 

@@ -17,12 +17,7 @@ dir=.                # where data/ and exp/ are (path)
 nj=16                # parallel jobs of decoding (at least 1)
 parse_recipe_options "$@"
 cd ../..
-. ./path.sh
-. ./cmd.sh
-experiment=poster
 . local/experiments/systems.sh
-
-from_dbn="--config conf/dnn.conf --dbn $exp/dbn"
 
 if stage 1 "All-reduce"; then
   for num in 1 2 4 8 16; do system "allreduce_$num" "$num" $from_dbn; done

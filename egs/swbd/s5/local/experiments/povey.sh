@@ -19,9 +19,6 @@ dir=.                # where data/ and exp/ are (path)
 nj=16                # parallel jobs of decoding (at least 1)
 parse_recipe_options "$@"
 cd ../..
-. ./path.sh
-. ./cmd.sh
-experiment=povey
 . local/experiments/systems.sh
 
 # rescored NAME RANKS OPTIONS...: a system whose lattices get the 4-gram, too.

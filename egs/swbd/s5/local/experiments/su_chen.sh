@@ -18,12 +18,7 @@ dir=.                   # where data/ and exp/ are (path)
 nj=16                   # parallel jobs of decoding (at least 1)
 parse_recipe_options "$@"
 cd ../..
-. ./path.sh
-. ./cmd.sh
-experiment=su_chen
 . local/experiments/systems.sh
-
-from_dbn="--config conf/dnn.conf --dbn $exp/dbn"
 
 if stage 1 "By number of GPUs"; then
   for num in 1 2 4 8 16 32; do system "gpus_$num" "$num" $from_dbn; done

@@ -1,6 +1,5 @@
 # What the scripts of published experiments share. Sourced from the recipe's directory, after the options.
 #
-#   experiment  name of the experiment; its systems are in $dir/exp/experiments/$experiment
 #   gpus        numbers of ranks that are trained with
 #   dir, nj     as those of run.sh
 #   gmm         system whose alignments and graph are used; tri4 unless set
@@ -8,6 +7,10 @@
 #
 # shellcheck disable=SC2034,SC2154 # variables of the script that sources it, and of utils/recipe_decoding.sh
 
+. ./path.sh
+. ./cmd.sh
+
+experiment=${recipe_name%.sh}
 data=$dir/data exp=$dir/exp out=$dir/exp/experiments/$experiment
 gmm=${gmm:-tri4} train_set=${train_set:-train_nodup}
 train=$data/${train_set}_fmllr features=_fmllr
@@ -15,6 +18,7 @@ decode_sets="train_dev eval2000:train_dev"
 decode_opts="--beam 13 --lattice-beam 8"
 score_lang=$data/lang_test
 jobs="--nj $nj"
+from_dbn="--config conf/dnn.conf --dbn $exp/dbn"    # the network of run.sh
 
 # fits RANKS: whether --gpus names that number.
 fits() {
