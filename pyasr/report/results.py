@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyasr.report.provenance import commands, in_order, made_with, records
-from pyasr.report.seed_runs import SeedRun, families_notes, families_table, seed_runs
+from pyasr.report.seed_runs import SeedRun, families_notes, families_table, family_means, seed_runs
 from pyasr.report.systems import System, paired
 from pyasr.report.text_table import markdown_table, value_range
 from pyasr.score.bootstrap import difference_interval
@@ -23,6 +23,7 @@ def results_page(systems: list[System], runs: list[SeedRun] | None = None, publi
         parts += [results_table(single), _notes(single), *_subsets(single), "\n## Cost\n", cost_table(single)]
     if runs:
         parts += ["\n## Several seeds\n", families_table(runs), families_notes(runs)]
+    parts.append(f"\n{best_on_dev(single, runs)}")
     if published:
         parts.append(published)
     steps = [step for run in runs for step in run.made_by] + records(directory for system in single for directory in system.directories)
@@ -34,7 +35,18 @@ def results_page(systems: list[System], runs: list[SeedRun] | None = None, publi
 def tables(systems: list[System], runs: list[SeedRun] | None = None) -> str:
     """The tables of WERs, for the screen, of what `results_page` is given."""
     single, runs = _split(systems, runs)
-    return "\n\n".join(([results_table(single)] if single else []) + _subsets(single)[1:] + ([families_table(runs)] if runs else []))
+    parts = ([results_table(single)] if single else []) + _subsets(single)[1:] + ([families_table(runs)] if runs else [])
+    return "\n\n".join([*parts, best_on_dev(single, runs)])
+
+
+def best_on_dev(systems: list[System], runs: list[SeedRun]) -> str:
+    """A line that names the system of the lowest WER on its dev set, where each kind of network of several seeds counts by its mean."""
+    single = [(system.dev["chosen"]["wer"], system.test["chosen"]["wer"], system.name) for system in systems if system.dev]
+    found = single + family_means(runs)
+    if not found:
+        return "Best system: not known, since no system has a dev set."
+    dev, test, name = min(found)
+    return f"Best system on dev: {name}, {dev:.2f} % on dev, {test:.2f} % on test."
 
 
 def results_table(systems: list[System]) -> str:

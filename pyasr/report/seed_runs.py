@@ -56,8 +56,18 @@ def together(kept: list[SeedRun], runs: list[SeedRun]) -> list[SeedRun]:
 def families_table(runs: list[SeedRun]) -> str:
     """A row a kind of network: the mean of its WERs and how far seeds lead apart."""
     head = ["system", "seeds", "dev WER %, mean", "test WER %, mean", "least - greatest", "standard deviation", "training, s, mean"]
-    families = sorted({run.family for run in runs})
-    return markdown_table(head, [_row(name, [run for run in runs if run.family == name]) for name in families])
+    return markdown_table(head, [_row(name, family) for name, family in _families(runs).items()])
+
+
+def family_means(runs: list[SeedRun]) -> list[tuple[float, float, str]]:
+    """(mean dev WER in %, mean test WER in %, kind and number of seeds) of each kind of network whose seeds have all a dev set."""
+    return [(mean(run.dev_wer for run in family), mean(run.test_wer for run in family), f"{name} (mean of {len(family)})")
+            for name, family in _families(runs).items() if all(run.dev_wer is not None for run in family)]
+
+
+def _families(runs: list[SeedRun]) -> dict[str, list[SeedRun]]:
+    """The networks of each kind, by the names of the kinds."""
+    return {name: [run for run in runs if run.family == name] for name in sorted({run.family for run in runs})}
 
 
 def _row(name: str, family: list[SeedRun]) -> list[str]:

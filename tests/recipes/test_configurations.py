@@ -26,7 +26,7 @@ RECIPE = ROOT / "egs" / "amazon_queen" / "s5"
 CONFS = [(recipe, path.relative_to(recipe)) for recipe in sorted((ROOT / "egs").glob("*/s5"))
          for path in sorted((recipe / "conf").rglob("*.conf"))]  # fmt: skip
 NETWORKS = sorted((RECIPE / "conf").glob("*/*.net"))
-STEPS = {"averaging_dbn": "pretrain_dbn", "chain": "train_lfmmi", "chain_mini": "train_lfmmi", "ctc": "train_ctc", "dbn": "pretrain_dbn",
+STEPS = {"dbn_512": "pretrain_dbn", "dbn_quick": "pretrain_dbn", "chain": "train_lfmmi", "chain_mini": "train_lfmmi", "ctc": "train_ctc", "dbn": "pretrain_dbn",
          "decode_fmllr": "decode_fmllr", "fbank": "make_fbank", "ivector": "train_ivector_extractor", "mfcc": "make_mfcc",
          "mfcc_hires": "make_mfcc", "pitch": "make_mfcc", "plp": "make_plp", "smbr": "train_smbr", "mmi": "train_smbr", "toy_dbn": "pretrain_dbn", "toy_ivector": "train_ivector_extractor",
          "toy_lda_mllt": "train_lda_mllt", "toy_sat": "train_sat"}  # fmt: skip

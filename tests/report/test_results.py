@@ -12,7 +12,7 @@ from steps_here import run_here
 from pyasr.base.errors import UserError
 from pyasr.base.output import stage_output
 from pyasr.data.datadir import DataDir, write_data_dir
-from pyasr.report.results import results_page, results_table, tables
+from pyasr.report.results import best_on_dev, results_page, results_table, tables
 from pyasr.report.seed_runs import read_seed_runs, seed_runs, write_seed_runs
 from pyasr.report.systems import find_systems, paired
 from pyasr.score.decode_dir import Chosen, read_params, read_summary, write_scoring
@@ -55,6 +55,19 @@ def test_page(tmp_path, monkeypatch):
     for needed in ("steps/some_step.py --num-gauss 10", "`wer|case:lower|drop:none|align:sclite|v1`", "commit:", "numpy", "mono 3",
                    "200 utterances"):
         assert needed in page
+
+
+def test_the_best_system_on_dev(tmp_path):
+    """The dev set tells which system is best; networks of several seeds count by their mean."""
+    exp = make_experiment(tmp_path, {"mono": 0.5, "tri": 0.4, "dnn/seed1": 0.45, "dnn/seed2": 0.3})
+    systems = find_systems(exp)
+    single, (first, second) = [system for system in systems if not system.family], seed_runs(systems)
+    line = best_on_dev(single, seed_runs(systems))
+    dev, test = (first.dev_wer + second.dev_wer) / 2, (first.test_wer + second.test_wer) / 2
+    assert line == f"Best system on dev: dnn (mean of 2), {dev:.2f} % on dev, {test:.2f} % on test."
+    assert line in results_page(systems).splitlines() and tables(systems).splitlines()[-1] == line
+    assert best_on_dev(single, []).startswith("Best system on dev: tri, ")
+    assert "since no system has a dev set" in best_on_dev([], [])
 
 
 def test_the_page_of_a_new_folder(tmp_path):

@@ -2,7 +2,7 @@
 # Flight of the Amazon Queen: acted dialogue of a 1995 adventure game, 8 kHz, 3.6 h of training speech, 31 min of test speech
 # by three actors who are not in the training data. From the Debian package to word error rates, test WER % (RESULTS.md):
 #
-#   mono 75.4   tri1 66.5   tri2 (LDA+MLLT) 64.4   tri3 (SAT) 56.1   dnn 48.8
+#   mono 75.4   tri1 66.5   tri2 (LDA+MLLT) 64.4   tri3 (SAT) 56.1   dnn (RBM pretraining, NG-SGD) 48.4   lstm 48.1
 #
 #   ./run.sh            the whole corpus
 #   ./run.sh --quick    45 minutes of speech, smaller models
@@ -16,7 +16,7 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 corpus=""       # a copy of the corpus (path): queen.1c, the .deb or a directory that holds one; empty: fetch the Debian package
 quick=false     # 45 minutes of speech and smaller models
 nj=2            # parallel jobs of feature extraction, alignment and decoding (at least 1)
-num_ranks=2     # MPI ranks of DNN training (at least 1)
+num_ranks=2     # MPI ranks of RBM, DNN and LSTM training (at least 1)
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh
@@ -25,16 +25,21 @@ data=data exp=exp
 tri1_opts="--num-leaves 1200 --num-gauss 9000"
 tri2_opts="--num-leaves 1800 --num-gauss 15000"
 tri3_opts="--num-leaves 2000 --num-gauss 20000"
+gmm_opts="--beam 11 --lattice-beam 6"
 fmllr_opts="--config conf/decode_fmllr.conf"
-dnn_opts="--config conf/dnn.conf"
+dbn_opts="--config conf/dbn_512.conf"
+dnn_opts="--config conf/dnn_dbn.conf"
+lstm_opts="--config conf/lstm.conf"
 if $quick; then
   data=data_quick exp=exp_quick
   tri1_opts="--num-leaves 500 --num-gauss 3000"
   tri2_opts="--num-leaves 600 --num-gauss 4000"
   tri3_opts="--num-leaves 600 --num-gauss 5000"
   decode_opts="--beam 11"
-  fmllr_opts=""
-  dnn_opts="--config conf/dnn_quick.conf"
+  gmm_opts="--lattice-beam 6" fmllr_opts=""
+  dbn_opts="--config conf/dbn_quick.conf"
+  dnn_opts="--config conf/dnn_dbn_quick.conf"
+  lstm_opts="--config conf/lstm_quick.conf"
 fi
 jobs="--nj $nj"
 score_lang=$data/lang_test
@@ -88,7 +93,7 @@ fi
 
 if stage 5 "Graphs and lattices of the GMMs"; then
   for system in mono tri1 tri2 tri3; do
-    step=decode lang=lang_test opts=""
+    step=decode lang=lang_test opts=$gmm_opts
     if [ $system = tri3 ]; then step=decode_fmllr lang=lang_prons_test opts=$fmllr_opts; fi
     utils/make_graph.py "$data/$lang" "$exp/$system" "$exp/$system/graph"
     decode $step "$exp/$system" "$exp/$system/graph" "" $opts
@@ -103,13 +108,27 @@ if stage 6 "fMLLR features for networks"; then
   done
 fi
 
-if stage 7 "DNN: $num_ranks MPI ranks with parameter averaging"; then
-  steps/train_dnn.py --cmd "$cuda_cmd" --num-ranks "$num_ranks" --share-devices true $dnn_opts "$data/train_fmllr" "$data/lang_prons" \
-    "$exp/tri3_ali" "$exp/dnn"
-  decode decode "$exp/dnn" "$exp/tri3/graph" _fmllr
-  steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test_fmllr" "$data/lang_prons" "$exp/dnn/decode_test" "$exp/dnn/ctm_test"
+ranks="--num-ranks $num_ranks --share-devices true"
+
+if stage 7 "RBM pretraining: a DBN on $num_ranks MPI ranks"; then
+  steps/pretrain_dbn.py --cmd "$cuda_cmd" $ranks $dbn_opts "$data/train_fmllr" "$exp/dbn"
 fi
 
-if stage 8 "Results"; then
+if stage 8 "DNN from it: natural gradient on $num_ranks MPI ranks with periodic averaging"; then
+  steps/train_dnn.py --cmd "$cuda_cmd" $ranks $dnn_opts --dbn "$exp/dbn" "$data/train_fmllr" "$data/lang_prons" "$exp/tri3_ali" "$exp/dnn"
+fi
+
+if stage 9 "LSTM: natural gradient on $num_ranks MPI ranks with periodic averaging"; then
+  steps/train_dnn.py --cmd "$cuda_cmd" $ranks $lstm_opts "$data/train_fmllr" "$data/lang_prons" "$exp/tri3_ali" "$exp/lstm"
+fi
+
+if stage 10 "Lattices of the networks"; then
+  for system in dnn lstm; do
+    decode decode "$exp/$system" "$exp/tri3/graph" _fmllr
+    steps/get_ctm.py $jobs --cmd "$decode_cmd" "$data/test_fmllr" "$data/lang_prons" "$exp/$system/decode_test" "$exp/$system/ctm_test"
+  done
+fi
+
+if stage 11 "Results"; then
   utils/collect_results.py "$exp" "$exp/RESULTS.md"
 fi

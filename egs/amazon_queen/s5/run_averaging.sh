@@ -30,13 +30,13 @@ network() {
   local name=$1 seed=$2
   local out=$dir/$name/seed$seed
   shift 2
-  steps/train_dnn.py --cmd "$cuda_cmd" --config conf/averaging_dnn.conf --train-seed "$seed" "$@" data/train_fmllr data/lang_prons exp/tri3_ali "$out"
+  steps/train_dnn.py --cmd "$cuda_cmd" --config conf/dnn_dbn.conf --train-seed "$seed" "$@" data/train_fmllr data/lang_prons exp/tri3_ali "$out"
   decode decode "$out" exp/tri3/graph _fmllr
 }
 
 if stage 1 "DBNs, on 2 ranks"; then
   for seed in $seeds; do
-    steps/pretrain_dbn.py --cmd "$cuda_cmd" --share-devices true --config conf/averaging_dbn.conf --train-seed "$seed" data/train_fmllr "$dir/dbn/seed$seed"
+    steps/pretrain_dbn.py --cmd "$cuda_cmd" --share-devices true --config conf/dbn_512.conf --train-seed "$seed" data/train_fmllr "$dir/dbn/seed$seed"
   done
 fi
 
@@ -46,9 +46,9 @@ if stage 2 "Networks"; then
       for init in random dbn; do
         init_opts="" rate=$ng_rate
         if [ $init = dbn ]; then init_opts="--dbn $dir/dbn/seed$seed" rate=$dbn_ng_rate; fi
-        network "${init}_sgd_$num_ranks" "$seed" --num-ranks "$num_ranks" --share-devices true $init_opts --learning-rate "$sgd_rate"
-        network "${init}_ng_$num_ranks" "$seed" --num-ranks "$num_ranks" --share-devices true $init_opts --learning-rate "$rate" \
-          --natural-gradient online
+        network "${init}_sgd_$num_ranks" "$seed" --num-ranks "$num_ranks" --share-devices true $init_opts --learning-rate "$sgd_rate" \
+          --natural-gradient none
+        network "${init}_ng_$num_ranks" "$seed" --num-ranks "$num_ranks" --share-devices true $init_opts --learning-rate "$rate"
       done
     done
   done
