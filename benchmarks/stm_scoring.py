@@ -22,11 +22,11 @@ import numpy as np
 
 from pyasr.base.options import option
 from pyasr.base.step import run_step
+from pyasr.data.stm import read_stm
 from pyasr.score.align import Counts
 from pyasr.score.hub5.ctm import read_entries
 from pyasr.score.hub5.glm import read_glm
 from pyasr.score.hub5.scorer import StmScorer
-from pyasr.score.hub5.stm import read_stm
 
 SCTK = Path("/usr/lib/sctk/bin")
 HEAD = ";; rules\n* name \"rules\"\n* max_nrules = '2500'\n* case_sensitive = 'F'\n"

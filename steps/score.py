@@ -28,6 +28,7 @@ from pyasr.base.step import output_of, run_step
 from pyasr.cluster.jobs import run_jobs
 from pyasr.data.backup import back_up
 from pyasr.data.datadir import DataDir
+from pyasr.data.stm import read_stm
 from pyasr.decode.ctm_sweep import CtmSweepSpec, read_ctm_sweep
 from pyasr.decode.decoded import Decoded
 from pyasr.decode.lattice_dir import archives, words_file
@@ -41,7 +42,6 @@ from pyasr.score.hub5.ctm import CtmEntry, ctm_entries
 from pyasr.score.hub5.glm import read_glm
 from pyasr.score.hub5.scorer import StmScorer
 from pyasr.score.hub5.spoken import DROPPED, scored_lines
-from pyasr.score.hub5.stm import read_stm
 from pyasr.score.lm_weights import LmWeights, first_range
 from pyasr.score.text_scorer import TextScorer
 

@@ -8,8 +8,8 @@ import pytest
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
+from pyasr.corpora.hub5.references import plain_words, read_pem, read_references
 from pyasr.corpora.hub5.sets import stretched
-from pyasr.corpora.hub5.stm import plain_words, read_pem, read_stm, repaired
 from pyasr.data.datadir import DataDir
 from pyasr.data.validation import validate
 from pyasr.io.text import read_table
@@ -48,6 +48,7 @@ def test_eval2000(eval2000, tmp_path, capsys):
     assert read_table(data.path / "stm_subsets") == {"swbd": "^sw_", "callhm": "^en_"}
     told = capsys.readouterr().out
     assert "4 segments left out: ignored in scoring: " in told and "utterances" in told and "4,459" in told
+    assert re.search(r"hub5e00.english.000405.stm: '\(\(' read as '\(' \(\d+ times\)", told)
 
 
 def test_segments_are_stretched_but_not_into_neighbours(eval2000, tmp_path):
@@ -134,14 +135,16 @@ def test_wrong_discs(eval2000, rt03, tmp_path):
 
 
 @pytest.mark.parametrize("line, complaint", [
-    ("sw_4390 A sw_4390_A 2.83 1.10 <O,sw,M,sw-M>  HE", "its end 1.10 is before its begin 2.83; correct the line, or remove it"),
-    ("sw_4390 C sw_4390_A 1.10 2.83 <O,sw,M,sw-M>  HE", "is not 'FILE CHANNEL SPEAKER BEGIN END <LABEL> WORDS' with channel A, B, 1 or 2"),
-    ("sw_4390 A sw_4390_A one 2.83 HE", "is not 'FILE CHANNEL"), ("sw_4390 A", "is not 'FILE CHANNEL"),
-    ("sw_4390 A sw_4390_A 1 inf HE", "is not 'FILE CHANNEL")])
+    ("sw_4390 A sw_4390_A 2.83 1.10 <O,sw,M,sw-M>  HE", "the segment ends at 1.10 s, before it begins at 2.83 s; correct its times"),
+    ("sw_4390 C sw_4390_A 1.10 2.83 <O,sw,M,sw-M>  HE", "channel 'C' is not A, B, 1 or 2; correct the line"),
+    ("sw_4390 A sw_4390_A one 2.83 HE", "'one' and '2.83' are not times in seconds"),
+    ("sw_4390 A", "'sw_4390 A' is not 'FILE CHANNEL SPEAKER BEGIN END"),
+    ("sw_4390 A sw_4390_A 1 inf HE", "'1' and 'inf' are not times in seconds"),
+    ("sw_4390 A sw_4390_A 1 2 <O,sw,M,sw-M>  (HE", "the parentheses of '(HE' do not match")])
 def test_broken_references_are_named(tmp_path, line, complaint):
     (tmp_path / "x.stm").write_text(f";; comment\n\n{line}\n")
-    with pytest.raises(UserError, match=f"{tmp_path}/x.stm:3: '{line}'.* ?{re.escape(complaint)}"):
-        read_stm([tmp_path / "x.stm"])
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path}/x.stm:3: {complaint}")):
+        read_references([tmp_path / "x.stm"])
 
 
 def test_segments_of_no_length_stay_in_the_reference_alone(rt03, tmp_path, capsys):
@@ -155,13 +158,22 @@ def test_segments_of_no_length_stay_in_the_reference_alone(rt03, tmp_path, capsy
 
 def test_references_without_segments_and_lists_of_segments(tmp_path):
     (tmp_path / "x.stm").write_text(";; comment\n")
-    with pytest.raises(UserError, match="x.stm: no segments; expected lines"):
-        read_stm([tmp_path / "x.stm"])
+    with pytest.raises(UserError, match="x.stm: no segments; a line is 'FILE CHANNEL"):
+        read_references([tmp_path / "x.stm"])
     (tmp_path / "x.pem").write_text(";; comment\nSW_4390 B: unknown_speaker 1.10 2.83\nsw_4390 2 unknown_speaker 3 4.5\n")
     assert read_pem(tmp_path / "x.pem") == [("sw_4390-B", 1.1, 2.83), ("sw_4390-B", 3.0, 4.5)]
     (tmp_path / "x.pem").write_text("sw_4390 B unknown_speaker 1.10\n")
     with pytest.raises(UserError, match="x.pem:1: .* is not 'FILE CHANNEL SPEAKER BEGIN END'"):
         read_pem(tmp_path / "x.pem")
+    (tmp_path / "x.pem").write_text("sw_4390 B: unknown_speaker 2.83 1.10\n")
+    with pytest.raises(UserError, match="x.pem:1: the segment ends at 1.10 s, before it begins at 2.83 s"):
+        read_pem(tmp_path / "x.pem")
+
+
+def test_references_are_repaired(tmp_path):
+    lines = [";; LABEL \"O\" \"\" \"\"", "SW_1 1 sw_1_A 1.5 2.50 <O>  <b_aside> A ((B) <E_ASIDE>", "sw_1 2 inter_segment_gap 9 8 <O>"]
+    (tmp_path / "x.stm").write_text("\n".join(lines) + "\n")
+    assert read_references([tmp_path / "x.stm"]).lines == [lines[0], "sw_1 A sw_1_A 1.5 2.50 <O>  A (B)"]
 
 
 @pytest.mark.parametrize("text, plain", [
@@ -169,4 +181,3 @@ def test_references_without_segments_and_lists_of_segments(tmp_path):
     ("(A- B)", "a- b"), ("", ""), ("{UM/UH/@}", "um")])
 def test_plain_words(text, plain):
     assert plain_words(text) == plain
-    assert repaired("<b_aside> A ((B) <E_ASIDE>") == "A (B)"

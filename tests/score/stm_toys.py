@@ -142,10 +142,10 @@ def rows_of_sctk(stm: Path, ctm: Path, glm: Path | None, directory: Path) -> Row
 
 
 def our_rows(stm: Path, ctm: Path, glm: Path | None) -> Rows:
+    from pyasr.data.stm import read_stm
     from pyasr.score.hub5.ctm import read_entries
     from pyasr.score.hub5.glm import read_glm
     from pyasr.score.hub5.scorer import StmScorer
-    from pyasr.score.hub5.stm import read_stm
 
     scorer = StmScorer(read_stm(stm), glm and read_glm(glm))
     score = scorer.score(read_entries(ctm))

@@ -10,11 +10,11 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.data.ctm import CtmLine
+from pyasr.data.stm import read_stm
 from pyasr.score.hub5.ctm import read_entries
 from pyasr.score.hub5.glm import read_glm
 from pyasr.score.hub5.scorer import StmScorer
 from pyasr.score.hub5.spoken import scored_lines
-from pyasr.score.hub5.stm import read_stm
 
 HUB5 = Path(__file__).parents[1] / "fixtures/hub5"
 GLM = HUB5 / "rules.glm"

@@ -8,8 +8,8 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.corpora.call_audio import seconds_of_calls, within_audio
 from pyasr.corpora.conversations import LeftOut, tables_of
+from pyasr.corpora.hub5.references import References, read_pem, read_references
 from pyasr.corpora.hub5.sets import EvaluationSet, SetFiles, log_calls, utterances_of
-from pyasr.corpora.hub5.stm import Stm, read_pem, read_stm
 from pyasr.corpora.texts import read_lines
 from pyasr.data.datadir import write_data_dir
 from pyasr.io.text import write_table
@@ -18,7 +18,7 @@ from pyasr.lang.symbols import write_lines
 
 def write_evaluation_set(out: Path, kind: EvaluationSet, files: SetFiles) -> None:
     """Fill the directory `out`. Raises UserError where no segment can be decoded."""
-    stm, left = read_stm(files.stm), LeftOut()
+    stm, left = read_references(files.stm), LeftOut()
     log_calls(kind, stm, files.audio)
     seconds = seconds_of_calls(files.audio, sorted(files.audio.keys() & {segment.file for segment in stm.segments}))
     utterances = utterances_of(stm, read_pem(files.pem) if files.pem else None, files.audio, left)
@@ -32,5 +32,5 @@ def write_evaluation_set(out: Path, kind: EvaluationSet, files: SetFiles) -> Non
     write_table(out / "stm_subsets", {name: pattern for name, pattern in kind.subsets.items() if _has_segments(stm, pattern)})
 
 
-def _has_segments(stm: Stm, pattern: str) -> bool:
+def _has_segments(stm: References, pattern: str) -> bool:
     return any(re.search(pattern, segment.file) for segment in stm.segments)

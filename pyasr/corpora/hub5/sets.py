@@ -15,7 +15,8 @@ from pyasr.base import log
 from pyasr.corpora.conversations import LeftOut, Utterance, hundredths
 from pyasr.corpora.counts import Published
 from pyasr.corpora.discs import Disc, files_by_name, log_calls_that_have, paths_below
-from pyasr.corpora.hub5.stm import Stm, StmSegment, plain_words
+from pyasr.corpora.hub5.references import References, plain_words, span_of
+from pyasr.data.stm import Segment
 
 MOST_STRETCH_S = 0.1
 Times = dict[tuple[str, int, int], tuple[float, float]]  # (side, begin and end in 10 ms): what of the recording is decoded, in seconds
@@ -98,7 +99,7 @@ def _of_kind(paths: list[Path], pattern: str, folder: str) -> dict[str, Path]:
     return files_by_name(paths, rf"{folder}/{pattern}") or files_by_name(paths, pattern)
 
 
-def utterances_of(stm: Stm, pem: list[tuple[str, float, float]] | None, audio: Iterable[str], left: LeftOut) -> list[Utterance]:
+def utterances_of(stm: References, pem: list[tuple[str, float, float]] | None, audio: Iterable[str], left: LeftOut) -> list[Utterance]:
     """The utterances that are scored, with words or without, of the calls with `audio`. Their times are those of the pem, a little
     stretched, where there is one."""
     spans = None if pem is None else stretched(pem)
@@ -114,13 +115,13 @@ def utterances_of(stm: Stm, pem: list[tuple[str, float, float]] | None, audio: I
     return utterances
 
 
-def _utterance(segment: StmSegment, spans: Times) -> Utterance:
-    side, begin, end = segment.span
-    begin_s, end_s = spans.get(segment.span, (begin / 100, end / 100))
+def _utterance(segment: Segment, spans: Times) -> Utterance:
+    span = side, begin, end = span_of(segment)
+    begin_s, end_s = spans.get(span, (begin / 100, end / 100))
     return Utterance(f"{side}_{begin:06d}-{end:06d}", segment.file, segment.channel, side, begin_s, end_s, plain_words(segment.text))
 
 
-def _reason_against(segment: StmSegment, calls: set[str]) -> str:
+def _reason_against(segment: Segment, calls: set[str]) -> str:
     """Why a segment is left out; '' where it is not."""
     if segment.is_ignored:
         return "ignored in scoring"
@@ -143,16 +144,16 @@ def stretched(segments: list[tuple[str, float, float]]) -> Times:
     return found
 
 
-def _compare(stm: Stm, spans: Times) -> None:
+def _compare(stm: References, spans: Times) -> None:
     """Warn of segments that only one of pem and stm has, with the first of each."""
-    of_stm = {segment.span for segment in stm.segments}
+    of_stm = {span_of(segment) for segment in stm.segments}
     for has, lacks, only in (("reference", "pem", of_stm - spans.keys()), ("pem", "reference", spans.keys() - of_stm)):
         if only:
             side, begin, end = min(only)
             log.warning(f"{len(only)} segments of the {has} are not in the {lacks}, the first is {side} {begin / 100:.2f} {end / 100:.2f}")
 
 
-def log_calls(kind: EvaluationSet, stm: Stm, audio: Iterable[str]) -> None:
+def log_calls(kind: EvaluationSet, stm: References, audio: Iterable[str]) -> None:
     """Name the calls that only one of reference and audio has."""
     files, calls = {segment.file for segment in stm.segments}, set(audio)
     log_calls_that_have({"a reference, but no audio": files - calls, "audio, but no reference": calls - files}, kind.audio_disc.name)

@@ -10,7 +10,6 @@ _SPACED_PARENTHESES = str.maketrans({"(": "( ", ")": " )"})
 _INNER_HYPHEN = re.compile(r"([^( ])-(?=[^) ])")
 _SECOND_IN_PARENTHESES = re.compile(r"(\(\s+[^()\s]+\s+)([^()\s]+)")
 _INNER_BLANK = re.compile(r"(?<=\()\s+|\s+(?=\))")
-_PARENTHESES = re.compile(r"\([^()]*\)")
 _OPTIONAL_ALTERNATIVES = re.compile(r"\(([^()]*\{[^()]*)\)")
 _WORD_OF_ALTERNATIVES = re.compile(r"[^\s{}/@]+")
 
@@ -33,8 +32,3 @@ def filtered_word(word: str, rules: RuleSet) -> list[list[str]]:
     """The alternatives of a ctm word after the filter, each a list of words; [] if a rule deletes the word."""
     alternatives = filtered_text(word, rules).replace("{", " ").replace("}", " ").split("/")
     return [words for alternative in alternatives if (words := alternative.split())]
-
-
-def parentheses_match(text: str) -> bool:
-    """Whether all parentheses are in pairs that are not nested."""
-    return not set("()") & set(_PARENTHESES.sub("", text))

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.data.ctm import CtmLine
+from pyasr.data.stm import parentheses_match
 from pyasr.io.text import read_lines
-from pyasr.score.hub5.csrfilt import filtered_word, parentheses_match
+from pyasr.score.hub5.csrfilt import filtered_word
 from pyasr.score.hub5.glm import RuleSet
 from pyasr.score.hub5.network import Element
 

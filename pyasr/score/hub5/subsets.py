@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.data.stm import Segment
 from pyasr.io.text import read_table
-from pyasr.score.hub5.stm import Segment
 
 _NAME = re.compile(r"[\w.-]+")
 

@@ -1,4 +1,4 @@
-"""Reading references by time, NIST's stm.
+"""Transcripts by time, NIST's stm: references of evaluation sets, and what a data directory is scored against.
 
     ;; LABEL "en-F" "English women" "..."                  other lines that start with ;; are comments, too
     sw_4390 A sw_4390_A 1.10 2.83 <O,en,F,en-F>  WELL (%HESITATION) I { DON'T / DO NOT } (TH-) THINK
@@ -21,27 +21,44 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.io.text import read_lines
-from pyasr.score.hub5.csrfilt import parentheses_match
 
 IGNORED = "IGNORE_TIME_SEGMENT_IN_SCORING"
+COMMENT = ";;"
 _GAP = "inter_segment_gap"
 _FORM = "'FILE CHANNEL SPEAKER BEGIN END <LABELS> TEXT'"
 _ASIDE = re.compile(r"<[BE]_ASIDE>", re.IGNORECASE)
 _EMPTY_ALTERNATIVES = re.compile(r"\{[\s/]*\}")
+_PARENTHESES = re.compile(r"\([^()]*\)")
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A line of an stm: what a speaker said on a channel of a file; `line` is its number."""
+    """A line of an stm: what a speaker said on a channel of a file. `begin` and `end` are in seconds, as they are written;
+    `labels` may be empty; `line` is the number of the line."""
 
     file: str
     channel: str
     speaker: str
-    begin_s: float
-    end_s: float
+    begin: str
+    end: str
     labels: tuple[str, ...]
     text: str
-    line: int
+    line: int = 0
+
+    @property
+    def begin_s(self) -> float:
+        """Seconds from the begin of the recording."""
+        return float(self.begin)
+
+    @property
+    def end_s(self) -> float:
+        """Seconds from the begin of the recording."""
+        return float(self.end)
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether scoring ignores the segment."""
+        return IGNORED in self.text.upper()
 
     @property
     def side(self) -> tuple[str, str]:
@@ -52,6 +69,10 @@ class Segment:
     def described(self) -> str:
         """The line without times and text, which patterns of subsets match."""
         return f"{self.file} {self.channel} {self.speaker} <{','.join(self.labels)}>"
+
+    def __str__(self) -> str:
+        labels = [f"<{','.join(self.labels)}>"] if self.labels else []
+        return f"{' '.join([self.file, self.channel, self.speaker, self.begin, self.end, *labels])}  {self.text}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -66,17 +87,42 @@ class Stm:
 def read_stm(path: Path) -> Stm:
     """The segments of an stm. Repairs and overlapping segments are logged.
 
-    Raises UserError with file and line for a malformed line, for times that are not numbers or run backwards, and for
-    parentheses or braces that do not match; and for a file without segments.
+    Raises UserError as `parse_stm`, and for a file without segments.
     """
     lines, repairs = read_lines(path), Counter()
-    found = [_segment(line, number, path, repairs) for number, line in enumerate(lines, 1)
-             if line.strip() and not line.lstrip().startswith(";;")]
-    segments = sorted(filter(None, found), key=lambda segment: (segment.side, segment.begin_s))
+    segments = sorted(parse_stm(lines, path, repairs), key=lambda segment: (segment.side, segment.begin_s))
     if not segments:
-        raise UserError(f"{path}: no segments; a line is {_FORM}")
-    _log(path, repairs, segments)
+        raise no_segments(path)
+    log_repairs(path, repairs)
+    _log_overlaps(path, segments)
     return Stm(path, segments, _identity(path, lines))
+
+
+def parse_stm(lines: list[str], path: Path, repairs: Counter[str]) -> list[Segment]:
+    """The segments in the order of the lines. What is repaired is added to `repairs`, {repair: how often}.
+
+    Raises UserError with `path` and line for a malformed line, for times that are not numbers or run backwards, and for
+    parentheses or braces that do not match.
+    """
+    found = [_segment(line, number, path, repairs) for number, line in enumerate(lines, 1)
+             if line.strip() and not line.lstrip().startswith(COMMENT)]
+    return [segment for segment in found if segment]
+
+
+def no_segments(*paths: Path) -> UserError:
+    """The error that files have no segments."""
+    return UserError(f"{', '.join(map(str, paths))}: no segments; a line is {_FORM}")
+
+
+def log_repairs(name: object, repairs: Counter[str]) -> None:
+    """A line for each repair of an stm, headed by the `name` of the file."""
+    for what, num in (+repairs).items():
+        log.info(f"{name}: {what} ({num} times)")
+
+
+def parentheses_match(text: str) -> bool:
+    """Whether all parentheses are in pairs that are not nested."""
+    return not set("()") & set(_PARENTHESES.sub("", text))
 
 
 def _segment(line: str, number: int, path: Path, repairs: Counter[str]) -> Segment | None:
@@ -88,11 +134,11 @@ def _segment(line: str, number: int, path: Path, repairs: Counter[str]) -> Segme
     if speaker.lower() == _GAP:
         repairs[f"lines of {_GAP} skipped"] += 1
         return None
+    check_times(begin, end, place)
     labels, text = _labels_and_text("".join(rest), place)
     repairs["<B_ASIDE> and <E_ASIDE> removed"] += len(_ASIDE.findall(line))
     repairs["'((' read as '('"] += text.count("((")
-    text = _checked(text.replace("((", "("), place)
-    return Segment(file, channel, speaker, *_times(begin, end, place), labels, text, number)
+    return Segment(file, channel, speaker, begin, end, labels, _checked(text.replace("((", "("), place), number)
 
 
 def _labels_and_text(rest: str, place: str) -> tuple[tuple[str, ...], str]:
@@ -104,7 +150,8 @@ def _labels_and_text(rest: str, place: str) -> tuple[tuple[str, ...], str]:
     return tuple(labels[1:].split(",")), " ".join(text.split())
 
 
-def _times(begin: str, end: str, place: str) -> tuple[float, float]:
+def check_times(begin: str, end: str, place: str) -> None:
+    """Raise UserError, headed by `place`, for times of a segment that are not seconds, or run backwards."""
     try:
         begin_s, end_s = float(begin), float(end)
         if not (0 <= begin_s < math.inf and 0 <= end_s < math.inf):
@@ -113,7 +160,6 @@ def _times(begin: str, end: str, place: str) -> tuple[float, float]:
         raise UserError(f"{place}: '{begin}' and '{end}' are not times in seconds; correct them") from None
     if end_s < begin_s:
         raise UserError(f"{place}: the segment ends at {end} s, before it begins at {begin} s; correct its times")
-    return begin_s, end_s
 
 
 def _checked(text: str, place: str) -> str:
@@ -130,9 +176,7 @@ def _checked(text: str, place: str) -> str:
     return text
 
 
-def _log(path: Path, repairs: Counter[str], segments: list[Segment]) -> None:
-    for what, num in (+repairs).items():
-        log.info(f"{path}: {what} ({num} times)")
+def _log_overlaps(path: Path, segments: list[Segment]) -> None:
     overlapping = [segment.line for before, segment in pairwise(segments)
                    if before.side == segment.side and segment.begin_s < before.end_s]
     if overlapping:
