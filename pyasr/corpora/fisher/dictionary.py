@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.corpora.dictionaries import MISSING_FILE, by_count, dict_dir_of
 from pyasr.lang.dict_dir import DictDir
 from pyasr.lang.lexicon import Lexicon, Phones
 from pyasr.lang.symbols import write_lines
@@ -18,7 +19,6 @@ from pyasr.lang.symbols import write_lines
 SILENCE, OOV_WORD = "sil", "<unk>"
 NOISES = {"[laughter]": "laughter", "[noise]": "noise", "[oov]": "oov", OOV_WORD: "oov"}
 _FURTHER = {"mm": ("m",)}
-MISSING_FILE = "missing_words.txt"
 
 
 def in_lower_case(lexicon: Lexicon) -> Lexicon:
@@ -56,11 +56,10 @@ def as_dict_dir(lexicon: Lexicon, noises: dict[str, str] = NOISES) -> DictDir:
     """The dictionary directory of these words and `noises`, {word: silence phone}."""
     for word, phones in _FURTHER.items():
         lexicon.add(word, phones)
-    nonsilence = sorted(lexicon.phones())
     for word, phone in noises.items():
         lexicon.add(word, (phone,))
     silence = list(dict.fromkeys([SILENCE, *noises.values()]))
-    return DictDir(lexicon, [(phone,) for phone in silence], [(phone,) for phone in nonsilence], SILENCE, [tuple(silence)])
+    return dict_dir_of(lexicon, silence, [tuple(silence)])
 
 
 def write_dict(counts: Counter[str], dictionary: Lexicon, out: Path, noises: dict[str, str] = NOISES) -> Lexicon:
@@ -73,8 +72,7 @@ def write_dict(counts: Counter[str], dictionary: Lexicon, out: Path, noises: dic
         raise UserError("not one word of the transcripts is in the dictionary; give one of English by --dictionary")
     _tell_missing(counts, missing)
     as_dict_dir(lexicon, noises).write(out)
-    by_count = sorted(missing.items(), key=lambda row: (-row[1], row[0]))
-    write_lines(out / MISSING_FILE, [f"{count} {word}" for word, count in by_count])
+    write_lines(out / MISSING_FILE, [f"{count} {word}" for word, count in by_count(missing)])
     return lexicon
 
 

@@ -5,9 +5,12 @@ Mississippi State's dictionary of Switchboard has three phones that the CMU dict
 
 from __future__ import annotations
 
-from pyasr.corpora.fisher.dictionary import OOV_WORD
+from collections import Counter
+from pathlib import Path
+
+from pyasr.corpora.fisher.dictionary import OOV_WORD, in_lower_case, write_dict
 from pyasr.corpora.switchboard.dictionary import lexicon_of
-from pyasr.lang.lexicon import Lexicon, Phones
+from pyasr.lang.lexicon import Lexicon, Phones, read_cmudict
 
 NOISES_OF_BOTH = {"[laughter]": "laughter", "[noise]": "noise", "[vocalized-noise]": "noise", OOV_WORD: "oov"}
 _IN_CMU_PHONES = {"ax": ("ah",), "en": ("ah", "n"), "el": ("ah", "l")}
@@ -29,3 +32,21 @@ def acronyms_of(dictionary: Lexicon) -> Lexicon:
         for phones in lexicon.pronunciations(acronym):
             found.add(acronym, in_cmu_phones(phones))
     return found
+
+
+def write_joint_dict(out: Path, counts: Counter[str], dictionary: Lexicon) -> Lexicon:
+    """Fill the directory `out` with the dictionary of the words of a text, {word: count}, and of all acronyms; returns the lexicon.
+
+    dictionary  Mississippi State's, as for `acronyms_of`
+    """
+    acronyms = acronyms_of(dictionary)
+    words = Counter({**dict.fromkeys(acronyms.entries, 0), **counts})
+    return write_dict(words, _with(acronyms), out, NOISES_OF_BOTH)
+
+
+def _with(acronyms: Lexicon) -> Lexicon:
+    """The CMU dictionary in lower case with further pronunciations of acronyms."""
+    dictionary = in_lower_case(read_cmudict())
+    for word, _, phones in acronyms.rows():
+        dictionary.add(word, phones)
+    return dictionary

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.corpora.switchboard.acronyms import LETTER_NAMES, acronyms_in
+from pyasr.corpora.dictionaries import MISSING_FILE, by_count, dict_dir_of
+from pyasr.corpora.switchboard.acronyms import LETTER_NAMES, acronyms_in, spelled
 from pyasr.corpora.switchboard.text import NOISES, word_of
 from pyasr.corpora.switchboard.transcripts import Transcripts
 from pyasr.corpora.texts import lines_of
+from pyasr.io.text import write_table
 from pyasr.lang.dict_dir import DictDir
 from pyasr.lang.lexicon import Lexicon, Phones, read_cmudict
 from pyasr.lang.prepare_dict import DictOptions, look_up
+from pyasr.lang.symbols import write_lines
 
 SILENCE_PHONES = ("sil", "spn", "nsn", "lau")
 OOV_WORD = "<unk>"
@@ -86,7 +90,7 @@ def add_missing(lexicon: Lexicon, counts: Counter[str]) -> list[str]:
     vocabulary = look_up(lacking, read_cmudict(stress=True), DictOptions(stress=True, oov_word=OOV_WORD))
     log.info(f"{len(lacking)} words are not in the dictionary of the transcripts; of the CMU dictionary: {vocabulary.summary()}")
     rows = []
-    for word, count in sorted(lacking.items(), key=lambda item: (-item[1], item[0])):
+    for word, count in by_count(lacking):
         guess = vocabulary.missing.get(word)
         source = guess.method.replace(" ", "-") if guess else "cmudict"
         for phones in map(as_phones_of_switchboard, vocabulary.lexicon.pronunciations(word)):
@@ -102,5 +106,15 @@ def as_phones_of_switchboard(phones: Phones) -> Phones:
 
 def as_dict_dir(lexicon: Lexicon) -> DictDir:
     """The dictionary directory: silence phones sil, spn, nsn, lau, of which sil is optional between words; no extra questions."""
-    spoken = sorted(lexicon.phones() - set(SILENCE_PHONES))
-    return DictDir(lexicon, [(phone,) for phone in SILENCE_PHONES], [(phone,) for phone in spoken], "sil", [])
+    return dict_dir_of(lexicon, list(SILENCE_PHONES), [])
+
+
+def write_dict(out: Path, counts: Counter[str], dictionary: Lexicon) -> Lexicon:
+    """Fill the directory `out` with the dictionary directory of `dictionary` and of the words of a text, {word: count}, that it lacks
+    (`missing_words.txt`), and with tables of acronyms; returns the lexicon."""
+    lexicon, acronyms = lexicon_of(dictionary)
+    write_lines(out / MISSING_FILE, add_missing(lexicon, counts))
+    as_dict_dir(lexicon).write(out)
+    write_table(out / "acronyms.txt", acronyms)
+    write_table(out / "acronyms_spelled.txt", {acronym: spelled(acronym) for acronym in acronyms.values()})
+    return lexicon

@@ -1,0 +1,61 @@
+"""What the programs that make a corpus' dictionary directory share: options, counts of words, lists of phones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyasr.base import log
+from pyasr.base.options import argument, option
+from pyasr.base.step import output_of
+from pyasr.corpora.discs import places_in
+from pyasr.corpora.switchboard.transcripts import find_transcripts
+from pyasr.lang.dict_dir import DictDir
+from pyasr.lang.lexicon import Lexicon
+from pyasr.lang.vocabulary import read_sentences
+
+MISSING_FILE = "missing_words.txt"
+
+
+@dataclass(frozen=True)
+class DictOptions:
+    """Options of a program that makes the dictionary directory of a text."""
+
+    text: Path = argument("text whose words are to have pronunciations")
+    dict_dir: Path = argument("dictionary directory to make")
+
+
+@dataclass(frozen=True)
+class SwitchboardDictOptions(DictOptions):
+    """The same with the place of Mississippi State's dictionary."""
+
+    swbd: str = option("", "directories of LDC97S62, separated by colons")
+    transcripts: str = option("", "directory or archive of Switchboard's transcripts; those of the discs unless given")
+
+    def sources(self) -> list[Path]:
+        """The files of the transcripts. Raises UserError if there are none."""
+        return find_transcripts(places_in(self.transcripts) or places_in(self.swbd))
+
+
+def make_dict_dir(options: DictOptions, inputs: list[Path], write: Callable[[Path, Counter[str]], Lexicon]) -> None:
+    """Make DICT_DIR of `options` unless it is up to date.
+
+    inputs  what is read besides the text
+    write   fills a directory, given {word of the text: count}, and returns its lexicon
+    """
+    with output_of(options, options.dict_dir, [options.text, *inputs]) as out:
+        lexicon = write(out, Counter(word for sentence in read_sentences(options.text) for word in sentence))
+    log.info(f"{options.dict_dir}: {len(lexicon)} words, {len(lexicon.rows())} pronunciations")
+
+
+def dict_dir_of(lexicon: Lexicon, silence: list[str], questions: list[tuple[str, ...]]) -> DictDir:
+    """The dictionary directory of a lexicon with these silence phones, of which the first is optional between words."""
+    spoken = sorted(lexicon.phones() - set(silence))
+    return DictDir(lexicon, [(phone,) for phone in silence], [(phone,) for phone in spoken], silence[0], questions)
+
+
+def by_count(counts: Counter[str]) -> list[tuple[str, int]]:
+    """(word, count), most frequent first, equally frequent ones in C order."""
+    return sorted(counts.items(), key=lambda row: (-row[1], row[0]))
