@@ -101,11 +101,17 @@ stage() {
   printf '\n== stage %s: %s (%s)\n' "$1" "$2" "$(date +%H:%M:%S)"
 }
 
+# is_among WORD WORDS: is it one of these, which have blanks between them?
+is_among() {
+  case " $2 " in *" $1 "*) return 0 ;; esac
+  return 1
+}
+
 # wanted NAME...: is one of these among the words of $models, a recipe's option?
 wanted() {
   local name
   for name in "$@"; do
-    case " ${models:-} " in *" $name "*) return 0 ;; esac
+    if is_among "$name" "${models:-}"; then return 0; fi
   done
   return 1
 }

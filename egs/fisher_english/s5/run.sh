@@ -30,11 +30,6 @@ decode_opts="--beam 11"
 score_opts="--drop [noise],[laughter],[oov],<unk>"
 jobs="--nj $nj"
 
-# wanted NETWORK: whether it is among --networks.
-wanted() {
-  case " $networks " in *" $1 "*) ;; *) return 1 ;; esac
-}
-
 # network NAME FEATURES: train conf/NAME.conf on the alignments of tri5a, decode dev and test.
 network() {
   steps/train_dnn.py --cmd "$cuda_cmd" --num-ranks "$num_ranks" --share-devices true --config "conf/$1.conf" $network_opts \
@@ -110,8 +105,8 @@ if stage 8 "fMLLR features for networks"; then
   done
 fi
 
-if wanted pnorm && stage 9 "p-norm network on $num_ranks MPI ranks"; then network pnorm _fmllr; fi
-if wanted tanh && stage 10 "tanh network on $num_ranks MPI ranks"; then network tanh _fmllr; fi
+if is_among pnorm "$networks" && stage 9 "p-norm network on $num_ranks MPI ranks"; then network pnorm _fmllr; fi
+if is_among tanh "$networks" && stage 10 "tanh network on $num_ranks MPI ranks"; then network tanh _fmllr; fi
 
 if stage 11 "Results"; then
   utils/collect_results.py --published conf/published.tsv "$exp" "$exp/RESULTS.md"

@@ -34,12 +34,7 @@ parse_recipe_options "$@"
 . "conf/sizes/$sizes.sh"
 
 data=$dir/data exp=$dir/exp lm=$dir/data/local/lm
-of_swbd=../../swbd/s5/local of_fisher=../../fisher_english/s5/local
-tests=""
-if [ -n "$eval2000_audio$eval2000_text" ]; then tests="eval2000"; fi
-if [ -n "$rt03" ]; then tests="$tests rt03"; fi
-decode_sets="train_dev"
-for set in $tests; do decode_sets="$decode_sets $set:train_dev"; done
+. local/evaluation_sets.sh
 decode_opts="--beam 11"
 jobs="--nj $nj"
 
@@ -59,16 +54,11 @@ of_batch() {
 
 if stage 1 "Check the installation and prepare the corpora"; then
   utils/check_install.py --dir "$dir" --disk-gb "$disk_gb"
-  $of_swbd/prepare_swbd.py --swbd "$swbd" --transcripts "$transcripts" "$data/swbd"
-  $of_fisher/prepare_fisher.py --fisher "$fisher" --speakers side "$data/fisher"
+  local/prepare_swbd.py --swbd "$swbd" --transcripts "$transcripts" "$data/swbd"
+  local/prepare_fisher.py --fisher "$fisher" --speakers side "$data/fisher"
   utils/subset_data_dir.py --first "$num_dev" "$data/swbd/train" "$data/train_dev"
   utils/subset_data_dir.py --all-but-first "$num_dev" "$data/swbd/train" "$data/train_swbd"
-  for set in $tests; do
-    case $set in
-      eval2000) $of_swbd/prepare_eval2000.py --audio "$eval2000_audio" --text "$eval2000_text" "$data" ;;
-      rt03) $of_swbd/prepare_rt03.py --rt03 "$rt03" --glm "$rt03_glm" "$data" ;;
-    esac
-  done
+  prepare_tests
 fi
 
 if stage 2 "Features"; then

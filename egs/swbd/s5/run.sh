@@ -33,7 +33,7 @@ parse_recipe_options "$@"
 
 data=$dir/data exp=$dir/exp lm=$dir/data/local/lm
 num_dev=4000 num_lm_dev=10000 num_short=100000 num_mono=30000 num_first=100000 few_same=200 many_same=300
-disk_gb=100 mono_opts="" gmm="" mllt_opts="" sat_opts="" fmllr_opts="" missing=""
+disk_gb=100 mono_opts="" gmm_opts="" mllt_opts="" sat_opts="" fmllr_opts="" missing_opts=""
 tri1_opts="--num-leaves 3200 --num-gauss 30000"
 tri2_opts="--num-leaves 4000 --num-gauss 70000"
 tri3_opts="--num-leaves 6000 --num-gauss 140000"
@@ -42,30 +42,20 @@ gmms="tri1 tri2 tri3 tri4" dbn_conf=conf/dbn.conf dnn_conf=conf/dnn.conf
 decode_opts="--beam 11"
 dnn_decode_opts="--beam 13 --lattice-beam 8"
 if $toy; then
+  . conf/toy_gmms.sh
   num_dev=8 num_lm_dev=12 num_short=95 num_mono=90 num_first=95 few_same=20 many_same=20
-  disk_gb=0.1 mono_opts="--num-gauss 150" missing="--max-missing 0.2" gmm="--num-iters 12 --max-iter-inc 8"
-  tri1_opts="--num-leaves 80 --num-gauss 200" tri2_opts=$tri1_opts tri3_opts=$tri1_opts tri4_opts=$tri1_opts
-  mllt_opts="--config conf/toy_lda_mllt.conf" sat_opts="--config conf/toy_sat.conf" fmllr_opts="--fmllr-min-count 100"
+  mono_opts="--num-gauss 150" gmm_opts="--num-iters 12 --max-iter-inc 8" fmllr_opts="--fmllr-min-count 100"
   gmms="tri1 tri4" dbn_conf=conf/toy_dbn.conf dnn_conf=conf/toy_dnn.conf
   score_opts="--min-lmwt 8 --max-lmwt 12 --word-ins-penalties 0.0"
 fi
 jobs="--nj $nj"
-tests=""
-if [ -n "$eval2000_audio$eval2000_text" ]; then tests="eval2000"; fi
-if [ -n "$rt03" ]; then tests="$tests rt03"; fi
-decode_sets="train_dev"
-for set in $tests; do decode_sets="$decode_sets $set:train_dev"; done
+. local/evaluation_sets.sh
 score_lang=$data/lang_test
 
 if stage 1 "Check the installation and prepare the corpora"; then
   utils/check_install.py --dir "$dir" --disk-gb "$disk_gb"
   local/prepare_swbd.py --swbd "$swbd" --transcripts "$transcripts" --docs "$docs" --speakers "$speakers" "$data"
-  for set in $tests; do
-    case $set in
-      eval2000) local/prepare_eval2000.py --audio "$eval2000_audio" --text "$eval2000_text" "$data" ;;
-      rt03) local/prepare_rt03.py --rt03 "$rt03" ${rt03_glm:+--glm "$rt03_glm"} "$data" ;;
-    esac
-  done
+  prepare_tests
 fi
 
 if stage 2 "Dictionary and lang directory"; then
@@ -110,27 +100,27 @@ if stage 5 "Language models: a pruned trigram for graphs, a 4-gram for rescoring
 fi
 
 if stage 6 "GMMs on deltas: monophones, triphones"; then
-  first=$data/train_first_nodup train="$jobs $gmm $missing"
+  first=$data/train_first_nodup train="$jobs $gmm_opts $missing_opts"
   steps/train_mono.py $train $mono_opts --cmd "$train_cmd" "$data/train_mono" "$data/lang" "$exp/mono"
-  steps/align_si.py $jobs $missing --cmd "$train_cmd" "$first" "$data/lang" "$exp/mono" "$exp/mono_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$first" "$data/lang" "$exp/mono" "$exp/mono_ali"
   steps/train_deltas.py $train --cmd "$train_cmd" $tri1_opts "$first" "$data/lang" "$exp/mono_ali" "$exp/tri1"
-  steps/align_si.py $jobs $missing --cmd "$train_cmd" "$first" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$first" "$data/lang" "$exp/tri1" "$exp/tri1_ali"
   steps/train_deltas.py $train --cmd "$train_cmd" $tri2_opts "$first" "$data/lang" "$exp/tri1_ali" "$exp/tri2"
-  steps/align_si.py $jobs $missing --cmd "$train_cmd" "$data/train_nodup" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$data/train_nodup" "$data/lang" "$exp/tri2" "$exp/tri2_ali"
 fi
 
 if stage 7 "GMMs on LDA+MLLT, adapted to speakers"; then
-  nodup=$data/train_nodup train="$jobs $gmm $missing"
+  nodup=$data/train_nodup train="$jobs $gmm_opts $missing_opts"
   steps/train_lda_mllt.py $train --cmd "$train_cmd" $mllt_opts $tri3_opts "$nodup" "$data/lang" "$exp/tri2_ali" "$exp/tri3"
 
   # From here on, pronunciations and pauses are as likely as they were in the alignments.
-  steps/align_si.py $jobs $missing --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3" "$exp/tri3_ali"
+  steps/align_si.py $jobs $missing_opts --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3" "$exp/tri3_ali"
   steps/get_prons.py $jobs --cmd "$train_cmd" "$nodup" "$data/lang" "$exp/tri3_ali" "$exp/tri3_prons"
   utils/dict_dir_add_pronprobs.py "$data/local/dict" "$exp/tri3_prons" "$data/local/dict_prons"
   utils/prepare_lang.py "$data/local/dict_prons" "<unk>" "$data/lang_prons"
   utils/make_grammar.py "$data/lang_prons" "$lm/graph_3g/lm.arpa.gz" "$data/lang_prons_test"
   steps/train_sat.py $train --cmd "$train_cmd" $sat_opts $tri4_opts "$nodup" "$data/lang_prons" "$exp/tri3_ali" "$exp/tri4"
-  steps/align_fmllr.py $jobs $missing --cmd "$train_cmd" "$nodup" "$data/lang_prons" "$exp/tri4" "$exp/tri4_ali"
+  steps/align_fmllr.py $jobs $missing_opts --cmd "$train_cmd" "$nodup" "$data/lang_prons" "$exp/tri4" "$exp/tri4_ali"
 fi
 
 if stage 8 "Graphs and lattices of the GMMs"; then

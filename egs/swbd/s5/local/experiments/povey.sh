@@ -24,7 +24,7 @@ cd ../..
 # rescored NAME RANKS OPTIONS...: a system whose lattices get the 4-gram, too.
 rescored() {
   system "$@"
-  fits "$2" || return 0
+  is_among "$2" "$gpus" || return 0
   rescore lm_rescore "$out/$1" "$data/lang_prons_test" "$data/local/lm/$fourgram" _fmllr _4g
 }
 

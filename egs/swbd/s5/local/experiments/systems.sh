@@ -20,17 +20,11 @@ score_lang=$data/lang_test
 jobs="--nj $nj"
 from_dbn="--config conf/dnn.conf --dbn $exp/dbn"    # the network of run.sh
 
-# fits RANKS: whether --gpus names that number.
-fits() {
-  case " $gpus " in *" $1 "*) return 0 ;; esac
-  return 1
-}
-
 # system NAME RANKS OPTIONS...: a network trained on the alignments of the GMM by so many ranks, and decoded. Left out unless --gpus names RANKS.
 system() {
   local name=$1 ranks=$2
   shift 2
-  fits "$ranks" || return 0
+  is_among "$ranks" "$gpus" || return 0
   steps/train_dnn.py --cmd "$cuda_cmd" --num-ranks "$ranks" --share-devices true "$@" "$train" "$data/lang_prons" "$exp/${gmm}_ali" "$out/$name"
   decode decode "$out/$name" "$exp/$gmm/graph" "$features"
 }

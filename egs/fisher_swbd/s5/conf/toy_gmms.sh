@@ -1,0 +1,1 @@
+../../../swbd/s5/conf/toy_gmms.sh

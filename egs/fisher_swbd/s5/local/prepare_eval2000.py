@@ -1,0 +1,1 @@
+../../../swbd/s5/local/prepare_eval2000.py

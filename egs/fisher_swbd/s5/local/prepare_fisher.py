@@ -1,0 +1,1 @@
+../../../fisher_english/s5/local/prepare_fisher.py
