@@ -72,6 +72,8 @@ def test_from_discs_to_word_error_rates(finished):
         for test in ("train_dev", "eval2000", "rt03"):
             assert wer(finished / "exp" / system / f"decode_{test}" / "best_wer") < most, (system, test)
     assert wer(finished / "exp/dnn/decode_eval2000_4g/best_wer_callhm") < 60
+    glm = {re.search(r"\|glm:[^|]+\|", (finished / f"exp/dnn/decode_{test}/best_wer").read_text())[0] for test in ("train_dev", "eval2000")}
+    assert len(glm) == 1
     page = (finished / "exp/RESULTS.md").read_text()
     assert {"tri1", "tri4", "dnn", "callhm", "fsh"} <= set(re.findall(r"\w+", page)) and "Beside published results" in page
 

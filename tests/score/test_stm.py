@@ -81,7 +81,7 @@ def test_words_of_a_recogniser(tmp_path):
              "uhm i._b._m. t._v.'s b._b._c.s a. mr. o")
     lines = [CtmLine("f", "A", float(i), 0.9, word, 0.5) for i, word in enumerate(words.split())]
     found = scored_lines(lines)
-    assert [line.word for line in found] == ["uhm", "i", "b", "m", "t", "v's", "b", "b", "cs", "a", "mr.", "o"]
+    assert [line.word for line in found] == ["uhm", "i", "b", "m", "t", "v's", "b", "b", "c's", "a", "mr.", "o"]
     assert [(line.begin_s, line.duration_s) for line in found[1:4]] == [(20.0, 0.3), (20.3, 0.3), (20.6, 0.3)]
     assert {line.confidence for line in found} == {0.5}
 

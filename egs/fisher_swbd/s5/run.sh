@@ -59,6 +59,7 @@ if stage 1 "Check the installation and prepare the corpora"; then
   utils/subset_data_dir.py --first "$num_dev" "$data/swbd/train" "$data/train_dev"
   utils/subset_data_dir.py --all-but-first "$num_dev" "$data/swbd/train" "$data/train_swbd"
   prepare_tests
+  make_dev_stm "$data/train_dev"
 fi
 
 if stage 2 "Features"; then

@@ -76,6 +76,7 @@ fi
 
 if stage 4 "Parts of the training data"; then
   utils/subset_data_dir.py --first "$num_dev" "$data/train" "$data/train_dev"
+  make_dev_stm "$data/train_dev"
   utils/subset_data_dir.py --all-but-first "$num_dev" "$data/train" "$data/train_nodev"
   utils/subset_data_dir.py --shortest "$num_short" "$data/train_nodev" "$data/train_short"
   utils/subset_data_dir.py --random "$num_mono" "$data/train_short" "$data/train_mono"

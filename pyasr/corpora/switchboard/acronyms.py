@@ -1,4 +1,5 @@
-"""Acronyms that are spoken letter by letter: one word of the lexicon, `IBM` as `i._b._m.`, in transcripts and back in scoring.
+"""Acronyms that are spoken letter by letter: one word of the lexicon and of transcripts, `IBM` as `i._b._m.`. They are scored as letters
+(`pyasr.data.spoken`).
 
     IBM  i._b._m.       i b m
     TVs  t._v.s         t v's
@@ -18,7 +19,6 @@ _NAMES = (
     "ow/p iy/k y uw/aa r/eh s/t iy/y uw/v iy/d ah b ax l y uw/eh k s/w ay/z iy"
 )
 LETTER_NAMES = {letter: tuple(name.split()) for letter, name in zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _NAMES.split("/"))}
-_ACRONYM = re.compile(r"(?:[a-z]\._)*[a-z]\.(?:'?s)?")
 _PRONOUN = "I"
 _PLURALS = (("s",), ("z",))
 
@@ -64,11 +64,3 @@ def with_acronyms(words: list[str], acronyms: dict[str, str]) -> list[str]:
         is_pronoun = is_letter and set(run) == {_PRONOUN}
         result += run if is_pronoun else [acronyms.get(word, word) for word in run]
     return result
-
-
-def spelled(word: str) -> str:
-    """The letters of an acronym as words, for scoring: `t._v.s` as `t v's`; other words as they are."""
-    if not _ACRONYM.fullmatch(word):
-        return word
-    letters, _, ending = word.rpartition(".")
-    return letters.replace("._", " ") + ("'s" if ending else "")

@@ -15,10 +15,11 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.corpora.dictionaries import MISSING_FILE, by_count, dict_dir_of
-from pyasr.corpora.switchboard.acronyms import LETTER_NAMES, acronyms_in, spelled
+from pyasr.corpora.switchboard.acronyms import LETTER_NAMES, acronyms_in
 from pyasr.corpora.switchboard.text import NOISES, word_of
 from pyasr.corpora.switchboard.transcripts import Transcripts
 from pyasr.corpora.texts import lines_of
+from pyasr.data.spoken import letters_of
 from pyasr.io.text import write_table
 from pyasr.lang.dict_dir import DictDir
 from pyasr.lang.lexicon import Lexicon, Phones, read_cmudict
@@ -116,5 +117,5 @@ def write_dict(out: Path, counts: Counter[str], dictionary: Lexicon) -> Lexicon:
     write_lines(out / MISSING_FILE, add_missing(lexicon, counts))
     as_dict_dir(lexicon).write(out)
     write_table(out / "acronyms.txt", acronyms)
-    write_table(out / "acronyms_spelled.txt", {acronym: spelled(acronym) for acronym in acronyms.values()})
+    write_table(out / "acronyms_spelled.txt", {acronym: " ".join(letters_of(acronym)) for acronym in acronyms.values()})
     return lexicon

@@ -18,3 +18,10 @@ prepare_tests() {
     esac
   done
 }
+
+# make_dev_stm DATA: the stm of held-out data, and the glm of the first test set, so that LM weights are chosen by the rules of the tests.
+make_dev_stm() {
+  local set glm=""
+  for set in $tests; do glm=${glm:-$data/$set/glm}; done
+  local/make_stm.py --glm "$glm" "$1"
+}

@@ -1,0 +1,1 @@
+../../../swbd/s5/local/make_stm.py
