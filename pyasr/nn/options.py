@@ -60,11 +60,13 @@ class NaturalGradientOptions:
     ng_update_period: int = option(4, "minibatches between two updates of the covariance", minimum=1,
                                    only=if_is("natural-gradient", "online"))  # fmt: skip
     max_change_per_sample: float = option(0.0, "limit on a layer's change by a minibatch, per frame (nnet2: 0.075); 0: none", minimum=0.0)
+    max_gradient_per_sample: float = option(0.0, "the same limit on the gradient, before the learning rate multiplies it (Su and Chen's "
+                                            "code: 0.075); 0: none", minimum=0.0)
 
     @property
     def changes_gradients(self) -> bool:
         """Whether there is anything to do."""
-        return self.natural_gradient != "none" or self.max_change_per_sample > 0
+        return self.natural_gradient != "none" or self.max_change_per_sample > 0 or self.max_gradient_per_sample > 0
 
     def check(self) -> None:
         """Raise UserError for a history that is no number of minibatches, or a smoothing that leaves a minibatch's covariance singular."""

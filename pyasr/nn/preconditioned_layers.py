@@ -12,7 +12,7 @@ its outputs (see `pyasr.nn.natural_gradient`),
     dF/d[W b]  =  Y' X       becomes       g Yhat' Xhat,       g = g_in g_out min(1, m N / (a g_in g_out sum_n |xhat_n| |yhat_n|))
 
 The minimum is nnet2's limit on the change by a minibatch of N frames, which bounds the length of the update a g Yhat' Xhat to m N
-(`--max-change-per-sample` m; the learning rate a is set as `rate`). A convolution is an affine layer of the patches of its input (im2col),
+(`--max-change-per-sample` m; the learning rate a is set as `rate`). `--max-gradient-per-sample` is the same with a = 1. A convolution is an affine layer of the patches of its input (im2col),
 one row for each position; padding that `unfold` does not know is done before. Under autocast X and Y have its type; data in float16, whose
 range is too small for products of them, are preconditioned in float32.
 """
@@ -103,22 +103,27 @@ class LayerPreconditioner:
         self.input = make_side(options, dim_in, options.ng_rank_in)
         self.output = make_side(options, dim_out, options.ng_rank_out)
         self.sides = self.input, self.output
-        self.max_change_per_sample, self.relative_rate, self.rate = options.max_change_per_sample, 1.0, 0.0
+        self.max_change_per_sample, self.max_gradient_per_sample = options.max_change_per_sample, options.max_gradient_per_sample
+        self.relative_rate, self.rate = 1.0, 0.0
 
     def accumulate(self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         """Add the gradient from inputs (N, dim_in) and output derivatives (N, dim_out) to `.grad` of the parameters."""
         xhat, ones, scale_in = self.input(_wide(x), bias is not None)
         yhat, _, scale_out = self.output(_wide(y), False)
-        scale = scale_in * scale_out
-        if self.max_change_per_sample:
-            limit = self.max_change_per_sample * len(x) / (self.rate * _sum_of_norms(xhat, ones, yhat))
-            scale = limit.clamp(max=scale) if limit.device.type != "cpu" else min(scale, float(limit))
-        yhat, factor = _fold(yhat, scale)
+        yhat, factor = _fold(yhat, self._limited(scale_in * scale_out, xhat, ones, yhat))
         _add_product(_gradient(weight), yhat.T, xhat, factor)
         if bias is not None:
             _add_product(_gradient(bias), ones[None], yhat, factor)
         for tell in self.when_complete:
             tell()
+
+    def _limited(self, scale: Number, xhat: Tensor, ones: Tensor | None, yhat: Tensor) -> Number:
+        """The scale of the gradient, no greater than the limits per sample allow."""
+        if self.max_change_per_sample:
+            scale = _at_most(self.max_change_per_sample * len(xhat) / (self.rate * _sum_of_norms(xhat, ones, yhat)), scale)
+        if self.max_gradient_per_sample:
+            scale = _at_most(self.max_gradient_per_sample * len(xhat) / _sum_of_norms(xhat, ones, yhat), scale)
+        return scale
 
     def state_dict(self) -> dict:
         """The states of both sides."""
@@ -134,7 +139,7 @@ class FactorsPreconditioner:
     """The gradient of factors on single elements, such as the peepholes of an LSTM, from the derivatives by them in all frames.
 
     A row of factors has a preconditioner of its own, of low rank, as in Kaldi's NaturalGradientPerElementScaleComponent; its gradient is
-    g sum_n xhat_n. The limit of `--max-change-per-sample` is not for it.
+    g sum_n xhat_n. Limits per sample are not for it.
     """
 
     def __init__(self, options: NaturalGradientOptions, num_rows: int, dim: int):
@@ -159,6 +164,10 @@ class FactorsPreconditioner:
         """Go on, on `device`, from what `state_dict` gave."""
         for number, side in enumerate(self.sides):
             side.load_state_dict(state[number], device)
+
+
+def _at_most(limit: Tensor, scale: Number) -> Number:
+    return limit.clamp(max=scale) if limit.device.type != "cpu" else min(scale, float(limit))
 
 
 def _wide(x: Tensor) -> Tensor:

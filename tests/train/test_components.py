@@ -97,6 +97,17 @@ def test_limit_per_sample_is_on_what_a_layer_changes():
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-9)
 
 
+def test_limit_on_the_gradient_per_sample_leaves_the_rate_out():
+    """As in Su and Chen's code: where the limit cuts a layer's gradient down, the change is as long as the rate is high."""
+    options = dataclasses.replace(OPTIONS, natural_gradient=NaturalGradientOptions(max_gradient_per_sample=1e-3))
+    of_change = NaturalGradientOptions(max_change_per_sample=1e-3)
+    free = dataclasses.replace(plain(OPTIONS), natural_gradient=of_change)
+    for once, twice, limited, rate in zip(change(options, rate=1.0), change(options, rate=2.0), change(free, rate=1.0), RATES):
+        torch.testing.assert_close(once, rate * limited, rtol=1e-3, atol=1e-6)
+        torch.testing.assert_close(twice, 2 * once, rtol=1e-3, atol=1e-6)
+        assert once.abs().max() > 1e-5
+
+
 def test_a_rate_of_zero_holds_a_part():
     changes = change(dataclasses.replace(OPTIONS, output_bias_rate=0.0, **LIMITED), 3)
     assert not changes[-1].any() and all(part.any() for part in changes[:-1])
