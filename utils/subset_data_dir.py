@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Make a data directory of some of the utterances of another; exactly one way of choosing is to be given.
+"""Make a data directory of some of the utterances of another. Give exactly one way of choosing them.
+
+If DATA has fewer than N utterances, all are taken, with a warning, so that recipes run on smaller corpora.
 
 Reads   DATA, --utt-list or --spk-list
 Writes  OUT

@@ -1,4 +1,7 @@
-"""Parts and unions of data directories, written as data directories."""
+"""Parts and unions of data directories, written as data directories.
+
+A part of `num` utterances has all of them, with a warning, if the directory has fewer.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def write_subset(data: DataDir, out: Path, utterances: list[str]) -> None:
 
 def first(data: DataDir, num: int) -> list[str]:
     """The first `num` utterances in C order."""
-    return _enough(data, data.utterances, num)
+    return _taken(data, data.utterances, num)
 
 
 def all_but_first(data: DataDir, num: int) -> list[str]:
@@ -63,7 +66,7 @@ def all_but_first(data: DataDir, num: int) -> list[str]:
 
 def last(data: DataDir, num: int) -> list[str]:
     """The last `num` utterances in C order, as of Kaldi's `subset_data_dir.sh --last`."""
-    return _enough(data, data.utterances[::-1], num)
+    return _taken(data, data.utterances[::-1], num)
 
 
 def without_repetitions(data: DataDir, most: int, seed: int = 0) -> list[str]:
@@ -90,13 +93,13 @@ def shortest(data: DataDir, num: int) -> list[str]:
     if not any(map(data.has, ("utt2dur", "utt2num_frames", "segments"))):
         raise UserError(f"{data.path}: utt2dur, utt2num_frames and segments are missing, the shortest utterances are unknown; "
                         "make features first")
-    return _enough(data, sorted(data.utterances, key=lambda utt: (data.durations[utt], utt)), num)
+    return _taken(data, sorted(data.utterances, key=lambda utt: (data.durations[utt], utt)), num)
 
 
 def random_choice(data: DataDir, num: int, seed: int) -> list[str]:
     """`num` utterances drawn without replacement; the same for the same seed."""
     order = generator(seed, "subset").permutation(len(data.utterances))
-    return _enough(data, [data.utterances[i] for i in order], num)
+    return _taken(data, [data.utterances[i] for i in order], num)
 
 
 def per_speaker(data: DataDir, num: int) -> list[str]:
@@ -109,8 +112,8 @@ def per_speaker(data: DataDir, num: int) -> list[str]:
 
 
 def of_speakers(data: DataDir, num: int) -> list[str]:
-    """All utterances of whole speakers, in C order of speakers, until there are at least `num`. Raises UserError where there are fewer."""
-    _enough(data, data.utterances, num)
+    """All utterances of whole speakers, in C order of speakers, until there are at least `num`."""
+    _warn_of_fewer(data, num)
     chosen: list[str] = []
     for speaker in sorted(data.spk2utt):
         if len(chosen) < num:
@@ -131,9 +134,14 @@ def listed(path: Path) -> list[str]:
     return [line.split()[0] for line in read_lines(path) if line.strip()]
 
 
-def _enough(data: DataDir, order: list[str], num: int) -> list[str]:
-    if num > len(order):
-        raise UserError(f"{data.path}: {len(order)} utterances, fewer than the {num} asked for; ask for fewer")
+def _warn_of_fewer(data: DataDir, num: int) -> None:
+    if num > len(data.utterances):
+        log.warning(f"{data.path}: {len(data.utterances)} utterances, fewer than the {num} asked for; all are taken")
+
+
+def _taken(data: DataDir, order: list[str], num: int) -> list[str]:
+    """The first `num` utterances of `order`, or all, with a warning, if there are fewer."""
+    _warn_of_fewer(data, num)
     return sorted(order[:num])
 
 

@@ -105,9 +105,17 @@ def test_ways_of_choosing(tmp_path):
     assert subsets.per_speaker(data, 2) == ["ann-000", "ann-002", "bob-000", "bob-002", "cy-000", "cy-002"]
     assert subsets.of_speakers(data, 5) == data.spk2utt["ann"] + data.spk2utt["bob"]
     assert subsets.random_choice(data, 5, seed=1) == subsets.random_choice(data, 5, seed=1) != subsets.random_choice(data, 5, seed=2)
-    for way in (subsets.first, subsets.of_speakers):
-        with pytest.raises(UserError, match="12 utterances, fewer than the 13"):
-            way(data, 13)
+
+
+@pytest.mark.parametrize("way", ["first", "last", "shortest", "random", "speakers", "per-spk", "max-same-text"])
+@pytest.mark.parametrize("num", [12, 13])
+def test_more_utterances_than_there_are(way, num, tmp_path, capsys):
+    """Recipes run on corpora that are smaller than theirs; N is an upper limit of the last two ways."""
+    data = make_data_dir(tmp_path / "data")
+    run_here("subset_data_dir.py", f"--{way}", num, data, tmp_path / "part", folder="utils")
+    assert DataDir(tmp_path / "part").utterances == DataDir(data).utterances
+    told = f"{data}: 12 utterances, fewer than the 13 asked for; all are taken" in capsys.readouterr().out
+    assert told == (num == 13 and way not in ("per-spk", "max-same-text"))
 
 
 def test_transcripts_that_are_said_again_and_again(tmp_path):
