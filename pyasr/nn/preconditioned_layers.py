@@ -12,9 +12,9 @@ its outputs (see `pyasr.nn.natural_gradient`),
     dF/d[W b]  =  Y' X       becomes       g Yhat' Xhat,       g = g_in g_out min(1, m N / (a g_in g_out sum_n |xhat_n| |yhat_n|))
 
 The minimum is nnet2's limit on the change by a minibatch of N frames, which bounds the length of the update a g Yhat' Xhat to m N
-(`--max-change-per-sample` m; the learning rate a is set as `rate`). `--max-gradient-per-sample` is the same with a = 1. A convolution is an affine layer of the patches of its input (im2col),
-one row for each position; padding that `unfold` does not know is done before. Under autocast X and Y have its type; data in float16, whose
-range is too small for products of them, are preconditioned in float32.
+(`--max-change-per-sample` m; the learning rate a is set as `rate`). `--max-gradient-per-sample` is the same with a = 1. A convolution is an
+affine layer of the patches of its input (im2col), one row for each position; padding that `unfold` does not know is done before. Under
+autocast X and Y have its type; data in float16, whose range is too small for products of them, are preconditioned in float32.
 """
 
 from __future__ import annotations
