@@ -32,7 +32,7 @@ class SwitchboardDictOptions(DictOptions):
     """The same with the place of Mississippi State's dictionary."""
 
     swbd: str = option("", "directories of LDC97S62, separated by colons")
-    transcripts: str = option("", "directory or archive of Switchboard's transcripts; those of the discs unless given")
+    transcripts: str = option("", "directory or archive of Switchboard's transcripts; by default those of the discs")
 
     def sources(self) -> list[Path]:
         """The files of the transcripts. Raises UserError if there are none."""

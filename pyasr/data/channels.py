@@ -18,7 +18,7 @@ _THREADS = 8
 
 
 def file_and_channel(data: DataDir, name: str) -> tuple[str, str] | None:
-    """The line of the recording `name`; None where it has none. Raises UserError for one that is not 'RECORDING FILE CHANNEL'."""
+    """(file, channel) of the recording `name`; None if it has no line. Raises UserError for a line that is not 'RECORDING FILE CHANNEL'."""
     value = data.reco2file_and_channel.get(name)
     if value is None:
         return None
@@ -29,21 +29,20 @@ def file_and_channel(data: DataDir, name: str) -> tuple[str, str] | None:
 
 
 def label_of(data: DataDir, name: str) -> str:
-    """The channel in the line of the recording `name`; '' where it has none."""
+    """The channel of the recording `name`; '' if it has no line."""
     found = file_and_channel(data, name)
     return found[1] if found else ""
 
 
 def labels_of(table: Mapping[str, str]) -> dict[str, str]:
-    """{recording: channel} of those lines of the table that have a file and a channel."""
+    """{recording: channel} of the lines that have a file and a channel."""
     return {name: value.split()[1] for name, value in table.items() if len(value.split()) == 2}
 
 
 def pick(num_channels: int, label: str, where: str, channel: int = ONLY, unnamed: int = ONLY) -> int:
-    """The channel that is read of a file, the first is 0: `channel` if it is given, else the only one, else that of `label`, else
-    `unnamed`.
+    """The channel of a file to read, counted from 0: `channel` if it is given, else the only one, else that of `label`, else `unnamed`.
 
-    Raises UserError, headed by `where`, where the file does not have it, or where nothing says which of several is meant.
+    Raises UserError, headed by `where`, if the file does not have this channel, or has several and none of these names one.
     """
     if channel == ONLY and num_channels > 1:
         channel = _place(label, num_channels, where) if label else unnamed
@@ -52,9 +51,9 @@ def pick(num_channels: int, label: str, where: str, channel: int = ONLY, unnamed
 
 
 def named_channels(data: DataDir) -> dict[str, int]:
-    """{recording: channel} of the recordings that are one of several channels of a file, as headers of files say, and have a line."""
+    """{recording: channel} of the recordings that have a line, and a file with several channels according to its header."""
     names = [name for name in data.reco2file_and_channel if name in data.wav_scp]
-    with ThreadPoolExecutor(_THREADS) as pool:  # files on a network are waited for together
+    with ThreadPoolExecutor(_THREADS) as pool:  # headers of files on a network are read concurrently
         heads = dict(zip(names, pool.map(lambda name: audio_head(data.wav_scp[name]), names)))
     num_channels = {name: head[1] for name, head in heads.items() if head and head[1] > 1}
     return {name: pick(num, label_of(data, name), f"{name}: {data.wav_scp[name]}") for name, num in num_channels.items()}
@@ -66,6 +65,6 @@ def _place(label: str, num_channels: int, where: str) -> int:
     else:
         place = int(label) - 1 if re.fullmatch("[1-9][0-9]{0,3}", label) else num_channels
     if place >= num_channels:
-        told = f"channel '{label}' of {FILE_AND_CHANNEL} is none of its {num_channels}"
-        raise UserError(f"{where}: {told}; correct the line, with A, B, ... or 1, 2, ... in the order of the file's channels")
+        told = f"{FILE_AND_CHANNEL} says channel '{label}', but the file has {num_channels} channels"
+        raise UserError(f"{where}: {told}; correct the line: channels are A, B, ... or 1, 2, ... in the order of the file")
     return place

@@ -1,7 +1,8 @@
 """The LM weights that scoring tries: a range that grows while the best weight is at one of its ends.
 
-The first range is Kaldi's 7 to 17, which suits GMMs; the best weight of a network is up to about 30. An end that the user gives is fixed.
-The lower end grows down to 1, the upper end up to 30, 50 and 100. Growth stops when it no longer lowers the errors, or at 0 errors.
+The first range is Kaldi's 7 to 17, which suits GMMs; the best weight of a network can be as high as 30. An end that the user
+gives is fixed. The lower end goes down to 1, the upper end up to 30, then 50, then 100. The range stops growing when this no
+longer lowers the number of errors, or at 0 errors.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def first_range(least: int | None, greatest: int | None) -> tuple[int, int]:
 class LmWeights:
     """The range for one decode directory.
 
-    least, greatest  the ends that the user gave, else None; both as the list `given`
-    needed           a weight that the range must include if its ends may move: the one chosen on another set
+    least, greatest  the ends that the user gave, or None; kept as the list `given`
+    needed           the weight chosen on another set, which the range must include unless its ends are fixed
     first            the weights of the first range
     low, high        the current ends
     """
@@ -55,9 +56,12 @@ class LmWeights:
         return {"tried": [self.low, self.high], "given": self.given}
 
     def misfit(self, record: Mapping, best: int, errors: int) -> str:
-        """Why scores of the weights in `record` are not those of this range; '' if they are. `best` is their best weight, with `errors`.
+        """Why the scores of an earlier range cannot be kept for this one; '' if they can.
 
-        They are not if they go beyond an end that is fixed now, or if the best weight is at an end that was fixed then.
+        record  of the earlier range
+        best    its best weight, with `errors` errors
+
+        They cannot be kept if they go beyond an end that is fixed now, or if the best weight is at an end that was fixed then.
         """
         (low, high), given = record["tried"], record["given"]
         if low < self.low and not self._moves_down or high > self.high and not self._moves_up:
@@ -67,7 +71,7 @@ class LmWeights:
         return f"its best LM weight {best} is at an end that was given" if errors and (is_low or is_high) else ""
 
     def remedy(self, best: int) -> str:
-        """Advice if the best weight is an end that the user gave, or the greatest possible one; otherwise an empty string."""
+        """Advice if the best weight is at an end that the user gave, or is the greatest possible weight; otherwise ''."""
         if best == self.low > _LEAST and not self._moves_down:
             return "lower --min-lmwt, or leave it out"
         if best == self.high and not self._moves_up:

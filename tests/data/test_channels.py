@@ -68,8 +68,8 @@ def test_commands_may_give_all_channels(calls):
 
 
 @pytest.mark.parametrize("line, told", [
-    ("sw02001 C", "sw02001.sph: channel 'C' of reco2file_and_channel is none of its 2; correct the line, with A, B, ... or 1, 2, ... in the order"),
-    ("sw02001 0", "channel '0' of reco2file_and_channel is none of its 2"), ("sw02001 3", "channel '3' of"), ("sw02001 left", "channel 'left' of"),
+    ("sw02001 C", "sw02001.sph: reco2file_and_channel says channel 'C', but the file has 2 channels; correct the line: channels are A, B, ... or 1, 2, ... in the order"),
+    ("sw02001 0", "says channel '0', but the file has 2 channels"), ("sw02001 3", "says channel '3'"), ("sw02001 left", "says channel 'left'"),
     ("sw02001", "calls/reco2file_and_channel: 'sw02001-B sw02001' is not 'RECORDING FILE CHANNEL'; correct the line"),
     (None, "sw02001.sph: 2 channels, expected 1; choose one by --channel 0 or 1 of the step that makes features, or name that of each recording in"),
 ])  # fmt: skip
@@ -81,7 +81,7 @@ def test_what_cannot_be_a_channel(line, told, calls):
         read_recording(DataDir(calls), "sw02001-B")
     if line and line != "sw02001":
         problem, = validate(calls, audio="read")
-        assert problem.text.startswith("sw02001-B ") and problem.message in told + str(problem) and problem.fix.startswith("correct the line, with A")
+        assert problem.text.startswith("sw02001-B ") and problem.message in told + str(problem) and problem.fix.startswith("correct the line: channels")
         assert any(f"left recording sw02001-B as it is: {problem.message}" in said for said in fix(calls, audio="read"))
 
 

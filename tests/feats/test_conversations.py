@@ -112,7 +112,7 @@ def test_features_of_a_channel_that_an_option_chose_stay(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("label, sentence", [
-    ("C", r"^sw02001-B: .*sw02001.sph: channel 'C' of reco2file_and_channel is none of its 2; correct the line, with A, B, ... or 1, 2, ... in"),
+    ("C", r"^sw02001-B: .*sw02001.sph: reco2file_and_channel says channel 'C', but the file has 2 channels; correct the line: channels are A, B, ... or 1, 2, ... in"),
     (None, "sw02001.sph: 2 channels, expected 1; choose one by --channel 0 or 1 of the step that makes features, or name that of each recording in "
            "reco2file_and_channel$"),
 ])  # fmt: skip

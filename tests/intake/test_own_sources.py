@@ -249,7 +249,7 @@ def missing_files(folder):
     table(folder, "t.tsv", rows, "\t")
     for i in (2, 3, 4, 5):
         (folder / f"a{i}.wav").unlink()
-    return [folder], "rows name audio files that are not there: 4, such as a2.wav (line 4), a3.wav (line 5), a4.wav (line 6); add the files, or take"
+    return [folder], "rows with missing audio files: 4, such as a2.wav (line 4), a3.wav (line 5), a4.wav (line 6); add the files, or remove"
 
 
 def wrong_number_of_columns(folder):
@@ -271,7 +271,7 @@ def two_tables(folder):
     rows = rows_of(folder)
     table(folder, "one.tsv", rows, "\t")
     table(folder, "two.tsv", rows, "\t")
-    return [folder], "several tables are there: 2, one.tsv, two.tsv; give the one that is meant"
+    return [folder], "several tables: 2, one.tsv, two.tsv; give the one to read"
 
 
 def no_text_column(folder):
@@ -311,13 +311,13 @@ def ambiguous_name(folder):
 def times_outside(folder):
     tone(folder / "talk.wav", 2.0)
     rows = [["file", "start", "end", "text"], ["talk.wav", "0", "1", "the cat"], ["talk.wav", "1", "9.5", "the dog"]]
-    return [table(folder, "t.tsv", rows, "\t"), folder], "utterances that do not lie within their recordings, or last less than 0.1 s: 1, talk from 1 to 9.5"
+    return [table(folder, "t.tsv", rows, "\t"), folder], "utterances outside their recordings or shorter than 0.1 s: 1, talk from 1 to 9.5"
 
 
 def no_number(folder):
     tone(folder / "talk.wav", 2.0)
     rows = [["file", "start", "end", "text"], ["talk.wav", "0", "soon", "the cat"]]
-    return [table(folder, "t.tsv", rows, "\t"), folder], "t.tsv:2: 'soon' in the column of the end is not a number of seconds"
+    return [table(folder, "t.tsv", rows, "\t"), folder], "t.tsv:2: 'soon', the end of an utterance, is not a number of seconds"
 
 
 def too_few(folder):
@@ -337,13 +337,13 @@ def kaldi_without_text(folder):
 def recordings_alone(folder):
     lhotse(folder)
     (folder / "my_supervisions_all.jsonl.gz").unlink()
-    return [folder], "no manifest of supervisions of the same name is there"
+    return [folder], "the manifest of supervisions that belongs to it is missing"
 
 
 def bad_manifest(folder):
     lhotse(folder)
     write(folder / "my_supervisions_all.jsonl.gz", json.dumps({"id": "u", "recording_id": "nobody", "start": 0, "duration": 1, "text": "x"}))
-    return [folder], "1 problem(s) of manifests, the first: "
+    return [folder], "1 problem(s) in the manifests; the first: "
 
 
 def bad_textgrid(folder):
@@ -374,7 +374,7 @@ def test_bad_ones_can_be_left_out(mistake, tmp_path):
 def test_audio_without_a_transcript_is_told(tmp_path):
     table(tmp_path, "t.tsv", rows_of(tmp_path), "\t")
     tone(tmp_path / "alone.wav")
-    assert any("audio files that no row names: 1, alone.wav" in note for note in prepared(tmp_path).corpus.notes)
+    assert any("audio files that are in no table: 1, alone.wav" in note for note in prepared(tmp_path).corpus.notes)
 
 
 def test_a_missing_file_is_not_replaced_by_another_speakers(tmp_path):

@@ -12,13 +12,13 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
-fisher=""         # directories of LDC2004S13, LDC2004T19, LDC2005S13, LDC2005T19, with ':' between them (paths)
-dir=.             # where data/ and exp/ are made (path)
-speakers=pin      # what a speaker is: a caller's PIN with the sex, or a side of a call (one of pin side)
-networks="pnorm tanh"    # those to train (any of these) (may be empty)
-sizes=full        # sizes of the systems, conf/sizes (one of full toy)
+fisher=""         # directories of LDC2004S13, LDC2004T19, LDC2005S13, LDC2005T19, separated by ':' (paths)
+dir=.             # directory of data/ and exp/ (path)
+speakers=pin      # speakers are callers (PIN and sex), or the sides of calls (one of pin side)
+networks="pnorm tanh"    # networks to train (any of these) (may be empty)
+sizes=full        # sizes of the systems, a file in conf/sizes (one of full toy)
 nj=16             # parallel jobs of feature extraction, alignment and decoding (at least 1)
-num_ranks=8       # MPI ranks of a network's training (at least 1)
+num_ranks=8       # MPI ranks that train a network (at least 1)
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh

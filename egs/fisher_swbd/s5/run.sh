@@ -6,7 +6,7 @@
 #   ./run.sh --swbd /ldc/LDC97S62 --transcripts /ldc/swb_ms98_transcriptions \
 #            --fisher /ldc/LDC2004S13:/ldc/LDC2004T19:/ldc/LDC2005S13:/ldc/LDC2005T19 \
 #            --eval2000-audio /ldc/LDC2002S09 --eval2000-text /ldc/LDC2002T43 --rt03 /ldc/LDC2007S10
-#   ./run.sh --scheme hadpsgd ...    H-ADPSGD; dpsgd, adpsgd, d1d; gradient: all ranks learn each minibatch together
+#   ./run.sh --scheme hadpsgd ...    H-ADPSGD; other schemes are dpsgd, adpsgd, d1d and gradient (synchronous SGD)
 #   ./run.sh --help                  the options below
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
@@ -16,17 +16,17 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 
 swbd=""             # LDC97S62: a directory above all of its discs (path)
 transcripts=""      # swb_ms98_transcriptions or switchboard_word_alignments.tar.gz (path); empty: those in LDC97S62
-fisher=""           # directories of LDC2004S13, LDC2004T19, LDC2005S13, LDC2005T19, with ':' between them (paths)
-eval2000_audio=""   # LDC2002S09 (path); empty: no eval2000
+fisher=""           # directories of LDC2004S13, LDC2004T19, LDC2005S13, LDC2005T19, separated by ':' (paths)
+eval2000_audio=""   # LDC2002S09 (path); empty: eval2000 is left out
 eval2000_text=""    # LDC2002T43 (path); empty: looked for in LDC2002S09
-rt03=""             # LDC2007S10 (path); empty: no RT-03
+rt03=""             # LDC2007S10 (path); empty: RT-03 is left out
 rt03_glm=""         # glm for RT-03 (path); empty: that of the disc
-dir=.               # where data/ and exp/ are made (path)
-scheme=adpsgd       # how ranks learn together (one of gradient dpsgd adpsgd hadpsgd d1d)
-batch=8192          # segments of 21 frames in a minibatch of all ranks (at least 1)
-sizes=full          # sizes of the systems, conf/sizes (one of full toy)
+dir=.               # directory of data/ and exp/ (path)
+scheme=adpsgd       # scheme of parallel training (one of gradient dpsgd adpsgd hadpsgd d1d)
+batch=8192          # segments of 21 frames in a minibatch, over all ranks (at least 1)
+sizes=full          # sizes of the systems, a file in conf/sizes (one of full toy)
 nj=32               # parallel jobs of feature extraction, alignment and decoding (at least 1)
-num_ranks=16        # MPI ranks of the network's training (at least 1)
+num_ranks=16        # MPI ranks that train the network (at least 1)
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh

@@ -11,11 +11,11 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe_decoding.sh
 
 subset=mini     # training data: mini, or hours (one of mini 100 460 960)
-test_kinds="clean other"             # dev and test sets, but for mini (any of these)
-rescoring="tgmed tglarge fglarge"    # language models for lattices (any of these) (may be empty)
-sizes=""        # file of sizes in the place of those in conf/sizes (path)
+test_kinds="clean other"             # kinds of dev and test sets; mini has its own (any of these)
+rescoring="tgmed tglarge fglarge"    # language models that rescore lattices (any of these) (may be empty)
+sizes=""        # file of sizes to use instead of conf/sizes (path)
 nj=4            # parallel jobs of feature extraction, alignment and decoding (at least 1)
-num_ranks=2     # MPI ranks of training (at least 1)
+num_ranks=2     # MPI ranks that train a network (at least 1)
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh

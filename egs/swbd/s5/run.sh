@@ -6,7 +6,7 @@
 #   ./run.sh --swbd /corpora/LDC97S62 --transcripts /corpora/swb_ms98_transcriptions \
 #            --eval2000-audio /corpora/LDC2002S09 --eval2000-text /corpora/LDC2002T43 --rt03 /corpora/LDC2007S10
 #   ./run.sh --front-end mfcc ...     Kaldi's front end
-#   ./run.sh --help     the options below; docs/switchboard.md tells what discs hold
+#   ./run.sh --help     the options below; docs/switchboard.md describes the discs
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
 [ -f utils/recipe.sh ] || { echo "$0: error: no utils/recipe.sh beside it (docs/jobs.md); for Slurm: sbatch --wrap SCRIPT" >&2; exit 1; }
@@ -15,18 +15,18 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 
 swbd=""             # LDC97S62: a directory above all of its discs (path)
 transcripts=""      # swb_ms98_transcriptions or switchboard_word_alignments.tar.gz (path); empty: those in LDC97S62
-docs=""             # directory of conv_tab.csv and caller_tab.csv (path); empty: looked for in LDC97S62
-speakers=side       # what a speaker is: a side of a call, or a caller by conv_tab.csv (one of side caller)
-eval2000_audio=""   # LDC2002S09 (path); empty: no eval2000
+docs=""             # directory of conv_tab.csv and caller_tab.csv (path); empty: those in LDC97S62, if any
+speakers=side       # speakers are the sides of calls, or the callers of conv_tab.csv (one of side caller)
+eval2000_audio=""   # LDC2002S09 (path); empty: eval2000 is left out
 eval2000_text=""    # LDC2002T43 (path); empty: looked for in LDC2002S09
-rt03=""             # LDC2007S10 (path); empty: no RT-03
+rt03=""             # LDC2007S10 (path); empty: RT-03 is left out
 rt03_glm=""         # glm for RT-03 (path); empty: that of the disc
-fisher_text=""      # a directory of Fisher's transcripts, LDC2004T19 and LDC2005T19 (path), for the 4-gram; empty: without them
-front_end=plp       # PLP with pitch, as Su and Chen, or MFCC, as Kaldi (one of plp mfcc)
-dir=.               # where data/ and exp/ are made (path)
-toy=false           # small models for some minutes of speech: shows that all works
+fisher_text=""      # directory of Fisher's transcripts, LDC2004T19 and LDC2005T19 (path), for the 4-gram; empty: Switchboard's alone
+front_end=plp       # features: PLP with pitch (Su and Chen) or MFCC (Kaldi) (one of plp mfcc)
+dir=.               # directory of data/ and exp/ (path)
+toy=false           # small models for a few minutes of speech, to try all stages
 nj=16               # parallel jobs of feature extraction, alignment and decoding (at least 1)
-num_ranks=2         # MPI ranks of the training of networks (at least 1)
+num_ranks=2         # MPI ranks that train a network (at least 1)
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh

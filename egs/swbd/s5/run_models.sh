@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Further networks on Switchboard, with published settings: Povey's p-norm and tanh networks with rare averaging (arXiv:1410.7455), IBM's BLSTM by
 # four schemes (arXiv:1904.04956, 1907.05701, 2110.11199), Chan's CNN and TC-DNN-BLSTM-DNN with a parameter server (GTC 2015, arXiv:1504.01482),
-# sMBR on the DNN of run.sh, Kaldi's factorised TDNN with LF-MMI. Begins with what run.sh made: features and alignments of tri4, its graph, the DNN.
+# sMBR on the DNN of run.sh, Kaldi's factorised TDNN with LF-MMI. Run after run.sh, whose features, alignments and graph of tri4 and DNN it uses.
 #
 #   ./run_models.sh --tests eval2000
 #   ./run_models.sh --models "smbr lfmmi" --num-ranks 16
@@ -11,13 +11,13 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
-models="pnorm tanh blstm_dpsgd blstm_adpsgd blstm_hadpsgd blstm_d1d cnn tc_dnn_blstm_dnn smbr lfmmi"  # those to train (any of these)
+models="pnorm tanh blstm_dpsgd blstm_adpsgd blstm_hadpsgd blstm_d1d cnn tc_dnn_blstm_dnn smbr lfmmi"  # networks to train (any of these)
 tests="eval2000 rt03"   # test sets that run.sh has prepared (any of these) (may be empty)
-front_end=plp           # of run.sh (one of plp mfcc)
-dir=.                   # where data/ and exp/ are (path)
+front_end=plp           # that of run.sh (one of plp mfcc)
+dir=.                   # directory of data/ and exp/ (path)
 nj=16                   # parallel jobs (at least 1)
-num_ranks=16            # MPI ranks of a training (at least 1)
-server_ranks=4          # MPI ranks of trainings with a parameter server, the server among them (at least 2)
+num_ranks=16            # MPI ranks that train a network (at least 1)
+server_ranks=4          # MPI ranks that train with a parameter server, including the server (at least 2)
 parse_recipe_options "$@"
 . ./path.sh
 . ./cmd.sh

@@ -1,4 +1,4 @@
-"""What is read of a user's corpus, whatever the source: utterances with their texts as they were written, and their recordings."""
+"""The content of a user's corpus, from any kind of source: utterances with their original texts, and their recordings."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _NAMES_OF_PARTS = {"train": "train training tr", "dev": "dev development valid v
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How the sources of a corpus are understood."""
+    """How the sources of a corpus are read."""
 
     columns: str | None = option(
-        None, "columns of a table, where names and contents do not tell: a list such as file,text,speaker with '-' for others"
+        None, "columns of a table, if they are not recognised: a list such as file,text,speaker with '-' for columns to ignore"
     )
-    tiers: str | None = option(None, "tiers of TextGrid files that hold what was said, separated by commas")
+    tiers: str | None = option(None, "tiers of TextGrid files that contain the words, separated by commas")
     speakers: str = option(
-        "auto", "how speakers are told: by the source, folders, or names of files up to '-' or '_'; one for all; each recording is one; "
-                "auto: source, folder, prefix or each, the first that tells some",
+        "auto", "speakers are: source = those of the source, folder = folders, prefix = names of files up to '-' or '_', "
+                "one = the same for all, each = recordings; auto = the first of source, folder, prefix, each that gives speakers",
         choices=("auto", "source", "folder", "prefix", "one", "each"),
     )  # fmt: skip
     skip_bad: bool = option(False, "leave out utterances whose audio is missing, damaged or too short for their times, instead of stopping")
@@ -42,10 +42,10 @@ class Recording:
 
 @dataclass(frozen=True)
 class Utterance:
-    """What was said in a recording, or from `begin_s` to `end_s` of it.
+    """The words of a recording, or of its part from `begin_s` to `end_s`.
 
-    speaker  None where the source does not tell
-    part     'train', 'dev' or 'test' where the source says so, otherwise ''
+    speaker  None if the source has none
+    part     'train', 'dev' or 'test' if the source has parts, otherwise ''
     """
 
     name: str
@@ -60,7 +60,7 @@ class Utterance:
 
 @dataclass
 class Corpus:
-    """Utterances, their recordings by name, and sentences on what was left out or assumed. `kind` says what was read."""
+    """Utterances, recordings by name, and notes on what was left out or assumed. `kind` describes the source."""
 
     kind: str
     utterances: list[Utterance] = field(default_factory=list)
@@ -75,27 +75,27 @@ class Corpus:
 
     @property
     def hours(self) -> float:
-        """Of all utterances."""
+        """Hours of all utterances."""
         return sum(map(self.duration_s, self.utterances)) / 3600
 
 
 class Faults:
-    """Flaws of a corpus that do not hide further ones: counted and named together, so that they are put right in one go."""
+    """Faults of a corpus, collected so that all of one kind are reported together."""
 
     def __init__(self, skip: bool):
         self.skip = skip
         self._names: dict[tuple[str, str], list[str]] = {}
 
     def add(self, what: str, fix: str, name: object) -> None:
-        """`name` has the flaw `what`, which `fix` puts right; both parts of a sentence."""
+        """Record that `name` has a fault. `what` describes it, `fix` is the remedy; both are parts of a sentence."""
         self._names.setdefault((what, fix), []).append(str(name))
 
     def settle(self, where: object) -> list[str]:
-        """Sentences on what is left out. Raises UserError with the first kind of flaw, unless they are to be skipped."""
+        """Notes on what is left out. Raises UserError with the first kind of fault, unless faults are to be skipped."""
         told = [(f"{where}: {what}: {named(names)}", fix) for (what, fix), names in self._names.items()]
         self._names.clear()
         if told and not self.skip:
-            more = f" ({len(told) - 1} other kind(s) of flaws were found too)" if told[1:] else ""
+            more = f" (and {len(told) - 1} other kind(s) of faults)" if told[1:] else ""
             raise UserError(f"{told[0][0]}{more}; {told[0][1]}, or leave them out by --skip-bad true")
         return [f"left out: {sentence}" for sentence, _ in told]
 
@@ -107,7 +107,7 @@ def named(names: list) -> str:
 
 
 def part_of(name: str) -> str:
-    """The part that a table, manifest or directory is, by its name: `dev` of valid.tsv and of cuts_dev.jsonl.gz; '' for other names."""
+    """The part of a corpus that a table, manifest or directory holds, by its name: `dev` for valid.tsv and cuts_dev.jsonl.gz; else ''."""
     words = set("".join(c if c.isalpha() else " " for c in Path(name).name.lower()).split())
     found = [part for part, names in _NAMES_OF_PARTS.items() if words & set(names.split())]
     return found[0] if len(found) == 1 else ""

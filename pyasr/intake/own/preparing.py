@@ -1,4 +1,4 @@
-"""From the sources of a corpus to data directories: what utils/new_recipe.py tells and utils/prepare_own_data.py writes."""
+"""Data directories of a user's corpus. utils/new_recipe.py describes what they will contain, utils/prepare_own_data.py writes them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pyasr.intake.own.words import Normaliser
 
 _SLACK_S = 0.5  # by which an utterance may end after its recording
 _LEAST_S = 0.1  # of an utterance
-_OUTSIDE = f"utterances that do not lie within their recordings, or last less than {_LEAST_S} s"
+_OUTSIDE = f"utterances outside their recordings or shorter than {_LEAST_S} s"
 _USUAL_RATE_HZ = 16000
-_SHARE_AT_RATE = 0.95  # of the speech that has the chosen sampling rate
+_SHARE_AT_RATE = 0.95  # of the speech, at least, has the chosen sampling rate or a higher one
 
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """How a corpus is read, written in words, and split."""
+    """How a corpus is read, normalised and split."""
 
     reading: ReadingOptions = group(ReadingOptions)
     language: LanguageOptions = group(LanguageOptions)
@@ -35,7 +35,7 @@ class CorpusOptions:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A corpus in words and parts; `speakers` says how speakers are told."""
+    """A corpus with normalised texts, and its parts; `speakers` says how speakers were found."""
 
     corpus: Corpus
     language: Language
@@ -43,16 +43,16 @@ class Prepared:
     speakers: str
 
     def hours(self, part: str) -> float:
-        """Of a part."""
+        """Hours of speech of a part."""
         return sum(map(self.corpus.duration_s, self.split.parts[part])) / 3600
 
     def counts(self, part: str) -> Counter:
-        """The words of a part."""
+        """{word: count} of a part."""
         return Counter(word for one in self.split.parts[part] for word in one.text.split())
 
 
 def prepare(sources: list[Path], options: CorpusOptions) -> Prepared:
-    """Raises UserError for everything that is wrong with the sources."""
+    """Read, normalise and split a corpus. Raises UserError for faults of the sources, and if no utterance is left."""
     corpus = read_corpus(sources, options.reading)
     language = choose_language((one.text for one in corpus.utterances), options.language)
     normalise = Normaliser(language.known, language.is_english)
@@ -67,9 +67,9 @@ def prepare(sources: list[Path], options: CorpusOptions) -> Prepared:
 
 
 def _write_words(corpus: Corpus, normalise) -> None:
-    """Texts as words; utterances without words, and those with numbers that have none, are left out."""
+    """Normalise the texts. Utterances without words, or with numbers that cannot be spelled, are left out."""
     written = [(one, normalise(one.text)) for one in corpus.utterances]
-    reasons = {None: "numbers in digits, which are spelled in English alone", "": "no words"}
+    reasons = {None: "numbers in digits, which are spelled in English only", "": "no words"}
     for nothing, what in reasons.items():
         if found := [one for one, text in written if text == nothing]:
             corpus.notes.append(f"left out: utterances with {what}: {named([_shown(one) for one in found])}")
@@ -81,7 +81,7 @@ def _shown(one: Utterance) -> str:
 
 
 def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
-    """Utterances end with their recordings at the latest. Raises UserError for those that lie outside, unless they are to be skipped."""
+    """Let utterances end with their recordings at the latest. Raises UserError for utterances outside of these, unless `skip_bad`."""
     faults, kept = Faults(skip_bad), []
     for one in corpus.utterances:
         seconds = corpus.recordings[one.recording].seconds
@@ -90,14 +90,14 @@ def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
         elif 0 <= one.begin_s < min(one.end_s, seconds) - _LEAST_S and one.end_s <= seconds + _SLACK_S:
             kept.append(replace(one, end_s=min(one.end_s, seconds)))
         else:
-            told = f"{one.name} from {one.begin_s:g} to {one.end_s:g} s of {seconds:.2f}"
+            told = f"{one.name} from {one.begin_s:g} to {one.end_s:g} s of {seconds:.2f} s"
             faults.add(_OUTSIDE, "correct their times", told)
     corpus.notes += faults.settle(where)
     corpus.utterances = kept
 
 
 def choose_rate(corpus: Corpus) -> int:
-    """The sampling rate of features: 16 kHz, or the highest below that 95 % of the speech has."""
+    """The sampling rate of features in Hz: the highest, up to 16 kHz, that at least 95 % of the speech has."""
     seconds = Counter()
     for recording in corpus.recordings.values():
         seconds[min(recording.rate or _USUAL_RATE_HZ, _USUAL_RATE_HZ)] += recording.seconds
@@ -137,7 +137,7 @@ def _segment(corpus: Corpus, one: Utterance) -> str:
 
 
 def write_listing(prepared: Prepared, path: Path) -> None:
-    """All utterances of all parts as a table, replaced only where its content changes: what data directories are made from."""
+    """Write a table of all utterances, the input of data directories. The file is replaced only if its content changes."""
     corpus, lines = prepared.corpus, ["part\tutterance\tspeaker\taudio\tside\tbegin\tseconds\ttext"]
     for part in PARTS:
         for one in sorted(prepared.split.parts[part], key=lambda one: one.name):

@@ -32,7 +32,7 @@ Side = tuple[str, str]  # (file, channel) in lower case
 
 @dataclass(frozen=True)
 class CtmEntry:
-    """Alternatives of a ctm, each a tuple of words; a word without alternatives is the only word of the only one."""
+    """Alternatives of a ctm, each a tuple of words. A word without alternatives is an entry with one alternative of one word."""
 
     alternatives: tuple[tuple[CtmLine, ...], ...]
 
@@ -44,14 +44,14 @@ class CtmEntry:
 
 @dataclass(frozen=True)
 class TimedElement:
-    """An element of a hypothesis network; the latest middle of its words decides which segment it belongs to."""
+    """An element of a hypothesis network. The latest middle of its words, in seconds, assigns it to a segment."""
 
     middle_s: float
     element: Element
 
 
 def ctm_entries(lines: Iterable[CtmLine]) -> list[CtmEntry]:
-    """The entries of words without alternatives."""
+    """An entry for each word."""
     return [CtmEntry(((line,),)) for line in lines]
 
 
@@ -89,7 +89,7 @@ def _line(line: str, place: str) -> CtmLine:
 
 
 def timed_elements(entries: Iterable[CtmEntry], rules: RuleSet | None) -> dict[Side, list[TimedElement]]:
-    """The elements of each side by begin, after the rules of a glm; words stay as they are if `rules` is None."""
+    """{side: elements in order of their begins}, after the rules of a glm. Without rules, words are not changed."""
     sides: dict[Side, list[CtmEntry]] = {}
     for entry in entries:
         sides.setdefault((entry.first.file.lower(), entry.first.channel.lower()), []).append(entry)
@@ -107,7 +107,7 @@ def _elements(entry: CtmEntry, rules: RuleSet | None, known: dict[str, list[list
 
 
 def _elements_of_word(line: CtmLine, rules: RuleSet | None, known: dict[str, list[list[str]]]) -> Iterator[TimedElement]:
-    """One element for each word that the rules make of a word, or one with alternatives; `known` caches what the rules do."""
+    """The result of the rules for a word: an element for each word, or one element with alternatives. `known` is the cache of results."""
     if rules is None:
         yield TimedElement(line.begin_s + line.duration_s / 2, line.word.lower())
         return
@@ -123,6 +123,6 @@ def _elements_of_word(line: CtmLine, rules: RuleSet | None, known: dict[str, lis
 
 
 def _middles(line: CtmLine, num: int) -> list[float]:
-    """The middles of `num` words that share the time of a line, as csrfilt rounds it."""
+    """The middles of `num` words that share the time of a line, rounded as by csrfilt."""
     each = line.duration_s / num
     return [round(line.begin_s + i * each, _DECIMALS) + round(each, _DECIMALS) / 2 for i in range(num)]

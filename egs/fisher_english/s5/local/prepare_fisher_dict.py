@@ -20,7 +20,7 @@ from pyasr.lang.lexicon import cmudict_path, read_cmudict
 
 @dataclass(frozen=True)
 class PrepareFisherDict(DictOptions):
-    dictionary: Path | None = option(None, "a file in the form of the CMU dictionary, which it is unless given")
+    dictionary: Path | None = option(None, "file in the format of the CMU dictionary, which is used by default")
 
 
 def main(options: PrepareFisherDict) -> None:

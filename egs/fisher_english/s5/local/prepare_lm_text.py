@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make a text of Fisher's transcripts for a language model that is mixed with Switchboard's, in its spelling.
+"""Make a text of Fisher's transcripts in Switchboard's spelling, for a language model that is mixed with Switchboard's.
 
 Reads   --fisher: directories of the transcripts (LDC2004T19, LDC2005T19), of one part or both
-Writes  OUT/text, a line for each utterance, also for those whose words the transcriber was not sure of
+Writes  OUT/text, a line for each utterance; uncertain words `(( ))` are included
 
     local/prepare_lm_text.py --fisher /corpora/LDC2004T19:/corpora/LDC2005T19 data/local/fisher_text
 """
@@ -24,7 +24,7 @@ from pyasr.io.text import write_table
 @dataclass(frozen=True)
 class PrepareLmText:
     out: Path = argument("directory to make")
-    fisher: str = option("", "directories of the discs, with colons between them")
+    fisher: str = option("", "directories of the discs, separated by colons")
 
 
 def main(options: PrepareLmText) -> None:
@@ -37,7 +37,7 @@ def main(options: PrepareLmText) -> None:
 
 
 def text_of(calls: Calls) -> dict[str, str]:
-    """{utterance: words} of all lines that have some."""
+    """{utterance: words} of all lines with words."""
     text, left_out = {}, LeftOut()
     for call in sorted(calls.transcripts):
         for line in read_transcript(call, calls.transcripts[call], left_out):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Divide Fisher English into dev (the first utterances, by calls), test (the next) and train (the rest), as Kaldi's recipe.
+"""Divide Fisher English in the order of calls, as Kaldi's recipe: dev (the first utterances), test (the next), train (the rest).
 
 Reads   DATA, which local/prepare_fisher.py made
 Writes  OUT/dev OUT/test OUT/train

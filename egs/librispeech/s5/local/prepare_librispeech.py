@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make data directories of the parts of LibriSpeech or mini_librispeech, which are read where they were unpacked.
+"""Make data directories of the parts of LibriSpeech or mini_librispeech. Audio stays where it was unpacked.
 
 Reads   CORPUS/**/PART/READER/CHAPTER/{*.flac,*.trans.txt}, SPEAKERS.TXT beside PART
 Writes  DATA/PART with '_' for '-' (wav.scp text utt2spk spk2utt utt2dur spk2gender); DATA/local/files/PART, a list of the files
@@ -27,15 +27,15 @@ from pyasr.data.datadir import DataDir, write_data_dir
 class LookingJobs:
     """How the work is spread; never changes what is made."""
 
-    nj: int = option(1, "parallel processes that look at audio files", minimum=1)
+    nj: int = option(1, "parallel processes that check audio files", minimum=1)
 
 
 @dataclass(frozen=True)
 class PrepareLibrispeech:
-    corpus: str = argument("directories that hold the folders of parts, or are such, separated by ':'")
+    corpus: str = argument("folders of parts, or directories that contain them, separated by ':'")
     data: Path = argument("directory of data directories")
     subset: str = option("mini", "training data: mini, or hours", choices=tuple(TRAINING))
-    test_kinds: str = option(" ".join(TEST_KINDS), "dev and test sets, separated by blanks; mini has a dev set of its own")
+    test_kinds: str = option(" ".join(TEST_KINDS), "kinds of dev and test sets, separated by blanks; mini has its own dev set")
     jobs: LookingJobs = group(LookingJobs)
 
 

@@ -2,8 +2,8 @@
 """Make the data directory of Switchboard-1 Release 2 (LDC97S62) with Mississippi State's transcripts.
 
 Reads   --swbd: the discs in any layout, sw0NNNN.sph in whatever folders; --transcripts: swb_ms98_transcriptions or
-        switchboard_word_alignments.tar.gz, unless the discs hold them; --docs: conv_tab.csv and caller_tab.csv, where they are there
-Writes  DATA/train (wav.scp reco2file_and_channel segments text utt2spk spk2utt, spk2gender where the sexes of all speakers are known),
+        switchboard_word_alignments.tar.gz, unless the discs hold them; --docs: conv_tab.csv and caller_tab.csv, if they exist
+Writes  DATA/train (wav.scp reco2file_and_channel segments text utt2spk spk2utt, spk2gender if the sexes of all speakers are known),
         DATA/local/audio_swbd.txt (the file of each call)
 
     local/prepare_swbd.py --swbd /corpora/LDC97S62 --transcripts /corpora/swb_ms98_transcriptions data
@@ -27,9 +27,9 @@ from pyasr.corpora.switchboard.transcripts import find_transcripts
 class PrepareSwbd:
     data: Path = argument("directory of data directories")
     swbd: str = option("", "directories of LDC97S62, separated by colons")
-    transcripts: str = option("", "directory or archive of the transcripts; those of the discs unless given")
-    docs: str = option("", "directories of conv_tab.csv and caller_tab.csv; the discs unless given")
-    speakers: str = option("side", "a speaker is a side of a call, or a caller by conv_tab.csv", choices=("side", "caller"))
+    transcripts: str = option("", "directory or archive of the transcripts; by default those of the discs")
+    docs: str = option("", "directories of conv_tab.csv and caller_tab.csv; by default the discs")
+    speakers: str = option("side", "speakers are the sides of calls, or the callers of conv_tab.csv", choices=("side", "caller"))
 
 
 def main(options: PrepareSwbd) -> None:

@@ -1,4 +1,4 @@
-"""Lhotse's manifests: of recordings and supervisions, or of cuts; train, dev and test by the names of the files."""
+"""Manifests of lhotse: recordings and supervisions, or cuts. Names of files tell train, dev and test."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ _LISTED = "utils/import_lhotse.py lists all of them"
 
 
 def manifest_files(places: Places) -> list[Path]:
-    """The named files, and those of named folders, that are manifests by their names."""
+    """The manifests among the given files and in the given folders, by their names."""
     files = [path for path in places.top_files if path.name.lower().endswith(_SUFFIXES)]
     return [path for path in files if path in places.files or _role(path)]
 
 
 def _role(path: Path) -> str:
-    """recordings, supervisions or cuts by the name of a manifest; '' where it does not tell."""
+    """`recordings`, `supervisions` or `cuts` if the name of a manifest contains it, else ''."""
     return next((role for role in ("recordings", "supervisions", "cuts") if role in path.name.lower()), "")
 
 
 def groups(files: list[Path]) -> list[tuple[Path, ...]]:
-    """(recordings, supervisions) and (cuts,) that belong together: their names differ in these words alone.
+    """The manifests that belong together, (recordings, supervisions) or (cuts,): their names differ only in these words.
 
-    Two files whose names do not tell are recordings and supervisions, one is of cuts. Raises UserError where one of two is missing.
+    Of files without these words in their names, two are recordings and supervisions, and one is cuts. Raises UserError if recordings or
+    supervisions are missing.
     """
     if len(files) <= 2 and not any(map(_role, files)):
         return [tuple(files)]
@@ -43,7 +44,7 @@ def groups(files: list[Path]) -> list[tuple[Path, ...]]:
         alone = [role for role in ("recordings", "supervisions") if role in found]
         if "" in found or len(alone) == 1 and not cuts:
             path, missing = found.get("") or found[alone[0]], "supervisions" if alone == ["recordings"] else "recordings"
-            raise UserError(f"{path}: no manifest of {missing} of the same name is there; give RECORDINGS and SUPERVISIONS, or cuts")
+            raise UserError(f"{path}: the manifest of {missing} that belongs to it is missing; give RECORDINGS and SUPERVISIONS, or cuts")
     return cuts or [(found["recordings"], found["supervisions"]) for found in pairs.values()]
 
 
@@ -55,7 +56,7 @@ def read(places: Places, options: ReadingOptions) -> Corpus:
     for group in found:
         manifests = (read_cuts if len(group) == 1 else read_manifests)(*group, prefix_speakers=False)
         if manifests.problems:
-            raise UserError(f"{len(manifests.problems)} problem(s) of manifests, the first: {manifests.problems[0]}; {_LISTED}")
+            raise UserError(f"{len(manifests.problems)} problem(s) in the manifests; the first: {manifests.problems[0]}; {_LISTED}")
         _add(manifests, group[0], corpus, faults, part_of(group[0].name) if len(found) > 1 else "")
     corpus.notes += faults.settle(places)
     return corpus
@@ -85,7 +86,8 @@ def _side(manifests: Manifests, name: str) -> str:
 
 
 def _placed(entry: str, manifest: Path) -> str:
-    """An entry that is read from anywhere: relative paths begin in the current directory, or at the manifest or above it."""
+    """An entry with an absolute path. A relative path begins in the current directory or, if there is no such file, in the manifest's
+    folder or a folder above it."""
     if is_command(entry) or os.path.isabs(entry):
         return entry
     roots = (Path.cwd(), *manifest.resolve().parents)

@@ -19,9 +19,9 @@ _GENDERS = {"f": "f", "female": "f", "w": "f", "woman": "f", "m": "m", "male": "
 
 
 def tables_of(places: Places) -> list[Path]:
-    """The named files that are tables by their names, or else the tables at the top of the named folders, or else those below.
+    """The tables: files that were given; without any, tables directly in the given folders; without any, tables in their subfolders.
 
-    A file of the name of an audio file is its transcript. Where tables are called train, dev or test, others are left out.
+    A file with the name of an audio file is its transcript, not a table. If tables are called train, dev or test, others are ignored.
     """
     if given := [path for path in places.files if path.suffix.lower() in SUFFIXES]:
         return given
@@ -34,11 +34,11 @@ def tables_of(places: Places) -> list[Path]:
 
 
 def _is_table(path: Path, places: Places) -> bool:
-    """Whether the first lines of a file in a folder name audio, or known columns."""
+    """Whether the first rows of a file name audio files, or have known column headers."""
     try:
         rows, is_of_words = read_rows(path), delimiter_of(text_in(path)) == " "
     except UserError:
-        return path.suffix.lower() != ".txt"  # what is wrong with it is told when it is read
+        return path.suffix.lower() != ".txt"  # the error is reported when the table is read
     is_file = _FileTest(places, path)
     rows = [row for row in rows[:_NUM_LOOKED_AT] if len(row.fields) > 1]
     return bool(rows) and (not is_of_words and is_header(rows[0], is_file) or any(is_file(field) for row in rows for field in row.fields))
@@ -54,10 +54,11 @@ class _FileTest:
         try:
             return is_audio(Path(field)) or bool(field) and self.find(field) is not None
         except UserError:
-            return True  # harmless: it is told when the row is read
+            return True  # the error is reported when the row is read
 
     def find(self, field: str) -> Path | None:
-        """The file; relative paths begin at the table, or anywhere above the file. Raises UserError where several are meant."""
+        """The audio file of a field: a path from the table's folder, or the end of a path; None if there is none. Raises UserError if
+        several files match."""
         beside = self.table.parent / field
         return beside if is_audio(beside) and beside.is_file() else self.places.index.find(field)
 
@@ -67,8 +68,8 @@ def read(places: Places, options: ReadingOptions) -> Corpus:
     tables = tables_of(places)
     folders = Counter(path.parent for path in tables if not part_of(path.name))
     if not places.files and max(folders.values(), default=0) > 1:
-        raise UserError(f"{places}: several tables are there: {named([path.name for path in tables])}; "
-                        "give the one that is meant, and the folder of its audio")
+        raise UserError(f"{places}: several tables: {named([path.name for path in tables])}; "
+                        "give the one to read, and the folder of its audio")
     if places.folders:
         check_any(places.below, places.folders[0])
     audio = places if places.folders else Places(list(dict.fromkeys(table.parent for table in tables)))
@@ -88,16 +89,16 @@ class _Table:
         self.columns, self.rows = find_columns(path, read_rows(path), options.columns, self.files)
 
     def field(self, row: Row, meaning: str) -> str:
-        """What a row has in the column of that meaning; '' where there is none."""
+        """The field of a row in the column with this meaning; '' if there is no such column."""
         return row.fields[self.columns[meaning]] if meaning in self.columns else ""
 
     def second(self, row: Row, meaning: str) -> float:
-        """A time in a column that is there. Raises UserError for a field that is no number."""
+        """A time of a row in seconds. Raises UserError if the field is not a number."""
         text = self.field(row, meaning)
         try:
             return float(text.replace(",", "."))
         except ValueError:
-            told = f"'{text[:20]}' in the column of the {meaning} is not a number of seconds"
+            told = f"'{text[:20]}', the {meaning} of an utterance, is not a number of seconds"
             raise UserError(f"{self.path}:{row.line}: {told}; correct the table") from None
 
 
@@ -107,7 +108,7 @@ def _read_table(table: _Table, corpus: Corpus, faults: Faults, part: str) -> Non
         path = table.files.find(name) if name else None
         if path is None:
             place = f"{name or '-'} (line {row.line})"
-            faults.add("rows name audio files that are not there", "add the files, or take the rows out", place)
+            faults.add("rows with missing audio files", "add the files, or remove the rows", place)
             continue
         entry = str(path.absolute())
         if entry not in corpus.recordings and (recording := recording_of(entry, f"line {row.line}", faults)):
@@ -117,7 +118,8 @@ def _read_table(table: _Table, corpus: Corpus, faults: Faults, part: str) -> Non
 
 
 def _times(table: _Table, row: Row, seconds: float) -> tuple[float | None, float | None]:
-    """(begin, end) of a row; None for a table without begins. The end is told, or the duration, or it is that of the recording."""
+    """(begin, end) of a row in seconds; None for both if the table has no begins. Without a column of ends or durations, the utterance ends
+    with its recording."""
     if "begin" not in table.columns:
         return None, None
     begin = table.second(row, "begin")
@@ -137,7 +139,7 @@ def _utterance(table: _Table, row: Row, recording: Recording, part: str) -> Utte
 def _tell_unused(corpus: Corpus, audio: list[Path]) -> None:
     used = set(corpus.recordings)
     if unused := [path.name for path in audio if str(path.absolute()) not in used]:
-        corpus.notes.append(f"left out: audio files that no row names: {named(unused)}")
+        corpus.notes.append(f"left out: audio files that are in no table: {named(unused)}")
 
 
 register(Kind("a folder of audio with a table (TSV, CSV: file, text, speaker)", 30, lambda places: bool(tables_of(places)), read))
