@@ -36,7 +36,7 @@ WRONG_TIME_S, RIGHT_TIME_S = 31.09, 231.09
 
 @dataclass
 class Discs:
-    """A tree, and what has to come of it.
+    """A tree, and the expected result of its preparation.
 
     texts     {utterance without its speaker: words}
     speakers  {side: speaker}
@@ -55,7 +55,7 @@ class Discs:
 
 
 class Call:
-    """One call while it is made: its lines, and the sounds of both sides."""
+    """A call under construction: its lines, and the sounds of both sides."""
 
     def __init__(self, number: int, with_speech: bool):
         self.name, self.with_speech = f"fe_03_{number:05d}", with_speech
@@ -66,7 +66,7 @@ class Call:
         self.end_s = 0.4
 
     def say(self, channel: int, tokens: list[str], begin_s: float | None = None, written_begin_s: float | None = None) -> None:
-        """A line that training uses, from `begin_s`, or where the line before ends."""
+        """Add a line that training uses; it begins at `begin_s`, or at the end of the previous line."""
         begin_s = round(self.end_s if begin_s is None else begin_s, 2)
         phones = " ".join(TOKENS[token][1] for token in tokens).split()
         sound = self.voices[channel].say(phones) if self.with_speech else np.zeros(int(RATE * 0.1 * (3 + len(phones))))
@@ -81,7 +81,7 @@ class Call:
         self.lines.append(f"{begin_s:.2f} {end_s:.2f} {'AB'[channel]}: {text} ")
 
     def audio(self, seconds: float) -> np.ndarray:
-        """int16 (num_samples, 2) of both sides; digital silence where no one speaks."""
+        """int16 (num_samples, 2) of both sides, with digital silence between utterances."""
         samples, rng = np.zeros((int(seconds * RATE), 2), np.float32), np.random.default_rng(1)
         for channel, begin_s, sound in self.sounds:
             begin = round(begin_s * RATE)
@@ -95,7 +95,7 @@ class Call:
 
 
 def make_discs(root: Path, with_speech: bool = False, num_lines: int = 16) -> Discs:
-    """The four releases below `root`; without speech their audio is silence without compression, which is quickly made."""
+    """Make the four releases below `root`. Without speech the audio is uncompressed silence, which takes less time."""
     discs, rng = Discs(root), np.random.default_rng(1)
     for number in CALLERS:
         call = Call(number, with_speech)
@@ -122,7 +122,7 @@ def _tokens(i: int, rng: np.random.Generator) -> list[str]:
 
 
 def _add_faults(number: int, call: Call, left_out: Counter) -> float:
-    """Lines of this call with the corpus' faults; the seconds of its audio."""
+    """Add lines with the faults of the corpus to a call; returns the seconds of its audio."""
     seconds = call.end_s + 1.0
     if number == 1:
         call.write(3.0, 3.5, 0, "(( ))")
@@ -166,20 +166,20 @@ def text_name(number: int) -> str:
 
 
 def _write_transcript(root: Path, number: int, call: Call) -> None:
-    """And another file of its name, with other words, where BBN's originals lie."""
+    """Also write a file of the same name with other words among BBN's originals."""
     original = Path(text_name(number).replace("/trans/", "/bbn_orig/"))
     for name, text in ((text_name(number), call.transcript()), (original.parent / "originals" / original.name, "1.00 2.00 A: other words\n")):
         write_file(root / name, text.encode("utf-8", "surrogateescape"))
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """In folders that are made where they are missing."""
+    """Write a file; missing folders are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
 
 
 def _write_tables(root: Path) -> None:
-    """Callers and sexes, each part's in its own form."""
+    """The tables of callers and sexes, in the format of each part."""
     header = "CALL_ID,DATE_TIME,TOPICID,SIG_GRADE,CNV_GRADE,APIN,ASX.DL,APHNUM,APHSET,APHTYP,BPIN,BSX.DL,BPHNUM,BPHSET,BPHTYP"
     for part, doc, disc in ((1, "LDC2004T19/fe_03_p1_tran/doc", "LDC2004S13/fisher_eng_tr_sp_d1/filetable.txt"),
                             (2, "LDC2005T19/doc", "LDC2005S13/fe_03_p2_sph1/docs/filetable2.txt")):  # fmt: skip
@@ -198,6 +198,6 @@ def _calldata(number: int) -> str:
 
 
 def _listed(part: int, number: int, sexes: str) -> str:
-    """In the order of Kaldi's pattern, and in that of the readme."""
+    """In the order of Kaldi's pattern, and in the order of the readme."""
     fields = [f"fe_03_p{part}_sph1", f"{number:05d}", sexes, "LDC"]
     return "\t".join(fields if part == 1 else [fields[1], fields[0], *fields[2:]])

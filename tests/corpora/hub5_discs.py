@@ -38,7 +38,7 @@ LABELS = [";; CATEGORY \"0\" \"\" \"\"", ";; LABEL \"O\" \"O\" \"O\"", ";; LABEL
 
 @dataclass
 class EvaluationDiscs:
-    """A made set: `audio` and `text` are its discs; {utterance: words} of what is scored; {name: (begin, end)} of all that a pem lists."""
+    """A generated set: its discs `audio` and `text`, {utterance: words} of the scored segments, {name: (begin, end)} of all segments."""
 
     audio: Path
     text: Path
@@ -48,7 +48,7 @@ class EvaluationDiscs:
 
 
 def make_eval2000(root: Path) -> EvaluationDiscs:
-    """4 calls of 8 segments, of which one is ignored and one begins before the one before it has ended."""
+    """4 calls of 8 segments. In each, one segment is ignored, and one begins before the end of the previous one."""
     tree = EvaluationDiscs(root / "LDC2002S09", root / "LDC2002T43")
     pem, stm, folder = [";; list of segments"], list(LABELS), tree.audio / "hub5e_00" / "english"
     for i, call in enumerate(("sw_4390", "sw_4484", "en_4156", "en_4183")):
@@ -68,7 +68,7 @@ def make_eval2000(root: Path) -> EvaluationDiscs:
 
 
 def make_rt03(root: Path) -> EvaluationDiscs:
-    """2 calls of 9 segments, of which one is ignored and one has no words; and speech of another language."""
+    """2 calls of 9 segments, and speech of another language. In each call one segment is ignored, and one has no words."""
     tree = EvaluationDiscs(root / "LDC2007S10", root / "LDC2007S10")
     data, cts = tree.audio / "data", Path("eval03", "english", "cts")
     for i, call in enumerate(("fsh_60262", "sw_45097")):

@@ -41,7 +41,7 @@ Say = Callable[[list[str], int, str], np.ndarray]  # words, reader, utterance ->
 
 @cache
 def synthesiser() -> ModuleType:
-    """The sounds of the toy recipe at another rate, and without stress."""
+    """The sounds of the toy recipe at another sampling rate. Stress makes no difference."""
     spec = importlib.util.spec_from_file_location("librispeech_synthesiser", TOY)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

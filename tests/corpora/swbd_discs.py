@@ -1,4 +1,4 @@
-"""Switchboard's discs in small: LDC97S62 and Mississippi State's transcripts, with all that is awkward in the real ones.
+"""Switchboard's discs in small: LDC97S62 and Mississippi State's transcripts, with the irregularities of the real ones.
 
     tree = make_discs(tmp_path / "tree")            # 4 DVDs, transcripts, tables of callers
     lay_out(tree, "upper", tmp_path / "upper")      # the same files in another layout
@@ -56,7 +56,7 @@ CALLERS = {2001: (1000, 1001), 2010: (1002, 1000), 2167: (1003, 1004), 2289: (10
 
 @dataclass
 class Discs:
-    """A made tree, and what a preparation has to find in it.
+    """A generated tree, and the expected result of its preparation.
 
     root      holds swb1_d1 ... swb1_d4, swb_ms98_transcriptions, switchboard_word_alignments.tar.gz, docs
     texts     {utterance: text} with sides as speakers
@@ -78,7 +78,7 @@ class Discs:
 
 @dataclass
 class Side:
-    """A side of a call as it grows: transcript lines (begin, end, words), and its samples."""
+    """A side of a call under construction: transcript lines (begin, end, words), and its samples."""
 
     name: str
     voice: Voice
@@ -92,7 +92,7 @@ class Side:
 
 
 def make_discs(root: Path, turns_per_call: int = 14, more_calls: int = 0) -> Discs:
-    """Make a tree. `more_calls` are further ordinary calls, for recipes that are to learn something."""
+    """Make a tree. `more_calls` is the number of further ordinary calls, with which the models of a recipe can learn."""
     tree = Discs(root)
     ordinary = {4600 + i: 1 + i % 4 for i in range(more_calls)}
     lines = _lines()
@@ -129,7 +129,7 @@ def known(token: str) -> tuple[str, str]:
 
 
 def _talk(call: int, num_turns: int, lines: Iterator[tuple[str, str]]) -> tuple[Side, Side]:
-    """Turns of A and B, one after the other, each silent where the other speaks; side B of 2167 says nothing."""
+    """Turns of A and B in alternation, each silent while the other speaks; side B of 2167 has no speech."""
     sides = tuple(Side(f"sw{call}{channel}", Voice.of(f"{call}{channel}")) for channel in "AB")
     for turn in range(num_turns):
         speaker, listener = sides if turn % 2 == 0 or call == 2167 else sides[::-1]

@@ -1,4 +1,4 @@
-"""Speech-like sounds at 8 kHz: phones of Mississippi State's set as harmonics or noise with formants of their own, by voices of their own."""
+"""Speech-like sounds at 8 kHz: phones of Mississippi State's set as harmonics or noise. Each phone has its own formants, each voice its own pitch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of what a data directory holds beside what is published."""
+"""The table of a data directory's counts beside the published ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files of a corpus are found in whatever folders and case its discs were copied to."""
+"""Files of a corpus are found in any folders, and with names in upper or lower case."""
 
 from pathlib import Path
 

@@ -37,7 +37,7 @@ def discs(tmp_path_factory) -> Discs:
 
 @pytest.fixture
 def copied(discs, tmp_path) -> Discs:
-    """A tree of one's own."""
+    """A tree that a test can change."""
     shutil.copytree(discs.root, tmp_path / "discs")
     return Discs(tmp_path / "discs", discs.texts, discs.speakers, discs.left_out)
 
@@ -47,7 +47,7 @@ def without_speaker(utterance: str) -> str:
 
 
 def check(found: DataDir, discs: Discs, calls=lambda call: True) -> DataDir:
-    """The utterances, words, speakers and recordings of a directory are those that the tree was made from, of the calls that count."""
+    """Utterances, words, speakers and recordings of a directory equal those of the tree, for the calls that are used."""
     expected = {name: words for name, words in discs.texts.items() if calls(name[:11])}
     assert {without_speaker(name): words for name, words in found.text.items()} == expected
     assert {name: speaker for name, speaker in found.utt2spk.items()} == {
@@ -85,7 +85,7 @@ def test_sides_as_speakers(discs, tmp_path):
 
 
 def test_one_directory_in_capitals_and_audio_that_was_renamed(copied, tmp_path, capsys):
-    """Audio called .wav, and a file of that name which is something else."""
+    """SPHERE files named .wav, and a .wav file that is not SPHERE."""
     for path in sorted(copied.root.rglob("*"), key=lambda path: -len(path.parts)):
         path.rename(path.with_name(path.name.upper().replace(".SPH", ".WAV")))
     write_file(copied.root / "OTHERS" / "fe_03_00001.wav", b"RIFF1234WAVEfmt ")
@@ -94,7 +94,7 @@ def test_one_directory_in_capitals_and_audio_that_was_renamed(copied, tmp_path, 
 
 
 def test_second_copies_of_transcripts_and_calls(copied, tmp_path, capsys):
-    """Of an archive that was unpacked twice, with and without its outer folder, the first in sorted order is taken."""
+    """If an archive was unpacked twice, with and without its outer folder, the first file in sorted order is used."""
     shutil.copytree(copied.root / "LDC2004T19" / "fe_03_p1_tran" / "data", copied.root / "LDC2004T19" / "data")
     write_file(copied.root / "LDC2005S13" / "more" / "FE_03_05851.SPH", (copied.root / audio_name(5851)).read_bytes())
     data = check(prepare(tmp_path / "all", copied.places), copied)
@@ -110,7 +110,7 @@ def test_one_part(discs, tmp_path, capsys):
 
 
 def test_audio_that_comes_later_makes_it_again(copied, tmp_path, capsys):
-    """Without any change of the transcripts."""
+    """The transcripts do not change."""
     audio = copied.root / audio_name(3)
     audio.rename(tmp_path / "elsewhere.sph")
     check(prepare(tmp_path / "all", copied.places), copied, lambda call: call != "fe_03_00003")
@@ -120,7 +120,7 @@ def test_audio_that_comes_later_makes_it_again(copied, tmp_path, capsys):
 
 
 def test_audio_that_cannot_be_used(copied, tmp_path, capsys):
-    """Calls of which the audio is known to be bad; headers that are broken; files that were cut."""
+    """Calls with audio that is known to be bad, broken headers, truncated files."""
     for number in (446, 1243, 6716):
         write_file(copied.root / audio_name(number), (copied.root / audio_name(1)).read_bytes())
         text = (copied.root / text_name(1)).read_text().replace("fe_03_00001", f"fe_03_{number:05d}")
@@ -190,7 +190,7 @@ def test_sets(discs, tmp_path):
 
 
 def test_text_for_language_models(discs, tmp_path):
-    """Without audio, also of one part; with the words that are not sure, and in the other convention of noises."""
+    """No audio is needed, and one part is enough. Uncertain words are included, and noises follow Switchboard's convention."""
     run("prepare_lm_text", "--fisher", ":".join(discs.places[1::2]), tmp_path / "lm")
     text = read_table(tmp_path / "lm" / "text")
     assert text["fe_03_00001-B-000400-000450"] == "you know" and f"fe_03_{WITHOUT_AUDIO:05d}" in {name[:11] for name in text}

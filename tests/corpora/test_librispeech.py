@@ -26,7 +26,7 @@ FIRST = "LibriSpeech/train-clean-5/1088/134315/1088-134315-0000.flac"
 
 @pytest.fixture
 def mini(tmp_path):
-    """(a directory that holds mini_librispeech, {part: {utterance: words}})"""
+    """(directory that contains mini_librispeech, {part: {utterance: words}})"""
     return tmp_path, write_tree(tmp_path, MINI, noise)
 
 
@@ -107,7 +107,7 @@ def test_layouts(layout, mini, prepare):
 
 
 def test_a_second_copy_is_told_and_not_read(mini, prepare):
-    """A link is none."""
+    """A link does not count as a second copy."""
     place, texts = mini
     (place / "link").symlink_to(place / "LibriSpeech")
     assert "several copies" not in prepare(place)
@@ -155,7 +155,7 @@ def lose_transcripts(place: Path) -> None:
 
 
 def cut(place: Path) -> None:
-    """As an unpacking that was interrupted leaves a file, within its last frame."""
+    """An interrupted unpacking truncates a file within its last frame."""
     content = (place / FIRST).read_bytes()
     (place / FIRST).write_bytes(content[:-100])
 
@@ -196,7 +196,7 @@ def test_what_cannot_be_used_is_named_counted_and_passed_over(damage, count, rea
 
 
 def test_what_was_completed_is_read_again(mini, prepare):
-    """And nothing else is made again."""
+    """Other parts are not made again."""
     place, texts = mini
     content = (place / FIRST).read_bytes()
     cut(place)
@@ -253,7 +253,7 @@ def test_published_counts_are_of_parts_that_are_prepared():
 
 
 def test_folders_of_parts_are_not_searched(tmp_path, monkeypatch):
-    """They hold thousands of folders."""
+    """Parts have thousands of folders."""
     write_tree(tmp_path, MINI, noise)
     (tmp_path / "LibriSpeech/train-clean-5/dev-clean-2").mkdir()
     found = part_folders([tmp_path], "mini", parts_of("mini"))
@@ -262,7 +262,7 @@ def test_folders_of_parts_are_not_searched(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("seconds", [0.05, 1.0, 12.3])
 def test_lengths_are_those_of_the_header_and_cuts_are_seen(seconds, tmp_path):
-    """At any place."""
+    """Also in other folders."""
     path = tmp_path / "a.flac"
     soundfile.write(path, 0.3 * np.random.default_rng(0).standard_normal(int(16_000 * seconds)), 16_000)
     content = path.read_bytes()

@@ -34,7 +34,7 @@ def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
 
 
 def prepared(*sources: Path, **changes) -> Prepared:
-    """A corpus as the tools take it; `changes` are options by name, given as on a command line."""
+    """A corpus as the tools prepare it; `changes` are options and their values on the command line."""
     words = [word for name, value in changes.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     options, _ = parse(step_of("new_recipe.py", "utils")[1], [*words, "DIR", *map(str, sources)])
     return prepare(list(options.paths[1:]), options.corpus)

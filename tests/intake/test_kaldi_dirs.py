@@ -1,4 +1,4 @@
-"""Directories of Kaldi's, broken one file after the other: each problem is told with its fix, in one pass, and sound ones have none."""
+"""Kaldi directories with one broken file at a time: each problem is reported with its fix, all in one pass; correct ones have none."""
 
 import gzip
 import shutil
@@ -98,7 +98,7 @@ def test_other_features_than_the_models_are_no_problem_unless_asked(dirs):
 
 
 def test_text_forms_and_plain_files_are_as_good(dirs):
-    """A text model, a text archive named .gz that is none, another that is text and gzipped."""
+    """A text model, a text archive named .gz that is not compressed, and a compressed text archive."""
     ali = dirs[1]
     write_gmm(ali / "final.mdl", binary=False)
     write_int_vectors(ali / "plain", read_int_vectors(ali / "ali.1.gz"), binary=False)
@@ -109,7 +109,7 @@ def test_text_forms_and_plain_files_are_as_good(dirs):
 
 
 def test_of_two_names_the_one_is_looked_at_that_steps_read(dirs):
-    """Nobody is told to move one archive onto another."""
+    """The advice does not move one archive onto another."""
     ali = dirs[1]
     shutil.copy(ali / "ali.1.gz", ali / "ali.1")
     (ali / "trans.1.gz").write_bytes(b"nonsense")

@@ -1,4 +1,4 @@
-"""Manifests of lhotse's: those that lhotse writes against its own export, and every mistake with its sentence."""
+"""Manifests of lhotse, compared with its own export, and an error message for every mistake."""
 
 import gzip
 import json
@@ -90,7 +90,7 @@ def test_data_directory(tmp_path):
     (lambda r, s: s[0].update(channel=[]), "supervision u1: it has no channel"),
 ])  # fmt: skip
 def test_every_problem_is_told(tmp_path, change, told):
-    """Also the one that is there twice, in a pass."""
+    """Also a recording that occurs twice, in one pass."""
     recordings, supervisions = json.loads(json.dumps([RECORDINGS, SUPERVISIONS]))
     change(recordings, supervisions)
     supervisions[2]["duration"] = -1
@@ -100,7 +100,7 @@ def test_every_problem_is_told(tmp_path, change, told):
 
 
 def test_blanks_in_names(tmp_path):
-    """Where no other name has the underscores."""
+    """Unless another name has the underscores."""
     recordings = [RECORDINGS[0] | {"id": "the talk"}]
     supervisions = [SUPERVISIONS[0] | {"speaker": "Ann  B. Lee", "recording_id": "the talk", "id": "u\u30001"},
                     SUPERVISIONS[1] | {"speaker": "Ann  B. Lee", "recording_id": "the talk"}]  # fmt: skip
@@ -153,7 +153,7 @@ def test_times_are_written_whole(tmp_path):
 
 
 def test_a_name_that_begins_like_its_speaker_is_no_prefix(tmp_path):
-    """Else s10-x of s1 would sort behind s10-a of s10."""
+    """Otherwise s10-x of s1 would come after s10-a of s10."""
     said = {"recording_id": "mono", "start": 0, "duration": 1, "text": "yes"}
     names = [("s10-x", "s1"), ("s10-a", "s10"), ("s1", "s1")]
     out = tmp_path / "data"

@@ -1,4 +1,4 @@
-"""Manifests of cuts as lhotse writes them, against its own trim_to_supervisions; each kind that cannot be taken has its sentence."""
+"""Manifests of cuts written by lhotse, compared with its trim_to_supervisions; an error message for each unsupported kind."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ def lhotse():
 
 
 def cuts_of_lhotse(lhotse):
-    """Cuts that begin within their recordings, supervisions that end after them, channels of a call, a cut where nobody speaks."""
+    """Cuts that begin within their recordings, supervisions that end after them, channels of a call, a cut without speech."""
     from lhotse.audio import AudioSource
 
     talk, call = (lhotse.Recording(name, [AudioSource("file", list(range(num)), f"{name}.wav")], 8000, 32000, 4.0)

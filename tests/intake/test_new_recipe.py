@@ -27,7 +27,7 @@ def folder_and_table(folder: Path, made: list[tuple[Path, str, str]]) -> Path:
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory) -> tuple[Path, str]:
-    """The recipe of a toy corpus, made outside the toolkit with relative paths; what the program said."""
+    """(recipe of a toy corpus, output of the program); it is made outside the toolkit with relative paths."""
     folder = tmp_path_factory.mktemp("own")
     folder_and_table(folder / "my corpus", toy_speech(folder / "my corpus/clips", 10, 9))
     before = {path for path in folder.rglob("*")}

@@ -1,4 +1,4 @@
-"""What a user's corpus may be: each kind of source becomes the same utterances, and every mistake one sentence."""
+"""Sources of a user's corpus: all kinds give the same utterances, and every mistake is reported in one sentence."""
 
 import gzip
 import json
@@ -91,7 +91,7 @@ def speakers_tiers(folder):
 
 
 def kaldi(folder):
-    """To be split, with paths that begin in the directory above."""
+    """A table to be split, with paths relative to the parent directory."""
     path = folder / "data" / "all"
     path.mkdir(parents=True)
     audio = files(folder / "data")
@@ -115,7 +115,7 @@ KINDS = {make.__name__: make for make in (common_voice, spreadsheet, utf16_table
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_becomes_the_same_utterances(kind, tmp_path, monkeypatch):
-    """Speakers, words and seconds are those that the corpus was made of; data directories have no problem."""
+    """Speakers, words and seconds equal those of the corpus; data directories are valid."""
     folder = tmp_path / "my corpus"
     folder.mkdir()
     KINDS[kind](folder)
@@ -153,7 +153,7 @@ def test_quotation_marks_and_delimiters(text, rows, tmp_path):
 
 
 def test_lists_in_folders_below_and_paths_outside(tmp_path):
-    """Lines of ID and words, as LibriSpeech's, in several folders; a table alone whose paths are absolute."""
+    """Lists of ids and words in several folders, as in LibriSpeech; a single table with absolute paths."""
     for i in range(3):
         names = [tone(tmp_path / "corpus" / f"{i}" / f"{i}-{j}.flac").stem for j in range(4)]
         write(tmp_path / "corpus" / f"{i}" / f"{i}.trans.txt", "".join(f"{name} THE CAT {name[0]}\n" for name in names))
@@ -191,7 +191,7 @@ def test_microphones_of_vctk(tmp_path):
 
 
 def test_commands_of_kaldi_tell_their_rate_once(tmp_path):
-    """Lengths are known, so that only one is run."""
+    """Lengths are known, so only one command is run."""
     path = tmp_path / "data"
     path.mkdir()
     tone(tmp_path / "a.wav")
@@ -240,7 +240,7 @@ def test_columns_can_be_named(tmp_path):
 
 
 def rows_of(folder: Path, num: int = 12) -> list[list[str]]:
-    """A sound table of `num` files."""
+    """A valid table of `num` files."""
     return [["file", "text"], *([tone(folder / f"a{i}.wav").name, f"the cat {i % 5}"] for i in range(num))]
 
 
@@ -378,7 +378,7 @@ def test_audio_without_a_transcript_is_told(tmp_path):
 
 
 def test_a_missing_file_is_not_replaced_by_another_speakers(tmp_path):
-    """Where names occur in several folders, the folder counts."""
+    """If names occur in several folders, the folder must match."""
     audio = files(tmp_path)
     for path in audio.values():
         write(path.with_suffix(".txt"), f"words of {path.parent.name}")

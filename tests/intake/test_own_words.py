@@ -1,4 +1,4 @@
-"""Texts to words: each rule of docs/own_corpus.md with its example, and the choice of the language."""
+"""Normalisation of texts: each rule of docs/own_corpus.md with its example, and the choice of the language."""
 
 import pytest
 

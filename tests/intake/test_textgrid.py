@@ -1,4 +1,4 @@
-"""Praat's TextGrid files: both text forms, encodings, tiers, and what is not one."""
+"""Praat's TextGrid files: both text formats, encodings, tiers, and files that are not TextGrids."""
 
 import pytest
 from own_corpora import textgrid, write

@@ -26,7 +26,7 @@ def score(*words, ok=True):
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory):
-    """Dev chooses LM weight 12 or less (12.5 is where 'yes' and 'no' change places); test is better at 9 or less."""
+    """Dev chooses LM weight 12 or less, because the best word changes at 12.5; test is better at 9 or less."""
     root = tmp_path_factory.mktemp("score")
     lang = make_lang(root / "lang")
     dev = make_data(root / "dev", {"a-1": "yes yes", "a-2": "yes", "b-1": "no"})
@@ -59,7 +59,7 @@ def test_nothing_was_decoded():
 
 
 def test_scores_of_another_toolkit_are_kept(scored, tmp_path):
-    """Ours are replaced."""
+    """Files of pyasr are replaced."""
     root, _ = scored
     shutil.copytree(root / "exp/tri/decode_dev", tmp_path / "decode")
     theirs, ours = tmp_path / "decode/wer_20", tmp_path / "decode/wer_40_9.0"
@@ -85,7 +85,7 @@ def test_dev_point_is_applied_to_test_beside_the_best_one(scored):
     (None, None, (11, 0.5), None), (12, None, (12, 0.5), (12, 0.0)), (None, 1.0, (11, 1.0), None), (12, 1.0, (12, 1.0), (12, 1.0)),
 ])
 def test_a_point_is_the_chosen_one_unless_given(tmp_path, lmwt, penalty, of_scored, of_another):
-    """And scoring is an input where some of it comes from there."""
+    """The scoring that parameters are taken from is an input."""
     path = scoring_dir(tmp_path / "scored") / "summary.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"data": "", "signature": "", "best": {}, "chosen": {"point": [11, 0.5]}}))

@@ -14,12 +14,12 @@ UP_TO = -1  # sign of the acoustic cost: 'yes' wins below the weight, 'no' above
 
 
 def right_from(weight: int):
-    """(text, lattice) of an utterance whose words are right at LM weights from `weight` on."""
+    """(text, lattice) of an utterance whose words are correct at LM weights of at least `weight`."""
     return "no", choice(1, 1.0, UP_TO * (weight - 0.5))
 
 
 def right_to(weight: int):
-    """The same up to `weight`."""
+    """(text, lattice) of an utterance whose words are correct at LM weights of at most `weight`."""
     return "yes", choice(1, 1.0, UP_TO * (weight + 0.5))
 
 
@@ -52,7 +52,7 @@ class Corpus:
     (2, 4, (1, 17), 2),
 ])  # fmt: skip
 def test_the_range_grows_until_the_best_is_inside(tmp_path, caplog, first, last, weights, chosen):
-    """Each weight away from the best ones costs an error, so that the way there is seen; the wide range given by hand agrees."""
+    """The number of errors grows with the distance from the best weights. A wide range given by hand finds the same."""
     steps = [right_from(weight) for weight in range(1, first + 1)] + [right_to(weight) for weight in range(last, 101)]
     corpus = Corpus(tmp_path / "own", WRONG, *steps)
     with caplog.at_level("INFO", "pyasr"):
@@ -64,7 +64,7 @@ def test_the_range_grows_until_the_best_is_inside(tmp_path, caplog, first, last,
 
 
 def test_a_step_beyond_the_end_is_found(tmp_path):
-    """Nothing within the first range tells of it."""
+    """All weights of the first range have the same number of errors."""
     assert Corpus(tmp_path / "a", WRONG, right_from(26)).score()["chosen"]["point"] == [26, 0.0]
 
 
@@ -95,7 +95,7 @@ def test_the_limit_is_told(tmp_path, caplog):
 
 
 def test_the_weight_of_another_set_is_applied_outside_the_first_range(tmp_path):
-    """Where the other set has its own best at 12."""
+    """The other set has its best weight at 12."""
     dev = Corpus(tmp_path / "dev", WRONG, *(right_from(weight) for weight in range(1, 27)), *(right_to(weight) for weight in range(26, 60)))
     test = Corpus(tmp_path / "test", WRONG, *(right_from(weight) for weight in range(1, 13)), *(right_to(weight) for weight in range(12, 60)))
     assert dev.score()["chosen"]["point"] == [26, 0.0]
@@ -109,7 +109,7 @@ def test_the_weight_of_another_set_is_applied_outside_the_first_range(tmp_path):
 
 
 def test_earlier_scores_of_the_same_range_stay(tmp_path, capsys):
-    """Their done-file has the numbers of the ends, as it has now."""
+    """Their done-file has numbers for both ends."""
     corpus = Corpus(tmp_path / "a", WRONG, right_from(12), right_to(12))
     corpus.score()
     options = json.loads((corpus.decode / "scoring/.done.json").read_text())["options"]
@@ -119,7 +119,7 @@ def test_earlier_scores_of_the_same_range_stay(tmp_path, capsys):
 
 
 def test_a_range_that_is_given_is_honoured_after_one_that_grew(tmp_path, capsys):
-    """And the other way round: what was scored in a fixed range grows where the best is at its end."""
+    """Also in the other order: a fixed range grows if the best weight is at its end."""
     steps = [right_from(weight) for weight in range(15, 24)] + [right_to(weight) for weight in range(23, 28)]
     corpus = Corpus(tmp_path / "a", WRONG, *steps)
     assert corpus.score()["weights"] == (7, 30)

@@ -31,7 +31,7 @@ def system(tmp_path_factory) -> System:
 
 @pytest.fixture(scope="module")
 def exp(system, tmp_path_factory) -> Path:
-    """Decoded utterances of three channels. The stm has the best words of some, other words for the rest, and a channel more."""
+    """Decoded utterances of three channels. The stm has the best words of some and other words for the rest, and a fourth channel."""
     root = tmp_path_factory.mktemp("exp")
     lattices = {utt: determinize(system.lattice(seed, NUM_FRAMES), 8.0, SCALE)[0] for seed, utt in enumerate(PLACES)}
     text = {utt: " ".join(map(system.lang.words.symbol, best_path(lattice, SCALE).words)) for utt, lattice in lattices.items()}
@@ -87,7 +87,7 @@ def test_words_and_times_are_those_of_get_ctm(system, exp, scored, decode_mbr):
 
 
 def test_counts_are_those_of_the_ctm(exp, scored):
-    """At every point, and for the subsets."""
+    """At all points, and for all subsets."""
     for path in (scored / "hyp").iterdir():
         wer = (scored / f"wer_{path.stem}").read_text().split()
         _, words, _, sub, dele, ins, _ = our_rows(exp / "data/stm", path, exp / "data/glm")["sum"]
@@ -103,7 +103,7 @@ def test_counts_are_those_of_the_ctm(exp, scored):
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def test_sctk_counts_the_same(exp, scored, tmp_path):
-    """Without the channel that has no words, which sclite refuses."""
+    """Without the channel that has no words, because sclite refuses it."""
     stm = tmp_path / "stm"
     stm.write_text("".join(f"{line}\n" for line in (exp / "data/stm").read_text().splitlines() if not line.startswith("sw_2 B")))
     for path in (scored / "hyp").iterdir():
