@@ -1,4 +1,4 @@
-"""The data directory of an evaluation set: tables, and what it is scored by: stm, glm, stm_subsets."""
+"""The data directory of an evaluation set: its tables, and the files for scoring: stm, glm, stm_subsets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.corpora.call_audio import seconds_of_calls, within_audio
+from pyasr.base.step import make_part
+from pyasr.corpora.call_audio import seconds_of_calls, within_audio, write_audio_list
 from pyasr.corpora.conversations import LeftOut, tables_of
+from pyasr.corpora.counts import log_table
 from pyasr.corpora.hub5.references import References, read_pem, read_references
 from pyasr.corpora.hub5.sets import EvaluationSet, SetFiles, log_calls, utterances_of
 from pyasr.corpora.texts import read_lines
@@ -16,8 +18,15 @@ from pyasr.io.text import write_table
 from pyasr.lang.symbols import write_lines
 
 
+def make_evaluation_set(options, name: str, kind: EvaluationSet, files: SetFiles) -> None:
+    """Make DATA/NAME for a program with `options`, unless it is up to date, and log its counts beside the published ones."""
+    inputs = [write_audio_list(options.data, name, files.audio), *files.tables]
+    make_part(options, options.data / name, inputs, lambda out: write_evaluation_set(out, kind, files))
+    log_table(options.data / name, kind.published)
+
+
 def write_evaluation_set(out: Path, kind: EvaluationSet, files: SetFiles) -> None:
-    """Fill the directory `out`. Raises UserError where no segment can be decoded."""
+    """Fill the directory `out`. Raises UserError if no segment can be decoded."""
     stm, left = read_references(files.stm), LeftOut()
     log_calls(kind, stm, files.audio)
     seconds = seconds_of_calls(files.audio, sorted(files.audio.keys() & {segment.file for segment in stm.segments}))

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.options import argument, option
-from pyasr.base.step import make_part, run_step
-from pyasr.corpora.call_audio import write_audio_list
-from pyasr.corpora.counts import log_table
+from pyasr.base.step import run_step
 from pyasr.corpora.discs import places_in
-from pyasr.corpora.hub5.data_dir import write_evaluation_set
+from pyasr.corpora.hub5.data_dir import make_evaluation_set
 from pyasr.corpora.hub5.sets import EVAL2000, find_files
 
 
@@ -30,9 +28,7 @@ class PrepareEval2000:
 def main(options: PrepareEval2000) -> None:
     audio = places_in(options.audio)
     files = find_files(EVAL2000, audio, places_in(options.text) or audio, options.glm)
-    inputs = [write_audio_list(options.data, "eval2000", files.audio), *files.tables]
-    make_part(options, options.data / "eval2000", inputs, lambda out: write_evaluation_set(out, EVAL2000, files))
-    log_table(options.data / "eval2000", EVAL2000.published)
+    make_evaluation_set(options, "eval2000", EVAL2000, files)
 
 
 if __name__ == "__main__":

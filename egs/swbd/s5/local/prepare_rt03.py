@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base.options import argument, option
-from pyasr.base.step import make_part, run_step
-from pyasr.corpora.call_audio import write_audio_list
-from pyasr.corpora.counts import log_table
+from pyasr.base.step import run_step
 from pyasr.corpora.discs import places_in
-from pyasr.corpora.hub5.data_dir import write_evaluation_set
+from pyasr.corpora.hub5.data_dir import make_evaluation_set
 from pyasr.corpora.hub5.sets import RT03, find_files
 
 
@@ -29,9 +27,7 @@ class PrepareRt03:
 def main(options: PrepareRt03) -> None:
     discs = places_in(options.rt03)
     files = find_files(RT03, discs, discs, options.glm)
-    inputs = [write_audio_list(options.data, "rt03", files.audio), *files.tables]
-    make_part(options, options.data / "rt03", inputs, lambda out: write_evaluation_set(out, RT03, files))
-    log_table(options.data / "rt03", RT03.published)
+    make_evaluation_set(options, "rt03", RT03, files)
 
 
 if __name__ == "__main__":
