@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the data directory of RT-03's English telephone speech, with its references for scoring.
 
-Reads   --rt03: LDC2007S10, {audio,references}/eval03/english/cts, an stm for each call, and trans_rules/en20030506.glm; --glm instead of that
+Reads   --rt03: LDC2007S10, {audio,references}/eval03/english/cts, an stm for each call, trans_rules/en20030506.glm or --glm
 Writes  DATA/rt03 (wav.scp reco2file_and_channel segments text utt2spk spk2utt stm glm stm_subsets), DATA/local/audio_rt03.txt
 
     local/prepare_rt03.py --rt03 /corpora/LDC2007S10 data
