@@ -5,13 +5,14 @@
 Reads the lines `name=value  # help` of RUN.SH above its call of parse_recipe_options; `--name VALUE` or `--name=VALUE` replaces the value.
 Prints assignments for the shell to evaluate. The type of a variable is that of its default: whole number, several of these with spaces
 between them, number, true/false (may stand alone as `--name`) or text. A help that says "(path)" marks a file or directory: it is taken
-relative to START_DIR, where the user stands; "(paths)" marks several with colons between them. One that says "(any of these)" marks a list
-with spaces, all words of which must be among those of the default, "(one of A B C)" takes one of these words; "(at least 1)" gives a number
-its least value. "(may be empty)" takes no value for one of any type.
+relative to START_DIR, where the user stands, and ~ is the home directory; "(paths)" marks several with colons between them. One that says
+"(any of these)" marks a list with spaces, all words of which must be among those of the default, "(one of A B C)" takes one of these
+words; "(at least 1)" gives a number its least value. "(may be empty)" takes no value for one of any type.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -70,8 +71,8 @@ class Variable:
         if (choices := _CHOICES.search(self.help)) and value not in choices[1].split():
             raise UserError(f"--{self.flag}: '{value}' is none of {choices[1]}; give one of these")
         if "(paths)" in self.help:
-            return ":".join(str(start_dir / path) for path in value.split(":") if path)
-        return str(start_dir / value) if "(path)" in self.help and value else value
+            return _places(value, start_dir)
+        return _place(value, start_dir) if "(path)" in self.help and value else value
 
     def _check_words(self, value: str) -> None:
         """Raise UserError where a word of `value` is not among those of the default."""
@@ -80,6 +81,17 @@ class Variable:
             if word not in known:
                 found = f"'{word}' is none of {' '.join(known)}"
                 raise UserError(f"--{self.flag}: {found}; give one or several of these, with spaces between them")
+
+
+def _place(path: str, start_dir: Path) -> str:
+    return str(start_dir / os.path.expanduser(path))
+
+
+def _places(paths: str, start_dir: Path) -> str:
+    """Paths with colons between them, or one with a colon in its name."""
+    if paths and os.path.exists(whole := _place(paths, start_dir)):
+        return whole
+    return ":".join(_place(path, start_dir) for path in paths.split(":") if path)
 
 
 def read_variables(recipe: Path) -> tuple[str, list[Variable]]:

@@ -217,7 +217,9 @@ def test_paths_are_relative_to_where_the_user_stands(place, name, recipe, tmp_pa
 
 def test_each_of_several_paths_is_relative_to_where_the_user_stands(recipe, tmp_path):
     recipe.write_text(recipe.read_text().replace("corpus=$corpus", "discs=$discs"))
-    for given, expected in (("a:/b c:d", f"{tmp_path}/a:/b c:{tmp_path}/d"), (":a:", f"{tmp_path}/a"), ("", "")):
+    (tmp_path / "e:f").mkdir()
+    for given, expected in (("a:/b c:d", f"{tmp_path}/a:/b c:{tmp_path}/d"), (":a:", f"{tmp_path}/a"), ("", ""), ("e:f", f"{tmp_path}/e:f"),
+                            ("/a:~/b", f"/a:{Path.home()}/b")):  # fmt: skip
         done = run("s5/run.sh", "--discs", given, "--stop-stage", "0", cwd=tmp_path)
         assert done.stdout == f"num=3 rate=0.5 quick=false discs={expected}\n"
 

@@ -14,12 +14,12 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
-swbd=""             # LDC97S62: a directory above all of its discs (path)
-transcripts=""      # swb_ms98_transcriptions or switchboard_word_alignments.tar.gz (path); empty: those in LDC97S62
+swbd=""             # LDC97S62: a directory above all of its discs, or several separated by ':' (paths)
+transcripts=""      # swb_ms98_transcriptions or switchboard_word_alignments.tar.gz (paths); empty: those in LDC97S62
 fisher=""           # directories of LDC2004S13, LDC2004T19, LDC2005S13, LDC2005T19, separated by ':' (paths)
-eval2000_audio=""   # LDC2002S09 (path); empty: eval2000 is left out
-eval2000_text=""    # LDC2002T43 (path); empty: looked for in LDC2002S09
-rt03=""             # LDC2007S10 (path); empty: RT-03 is left out
+eval2000_audio=""   # LDC2002S09 (paths); empty: eval2000 is left out
+eval2000_text=""    # LDC2002T43 (paths); empty: looked for in LDC2002S09
+rt03=""             # LDC2007S10 (paths); empty: RT-03 is left out
 rt03_glm=""         # glm for RT-03 (path); empty: that of the disc
 dir=.               # directory of data/ and exp/ (path)
 scheme=adpsgd       # scheme of parallel training (one of gradient dpsgd adpsgd hadpsgd d1d)

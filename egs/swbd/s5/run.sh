@@ -13,15 +13,15 @@ CDPATH='' cd "$(dirname "$0")" || exit 1
 . utils/recipe.sh
 . utils/recipe_decoding.sh
 
-swbd=""             # LDC97S62: a directory above all of its discs (path)
-transcripts=""      # swb_ms98_transcriptions or switchboard_word_alignments.tar.gz (path); empty: those in LDC97S62
-docs=""             # directory of conv_tab.csv and caller_tab.csv (path); empty: those in LDC97S62, if any
+swbd=""             # LDC97S62: a directory above all of its discs, or several separated by ':' (paths)
+transcripts=""      # swb_ms98_transcriptions or switchboard_word_alignments.tar.gz (paths); empty: those in LDC97S62
+docs=""             # directory of conv_tab.csv and caller_tab.csv (paths); empty: those in LDC97S62, if any
 speakers=side       # speakers are the sides of calls, or the callers of conv_tab.csv (one of side caller)
-eval2000_audio=""   # LDC2002S09 (path); empty: eval2000 is left out
-eval2000_text=""    # LDC2002T43 (path); empty: looked for in LDC2002S09
-rt03=""             # LDC2007S10 (path); empty: RT-03 is left out
+eval2000_audio=""   # LDC2002S09 (paths); empty: eval2000 is left out
+eval2000_text=""    # LDC2002T43 (paths); empty: looked for in LDC2002S09
+rt03=""             # LDC2007S10 (paths); empty: RT-03 is left out
 rt03_glm=""         # glm for RT-03 (path); empty: that of the disc
-fisher_text=""      # directory of Fisher's transcripts, LDC2004T19 and LDC2005T19 (path), for the 4-gram; empty: Switchboard's alone
+fisher_text=""      # Fisher's transcripts for the 4-gram: LDC2004T19 and LDC2005T19, separated by ':' (paths); empty: Switchboard's alone
 front_end=plp       # features: PLP with pitch (Su and Chen) or MFCC (Kaldi) (one of plp mfcc)
 dir=.               # directory of data/ and exp/ (path)
 toy=false           # small models for a few minutes of speech, to try all stages
