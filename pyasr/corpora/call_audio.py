@@ -9,7 +9,8 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.system_errors import SystemRefusal
 from pyasr.base.table_paths import as_named
-from pyasr.corpora.conversations import LeftOut, Utterance
+from pyasr.corpora.conversations import CHANNELS, LeftOut, Utterance
+from pyasr.data.audio import audio_head
 from pyasr.data.audio_lengths import seconds_of
 from pyasr.data.datadir import Segment
 from pyasr.data.fit_segments import why_not
@@ -25,15 +26,24 @@ def write_audio_list(data: Path, name: str, audio: Mapping[str, Path]) -> Path:
 
 
 def seconds_of_calls(audio: Mapping[str, Path], calls: Iterable[str]) -> dict[str, float]:
-    """{call: seconds} of those whose audio can be used. Others, with a damaged header or cut short, are named in the log."""
+    """{call: seconds} of those whose audio can be used. Others are named in the log: damaged, cut short, or without a channel for each
+    side."""
     seconds = {}
     for call in calls:
         try:
-            seconds[call] = seconds_of(audio[call])
+            seconds[call] = _seconds_of_sides(audio[call])
         except SystemRefusal:
             raise
         except UserError as error:
             log.warning(f"{call} is left out: {error}")
+    return seconds
+
+
+def _seconds_of_sides(path: Path) -> float:
+    """Raises UserError for audio that cannot be used."""
+    seconds, head = seconds_of(path), audio_head(str(path))
+    if head and head[1] != len(CHANNELS):
+        raise UserError(f"{path}: {head[1]} channel(s), where each side of a call has one of {len(CHANNELS)}; give the file as published")
     return seconds
 
 

@@ -1,17 +1,27 @@
-"""Files of a corpus on its discs: found by name, in any case of letters, in whatever folders the discs were copied to."""
+"""Files of a corpus on its discs: found by name, in any case of letters, in whatever folders the discs were copied to.
+
+Files that systems and programs put beside them are not looked at: hidden files and folders (`._sw02001.sph`, `.AppleDouble`,
+`.Trash-1000`), `lost+found`, `__MACOSX` and the like. Names may end in a version, `SW02001.SPH;1`, as images of discs have them.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
+from pyasr.base.system_errors import is_absence
 
 _NUM_NAMED, _NUM_CALLS_NAMED = 5, 20
+_OF_SYSTEMS = frozenset({"lost+found", "__macosx", "@eadir", "$recycle.bin", "system volume information"})  # folders, in lower case
+PACKED = r"(?:\.gz)?"  # of patterns of text files, which may be compressed
+_VERSION = re.compile(r"\.?;[0-9]{1,5}$")
+_IMAGE = re.compile(r".*\.(iso|img|nrg|mdf)", re.IGNORECASE)
+_ARCHIVE = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|7z|rar|tar\.[a-z0-9]{1,4})(?P<part>\.[0-9]{3})?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -22,37 +32,75 @@ class Disc:
     holds: str
     option: str
 
-    def missing(self, places: list[Path]) -> UserError:
-        """The error that nothing of it was found below `places`."""
+    def missing(self, places: list[Path], paths: Iterable[Path] = ()) -> UserError:
+        """The error that nothing of it was found below `places`, with a hint if `paths`, the files there, have an archive or an image."""
         where = f" below {', '.join(map(str, places))}" if places else ", since no directory was given"
-        return UserError(f"{self.name}: no {self.holds}{where}; give its directory by {self.option}")
+        return UserError(f"{self.name}: no {self.holds}{where}; give its directory by {self.option}{hint_of_packed(paths)}")
+
+
+def hint_of_packed(paths: Iterable[Path]) -> str:
+    """What to do with the first archive or image of a disc; '' if there is none."""
+    for path in paths:
+        if _IMAGE.fullmatch(path.name):
+            return f"; {path} is an image of a disc: mount it, or unpack it, first"
+        if found := _ARCHIVE.fullmatch(path.name):
+            joined = ", with parts (.zip.001, .zip.002) joined by cat" if found["part"] else ""
+            return f"; {path} is an archive: unpack it first{joined}"
+    return ""
 
 
 def paths_below(places: list[Path]) -> Iterator[Path]:
-    """All files below these directories, in sorted order; links are followed. Raises UserError for a place that is not a directory."""
+    """All files below these directories, in sorted order; links are followed, those that lead nowhere are logged. A place that is a
+    file is that file. Raises UserError for a place that does not exist."""
+    dead: list[Path] = []
     for place in places:
-        if not place.is_dir():
+        if place.is_dir():
+            yield from _walk(place, set(), dead)
+        elif place.exists():
+            yield place
+        else:
             raise UserError(f"{place}: no such directory; correct the path, or mount the disc")
-        yield from _walk(place, set())
+    if dead:
+        log.warning(f"{len(dead)} links lead nowhere, such as {dead[0]} (to {os.readlink(dead[0])}); their files are missing")
 
 
-def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
-    """`above` holds the real paths of the folders that lead here, against links that lead back."""
+def _walk(folder: Path, above: set[str], dead: list[Path]) -> Iterator[Path]:
+    """`above` holds the real paths of the folders that lead here, against links that lead back; links that lead nowhere go to `dead`."""
     real = os.path.realpath(folder)
     if real in above:
         return
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.is_dir():
-            yield from _walk(Path(entry.path), above | {real})
+    for entry in entries_of(folder):
+        if _leads_nowhere(entry):
+            dead.append(Path(entry.path))
+        elif entry.is_dir():
+            yield from _walk(Path(entry.path), above | {real}, dead)
         else:
             yield Path(entry.path)
 
 
+def entries_of(folder: Path) -> list[os.DirEntry]:
+    """What a folder holds in sorted order, without what systems and programs put there."""
+    found = (entry for entry in os.scandir(folder) if entry.name[0] != "." and entry.name.lower() not in _OF_SYSTEMS)
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def _leads_nowhere(entry: os.DirEntry) -> bool:
+    if not entry.is_symlink():
+        return False
+    try:
+        os.stat(entry.path)
+    except OSError as error:
+        if not is_absence(error):
+            raise
+        return True
+    return False
+
+
 def places_in(text: str) -> list[Path]:
-    """The directories or files that an option names, separated by colons; none for an empty text."""
+    """The directories or files that an option names, separated by colons; none for an empty text. `~` is the home directory."""
     if text and Path(text).exists():
         return [Path(text)]
-    return [Path(name) for name in text.split(":") if name]
+    return [Path(os.path.expanduser(name)) for name in text.split(":") if name]
 
 
 def places_of(text: str, corpus: str, option: str) -> list[Path]:
@@ -61,6 +109,11 @@ def places_of(text: str, corpus: str, option: str) -> list[Path]:
     if not places:
         raise UserError(f"{corpus}: no directory was given; give it by {option}, several separated by ':'")
     return places
+
+
+def without_version(name: str) -> str:
+    """`SW02001.SPH` of `SW02001.SPH;1`."""
+    return _VERSION.sub("", name)
 
 
 def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:
@@ -72,7 +125,7 @@ def files_by_name(paths: list[Path], pattern: str) -> dict[str, Path]:
     found: dict[str, Path] = {}
     doubles: dict[str, Path] = {}
     for path in sorted(paths):
-        if match := wanted.fullmatch(path.as_posix()):
+        if match := wanted.fullmatch(without_version(path.as_posix())):
             other = found.setdefault(match[1].lower(), path)
             if other != path:
                 doubles[match[1].lower()] = path

@@ -112,11 +112,11 @@ def _expect(tree: EvaluationDiscs, call: str, channel: str, begin: float, end: f
         tree.texts[name] = words
 
 
-def in_capitals(tree: Path, target: Path) -> Path:
-    """The tree with names in capitals: HUB5E_00/ENGLISH/SW_4390.SPH."""
+def in_capitals(tree: Path, target: Path, version: str = "") -> Path:
+    """The tree with names in capitals, HUB5E_00/ENGLISH/SW_4390.SPH, and behind them a version, as images of discs have them."""
     for path in sorted(tree.rglob("*")):
         if path.is_file():
-            link = target / str(path.relative_to(tree)).upper()
+            link = target / f"{path.relative_to(tree)}{version}".upper()
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(path)
     return target

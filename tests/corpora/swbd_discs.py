@@ -189,11 +189,12 @@ def audio_files(root: Path) -> list[Path]:
 
 
 def lay_out(tree: Discs, layout: str, target: Path) -> Path:
-    """The tree's audio in another layout: 'dvds', 'cds' (a folder for each call), 'together', 'upper' (names in capitals), 'copies' (a call
-    lies on two discs), 'inside' (with transcripts in it)."""
+    """The tree's audio in another layout: 'dvds', 'cds' (a folder for each call), 'together', 'upper' (names in capitals), 'image' (as
+    images of discs show them), 'short' (names of four digits), 'copies' (a call lies on two discs), 'inside' (with transcripts in it)."""
     for i, path in enumerate(audio_files(tree.root), 1):
         relative = path.relative_to(tree.root)
-        place = {"cds": Path(f"swb1_cd{i:02d}", "swb1", path.name), "together": Path(path.name), "upper": Path(str(relative).upper())}
+        place = {"cds": Path(f"swb1_cd{i:02d}", "swb1", path.name), "together": Path(path.name), "upper": Path(str(relative).upper()),
+                 "image": Path(f"{relative};1".upper()), "short": Path(f"disc {i % 4}", path.name.replace("sw0", "sw"))}  # fmt: skip
         _link(path, target / place.get(layout, relative))
     if layout == "copies":
         shutil.copyfile(audio_files(tree.root)[0], target / "swb1_d4" / "data" / audio_files(tree.root)[0].name)

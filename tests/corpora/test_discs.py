@@ -44,6 +44,42 @@ def test_links_are_followed_but_not_round_and_round(discs):
     assert "elsewhere/data/sw02001.sph" in names and len(names) == len(set(names))
 
 
+@pytest.mark.parametrize("folder", [".AppleDouble", ".Trash-1000/files", "lost+found", "__MACOSX", "@eaDir", "$RECYCLE.BIN"])
+def test_what_systems_put_beside_the_files_is_not_looked_at(discs, folder):
+    """Some of it has the names of the files."""
+    (discs / "d1/data" / folder).mkdir(parents=True)
+    (discs / "d1/data" / folder / "sw02001.sph").touch()
+    assert files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph")["sw02001"] == discs / "d1/data/sw02001.sph"
+
+
+@pytest.mark.parametrize("name", ["SW02007.SPH;1", "SW02007.SPH.;1", "sw02007.sph;12"])
+def test_versions_in_names_of_disc_images(discs, name):
+    (discs / name).touch()
+    assert files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph")["sw02007"] == discs / name
+
+
+def test_links_that_lead_nowhere_are_missing_files(discs, capsys):
+    log.setup("test")
+    (discs / "sw02008.sph").symlink_to(discs / "unmounted/sw02008.sph")
+    (discs / "sw02009.sph").symlink_to(discs / "sw02009.sph")
+    assert not {"sw02008", "sw02009"} & files_by_name(list(paths_below([discs])), r"(sw0\d{4})\.sph").keys()
+    told = f"2 links lead nowhere, such as {discs}/sw02008.sph (to {discs}/unmounted/sw02008.sph); their files are missing"
+    assert told in capsys.readouterr().out
+
+
+def test_a_place_may_be_a_file(discs):
+    assert list(paths_below([discs / "xsw02004.sph", discs / "d1"])) == [discs / "xsw02004.sph", discs / "d1/data/sw02001.sph"]
+
+
+@pytest.mark.parametrize("name, hint", [
+    ("swb1_d1.iso", "an image of a disc: mount it, or unpack it, first"), ("LDC2002T43.tgz", "an archive: unpack it first"),
+    ("x.tar.bz2", "an archive: unpack it first"), ("x.zip.001", "an archive: unpack it first, with parts (.zip.001, .zip.002) joined by cat")])
+def test_discs_that_are_not_unpacked_are_named(tmp_path, name, hint):
+    (tmp_path / name).touch()
+    error = Disc("Corpus", "x.sph", "--corpus").missing([tmp_path], paths_below([tmp_path]))
+    assert str(error) == f"Corpus: no x.sph below {tmp_path}; give its directory by --corpus; {tmp_path}/{name} is {hint}"
+
+
 def test_what_is_missing_is_one_sentence(tmp_path):
     disc = Disc("Corpus (LDC00X00)", "x.sph", "--corpus")
     assert str(disc.missing([tmp_path])) == f"Corpus (LDC00X00): no x.sph below {tmp_path}; give its directory by --corpus"
@@ -52,7 +88,9 @@ def test_what_is_missing_is_one_sentence(tmp_path):
         list(paths_below([tmp_path / "nowhere"]))
 
 
-def test_several_places(tmp_path):
+def test_several_places(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert places_in("/a:~/b") == [Path("/a"), Path("/home/me/b")]
     assert places_in("") == [] and places_in("/a:/b") == [Path("/a"), Path("/b")]
     (tmp_path / "a:b").mkdir()
     assert places_in(str(tmp_path / "a:b")) == [tmp_path / "a:b"]

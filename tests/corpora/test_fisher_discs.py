@@ -1,11 +1,14 @@
 """Fisher English from its discs to data directories: every layout in circulation, and the faults that the corpus has."""
 
+import gzip
 import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fisher_discs import WITHOUT_AUDIO, WITHOUT_TEXT, Discs, audio_name, make_discs, text_name, write_file
+from shorten_encoder import plain_sphere
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
@@ -84,13 +87,32 @@ def test_sides_as_speakers(discs, tmp_path):
     assert data.table("spk2gender")["fe_03_00001-A"] == "m" and not validate(data.path)
 
 
-def test_one_directory_in_capitals_and_audio_that_was_renamed(copied, tmp_path, capsys):
-    """SPHERE files named .wav, and a .wav file that is not SPHERE."""
+@pytest.mark.parametrize("version", ["", ";1"])
+def test_one_directory_in_capitals_and_audio_that_was_renamed(copied, tmp_path, capsys, version):
+    """Audio called .wav, and a file of that name which is something else; with versions behind the names, as images of discs have them."""
     for path in sorted(copied.root.rglob("*"), key=lambda path: -len(path.parts)):
-        path.rename(path.with_name(path.name.upper().replace(".SPH", ".WAV")))
+        path.rename(path.with_name(path.name.upper().replace(".SPH", ".WAV") + version * path.is_file()))
     write_file(copied.root / "OTHERS" / "fe_03_00001.wav", b"RIFF1234WAVEfmt ")
     check(prepare(tmp_path / "all", [copied.root]), copied)
     assert "copies" not in capsys.readouterr().out
+
+
+def test_transcripts_compressed_and_in_other_folders(copied, tmp_path):
+    """BBN's originals, which have their names, are not taken for them."""
+    for path in copied.root.rglob("trans/*/*.txt"):
+        write_file(copied.root / "text" / path.parent.name / f"{path.name}.gz", gzip.compress(path.read_bytes()))
+    for path in list(copied.root.rglob("trans")):
+        shutil.rmtree(path)
+    check(prepare(tmp_path / "all", [copied.root]), copied)
+    shutil.rmtree(copied.root / "text")
+    with pytest.raises(UserError, match=re.escape(TEXT)):
+        prepare(tmp_path / "others", [copied.root])
+
+
+def test_audio_of_one_channel_is_left_out(copied, tmp_path, capsys):
+    write_file(copied.root / audio_name(3), plain_sphere(np.zeros((8000, 1), np.int16), channels=1))
+    check(prepare(tmp_path / "all", copied.places), copied, lambda call: call != "fe_03_00003")
+    assert f"fe_03_00003 is left out: {copied.root}/{audio_name(3)}: 1 channel(s)" in capsys.readouterr().out
 
 
 def test_second_copies_of_transcripts_and_calls(copied, tmp_path, capsys):
@@ -163,6 +185,7 @@ def test_missing_and_wrong_discs_are_one_sentence(given, sentence, discs, tmp_pa
 
 @pytest.mark.parametrize("name, hint", [
     ("fisher_eng_tr_sp_LDC2004S13.zip.001", "is an archive: unpack it first"), ("fe_03_00001.wav", "is no SPHERE file"),
+    ("fe_03_p1_sph1.iso", "is an image of a disc: mount it, or unpack it, first"),
 ])  # fmt: skip
 def test_what_lies_in_the_place_of_audio_is_named(name, hint, discs, tmp_path):
     write_file(tmp_path / "speech" / name, b"RIFF")

@@ -83,8 +83,9 @@ def test_older_layouts(eval2000, tmp_path, folder):
     assert prepare("eval2000", tmp_path / "both", audio=tmp_path).text == eval2000.texts
 
 
-def test_names_in_capitals(eval2000, rt03, tmp_path):
-    upper = [hub5_discs.in_capitals(tree, tmp_path / "upper" / str(i)) for i, tree in enumerate((eval2000.audio, eval2000.text, rt03.audio))]
+@pytest.mark.parametrize("version", ["", ";1"])
+def test_names_in_capitals(eval2000, rt03, tmp_path, version):
+    upper = [hub5_discs.in_capitals(tree, tmp_path / "upper" / str(i), version) for i, tree in enumerate((eval2000.audio, eval2000.text, rt03.audio))]
     assert prepare("eval2000", tmp_path, audio=upper[0], text=upper[1]).segments == prepare(
         "eval2000", tmp_path / "lower", audio=eval2000.audio, text=eval2000.text).segments
     assert prepare("rt03", tmp_path, rt03=upper[2]).text == rt03.texts
@@ -119,9 +120,35 @@ def test_segments_of_pem_and_stm_are_compared(eval2000, tmp_path, capsys):
 def test_a_glm_from_elsewhere(rt03, tmp_path):
     shutil.copytree(rt03.audio, tmp_path / "rt03")
     (tmp_path / "rt03/data/trans_rules/en20030506.glm").rename(tmp_path / "my.glm")
-    with pytest.raises(UserError, match=r"RT-03 \(LDC2007S10\): no .* with data/trans_rules/en20030506.glm below .*rt03; give .* by --rt03"):
+    with pytest.raises(UserError, match=r"word mappings of RT-03 .*SCTK\): no data/trans_rules/en20030506.glm below .*rt03; give .* by --rt03-glm"):
         prepare("rt03", tmp_path, rt03=tmp_path / "rt03")
     assert (prepare("rt03", tmp_path / "data", rt03=tmp_path / "rt03", glm=tmp_path / "my.glm").path / "glm").read_text() == hub5_discs.GLM
+
+
+def test_rules_that_scoring_cannot_read_are_named_before_anything_is_made(rt03, tmp_path):
+    (tmp_path / "my.glm").write_text(hub5_discs.GLM + "UH = %HESITATION\n")
+    with pytest.raises(UserError, match=f"{tmp_path}/my.glm:14: "):
+        prepare("rt03", tmp_path / "data", rt03=rt03.audio, glm=tmp_path / "my.glm")
+    assert not (tmp_path / "data/rt03").exists()
+
+
+def test_segments_of_the_same_side_and_times(eval2000, tmp_path, capsys):
+    """As of a second person: both are scored, one is decoded."""
+    text = shutil.copytree(eval2000.text, tmp_path / "text")
+    line = next(line for line in eval2000.stm if line.startswith("en_4183 A") and "IGNORE" not in line)
+    with next(text.rglob("*.stm")).open("a") as stm:
+        stm.write(line.replace("en_4183_A", "en_4183_A2") + " AGAIN\n")
+    data = prepare("eval2000", tmp_path, audio=eval2000.audio, text=text)
+    assert data.text == eval2000.texts and " AGAIN" in (data.path / "stm").read_text()
+    assert "1 segments left out: the same side and times as another: en_4183-A_" in capsys.readouterr().out
+
+
+def test_references_that_are_packed(eval2000, tmp_path):
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/2000_hub5_eng_eval_tr.LDC2002T43.tgz").touch()
+    for place in (tmp_path / "text", next((tmp_path / "text").iterdir())):
+        with pytest.raises(UserError, match=rf"\(LDC2002T43\): no reference/hub5e00.* below {place}; give its .*LDC2002T43.tgz is an archive"):
+            prepare("eval2000", tmp_path, audio=eval2000.audio, text=place)
 
 
 def test_wrong_discs(eval2000, rt03, tmp_path):

@@ -76,6 +76,16 @@ def test_one_kind_of_test_sets(tmp_path, prepare):
         prepare(tmp_path, "--subset", "100", "--test-kinds", "clean noisy")
 
 
+def compressed(place: Path) -> str:
+    """Transcripts one by one, and system files beside the audio."""
+    for path in list(place.rglob("*.trans.txt")):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    (place / FIRST).with_name("._1088-134315.trans.txt").write_bytes(b"\0\5\x16\7")
+    (place / "LibriSpeech/.Trash/train-clean-5").mkdir(parents=True)
+    return str(place)
+
+
 def move_apart(place: Path) -> str:
     """Parts at two places, one of them its own folder alone, as `A:B`."""
     (place / "disk").mkdir()
@@ -99,7 +109,7 @@ def in_capitals(place: Path) -> str:
     return str(place)
 
 
-@pytest.mark.parametrize("layout", [move_apart, unpack_each_apart, in_capitals, lambda place: place, lambda place: f"{place}:"])
+@pytest.mark.parametrize("layout", [compressed, move_apart, unpack_each_apart, in_capitals, lambda place: place, lambda place: f"{place}:"])
 def test_layouts(layout, mini, prepare):
     place, texts = mini
     prepare(layout(place))
@@ -140,6 +150,7 @@ def test_archives_that_are_not_unpacked_are_named(mini, prepare):
 @pytest.mark.parametrize("corpus, message", [
     ("", "LibriSpeech: no directory was given; give it by --corpus, several separated by ':'"),
     ("nowhere", "nowhere: no such directory; correct the path"),
+    (__file__, f"{__file__}: a file, not a directory; give the directory that it lies in"),
 ])
 def test_places_that_are_not_there(corpus, message, prepare):
     with pytest.raises(UserError, match=re.escape(message)):
@@ -158,6 +169,12 @@ def cut(place: Path) -> None:
     """An interrupted unpacking truncates a file within its last frame."""
     content = (place / FIRST).read_bytes()
     (place / FIRST).write_bytes(content[:-100])
+
+
+def lose_target(place: Path) -> None:
+    """Of a link, as where another disk is not mounted."""
+    (place / FIRST).unlink()
+    (place / FIRST).symlink_to(place / "unmounted.flac")
 
 
 def empty(place: Path) -> None:
@@ -179,6 +196,7 @@ def without_words(place: Path) -> None:
 
 @pytest.mark.parametrize("damage, count, reason", [
     (lose_audio, 1, "a transcript without audio: 1088-134315-0000"),
+    (lose_target, 1, "a transcript without audio: 1088-134315-0000"),
     (lose_transcripts, 2, "audio without a transcript: 60-134318-0000 60-134318-0001"),
     (cut, 1, "audio that is cut short: 1088-134315-0000"),
     (empty, 1, "audio that is no FLAC file: 1088-134315-0000"),
@@ -228,12 +246,12 @@ def test_a_folder_without_audio(mini, prepare):
 
 
 @pytest.mark.parametrize("table, unknown", [
-    (None, "32 60 118 1088"), ("1088 | F | train-clean-5 | 25.0 | \xc9\n60 M\n", "32 60 118"), ("32 | x | y | z | N\n", "32 60 118 1088")])
+    ("\ufeff32 | F | x | 1 | N | more\r\n60 | m | x | 1 | N\r\n118 | M | x | 1 | N\r\n", "1088"), (None, "32 60 118 1088"), ("1088 | F | train-clean-5 | 25.0 | \xc9\n60 M\n", "32 60 118"), ("32 | x | y | z | N\n", "32 60 118 1088")])
 def test_sexes_that_are_not_known(table, unknown, mini, prepare):
     path = mini[0] / "LibriSpeech/SPEAKERS.TXT"
     path.unlink()
     if table:
-        path.write_bytes(table.encode("latin-1"))
+        path.write_bytes(table.encode("utf-8" if table.startswith("\ufeff") else "latin-1"))
     told = f"no spk2gender is written: SPEAKERS.TXT is not there, or does not tell the sex of the readers {unknown}\n"
     assert told in prepare(mini[0])
     assert not (mini[0] / "data/train_clean_5/spk2gender").exists()
@@ -326,4 +344,7 @@ def test_a_lexicon_with_a_word_without_phones(tmp_path, get_lms):
     with (tmp_path / "models/librispeech-lexicon.txt").open("a") as f:
         f.write("ZOO\n")
     with pytest.raises(UserError, match="librispeech-lexicon.txt:27: the pronunciation of 'ZOO' is empty; download the file again"):
+        get_lms(tmp_path / "models")
+    (tmp_path / "models/librispeech-lexicon.txt").write_text("\n")
+    with pytest.raises(UserError, match="librispeech-lexicon.txt: no words in it; download the file again"):
         get_lms(tmp_path / "models")

@@ -1,12 +1,15 @@
 """egs/swbd's preparation of Switchboard on small discs of the same shape: layouts, counts, texts, and what is wrong with real discs."""
 
+import gzip
 import re
 import shutil
 import tarfile
 
+import numpy as np
 import pytest
 import swbd_discs
 from steps_here import run_here
+from synthetic_speech import RATE, write_sphere
 
 from pyasr.base.errors import UserError
 from pyasr.data.datadir import DataDir
@@ -52,7 +55,7 @@ def test_the_same_again_is_up_to_date_and_other_audio_is_not(discs, tmp_path, ca
 
 
 @pytest.mark.parametrize("layout, source", [("dvds", "transcripts"), ("cds", "archive"), ("together", "transcripts"), ("upper", "archive"),
-                                            ("copies", "archive"), ("inside", None)])  # fmt: skip
+                                            ("image", "archive"), ("short", "transcripts"), ("copies", "archive"), ("inside", None)])  # fmt: skip
 def test_layouts(discs, tmp_path, capsys, layout, source):
     places = {"swbd": swbd_discs.lay_out(discs, layout, tmp_path / layout)}
     if source:
@@ -60,6 +63,40 @@ def test_layouts(discs, tmp_path, capsys, layout, source):
     train = prepare(tmp_path / "data", **places)
     assert train.text == discs.texts and not validate(train.path)
     assert ("1 files exist in several copies" in capsys.readouterr().out) == (layout == "copies")
+
+
+def test_transcripts_compressed_one_by_one(discs, tmp_path):
+    transcripts = shutil.copytree(discs.transcripts, tmp_path / "transcripts")
+    for path in [*transcripts.rglob("*-trans.text"), transcripts / "sw-ms98-dict.text"]:
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert prepare(tmp_path, swbd=discs.root / "swb1_d1", transcripts=transcripts).text.items() <= discs.texts.items()
+    with tarfile.open(tmp_path / "swb_ms98_transcriptions (1).tgz", "w:gz") as archive:
+        archive.add(transcripts, "swb_ms98_transcriptions")
+    shutil.rmtree(transcripts)
+    (tmp_path / "switchboard_word_alignments.tar.gz").symlink_to(discs.archive)  # the second of two archives, and not read
+    assert "moon" in " ".join(prepare(tmp_path / "data", swbd=discs.root / "swb1_d1", transcripts=tmp_path).text.values())
+
+
+def test_audio_without_a_channel_for_each_side_is_left_out(discs, tmp_path, capsys):
+    """Such as a mixture of both, or one side alone: which cannot be told."""
+    swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
+    mono = swbd / "swb1_d1/data/sw02001.sph"
+    mono.unlink()
+    write_sphere(mono, [np.zeros(RATE)])
+    train = prepare(tmp_path, swbd=swbd, transcripts=discs.archive)
+    assert train.text == {name: text for name, text in discs.texts.items() if name[:7] != "sw02001"}
+    assert f"sw02001 is left out: {mono}: 1 channel(s), where each side of a call has one of 2; give the file as" in capsys.readouterr().out
+
+
+def test_audio_of_which_none_can_be_used(discs, tmp_path):
+    swbd = swbd_discs.lay_out(discs, "dvds", tmp_path / "swbd")
+    for path in swbd_discs.audio_files(swbd):
+        path.unlink()
+        path.touch()
+    with pytest.raises(UserError, match="no call with a transcript has audio that can be used; see what was left out"):
+        prepare(tmp_path / "data", swbd=swbd, transcripts=discs.archive)
+    assert not (tmp_path / "data/train").exists()
 
 
 def test_callers_as_speakers(discs, tmp_path):
@@ -151,7 +188,7 @@ def test_archives_that_are_none(discs, tmp_path):
     with tarfile.open(tmp_path / "other.tar.gz", "w:gz") as archive:
         archive.add(discs.root / "docs", "docs")
     for name, message in (("cut", "cut.tar.gz: .*; get switchboard_word_alignments.tar.gz again"),
-                          ("text", "text.tar.gz: not a whole tar archive .*; get"), ("other", "other.tar.gz: no swNNNNA-ms98-a-trans.text in it")):
+                          ("text", r"text.tar.gz: not a whole tar archive \([^\n]*\); get [^\n]* again$"), ("other", "other.tar.gz: no swNNNNA-ms98-a-trans.text in it")):
         with pytest.raises(UserError, match=message):
             prepare(tmp_path, swbd=discs.root, transcripts=tmp_path / f"{name}.tar.gz")
 

@@ -125,7 +125,7 @@ def test_callers_and_their_sexes(tmp_path):
 
 
 @pytest.mark.parametrize("read, line", [(read_callers, "2001,Y,1020"), (read_callers, "2001,Y, ,1020,c"), (read_sexes, "1020, 2"),
-                                        (read_sexes, '"FEMALE", 1, 2, 3')])  # fmt: skip
+                                        (read_sexes, '"FEMALE", 1, 2, 3'), (read_callers, f'"{"x" * 140_000}')])  # fmt: skip
 def test_broken_lines_of_tables_are_named(tmp_path, capsys, read, line):
     log.setup("test")
     (tmp_path / "table").write_text(f"\n{line}\n")

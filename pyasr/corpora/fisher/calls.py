@@ -3,7 +3,7 @@
 Part 1 (LDC2004S13, LDC2004T19) holds the calls 00001 to 05850, part 2 (LDC2005S13, LDC2005T19) those from 05851 to 11699.
 
     fe_03_p1_sph1/audio/000/fe_03_00001.sph              DVDs; downloads have fisher_eng_tr_sp_d1
-    [fe_03_p1_tran/]data/trans/000/fe_03_00001.txt       not data/bbn_orig, which has other files of these names
+    [fe_03_p1_tran/]data/trans/000/fe_03_00001.txt       also in other folders, but not in data/bbn_orig, which has other files
     [fe_03_p1_tran/]doc/fe_03_p1_calldata.tbl            callers (`pyasr.corpora.fisher.speakers`)
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.errors import UserError
-from pyasr.corpora.discs import Disc, files_by_name, paths_below
+from pyasr.corpora.discs import PACKED, Disc, files_by_name, paths_below, without_version
 from pyasr.io.content import open_file
 
 CALL_PREFIX, FIRST_OF_PART_2 = "fe_03_", 5851
@@ -24,9 +24,10 @@ RELEASES = {1: ("LDC2004S13", "LDC2004T19"), 2: ("LDC2005S13", "LDC2005T19")}  #
 SPEECH = Disc("Fisher English speech (LDC2004S13, LDC2005S13)", "audio/NNN/fe_03_NNNNN.sph", "--fisher")
 TRANSCRIPTS = Disc("Fisher English transcripts (LDC2004T19, LDC2005T19)", "data/trans/NNN/fe_03_NNNNN.txt", "--fisher")
 _AUDIO = r"(fe_03_[0-9]{5})\.(?:sph|wav)"
-_TRANSCRIPT = r"trans/(?:[^/]+/)?(fe_03_[0-9]{5})\.txt"
+_TRANSCRIPT = rf"(fe_03_[0-9]{{5}})\.txt{PACKED}"
+_IN_TRANS = rf"trans/(?:[^/]+/)?{_TRANSCRIPT}"
+_ORIGINALS = "bbn_orig"  # a folder of other files of these names
 _TABLE = re.compile(r"fe_03_p[12]_(calldata|filelist)\.tbl|(filetable)2?\.txt", re.IGNORECASE)
-_PACKED = re.compile(r"(fisher_eng|fe_03_p|LDC200[45][ST]).*\.(zip|tgz|tar|tar\.gz)(\.[0-9]{3})?", re.IGNORECASE)
 _SPHERE = b"NIST_1A"
 
 
@@ -46,19 +47,20 @@ class Calls:
 def find_transcripts(places: list[Path]) -> Calls:
     """The transcripts of one part or both, without audio. Raises UserError where there are none."""
     paths = list(paths_below(places))
-    if not (transcripts := files_by_name(paths, _TRANSCRIPT)):
-        raise _missing(TRANSCRIPTS, places, paths)
+    if not (transcripts := _transcripts(paths)):
+        raise TRANSCRIPTS.missing(places, paths)
     return Calls(transcripts=transcripts)
 
 
 def find_calls(places: list[Path]) -> Calls:
     """Everything of one part or both. Raises UserError where there is no audio, no transcript, or no call that has both."""
     paths = list(paths_below(places))
-    audio = files_by_name([path for path in paths if path.suffix.lower() != ".wav" or _is_sphere(path)], _AUDIO)
-    calls = Calls(audio, files_by_name(paths, _TRANSCRIPT), _tables(paths))
-    for disc, found in ((SPEECH, calls.audio), (TRANSCRIPTS, calls.transcripts)):
-        if not found:
-            raise _missing(disc, places, paths)
+    audio = files_by_name([path for path in paths if not _is_wav(path) or _is_sphere(path)], _AUDIO)
+    calls = Calls(audio, _transcripts(paths), _tables(paths))
+    if not calls.audio:
+        raise _missing_speech(places, paths)
+    if not calls.transcripts:
+        raise TRANSCRIPTS.missing(places, paths)
     if not calls.audio.keys() & calls.transcripts.keys():
         raise _of_different_parts(calls)
     _log_parts(calls)
@@ -70,10 +72,20 @@ def part_of(call: str) -> int:
     return 1 if int(call[-5:]) < FIRST_OF_PART_2 else 2
 
 
+def _transcripts(paths: list[Path]) -> dict[str, Path]:
+    """{call: file} of folders `trans` or, if there are none, of all folders but those of BBN's originals."""
+    others = (path for path in paths if _ORIGINALS not in map(str.lower, path.parts))
+    return files_by_name(paths, _IN_TRANS) or files_by_name(list(others), _TRANSCRIPT)
+
+
+def _is_wav(path: Path) -> bool:
+    """Whether a file is called `fe_03_NNNNN.wav`."""
+    name = without_version(path.name).lower()
+    return name.endswith(".wav") and bool(re.fullmatch(_AUDIO, name))
+
+
 def _is_sphere(path: Path) -> bool:
-    """Whether a file called `fe_03_NNNNN.wav` is one of the discs', renamed."""
-    if not re.fullmatch(_AUDIO, path.name, re.IGNORECASE):
-        return False
+    """Whether a file is in the form of the discs, whatever its name."""
     with open_file(path) as file:
         return file.read(len(_SPHERE)) == _SPHERE
 
@@ -81,20 +93,16 @@ def _is_sphere(path: Path) -> bool:
 def _tables(paths: list[Path]) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for path in sorted(paths):
-        if match := _TABLE.fullmatch(path.name):
+        if match := _TABLE.fullmatch(without_version(path.name)):
             found.setdefault((match[1] or match[2]).lower(), []).append(path)
     return found
 
 
-def _missing(disc: Disc, places: list[Path], paths: list[Path]) -> UserError:
-    """The error of the disc, with a hint where its archives are there, but not unpacked, or its audio was converted."""
-    error = disc.missing(places)
-    if packed := [path for path in paths if _PACKED.fullmatch(path.name)]:
-        return UserError(f"{error}; {packed[0]} is an archive: unpack it first, with parts (.zip.001, .zip.002) joined by cat")
-    others = [path for path in paths if re.fullmatch(_AUDIO, path.name, re.IGNORECASE)]
-    if others and disc is SPEECH:
-        return UserError(f"{error}; {others[0]} is no SPHERE file: give the audio as the LDC has published it")
-    return error
+def _missing_speech(places: list[Path], paths: list[Path]) -> UserError:
+    """The error that there is no speech, with a hint if it was converted."""
+    if converted := next(filter(_is_wav, paths), None):
+        return UserError(f"{SPEECH.missing(places)}; {converted} is no SPHERE file: give the audio as the LDC has published it")
+    return SPEECH.missing(places, paths)
 
 
 def _of_different_parts(calls: Calls) -> UserError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.corpora.conversations import LeftOut, Utterance, hundredths
 from pyasr.corpora.counts import Published
-from pyasr.corpora.discs import Disc, files_by_name, log_calls_that_have, paths_below
+from pyasr.corpora.discs import PACKED, Disc, files_by_name, log_calls_that_have, paths_below
 from pyasr.corpora.hub5.references import References, plain_words, span_of
 from pyasr.data.stm import Segment
 
@@ -38,24 +38,27 @@ class EvaluationSet:
     folder: str
     audio_disc: Disc
     text_disc: Disc
+    glm_disc: Disc
     subsets: Mapping[str, str]
     published: list[Published]
 
 
 EVAL2000 = EvaluationSet(
     audio=r"((?:sw|en)_\d{4})\.sph", folder="english", pem=r"(hub5e_00)\.pem",
-    stm=r"(hub5e00\.english\.\d+)\.stm", glm=r"(en\d+_hub5)\.glm",
+    stm=rf"(hub5e00\.english\.\d+)\.stm{PACKED}", glm=rf"(en\d+_hub5)\.glm{PACKED}",
     audio_disc=Disc("audio of Hub5'00 (LDC2002S09)", "english/sw_4390.sph and other calls", "--eval2000-audio"),
-    text_disc=Disc("references of Hub5'00 (LDC2002T43)", "reference/hub5e00.english.000405.stm with en20000405_hub5.glm",
-                   "--eval2000-text"),
+    text_disc=Disc("references of Hub5'00 (LDC2002T43)", "reference/hub5e00.english.000405.stm", "--eval2000-text"),
+    glm_disc=Disc("word mappings of Hub5'00 (LDC2002T43)", "reference/en20000405_hub5.glm", "--eval2000-text"),
     subsets={"swbd": "^sw_", "callhm": "^en_"},
     published=[Published("recordings", (80,)), Published("utterances", (4459,)), Published("words", (42_989,), 0.02)])  # fmt: skip
 
 RT03 = EvaluationSet(
-    audio=r"((?:fsh|sw)_\d{5})\.sph", folder="english/cts", pem=None, stm=r"((?:fsh|sw)_\d{5})\.stm", glm=r"(en20030506)\.glm",
+    audio=r"((?:fsh|sw)_\d{5})\.sph", folder="english/cts", pem=None, stm=rf"((?:fsh|sw)_\d{{5}})\.stm{PACKED}",
+    glm=rf"(en20030506)\.glm{PACKED}",
     audio_disc=Disc("RT-03 (LDC2007S10)", "data/audio/eval03/english/cts/fsh_60262.sph and other calls", "--rt03"),
-    text_disc=Disc("RT-03 (LDC2007S10)", "data/references/eval03/english/cts/fsh_60262.stm with data/trans_rules/en20030506.glm",
-                   "--rt03"),
+    text_disc=Disc("RT-03 (LDC2007S10)", "data/references/eval03/english/cts/fsh_60262.stm and other calls", "--rt03"),
+    glm_disc=Disc("word mappings of RT-03 (LDC2007S10, also in NIST's SCTK)", "data/trans_rules/en20030506.glm",
+                  "--rt03, or the file by --rt03-glm"),
     subsets={"swbd": "^sw_", "fsh": "^fsh_"},
     published=[Published("recordings", (144,)), Published("utterances", (8420,)), Published("words", (76_157,), 0.02)])  # fmt: skip
 
@@ -84,10 +87,10 @@ def find_files(kind: EvaluationSet, audio: list[Path], text: list[Path], glm: Pa
     found = _of_kind(audio_paths, kind.audio, kind.folder)
     references = _of_kind(text_paths, kind.stm, kind.folder)
     rules = [glm] if glm else list(files_by_name(text_paths, kind.glm).values())
-    if not found:
-        raise kind.audio_disc.missing(audio)
-    if not references or not rules:
-        raise kind.text_disc.missing(text)
+    for disc, files, places, paths in ((kind.audio_disc, found, audio, audio_paths), (kind.text_disc, references, text, text_paths),
+                                       (kind.glm_disc, rules, text, text_paths)):  # fmt: skip
+        if not files:
+            raise disc.missing(places, paths)
     pem = next(iter(files_by_name([*audio_paths, *text_paths], kind.pem).values()), None) if kind.pem else None
     if kind.pem and not pem:
         log.warning(f"{kind.audio_disc.name}: no list of segments (.pem) in it; the segments are those of the reference")
@@ -103,16 +106,16 @@ def utterances_of(stm: References, pem: list[tuple[str, float, float]] | None, a
     """The utterances that are scored, with words or without, of the calls with `audio`. Their times are those of the pem, a little
     stretched, where there is one."""
     spans = None if pem is None else stretched(pem)
-    calls, utterances = set(audio), []
+    calls, found = set(audio), {}
     for segment in stm.segments:
         utterance = _utterance(segment, spans or {})
-        if reason := _reason_against(segment, calls):
+        if reason := _reason_against(segment, calls) or "the same side and times as another" * (utterance.name in found):
             left.add(reason, utterance.name)
         else:
-            utterances.append(utterance)
+            found[utterance.name] = utterance
     if spans is not None:
         _compare(stm, spans)
-    return utterances
+    return list(found.values())
 
 
 def _utterance(segment: Segment, spans: Times) -> Utterance:

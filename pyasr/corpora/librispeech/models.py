@@ -69,7 +69,7 @@ def _check_size(name: str, path: Path) -> None:
 
 
 def read_lexicon(path: Path) -> Lexicon:
-    """The lexicon, in which an entry may stand several times. Raises UserError for a word without phones."""
+    """The lexicon, in which an entry may stand several times. Raises UserError for a word without phones, and if there is no word."""
     lexicon = Lexicon()
     for number, line in enumerate(read_word_lines(path), 1):
         word, *phones = line.split() or [""]
@@ -77,4 +77,6 @@ def read_lexicon(path: Path) -> Lexicon:
             raise UserError(f"{path}:{number}: the pronunciation of '{word}' is empty; download the file again from {_PAGE}")
         if word:
             lexicon.add(word, tuple(phones))
+    if not lexicon.entries:
+        raise UserError(f"{path}: no words in it; download the file again from {_PAGE}")
     return lexicon

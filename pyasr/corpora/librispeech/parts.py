@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.corpora.counts import Published
+from pyasr.corpora.discs import entries_of
 
 TRAINING = {  # subset: parts that are trained on
     "mini": ("train-clean-5",),
@@ -77,14 +78,15 @@ def folders_below(places: list[Path]) -> Iterator[Path]:
     """The places and folders below them, to the depth at which parts may lie, but not those within a part."""
     for place in places:
         if not place.is_dir():
-            raise UserError(f"{place}: no such directory; correct the path")
+            is_file = "a file, not a directory; give the directory that it lies in"
+            raise UserError(f"{place}: {is_file if place.exists() else 'no such directory; correct the path'}")
         yield from _walk(place, _DEPTH)
 
 
 def _walk(folder: Path, depth: int) -> Iterator[Path]:
     yield folder
     if depth and folder.name.lower() not in PUBLISHED:
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        for entry in entries_of(folder):
             if entry.is_dir():
                 yield from _walk(Path(entry.path), depth - 1)
 

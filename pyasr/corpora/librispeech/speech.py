@@ -19,7 +19,8 @@ from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.table_paths import as_named
 from pyasr.corpora.conversations import LeftOut
-from pyasr.corpora.discs import files_by_name, paths_below
+from pyasr.corpora.discs import PACKED, files_by_name, paths_below
+from pyasr.corpora.texts import lines_of
 from pyasr.data import audio_ends, flac_length
 from pyasr.io.content import open_file, readable
 from pyasr.io.text import read_lines
@@ -61,7 +62,7 @@ class Sources:
     def of(cls, folders: list[Path]) -> Sources:
         """Of folders of a part. Raises UserError where they hold no audio or no transcripts."""
         paths = list(paths_below(folders))
-        found = cls(files_by_name(paths, r"(\d+-\d+-\d+)\.flac"), files_by_name(paths, r"(\d+-\d+)\.trans\.txt"))
+        found = cls(files_by_name(paths, r"(\d+-\d+-\d+)\.flac"), files_by_name(paths, rf"(\d+-\d+)\.trans\.txt{PACKED}"))
         for files, form in ((found.audio, "READER-CHAPTER-NUMBER.flac"), (found.transcripts, "READER-CHAPTER.trans.txt")):
             if not files:
                 raise UserError(f"{', '.join(map(str, folders))}: no file {form} below; unpack its archive again")
@@ -138,7 +139,7 @@ def read_sexes(folders: list[Path]) -> dict[str, str]:
     """{reader: m or f} by the files SPEAKERS.TXT that lie beside the folders of parts; what else stands in them is passed over."""
     sexes = {}
     for path in speaker_tables(folders):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in lines_of(path.read_bytes(), path):
             fields = [field.strip().lower() for field in line.split("|", 4)]
             if len(fields) == 5 and fields[1] in ("m", "f"):
                 sexes[fields[0]] = fields[1]
@@ -148,7 +149,7 @@ def read_sexes(folders: list[Path]) -> dict[str, str]:
 def speaker_tables(folders: list[Path]) -> list[Path]:
     """The files SPEAKERS.TXT, in any case of letters, beside folders of parts."""
     beside = {folder.parent: None for folder in folders}
-    return [path for parent in beside for path in sorted(parent.iterdir()) if path.name.lower() == "speakers.txt"]
+    return [path for parent in beside for path in sorted(parent.iterdir()) if path.name.lower() == "speakers.txt" and path.is_file()]
 
 
 def tables_of(utterances: list[Utterance], sexes: dict[str, str]) -> dict[str, dict[str, object]]:

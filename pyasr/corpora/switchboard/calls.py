@@ -24,14 +24,16 @@ EMPTY_SIDES = frozenset({"sw02167-B"})  # nothing is said there but noise, on wh
 NUM_CALLS = (2435, 2438)  # of the two releases in circulation
 NUM_DVDS = 4
 PUBLISHED = [Published("recordings", (4870, 4876)), Published("utterances", (264_000,), 0.02), Published("hours", (318.5,), 0.02)]
-_AUDIO = r"(sw0\d{4})\.sph"
+_AUDIO = r"sw0?(\d{4})\.sph"
 
 
 def find_audio(places: list[Path]) -> dict[str, Path]:
-    """{call: file}, in any folders below `places`. Raises UserError where there is none; logs which DVDs are there if not all are."""
-    audio = files_by_name(list(paths_below(places)), _AUDIO)
+    """{call: file}, `sw02001` for sw02001.sph and sw2001.sph, in any folders below `places`. Raises UserError if there is none; logs
+    which DVDs are there if not all are."""
+    paths = list(paths_below(places))
+    audio = {f"sw0{number}": path for number, path in files_by_name(paths, _AUDIO).items()}
     if not audio:
-        raise DISC.missing(places)
+        raise DISC.missing(places, paths)
     numbers = {int(found[1]) for path in audio.values() if (found := re.search(r"/swb1_d([1-4])/", path.as_posix(), re.IGNORECASE))}
     if numbers and len(numbers) < NUM_DVDS:
         missing = ", ".join(f"swb1_d{number}" for number in range(1, NUM_DVDS + 1) if number not in numbers)

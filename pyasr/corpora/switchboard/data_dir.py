@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pyasr.base.errors import UserError
 from pyasr.corpora.call_audio import seconds_of_calls, within_audio
 from pyasr.corpora.conversations import LeftOut, tables_of
 from pyasr.corpora.switchboard.acronyms import acronyms_in
-from pyasr.corpora.switchboard.calls import calls_with_both, utterances_of
+from pyasr.corpora.switchboard.calls import DISC, calls_with_both, utterances_of
 from pyasr.corpora.switchboard.dictionary import read_dictionary
 from pyasr.corpora.switchboard.speakers import SpeakerTables
 from pyasr.corpora.switchboard.transcripts import read_transcripts
@@ -15,7 +16,8 @@ from pyasr.data.datadir import write_data_dir
 
 
 def write_switchboard(out: Path, audio: dict[str, Path], transcripts: list[Path], tables: SpeakerTables, by_caller: bool) -> None:
-    """Fill the directory `out`; what is left out, of what is found on the discs, is logged with its reasons.
+    """Fill the directory `out`; what is left out, of what is found on the discs, is logged with its reasons. Raises UserError if
+    nothing is left.
 
     audio        {call: file}
     transcripts  files of `find_transcripts`
@@ -27,4 +29,6 @@ def write_switchboard(out: Path, audio: dict[str, Path], transcripts: list[Path]
     utterances = utterances_of(contents, calls, acronyms_in(read_dictionary(contents)), callers, left)
     utterances = within_audio(utterances, seconds_of_calls(audio, calls), left)
     left.log("segments")
+    if not utterances:
+        raise UserError(f"{DISC.name}: no call with a transcript has audio that can be used; see what was left out")
     write_data_dir(out, tables_of(utterances, audio, tables.sexes_of({one.speaker: one.side for one in utterances})))

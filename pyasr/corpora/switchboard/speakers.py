@@ -19,6 +19,7 @@ from pyasr.corpora.texts import read_lines
 
 DISC = Disc("the documentation of LDC97S62", "conv_tab.csv or conv.tab", "--docs")
 _CONV_TAB, _CALLER_TAB = r"(conv)(?:_tab\.csv|\.tab)", r"(caller)(?:_tab\.csv|\.tab)"  # names of the files
+_MOST_SHOWN = 60  # characters of a line
 
 
 def read_callers(path: Path) -> dict[str, str]:
@@ -39,15 +40,23 @@ def read_sexes(path: Path) -> dict[str, str]:
 def _rows(path: Path, num_fields: int, numbers: tuple[int, ...], form: str) -> list[list[str]]:
     """The first fields of each line, without blanks around them. Passed over are lines with fewer, or without a number in the fields
     `numbers`."""
-    lines = csv.reader(read_lines(path), skipinitialspace=True)
-    rows = [(lines.line_num, [field.strip() for field in fields]) for fields in lines if any(map(str.strip, fields))]
+    rows = [(number, _fields(line)) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     sound = [fields[:num_fields] for _, fields in rows if _has_numbers(fields, num_fields, numbers)]
-    broken = [f"{path}:{number}: '{','.join(fields)}'" for number, fields in rows if not _has_numbers(fields, num_fields, numbers)]
+    broken = [(number, ",".join(fields)[:_MOST_SHOWN]) for number, fields in rows if not _has_numbers(fields, num_fields, numbers)]
     if not sound:
         raise UserError(f"{path}: no line '{form}'; give the table as the LDC has published it")
     if broken:
-        log.warning(f"{broken[0]} is not '{form}' ({len(broken)} such lines); passed over")
+        number, shown = broken[0]
+        log.warning(f"{path}:{number}: '{shown}' is not '{form}' ({len(broken)} such lines); passed over")
     return sound
+
+
+def _fields(line: str) -> list[str]:
+    """The fields of a line, some in quotation marks; the whole line where it is none of a table."""
+    try:
+        return [field.strip() for field in next(csv.reader([line], skipinitialspace=True))]
+    except csv.Error:
+        return [line]
 
 
 def _has_numbers(fields: list[str], num_fields: int, numbers: tuple[int, ...]) -> bool:
@@ -86,5 +95,5 @@ def find_speaker_tables(places: list[Path], need_callers: bool) -> SpeakerTables
     paths = list(paths_below(places))
     conv_tab, caller_tab = (next(iter(files_by_name(paths, name).values()), None) for name in (_CONV_TAB, _CALLER_TAB))
     if need_callers and not conv_tab:
-        raise DISC.missing(places)
+        raise DISC.missing(places, paths)
     return SpeakerTables(conv_tab, caller_tab)

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.corpora.conversations import LeftOut
-from pyasr.corpora.discs import Disc, files_by_name, paths_below
+from pyasr.corpora.discs import PACKED, Disc, files_by_name, paths_below
 from pyasr.corpora.texts import lines_of
-from pyasr.io.content import check_unpacked, open_file, read_content, readable, telling_damage
+from pyasr.io.content import check_unpacked, open_file, read_content, readable, telling_damage, unpack
 
 DISC = Disc("Mississippi State's transcripts of Switchboard (OpenSLR 5)",
             "swNNNNA-ms98-a-trans.text with sw-ms98-dict.text, nor switchboard_word_alignments.tar.gz", "--transcripts")
-_TRANSCRIPT, _DICTIONARY = r"(sw\d{4}[ab])-ms98-a-trans\.text", r"(sw-ms98-dict)\.text"
-_ARCHIVE = r"(switchboard_word_alignments)\.(?:tar\.gz|tgz|tar)"
+_TRANSCRIPT, _DICTIONARY = rf"(sw\d{{4}}[ab])-ms98-a-trans\.text{PACKED}", rf"(sw-ms98-dict)\.text{PACKED}"
+_ARCHIVE = r"([^/]*(?:switchboard_word_alignments|ms98_trans)[^/]*)\.(?:tgz|tar(?:\.gz|\.bz2|\.xz)?)"
 _LINE = re.compile(r"\s*(sw\d{4}[AB]-ms98-a-\d+)\s+([0-9.]+)\s+([0-9.]+)\s(.*)", re.IGNORECASE)
 
 
@@ -61,8 +61,8 @@ def find_transcripts(places: list[Path]) -> list[Path]:
     if not sides:
         archives = list(files_by_name(paths, _ARCHIVE).values())
         if not archives:
-            raise DISC.missing(places)
-        return archives
+            raise DISC.missing(places, paths)
+        return archives[:1]
     dictionary = files_by_name(paths, _DICTIONARY)
     if not dictionary:
         raise Disc("the dictionary of the transcripts", "sw-ms98-dict.text", DISC.option).missing(places)
@@ -92,9 +92,10 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
                 if member.isfile() and wanted.fullmatch(member.name):
                     num_unpacked += member.size
                     check_unpacked(num_unpacked, archive.stat().st_size, archive)
-                    yield f"{archive}/{member.name}", members.extractfile(member).read()
+                    name = Path(f"{archive}/{member.name}")
+                    yield str(name), unpack(members.extractfile(member).read(), name)
     except tarfile.TarError as error:
-        raise _damaged(archive, f"not a whole tar archive ({error})") from None
+        raise _damaged(archive, f"not a whole tar archive ({str(error).partition(':')[0]})") from None
 
 
 def _damaged(archive: Path, what: str) -> UserError:
