@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -239,6 +240,32 @@ def test_columns_can_be_named(tmp_path):
     assert sorted(one.text for one in found.corpus.utterances) == sorted(row[2] for row in rows)
 
 
+@pytest.mark.parametrize("header, flags", [
+    (["Aufnahme", "Satz", "Wer"], {}), (["FICHIER", "TEXTE", "LOCUTEUR"], {}), (["a", "b", "c"], {"columns": "file,text,speaker"})])
+@pytest.mark.parametrize("ending", [".wav", ""])
+def test_headers_in_other_words(header, flags, ending, tmp_path):
+    """With names of files or their stems below, of which one or two are missing."""
+    rows = [[f"a{i}{ending}", f"the cat {'sat ' * (i % 3)}", f"s{i % 3}"] for i in range(12)]
+    for row in rows:
+        tone(tmp_path / f"{row[0].removesuffix(ending)}.wav")
+    found = prepared(table(tmp_path, "t.csv", [header, *rows], ";"), tmp_path, **flags)
+    assert {one.speaker for one in found.corpus.utterances} == {"s0", "s1", "s2"} and len(found.corpus.utterances) == 12
+    assert f"columns of t.csv: file 1 ({header[0]}), text 2 ({header[1]}), speaker 3 ({header[2]})" in found.corpus.notes
+    (tmp_path / "a0.wav").unlink()
+    with pytest.raises(UserError, match=rf"audio files that are not there: 1, a0{ending} \(line 2\)"):
+        prepared(table(tmp_path, "t.csv", [header, *rows], ";"), tmp_path, **flags)
+    with pytest.raises(UserError, match=rf"audio files that are not there: 1, a0{ending} \(line 1\)"):
+        prepared(table(tmp_path, "t.csv", rows, ";"), tmp_path, columns="file,text,speaker")
+
+
+def test_what_programs_put_beside_a_corpus_is_not_looked_at(tmp_path):
+    rows = rows_of(tmp_path)
+    table(tmp_path / "lists", "t.csv", rows, ",")
+    table(tmp_path / "lists/.ipynb_checkpoints", "t-checkpoint.csv", rows, ",")
+    write(tmp_path / "lists/md5sums.txt", "".join(f"d41d8cd9  {name}\n" for name, _ in rows[1:]))
+    assert len(prepared(tmp_path).corpus.utterances) == 12
+
+
 def rows_of(folder: Path, num: int = 12) -> list[list[str]]:
     """A valid table of `num` files."""
     return [["file", "text"], *([tone(folder / f"a{i}.wav").name, f"the cat {i % 5}"] for i in range(num))]
@@ -256,6 +283,11 @@ def wrong_number_of_columns(folder):
     rows = rows_of(folder)
     rows[5].append("more")
     return [table(folder, "t.tsv", rows, "\t"), folder], "t.tsv:6: 3 column(s), and 2 in line 1 (file, text); correct the line"
+
+
+def comma_without_quotation(folder):
+    rows = rows_of(folder)
+    return [table(folder, "t.csv", [*rows, ["a1.wav", "yes, no"]], ","), folder], "; correct the line, or put fields that hold ',' in quotation"
 
 
 def open_quotation(folder):
@@ -340,6 +372,44 @@ def recordings_alone(folder):
     return [folder], "the manifest of supervisions that belongs to it is missing"
 
 
+def workbook(folder):
+    rows_of(folder)
+    return [folder], f"; {write(folder / 'list.xlsx', 'x')} is a spreadsheet: save it as CSV in UTF-8"
+
+
+def yaml_manifests(folder):
+    sources = [write(folder / f"{name}.yaml", "- id: a\n") for name in ("recordings", "supervisions")]
+    return sources, f"; {sources[0]} is YAML: if it is a manifest of lhotse, write it as JSON lines by 'lhotse copy FILE.yaml FILE.jsonl.gz'"
+
+
+def packed(folder):
+    return [folder], f"; {write(folder / 'corpus.tar.gz', 'x')} is an archive: unpack it first"
+
+
+def foreign_audio_alone(folder):
+    return [folder], f"; {write(folder / 'a.m4a', 'x')} is audio that is not read: convert it to WAV or FLAC"
+
+
+def kaldi_without_utt2spk(folder):
+    kaldi(folder)
+    (folder / "data/all/utt2spk").unlink()
+    return [folder / "data/all"], "data/all/wav.scp is a table of a data directory of Kaldi, which needs wav.scp, text and utt2spk"
+
+
+def program_that_is_missing(folder):
+    kaldi(folder)
+    table = folder / "data/all/wav.scp"
+    write(table, re.sub(r"(?m) .*/", " no-such-program ", table.read_text()).replace("\n", " |\n"))
+    return [folder / "data/all"], "; install the programs, or name the files themselves (SPHERE, FLAC, MP3 and others are read without"
+
+
+def two_files_of_a_stem(folder):
+    for name in ("a.wav", "a.flac"):
+        tone(folder / name)
+    write(folder / "a.txt", "the cat")
+    return [folder], "a.wav; name it with its folder and suffix, or take one of them away"
+
+
 def bad_manifest(folder):
     lhotse(folder)
     write(folder / "my_supervisions_all.jsonl.gz", json.dumps({"id": "u", "recording_id": "nobody", "start": 0, "duration": 1, "text": "x"}))
@@ -353,7 +423,8 @@ def bad_textgrid(folder):
 
 BAD = {make.__name__: make for make in (missing_files, wrong_number_of_columns, open_quotation, latin_1, two_tables, no_text_column, audio_alone, text_without_audio,
                                         damaged_audio, foreign_format, ambiguous_name, times_outside, no_number, too_few, nothing_there, kaldi_without_text,
-                                        recordings_alone, bad_manifest, bad_textgrid)}  # fmt: skip
+                                        recordings_alone, bad_manifest, bad_textgrid, comma_without_quotation, workbook, yaml_manifests, packed,
+                                        foreign_audio_alone, kaldi_without_utt2spk, program_that_is_missing, two_files_of_a_stem)}  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", BAD)

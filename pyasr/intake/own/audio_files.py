@@ -19,6 +19,7 @@ SUFFIXES = frozenset(".wav .flac .mp3 .ogg .oga .opus .sph .nist .aif .aiff .aif
 FOREIGN = frozenset(".m4a .mp4 .aac .wma .webm .amr .3gp .mov .mkv .avi .ape .wv .raw .pcm".split())
 _STREAMS = (".mp3", ".ogg", ".oga", ".opus")
 _REPLACE = "replace the files or take their utterances out"
+_OF_COMMANDS = "install the programs, or name the files themselves (SPHERE, FLAC, MP3 and others are read without a command)"
 _MOST_FRAMES = 1 << 40  # more than a header of speech tells in earnest
 
 
@@ -61,7 +62,7 @@ class FileIndex:
         if len(found) > 1:
             found = _best(found, lambda path: path.suffix.lower() == wanted.suffix.lower())
         if len(found) > 1:
-            raise UserError(f"'{name}' may be {found[0]} or {found[1]}; name it with its folder and suffix")
+            raise UserError(f"'{name}' may be {found[0]} or {found[1]}; name it with its folder and suffix, or take one of them away")
         return found[0] if found else None
 
 
@@ -95,7 +96,7 @@ def recording_of(entry: str, where: object, faults: Faults, seconds: float | Non
         return _known(entry, seconds) if is_command(entry) and seconds else _looked_at(entry)
     except UserError as error:
         told = str(error).removeprefix(f"{entry}: ").rpartition("; ")[0] or str(error)
-        faults.add("audio that cannot be read", _REPLACE, f"{where} ({told})")
+        faults.add("audio that cannot be read", _OF_COMMANDS if is_command(entry) else _REPLACE, f"{where} ({told})")
         return None
 
 

@@ -33,13 +33,15 @@ def is_header(row: Row, is_file: Callable[[str], bool]) -> bool:
 def find_columns(
     path: Path, rows: list[Row], given: str | None, is_file: Callable[[str], bool]
 ) -> tuple[dict[str, int], list[Row]]:
-    """({meaning: index of its column}, the rows without the header). Raises UserError where file or text cannot be told."""
+    """({meaning: index of its column}, the rows without the header, whose words need not be known). Raises UserError where file or text
+    cannot be told."""
     has_header = is_header(rows[0], is_file)
-    body = rows[1:] if has_header else rows
     if given:
         columns = _given(given, len(rows[0].fields), path)
     else:
-        columns = _by_names(rows[0].fields) if has_header else _by_contents(body, is_file)
+        columns = _by_names(rows[0].fields) if has_header else _by_contents(rows[1:] or rows, is_file)
+    has_header = has_header or _is_heading([row.fields[columns["file"]] for row in rows] if "file" in columns else [], is_file)
+    body = rows[1:] if has_header else rows
     missing = [meaning for meaning in ("file", "text") if meaning not in columns]
     if missing or not body:
         column = "audio file" if "file" in missing else "text"
@@ -47,6 +49,14 @@ def find_columns(
         shown = ", ".join(field[:30] for field in rows[0].fields)
         raise UserError(f"{path}:{rows[0].line}: {told} ({shown}); say what the columns are, as by --columns file,text,speaker")
     return columns, body
+
+
+def _is_heading(column: list[str], is_file: Callable[[str], bool]) -> bool:
+    """Whether the first field is the name of the column of files: a word without digits that is no file, above fields that mostly are."""
+    first, rest = column[:1], column[1 : 1 + _NUM_LOOKED_AT]
+    if not rest or is_file(first[0]) or any(map(str.isdigit, first[0])):
+        return False
+    return sum(map(is_file, rest)) > len(rest) / 2
 
 
 def _plain(field: str) -> str:

@@ -38,7 +38,8 @@ def read_rows(path: Path) -> list[Row]:
     rows = [row for row in _split(path, text, delimiter) if any(row.fields)]
     if not rows:
         raise UserError(f"{path}: no rows; expected a line for each utterance")
-    return [Row(row.line, _fitting(row, len(rows[0].fields), rows[0], path)) for row in rows]
+    advice = f"correct the line, or put fields that hold '{delimiter}' in quotation marks" if delimiter in ",;" else "correct the line"
+    return [Row(row.line, _fitting(row, rows[0], path, advice)) for row in rows]
 
 
 def delimiter_of(text: str) -> str:
@@ -83,12 +84,12 @@ def _unquoted(field: str) -> str:
     return inner.replace('""', '"') if is_quoted else field
 
 
-def _fitting(row: Row, num: int, first: Row, path: Path) -> list[str]:
-    """The fields of a row, without surplus ones that are empty. Raises UserError where they are not `num`."""
-    fields = row.fields
+def _fitting(row: Row, first: Row, path: Path, advice: str) -> list[str]:
+    """The fields of a row, without surplus ones that are empty. Raises UserError where they are not as many as in the `first`."""
+    fields, num = row.fields, len(first.fields)
     while len(fields) > num and not fields[-1]:
         fields = fields[:-1]
     if len(fields) != num:
         shown = ", ".join(field[:20] for field in first.fields)
-        raise UserError(f"{path}:{row.line}: {len(fields)} column(s), and {num} in line {first.line} ({shown}); correct the line")
+        raise UserError(f"{path}:{row.line}: {len(fields)} column(s), and {num} in line {first.line} ({shown}); {advice}")
     return fields

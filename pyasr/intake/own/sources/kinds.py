@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from pyasr.base.errors import UserError
-from pyasr.corpora.discs import paths_below
-from pyasr.intake.own.audio_files import FileIndex, is_audio
+from pyasr.corpora.discs import hint_of_packed, paths_below
+from pyasr.intake.own.audio_files import FOREIGN, FileIndex, is_audio
 from pyasr.intake.own.corpus import Corpus, ReadingOptions
 
 KINDS: list[Kind] = []
+_HINTS = {  # name of a file, as a regular expression: what it is, and what to do
+    r"wav\.scp|utt2spk": "a table of a data directory of Kaldi, which needs wav.scp, text and utt2spk",
+    r".*\.(xlsx?|ods)": "a spreadsheet: save it as CSV in UTF-8",
+    r".*\.ya?ml(\.gz)?": "YAML: if it is a manifest of lhotse, write it as JSON lines by 'lhotse copy FILE.yaml FILE.jsonl.gz'",
+    rf".*({'|'.join(map(re.escape, sorted(FOREIGN)))})": "audio that is not read: convert it to WAV or FLAC",
+}
 
 
 class Places:
@@ -90,13 +97,22 @@ def all_kinds() -> list[Kind]:
     return sorted(KINDS, key=lambda kind: kind.rank)
 
 
+def _hint(places: Places) -> str:
+    """What to do with the first file that may be what the user means; '' if there is none."""
+    paths = [*places.files, *places.below]
+    for pattern, told in _HINTS.items():
+        if found := next((path for path in paths if re.fullmatch(pattern, path.name, re.IGNORECASE)), None):
+            return f"; {found} is {told}"
+    return hint_of_packed(paths)
+
+
 def read_corpus(paths: list[Path], options: ReadingOptions) -> Corpus:
     """The corpus in these places. Raises UserError where they are of no kind that is known, and for what is wrong with them."""
     places, kinds = Places(paths), all_kinds()
     kind = next((kind for kind in kinds if kind.fits(places)), None)
     if kind is None:
         wanted = ", ".join(kind.name for kind in kinds)
-        raise UserError(f"{places}: no corpus that is known; give one of: {wanted}")
+        raise UserError(f"{places}: no corpus that is known; give one of: {wanted}{_hint(places)}")
     corpus = kind.read(places, options)
     if not corpus.utterances:
         raise UserError(f"{places}: no utterance with audio and text; see that these belong together")

@@ -13,7 +13,10 @@ from pyasr.intake.own.sources.kinds import Kind, Places, register
 from pyasr.intake.own.table_files import SUFFIXES, Row, delimiter_of, read_rows
 from pyasr.intake.own.text_files import text_in
 
-_UNUSED = {"reported", "invalidated", "other", "validated_sentences", "unvalidated_sentences", "clip_durations"}  # of Common Voice
+_UNUSED = {  # of Common Voice; lists of checksums
+    "reported", "invalidated", "other", "validated_sentences", "unvalidated_sentences", "clip_durations", "checksum", "checksums",
+    *(f"{kind}{ending}" for kind in ("md5", "sha1", "sha256", "sha512") for ending in ("", "sum", "sums")),
+}  # fmt: skip
 _NUM_LOOKED_AT = 3
 _GENDERS = {"f": "f", "female": "f", "w": "f", "woman": "f", "m": "m", "male": "m", "man": "m"}
 
@@ -86,7 +89,15 @@ class _Table:
 
     def __init__(self, path: Path, places: Places, options: ReadingOptions):
         self.path, self.files = path, _FileTest(places, path)
-        self.columns, self.rows = find_columns(path, read_rows(path), options.columns, self.files)
+        rows = read_rows(path)
+        self.columns, self.rows = find_columns(path, rows, options.columns, self.files)
+        self.names = rows[0].fields if len(self.rows) < len(rows) else None
+
+    @property
+    def told(self) -> str:
+        """Which column is what: 'columns of meta.csv: file 1 (Datei), text 2 (Satz)'."""
+        named = {place: f" ({self.names[place]})" if self.names else "" for place in self.columns.values()}
+        return f"columns of {self.path.name}: " + ", ".join(f"{name} {place + 1}{named[place]}" for name, place in self.columns.items())
 
     def field(self, row: Row, meaning: str) -> str:
         """The field of a row in the column with this meaning; '' if there is no such column."""
@@ -103,6 +114,7 @@ class _Table:
 
 
 def _read_table(table: _Table, corpus: Corpus, faults: Faults, part: str) -> None:
+    corpus.notes.append(table.told)
     for row in table.rows:
         name = table.field(row, "file")
         path = table.files.find(name) if name else None
