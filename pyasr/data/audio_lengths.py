@@ -15,8 +15,8 @@ def seconds_of(path: str | os.PathLike) -> float:
     """Seconds of an audio file, the same for each channel: by its header, where it tells and the file is as long as it says; otherwise the
     file is decoded.
 
-    A header of SPHERE may count the samples of all channels, as in Switchboard's first release. Of a file compressed by shorten the header
-    alone is read, so that a missing end is not noticed, and its count is that of one channel.
+    A header of SPHERE may count the samples of all channels, as in Switchboard's first release; of a file compressed by shorten its count
+    is that of one channel. A cut file of this kind is noticed by its last bytes (`pyasr.data.shorten.seems_whole`).
 
     Raises UnusableAudio where the file is missing, cut short or not audio.
     """

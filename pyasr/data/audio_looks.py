@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from pyasr.base import pipes
 from pyasr.base.errors import UserError
@@ -17,6 +18,7 @@ from pyasr.io.content import open_file, readable
 _HEAD_BYTES, _MOST_TAIL_BYTES = 4096, 1 << 20
 _WITH_SIZES = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"NIST")
 _WITHOUT_SIZES = re.compile(rb"fLaC|OggS|ID3|\xff[\xe2-\xfb]")
+_SHORTEN_TAIL_BYTES = 8
 _ALIGNMENT = 512  # of chunks behind the audio, and more
 
 
@@ -71,8 +73,8 @@ def is_as_its_header_tells(path: str) -> bool:
         head, num_bytes = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
         if head[:4] not in _WITH_SIZES:
             return bool(_WITHOUT_SIZES.match(head)) and audio_ends.ends_well(file, head, num_bytes)
-        if sphere.is_shortened(head):  # the end of such a file is known when it is decoded
-            return shorten.is_stream(head[sphere.head_bytes(head):]) and sphere.counts(head)[0] > 0
+        if sphere.is_shortened(head):
+            return _is_whole_stream(file, head, num_bytes)
         begin, size = audio_sizes.promised(head)
         if not begin or size < 0:
             return audio_headers.is_of_stream(head)
@@ -84,3 +86,12 @@ def is_as_its_header_tells(path: str) -> bool:
         file.seek(end)
         at = _ALIGNMENT + end % _ALIGNMENT
         return audio_tails.is_tail(head[:4].ljust(at, b"\0") + file.read(), at)
+
+
+def _is_whole_stream(file: BinaryIO, head: bytes, num_bytes: int) -> bool:
+    """Of a SPHERE file compressed by shorten."""
+    begin = sphere.head_bytes(head)
+    if not shorten.is_stream(head[begin:]) or sphere.counts(head)[0] == 0:
+        return False
+    file.seek(max(begin, num_bytes - _SHORTEN_TAIL_BYTES))
+    return shorten.seems_whole(file.read(), num_bytes - begin)

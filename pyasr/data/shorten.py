@@ -54,6 +54,16 @@ def is_stream(content: bytes) -> bool:
     return content[:4] == _MAGIC and len(content) > 4 and content[4] in _VERSIONS
 
 
+def seems_whole(tail: bytes, num_bytes: int) -> bool:
+    """Whether a stream of `num_bytes` that ends with `tail`, its last 8 bytes, ends as a whole one: with the command of the end, 0100 in
+    bits, and zeros up to a multiple of 4 bytes behind its head. A few in a hundred of the streams that were cut anywhere end so, too, but
+    none that was cut with a whole number of disk blocks."""
+    bits = int.from_bytes(tail, "big")
+    num_zeros = (bits & -bits).bit_length() - 1
+    is_end = 2 <= num_zeros <= 2 + 31 and not bits >> (num_zeros + 1) & 1
+    return is_end and (num_bytes - _HEAD_BYTES) % 4 == 0
+
+
 def decode(content: bytes, num_channels: int, coding: str, most: int) -> Decoded:
     """The audio of a stream, up to its end or to that of `content`, and what follows it.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fisher_discs import WITHOUT_AUDIO, WITHOUT_TEXT, Discs, audio_name, make_discs, text_name, write_file
-from shorten_encoder import plain_sphere
+from shorten_encoder import plain_sphere, shortened_sphere
 from steps_here import run_here
 
 from pyasr.base.errors import UserError
@@ -150,11 +150,14 @@ def test_audio_that_cannot_be_used(copied, tmp_path, capsys):
     write_file(copied.root / audio_name(2), b"NIST_1A\n   1024\nnothing")
     content = (copied.root / audio_name(5851)).read_bytes()
     write_file(copied.root / audio_name(5851), content[: len(content) // 2])
-    check(prepare(tmp_path / "all", copied.places), copied, lambda call: call not in ("fe_03_00002", "fe_03_05851"))
+    shortened = shortened_sphere(np.random.default_rng(0).integers(-3000, 3000, (8000, 2), np.int16), channels=2)
+    write_file(copied.root / audio_name(5852), shortened[: len(shortened) // 8192 * 4096])
+    check(prepare(tmp_path / "all", copied.places), copied, lambda call: call not in ("fe_03_00002", "fe_03_05851", "fe_03_05852"))
     told = capsys.readouterr().out
     assert "3 calls left out: bad audio: fe_03_00446 fe_03_01243 fe_03_06716" in told
     assert re.search(rf"fe_03_00002 is left out: {copied.root}/{audio_name(2)}: \S", told)
     assert re.search(rf"fe_03_05851 is left out: {copied.root}/{audio_name(5851)}: cut short", told)
+    assert re.search(rf"fe_03_05852 is left out: {copied.root}/{audio_name(5852)}: cut short, \d+ of 8000 samples are there", told)
 
 
 def test_names_of_utterances():

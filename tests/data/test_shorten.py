@@ -11,7 +11,9 @@ from shorten_encoder import MU_LAW, Coding, mu_law_codes, plain_sphere, shortene
 
 from pyasr.base.errors import UserError
 from pyasr.data.audio import UnusableAudio, audio_head, decode_audio, read_audio
+from pyasr.data.audio_lengths import seconds_of
 from pyasr.data.audio_looks import Look, look_at_audio
+from pyasr.data.shorten import seems_whole
 
 WAYS = {
     "best": {},
@@ -223,13 +225,32 @@ def test_commands_give_it_too(tmp_path):
     assert np.array_equal(read_audio(f"cat {tmp_path}/a.sph |")[0], read_audio(f"{tmp_path}/a.sph")[0])
 
 
-def test_headers_are_looked_at_and_ends_only_where_they_are_read(tmp_path):
+def test_headers_and_ends_are_looked_at(tmp_path):
     path, content = tmp_path / "a.sph", shortened_sphere(speech(2), 2, 16000)
     path.write_bytes(content)
     assert audio_head(str(path)) == (16000, 2) and look_at_audio(str(path), "exists") == Look()
     assert look_at_audio(str(path), "read", "B") == Look(seconds=2000 / 16000, rate=16000)
     path.write_bytes(content[:-100])
-    assert look_at_audio(str(path), "exists") == Look() and "cut short" in look_at_audio(str(path), "read", "B").complaint
+    assert all("cut short" in look_at_audio(str(path), how, "B").complaint for how in ("exists", "read"))
     for broken, told in ((content[:1024], "cut short, 0 of 2000"), (content.replace(b"ajkg", b"bjkg"), "does not begin as shorten's")):
         path.write_bytes(broken)
         assert told in look_at_audio(str(path), "exists", "B").complaint
+
+
+@pytest.mark.parametrize("coding", ["ulaw", "pcm"])
+def test_whole_streams_are_known_by_their_last_bytes(coding):
+    """Of any length; those that were cut in most places, and always by whole blocks of a disk."""
+    for num in range(1, 60):
+        stream = shortened_sphere(speech(2)[:num], 2, 16000, coding)[1024:]
+        assert seems_whole(stream[-8:], len(stream))
+    stream = shortened_sphere(np.tile(speech(2), (8, 1)), 2, 16000, coding)[1024:]
+    taken = [seems_whole(stream[end - 8:end], end) for end in range(8, len(stream))]
+    assert sum(taken) < len(taken) / 10
+    assert not any(seems_whole(stream[end - 8:end], end) for end in range(3072, len(stream), 512))
+
+
+def test_what_follows_a_stream_is_no_cut(tmp_path):
+    """It is decoded then, to be sure."""
+    path = tmp_path / "a.sph"
+    path.write_bytes(shortened_sphere(speech(2), 2, 16000) + bytes(100))
+    assert look_at_audio(str(path), "exists", "A") == Look() and seconds_of(path) == 2000 / 16000
