@@ -1,0 +1,105 @@
+"""The Switchboard recipe under each scheduler: all jobs from feature extraction to a DNN on two ranks."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+import swbd_discs
+from recipe_case import RUNNERS, WAIT_S, log_of, outputs_of_jobs
+from runner_case import ROOT
+
+RECIPE = ROOT / "egs" / "swbd" / "s5"
+CALL = "sw04519"
+MODELS = ("mono", "tri1", "tri2", "tri3", "tri4", "dbn", "dnn")
+
+
+def start(place, discs, *words, environment=None):
+    """The recipe, running in a process group of its own; its output goes to PLACE/recipe.log."""
+    command = ["./run.sh", "--toy", "true", "--nj", "1", "--dir", place, "--swbd", discs, *words]
+    with (place / "recipe.log").open("w") as log:
+        return subprocess.Popen(command, cwd=RECIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                                env={**(environment or os.environ), "PYASR_NO_PIPES": "1"})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def discs(tmp_path_factory):
+    return swbd_discs.make_discs(tmp_path_factory.mktemp("swbd")).root
+
+
+@pytest.fixture(scope="module")
+def places(discs, tmp_path_factory):
+    """{scheduler: directory}, in each the data and lang directories that this machine alone has made."""
+    first = tmp_path_factory.mktemp("prepared")
+    process = start(first, discs, "--stop-stage", "2")
+    assert process.wait(WAIT_S) == 0, (first / "recipe.log").read_text()
+    return {name: shutil.copytree(first, first.with_name(f"swbd_{name}")) for name in RUNNERS}
+
+
+@pytest.fixture(scope="module")
+def run(slurm, grid, places, discs):
+    """Function (words, status) that runs the recipe under both schedulers at once, and gives {scheduler: its log}."""
+    environments = {"slurm": slurm.environment, "grid": grid.environment}
+
+    def run(*words, status=0):
+        running = {name: start(place, discs, *words, environment=environments[name]) for name, place in places.items()}
+        try:
+            return {name: log_of(name, process, places[name], status) for name, process in running.items()}
+        finally:
+            for process in running.values():
+                process.kill()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def failed(run, discs):
+    """Logs of runs of two jobs, of which one finds a recording cut short; then the recording is whole again."""
+    [recording] = discs.rglob(f"{CALL}.sph")
+    content = recording.read_bytes()
+    recording.write_bytes(content[:-1000])
+    logs = run("--stage", "3", "--stop-stage", "3", "--nj", "2", status=1)
+    recording.write_bytes(content)
+    return logs
+
+
+@pytest.fixture(scope="module")
+def finished(failed, run):
+    """Logs of all stages from features to the DNN."""
+    return run("--stage", "3", "--stop-stage", "11")
+
+
+@pytest.mark.parametrize("name", RUNNERS)
+def test_a_failing_job_is_told_in_one_sentence(name, failed, places):
+    """With its log, which says the same; then the recipe's stage and command."""
+    said, runner = failed[name], RUNNERS[name][0]
+    log = rf"{places[name]}/data/train/feats\.tmp/log/extract\.2\.log"
+    reason = rf"{CALL}-[AB]: \S+/{CALL}\.sph: cut short, .*; replace the file or remove its utterances"
+    assert re.search(rf"(?m)^make_plp\.py: error: job 2 of 2 failed: {reason} \(log: {log}\)$", said), said
+    assert said.count("cut short") == 1 and said.count(f"{runner}: 1 / 2 failed, log is in ") == 1
+    assert re.search(r"(?m)^run\.sh: error: stage 3 \(Features\): 'steps/make_plp\.py .*' failed with status 1 \(.*\)$", said)
+
+
+def test_all_jobs_are_run_by_schedulers(finished, places):
+    made = {name: outputs_of_jobs(place) for name, place in places.items()}
+    wanted = {"data/train/feats", *(f"exp/{model}" for model in MODELS), "exp/dnn/decode_train_dev"}
+    assert made["slurm"] == made["grid"] >= wanted
+
+
+def test_both_schedulers_come_to_the_same_models(finished, places):
+    made = {name: digests(place) for name, place in places.items()}
+    assert made["slurm"] == made["grid"] and {f"exp/{model}" for model in MODELS} <= {str(path.parent) for path in made["grid"]}
+
+
+def digests(place):
+    """{file of a model: digest of its content}"""
+    files = place.glob("exp/*/final.*")
+    return {path.relative_to(place): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.mark.parametrize("name", RUNNERS)
+def test_the_network_recognises(name, finished, places):
+    found = (places[name] / "exp/dnn/decode_train_dev/best_wer").read_text()
+    assert float(re.search(r"WER ([\d.]+)", found)[1]) < 60
