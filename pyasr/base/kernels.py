@@ -27,7 +27,12 @@ class Kernel:
     def _dispatcher(self):
         import numba
 
-        return numba.njit(**self._options)(self._function)
+        from pyasr.base.kernel_loading import LoadingCache
+
+        dispatcher = numba.njit(**{**self._options, "cache": False})(self._function)
+        if self._options.get("cache"):
+            dispatcher._cache = LoadingCache(self._function)
+        return dispatcher
 
     @property
     def _numba_type_(self):
