@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyasr.base import log, options
 from pyasr.base.errors import UserError
+from pyasr.base.process_end import leave
 from pyasr.base.system_errors import as_user_error
 
 
@@ -45,4 +46,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))
