@@ -28,7 +28,7 @@ def run(directory: Path, places: dict, *words: object, status: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def discs(tmp_path_factory) -> dict:
+def joint_corpora(tmp_path_factory) -> dict:
     """{option: place} of all corpora."""
     root = tmp_path_factory.mktemp("corpora")
     swbd = swbd_discs.make_discs(root / "swbd")
@@ -37,10 +37,11 @@ def discs(tmp_path_factory) -> dict:
     return {"--swbd": swbd.root, "--fisher": ":".join(fisher.places), "--eval2000-audio": eval2000.audio, "--eval2000-text": eval2000.text}
 
 
-def test_the_dictionary_of_both(discs, tmp_path):
+def test_the_dictionary_of_both(joint_corpora, tmp_path):
     """Words of either text, acronyms of Switchboard's dictionary in phones of the CMU dictionary, noises of both."""
     (tmp_path / "text").write_text("a i know [vocalized-noise] i._b._m.\nb c._n._n. moon [laughter] zzxq\n")
-    run_here("prepare_joint_dict.py", "--swbd", discs["--swbd"], tmp_path / "text", tmp_path / "dict", folder="egs/fisher_swbd/s5/local")
+    places = joint_corpora["--swbd"], tmp_path / "text", tmp_path / "dict"
+    run_here("prepare_joint_dict.py", "--swbd", *places, folder="egs/fisher_swbd/s5/local")
     found = read_dict_dir(tmp_path / "dict")
     assert {"i", "know", "moon", "i._b._m.", "c._n._n.", "t._v.s", "w."} <= found.lexicon.entries.keys() and "zzxq" not in found.lexicon
     assert ("d", "ah", "b", "ah", "l", "y", "uw") in found.lexicon.pronunciations("w.")
@@ -61,24 +62,23 @@ def test_the_network_learns_at_the_published_rate(batch, ranks, minibatch, rate,
     assert (training.learner.momentum, training.over_time.chunk, training.schedule.num_epochs) == (0.9, 21, 16)
 
 
-@pytest.mark.skipif(not os.environ.get("PYASR_LONG_TESTS"), reason="takes three minutes of a core; set PYASR_LONG_TESTS=1 to run it")
-def test_from_discs_to_word_error_rates(discs, tmp_path):
-    run(tmp_path, discs)
+def test_from_discs_to_word_error_rates(joint_corpora, tmp_path):
+    run(tmp_path, joint_corpora)
     results = (tmp_path / "exp/RESULTS.md").read_text()
     for system, most in (("tri6a", 80), ("blstm_adpsgd", 90)):
         for test in ("train_dev", "eval2000"):
             wer = re.search(r"WER ([\d.]+)", (tmp_path / "exp" / system / f"decode_{test}" / "best_wer").read_text())[1]
             assert float(wer) < most, (system, test, wer)
         assert f"| {system} " in results
-    assert (tmp_path / "exp/tri6a/decode_eval2000_4g/best_wer").exists()
+    assert (tmp_path / "exp/blstm_adpsgd/decode_eval2000_4g/best_wer").exists()
 
 
-def test_wrong_and_missing_discs(discs, tmp_path):
+def test_wrong_and_missing_discs(joint_corpora, tmp_path):
     (tmp_path / "empty").mkdir()
     for option, sentence in (
             ("--swbd", "prepare_swbd.py: error: Switchboard-1 Release 2 (LDC97S62): no sw0NNNN.sph"),
             ("--fisher", "prepare_fisher.py: error: Fisher English speech (LDC2004S13, LDC2005S13): no audio/NNN/fe_03_NNNNN.sph")):
-        told = run(tmp_path / "run", {**discs, option: tmp_path / "empty"}, status=1)
+        told = run(tmp_path / "run", {**joint_corpora, option: tmp_path / "empty"}, status=1)
         assert sentence in told and f" below {tmp_path}/empty; give its directory by {option}" in told
 
 

@@ -118,9 +118,12 @@ if stage 6 "GMMs on LDA+MLLT, adapted to speakers, on both corpora"; then
   utils/dict_dir_add_pronprobs.py "$data/local/dict" "$exp/tri3b_prons" "$data/local/dict_prons"
   utils/prepare_lang.py "$data/local/dict_prons" "<unk>" "$data/lang_prons"
   utils/make_grammar.py "$data/lang_prons" "$lm/graph_3g/lm.arpa.gz" "$data/lang_prons_test"
-  sat tri3b tri4a $tri4a_opts
-  sat tri4a tri5a $tri5a_opts
-  sat tri5a tri6a $tri6a_opts
+  from=tri3b
+  for system in $adapted; do
+    opts=${system}_opts
+    sat $from "$system" ${!opts}
+    from=$system
+  done
   steps/align_fmllr.py $jobs $missing_opts --cmd "$train_cmd" "$nodup" "$data/lang_prons" "$exp/tri6a" "$exp/tri6a_ali"
 fi
 
@@ -161,7 +164,9 @@ if stage 9 "BLSTM on $num_ranks MPI ranks by $scheme"; then
 fi
 
 if stage 10 "Lattices with the 4-gram"; then
-  rescore lm_rescore "$exp/tri6a" "$data/lang_prons_test" "$lm/4g" "" _4g
+  for system in $rescored_gmms; do
+    rescore lm_rescore "$exp/$system" "$data/lang_prons_test" "$lm/4g" "" _4g
+  done
   rescore lm_rescore "$exp/blstm_$scheme" "$data/lang_prons_test" "$lm/4g" _streams _4g
 fi
 

@@ -38,14 +38,14 @@ tri1_opts="--num-leaves 3200 --num-gauss 30000"
 tri2_opts="--num-leaves 4000 --num-gauss 70000"
 tri3_opts="--num-leaves 6000 --num-gauss 140000"
 tri4_opts="--num-leaves 11500 --num-gauss 200000"
-gmms="tri1 tri2 tri3 tri4" dbn_conf=conf/dbn.conf dnn_conf=conf/dnn.conf
+gmms="tri1 tri2 tri3 tri4" rescored_gmms=tri4 dbn_conf=conf/dbn.conf dnn_conf=conf/dnn.conf
 decode_opts="--beam 11"
 dnn_decode_opts="--beam 13 --lattice-beam 8"
 if $toy; then
   . conf/toy_gmms.sh
   num_dev=8 num_lm_dev=12 num_short=95 num_mono=90 num_first=95 few_same=20 many_same=20
   mono_opts="--num-gauss 150" gmm_opts="--num-iters 12 --max-iter-inc 8" fmllr_opts="--fmllr-min-count 100"
-  gmms="tri1 tri4" dbn_conf=conf/toy_dbn.conf dnn_conf=conf/toy_dnn.conf
+  gmms=tri4 rescored_gmms="" dbn_conf=conf/toy_dbn.conf dnn_conf=conf/toy_dnn.conf
   score_opts="--min-lmwt 8 --max-lmwt 12 --word-ins-penalties 0.0"
 fi
 jobs="--nj $nj"
@@ -158,7 +158,9 @@ fi
 if stage 12 "Lattices with the 4-gram"; then
   fourgram=$lm/swbd_4g
   if [ -n "$fisher_text" ]; then fourgram=$lm/mixed_4g; fi
-  rescore lm_rescore "$exp/tri4" "$data/lang_prons_test" "$fourgram" "" _4g
+  for system in $rescored_gmms; do
+    rescore lm_rescore "$exp/$system" "$data/lang_prons_test" "$fourgram" "" _4g
+  done
   rescore lm_rescore "$exp/dnn" "$data/lang_prons_test" "$fourgram" _fmllr _4g
 fi
 

@@ -8,5 +8,5 @@ most_same=10
 num_few=40
 num_some=60
 gmm_opts="--num-iters 7 --max-iter-inc 5"
-decoded="tri1 tri5a"
+decoded=tri5a
 network_opts="--config conf/toy_network.conf"
