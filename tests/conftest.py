@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 # Fixtures that take long to be made, and whose tests wait most of their time: the group of the tests that use them, the longest first.
-SHARED = {"toy_run": "recipe", "grid_of_hosts": "training", "undisturbed": "training", "librispeech_run": "slurm", "grid": "grid",
-          "slurm": "slurm"}
+SHARED = {"toy_run": "recipe", "grid_of_hosts": "training", "undisturbed": "training", "librispeech_run": "slurm", "slurm": "slurm",
+          "swbd_corpora": "swbd", "joint_corpora": "fisher_swbd", "fisher_corpora": "fisher", "own_recipe": "own", "grid": "grid"}
 HELPERS = [path for path in sorted((ROOT / "tests").iterdir()) if path.is_dir() and path.name != "__pycache__"]
 for path in (ROOT, ROOT / "tests", *HELPERS):  # test files may share names in different folders, helper modules may not
     if str(path) not in sys.path:

@@ -26,7 +26,7 @@ def folder_and_table(folder: Path, made: list[tuple[Path, str, str]]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory) -> tuple[Path, str]:
+def own_recipe(tmp_path_factory) -> tuple[Path, str]:
     """(recipe of a toy corpus, output of the program); it is made outside the toolkit with relative paths."""
     folder = tmp_path_factory.mktemp("own")
     folder_and_table(folder / "my corpus", toy_speech(folder / "my corpus/clips", 10, 9))
@@ -37,8 +37,8 @@ def recipe(tmp_path_factory) -> tuple[Path, str]:
     return folder / "my recipe", done.stdout
 
 
-def test_it_says_what_it_found_and_chose(recipe):
-    told = recipe[1]
+def test_it_says_what_it_found_and_chose(own_recipe):
+    told = own_recipe[1]
     for sentence in ("found a table of audio files (1, table.tsv)", "90 utterances of 90 recordings", "10 speaker(s); speakers are of the source",
                      "sampling rates: 8000 Hz (90); channels: 1 (90)", "words without pronunciation: 1 of 29", "English: CMUdict has 9",
                      "by speakers, ", "features at 8000 Hz", "models for up to 0.25 h", "a language model of order 2", "is made; run "):  # fmt: skip
@@ -46,8 +46,8 @@ def test_it_says_what_it_found_and_chose(recipe):
     assert re.search(r"found .*\n.*\d+\.\d min of speech in 90", told)
 
 
-def test_the_recipe_runs_from_audio_to_word_error_rates(recipe, tmp_path):
-    folder, _ = recipe
+def test_the_recipe_runs_from_audio_to_word_error_rates(own_recipe, tmp_path):
+    folder, _ = own_recipe
     words = ["./run.sh", "--decoded", "", "--nj", "1", "--num-ranks", "1"]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=1500, env={**os.environ, "CDPATH": "/"})
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -57,9 +57,9 @@ def test_the_recipe_runs_from_audio_to_word_error_rates(recipe, tmp_path):
     assert again.returncode == 0 and again.stdout.count("is up to date") == 4, again.stdout
 
 
-def test_made_again_it_replaces_its_own_files_alone(recipe, tmp_path):
+def test_made_again_it_replaces_its_own_files_alone(own_recipe, tmp_path):
     folder = tmp_path / "recipe"
-    corpus = recipe[0].parent / "my corpus"
+    corpus = own_recipe[0].parent / "my corpus"
     assert new_recipe(folder, corpus).returncode == 0
     assert new_recipe("--held-out", 0.2, folder, corpus).returncode == 0 and "--held-out=0.2" in (folder / "conf/corpus.conf").read_text()
     (folder / "run.sh").write_text("# mine\n")
@@ -85,8 +85,8 @@ def test_nothing_is_made_of_a_corpus_with_a_mistake(tmp_path):
     assert "what the corpus is in" in new_recipe(tmp_path / "recipe").stderr
 
 
-def test_choices_are_options_of_the_recipe(recipe):
-    done = subprocess.run(["./run.sh", "--help"], cwd=recipe[0], capture_output=True, text=True, timeout=60)
+def test_choices_are_options_of_the_recipe(own_recipe):
+    done = subprocess.run(["./run.sh", "--help"], cwd=own_recipe[0], capture_output=True, text=True, timeout=60)
     for option in ("--nj", "--num-ranks", "--lm-order", "--tri3-leaves", "--decoded", "--dictionary"):
         assert option in done.stdout
 
