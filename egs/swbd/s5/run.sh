@@ -46,7 +46,6 @@ if $toy; then
   num_dev=8 num_lm_dev=12 num_short=95 num_mono=90 num_first=95 few_same=20 many_same=20
   mono_opts="--num-gauss 150" gmm_opts="--num-iters 12 --max-iter-inc 8" fmllr_opts="--fmllr-min-count 100"
   gmms=tri4 rescored_gmms="" dbn_conf=conf/toy_dbn.conf dnn_conf=conf/toy_dnn.conf
-  score_opts="--min-lmwt 8 --max-lmwt 12 --word-ins-penalties 0.0"
 fi
 jobs="--nj $nj"
 . local/evaluation_sets.sh
