@@ -68,8 +68,17 @@ parse_recipe_options() {
 recipe_begin_plan() {
   local program
   recipe_record=$(mktemp "${TMPDIR:-/tmp}/plan.XXXXXX")
-  for program in steps/*.py utils/*.py local/*.py local/*.sh local/*/*.sh ../../*/s5/local/*.py; do
-    [ ! -f "$program" ] || eval "$program() { recipe_note $program \"\$@\"; }"
+  for program in $(recipe_programs); do
+    eval "$program() { recipe_note $program \"\$@\"; }"
+  done
+}
+
+# The names by which a recipe's scripts call programs, wherever below the recipe's directory a script is.
+recipe_programs() {
+  local top
+  for top in "$recipe_root" . .. ../..; do
+    [ -d "$top/steps" ] || continue
+    (cd "$top" && ls steps/*.py utils/*.py local/*.py local/*.sh local/*/*.sh ../../*/s5/local/*.py 2>/dev/null) || true
   done
 }
 

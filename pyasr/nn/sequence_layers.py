@@ -89,7 +89,7 @@ class Convolution(SequenceLayer):
 
     def __init__(self, dim_in: int, channels: int, filters: int, time: int, bands: int, pool: int, step: int):
         super().__init__()
-        self.channels, self.pool, self.step = channels, pool, step
+        self.dim_in, self.channels, self.pool, self.step = dim_in, channels, pool, step
         self.convolution = nn.Conv2d(channels, filters, (time, bands))
         self.left = self.right = time // 2
         self.dim_out = filters * pooled_bands(dim_in // channels - bands + 1, pool, step)

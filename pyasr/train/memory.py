@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from pyasr.base import host_memory
 from pyasr.base.errors import UserError
 from pyasr.base.memory import ADVICE, is_for_want_of_memory, what_it_says
 from pyasr.parallel.comm import Comm
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from pyasr.train.loop import Training
 
 _MB = 1_000_000
-_NAMES_IN_GROUPS = [("memory.max", "memory.current", "inactive_file"),
-                    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")]  # fmt: skip
 _PART = 8  # of a minibatch is measured, one chunk where there are fewer
 
 
@@ -155,34 +152,4 @@ def free_bytes(device: torch.device) -> int | None:
     """Of the device's memory, or of this host's; None where that is not known."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    found = [size for size in (_free_on_host(), _free_in_group()) if size is not None and size != math.inf]
-    return min(found, default=None)
-
-
-def _free_on_host() -> int | None:
-    try:
-        with open("/proc/meminfo", encoding="utf-8") as f:
-            return next(1024 * int(line.split()[1]) for line in f if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return None  # harmless: no Linux, so nothing is checked
-
-
-def _free_in_group(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float | None:
-    """What the limits of this process's control groups leave, as Slurm sets them for a job; None where there are no such groups."""
-    try:
-        lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
-        tops = {"": root, "memory": root / "memory"}  # of versions 2 and 1
-        own_groups = [(tops[kind], tops[kind] / place.lstrip("/")) for _, kind, place in lines if kind in tops]
-        groups = [group for top, last in own_groups for group in (last, *last.parents) if top in (group, *group.parents)]
-        return min(map(_left_in, groups), default=None)
-    except (OSError, ValueError, KeyError):
-        return None  # harmless: what cannot be read is no limit that we know
-
-
-def _left_in(group: Path) -> float:
-    """Bytes that a group may still take; caches of files can be given up."""
-    for limit, taken, cached in _NAMES_IN_GROUPS:
-        if (group / limit).exists() and (most := (group / limit).read_text(encoding="utf-8").strip()) != "max":
-            numbers = dict(line.split() for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines())
-            return int(most) - int((group / taken).read_text(encoding="utf-8")) + int(numbers[cached])
-    return math.inf
+    return host_memory.free_bytes()

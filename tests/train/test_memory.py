@@ -162,24 +162,6 @@ def test_how_far_to_lower_is_told(tmp_path, monkeypatch):
         training(SoloComm(), tmp_path, store(8)).run()
 
 
-@pytest.mark.parametrize("files", [
-    {"memory.max": "1000", "memory.current": "700", "memory.stat": "anon 500\ninactive_file 150\n"},
-    {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "700", "memory.stat": "cache 9\ntotal_inactive_file 150\n"},
-])
-def test_limits_of_control_groups(files, tmp_path):
-    """The least of what a group and those around it leave."""
-    version = "" if "memory.max" in files else "memory"
-    (tmp_path / "own").write_text(f"3:cpuset:/\n{'4:memory' if version else '0:'}:/job_7/step_0\n")
-    step = tmp_path / "root" / version / "job_7" / "step_0"
-    step.mkdir(parents=True)
-    assert memory._free_in_group(tmp_path / "root", tmp_path / "own") == float("inf")
-    for name, text in files.items():
-        (step.parent / name).write_text(text)
-    (step / "memory.max").write_text("max\n")
-    assert memory._free_in_group(tmp_path / "root", tmp_path / "own") == 450
-    assert memory._free_in_group(tmp_path / "root", tmp_path / "nothing") is None
-
-
 def test_later_failures_are_told_as_well(tmp_path):
     """Only those for want of memory."""
     for error, told in ((torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"), UserError),

@@ -1,52 +1,81 @@
-"""What a plan knows of the directories that a recipe's programs read and make: their speech, and tied states of models."""
+"""What a plan knows of the directories that a recipe's programs read and make: speech, columns of features, models, language models.
+
+What a call makes is told by the call. Of a directory that no recorded call makes, its done-file names the call that made it.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pyasr.base.errors import UserError
 from pyasr.report.plan.calls import Call
+from pyasr.report.plan.copies import COPIES, Speech
+from pyasr.report.plan.models import LANGUAGE_MODELS, MODELS, Model, columns_made
+from pyasr.report.plan.networks import NetworkSize
 
-_LEAVES_OF_MONO = 130.0  # three of each of about forty phones, and of silence
+WORDS_PER_HOUR = 10_000  # of conversations; the published corpora have 8,000 to 12,000
+_COLUMNS = 40.0  # of features of which nothing is known
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Speech:
-    """Hours and number of utterances."""
+class Disk:
+    """What is found on the disk.
 
-    hours: float
-    num_utterances: float
+    speech   of a data directory; None for one that is not there
+    made_by  the call that made an output; None where there is none
+    ngrams   of a directory with lm.arpa.gz; None where there is none
+    words    of a text; None where there is none
+    network  size by (file of layers, columns of features, outputs, chunk)
+    """
 
-    def __mul__(self, share: float) -> Speech:
-        return Speech(self.hours * share, self.num_utterances * share)
-
-    def __add__(self, other: Speech) -> Speech:
-        return Speech(self.hours + other.hours, self.num_utterances + other.num_utterances)
+    speech: Callable[[str], Speech | None]
+    made_by: Callable[[str], Call | None] = lambda path: None
+    ngrams: Callable[[str], float | None] = lambda path: None
+    words: Callable[[str], float | None] = lambda path: None
+    network: Callable[[str, int, int, int], NetworkSize] = field(default=lambda *_: NetworkSize(1e6, 1e6))
 
 
 class Corpus:
-    """Speech of data directories, those that are there and those that calls would make of them; leaves of model directories.
+    """Speech of data directories, and what is known of models, those that are there and those that calls would make.
 
-    measured  function that gives the speech of a data directory; None for one that is not there
+    found    hours of the directories that are there
+    assumed  sentences on what is neither there nor made, and was taken from something else
     """
 
-    def __init__(self, measured: Callable[[str], Speech | None]):
-        self._measured = measured
+    def __init__(self, disk: Disk):
+        self.disk = disk
+        self.found: dict[str, float] = {}
+        self.assumed: dict[str, str] = {}
         self._speech: dict[str, Speech] = {}
-        self.found: dict[str, float] = {}  # hours of the directories that are there
-        self._leaves: dict[str, float] = {}
+        self._columns: dict[str, float] = {}
+        self._models: dict[str, Model] = {}
+        self._ngrams: dict[str, float] = {}
+        self._looked_up: set[str] = set()
 
     def speech_of(self, path: str) -> Speech:
-        """Raises UserError for a directory that is not there, and that no call makes."""
+        """Raises UserError for a directory that is not there, that no call makes, and that has no part of another one's name."""
         path = os.path.normpath(path)
         if path not in self._speech:
-            found = self._measured(path)
-            if found is None:
-                raise UserError(f"{path} is not there, so that its hours are unknown; prepare it first (run.sh --stop-stage 1), then plan")
-            self._speech[path], self.found[path] = found, found.hours
+            found = self.disk.speech(path)
+            if found:
+                self.found[path] = found.hours
+            self._speech[path] = found or self._speech_of_origin(path)
         return self._speech[path]
+
+    def _speech_of_origin(self, path: str) -> Speech:
+        """Of data/train for data/train_fmllr, which an earlier script of the recipe makes of it."""
+        origin = path
+        while "_" in os.path.basename(origin):
+            origin = origin.rpartition("_")[0]
+            found = self._speech.get(origin) or self.disk.speech(origin)
+            if found:
+                self.assumed[path] = f"{path} is not there yet; its length is taken to be that of {origin}"
+                return found
+        raise UserError(f"{path} is not there, so its hours of speech are unknown; prepare it first (run.sh --stop-stage 1), then plan")
 
     def hours_of(self, path: str) -> float:
         """Hours of speech. Raises UserError as `speech_of`."""
@@ -54,67 +83,55 @@ class Corpus:
 
     @property
     def most_hours(self) -> float:
-        """Of the largest data directory so far: what graphs and language models grow with."""
+        """Of the largest data directory so far."""
         return max((speech.hours for speech in self._speech.values()), default=0.0)
 
-    def leaves_of(self, path: str) -> float:
-        """Tied states of a model or alignment directory."""
-        return self._leaves.get(os.path.normpath(path), _LEAVES_OF_MONO)
+    def words_of(self, text: str) -> float:
+        """Running words of a text: those counted, or by the hours of its data directory, or of the largest one."""
+        directory = os.path.normpath(os.path.dirname(text))
+        counted = None if directory in self._speech else self.disk.words(text)
+        if counted is not None:
+            return counted
+        named = os.path.basename(text) == "text" and (directory in self._speech or self.disk.speech(directory))
+        return WORDS_PER_HOUR * (self.hours_of(directory) if named else self.most_hours)
+
+    def columns_of(self, path: str) -> float:
+        """Columns of a data directory's features."""
+        return self._known(self._columns, path, f"{os.path.normpath(path)}/feats") or _COLUMNS
+
+    def model_of(self, path: str) -> Model:
+        """Tied states and the like of a model, alignment or graph directory."""
+        return self._known(self._models, path) or Model()
+
+    def ngrams_of(self, path: str) -> float:
+        """Of the language model, lang directory or graph; of one of which nothing is known, by the largest data directory."""
+        path = os.path.normpath(path).removesuffix("/lm.arpa.gz")
+        known = self._known(self._ngrams, path)
+        if known is None:
+            known = self._ngrams[path] = self.disk.ngrams(path) or 1.1 * WORDS_PER_HOUR * self.most_hours
+        return known
+
+    def _known(self, table: dict[str, Value], *paths: str) -> Value | None:
+        """The entry of a directory, if need be by the calls that made these outputs."""
+        path = os.path.normpath(paths[0])
+        if path not in table and path not in self._looked_up:
+            self._looked_up.add(path)
+            for call in filter(None, map(self.disk.made_by, map(os.path.normpath, paths))):
+                self._note_models(call)
+        return table.get(path)
 
     def note(self, call: Call) -> None:
-        """Keep what the directory that a call makes has: the last of its words."""
-        if call.name in _COPIES and len(call.words) > 1:
-            made, speech = _COPIES[call.name](self, call)
+        """Keep what the directory that a call makes has."""
+        if call.name in COPIES and len(call.words) > 1:
+            made, speech = COPIES[call.name](self, call)
             self._speech[os.path.normpath(made)] = speech
-        elif call.name.startswith("train_") and "num-leaves" in call.flags:
-            self._leaves[os.path.normpath(call.words[-1])] = call.number("num-leaves", 0)
-        elif call.name.startswith("align_") and len(call.words) > 2:
-            self._leaves[os.path.normpath(call.words[-1])] = self.leaves_of(call.words[-2])
+        self._note_models(call)
 
-
-def _first(corpus: Corpus, call: Call) -> tuple[str, Speech]:
-    """A copy, or a part: the last word is a directory of at most the speech of the first."""
-    return call.words[-1], corpus.speech_of(call.words[0])
-
-
-def _subset(corpus: Corpus, call: Call) -> tuple[str, Speech]:
-    """As many utterances as are asked for, of mean length; the shortest ones are shorter."""
-    whole = corpus.speech_of(call.words[0])
-    num = max(whole.num_utterances, 1)
-    wanted = [call.number(flag, 0) for flag in ("first", "last", "shortest", "random", "speakers") if flag in call.flags]
-    share = min([num, *wanted]) / num
-    return call.words[-1], whole * max(share - call.number("all-but-first", 0) / num, 0.0)
-
-
-def _perturbed(corpus: Corpus, call: Call) -> tuple[str, Speech]:
-    """The original, and a copy at each speed, which lasts as long as its speed says."""
-    whole = corpus.speech_of(call.words[0])
-    for speed in call.flags.get("speeds", "0.9 1.1").split():
-        whole += Speech(corpus.hours_of(call.words[0]) / float(speed), corpus.speech_of(call.words[0]).num_utterances)
-    return call.words[-1], whole
-
-
-def _replicated(corpus: Corpus, call: Call) -> tuple[str, Speech]:
-    return call.words[-1], corpus.speech_of(call.words[0]) * call.number("num-replications", 1)
-
-
-def _sum(corpus: Corpus, call: Call) -> tuple[str, Speech]:
-    """The first word is made of all others."""
-    return call.words[0], sum(map(corpus.speech_of, call.words[1:]), Speech(0.0, 0.0))
-
-
-def _pasted(corpus: Corpus, call: Call) -> tuple[str, Speech]:
-    return call.words[0], corpus.speech_of(call.words[1])
-
-
-_COPIES = {  # programs that make a data directory of others: (the new one, its speech)
-    "copy_data_dir": _first,
-    "make_fmllr_feats": _first,
-    "segment_data_dir": _first,
-    "split_long_utterances": _first,
-    "subset_data_dir": _subset,
-    "perturb_data_dir": _perturbed,
-    "reverberate_data_dir": _replicated,
-    "combine_data": _sum,
-    "paste_feats": _pasted,
-}
+    def _note_models(self, call: Call) -> None:
+        if found := columns_made(self, call):
+            self._columns[os.path.normpath(found[0])] = found[1]
+        if call.words and call.name in MODELS:
+            self._models[os.path.normpath(call.words[-1])] = MODELS[call.name](self, call)
+        if call.words and call.name in LANGUAGE_MODELS:
+            for made, num in LANGUAGE_MODELS[call.name](self, call).items():
+                self._ngrams[os.path.normpath(made)] = num

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from pyasr.base.errors import UserError
 from pyasr.report.plan.calls import Call
 from pyasr.report.plan.corpus import Corpus
+from pyasr.report.plan.gpu import gpu_seconds
 from pyasr.report.plan.rates import Rates, at
-from pyasr.report.plan.works import LITTLE, WORKS, key_of
-from pyasr.report.text_table import markdown_table
+from pyasr.report.plan.works import BEFORE, LITTLE, WORKS, Work, key_of
 
-_ON_GPU = ("train_dnn", "pretrain_dbn")
-_GPU_RATE = "training_gflop_per_s"
+_NGRAMS_PER_S = 4e6  # that are read (docs/language_model.md)
+_LOCAL_RUNNER = "run.pl"
 
 
 @dataclass
 class Cost:
-    """Core seconds, seconds with the calls' jobs or ranks side by side, bytes on disk, MB of the largest job, GPU seconds."""
+    """Core seconds, seconds with the calls' jobs or ranks side by side, bytes on disk, MB of the largest job, GPU seconds.
+
+    without_gpu  whether a network is among them whose GPU seconds are unknown
+    """
 
     core_s: float = 0.0
     wall_s: float = 0.0
     disk_bytes: float = 0.0
     memory_mb: float = 0.0
     gpu_s: float = 0.0
+    without_gpu: bool = False
 
     def add(self, other: Cost) -> None:
         """What comes after this."""
@@ -32,14 +36,37 @@ class Cost:
         self.disk_bytes += other.disk_bytes
         self.memory_mb = max(self.memory_mb, other.memory_mb)
         self.gpu_s += other.gpu_s
+        self.without_gpu |= other.without_gpu
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a call needs of the machine: bytes for its output, MB of each of its processes, which run on this machine or elsewhere."""
+
+    call: Call
+    output: str
+    disk_bytes: float
+    memory_mb: float
+    num_workers: int
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its processes run on this machine."""
+        return self.call.flags.get("cmd", _LOCAL_RUNNER).split()[0].endswith(_LOCAL_RUNNER)
 
 
 @dataclass
 class Plan:
-    """Costs by stage in order, and the programs that have no part in them, since their rates were not measured."""
+    """Costs by stage in order, and needs by call.
+
+    unknown  programs that have no part in it, since nothing is known of their cost
+    alike    {kind of work without a rate: the kind whose rate was taken}
+    """
 
     stages: dict[str, Cost] = field(default_factory=dict)
+    needs: list[Need] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    alike: dict[str, str] = field(default_factory=dict)
 
     @property
     def total(self) -> Cost:
@@ -50,51 +77,52 @@ class Plan:
         return total
 
 
-def cost_of(call: Call, corpus: Corpus, rates: Rates) -> Cost | None:
-    """What a call takes; None where its kind of work was not measured."""
-    work, rate = WORKS[call.name], rates.of.get(key_of(call)) or rates.of.get(call.name if "network" not in call.flags else "")
-    if rate is None:
-        return None
-    amount, size, workers = work.amount(call, corpus), work.size(call, corpus), work.num_workers(call)
-    core_s, gpu_rate = at(rate.core_s, amount), rates.gpu.get(_GPU_RATE)
-    gpu_s = amount / gpu_rate if gpu_rate and call.name in _ON_GPU else 0.0
-    return Cost(core_s, core_s / workers, at(rate.output_bytes, size), at(rate.memory_mb, size / workers), gpu_s)
-
-
 def make_plan(calls: list[Call], corpus: Corpus, rates: Rates) -> Plan:
     """Raises UserError where a call needs the hours of a data directory that is neither there nor made by another call."""
     plan = Plan()
     for call in calls:
-        cost = cost_of(call, corpus, rates) if call.name in WORKS else None
-        if cost:
-            plan.stages.setdefault(call.stage, Cost()).add(cost)
-        elif call.name not in LITTLE:
-            name = key_of(call) if call.name in WORKS else call.program
-            plan.unknown += [name] if name not in plan.unknown else []
-        corpus.note(call)
+        with_its_line(call, corpus.note)
+        if call.name in WORKS:
+            with_its_line(call, lambda call: _add(plan, call, corpus, rates))
+        elif call.name not in LITTLE | BEFORE:
+            plan.unknown += [call.program] if call.program not in plan.unknown else []
     return plan
 
 
-def told(plan: Plan, corpus: Corpus, rates: Rates) -> Iterator[str]:
-    """The lines of the table, and sentences on what it rests on."""
-    hours = ", ".join(f"{path} {value:.2f} h" for path, value in corpus.found.items())
-    yield f"speech: {hours}"
-    head = ["stage", "core hours", "hours", "disk, GB", "memory of a job, MB", "hours of one GPU"]
-    yield markdown_table(head, [_row(name, cost) for name, cost in [*plan.stages.items(), ("all", plan.total)]])
-    yield f"rates: {rates.measured} on {rates.machine}; hours are those of the given numbers of jobs and ranks, on as many cores"
-    if rates.gpu:
-        yield f"GPU: {rates.gpu.get('source', 'no source is named')}; small networks reach less"
-    else:
-        yield "GPU: its rate was not measured"
-    if plan.unknown:
-        yield f"not in the plan, since they were not measured: {', '.join(plan.unknown)}"
+def with_its_line(call: Call, function) -> None:
+    """Apply a function to a call. Raises UserError for one that has fewer words than its program takes."""
+    try:
+        function(call)
+    except (IndexError, KeyError) as error:
+        raise UserError(f"{call.program} {' '.join(call.words)}: a word or flag is missing ({error}); see {call.program} --help") from None
 
 
-def _row(name: str, cost: Cost) -> list[str]:
-    numbers = map(_short, (cost.core_s / 3600, cost.wall_s / 3600, cost.disk_bytes / 1e9))
-    return [name, *numbers, f"{cost.memory_mb:.0f}", _short(cost.gpu_s / 3600) if cost.gpu_s else ""]
+def _add(plan: Plan, call: Call, corpus: Corpus, rates: Rates) -> None:
+    key, work = key_of(call, corpus), WORKS[call.name]
+    name = rates.nearest(key)
+    if name is None:
+        plan.unknown += [key] if key not in plan.unknown else []
+        return
+    if name != key:
+        plan.alike[key] = name
+    cost = cost_of(call, work, name, corpus, rates)
+    plan.stages.setdefault(call.stage, Cost()).add(cost)
+    plan.needs.append(Need(call, call.words[-1], cost.disk_bytes, cost.memory_mb, work.num_workers(call)))
 
 
-def _short(number: float) -> str:
-    """Two digits or more: 1234, 12.3, 0.056."""
-    return f"{number:.0f}" if number >= 100 else f"{number:.3g}" if number >= 1 else f"{number:.2g}"
+def cost_of(call: Call, work: Work, name: str, corpus: Corpus, rates: Rates) -> Cost:
+    """What a call takes by the rates of this name."""
+    rate, workers = rates.of[name], work.num_workers(call)
+    core_s = at(rate.core_s, work.amount(call, corpus)) + network_core_s(call, work, corpus, rates)
+    core_s += workers * 1e6 * work.loaded(call, corpus) / _NGRAMS_PER_S if call.name == "lm_rescore" else 0.0
+    memory_mb = at(rate.memory_mb, work.memory(call, corpus))
+    gpu_s = gpu_seconds(call, corpus, rates.gpu) if work.workers == "num-ranks" else 0.0
+    disk_bytes = at(rate.output_bytes, work.size(call, corpus))
+    return Cost(core_s, core_s / workers, disk_bytes, memory_mb, gpu_s or 0.0, gpu_s is None)
+
+
+def network_core_s(call: Call, work: Work, corpus: Corpus, rates: Rates) -> float:
+    """Core seconds that a network takes in a call whose own amount is without it: by what its training takes."""
+    part = work.network(call, corpus)
+    name = rates.nearest(part[0]) if part else None
+    return rates.of[name].core_s[1] * part[1] if name else 0.0

@@ -1,24 +1,30 @@
 """How the cost of each program grows: its amount of work, a function of hours of speech, sizes of models and options.
 
-What an amount costs in core seconds, bytes and memory is measured (`pyasr.report.plan.rates`). A program that is not listed has no part
-in a plan, which names it.
+What an amount costs in core seconds, bytes and memory is measured (`pyasr.report.plan.rates`). Every program that a recipe calls has a place
+here: in `WORKS`, in `LITTLE`, which take seconds, or in `BEFORE`, which have run before a plan can be made.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyasr.report.plan.calls import Call
 from pyasr.report.plan.corpus import Corpus
+from pyasr.report.plan.networks import NetworkSize, pretraining_gflop
 
 FRAMES_PER_HOUR = 360_000
-_SPLICED_INPUT = 440  # 11 frames of 40 features
-_FLOPS_PER_PARAMETER = 6  # and frame: forward, and backward for weights and inputs
 BEAM, _FACTOR_OF_BEAM = 13.0, 1.4  # real-time factor of the search with beams of 15, 13, 11 on egs/amazon_queen's tri2: 0.082, 0.041, 0.021
-DEFAULTS = {"nj": 2, "num-ranks": 2, "num-epochs": 10, "rbm-iter": 1}  # of options
-SHAPES = {"train_dnn": (4, 768), "pretrain_dbn": (6, 2048)}  # layers and units by default
+DEFAULTS = {"nj": 2, "num-ranks": 2}  # of options
+EPOCHS = {"train_dnn": 10, "simulate_parallel": 10, "train_lfmmi": 6, "train_ctc": 10, "train_smbr": 4, "train_lstm_lm": 40}
 Amount = Callable[[Call, Corpus], float]
+NetworkPart = tuple[str, float]  # the rate that holds for it, Gflop
+
+
+def nothing(call: Call, corpus: Corpus) -> float:
+    """What does not grow."""
+    return 0.0
 
 
 @dataclass(frozen=True)
@@ -26,22 +32,29 @@ class Work:
     """A kind of work.
 
     unit     what an amount of 1 is
-    amount   of a call
-    size     hours of speech that the output grows with
+    amount   of a call, beside what its network takes
+    size     what the output grows with
     workers  the option with the number of processes that share it; '' for one process
-    holds    jobs hold their part of the speech in memory, which grows with it
+    held     hours, for instance, that the processes share and hold in memory
+    loaded   million n-grams that each of them holds
+    network  what the scores or the training of a network take beside the amount
     """
 
     unit: str
     amount: Amount
     size: Amount
     workers: str = ""
-    holds: bool = False
+    held: Amount = nothing
+    loaded: Amount = nothing
+    network: Callable[[Call, Corpus], NetworkPart | None] = lambda call, corpus: None
 
     def num_workers(self, call: Call) -> int:
         """Processes of a call."""
         return int(call.number(self.workers, DEFAULTS[self.workers])) if self.workers else 1
 
+    def memory(self, call: Call, corpus: Corpus) -> float:
+        """What the memory of a process grows with."""
+        return self.loaded(call, corpus) or self.held(call, corpus) / self.num_workers(call)
 
 
 def hours_of(place: int) -> Amount:
@@ -49,12 +62,30 @@ def hours_of(place: int) -> Amount:
     return lambda call, corpus: corpus.hours_of(call.words[place])
 
 
-def most_hours(call: Call, corpus: Corpus) -> float:
-    """Hours of the largest data directory, of which a text may be given: vocabularies, language models and graphs grow with it."""
-    for word in call.words:
-        if word.endswith("/text"):
-            corpus.hours_of(word.removesuffix("/text"))
-    return corpus.most_hours
+def hours_by_columns(place: int) -> Amount:
+    """Hours of the data directory that is this word, times its columns, of which 40 are one."""
+    return lambda call, corpus: corpus.hours_of(call.words[place]) * corpus.columns_of(call.words[place]) / 40
+
+
+def million_words(call: Call, corpus: Corpus) -> float:
+    """Of the text that is the first word of a call, for each order of n-grams."""
+    return corpus.words_of(call.words[0]) / 1e6 * call.number("order", 3)
+
+
+def million_ngrams(place: int) -> Amount:
+    """Of the language model that is this word of a call."""
+    return lambda call, corpus: corpus.ngrams_of(call.words[place]) / 1e6
+
+
+def million_mixed(call: Call, corpus: Corpus) -> float:
+    """N-grams of the mixture that is the first word."""
+    return sum(map(corpus.ngrams_of, call.words[1:])) / 1e6
+
+
+def thousand_words(call: Call, corpus: Corpus) -> float:
+    """Different words of the training texts, by Heaps' law: 3,400 of 31,000 running ones, 46,000 of 3 million."""
+    texts = [corpus.words_of(word) for word in call.words if word.endswith("/text")]
+    return 10 * max(texts or [10_000 * corpus.most_hours]) ** 0.565 / 1000
 
 
 def gmm_training(iterations: int, num_gauss: int, num_leaves: int) -> Amount:
@@ -72,61 +103,156 @@ def decoding(place: int) -> Amount:
     return lambda call, corpus: corpus.hours_of(call.words[place]) * _FACTOR_OF_BEAM ** (call.number("beam", BEAM) - BEAM)
 
 
-def num_parameters(call: Call, corpus: Corpus) -> float:
-    """Parameters of a feed-forward network: that of steps/train_dnn.py (DATA LANG ALI OUT), or of a stack of RBMs (DATA OUT)."""
-    layers, units = (call.number(flag, usual) for flag, usual in zip(("hidden-layers", "hidden-dim"), SHAPES[call.name]))
-    outputs = corpus.leaves_of(call.words[-2]) if call.name == "train_dnn" else 0.0
-    return _SPLICED_INPUT * units + (layers - 1) * units**2 + outputs * units
+def epochs_of(call: Call) -> float:
+    """Passes over the data."""
+    return call.number("num-epochs", EPOCHS[call.name])
+
+
+def hours_of_epochs(call: Call, corpus: Corpus) -> float:
+    """Hours of the training data, each pass over them counted."""
+    return corpus.hours_of(call.words[0]) * epochs_of(call)
 
 
 def network_training(call: Call, corpus: Corpus) -> float:
-    """Gflop: parameters times frames times epochs."""
-    frames = FRAMES_PER_HOUR * corpus.hours_of(call.words[0])
-    return _FLOPS_PER_PARAMETER * num_parameters(call, corpus) * frames * call.number("num-epochs", DEFAULTS["num-epochs"]) / 1e9
+    """Gflop of a network that a call makes or trains on."""
+    network = corpus.model_of(call.words[-1]).network or NetworkSize(0, 0)
+    return network.training_gflop(FRAMES_PER_HOUR * hours_of_epochs(call, corpus))
 
 
 def rbm_training(call: Call, corpus: Corpus) -> float:
-    """Gflop: each machine sees all frames `--rbm-iter` times."""
-    frames = FRAMES_PER_HOUR * corpus.hours_of(call.words[0])
-    return _FLOPS_PER_PARAMETER * num_parameters(call, corpus) * frames * call.number("rbm-iter", DEFAULTS["rbm-iter"]) / 1e9
+    """Gflop of a stack of RBMs."""
+    return pretraining_gflop(call, corpus.columns_of(call.words[0]), FRAMES_PER_HOUR * corpus.hours_of(call.words[0]))
 
 
-_OF_DATA = Work("hour of speech", hours_of(0), hours_of(0), "nj")
-_ALIGNMENT = Work("hour of speech", hours_of(0), hours_of(0), "nj", holds=True)
-_OF_TEXT = Work("hour of training speech", most_hours, most_hours)
-_DECODING = Work("hour of speech at beam 13", decoding(1), hours_of(1), "nj")
+def lstm_lm_training(call: Call, corpus: Corpus) -> float:
+    """Gflop, for each word: the cells of all layers and the scores of the vocabulary."""
+    dim, layers = call.number("dim", 200), call.number("num-layers", 1)
+    products = 8 * dim**2 * layers + dim * 1000 * thousand_words(call, corpus)
+    return NetworkSize(products, products).training_gflop(corpus.words_of(call.words[0]) * epochs_of(call))
+
+
+def million_parameters(call: Call, corpus: Corpus) -> float:
+    """Of the network that a call makes."""
+    network = corpus.model_of(call.words[-1]).network
+    return network.parameters / 1e6 if network else 0.0
+
+
+def thousand_gaussians(num_gauss: int) -> Amount:
+    """Of the model that a call makes; the argument is the default of the option."""
+    return lambda call, corpus: call.number("num-gauss", num_gauss) / 1000
+
+
+def key_of_network(network: NetworkSize, call: Call) -> str:
+    """The name of the rate of its training."""
+    return f"train_dnn {network.kind}{', natural gradient' if with_natural_gradient(call) else ''}"
+
+
+def with_natural_gradient(call: Call) -> bool:
+    """Whether a call asks for it."""
+    return call.flags.get("natural-gradient", "none") != "none"
+
+
+def _scores(place: int, data: int) -> Callable[[Call, Corpus], NetworkPart | None]:
+    """Of the network that is --model-dir, or this word, for the data directory that is the other one."""
+
+    def part(call: Call, corpus: Corpus) -> NetworkPart | None:
+        network = corpus.model_of(call.flags.get("model-dir", call.words[place])).network
+        frames = FRAMES_PER_HOUR * corpus.hours_of(call.words[data])
+        return (f"train_dnn {network.kind}", network.scoring_gflop(frames)) if network else None
+
+    return part
+
+
+def _training(call: Call, corpus: Corpus) -> NetworkPart | None:
+    """Of the network that a criterion of sequences trains."""
+    network = corpus.model_of(call.words[-1]).network
+    return (key_of_network(network, call), network_training(call, corpus)) if network else None
 
 
 def _gmm(iterations: int, num_gauss: int, num_leaves: int) -> Work:
-    return Work("hour x iteration x Gaussian of a state", gmm_training(iterations, num_gauss, num_leaves), hours_of(0), "nj", holds=True)
+    amount = gmm_training(iterations, num_gauss, num_leaves)
+    return Work("hour x iteration x Gaussian of a state", amount, thousand_gaussians(num_gauss), "nj", held=hours_of(0))
 
+
+def _ivectors(call: Call, corpus: Corpus) -> float:
+    """Hours, times Gaussians of which 128 are one, times dimensions of which 40 are one."""
+    return corpus.hours_of(call.words[0]) * call.number("num-gauss", 128) / 128 * call.number("ivector-dim", 40) / 40
+
+
+def _extracted(call: Call, corpus: Corpus) -> float:
+    """Hours, times dimensions of which 40 are one."""
+    return corpus.hours_of(call.words[0]) * corpus.model_of(call.words[1]).columns / 40
+
+
+_OF_AUDIO = Work("hour of speech", hours_of(0), hours_of(0), "nj")
+_OF_COLUMNS = "hour of 40 columns"
+_ALIGNMENT = Work("hour of speech", hours_of(0), hours_of(0), "nj", held=hours_of(0))
+_SEQUENCES = Work("hour x epoch beside the network", hours_of_epochs, million_parameters, "num-ranks", held=hours_of(0), network=_training)
+_VOCABULARY = Work("thousand different words", thousand_words, thousand_words)
+_FRAMES = Work("Gflop", network_training, million_parameters, "num-ranks", held=hours_by_columns(0))
+_SEARCH = Work("hour of speech at beam 13", decoding(1), hours_of(1), "nj", loaded=million_ngrams(0), network=_scores(0, 1))
+_LANGUAGE_MODEL = Work("million n-grams", million_ngrams(0), million_ngrams(0), loaded=million_ngrams(0))
+_MADE_GRAMMAR = Work("million n-grams", million_ngrams(1), million_ngrams(1), loaded=million_ngrams(1))
 
 LITTLE = frozenset(  # programs that take seconds, whatever the corpus
-    "check_install validate_data_dir copy_data_dir fix_data_dir subset_data_dir combine_data perturb_data_dir dict_dir_add_pronprobs "
-    "collect_results validate_lang prepare_own_data".split()
+    "validate_data_dir copy_data_dir fix_data_dir subset_data_dir combine_data perturb_data_dir split_data_dir dict_dir_add_pronprobs "
+    "collect_results collect_parallel compare_published validate_lang get_lms prepare_lm_text".split()
+)
+BEFORE = frozenset(  # programs that find the corpus and make data directories of it: a plan needs what they make
+    "check_install get_corpus make_corpus prepare_data prepare_own_data prepare_swbd prepare_eval2000 prepare_rt03 prepare_fisher "
+    "split_fisher prepare_librispeech".split()
 )
 WORKS = {
-    **dict.fromkeys(("make_mfcc", "make_plp", "make_fbank", "make_spectrogram", "make_fmllr_feats"), _OF_DATA),
-    **dict.fromkeys(("get_prons", "get_train_ctm", "score", "get_ctm"), _OF_DATA),
-    **dict.fromkeys(("align_si", "align_fmllr", "align_dnn"), _ALIGNMENT),
+    **dict.fromkeys(("make_mfcc", "make_plp", "make_fbank"), _OF_AUDIO),
+    **dict.fromkeys(("get_prons", "score", "get_ctm"), _OF_AUDIO),
+    **dict.fromkeys(("align_si", "align_fmllr"), _ALIGNMENT),
+    "align_dnn": Work("hour of speech beside the network", hours_of(0), hours_of(0), "nj", network=_scores(2, 0)),
+    "make_fmllr_feats": Work(_OF_COLUMNS, hours_by_columns(2), hours_by_columns(2), "nj"),
+    "paste_feats": Work(_OF_COLUMNS, hours_by_columns(0), hours_by_columns(0), "nj"),
     "compute_cmvn": Work("hour of speech", hours_of(0), hours_of(0)),
-    **dict.fromkeys(("prepare_dict", "prepare_lang", "train_lm", "make_grammar", "make_graph"), _OF_TEXT),
+    "train_ivector_extractor": Work("hour x 128 Gaussians x 40 dimensions", _ivectors, _ivectors, "nj", held=hours_of(0)),
+    "extract_ivectors": Work("hour x 40 dimensions", _extracted, _extracted, "nj"),
+    **dict.fromkeys(("prepare_dict", "prepare_joint_dict", "prepare_fisher_dict", "prepare_lang", "prepare_ctc_lang"), _VOCABULARY),
+    "train_subwords": Work("hour of speech", hours_of(0), nothing),
+    "train_lm": Work("million words x order", million_words, million_words, loaded=million_words),
+    "mix_lms": Work("million n-grams", million_mixed, million_mixed, loaded=million_mixed),
+    "prune_lm": _LANGUAGE_MODEL,
+    "make_grammar": _MADE_GRAMMAR,
+    "make_graph": _LANGUAGE_MODEL,
+    "make_ctc_graph": _LANGUAGE_MODEL,
     "train_mono": _gmm(40, 1000, 130),
     "train_deltas": _gmm(35, 9000, 1200),
     "train_lda_mllt": _gmm(35, 15000, 1800),
     "train_sat": _gmm(35, 20000, 2000),
-    "decode": _DECODING,
-    "decode_fmllr": _DECODING,
-    "lm_rescore": Work("hour of speech", hours_of(2), hours_of(2), "nj"),
-    "train_dnn": Work("Gflop", network_training, hours_of(0), "num-ranks", holds=True),
-    "pretrain_dbn": Work("Gflop", rbm_training, hours_of(0), "num-ranks", holds=True),
+    "decode": _SEARCH,
+    "decode_fmllr": _SEARCH,
+    "decode_ctc": Work("hour of speech beside the network", hours_of(0), hours_of(0), "nj", network=_scores(1, 0)),
+    "lm_rescore": Work("hour of speech", hours_of(2), hours_of(2), "nj", loaded=million_ngrams(1)),
+    "lm_rescore_lstm": Work("hour of speech", hours_of(2), hours_of(2), "nj"),
+    "train_lstm_lm": Work("Gflop", lstm_lm_training, nothing),
+    "train_dnn": _FRAMES,
+    "simulate_parallel": Work("Gflop", network_training, million_parameters, held=hours_by_columns(0)),
+    "pretrain_dbn": Work("Gflop", rbm_training, nothing, "num-ranks", held=hours_by_columns(0)),
+    "build_chain_tree": _ALIGNMENT,
+    **dict.fromkeys(("train_smbr", "train_lfmmi", "train_ctc"), _SEQUENCES),
 }
+_LIKE = {"prepare_joint_dict": "prepare_dict", "prepare_fisher_dict": "prepare_dict"}  # the same work by another name
 
 
-def key_of(call: Call) -> str:
-    """The name of a call's rates: features differ by their width, networks of layers from those that are described by options."""
-    if "network" in call.flags:
-        return f"{call.name} --network"
-    width = call.flags.get("num-ceps") or call.flags.get("num-mel-bins") if call.name in ("make_mfcc", "make_plp", "make_fbank") else ""
-    compressed = " --compress" if call.is_set("compress") else ""
-    return f"{call.name} {width}{compressed}".strip() if width else f"{call.name}{compressed}"
+def key_of(call: Call, corpus: Corpus) -> str:
+    """The name of a call's rates: features differ by their width, searches by their kind, trainings by the layers of the network."""
+    network = corpus.model_of(call.words[-1]).network if call.name in ("train_dnn", "simulate_parallel") else None
+    if network:
+        return key_of_network(network, call).replace("train_dnn", call.name)
+    name = _LIKE.get(call.name, call.name)
+    width = call.flags.get("num-ceps") or call.flags.get("num-mel-bins") if name in ("make_mfcc", "make_plp", "make_fbank") else ""
+    marks = [f"--{flag}" for flag in ("compress", "add-pitch", "decode-mbr") if call.is_set(flag)]
+    return " ".join(filter(None, (name, width, _search(call, corpus), *marks)))
+
+
+def _search(call: Call, corpus: Corpus) -> str | None:
+    """That of CTC; whether another one has the scores of a network, with which jobs take more memory."""
+    if call.name == "decode_ctc":
+        return call.flags.get("search", "prefix")
+    has_network = call.name == "decode" and corpus.model_of(call.flags.get("model-dir", os.path.dirname(call.words[0]))).network
+    return "network" if has_network else None

@@ -1,0 +1,74 @@
+"""The main memory of this host, and what the control groups of this process leave of it, as Slurm and containers set them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+_NAMES_IN_GROUPS = [("memory.max", "memory.current", "inactive_file"),
+                    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")]  # fmt: skip
+_ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def free_bytes() -> int | None:
+    """Bytes that this process may still take; None where that is not known."""
+    return _least(_of_host("MemAvailable:"), free_in_group())
+
+
+def total_bytes() -> int | None:
+    """Bytes of this host, or the limit of a control group where that is lower; None where that is not known."""
+    return _least(_of_host("MemTotal:"), limit_of_group())
+
+
+def free_in_group(root: Path = _ROOT, own: Path = _OWN) -> float | None:
+    """What the limits of this process's control groups leave; None where there are no such groups."""
+    return _in_groups(_left_in, root, own)
+
+
+def limit_of_group(root: Path = _ROOT, own: Path = _OWN) -> float | None:
+    """The lowest limit of this process's control groups; None where there are no such groups."""
+    return _in_groups(_limit_of, root, own)
+
+
+def _least(*found: float | None) -> int | None:
+    return min((int(size) for size in found if size is not None and size != math.inf), default=None)
+
+
+def _of_host(name: str) -> int | None:
+    try:
+        with open("/proc/meminfo", encoding="utf-8") as f:
+            return next(1024 * int(line.split()[1]) for line in f if line.startswith(name))
+    except (OSError, StopIteration):
+        return None  # harmless: no Linux, so nothing is known
+
+
+def _in_groups(bytes_of: Callable[[Path], float], root: Path, own: Path) -> float | None:
+    """The least of `bytes_of` over this process's groups and those above them."""
+    try:
+        lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
+        tops = {"": root, "memory": root / "memory"}  # of versions 2 and 1
+        own_groups = [(tops[kind], tops[kind] / place.lstrip("/")) for _, kind, place in lines if kind in tops]
+        groups = [group for top, last in own_groups for group in (last, *last.parents) if top in (group, *group.parents)]
+        return min(map(bytes_of, groups), default=None)
+    except (OSError, ValueError, KeyError):
+        return None  # harmless: what cannot be read is no limit that we know
+
+
+def _left_in(group: Path) -> float:
+    """Bytes that a group may still take; caches of files can be given up."""
+    for limit, taken, cached in _NAMES_IN_GROUPS:
+        if (most := _read_limit(group / limit)) != math.inf:
+            numbers = dict(line.split() for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines())
+            return most - int((group / taken).read_text(encoding="utf-8")) + int(numbers[cached])
+    return math.inf
+
+
+def _limit_of(group: Path) -> float:
+    return min(_read_limit(group / limit) for limit, *_ in _NAMES_IN_GROUPS)
+
+
+def _read_limit(path: Path) -> float:
+    """Bytes; infinite where there is no limit."""
+    text = path.read_text(encoding="utf-8").strip() if path.exists() else "max"
+    return math.inf if text == "max" else int(text)

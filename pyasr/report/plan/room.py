@@ -1,0 +1,62 @@
+"""Whether a plan fits a machine: free disk, main memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyasr.base.host_memory import total_bytes
+from pyasr.base.places import existing_part
+from pyasr.report.plan.estimate import Need, Plan
+
+_GB = 1e9
+
+
+def lacks(plan: Plan) -> Iterator[str]:
+    """A sentence for each thing of which there is too little."""
+    yield from disk_lacks(plan.needs)
+    yield from memory_lacks(plan.needs, total_bytes())
+
+
+def disk_lacks(needs: list[Need]) -> Iterator[str]:
+    """By file systems; outputs that are complete need no more."""
+    by_device = defaultdict(list)
+    for need in needs:
+        if not (Path(need.output) / ".done.json").exists():
+            place = existing_part(Path(need.output))
+            by_device[os.stat(place).st_dev].append((place, need.disk_bytes))
+    for places in by_device.values():
+        place, needed = places[0][0], sum(size for _, size in places)
+        free = shutil.disk_usage(place).free
+        if needed > free:
+            yield (f"disk: outputs below {place.resolve()} need {needed / _GB:.3g} GB more, {free / _GB:.3g} GB are free; "
+                   "free some, or let the recipe write elsewhere")  # fmt: skip
+
+
+def memory_lacks(needs: list[Need], memory: int | None) -> Iterator[str]:
+    """The greatest job, and the greatest sum of jobs at once on this machine."""
+    local = [need for need in needs if need.is_local]
+    if not local or memory is None:
+        return
+    largest = max(local, key=lambda need: need.memory_mb)
+    together = max(local, key=lambda need: need.memory_mb * need.num_workers)
+    if largest.memory_mb * 1e6 > memory:
+        yield (f"memory: a job of {_named(largest)} needs {largest.memory_mb / 1e3:.3g} GB, this machine gives {memory / _GB:.3g} GB; "
+               f"{_advice(largest)}")  # fmt: skip
+    elif together.memory_mb * together.num_workers * 1e6 > memory:
+        num = max(int(memory / (together.memory_mb * 1e6)), 1)
+        yield (f"memory: {together.num_workers} jobs at once of {_named(together)} need {together.memory_mb * together.num_workers / 1e3:.3g} GB, "
+               f"this machine gives {memory / _GB:.3g} GB; run at most {num} at once, or on a cluster (cmd.sh)")  # fmt: skip
+
+
+def _named(need: Need) -> str:
+    return f"{need.call.program} for {need.output}"
+
+
+def _advice(need: Need) -> str:
+    if need.call.name in ("train_dnn", "pretrain_dbn", "train_lfmmi"):
+        return "give more ranks, or --max-store-mb, with which frames are read from disk in blocks"
+    return "give more jobs, which share the data (--nj), or a machine with more memory"
