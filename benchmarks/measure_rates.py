@@ -132,8 +132,9 @@ def group_of(name: str) -> str:
     program = name.split()[0]
     work = WORKS[program]
     if work.held is not nothing:
-        return work.workers
-    groups = {"decode": "graphs", "decode_fmllr": "graphs", "lm_rescore": "models", "prune_lm": "models", "mix_lms": "models"}
+        return work.workers or "num-ranks"
+    groups = {"decode": "graphs", "decode_fmllr": "graphs", "make_graph": "building", "make_ctc_graph": "building",
+              "lm_rescore": "models", "prune_lm": "models", "mix_lms": "models"}  # fmt: skip
     return groups.get(program, "")
 
 

@@ -28,7 +28,9 @@ _UTTERANCES = 400  # of the training data: about 0.28 h
 _WORDS, _VOCABULARY = 500_000, 10_000  # of the imitated text
 _RANKS = "--num-ranks 1"
 _TRAIN = f"steps/train_dnn.py {_RANKS} --num-epochs 1"
-_ON_FMLLR = "data/rates/fmllr data/lang_prons exp/tri3_ali"
+_ALIGNED = "data/lang_prons exp/tri3_ali"
+_ON_FMLLR = f"data/rates/fmllr {_ALIGNED}"
+_AVERAGING = "--config conf/averaging_dnn.conf"
 _TRIGRAM, _LEXICON = "data/local/lm/trigram", "data/local/dict/lexicon.txt"
 
 _DATA = [
@@ -42,31 +44,34 @@ _DATA = [
 ]  # fmt: skip
 _NETWORKS = [
     f"steps/pretrain_dbn.py {_RANKS} --config conf/averaging_dbn.conf --rbm-iter 1 data/rates/fmllr exp/rates/dbn",
-    f"{_TRAIN} --config conf/averaging_dnn.conf data/rates/fmllr_40 data/lang_prons exp/tri3_ali exp/rates/sgd_short",
-    f"{_TRAIN} --config conf/averaging_dnn.conf {_ON_FMLLR} exp/rates/sgd",
-    f"{_TRAIN} --config conf/averaging_dnn.conf --natural-gradient online data/rates/fmllr_40 data/lang_prons exp/tri3_ali exp/rates/ng_short",
-    f"{_TRAIN} --config conf/averaging_dnn.conf --natural-gradient online {_ON_FMLLR} exp/rates/ng",
+    f"{_TRAIN} {_AVERAGING} data/rates/fmllr_40 {_ALIGNED} exp/rates/sgd_short",
+    f"{_TRAIN} {_AVERAGING} {_ON_FMLLR} exp/rates/sgd",
+    f"{_TRAIN} {_AVERAGING} --natural-gradient online data/rates/fmllr_40 {_ALIGNED} exp/rates/ng_short",
+    f"{_TRAIN} {_AVERAGING} --natural-gradient online {_ON_FMLLR} exp/rates/ng",
     *(f"{_TRAIN} --config conf/{name}.conf --num-epochs 1 {_ON_FMLLR} exp/rates/{name}"
       for name in ("tdnn", "lstm", "blstm")),
-    f"{_TRAIN} --config conf/tc_dnn_blstm_dnn.conf --num-epochs 1 data/rates/fmllr_150 data/lang_prons exp/tri3_ali exp/rates/tc_dnn_blstm_dnn",
-    f"{_TRAIN} --config conf/cnn.conf --num-epochs 1 data/rates/fbank data/lang_prons exp/tri3_ali exp/rates/cnn",
-    "steps/simulate_parallel.py --config conf/averaging_dnn.conf --num-epochs 1 data/rates/fmllr_40 data/lang_prons exp/tri3_ali exp/rates/simulated",
+    f"{_TRAIN} --config conf/tc_dnn_blstm_dnn.conf --num-epochs 1 data/rates/fmllr_150 {_ALIGNED} exp/rates/tc_dnn_blstm_dnn",
+    f"{_TRAIN} --config conf/cnn.conf --num-epochs 1 data/rates/fbank {_ALIGNED} exp/rates/cnn",
+    f"steps/simulate_parallel.py {_AVERAGING} --num-epochs 1 data/rates/fmllr_40 {_ALIGNED} exp/rates/simulated",
 ]  # fmt: skip
 _SEQUENCES = [
     f"utils/train_lm.py --order 1 data/train/text {_LEXICON} data/rates/lm/unigram",
     "utils/make_grammar.py data/lang_prons data/rates/lm/unigram/lm.arpa.gz data/rates/lang_unigram",
     "utils/make_graph.py data/rates/lang_unigram exp/tri3 exp/rates/graph_unigram",
     "steps/align_dnn.py data/rates/fmllr_150 data/lang_prons exp/dnn exp/rates/dnn_ali",
-    "steps/decode.py --lattice-beam 7 --acoustic-scale 0.1 --model-dir exp/dnn exp/rates/graph_unigram data/rates/fmllr_150 exp/rates/dnn_denlats",
+    "steps/decode.py --lattice-beam 7 --acoustic-scale 0.1 --model-dir exp/dnn exp/rates/graph_unigram data/rates/fmllr_150 "
+    "exp/rates/dnn_denlats",
     f"steps/train_smbr.py {_RANKS} --config conf/smbr.conf --num-epochs 1 data/rates/fmllr_150 data/lang_prons exp/rates/dnn_ali "
     "exp/rates/dnn_denlats exp/dnn exp/rates/smbr",
     "steps/build_chain_tree.py --num-leaves 1200 data/rates/plain data/lang_prons exp/tri3_ali exp/rates/chain_tree",
-    f"steps/train_lfmmi.py {_RANKS} --config conf/chain.conf --num-epochs 1 data/rates/fmllr_150 exp/tri3_ali exp/rates/chain_tree exp/rates/lfmmi",
+    f"steps/train_lfmmi.py {_RANKS} --config conf/chain.conf --num-epochs 1 data/rates/fmllr_150 exp/tri3_ali "
+    "exp/rates/chain_tree exp/rates/lfmmi",
     "utils/train_subwords.py --num-units 300 data/train data/rates/units",
     f"utils/prepare_ctc_lang.py data/rates/units {_LEXICON} data/rates/lang_ctc",
     f"utils/make_grammar.py data/rates/lang_ctc {_TRIGRAM}/lm.arpa.gz data/rates/lang_ctc_test",
     "utils/make_ctc_graph.py data/rates/lang_ctc_test exp/rates/ctc_graph",
-    f"steps/train_ctc.py {_RANKS} --config conf/ctc.conf --num-epochs 1 data/rates/fmllr_150 data/rates/units conf/network/ctc.net exp/rates/ctc",
+    f"steps/train_ctc.py {_RANKS} --config conf/ctc.conf --num-epochs 1 data/rates/fmllr_150 data/rates/units "
+    "conf/network/ctc.net exp/rates/ctc",
     "steps/decode_ctc.py --search greedy data/rates/dev exp/rates/ctc exp/rates/ctc/decode_greedy",
     f"steps/decode_ctc.py --search prefix --lm {_TRIGRAM}/lm.arpa.gz data/rates/dev exp/rates/ctc exp/rates/ctc/decode_prefix",
     "steps/decode_ctc.py --search wfst --graph-dir exp/rates/ctc_graph data/rates/dev exp/rates/ctc exp/rates/ctc/decode_wfst",
@@ -94,7 +99,7 @@ _LANGUAGE = [
     "steps/score.py --decode-mbr true --max-lmwt 30 data/dev_fmllr data/lang_test exp/rates/rescored",
 ]
 _TINY_OPTS = "data/rates/plain_40 data/lang_prons"
-_TINY = [  # what each run takes at least
+_TINY = [  # what each run takes at least; kernels are compiled by it
     "utils/subset_data_dir.py --random 40 data/train data/rates/plain_40",
     "utils/subset_data_dir.py --first 20 data/dev data/rates/dev_20",
     "steps/decode.py --model-dir exp/tri1 exp/tri1/graph data/rates/dev_20 exp/rates/decode_20",
@@ -111,8 +116,9 @@ _TINY = [  # what each run takes at least
     "steps/align_dnn.py data/rates/fmllr_40 data/lang_prons exp/dnn exp/rates/dnn_ali_40",
     f"steps/train_lfmmi.py {_RANKS} --config conf/chain.conf --num-epochs 1 data/rates/fmllr_40 exp/tri3_ali exp/rates/chain_tree "
     "exp/rates/lfmmi_40",
-    f"steps/train_ctc.py {_RANKS} --config conf/ctc.conf --num-epochs 1 data/rates/fmllr_40 data/rates/units conf/network/ctc.net exp/rates/ctc_40",
-    *(f"{_TRAIN} --config conf/{name}.conf --num-epochs 1 data/rates/fmllr_40 data/lang_prons exp/tri3_ali exp/rates/{name}_40"
+    f"steps/train_ctc.py {_RANKS} --config conf/ctc.conf --num-epochs 1 data/rates/fmllr_40 data/rates/units "
+    "conf/network/ctc.net exp/rates/ctc_40",
+    *(f"{_TRAIN} --config conf/{name}.conf --num-epochs 1 data/rates/fmllr_40 {_ALIGNED} exp/rates/{name}_40"
       for name in ("tdnn", "lstm")),
     f"steps/pretrain_dbn.py {_RANKS} --config conf/averaging_dbn.conf --rbm-iter 1 data/rates/fmllr_40 exp/rates/dbn_40",
 ]  # fmt: skip

@@ -15,11 +15,10 @@ RECURRENT, WINDOWS, CONVOLUTIONS, LAYERS = "recurrent", "windows", "convolutions
 
 
 def size_of_network(path: Path, input_dim: int, num_outputs: int, chunk: int) -> tuple[int, float, str, int, int]:
-    """(parameters, products for a frame, kind, matrices, recurrent steps of a chunk) of a network that learns `chunk` frames at once; 0: whole
-    utterances.
+    """(parameters, products for a frame, kind, matrices, recurrent steps of a chunk) of a network that learns `chunk` frames at once.
 
-    A product is a multiplication with its addition. Frames of context are computed too, so that short chunks cost more. Raises UserError
-    for a file that is wrong, and where the layers do not fit the input.
+    A chunk of 0 stands for whole utterances. A product is a multiplication with its addition. Frames of context are
+    computed too, so that short chunks cost more. Raises UserError for a file that is wrong, and where the layers do not fit the input.
     """
     with torch.device("meta"):
         network = LayeredNetwork(read_network(path), input_dim, num_outputs, chunk)

@@ -1,4 +1,4 @@
-"""GPU seconds of the training of networks: products at the rate of a large one, and launches of kernels, which set the time of small networks.
+"""GPU seconds of the training of networks: products at the rate of a large one, and launches of kernels, on which small networks depend.
 
 No training was run on a GPU for these numbers. They were counted (docs/jobs.md), and stand in the file of rates.
 """

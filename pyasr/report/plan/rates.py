@@ -1,7 +1,7 @@
 """What an amount of work costs: measured in finished recipes by benchmarks/measure_rates.py, kept in benchmarks/rates.json.
 
-Each kind of work has straight lines, (at least, for each unit): core seconds by amount, bytes of the output by its size, MB of a job by what
-it holds in memory (`pyasr.report.plan.works`).
+Each kind of work has straight lines, (at least, for each unit): core seconds by amount, bytes of the output by its size, MB of a job by
+what it holds in memory (`pyasr.report.plan.works`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyasr.base.output import atomic_write
 
 Line = tuple[float, float]
 _LEAST_WEIGHED = 1e-3  # times the greatest x: smaller ones have no more weight
-_LEAST_RANGE = 5  # times the least x is the greatest, for what does not grow with x to be told
+_LEAST_RANGE = 3  # times the least x is the greatest, for what does not grow with x to be told
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates by kind of work, the machine and the day of the measurement, and what is estimated of a GPU: `source`, `gflop_per_s` by kind."""
+    """Rates by kind of work, the machine and the day of the measurement, and what is estimated of a GPU (`pyasr.report.plan.gpu`)."""
 
     machine: str
     measured: str
@@ -44,8 +44,8 @@ class Rates:
     def nearest(self, key: str) -> str | None:
         """The kind of work whose rates hold for another one: its own, or that of the same program which is most alike; None: there is none.
 
-        The words of a kind are a program and what sets kinds of it apart, which comes in the order of its weight. Of those that are as like, the
-        dearest is taken.
+        The words of a kind are a program and what sets kinds of it apart, the most important first. Of those that are as like, the dearest
+        is taken.
         """
         words = key.replace(",", "").split()
         found = [name for name in self.of if name.split()[0] == words[0]]
@@ -61,7 +61,7 @@ class Rates:
 def line_through(points: Iterable[tuple[float, float]]) -> Line:
     """(a, b) of the line a + b x with the least sum of squared errors, each divided by its x, neither being negative.
 
-    Where x is much the same, the line begins at zero, since what does not grow with x cannot be told apart: b is the sum of y over that of x.
+    Where x is much the same, the line begins at zero, since what does not grow with x cannot be told apart.
     """
     points = list(points)
     least = max(x for x, _ in points) * _LEAST_WEIGHED or 1.0

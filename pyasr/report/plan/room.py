@@ -48,8 +48,9 @@ def memory_lacks(needs: list[Need], memory: int | None) -> Iterator[str]:
                f"{_advice(largest)}")  # fmt: skip
     elif together.memory_mb * together.num_workers * 1e6 > memory:
         num = max(int(memory / (together.memory_mb * 1e6)), 1)
-        yield (f"memory: {together.num_workers} jobs at once of {_named(together)} need {together.memory_mb * together.num_workers / 1e3:.3g} GB, "
-               f"this machine gives {memory / _GB:.3g} GB; run at most {num} at once, or on a cluster (cmd.sh)")  # fmt: skip
+        needed = together.memory_mb * together.num_workers / 1e3
+        yield (f"memory: {together.num_workers} jobs at once of {_named(together)} need {needed:.3g} GB, this machine gives "
+               f"{memory / _GB:.3g} GB; run at most {num} at once, or on a cluster (cmd.sh)")  # fmt: skip
 
 
 def _named(need: Need) -> str:

@@ -26,7 +26,7 @@ def page(plan: Plan, corpus: Corpus, rates: Rates) -> Iterator[str]:
 
 def _explanation(plan: Plan, rates: Rates) -> Iterator[str]:
     yield "time:       with the given jobs and ranks, a core for each; networks are trained on these cores"
-    yield f"measured:   CPU time, disk and memory, on {rates.machine}, {rates.measured}; to measure this machine, which takes about an hour:"
+    yield f"measured:   CPU time, disk and memory, on {rates.machine}, {rates.measured}; to measure this machine in about an hour:"
     yield f"            {_COMMAND}"
     if any(cost.gpu_s or cost.without_gpu for cost in plan.stages.values()):
         yield from _on_gpus(rates)

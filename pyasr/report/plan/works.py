@@ -1,7 +1,7 @@
 """How the cost of each program grows: its amount of work, a function of hours of speech, sizes of models and options.
 
-What an amount costs in core seconds, bytes and memory is measured (`pyasr.report.plan.rates`). Every program that a recipe calls has a place
-here: in `WORKS`, in `LITTLE`, which take seconds, or in `BEFORE`, which have run before a plan can be made.
+What an amount costs in core seconds, bytes and memory is measured (`pyasr.report.plan.rates`). Every program that a recipe calls has a
+place here: in `WORKS`, in `LITTLE`, which take seconds, or in `BEFORE`, which have run before a plan can be made.
 """
 
 from __future__ import annotations
