@@ -101,6 +101,12 @@ def test_scores_of_networks_are_a_part_of_decoding():
     assert make_plan([call_of("decode tri/graph data/train tri/decode")], corpus, rates).total.core_s == 200
 
 
+def test_frames_that_are_read_in_blocks_take_what_they_are_given():
+    rates = Rates("m", "2026-01-02", {"pretrain_dbn": Rate("Gflop", (0.0, 1.0), (0.0, 0.0), (300.0, 200.0), 1)})
+    for flags, memory_mb in (("", 300 + 200), ("--max-store-mb 50", 350), ("--max-store-mb 900", 500)):
+        assert make_plan([call_of(f"pretrain_dbn {flags} data/train dbn")], corpus_after(), rates).total.memory_mb == memory_mb
+
+
 def test_gpu_seconds_by_hand():
     """2 epochs of 720,000 frames in minibatches of 100: products, and launches for 4 matrices and 60 steps."""
     gpu = {"gflop_per_s": 1000.0, "s_per_launch": 1e-5, "launches": {"SGD": 20, "natural gradient": 150, "recurrent step": 40, "train_lfmmi": 9}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from pyasr.base.errors import UserError
@@ -115,7 +116,7 @@ def cost_of(call: Call, work: Work, name: str, corpus: Corpus, rates: Rates) -> 
     rate, workers = rates.of[name], work.num_workers(call)
     core_s = at(rate.core_s, work.amount(call, corpus)) + network_core_s(call, work, corpus, rates)
     core_s += workers * 1e6 * work.loaded(call, corpus) / _NGRAMS_PER_S if call.name == "lm_rescore" else 0.0
-    memory_mb = at(rate.memory_mb, work.memory(call, corpus))
+    memory_mb = rate.memory_mb[0] + min(rate.memory_mb[1] * work.memory(call, corpus), call.number("max-store-mb", 0) or math.inf)
     gpu_s = gpu_seconds(call, corpus, rates.gpu) if work.workers == "num-ranks" else 0.0
     disk_bytes = at(rate.output_bytes, work.size(call, corpus))
     return Cost(core_s, core_s / workers, disk_bytes, memory_mb, gpu_s or 0.0, gpu_s is None)
