@@ -16,7 +16,7 @@ _JSON_TYPES = {float: (float, int)}  # of fields that are saved with one of seve
 
 def check_bounds(value, meta: dict, where: str, text: str) -> None:
     """Raise UserError, headed by `where`, for a value that is not among the choices or is out of bounds."""
-    if meta["choices"] and value not in meta["choices"]:
+    if meta["choices"] and value is not None and value not in meta["choices"]:
         raise UserError(f"{where}: '{text}' is not one of {', '.join(map(str, meta['choices']))}")
     if meta["minimum"] is not None and value is not None and value < meta["minimum"]:
         raise UserError(f"{where}: {text} is below the least allowed value {meta['minimum']}")

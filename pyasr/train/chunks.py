@@ -22,6 +22,7 @@ import torch
 
 from pyasr.base.seeds import generator
 from pyasr.train.compact import Bytes, Plain
+from pyasr.train.draws import ALL, num_drawn
 from pyasr.train.frames import FrameStore, store_bytes
 from pyasr.train.rows import Rows, deal
 
@@ -135,14 +136,23 @@ class RowStore(ChunkStore):
         """All chunks, utterances dealt as they lie."""
         yield from self._in_rows(np.arange(len(self._num_chunks)), minibatch, 0)
 
-    def shuffled(self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0) -> RowMinibatches:
-        """As of all stores, utterances dealt in an order that depends on `seed` and `names` alone; nothing is `missing` before the first
-        minibatch, with which all rows begin."""
-        order = generator(seed, "rows", *names).permutation(len(self._num_chunks))
-        yield from self._in_rows(order, minibatch, begin // self.item_frames)
+    def shuffled(self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0,
+                 draw: tuple[int, int] = ALL) -> RowMinibatches:  # fmt: skip
+        """As of all stores, utterances drawn and dealt in an order that depends on `seed` and `names` alone; nothing is `missing` before the
+        first minibatch, with which all rows begin."""
+        yield from self._in_rows(self._drawn(draw, seed, *names), minibatch, begin // self.item_frames)
+
+    def drawn_frames(self, draw: tuple[int, int], seed: int, *names: object) -> int:
+        """As of all stores."""
+        return int(self._num_chunks[self._drawn(draw, seed, *names)].sum()) * self.item_frames
+
+    def _drawn(self, draw: tuple[int, int], seed: int, *names: object) -> np.ndarray:
+        """Utterances in random order."""
+        num_utterances = len(self._num_chunks)
+        return generator(seed, "rows", *names).permutation(num_utterances)[: num_drawn(num_utterances, draw)]
 
     def _in_rows(self, order: np.ndarray, minibatch: int, begin: int) -> RowMinibatches:
-        """All chunks but the first `begin`."""
+        """All chunks of the utterances `order` but the first `begin`."""
         chunks, sizes = deal(self._num_chunks, order, max(minibatch // self.item_frames, 1))
         for start, size in zip(np.cumsum(sizes) - sizes, sizes):
             first = max(begin - start, 0)

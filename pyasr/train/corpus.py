@@ -16,6 +16,7 @@ from pyasr.parallel.comm import Comm
 from pyasr.train.chunks import Packing
 from pyasr.train.compact import make_code
 from pyasr.train.compute import ComputeOptions
+from pyasr.train.draws import ALL
 from pyasr.train.frames import FrameStore
 from pyasr.train.options import StoreOptions
 from pyasr.train.over_time import OverTimeOptions
@@ -58,7 +59,8 @@ class Corpus:
 def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreOptions, compute: ComputeOptions, comm: Comm,
                 share: tuple[int, int] | None, seed: int, perturb: PerturbOptions = PerturbOptions(),
                 normaliser: tuple[np.ndarray, np.ndarray] | None = None, make_shard: Callable[..., Shard] = Shard,
-                over_time: OverTimeOptions = OverTimeOptions(), soft: SoftTargetFiles | None = None) -> Corpus:  # fmt: skip
+                over_time: OverTimeOptions = OverTimeOptions(), soft: SoftTargetFiles | None = None,
+                draw: tuple[int, int] = ALL) -> Corpus:  # fmt: skip
     """This rank's training and held-out frames of `data`, which have `targets`.
 
     share       (k, n): the k-th of n parts of the training data; None: nothing of it
@@ -66,6 +68,7 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
     make_shard  takes what `Shard` does
     over_time   a network that learns chunks; without one frames are spliced as `input` says
     soft        what a teacher says of training frames, which is learned instead of `targets`
+    draw        (k, n): how much of its part this rank draws in an epoch, see `num_drawn`
     """
     device, dtype = compute.torch_device(), compute.torch_dtype()
     reader = FeatureReader(data, dataclasses.replace(input, splice_left=0, splice_right=0))
@@ -83,7 +86,7 @@ def open_corpus(data: Path, input: InputOptions, targets: Targets, store: StoreO
         training.warp_by(make_warper(data, input), perturb.vtlp, seed)
     measured = heldout.store(np.arange(len(heldout.keys)), 0)
     measured.move(device, dtype)
-    frames = open_frames(training, device, dtype, 1_000_000 * store.max_store_mb, seed, comm.rank)
+    frames = open_frames(training, device, dtype, 1_000_000 * store.max_store_mb, seed, comm.rank, draw)
     return Corpus(frames, measured, mean, inverse_std, packing)
 
 

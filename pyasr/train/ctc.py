@@ -13,6 +13,7 @@ from pyasr.parallel.comm import Comm
 from pyasr.parallel.strategies import make_strategy
 from pyasr.sequence.ctc import BLANK, ctc_loss
 from pyasr.train.corpus import check_frames
+from pyasr.train.draws import ALL
 from pyasr.train.learner import Learner
 from pyasr.train.network_seeds import initial_random, seed_dropout
 from pyasr.train.padded_utterances import CtcMinibatch, PaddedUtterances
@@ -55,7 +56,8 @@ def train_rank(spec: CtcSpec, comm: Comm) -> None:
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     strategy, reader, seed = make_strategy(comm, options.mixing), FeatureReader(spec.data, spec.input), options.loop.train_seed
     parts = targets.shard(*strategy.share, heldout=False) if strategy.share else [], targets.shard(comm.rank, comm.size, heldout=True)
-    training, heldout = (PaddedUtterances(reader, targets, keys, options.learner, seed, comm.rank) for keys in parts)
+    training, heldout = (PaddedUtterances(reader, targets, keys, options.learner, seed, comm.rank, draw)
+                         for keys, draw in zip(parts, (strategy.draw, ALL)))  # fmt: skip
     check_frames(spec.data, training.num_frames, comm)
     mean, inverse_std = global_normaliser(training, comm)
     network = LayeredNetwork(read_network(spec.network), reader.dim, targets.num_pdfs)

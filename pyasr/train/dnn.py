@@ -49,7 +49,7 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Trai
     soft = SoftTargetFiles(options.teacher, spec.data, targets, spec.out, comm) if options.teacher.teacher else None
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
                          options.perturb, dbn and (dbn.mean.numpy(), dbn.inverse_std.numpy()),
-                         make_shard, options.over_time, soft)  # fmt: skip
+                         make_shard, options.over_time, soft, strategy.draw)  # fmt: skip
     counts, seed = targets.counts(), options.loop.train_seed
     fixed = FixedParts(estimate_transform(corpus.training, targets.num_pdfs, options.transform, comm),
                        presoftmax_scales(counts, options.priors.presoftmax_power))  # fmt: skip

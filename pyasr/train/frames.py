@@ -13,6 +13,7 @@ import torch
 
 from pyasr.base.seeds import generator
 from pyasr.train.compact import Bytes, Plain
+from pyasr.train.draws import ALL, num_drawn
 
 _FRAME_BYTES = 12  # beside the features of a frame: its target, first row, and place in the order of the epoch
 
@@ -85,13 +86,18 @@ class FrameStore:
         yield from self._minibatches(torch.arange(self.num_items), minibatch)
 
     def shuffled(
-        self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0
+        self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0, draw: tuple[int, int] = ALL
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """All items but those of the first `begin` frames, in minibatches, in an order that depends on `seed` and `names` alone; before
-        the others comes one of `missing` frames."""
-        order, first = self.epoch_order(seed, *names)[begin // self.item_frames :], missing // self.item_frames
+        """All items that are drawn but those of the first `begin` frames, in minibatches, in an order that depends on `seed` and `names`
+        alone; before the others comes one of `missing` frames."""
+        order = self.epoch_order(seed, *names)[begin // self.item_frames : num_drawn(self.num_items, draw)]
+        first = missing // self.item_frames
         yield from self._minibatches(order[:first], minibatch)
         yield from self._minibatches(order[first:], minibatch)
+
+    def drawn_frames(self, draw: tuple[int, int], _seed: int, *_names: object) -> int:
+        """Targets of the items that `shuffled` gives."""
+        return num_drawn(self.num_items, draw) * self.item_frames
 
     def epoch_order(self, seed: int, *names: object) -> torch.Tensor:
         """All items in an order that depends on the arguments, and on the kind of device, alone."""

@@ -13,7 +13,6 @@ from pyasr.nn.acoustic import AcousticModel
 from pyasr.parallel.comm import Comm
 from pyasr.sequence.hypotheses_store import HypothesesStore
 from pyasr.sequence.lattice_objective import LatticeSupervision
-from pyasr.train.compute import ComputeOptions
 from pyasr.train.targets import Targets
 from pyasr.train.usable_features import check_numbers
 from pyasr.train.utterances import Utterances
@@ -27,17 +26,18 @@ class LatticeUtterances(Utterances):
     reader      of the model's input
     model       whose normalisation the input gets
     references  transition-ids of the frames, in place of pdfs
+    arguments   the last ones of `Utterances`
     """
 
     def __init__(self, reader: FeatureReader, model: AcousticModel, references: Targets, keys: list[str], hypotheses: HypothesesStore,
-                 compute: ComputeOptions, seed: int, rank: int):  # fmt: skip
-        super().__init__(reader, references, keys, [len(references.pdfs_of(key)) for key in keys], compute, seed, rank)
+                 *arguments):  # fmt: skip
+        super().__init__(reader, references, keys, [len(references.pdfs_of(key)) for key in keys], *arguments)
         self.hypotheses, self.mean, self.inverse_std = hypotheses, model.mean, model.inverse_std
 
     def mean_minibatch(self, comm: Comm) -> float:
         """Frames that a minibatch of all ranks has on average, as they are in turn. Every rank must call this."""
         number = len(self._cut(np.arange(len(self.keys))))
-        num_frames, number = comm.allreduce(np.array([self.num_frames, number], np.float64))
+        num_frames, number = comm.allreduce(np.array([self.lengths.sum(), number], np.float64))
         return num_frames / max(number, 1.0)
 
     def minibatches(self, _size: int, epoch: int, begin: int = 0) -> LatticeMinibatches:
@@ -62,7 +62,7 @@ class LatticeUtterances(Utterances):
 
     def _epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(indices into `keys` in the random order of an epoch, the frames up to the end of each)"""
-        order = self._random(epoch).permutation(len(self.keys))
+        order = self._drawn(self._random(epoch))
         return order, np.cumsum(self.lengths[order])
 
     def _features(self, key: str) -> np.ndarray:

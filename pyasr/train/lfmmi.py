@@ -27,7 +27,7 @@ def train_rank(spec: LfMmiSpec, comm: Comm) -> None:
     options, targets = spec.training, Targets.load(spec.out / TARGETS_FILE)
     strategy = make_strategy(comm, options.mixing)
     corpus = open_corpus(spec.data, spec.input, targets, options.store, options.learner, comm, strategy.share, options.loop.train_seed,
-                         options.perturb, over_time=options.over_time)  # fmt: skip
+                         options.perturb, over_time=options.over_time, draw=strategy.draw)  # fmt: skip
     objective = make_objective(spec, corpus.packing.subsampling)
     learner = make_learner(options, corpus, targets.num_pdfs, comm, objective, strategy.sum_gradients())
     job = make_job(LfMmiJob, learner, corpus.frames, strategy, options, corpus.packing.whole(options.learner.minibatch), spec.out)

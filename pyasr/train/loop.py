@@ -97,7 +97,7 @@ class Training:
     def _epoch(self, epoch: int) -> None:
         """One pass over the frames of all ranks. A rank out of data goes on mixing until none has any."""
         minibatches = self.training.minibatches(self.minibatch, epoch, self.position.own_frames)
-        self.strategy.begin_epoch(self.training.num_frames - self.position.begin, self.minibatch)
+        self.strategy.begin_epoch(self.training.epoch_frames(epoch) - self.position.begin, self.minibatch)
         self.sums = torch.tensor(self.position.interval_sums, dtype=torch.float64, device=self.learner.flat.master.device)
         self.reporter.clock.restart()
         while True:

@@ -17,7 +17,6 @@ from pyasr.feats.inputs import FeatureReader
 from pyasr.nn.layered import LayeredNetwork, whole_outputs
 from pyasr.parallel.comm import Comm
 from pyasr.sequence.ctc import CtcSupervision
-from pyasr.train.compute import ComputeOptions
 from pyasr.train.targets import Targets
 from pyasr.train.usable_features import read_features
 from pyasr.train.utterances import Utterances
@@ -37,13 +36,13 @@ class CtcMinibatch(CtcSupervision):
 
 
 class PaddedUtterances(Utterances):
-    """Utterances side by side.
+    """Utterances side by side; `arguments` are the last ones of `Utterances`.
 
     mean, inverse_std  of the columns, float32 (dim,), as `normalise_by` has set them
     """
 
-    def __init__(self, reader: FeatureReader, targets: Targets, keys: list[str], compute: ComputeOptions, seed: int, rank: int):
-        super().__init__(reader, targets, keys, [reader.num_frames(key) for key in keys], compute, seed, rank)
+    def __init__(self, reader: FeatureReader, targets: Targets, keys: list[str], *arguments):
+        super().__init__(reader, targets, keys, [reader.num_frames(key) for key in keys], *arguments)
 
     def mean_units(self, comm: Comm) -> float:
         """Units that a minibatch of all ranks has on average, when all utterances are in order of length. Every rank must call this."""
@@ -97,8 +96,8 @@ class PaddedUtterances(Utterances):
     def _epoch(self, epoch: int) -> tuple[list[np.ndarray], np.ndarray]:
         """(the minibatches of an epoch, the frames up to the end of each): utterances are put in order of length within random pools."""
         random = self._random(epoch)
-        order, groups = random.permutation(len(self.keys)), []
-        pool = max(_POOL * self.minibatch * len(self.keys) // max(self.num_frames, 1), 1)
+        order, groups = self._drawn(random), []
+        pool = max(_POOL * self.minibatch * len(self.keys) // max(int(self.lengths.sum()), 1), 1)
         for begin in range(0, len(order), pool):
             part = order[begin : begin + pool]
             groups += self._cut(part[np.argsort(self.lengths[part], kind="stable")])

@@ -110,7 +110,9 @@ def _place_among_others(job: Training, found: Checkpoint) -> Position:
     been trained on, in whole items, or utterances; rank 0 takes all sums."""
     first, skipped = found.first["position"], found.own["position"]["skipped"] if found.own else 0
     done = first["frames_seen"] - first["epoch_began"]
-    begin = frames_to_leave_out(job.comm.allgather(job.training.num_frames), done)[job.comm.rank]
-    begin = job.training.border(job.schedule.state.epoch + 1, begin)
+    epoch = job.schedule.state.epoch + 1
+    num_frames = job.comm.allgather(job.training.epoch_frames(epoch))
+    begin = frames_to_leave_out(num_frames, min(done, sum(num_frames)))[job.comm.rank]
+    begin = job.training.border(epoch, begin)
     sums = found.shared["sums"] if job.comm.rank == 0 else np.zeros((2, 3)).tolist()
     return Position(first["frames_seen"], begin, skipped, first["epoch_began"], begin, *sums)

@@ -42,13 +42,14 @@ class Rows:
 
 
 def deal(num_chunks: np.ndarray, order: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """(chunks in the order in which they are learned, counted over utterances, int64; how many of them each minibatch has).
+    """(chunks in the order in which they are learned, counted over all utterances, int64; how many of them each minibatch has).
 
     num_chunks  of each utterance
-    order       in which utterances are dealt
+    order       in which utterances are dealt; those that are not in it are left out
     num_rows    at most
     """
-    begins, rows, free = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64), [(0, row) for row in range(num_rows)]
+    begins, rows, dealt = np.zeros((3, len(num_chunks)), np.int64)
+    dealt[order], free = 1, [(0, row) for row in range(num_rows)]
     for utterance, number in zip(order.tolist(), num_chunks[order].tolist()):
         begins[utterance], rows[utterance] = minibatch, row = free[0]
         heapq.heapreplace(free, (minibatch + number, row))
@@ -56,4 +57,6 @@ def deal(num_chunks: np.ndarray, order: np.ndarray, num_rows: int) -> tuple[np.n
     rank = np.argsort(np.argsort(-lengths, kind="stable"), kind="stable")
     within = np.arange(num_chunks.sum()) - (np.cumsum(num_chunks) - num_chunks).repeat(num_chunks)
     minibatch = begins.repeat(num_chunks) + within
-    return np.lexsort((rank[rows].repeat(num_chunks), minibatch)), np.bincount(minibatch)
+    chunks = np.flatnonzero(dealt.repeat(num_chunks))
+    sorting = np.lexsort((rank[rows].repeat(num_chunks)[chunks], minibatch[chunks]))
+    return chunks[sorting], np.bincount(minibatch[chunks])

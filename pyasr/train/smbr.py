@@ -7,12 +7,13 @@ from pyasr.hmm.model import MODEL, read_transitions
 from pyasr.lang.lang_dir import LangDir
 from pyasr.nn.acoustic import AcousticModel, load_scorer
 from pyasr.parallel.comm import Comm
-from pyasr.parallel.strategies import make_strategy
+from pyasr.parallel.strategies import Strategy, make_strategy
 from pyasr.parallel.strategies.gradient_sum import GradientSum
 from pyasr.sequence.hypotheses_store import HypothesesStore
 from pyasr.sequence.lattice_objective import LatticeObjective
 from pyasr.sequence.tid_classes import TidClasses
 from pyasr.train.corpus import check_frames
+from pyasr.train.draws import ALL
 from pyasr.train.lattice_learner import LatticeLearner, LatticeTraining
 from pyasr.train.lattice_utterances import LatticeUtterances
 from pyasr.train.network_seeds import seed_dropout
@@ -25,7 +26,7 @@ def train_rank(spec: SmbrSpec, comm: Comm) -> None:
     """Train on this rank's utterances, together with all others; rank 0 writes final.nnet, with the priors of the network before."""
     options, model = spec.training, load_scorer(spec.dnn_dir)
     strategy = make_strategy(comm, options.mixing)
-    training, heldout = open_utterances(spec, model, comm, strategy.share)
+    training, heldout = open_utterances(spec, model, strategy)
     learner = make_learner(spec, model, comm, strategy.sum_gradients(of_any_size=True))
     frames, minibatch = (training, heldout), options.learner.minibatch
     terms = training.mean_minibatch(comm)
@@ -34,15 +35,14 @@ def train_rank(spec: SmbrSpec, comm: Comm) -> None:
     write_model(comm, spec.out, network, (model.mean, model.inverse_std), model.log_priors, model.factor)
 
 
-def open_utterances(
-    spec: SmbrSpec, model: AcousticModel, comm: Comm, share: tuple[int, int] | None
-) -> tuple[LatticeUtterances, LatticeUtterances]:
-    """This rank's training and held-out utterances. `share`: (k, n), the k-th of n parts of the training data; None: nothing of it."""
+def open_utterances(spec: SmbrSpec, model: AcousticModel, strategy: Strategy) -> tuple[LatticeUtterances, LatticeUtterances]:
+    """This rank's training and held-out utterances."""
+    share, comm = strategy.share, strategy.comm
     references, store = Targets.load(spec.out / TARGETS_FILE), HypothesesStore(spec.out / HYPOTHESES_FILE)
     reader, options = open_features(spec.data, spec.dnn_dir), spec.training
     parts = references.shard(*share, heldout=False) if share else [], references.shard(comm.rank, comm.size, heldout=True)
-    found = [LatticeUtterances(reader, model, references, keys, store, options.learner, options.loop.train_seed, comm.rank)
-             for keys in parts]  # fmt: skip
+    found = [LatticeUtterances(reader, model, references, keys, store, options.learner, options.loop.train_seed, comm.rank, draw)
+             for keys, draw in zip(parts, (strategy.draw, ALL))]  # fmt: skip
     check_frames(spec.data, found[0].num_frames, comm)
     return found[0], found[1]
 

@@ -1,12 +1,15 @@
 """Where minibatches come from: a shard kept in memory, or one that is streamed from disk in blocks.
 
-    frames = open_frames(shard, device, dtype, max_bytes, seed, rank)
+    frames = open_frames(shard, device, dtype, max_bytes, seed, rank, draw)
     for x, pdfs in frames.minibatches(512, epoch=3):
         ...
 
 A streamed epoch takes all utterances in random order and cuts them into blocks of about equal size. While the frames of one block are
 trained on, in random order, a background thread reads the next, and copies it to the device: memory holds two blocks. Everything
 depends on seed, epoch and rank alone, so an epoch can be taken up at any of its minibatches. Each frame comes once in an epoch.
+
+A learner that draws from all data (`pyasr.train.draws`) keeps all of them in memory, or streams the utterances that it draws and reads no
+others.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import torch
 from pyasr.base.errors import UserError
 from pyasr.base.figures import figure
 from pyasr.base.seeds import generator
+from pyasr.train.draws import ALL, num_drawn
 from pyasr.train.frames import FrameStore
 from pyasr.train.shard import Shard
 from pyasr.train.soft_targets import SoftTargets
@@ -30,14 +34,20 @@ Minibatches = Iterator[tuple[torch.Tensor, torch.Tensor]]
 class Frames:
     """The frames of a rank.
 
-    num_frames   of an epoch
+    num_frames   of an epoch, on average
     item_frames  targets of what is shuffled: 1, or those of a chunk
     num_epochs   that a training wants, which sets it; nothing is read for later ones
+    draw         (k, n) as of `num_drawn`
     """
 
     num_frames: int
     item_frames: int
     num_epochs: int = 0
+    draw: tuple[int, int] = ALL
+
+    def epoch_frames(self, epoch: int) -> int:
+        """Frames of an epoch."""
+        raise NotImplementedError
 
     def border(self, _epoch: int, begin: int) -> int:
         """Where an item begins, at most `begin` frames after the first of an epoch."""
@@ -45,15 +55,20 @@ class Frames:
 
 
 class ResidentFrames(Frames):
-    """All frames of a rank, in memory."""
+    """Frames in memory."""
 
-    def __init__(self, store: FrameStore, seed: int, rank: int):
-        self.store, self.seed, self.rank = store, seed, rank
-        self.num_frames, self.item_frames = store.num_frames, store.item_frames
+    def __init__(self, store: FrameStore, seed: int, rank: int, draw: tuple[int, int] = ALL):
+        self.store, self.seed, self.rank, self.draw = store, seed, rank, draw
+        self.item_frames = store.item_frames
+        self.num_frames = num_drawn(store.num_items, draw) * self.item_frames
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
         """Spliced inputs and targets of all frames of an epoch but the first `begin`, which is where a minibatch of `size` ends."""
-        yield from self.store.shuffled(size, begin, self.seed, epoch, self.rank)
+        yield from self.store.shuffled(size, begin, self.seed, epoch, self.rank, draw=self.draw)
+
+    def epoch_frames(self, epoch: int) -> int:
+        """As of all frames."""
+        return self.store.drawn_frames(self.draw, self.seed, epoch, self.rank)
 
     def sample_store(self, num_frames: int) -> FrameStore:
         """A store of at least so many frames, or of all."""
@@ -61,7 +76,8 @@ class ResidentFrames(Frames):
 
     def describe(self) -> str:
         """Where the frames are, for the log."""
-        return f"in {figure(sum(tensor.nbytes for tensor in self.store.tensors()) / 1e6)} MB of memory"
+        drawn = "" if self.draw == ALL else f", from which it draws {self.num_frames} of {self.store.num_frames} in each epoch"
+        return f"in {figure(sum(tensor.nbytes for tensor in self.store.tensors()) / 1e6)} MB of memory{drawn}"
 
 
 class StreamedFrames(Frames):
@@ -70,35 +86,49 @@ class StreamedFrames(Frames):
     max_bytes   of the two blocks; 0: one block holds the whole epoch
     """
 
-    def __init__(self, shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int):
-        self.shard, self.device, self.dtype, self.seed, self.rank = shard, device, dtype, seed, rank
-        self.num_frames, self.item_frames, self.max_bytes = shard.num_frames, shard.packing.item_frames, max_bytes
-        self._num_blocks = _num_blocks(shard, max_bytes)
+    def __init__(self, shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int,
+                 draw: tuple[int, int] = ALL):  # fmt: skip
+        self.shard, self.device, self.dtype, self.seed, self.rank, self.draw = shard, device, dtype, seed, rank, draw
+        self.item_frames, self.max_bytes = shard.packing.item_frames, max_bytes
+        self.num_frames = num_drawn(shard.num_frames // self.item_frames, draw) * self.item_frames
+        self._room = _room(shard, max_bytes)
         self._thread = ThreadPoolExecutor(1, "frames")
         self._coming: tuple[tuple[int, int], Future] | None = None
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def describe(self) -> str:
         """Where the frames are, for the log."""
-        block_mb = self.shard.num_bytes().sum() / self._num_blocks / 1e6
-        return f"read anew in each epoch, in {self._num_blocks} blocks of {figure(block_mb)} MB"
+        blocks, sizes = self.plan(1), self.shard.num_bytes()
+        block_mb = sum(sizes[members].sum() for members in blocks) / len(blocks) / 1e6
+        drawn = "" if self.draw == ALL else f", {self.num_frames} drawn from {self.shard.num_frames}"
+        return f"read anew in each epoch{drawn}, in {len(blocks)} blocks of {figure(block_mb)} MB"
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """The blocks of an epoch: indices of utterances."""
-        order = generator(self.seed, "blocks", epoch, self.rank).permutation(len(self.shard.keys))
+        order = self._drawn(epoch)
         sizes = self.shard.num_bytes()[order]
-        block = (np.cumsum(sizes) - sizes) * self._num_blocks // max(sizes.sum(), 1)
-        return [order[block == number] for number in range(self._num_blocks)]
+        num_blocks = _num_blocks(int(sizes.sum()), self._room)
+        block = (np.cumsum(sizes) - sizes) * num_blocks // max(sizes.sum(), 1)
+        return [order[block == number] for number in range(num_blocks)]
+
+    def epoch_frames(self, epoch: int) -> int:
+        """As of all frames."""
+        return self.shard.frames_of(self._drawn(epoch))
+
+    def _drawn(self, epoch: int) -> np.ndarray:
+        """The utterances of an epoch, in random order."""
+        num_utterances = len(self.shard.keys)
+        return generator(self.seed, "blocks", epoch, self.rank).permutation(num_utterances)[: num_drawn(num_utterances, self.draw)]
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
         """As of `ResidentFrames`; what is left of a block makes a minibatch with the beginning of the next, but where states are carried
         from each minibatch to the next."""
-        left = None
-        for number, members in enumerate(self.plan(epoch)):
+        left, plan = None, self.plan(epoch)
+        for number, members in enumerate(plan):
             num_frames = self.shard.frames_of(members)
             if begin < num_frames:
                 block = self._take(epoch, number)
-                self._look_ahead(epoch, number + 1)
+                self._look_ahead(*((epoch, number + 1) if number + 1 < len(plan) else (epoch + 1, 0)))
                 for minibatch in block.shuffled(size, begin, self.seed, epoch, self.rank, number, missing=size - _num_frames(left)):
                     left = minibatch if left is None else _joined(left, minibatch)
                     if _num_frames(left) == size or self.shard.packing.carried:
@@ -118,9 +148,9 @@ class StreamedFrames(Frames):
         return store
 
     def _look_ahead(self, epoch: int, number: int) -> None:
-        """Begin to load the next block."""
-        place = (epoch, number) if number < self._num_blocks else (epoch + 1, 0)
-        self._coming = (place, self._thread.submit(self._load, *place)) if place[0] <= max(epoch, self.num_epochs) else None
+        """Begin to load a block, unless it is of an epoch that will not be."""
+        place, within = (epoch, number), number or epoch <= self.num_epochs
+        self._coming = (place, self._thread.submit(self._load, *place)) if within else None
 
     def _take(self, epoch: int, number: int) -> FrameStore:
         """The block, which is usually there by now."""
@@ -163,23 +193,32 @@ def _wait_on_device(store: FrameStore, copied: torch.cuda.Event) -> None:
         tensor.record_stream(present)
 
 
-def _num_blocks(shard: Shard, max_bytes: int) -> int:
-    """Blocks of an epoch such that two of them take no more than `max_bytes`. An utterance lies in the block in which it begins."""
+def _num_blocks(num_bytes: int, room: int) -> int:
+    """Blocks of an epoch whose utterances have so many bytes; `room` as of `_room`."""
+    return max(-(-num_bytes // room), 1) if room else 1
+
+
+def _room(shard: Shard, max_bytes: int) -> int:
+    """Bytes within which the utterances of a block begin, so that two blocks take no more than `max_bytes`; 0: no limit."""
     sizes = shard.num_bytes()
     if not max_bytes or not len(sizes):
-        return 1
+        return 0
     longest = int(sizes.argmax())
     room = max_bytes // 2 - int(sizes[longest])
     if room <= 0:
         found = f"too little for two blocks of utterances, of which {shard.keys[longest]} has {shard.lengths[longest]} frames"
         raise UserError(f"--max-store-mb {max_bytes // 1_000_000} is {found}; give {-(-4 * int(sizes[longest]) // 1_000_000)} or more")
-    return max(-(-int(sizes.sum()) // room), 1)
+    return room
 
 
-def open_frames(shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int) -> Frames:
-    """ResidentFrames where `max_bytes` (0: no limit) are enough and every epoch sees the same features, else StreamedFrames."""
+def open_frames(shard: Shard, device: torch.device, dtype: torch.dtype, max_bytes: int, seed: int, rank: int,
+                draw: tuple[int, int] = ALL) -> Frames:  # fmt: skip
+    """ResidentFrames where `max_bytes` (0: no limit) are enough for the shard and every epoch sees the same features, else StreamedFrames.
+
+    draw   (k, n), see `num_drawn`
+    """
     if shard.varies or max_bytes and shard.num_bytes().sum() > max_bytes:
-        return StreamedFrames(shard, device, dtype, max_bytes, seed, rank)
+        return StreamedFrames(shard, device, dtype, max_bytes, seed, rank, draw)
     store = shard.store(np.arange(len(shard.keys)), 0)
     store.move(device, dtype)
-    return ResidentFrames(store, seed, rank)
+    return ResidentFrames(store, seed, rank, draw)

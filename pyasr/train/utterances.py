@@ -10,6 +10,7 @@ import torch
 from pyasr.base.seeds import generator
 from pyasr.feats.inputs import FeatureReader
 from pyasr.train.compute import ComputeOptions
+from pyasr.train.draws import ALL, num_drawn
 from pyasr.train.targets import Targets
 
 
@@ -19,16 +20,22 @@ class Utterances(ABC):
     targets  what each of them should be
     lengths  frames of each, int64
     compute  its `minibatch`: utterances are put together as long as they have no more frames; a longer one is a minibatch by itself
+    draw     (k, n): how many of them are drawn in an epoch, see `num_drawn`; `num_frames` is what they have on average
     """
 
     item_frames = 1
 
     def __init__(self, reader: FeatureReader, targets: Targets, keys: list[str], lengths: list[int], compute: ComputeOptions, seed: int,
-                 rank: int):  # fmt: skip
+                 rank: int, draw: tuple[int, int] = ALL):  # fmt: skip
         self.reader, self.targets, self.keys, self.minibatch, self.seed, self.rank = reader, targets, keys, compute.minibatch, seed, rank
+        self.draw, self.num_drawn = draw, num_drawn(len(keys), draw)
         self.device, self.dtype = compute.torch_device(), compute.torch_dtype()
         self.lengths = np.array(lengths, np.int64)
-        self.num_frames = int(self.lengths.sum())
+        self.num_frames = num_drawn(int(self.lengths.sum()), draw)
+
+    def epoch_frames(self, epoch: int) -> int:
+        """Frames of the utterances of an epoch."""
+        return self.num_frames if self.draw == ALL else int(self.lengths[self._drawn(self._random(epoch))].sum())
 
     @property
     def longest(self) -> int:
@@ -37,12 +44,13 @@ class Utterances(ABC):
 
     def describe(self) -> str:
         """For the log."""
-        return f"in {len(self.keys)} utterances, read anew in each epoch"
+        drawn = "" if self.draw == ALL else f", of which it draws {self.num_drawn}"
+        return f"in {len(self.keys)} utterances, read anew in each epoch{drawn}"
 
     def border(self, epoch: int, begin: int) -> int:
-        """Where a minibatch of an epoch may begin, at least `begin` frames after the first."""
+        """Where a minibatch of an epoch may begin, at least `begin` frames after the first, or where the epoch ends."""
         ends = np.append(0, self._epoch(epoch)[1])
-        return int(ends[np.searchsorted(ends, begin)])
+        return int(ends[min(np.searchsorted(ends, begin), len(ends) - 1)])
 
     def largest(self) -> tuple:
         """The minibatch of the most frames, when the longest utterances come first."""
@@ -67,6 +75,10 @@ class Utterances(ABC):
 
     def _random(self, epoch: int) -> np.random.Generator:
         return generator(self.seed, "utterances", epoch, self.rank)
+
+    def _drawn(self, random: np.random.Generator) -> np.ndarray:
+        """The utterances of an epoch, whose random numbers are these, in random order."""
+        return random.permutation(len(self.keys))[: self.num_drawn]
 
     def _longest_first(self) -> list[np.ndarray]:
         """Minibatches of all utterances."""

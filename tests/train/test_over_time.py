@@ -112,7 +112,7 @@ def test_schemes_and_checkpoints(corpus, tmp_path, monkeypatch, scheme, name, ot
     """An interrupted training ends with the same model; asynchronous ones with some."""
     if name == "carried in blocks":
         monkeypatch.setattr(Shard, "varies", True)
-        monkeypatch.setattr(stream, "_num_blocks", lambda shard, max_bytes: 3)
+        monkeypatch.setattr(stream, "_num_blocks", lambda num_bytes, room: 3)
     groups = dict(schedule=dict(num_epochs=2, learning_rate=0.2), loop=dict(checkpoint_frames=400, log_frames=200), **other)
     groups["mixing"] = dict(parallel=scheme, period_frames=200, **other.get("mixing", {}))
     lines, groups["carry_state"] = NETWORKS.get(name, NETWORKS["lstm"]), name not in NETWORKS

@@ -29,24 +29,24 @@ def corpus(tmp_path_factory):
     return path, targets
 
 
-def simulated(corpus, out, scheme: str):
+def simulated(corpus, out, scheme: str, **mixing):
     path, targets = corpus
     out.mkdir()
     targets.save(out / TARGETS_FILE)
-    training = with_options(mixing=dict(parallel=scheme, period_frames=64), loop=dict(log_frames=10**9), schedule=dict(num_epochs=2))
+    training = with_options(mixing=dict(parallel=scheme, period_frames=64, **mixing), loop=dict(log_frames=10**9), schedule=dict(num_epochs=2))
     course = virtual.simulate(TrainSpec(path / "data", out, INPUT, training), virtual.VirtualOptions(num_learners=3))
     return torch.load(out / MODEL_FILE, weights_only=True)["parameters"], course
 
 
-@pytest.mark.parametrize("scheme", ["allreduce", "adpsgd", "kaldi", "asgd"])
-def test_sharing_changes_nothing(corpus, tmp_path, monkeypatch, scheme):
+@pytest.mark.parametrize("scheme, mixing", [("allreduce", {}), ("ring", dict(data_assignment="all")), ("adpsgd", {}), ("kaldi", {}), ("asgd", {})])
+def test_sharing_changes_nothing(corpus, tmp_path, monkeypatch, scheme, mixing):
     read = Counter()
     load = FeatureReader.__getitem__
     monkeypatch.setattr(FeatureReader, "__getitem__", lambda reader, key: read.update([key]) or load(reader, key))
-    shared, course = simulated(corpus, tmp_path / "shared", scheme)
+    shared, course = simulated(corpus, tmp_path / "shared", scheme, **mixing)
     assert set(read) == set(corpus[1].keys) and set(read.values()) == {1}
     monkeypatch.setattr(virtual, "shards_for", lambda training: Shard)
-    own, own_course = simulated(corpus, tmp_path / "own", scheme)
+    own, own_course = simulated(corpus, tmp_path / "own", scheme, **mixing)
     assert all(torch.equal(shared[name], own[name]) for name in own) and course == own_course
     assert min(read.values()) > 1
 

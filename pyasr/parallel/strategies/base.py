@@ -57,6 +57,7 @@ class Strategy:
     options    those of the scheme, of the class `options_kind`
     wire       by which all parameters travel between ranks
     share      (k, n): this rank learns from the k-th of n parts of the data; None: from none
+    draw       (k, n): of its part, this rank draws in an epoch as much as the k-th of n learners (`pyasr.train.draws`)
     rests      whether this rank is to wait for the next mixing instead of learning until then
     speaks     whether this rank logs what it sees while ranks do not report together
     num_averaged  by how much moves are diminished, the number of ranks where they are averaged, with which the learning rate may grow; 1
@@ -85,13 +86,16 @@ class Strategy:
     rate, num_epochs = 1.0, 1
     rests = False
     in_background = False  # whether parameters travel while the loop talks to other ranks: on a communicator of their own
-    draws_from_all = False  # whether every rank learns from all data, in an order of its own
+    draws_from_all = False  # whether every rank goes through all data, in an order of its own, until all together have seen enough
     resets_momentum = False  # whether learners are to forget their velocity after a mixing
 
     def __init__(self, comm: Comm, options: SchemeOptions):
         self.comm, self.options, self.compares = comm, options, False
         self.wire = Wire(comm.split(0) if self.in_background else comm, options)
-        self.share: tuple[int, int] | None = (0, 1) if self.draws_from_all else (comm.rank, comm.size)
+        own, whole = (comm.rank, comm.size), (0, 1)
+        in_shards = not self.draws_from_all and options.data_assignment != "all"
+        self.share: tuple[int, int] | None = own if in_shards else whole
+        self.draw = whole if in_shards or self.draws_from_all else own
         self.speaks, self.num_averaged = comm.rank == 0, comm.size
         self.drift: float | None = None
         self.times = np.zeros(2)
@@ -102,7 +106,7 @@ class Strategy:
         return self.num_averaged
 
     def epoch_frames(self, own_frames: int) -> int:
-        """Frames of an epoch over all ranks; this one's part of the data has `own_frames`. Every rank must call this."""
+        """Frames of an epoch over all ranks, of which this one has `own_frames`. Every rank must call this."""
         return int(self.comm.reduce_scalar(own_frames, "max" if self.draws_from_all else "sum"))
 
     def meets(self, frames: int, epoch_frames: int, minibatch: int) -> int:

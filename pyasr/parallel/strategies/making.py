@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 def check_strategy(options: MixingOptions) -> None:
     """Raise UserError unless the scheme can do what is asked for."""
+    if REGISTER[options.parallel].draws_from_all and options.scheme.data_assignment == "shards":
+        reason = f"with --parallel {options.parallel} each rank draws from all data, and fast ranks draw more"
+        raise UserError(f"--data-assignment shards: {reason}; leave it out")
     if options.scheme.mix_momentum and options.scheme.payload != "float32":
         raise UserError(f"--mix-momentum: velocities travel as float32 only; leave it out, or --payload {options.scheme.payload}")
 
