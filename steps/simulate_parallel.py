@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Train an acoustic model as steps/train_dnn.py does, on learners and a network that are simulated, in virtual time.
 
-Reads  DATA, LANG/phones.txt and ALI_DIR as steps/train_dnn.py does, and what it reads with --network, --vtlp and --teacher
-Writes DNN_DIR/simulation.json (options; held-out objective and accuracy against virtual seconds; seconds by activity; whether it diverged),
-       and, unless it diverged, what steps/train_dnn.py does: final.nnet, final.mdl, tree, input.json, feature_origin.json, phones.txt,
-       metrics.jsonl, tensorboard/, log/train.1.log, times in virtual seconds
+Reads  DATA, LANG/phones.txt and ALI_DIR as steps/train_dnn.py does, and what it reads with --network, --dbn, --vtlp and --teacher
+Writes DNN_DIR/simulation.json (options; held-out objective and accuracy against virtual seconds; seconds by activity; the verdict on the
+       network), and, unless its numbers were not finite, what steps/train_dnn.py does: final.nnet, final.mdl, tree, input.json,
+       feature_origin.json, phones.txt, metrics.jsonl, tensorboard/, log/train.1.log, times in virtual seconds; with --save-learner also
+       DNN_DIR/learner
 
 Compares schemes at any number of learners on one core. An interrupted simulation begins anew.
 
@@ -22,10 +23,13 @@ from pyasr.cluster.jobs import run_jobs
 from pyasr.train.steps.dnn import DnnStep, DnnTraining, staged_training
 from pyasr.train.steps.virtual import SimulationSpec, VirtualOptions
 
+_UNUSED = {"checkpoint_minutes": never("a simulation saves no checkpoints"),
+           "stop_at_divergence": never("a simulation goes on while its objective is a number")}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class SimulateParallel(DnnStep):
-    training: DnnTraining = group(DnnTraining, only={"loop": {"checkpoint_minutes": never("a simulation saves no checkpoints")}})
+    training: DnnTraining = group(DnnTraining, only={"loop": _UNUSED})
     virtual: VirtualOptions = group(VirtualOptions)
     jobs: RunnerOptions = group(RunnerOptions)
 

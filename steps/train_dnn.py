@@ -7,7 +7,7 @@ Reads  DATA/{feats.scp,cmvn.scp,utt2spk,utt2num_frames,utt2uniq}, LANG/phones.tx
        utt2spk
 Writes DNN_DIR/final.nnet (network, normalisation, priors), final.mdl and tree (transition model and tree of ALI_DIR), input.json,
        feature_origin.json, phones.txt, metrics.jsonl, tensorboard/, log/train.log; frame_subsampling_factor where the network leaves
-       frames out
+       frames out; with --save-learner DNN_DIR/learner, another model directory
 
 ALI_DIR may be one that Kaldi made, such as exp/tri4_ali. A job that was interrupted goes on from its last checkpoint when the same
 command is given again, also with another --num-ranks; one that has lost a rank does so by itself, with the ranks that are left.
@@ -17,22 +17,19 @@ Example:
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from pyasr.base.options import option
 from pyasr.base.step import run_step
 from pyasr.train.on_ranks import OnRanks, train_on_ranks
-from pyasr.train.options import FEED_FORWARD
 from pyasr.train.steps.dnn import DnnStep, staged_training
 
 
 @dataclass(frozen=True)
 class TrainDnn(OnRanks, DnnStep):
-    dbn: Path | None = option(None, "directory of a DBN to start from (steps/pretrain_dbn.py)", only=FEED_FORWARD)
+    """Training on MPI ranks."""
 
 
 def main(options: TrainDnn) -> None:
-    with staged_training(options, options.dbn) as spec:
+    with staged_training(options) as spec:
         train_on_ranks(options, "pyasr.train.dnn:train_rank", spec)
 
 

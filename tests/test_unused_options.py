@@ -53,7 +53,8 @@ CASES = [
     (("train_smbr.py",), "", "--boost --drop-frames"),
     (("train_smbr.py",), "--criterion mpfe", "--boost --drop-frames"),
     (("train_smbr.py",), "--criterion mmi", "--one-silence-class"),
-    (("simulate_parallel.py",), "", "--host-bandwidth-mb --pnorm-group --topology --checkpoint-minutes"),
+    (("simulate_parallel.py",), "", "--host-bandwidth-mb --pnorm-group --topology --checkpoint-minutes "
+     "--stop-at-divergence"),
     (("pretrain_dbn.py",), "--parallel d1d", "--period-frames --outer-rate --topology"),
     (EXTRACTION, "", f"{PITCH} --seed"),
     (("paste_feats.py",), "", "--vector-period"),

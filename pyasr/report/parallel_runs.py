@@ -21,6 +21,7 @@ from pyasr.base.foreign_json import parse_object, read_object
 from pyasr.report.verdicts import LOSS_NOISE, chance
 from pyasr.score.decode_dir import read_summary, scoring_dir
 
+_LEARNS = "learns"
 _PURPOSES = ("seed", "straggler", "period", "rarely", "minibatch", "natural", "batch")
 
 
@@ -109,7 +110,19 @@ class Run:
 
     @property
     def diverged(self) -> bool:
+        """Whether the training ended without a model."""
         return self.content["diverged"] is not None
+
+    @property
+    def verdict(self) -> str:
+        """On the model in the end, as `pyasr.train.verdict` has it; simulations of earlier versions ended where they were worse than
+        guessing."""
+        return self.content.get("verdict") or ("diverged" if self.diverged else _LEARNS)
+
+    @property
+    def learns(self) -> bool:
+        """Whether the model knows more of the held-out frames than the frequencies of the pdfs."""
+        return self.verdict == _LEARNS
 
     @property
     def loss(self) -> float:
@@ -118,8 +131,17 @@ class Run:
 
     @property
     def loss_apart(self) -> float | None:
-        """Held-out, of the learners' own models before the last consensus; None where they are equal anyway."""
+        """Held-out, of the model of one learner after the last mixing, or, where that was not saved, of the learners' own models before the
+        last consensus; None where they are equal anyway."""
+        if self.content.get("learner"):
+            return -self.content["learner"][0]
         return -self.content["apart"][-1][1] if self.content.get("apart") else None
+
+    @property
+    def of_learner(self) -> Run | None:
+        """The same with the test set's scores of the model of one learner; None where it was not scored."""
+        own = replace(self, directory=self.directory / "learner", test=None)
+        return replace(own, test=read_summary(own.scored.parent)) if own.scored.exists() else None
 
     @property
     def accuracy(self) -> float:
@@ -182,7 +204,7 @@ class Runs:
         seeds = self.of("seed")
         table: dict[int, dict] = {}
         for run in [*seeds, *(self.schemes[run.scheme, run.learners] for run in seeds if (run.scheme, run.learners) in self.schemes)]:
-            table.setdefault(run.seed, {})[run.scheme, run.learners] = run.loss
+            table.setdefault(run.seed, {})[run.scheme, run.learners] = run.loss if run.learns else math.inf
         return chance(table)
 
     @property

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from pyasr.report.parallel_runs import Run
 from pyasr.report.text_table import markdown_table
 
-_DIVERGED = "diverged"
-
 
 def pivot(runs: Iterable[Run], row: str, column: str, value: Callable[[Run], str], label: str = "{}") -> str:
     """A table of `value` with a line for each `row` and a column for each `column`, which are names of properties."""
@@ -24,10 +22,11 @@ def _short(value) -> str:
 
 
 def loss(run: Run | None) -> str:
-    """Held-out loss and accuracy."""
+    """Held-out loss and accuracy, with the verdict on a network that does not learn."""
     if run is None:
         return "-"
-    return _DIVERGED if run.diverged else f"{run.loss:.3f} / {run.accuracy:.1f}"
+    numbers = "" if run.diverged else f"{run.loss:.3f} / {run.accuracy:.1f}"
+    return ", ".join(filter(None, [numbers, "" if run.learns else run.verdict]))
 
 
 def wer(run: Run | None) -> str:

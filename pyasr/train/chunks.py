@@ -138,8 +138,8 @@ class RowStore(ChunkStore):
 
     def shuffled(self, minibatch: int, begin: int, seed: int, *names: object, missing: int = 0,
                  draw: tuple[int, int] = ALL) -> RowMinibatches:  # fmt: skip
-        """As of all stores, utterances drawn and dealt in an order that depends on `seed` and `names` alone; nothing is `missing` before the
-        first minibatch, with which all rows begin."""
+        """As of all stores, utterances drawn and dealt in an order that depends on `seed` and `names` alone; nothing is `missing` before
+        the first minibatch, with which all rows begin."""
         yield from self._in_rows(self._drawn(draw, seed, *names), minibatch, begin // self.item_frames)
 
     def drawn_frames(self, draw: tuple[int, int], seed: int, *names: object) -> int:

@@ -28,6 +28,7 @@ from pyasr.train.input_transform import estimate_transform
 from pyasr.train.learner import Learner
 from pyasr.train.loop import Training
 from pyasr.train.network_seeds import initial_random, seed_dropout
+from pyasr.train.one_learner import OneLearner, save_one_learner
 from pyasr.train.options import SATURATING
 from pyasr.train.priors import decoding_priors, presoftmax_scales
 from pyasr.train.rank_job import combine_and_tell, make_job, write_model
@@ -59,11 +60,15 @@ def train_rank(spec: TrainSpec, comm: Comm, kind: Callable[..., Training] = Trai
     sample = draw_sample(corpus.training, options.sample.sample_frames, comm, seed) if options.uses_sample else None
     recent = RecentModels(spec.out / MODELS, options.combine, comm)
     job.growth = make_growth(options, counts, job.schedule, strategy, sample, recent)
+    job.one_learner = OneLearner(strategy) if options.saving.save_learner else None
     job.run()
     if options.combine.combine != "none":
         combine_and_tell(job, options.combine, recent, sample)
     network = learner.network.with_parameters(learner.flat.values())
-    write_model(comm, spec.out, network, corpus.normaliser(), decoding_priors(options.priors, network, counts, sample))
+    priors = partial(decoding_priors, options.priors, counts=counts, sample=sample)
+    write_model(comm, spec.out, network, corpus.normaliser(), priors(network))
+    if job.one_learner:
+        save_one_learner(job, corpus.normaliser(), priors)
 
 
 def check_network(options: DnnTraining, input: InputOptions, data: Path, dbn: Path | None) -> None:

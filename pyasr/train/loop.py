@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,6 +28,9 @@ from pyasr.train.resumption import Position, resume_job, save_job
 from pyasr.train.schedules import Schedule
 from pyasr.train.stream import Frames
 
+if TYPE_CHECKING:
+    from pyasr.train.one_learner import OneLearner
+
 _NOTHING = None, torch.empty(0)  # instead of a minibatch
 _LOOKS = 10  # for a request to end, between two log lines
 _COMPARED_CHANGE = math.sqrt(0.5)  # factor on the greatest change by half a minibatch, while ranks are going to be compared
@@ -43,6 +47,7 @@ class Training:
     rate_factor        from the schedule's rate to the rate of summed gradients: scaling with ranks, and lr convention
     directory          for checkpoints and metrics
     growth             changes of the network at given times
+    one_learner        keeps the parameters of one of the ranks, where its model is to be saved
 
     A class for another objective than the cross-entropy of pdfs overrides `totals`, what a learner's sums mean, `rate_flag`, the option of
     its learning rate, and `check_divergence`; one whose minibatches cannot be cut, `halves`.
@@ -50,6 +55,7 @@ class Training:
 
     totals = Totals
     rate_flag = "--learning-rate"
+    one_learner: OneLearner | None = None
 
     def __init__(self, learner: Learner, training: Frames, heldout: FrameStore, strategy: Strategy, schedule: Schedule,
                  options: LoopOptions, minibatch: int, rate_factor: float, directory: Path, growth: Growth | None = None):  # fmt: skip
@@ -286,6 +292,8 @@ class Training:
         verdict = "" if accepted else "; worse than before, back to the best model"
         self.comm.say(f"epoch {self.schedule.state.epoch} ended: {train.text()}, held-out {heldout.text()}{verdict}")
         self.reporter.epoch(self.schedule.state.epoch, self.position.frames_seen, rate, accepted, train, heldout)
+        if self.one_learner:
+            self.one_learner.end_epoch(self.learner.flat.master, accepted)
         if accepted:
             self.best = self._copy_if_needed()
         else:
@@ -298,6 +306,10 @@ class Training:
         self._save(equal=True)
         if not self.schedule.finished and self._is_to_stop():
             self._stop()
+
+    def tell_of_one_learner(self, heldout: Totals) -> None:
+        """What the model of one learner comes to."""
+        self.comm.say(f"one learner after the last mixing: held-out {heldout.text()}")
 
     def _evaluate_apart(self) -> None:
         """Measure the ranks' own parameters, each on its held-out frames, before they are made equal."""
@@ -320,9 +332,10 @@ class Training:
             )
 
     def check_divergence(self, totals: Totals) -> None:
-        """A model that is clearly worse than guessing all pdfs equally has diverged; so has one whose objective is no number."""
+        """A model that is clearly worse than guessing all pdfs equally has diverged; so has one whose objective is not a number."""
         objective, num_pdfs = totals.objective, self.learner.network.num_pdfs
-        if not objective > -2 * math.log(num_pdfs + 1):
+        least = -2 * math.log(num_pdfs + 1) if self.options.stop_at_divergence else -math.inf
+        if not objective > least:
             raise Diverged(
                 f"training has diverged (objective {objective:.2f} a frame; guessing gives {-math.log(num_pdfs):.2f}): "
                 f"give a lower --learning-rate, or --lr-scaling sqrt or none, and --force"

@@ -60,12 +60,31 @@ class StoreOptions:
 
 @dataclass(frozen=True)
 class LoopOptions(SeedOptions):
-    """When a training job reports and saves; frames are those seen over all ranks."""
+    """When a training job reports and saves; frames are those seen over all ranks. The first is not an option, but a value for criteria
+    that leave no choice."""
+
+    stop_at_divergence = True
 
     log_frames: int = option(200_000, "frames between two log lines", minimum=1)
     checkpoint_minutes: float = option(10.0, "time between checkpoints within an epoch, made with log lines; 0: no such ones", minimum=0.0)
     checkpoint_frames: int = option(0, "frames between two checkpoints within an epoch; 0: no such ones", minimum=0)
     max_skipped: int = option(100, "minibatches, or chunks of LF-MMI, that a rank may leave out because they are not finite", minimum=0)
+
+
+@dataclass(frozen=True)
+class FrameLoopOptions(LoopOptions):
+    """The same for the cross-entropy of frames, of which it is known what guessing comes to."""
+
+    stop_at_divergence: bool = option(True, "end a training whose objective is clearly worse than guessing; false: only one whose "
+                                            "objective is not a number")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OneLearnerOptions:
+    """Which models are saved beside that of all learners."""
+
+    save_learner: bool = option(False, "save in OUT/learner the model of one learner too, as the last mixing has left it, before the "
+                                       "mean of all is taken")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ def save_job(job: Training, equal: bool) -> None:
         shared["network"] = job.learner.network.describe()
     own = {"position": dataclasses.asdict(position), "learner": job.learner.state_dict(), "master": None if equal else master,
            "strategy": job.strategy.state_dict(), "random": random_state(master.device)}  # fmt: skip
+    if job.one_learner:
+        own["one_learner"] = job.one_learner.kept
     save_checkpoint(job.directory / DIRECTORY, job.comm, shared, own, position.frames_seen)
 
 
@@ -69,6 +71,8 @@ def resume_job(job: Training) -> bool:
         set_random_state(found.own["random"], job.learner.flat.master.device)
     else:
         _take_momentum(job, found.first["learner"])
+    if job.one_learner and found.own:
+        job.one_learner.kept = found.own.get("one_learner")
     job.restart()
     if as_before:
         job.strategy.load_state_dict(found.own["strategy"])

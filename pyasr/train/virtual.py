@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +42,7 @@ from pyasr.train.shared_shards import SharedShards
 from pyasr.train.steps.dnn import DnnTraining, TrainSpec
 from pyasr.train.steps.virtual import SimulationSpec, VirtualOptions
 from pyasr.train.targets import TARGETS_FILE, Targets
+from pyasr.train.verdict import NOT_A_NUMBER, guessing, verdict
 
 SIMULATION_FILE = "simulation.json"
 
@@ -71,12 +73,16 @@ class Course:
 
     history    (virtual seconds, held-out objective, held-out accuracy) of the initial model, and after each epoch
     apart      the same of the learners' own models before the last mixing of each epoch, each on its part of the held-out frames
+    learner    (held-out objective, accuracy) of the model of one learner, where it is saved
+    end        the one of `history` that is of the present model: a schedule may go back to an earlier one
     seconds    in which it computed, waited for others, and mixed
     sizes      frames of an epoch over all learners, parameters of the network
     """
 
     history: list[tuple[float, float, float]] = field(default_factory=list)
     apart: list[tuple[float, float, float]] = field(default_factory=list)
+    end: tuple[float, float, float] | None = None
+    learner: tuple[float, float] | None = None
     seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
     sizes: tuple[int, int] = (0, 0)
 
@@ -129,11 +135,26 @@ class VirtualTraining(Training):
         now, self.apart = self.comm.time() - self._begin, super().evaluate()
         self.course.apart.append((now, self.apart.objective, self.apart.accuracy))
 
+    def tell_of_one_learner(self, heldout: Totals) -> None:
+        """As of all trainings; puts it down."""
+        super().tell_of_one_learner(heldout)
+        self.course.learner = heldout.objective, heldout.accuracy
+
+    def _copy_if_needed(self) -> torch.Tensor | None:
+        """As of all trainings; called whenever there is a model to go on with, which has just been measured."""
+        self.course.end = self.course.history[-1]
+        return super()._copy_if_needed()
+
     def _save(self, equal: bool) -> None:
         """A simulation begins anew when it was interrupted."""
 
     def _resume(self) -> bool:
         return False
+
+    def check_divergence(self, totals: Totals) -> None:
+        """A simulation goes on while its objective is a number: what became of it is judged at the end."""
+        if not math.isfinite(totals.objective):
+            raise Diverged(f"the simulation has diverged: the objective is {totals.objective}")
 
     def _is_late(self) -> bool:
         return False
@@ -146,8 +167,9 @@ class VirtualTraining(Training):
 def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     """Train as `train_rank` does, on virtual learners: OUT/final.nnet and OUT/metrics.jsonl, in virtual time.
 
-    Returns what SIMULATION_FILE holds: options, sizes, `history` and `apart`, the learners' mean `seconds` by activity, `epoch_s` (the mean
-    time of an epoch), and under `diverged` a sentence where the training went nowhere, else None.
+    Returns what SIMULATION_FILE holds: options, sizes, `history`, `apart` and `learner`, the learners' mean `seconds` by activity, the mean
+    time of an epoch as `epoch_s`, under `diverged` a sentence where it ended because numbers were not finite, else None, and the `verdict`
+    on the model with what `guessing` comes to, None where nothing is held out.
     """
     courses = [Course() for _ in range(options.num_learners)]
     time, seed, make_shard = options.compute_time(), options.virtual_seed, shards_for(spec.training)
@@ -161,7 +183,16 @@ def simulate(spec: TrainSpec, options: VirtualOptions) -> dict:
     except Diverged as error:
         log.warning(str(error))
         diverged = str(error)
-    return {**_result(courses), "diverged": diverged, "virtual": to_json(options), "training": to_json(spec.training)}
+    judged = _judged(courses[0].end, diverged is not None, Targets.load(spec.out / TARGETS_FILE))
+    return {**_result(courses), "diverged": diverged, **judged, "virtual": to_json(options), "training": to_json(spec.training)}
+
+
+def _judged(end: tuple[float, float, float] | None, has_diverged: bool, targets: Targets) -> dict:
+    """The verdict on a model of this held-out objective, and by what it is."""
+    than = guessing(targets)
+    if than is None:
+        return {"guessing": None, "verdict": NOT_A_NUMBER if has_diverged else None}
+    return {"guessing": than._asdict(), "verdict": NOT_A_NUMBER if has_diverged or end is None else verdict(-end[1], than)}
 
 
 def shards_for(training: DnnTraining) -> Callable[..., Shard]:
@@ -173,7 +204,9 @@ def _result(courses: list[Course]) -> dict:
     """What all learners' courses come to; the history is that of the first, which all share."""
     history, (epoch_frames, num_parameters) = courses[0].history, courses[0].sizes
     computing, waiting, mixing = np.mean([course.seconds for course in courses], axis=0).tolist()
-    return {"epoch_frames": epoch_frames, "num_parameters": num_parameters, "history": history, "apart": courses[0].apart,
+    first = courses[0]
+    return {"epoch_frames": epoch_frames, "num_parameters": num_parameters,
+            "history": history, "apart": first.apart, "learner": first.learner,
             "epoch_s": (history[-1][0] - history[0][0]) / (len(history) - 1) if len(history) > 1 else None,
             "seconds": {"computing": computing, "waiting": waiting, "mixing": mixing}}  # fmt: skip
 

@@ -22,10 +22,11 @@ from pyasr.report.verdicts import agreement, chance, learns_longer, losses  # no
 
 def make_run(root: Path, name: str, learners: int, loss: float, hours: float = 1.0, parallel: str = "allreduce", minibatch: int = 100,
              period: int = 1000, straggler: float = 1.0, diverged: bool = False, gradient: str = "none", seed: int = 777,
-             errors: list[int] | None = None) -> None:  # fmt: skip
+             errors: list[int] | None = None, verdict: str | None = None, errors_of_learner: list[int] | None = None) -> None:  # fmt: skip
     """A run of 2 epochs of 360,000 frames: on one learner, which takes a second for 100 of them, an hour each.
 
     errors  of each utterance of the test set, which have ten words
+    errors_of_learner  the same of the model of one learner, whose loss is greater by a fifth
     """
     seconds = 3600 * hours
     content = {
@@ -37,7 +38,11 @@ def make_run(root: Path, name: str, learners: int, loss: float, hours: float = 1
         "training": {"loop": {"train_seed": seed},
                      "mixing": {"parallel": parallel, "topology": "fixed-ring", "period_frames": period},
                      "learner": {"minibatch": minibatch, "natural_gradient": {"natural_gradient": gradient}}}}  # fmt: skip
-    (root / name).mkdir(parents=True)
+    content |= {"verdict": verdict} if verdict else {}
+    if errors_of_learner is not None:
+        content["learner"] = [-1.2 * loss, 0.2]
+        write_scores(root / name / "learner" / "decode_test", errors_of_learner)
+    (root / name).mkdir(parents=True, exist_ok=True)
     (root / name / "simulation.json").write_text(json.dumps(content))
     if errors is not None:
         write_scores(root / name / "decode_test", errors)
@@ -102,6 +107,30 @@ def test_stragglers_and_batches(tmp_path):
     assert "where synchronous SGD diverges): agrees; of 2048, 4096 it diverges at none of these, synchronous SGD at 4096." in text
     assert "Batches of 2048, held-out loss: published as equal within 1.5%; ours agree, within 0.0%." in text
     assert "Batches of 4096, held-out loss: agrees on dpsgd fixed-ring < gradient." in text
+
+
+def test_networks_that_do_not_learn_are_called_what_they_are(tmp_path):
+    """Those count as diverged of which the papers say so; a network of an earlier version ended where it was worse than guessing."""
+    for minibatch, verdict in ((128, "learns"), (256, "stuck at the priors"), (512, "worse than guessing")):
+        make_run(tmp_path, f"batch_gradient_{minibatch}", 16, 2.0, parallel="gradient", minibatch=minibatch, verdict=verdict)
+        make_run(tmp_path, f"batch_d1d_{minibatch}", 16, 2.0, parallel="d1d", minibatch=minibatch, verdict="learns" if minibatch < 512 else None)
+    make_run(tmp_path, "batch_d1d_1024", 16, 2.0, parallel="d1d", minibatch=1024, diverged=True, verdict="not a number")
+    make_run(tmp_path, "batch_d1d_2048", 16, 2.0, parallel="d1d", minibatch=2048, diverged=True)
+    table = rows(text := page(find_runs(tmp_path)), "## Growing")
+    assert table["gradient"][:3] == ["2.000 / 25.0", "2.000 / 25.0, stuck at the priors", "2.000 / 25.0, worse than guessing"]
+    assert table["d1d"][1:] == ["2.000 / 25.0", "2.000 / 25.0", "not a number", "diverged"]
+    assert "where synchronous SGD diverges): agrees; of 2048, 4096, 8192 it diverges at none of these, synchronous SGD at 4096." in text
+    assert "*stuck at the priors* with a loss of 98 %" in text
+
+
+def test_models_of_one_learner_stand_beside_those_of_all(tmp_path):
+    for scheme, errors in (("allreduce", [2] * 200), ("ring", [3] * 200)):
+        make_run(tmp_path, f"{scheme}_16", 16, 2.0, parallel=scheme, errors=[2] * 200, errors_of_learner=errors)
+    make_run(tmp_path, "butterfly_16", 16, 2.0, parallel="butterfly", errors=[2] * 200)
+    table = rows(text := page(find_runs(tmp_path)), "## The poster")
+    assert table["ring, WER %"] == ["20.0"] and table["ring, WER % of one learner"] == ["30.0"]
+    assert table["butterfly, WER % of one learner"] == ["-"] and table["ring, loss of single learners"] == ["2.400"]
+    assert "* 16 learners, WER of one learner: agrees on allreduce < ring." in text
 
 
 def test_periods_minibatches_and_gradients(tmp_path):

@@ -73,10 +73,12 @@ def test_killed_rank_ends_the_job_and_the_same_command_goes_on(corpus, dbn, tmp_
     assert torch.equal(parameters(tmp_path / "dbn"), parameters(dbn))
 
 
-def test_fine_tuning_from_the_dbn(corpus, dbn, tmp_path):
-    flags = [*INPUT, *SHAPE, "--activation", "sigmoid", "--schedule", "newbob", "--learning-rate", 0.0005, "--lr-convention", "sum",
-             "--minibatch", 32, "--num-epochs", 2, "--num-ranks", 1, "--heldout-share", 0.15, "--dbn", dbn]  # fmt: skip
-    run_here("train_dnn.py", *flags, corpus / "data", corpus / "lang", corpus / "ali", tmp_path / "dnn", threads=True)
+@pytest.mark.parametrize("step, number, how", [("train_dnn.py", ["--num-ranks", 1], dict(threads=True)),
+                                               ("simulate_parallel.py", ["--num-learners", 3], {})])  # fmt: skip
+def test_fine_tuning_from_the_dbn(corpus, dbn, tmp_path, step, number, how):
+    flags = [*INPUT, *SHAPE, *number, "--activation", "sigmoid", "--schedule", "newbob", "--learning-rate", 0.0005, "--lr-convention", "sum",
+             "--minibatch", 32, "--num-epochs", 2, "--heldout-share", 0.15, "--dbn", dbn]  # fmt: skip
+    run_here(step, *flags, corpus / "data", corpus / "lang", corpus / "ali", tmp_path / "dnn", **how)
     scorer, started = load_scorer(tmp_path / "dnn"), load_dbn(dbn / DBN_FILE)
     torch.testing.assert_close(scorer.mean, started.mean.repeat(3))
     for layer, rbm in zip(scorer.network.affine_layers, started.rbms):

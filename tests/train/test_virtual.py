@@ -177,6 +177,6 @@ def test_who_waits_for_a_straggler(corpus, tmp_path, scheme, waits):
 
 
 def test_divergence_is_a_result(corpus, tmp_path):
-    found = simulated(corpus, tmp_path / "far", "--learning-rate", 1e5)
-    assert "diverged" in found["diverged"] and len(found["history"]) >= 1
+    found = simulated(corpus, tmp_path / "far", "--learning-rate", 1e35)
+    assert "diverged" in found["diverged"] and len(found["history"]) >= 1 and found["verdict"] == "not a number"
     assert not (tmp_path / "far" / "final.nnet").exists()

@@ -104,6 +104,8 @@ class AsynchronousStrategy(Strategy):
         last = self.done >= self.goal or not frames  # nobody who has seen none will see one
         if last and self.before_consensus and self.comm.size > 1:
             self.before_consensus()
+        if last and self.after_mixing:
+            self.after_mixing(master)
         self.mix_measured(master, self.consensus)
         self.adopt(master)
         self.done = 0 if last else self.done

@@ -66,6 +66,8 @@ class Strategy:
     compares   whether the next mixing is to choose between the ranks' parameters, which are too new to be mixed
     objective  function that gives this rank's objective, a frame, since `compares` became true; the loop sets it
     before_consensus  function that is called on all ranks before an epoch's last mixing of several; the loop sets it
+    after_mixing     function that is called with a rank's own parameters after an epoch's last mixing, before all are made equal; the loop
+                     sets it
     wants_meeting   function that tells whether it is time, for this rank, that all meet for a checkpoint; the loop sets it
     frames_to_meeting  function that tells after how many frames of all ranks they are to meet within an epoch, if they would do so at its
                   end alone; 0: not before. All ask at the same moments; the loop sets it
@@ -81,6 +83,7 @@ class Strategy:
     objective: Callable[[], float] | None = None
     velocity: torch.Tensor | None = None
     before_consensus: Callable[[], None] | None = None
+    after_mixing: Callable[[torch.Tensor], None] | None = None
     wants_meeting: Callable[[], bool] | None = None
     frames_to_meeting: Callable[[], int] | None = None
     rate, num_epochs = 1.0, 1

@@ -21,9 +21,9 @@ class SchemeOptions:
                           choices=PAYLOADS)  # fmt: skip
     all_reduce: str = option("auto", "who adds float32 over all ranks: the MPI library, our own ring, or (auto) that for large sums; "
                              "16 bits always go around the ring", choices=("auto", "library", "ring"))  # fmt: skip
-    data_assignment: str | None = option(None, "training data of a rank; shards: a part of its own; all: each draws at random from all data, "
-                                         "all together as many frames an epoch as there are; none: all where the scheme leaves no choice "
-                                         "(adpsgd, asgd, hadpsgd, kaldi), else shards", choices=("shards", "all"))  # fmt: skip
+    data_assignment: str | None = option(None, "training data of a rank; shards: a part of its own; all: it draws at random from all data, "
+                                         "of which all ranks together see as many frames an epoch as there are; none: shards, but all with "
+                                         "adpsgd, asgd, hadpsgd and kaldi, which leave no choice", choices=("shards", "all"))  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,8 @@ class PeriodicStrategy(Strategy):
             return
         self._with_velocity(master, self.mix, shares, last)
         if last and not self.mixes_equal:
+            if self.after_mixing:
+                self.after_mixing(master)
             self.consensus(master)
         if last or self.mixes_equal:
             self.wire.agree(master)

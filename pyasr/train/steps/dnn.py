@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyasr.base.errors import UserError
 from pyasr.base.option_uses import if_set, unless_set
-from pyasr.base.options import argument, group, refuse_beside
+from pyasr.base.options import argument, group, option, refuse_beside
 from pyasr.feats.inputs import INPUT_FILE, InputOptions, input_tables
 from pyasr.feats.origin import check_origin, keep_origin
 from pyasr.hmm.gmm_dir import check_phones
@@ -21,8 +21,8 @@ from pyasr.nn.options import DnnOptions
 from pyasr.parallel.strategies import MixingOptions
 from pyasr.train.on_ranks import copy_inputs, training_output
 from pyasr.train.options import (
-    CombineOptions, GrowthOptions, InputTransformOptions, LearnerOptions, LoopOptions, PriorOptions, SampleOptions, StoreOptions,
-    TeacherOptions, check_growth,
+    FEED_FORWARD, CombineOptions, FrameLoopOptions, GrowthOptions, InputTransformOptions, LearnerOptions, OneLearnerOptions, PriorOptions,
+    SampleOptions, StoreOptions, TeacherOptions, check_growth,
 )  # fmt: skip
 from pyasr.train.over_time import OverTimeOptions
 from pyasr.train.perturbing import PerturbOptions
@@ -48,7 +48,8 @@ class DnnTraining:
     combine: CombineOptions = group(CombineOptions)
     sample: SampleOptions = group(SampleOptions)
     mixing: MixingOptions = group(MixingOptions)
-    loop: LoopOptions = group(LoopOptions)
+    loop: FrameLoopOptions = group(FrameLoopOptions)
+    saving: OneLearnerOptions = group(OneLearnerOptions)
 
     @property
     def uses_sample(self) -> bool:
@@ -66,6 +67,7 @@ class DnnStep:
     out: Path = argument("directory of the model to be trained")
     input: InputOptions = group(InputOptions, splice_left=5, splice_right=5)
     targets: TargetOptions = group(TargetOptions)
+    dbn: Path | None = option(None, "directory of a DBN to start from (steps/pretrain_dbn.py)", only=FEED_FORWARD)
     training: DnnTraining = group(DnnTraining)
 
 
@@ -84,7 +86,7 @@ class TrainSpec:
 
 
 @contextlib.contextmanager
-def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpec]:
+def staged_training(step: DnnStep) -> Iterator[TrainSpec]:
     """The work of the ranks; its `out`, of `training_output`, has what they need, the targets among it.
 
     Raises UserError where options or inputs do not go together.
@@ -92,10 +94,10 @@ def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpe
     check_training(step.training)
     step.training.perturb.check(step.data, step.input)
     input = replace(step.input, splice_left=0, splice_right=0) if step.training.over_time.network else step.input
-    with training_output(step, _inputs(step, dbn)) as out:
+    with training_output(step, _inputs(step)) as out:
         from pyasr.train.dnn import check_network  # imports torch: only when there is work to do
 
-        check_network(step.training, input, step.data, dbn)
+        check_network(step.training, input, step.data, step.dbn)
         check_phones(step.ali_dir, LangDir(step.lang))
         if step.training.teacher.teacher:
             check_teachers_tree(step.training.teacher.teacher, step.ali_dir)
@@ -103,14 +105,15 @@ def staged_training(step: DnnStep, dbn: Path | None = None) -> Iterator[TrainSpe
         input.save(out)
         keep_origin(out, step.data)
         prepare_targets(step.data, step.ali_dir, out, step.targets, step.training.schedule.listens)
-        yield TrainSpec(step.data, out, input, step.training, dbn)
+        yield TrainSpec(step.data, out, input, step.training, step.dbn)
 
 
-def _inputs(step: DnnStep, dbn: Path | None) -> list[Path]:
+def _inputs(step: DnnStep) -> list[Path]:
     """Files whose change makes the model out of date."""
     model = [step.ali_dir / name for name in ("num_jobs", "final.mdl", "tree")]
     alignments, network = job_archive_files(step.ali_dir), step.training.over_time.network
-    optional = [*([dbn / DBN_FILE] if dbn else []), *([network] if network else []), *_teachers_files(step.training.teacher, step.data)]
+    teachers = _teachers_files(step.training.teacher, step.data)
+    optional = [*([step.dbn / DBN_FILE] if step.dbn else []), *([network] if network else []), *teachers]
     return [*trained_tables(step.data, step.input), step.lang / "phones.txt", *model, *alignments, *optional]
 
 
