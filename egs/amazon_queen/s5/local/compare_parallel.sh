@@ -68,7 +68,7 @@ compare() {
   if [ "${scheme#*:}" != "$scheme" ]; then topology="--topology ${scheme#*:}"; fi
   set_period "$scheme" "$usual_period"
   simulate "$name" "${data:-$dir/data}" --num-learners "$num" --parallel "${scheme%%:*}" $topology "${mixing_period[@]}" \
-    --learning-rate "$sgd_rate" $fall "$@"
+    --learning-rate "$sgd_rate" $fall --save-learner true "$@"
 }
 
 # train_on_ranks RANKS SCHEME: the same training by MPI ranks.
@@ -132,14 +132,15 @@ if stage 5 "Minibatch of 256 and 1024 in eighths, plain and natural gradient"; t
   done
 fi
 
-# As in arXiv:1904.04956 the rate is in proportion to the batch, and rises tenfold to that in the first part of the epochs. The rings
+# As in arXiv:1904.04956 the rate is in proportion to the batch, and rises tenfold to that in the first part of the epochs, momentum is 0.9,
+# which leaves the length of our steps as it is, and learners draw from all data. The rings
 # without `dpsgd` mix after the move: they tell what comes of learners that differ, and what of gradients taken before the mixing.
 if stage 6 "Growing batches"; then
   for minibatch in 64 128 256 512; do
     for scheme in $(known gradient fixed-ring random-ring dpsgd:fixed-ring dpsgd:random-ring d1d adpsgd hadpsgd); do
       set_period "$scheme" $minibatch
       fall="" compare "batch_${scheme/:/_}_$minibatch" "$most" "$scheme" --minibatch $minibatch "${mixing_period[@]}" $ibm \
-        --schedule warm-up --num-epochs 4 --warm-up-epochs 2 --warm-up-factor 10 \
+        --momentum 0.9 --data-assignment all --schedule warm-up --num-epochs 4 --warm-up-epochs 2 --warm-up-factor 10 \
         --learning-rate "$(python3 -c "print($sgd_rate * $minibatch / 64 / 10)")"
     done
   done
@@ -169,6 +170,7 @@ if $decode && stage 9 "Word error rates"; then
   names=$(for scheme in $schemes; do echo "${scheme}_$most" "rarely_$scheme"; done
           for num in 1 $learners; do
             known "allreduce_$num" "butterfly_$num" "ring_$num" "asgd_$num" "bmuf_$num" "easgd_$num"
+            known "allreduce_$num/learner" "butterfly_$num/learner" "ring_$num/learner"
             echo "natural_$num" "minibatch_32_$num"
           done
           echo period_{1,10,20,100} "adpsgd_random_$most")

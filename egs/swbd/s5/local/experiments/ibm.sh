@@ -27,12 +27,14 @@ cd ../..
 . local/experiments/systems.sh
 train=$data/${train_set}_streams features=_streams
 
-# ibm NAME RANKS SEGMENTS OPTIONS...: trained with batches of so many segments of 21 frames over all ranks. The rate is in proportion to the
-# batch: 0.1 at 256 segments after the warm-up, in torch's terms.
+# ibm NAME RANKS SEGMENTS OPTIONS...: trained with batches of so many segments of 21 frames over all ranks, which each rank draws from all
+# data, with the momentum of conf/blstm.conf. The rate is in proportion to the batch: 0.1 at 256 segments after the warm-up, in torch's
+# terms. A training that is stuck at the loss of an untrained network ends as others do.
 ibm() {
   local name=$1 ranks=$2 segments=$3
   shift 3
-  system "$name" "$ranks" --config conf/blstm.conf --minibatch $((21 * segments / ranks)) \
+  system "$name" "$ranks" --config conf/blstm.conf --data-assignment all --max-store-mb 4000 --stop-at-divergence false \
+    --minibatch $((21 * segments / ranks)) \
     --learning-rate "$((segments / 2560)).$(printf %05d $((segments % 2560 * 100000 / 2560)))" "$@"
 }
 
