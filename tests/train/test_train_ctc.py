@@ -131,6 +131,16 @@ def test_every_scheme_learns(corpus, tmp_path, capsys, scheme):
     assert epochs(out)[-1]["heldout_objective"] > 0.85 * begun
 
 
+def test_ranks_that_draw_from_all_data_learn(corpus, tmp_path, capsys):
+    """Each has all utterances, and draws half of them in an epoch."""
+    flags = ["--parallel", "gradient", "--data-assignment", "all", "--num-epochs", 2, "--learning-rate", 0.4, "--max-change", 2]
+    out = train(corpus, tmp_path / "out", *flags, "--lr-scaling", "none")
+    said = capsys.readouterr().out
+    assert epochs(out)[-1]["heldout_objective"] > 0.85 * initial_objective(said)
+    whole, drawn = map(int, re.search(r"in (\d+) utterances, read anew in each epoch, of which it draws (\d+)", said).groups())
+    assert drawn == whole // 2 > 20
+
+
 def test_another_number_of_ranks_goes_on(corpus, tmp_path, capsys):
     flags = ["--checkpoint-frames", 600, "--period-frames", 300, "--num-epochs", 2, "--learning-rate", 0.2]
     with power_cut(CtcLearner, 8):
