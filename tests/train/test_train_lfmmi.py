@@ -159,7 +159,7 @@ def test_a_network_learns_to_recognise_words(corpus, tmp_path):
     assert all(0.6 * frames[key] / 100 < end <= frames[key] / 100 + 0.03 for key, end in ends.items()) and len(ends) == len(frames)
 
 
-@pytest.mark.parametrize("flags", [["--parallel", "bmuf", "--first-mixing", "best"],
+@pytest.mark.parametrize("flags", [["--parallel", "bmuf", "--first-mixing", "best"], ["--parallel", "gradient", "--data-assignment", "all"],
                                    ["--xent-regularize", 0, "--shift-frames", "false"]], ids=lambda flags: flags[1])  # fmt: skip
 def test_options(corpus, tmp_path, flags):
     told = epochs(train(corpus, tmp_path / "out", "--num-epochs", 2, *flags))

@@ -119,7 +119,7 @@ def states_of(lattice, pdfs) -> list[set]:
     return [set(pdfs[one.tids[one.frames == t]]) for t in range(one.num_frames)]
 
 
-@pytest.mark.parametrize("flags", [["--parallel", name] for name in strategy_names()] + [["--first-mixing", "best"], ["--minibatch", 80]],
+@pytest.mark.parametrize("flags", [["--parallel", name] for name in strategy_names()] + [["--first-mixing", "best"], ["--minibatch", 80], ["--data-assignment", "all"]],
                          ids=lambda flags: flags[-1])  # fmt: skip
 def test_schemes_and_minibatches(corpus, tmp_path, flags):
     options = CriterionOptions(acoustic_scale=SCALE)
