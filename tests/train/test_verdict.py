@@ -61,7 +61,7 @@ def test_a_network_that_hears_nothing_is_stuck_at_the_priors(corpus, tmp_path):
     """Its loss is what the record says that guessing by the priors comes to."""
     found = simulated(corpus, tmp_path / "out", data="deaf")
     assert found["verdict"] == "stuck at the priors" and found["diverged"] is None
-    assert -found["history"][-1][1] == pytest.approx(found["guessing"]["priors"], rel=0.02)
+    assert -found["history"][-1][1] == pytest.approx(found["guessing"]["priors"], rel=0.05)
     assert found["guessing"]["priors"] < 0.95 * found["guessing"]["uniform"]
 
 
