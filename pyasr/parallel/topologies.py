@@ -218,3 +218,10 @@ TOPOLOGIES = {topology.name: topology for topology in (
     Topology("static-exponential", _static_exponential, _one),
     Topology("base2", _base2, lambda size: len(base2(size))),
 )}  # fmt: skip
+
+
+def topology_named(name: str) -> Topology:
+    """The topology of this name. Raises UserError where there is none."""
+    if name not in TOPOLOGIES:
+        raise UserError(f"--topology '{name}': there is no such topology; choose one of {', '.join(TOPOLOGIES)}")
+    return TOPOLOGIES[name]

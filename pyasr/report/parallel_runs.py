@@ -62,9 +62,9 @@ class Run:
     @property
     def scheme(self) -> str:
         """Its name, with the topology, or the choice of peers, where there is one."""
-        name, options = self.content["training"]["mixing"]["parallel"], self.scheme_options
-        topology = f" {options['topology']}" if name == "dpsgd" else ""
-        return name + topology + " random-peers" * options.get("random_peers", False)
+        mixing, options = self.content["training"]["mixing"], self.scheme_options
+        topology = options["topology"] if mixing["parallel"] == "dpsgd" else mixing.get("scheme", {}).get("topology")
+        return " ".join(filter(None, [mixing["parallel"], topology, "random-peers" * options.get("random_peers", False)]))
 
     @property
     def scheme_options(self) -> dict:

@@ -11,8 +11,8 @@ from pyasr.report.text_table import markdown_table
 from pyasr.report.verdicts import ratio
 
 _ROUNDS = """\
-`dpsgd` meets its partners in every round, so it waits for a slow one, as `d1d` does. The rings of arXiv:2110.11199 take what
-their neighbours have left, without a barrier: in that, their counterpart is `adpsgd`."""
+`dpsgd` meets its partners in every round, so it waits for a slow one, as `d1d` does. `adpsgd` with a topology mixes with what its
+neighbours have published last, without a barrier, as the rings of arXiv:2110.11199 do."""
 _ASGD = """\
 One of the learners of `asgd` is the server, which serves one at a time: a message takes {message_s:.2f} s here, a minibatch
 {compute_s:g} s. Published times of GTC 2015 are those to reach a frame accuracy; ours, and those of arXiv:1504.01482, are of an epoch."""

@@ -52,8 +52,8 @@ IBM_SLOWDOWN = {  # time of an epoch by how slow one learner of 16 is
         "adpsgd": {1: 0.87, 2: 0.89, 10: 0.91, 100: 0.92},
     },
     "arXiv:2110.11199": {
-        "dpsgd fixed-ring": {1: 1.0, 5: 1.1, 10: 1.1, 100: 1.3},
-        "dpsgd random-ring": {1: 1.0, 5: 1.1, 10: 1.1, 100: 1.2},
+        "adpsgd fixed-ring": {1: 1.0, 5: 1.1, 10: 1.1, 100: 1.3},
+        "adpsgd random-ring": {1: 1.0, 5: 1.1, 10: 1.1, 100: 1.2},
         "d1d": {1: 1.0, 5: 4.1, 10: 8.7, 100: 91.7},
     },
 }
@@ -62,8 +62,8 @@ IBM_SPEED_UP = [  # source, scheme, learners, speed-up
     ("arXiv:1904.04956", "gradient", 16, 8.70),
     ("arXiv:1904.04956", "d1d", 16, 9.26),
     ("arXiv:2110.11199", "d1d", 16, 16.8),
-    ("arXiv:2110.11199", "dpsgd fixed-ring", 16, 99.00 / 15.24),
-    ("arXiv:2110.11199", "dpsgd random-ring", 16, 99.00 / 15.19),
+    ("arXiv:2110.11199", "adpsgd fixed-ring", 16, 99.00 / 15.24),
+    ("arXiv:2110.11199", "adpsgd random-ring", 16, 99.00 / 15.19),
     ("arXiv:1907.05701", "hadpsgd", 64, 40.0),
 ]
 IBM_LOSS_BY_BATCH = {  # held-out, arXiv:2112.01433; 10.37 = ln 32000, no better than chance
@@ -73,7 +73,8 @@ IBM_LOSS_BY_BATCH = {  # held-out, arXiv:2112.01433; 10.37 = ln 32000, no better
 IBM_BATCH = 8192  # with which these learn, and synchronous SGD diverges
 IBM_LEARNS = {
     "dpsgd fixed-ring": "arXiv:2112.01433",
-    "dpsgd random-ring": "arXiv:2110.11199",
+    "adpsgd fixed-ring": "arXiv:2110.11199",
+    "adpsgd random-ring": "arXiv:2110.11199",
     "d1d": "arXiv:2110.11199",
     "adpsgd": "arXiv:1907.05701",
     "hadpsgd": "arXiv:1907.05701",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +87,7 @@ class Reporter:
         self.path, self.clock = directory / METRICS_FILE, Clock(strategy.comm.time)
         self._begin, self._frames_at_begin, self._frames_told = self.comm.time(), frames_seen, frames_seen
         self._mixing_times, self._drift = strategy.times.copy(), 0.0
+        self._staleness = Counter(strategy.staleness)
         if self.comm.rank == 0:
             _forget_after(frames_seen, self.path)
             self._events = EventWriter(directory / "tensorboard", frames_seen + 1)
@@ -104,14 +106,25 @@ class Reporter:
         seconds, parts = self.clock.seconds, [self.clock.parts.get("data", 0.0), *mixing_times]
         computing = np.zeros(self.comm.size)
         computing[self.comm.rank] = seconds - sum(parts)
-        own = np.array([*sums, drift**2, seconds, *parts, *computing])
+        own = np.array([*sums, drift**2, seconds, *parts, *computing, *self._own_staleness()])
         self.comm.allreduce(own)
         self.clock.restart()
         self._mixing_times = self.strategy.times.copy()
         totals, self._drift = self.totals(own[:3]), float(np.sqrt(own[3] / self.comm.size))
         if self.comm.rank == 0:
-            self._tell(epoch, frames_seen, totals, rate, self._drift, own[4:8] / self.comm.size, own[8:])
+            computing, staleness = np.split(own[8:], [self.comm.size])
+            self._tell(epoch, frames_seen, totals, rate, self._drift, own[4:8] / self.comm.size, computing, _mean_and_most(staleness))
         return totals
+
+    def _own_staleness(self) -> list[float]:
+        """Of this rank since the last time: the number of mixed publications, by how many moves they were behind it or ahead, together, and
+        most, with a place for each rank; [] where the strategy does not tell."""
+        if self.strategy.staleness is None:
+            return []
+        new, self._staleness = self.strategy.staleness - self._staleness, Counter(self.strategy.staleness)
+        most = np.zeros(self.comm.size)
+        most[self.comm.rank] = max(map(abs, new), default=0)
+        return [new.total(), sum(abs(moves) * number for moves, number in new.items()), *most]
 
     def tell_alone(self, epoch: int, frames_seen: int, own: Totals, rate: float) -> None:
         """Log line of what this rank has seen since its last one."""
@@ -121,10 +134,10 @@ class Reporter:
         )
 
     def _tell(self, epoch: int, frames_seen: int, totals: Totals, rate: float, drift: float, times: np.ndarray,
-              computing: np.ndarray) -> None:  # fmt: skip
+              computing: np.ndarray, staleness: dict[str, float]) -> None:  # fmt: skip
         """Log line and metrics; `times` are seconds of the interval: whole, data, waiting, communication, the mean of all ranks;
         `computing` are those in which each rank computed; `drift` is the root mean square over ranks of their relative distance from the
-        mixture."""
+        mixture; `staleness` is that of what was mixed, by the names that metrics have for it."""
         seconds, *parts = times.tolist()
         seconds = max(seconds, _LEAST_S)
         done = frames_seen - self._frames_at_begin
@@ -133,6 +146,7 @@ class Reporter:
         self._frames_told = frames_seen
         shares = {name: round(part / seconds, 4) for name, part in zip(("data", "waiting", "communication"), parts)}
         apart = f"drift {drift:.2g}  " if self.comm.size > 1 else ""
+        apart += "stale by {staleness:.2g} moves, at most {most_stale}  ".format(**staleness) if staleness else ""
         compared = self._compared(speed, computing)
         told = f"  {self._told(compared)}" if compared else ""
         log.info(
@@ -141,7 +155,8 @@ class Reporter:
             f"communication {shares['communication']:.0%} waiting {shares['waiting']:.0%} data {shares['data']:.0%}{told}"
         )
         self._write({"epoch": epoch, "frames": frames_seen, "total_frames": self.total_frames, "rate": rate, **totals.metrics(),
-                     "drift": round(drift, 6), "frames_per_s": speed, "left_s": round(left), **shares, **compared})  # fmt: skip
+                     "drift": round(drift, 6), "frames_per_s": speed, "left_s": round(left), **shares, **compared,
+                     **staleness})  # fmt: skip
         self._draw(frames_seen, "train", {**totals.metrics(), "rate": rate, "drift": drift})
         self._draw(frames_seen, "time", {"frames_per_s": speed, **shares})
 
@@ -179,6 +194,13 @@ class Reporter:
     def _draw(self, frames_seen: int, group: str, values: dict[str, float]) -> None:
         """One more point of TensorBoard's curves."""
         self._events.add(frames_seen, {f"{group}/{name}": value for name, value in values.items()})
+
+
+def _mean_and_most(staleness: np.ndarray) -> dict[str, float]:
+    """Of all ranks, from the sum of what they have; {} where nothing was mixed."""
+    if not staleness.size or not staleness[0]:
+        return {}
+    return {"staleness": round(float(staleness[1] / staleness[0]), 4), "most_stale": int(staleness[2:].max())}
 
 
 def minutes(seconds: float) -> str:

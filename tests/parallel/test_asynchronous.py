@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from uneven import check_neighbours_do_not_wait
 
 from pyasr.base.errors import UserError
 from pyasr.parallel.comm import SoloComm
@@ -69,6 +70,30 @@ def test_no_move_is_lost(run, num_ranks, options):
     np.testing.assert_allclose(master.numpy()[:num_ranks] - START, moves / strategy.num_averaged, rtol=1e-4)
 
 
+@pytest.mark.parametrize("run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"])
+@pytest.mark.parametrize("num_ranks", [1, 2, 5])
+@pytest.mark.parametrize("options", [
+    mixing_options("adpsgd", topology="fixed-ring"),
+    mixing_options("adpsgd", topology="random-ring", payload="bfloat16"),
+    mixing_options("adpsgd", topology="exponential"),
+    mixing_options("hadpsgd", topology="random-ring", ranks_per_node=2),
+], ids=["fixed-ring", "random-ring", "exponential", "hadpsgd"])  # fmt: skip
+def test_learners_that_mix_with_neighbours_meet(run, num_ranks, options):
+    """At the end of each of two epochs, with one model, into which the moves of all have gone; all frames are told."""
+    results = run(num_ranks, train(options, minibatch_s=lambda rank: 0.0002 * (1 + rank % 3)))
+    master = results[0][0]
+    frames = {told for *_, told, _ in results}
+    assert frames == {10 * sum(number for _, number, _, _ in results)} and 1200 <= min(frames) <= 1200 + 2 * 10 * num_ranks * 8
+    assert all(torch.equal(other, master) for other, *_ in results)
+    assert (master[:num_ranks] > START + 1).all() and (master[num_ranks:] == START).all()
+
+
+@pytest.mark.parametrize("run", [run_threads, lambda num, rank: run_simulated(num, rank, NETWORK)], ids=["threads", "simulated"])
+def test_learners_do_not_wait_for_neighbours(run):
+    """Over MPI too, see test_rank.py."""
+    run(4, check_neighbours_do_not_wait)
+
+
 def test_a_node_moves_as_one():
     """Its ranks' moves are averaged, weighted by frames, and nodes of equal size are averaged: each number grows by its moves by P."""
     results = run_simulated(8, train(mixing_options("hadpsgd"), minibatch_s=lambda rank: 0.01 * (1 + rank // 4)),
@@ -95,6 +120,21 @@ def test_stragglers_do_not_hold_up_adpsgd(factor):
     for straggler in (3, 4):  # a sender, a receiver
         slow = virtual_seconds(mixing_options("adpsgd"), 8, 16_000, lambda rank: 0.01 * (factor if rank == straggler else 1))
         assert 2 * 8 / 8 < slow < 1.02 * 2 * 8 / 7 + 0.01 * factor
+
+
+@pytest.mark.parametrize("topology", ["fixed-ring", "random-ring", "exponential"])
+def test_a_straggler_holds_up_rings_with_a_barrier_alone(topology):
+    """One of 8 learners is 100 times as slow. With a barrier all are; without one an epoch takes 8 / 7 as long, and as long as the slow
+    learner needs for its last minibatch."""
+
+    def seconds(scheme, frames):
+        given = mixing_options(scheme, topology=topology)
+        return [virtual_seconds(given, 8, frames, lambda rank: 0.01 * (factor if rank == 3 else 1)) for factor in (1, 100)]
+
+    usual, slow = seconds("dpsgd", 200)
+    assert slow > 95 * usual
+    usual, slow = seconds("adpsgd", 8000)
+    assert usual < slow < 1.05 * 8 / 7 * usual + 0.01 * 100
 
 
 def test_asgd_scales_with_shards_and_stalls_at_a_slow_server():

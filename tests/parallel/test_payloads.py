@@ -48,7 +48,8 @@ def ends(ranks):
 
 
 @pytest.mark.parametrize("name, more", [*((name, {}) for name in strategy_names()), ("ring", dict(all_reduce_epochs=1)),
-                                        ("dpsgd", dict(topology="complete"))])  # fmt: skip
+                                        ("dpsgd", dict(topology="complete")), ("adpsgd", dict(topology="random-ring")),
+                                        ("hadpsgd", dict(topology="fixed-ring"))])  # fmt: skip
 @pytest.mark.parametrize("payload", NARROW)
 def test_moves_are_rounded_and_parameters_are_not(name, more, payload):
     """Of numbers near 1000, bfloat16 has every fourth, float16 every half: moves of 1 arrive as accurately as 16 bits can tell moves."""
@@ -121,6 +122,26 @@ def test_an_exchange_follows_its_equation(payload, dim):
     for r, (left, right) in enumerate(run_threads(3, rank)):
         for found, s in ((left, (r - 1) % 3), (right, (r + 1) % 3)):
             assert (np.abs(found - (x[r] + (q[s] - q[r]))) <= 3e-7 * (np.abs(x[r]) + np.abs(x[s]))).all()
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_differences_of_messages_follow_their_equation(payload):
+    """Of parameters that are read by others: the weight times q(theirs - b) - q(ours - b), in several blocks."""
+    rng, dim = np.random.default_rng(5), 300_000
+    base, ours, theirs = (rng.standard_normal(dim).astype(np.float32) for _ in range(3))
+
+    def rank(comm):
+        wire, total = Wire(comm, SchemeOptions(payload=payload)), torch.ones(dim)
+        wire.agree(torch.from_numpy(base))
+        messages = [wire.message(dim) for _ in range(2)]
+        wire.pack(torch.from_numpy(theirs), messages[0])
+        wire.pack(torch.from_numpy(ours), messages[1])
+        wire.add_difference(total, *messages, 0.25)
+        return total.numpy()
+
+    q = [x.astype(np.float64) if payload == "float32" else rounded((x - base).astype(np.float64), payload) for x in (theirs, ours)]
+    for total in run_threads(2, rank):
+        np.testing.assert_allclose(total, 1 + 0.25 * (q[0] - q[1]), atol=1e-6)
 
 
 @pytest.mark.parametrize("payload", NARROW)

@@ -55,11 +55,13 @@ def test_options_of_other_schemes_are_refused_by_name(scheme):
 
 
 @pytest.mark.parametrize("words, sentence", [
-    (["--topology", "nonsense"], "^--topology does not go with --parallel allreduce; leave it out, or give --parallel dpsgd$"),
+    (["--topology", "nonsense"], "^--topology does not go with --parallel allreduce; leave it out, or choose one of adpsgd, dpsgd, hadpsgd$"),
     (["--outer-rate", "1"], "--outer-rate does not go with --parallel allreduce; leave it out, or choose one of bmuf, bmuf-classical, diloco, slowmo$"),
     (["--parallel=asgd", "--period-frames=5"], "^--period-frames does not go with --parallel asgd; leave it out$"),
     (["--server-momentum", "0", "--max-distance", "3"], "^--server-momentum, --max-distance do not go with --parallel allreduce; leave them out, or give"),
     (["--parallel", "telepathy", "--topology", "ring"], "^--parallel 'telepathy': there is no such scheme; choose one of adpsgd, "),
+    (["--parallel", "adpsgd", "--topology", "fixed-ring", "--random-peers", "true"],
+     "^--random-peers does not go with --topology fixed-ring: its rounds say who the neighbours are; leave it out$"),
     (["--parallel", "bmuf", "--outer-momentum", "-1"], "^--outer-momentum: -1 is below the least allowed value 0"),
 ])  # fmt: skip
 def test_sentences(words, sentence):
@@ -73,7 +75,7 @@ def test_options_of_a_config_file_are_refused_too(tmp_path):
     with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --period-frames does not go with --parallel gradient"):
         given("--config", str(tmp_path / "x.conf"), "--parallel", "gradient")
     (tmp_path / "x.conf").write_text("--topology=ring\n")
-    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --topology does not go with --parallel allreduce; leave it out, or give"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:1: --topology does not go with --parallel allreduce; leave it out, or choose"):
         given("--config", str(tmp_path / "x.conf"), "--parallel", "allreduce")
     (tmp_path / "x.conf").write_text("\n--parallel=telepathy\n")
     with pytest.raises(UserError, match=f"^{tmp_path}/x.conf:2: --parallel 'telepathy': there is no such scheme"):
@@ -83,7 +85,8 @@ def test_options_of_a_config_file_are_refused_too(tmp_path):
 def test_help_tells_whose_an_option_is():
     with pytest.raises(opt.HelpRequested) as caught:
         given("--help")
-    for told in ("neighbours (with --parallel adpsgd, hadpsgd) [false]", "minibatches (with any --parallel but adpsgd, asgd, d1d, dpsgd, gradient, hadpsgd)",
+    for told in ("neighbours (without --topology, with --parallel adpsgd, hadpsgd) [false]",
+                 "minibatches (with any --parallel but adpsgd, asgd, d1d, dpsgd, gradient, hadpsgd)",
                  "the scheme's own (with --parallel bmuf, bmuf-classical, diloco, slowmo) [none]", "halve the messages (float32|float16|bfloat16)"):
         assert told in str(caught.value)
 
@@ -132,6 +135,8 @@ def test_options_saved_before_load(scheme):
     (dict(parallel="bmuf", outer={"outer_momentum": -0.5, "outer_rate": 0.0}), mixing_options("bmuf", outer_rate=0.0)),
     (dict(parallel="easgd", elastic={"elastic_rate": 0.1}), mixing_options("easgd", elastic_rate=0.1)),
     (dict(parallel="hadpsgd", ranks_per_node=4, random_peers=True), mixing_options("hadpsgd", ranks_per_node=4, random_peers=True)),
+    (dict(parallel="dpsgd", topology="random-ring"), mixing_options("dpsgd", topology="random-ring")),
+    (dict(parallel="adpsgd", topology="random-ring"), mixing_options("adpsgd")),  # which it did not use
     (dict(parallel="allreduce", first_mixing="best", payload="float16"), mixing_options(first_mixing="best", payload="float16")),
 ])  # fmt: skip
 def test_values_saved_before_load(changes, expected):
@@ -162,6 +167,10 @@ def made(*words) -> None:
     (["--parallel", "gradient"], {"parallel": "gradient", **BEFORE, "period_frames": 640}),  # which it did not use
     (["--parallel", "diloco", "--outer-rate", "0.5"], {"parallel": "diloco", **BEFORE, "outer": {"outer_momentum": -1.0, "outer_rate": 0.5}}),
     (["--parallel", "butterfly"], {"parallel": "butterfly", "period_frames": 10240}),  # by a version with fewer options
+    (["--parallel", "adpsgd"], {"parallel": "adpsgd", "scheme": {"payload": "float32", "all_reduce": "auto", "random_peers": False}}),
+    (["--parallel", "dpsgd", "--topology", "fixed-ring"], {"parallel": "dpsgd", **BEFORE}),
+    (["--parallel", "dpsgd"], {"parallel": "dpsgd", "scheme": {"topology": "fixed-ring", "payload": "float32"}}),
+    (["--parallel", "dpsgd"], {"parallel": "dpsgd"}),
 ])
 def test_outputs_made_before_are_up_to_date(flags, saved, tmp_path):
     made(*flags, tmp_path / "out")

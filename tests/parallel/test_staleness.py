@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pyasr.parallel.simulator import ComputeTime, Network, run_simulated
-from pyasr.parallel.strategies import adpsgd, make_strategy, mixing_options
+from pyasr.parallel.strategies import make_strategy, mixing_options, peers
 from pyasr.parallel.strategies.wire import Wire
 
 NUM_RANKS, DIM = 8, 20
@@ -66,7 +66,7 @@ def train(comm, options):
 def test_staleness_of_adpsgd(monkeypatch, random_peers):
     """A sender's gradient is taken before an exchange and applied after it, from its second minibatch on: exactly 1. A receiver's is as
     many exchanges old as senders asked meanwhile, with two neighbours once on average, and most often."""
-    monkeypatch.setattr(adpsgd, "Wire", Overheard)
+    monkeypatch.setattr(peers, "Wire", Overheard)
     options = mixing_options("adpsgd", random_peers=random_peers)
     results = run_simulated(NUM_RANKS, lambda comm: train(comm, options), Network(latency_s=1e-4, bandwidth=1e9))
     for rank, (found, said) in enumerate(results):

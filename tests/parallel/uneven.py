@@ -17,6 +17,11 @@ ASYNCHRONOUS = [
     mixing_options("asgd"),
     mixing_options("asgd", max_distance=2, payload="bfloat16"),
 ]
+NEIGHBOURS = [
+    mixing_options("adpsgd", topology="fixed-ring"),
+    mixing_options("adpsgd", topology="random-ring", payload="float16"),
+    mixing_options("hadpsgd", topology="exponential", ranks_per_node=2),
+]
 MOVE = 0.1
 
 
@@ -90,6 +95,40 @@ def check_uneven_asynchronous(comm) -> None:
             expected = [2 * MOVE * -(-own // 16) / strategy.num_averaged for own in frames]
             rtol = 2.0**-8 if options.parallel == "asgd" and options.scheme.payload == "bfloat16" else 1e-4
             np.testing.assert_allclose(master.numpy()[: comm.size], expected, rtol=rtol, err_msg=str(options))
+
+
+def check_uneven_neighbours(comm) -> None:
+    """The same of those that mix with what their neighbours have published: the moves of all are in the model, those of no other are."""
+    for options in NEIGHBOURS:
+        strategy, master = make_strategy(comm, options), torch.zeros(8)
+        strategy.restart(master)
+        frames = [12 * shard for shard in SHARDS[: comm.size]]
+        told = [_epoch(strategy, master, frames[comm.rank], comm.rank, sum(frames))[0] for _ in range(2)]
+        assert told == [sum(frames)] * 2, (options, told, frames)
+        assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), options
+        assert [value > 0 for value in master] == [bool(own) for own in frames] + [False] * (8 - comm.size), (options, master)
+
+
+def check_neighbours_do_not_wait(comm) -> None:
+    """The first rank ends after one move, the last goes on after its first move only when all others have ended theirs: none of these, which
+    mix with the weights that both have published last, waits for it. Every rank must be one of four or more."""
+    first, last, side = comm.rank == 0, comm.rank == comm.size - 1, comm.split(0)
+    for options in NEIGHBOURS[:2]:
+        strategy, master = make_strategy(comm, options), torch.zeros(8)
+        strategy.restart(master)
+        strategy.begin_epoch(10**6, 16)
+        for step in range(1 if first else 2 if last else 20):
+            if last and step:
+                for rank in range(1, comm.size - 1):
+                    side.receive(np.zeros(1), 1, rank)
+            master[comm.rank] += MOVE
+            strategy.step(master, 16)
+        if not (first or last):
+            side.send(np.zeros(1), comm.size - 1, 1)
+        assert strategy.step(master, 0).equal
+        assert np.array_equal(comm.bcast(master.numpy().copy()), master.numpy()), options
+        if options.scheme.topology == "fixed-ring" and comm.rank in (1, comm.size - 2):  # their neighbours are those two
+            assert max(strategy.peer.staleness) >= 18
 
 
 def _epoch(strategy, master: torch.Tensor, num_frames: int, rank: int, all_frames: int = 0) -> tuple[int, int]:

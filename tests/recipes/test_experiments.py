@@ -42,6 +42,15 @@ def test_ibms_systems_on_2000_hours(tmp_path):
     assert ["/fsh/exp/tri6a/graph", "/fsh/data/eval2000_streams", f"{out}/decode_eval2000"] in [words[-3:] for words in commands]
 
 
+def test_ibms_rings_have_no_barrier(tmp_path):
+    """Those of arXiv:2110.11199; D-PSGD of arXiv:2112.01433 has one."""
+    commands = calls(recorded_recipe(tmp_path / "s5", RECIPE), "local/experiments/ibm.sh")
+    schemes = {Path(words[-1]).name: tuple(words[words.index(flag) + 1] for flag in ("--parallel", "--topology"))
+               for words in commands if "--topology" in words}  # fmt: skip
+    rings = {f"{ring}_{num}": ("adpsgd", ring) for ring in ("fixed-ring", "random-ring") for num in (16, 32, 64)}
+    assert schemes == rings | {f"dpsgd_{batch}": ("dpsgd", "fixed-ring") for batch in (2048, 4096, 8192)}
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_page_before_the_first_run(name, tmp_path):
     written = (RECIPE / "local" / "experiments" / f"{name}.md").read_text(encoding="utf-8")

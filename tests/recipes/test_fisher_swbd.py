@@ -62,6 +62,14 @@ def test_the_network_learns_at_the_published_rate(batch, ranks, minibatch, rate,
     assert (training.learner.momentum, training.over_time.chunk, training.schedule.num_epochs) == (0.9, 21, 16)
 
 
+def test_the_network_on_a_ring(tmp_path):
+    """Its directory is named after the topology."""
+    found = calls(recorded_recipe(tmp_path / "s5", RECIPE), "run.sh", "--stage", "9", "--topology", "random-ring")
+    (command,) = [words for words in found if words[0] == "steps/train_dnn.py"]
+    assert command[command.index("--parallel") : command.index("--parallel") + 4] == ["--parallel", "adpsgd", "--topology", "random-ring"]
+    assert command[-1].endswith("/blstm_adpsgd_random-ring")
+
+
 def test_from_discs_to_word_error_rates(joint_corpora, tmp_path):
     run(tmp_path, joint_corpora)
     results = (tmp_path / "exp/RESULTS.md").read_text()

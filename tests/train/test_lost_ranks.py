@@ -94,12 +94,13 @@ def test_lost_ranks(corpus, tmp_path):
     assert accuracy(corpus, out) > 0.9
 
 
-@pytest.mark.parametrize("scheme, victim, left", [("adpsgd", 1, 2), ("asgd", 0, 1)])
+@pytest.mark.parametrize("scheme, victim, left", [(["adpsgd"], 1, 2), (["adpsgd", "--topology", "random-ring"], 1, 2), (["asgd"], 0, 1)],
+                         ids=["adpsgd", "adpsgd-random-ring", "asgd"])  # fmt: skip
 def test_an_asynchronous_epoch_goes_on(corpus, tmp_path, scheme, victim, left):
     """Of three ranks one is killed within the first epoch, of asgd the server: their job ends within 10 s. Two go on within the epoch, from
     the last meeting of all; where two would be a server and one shard, one does."""
     out = tmp_path / "dnn"
-    process = start(corpus, out, "--num-ranks", 3, "--parallel", scheme, "--minibatch", 4, "--hidden-dim", 512, "--num-epochs", 2,
+    process = start(corpus, out, "--num-ranks", 3, "--parallel", *scheme, "--minibatch", 4, "--hidden-dim", 512, "--num-epochs", 2,
                     "--checkpoint-frames", 400, "--lr-scaling", "none")  # fmt: skip
     ranks, _ = wait_for_ranks(process, out, 3)
     os.kill(ranks[victim], signal.SIGKILL)

@@ -12,8 +12,10 @@ from pyasr.train.loop import Training
 
 EPOCH_FRAMES, MINIBATCH = 1200, 16
 NETWORK = Network(latency_s=1e-4, bandwidth=1e7, ranks_per_host=2)
-SCHEMES = {"adpsgd": dict(parallel="adpsgd"), "hadpsgd": dict(parallel="hadpsgd", ranks_per_node=2), "asgd": dict(parallel="asgd")}
+SCHEMES = {"adpsgd": dict(parallel="adpsgd"), "adpsgd-random-ring": dict(parallel="adpsgd", topology="random-ring"),
+           "hadpsgd": dict(parallel="hadpsgd", ranks_per_node=2), "asgd": dict(parallel="asgd")}  # fmt: skip
 RANDOM = dict(parallel="adpsgd", random_peers=True)
+NODES_IN_TURN = dict(parallel="hadpsgd", ranks_per_node=2, topology="exponential")
 
 
 class Watched(Training):
@@ -60,7 +62,7 @@ def simulated(num_ranks, rank):
     return run_simulated(num_ranks, rank, NETWORK)
 
 
-@pytest.mark.parametrize("mixing", [*SCHEMES.values(), RANDOM], ids=[*SCHEMES, "adpsgd-random"])
+@pytest.mark.parametrize("mixing", [*SCHEMES.values(), RANDOM, NODES_IN_TURN], ids=[*SCHEMES, "adpsgd-random", "hadpsgd-exponential"])
 def test_it_goes_on_bit_by_bit_in_virtual_time(tmp_path, mixing):
     """Interrupted twice, each time within an epoch; the checkpoints from which it goes on are not those of an epoch's end."""
     whole = run(simulated, 4, tmp_path / "whole", options(mixing))

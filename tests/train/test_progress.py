@@ -43,6 +43,34 @@ def test_lines_of_a_training(tmp_path, told):
         assert word in said[0]
 
 
+@pytest.mark.parametrize("topology", [None, "fixed-ring"])
+def test_the_age_of_what_was_mixed(tmp_path, told, topology):
+    """Where learners mix with what others have published: of both learners, of which one is four times as slow; each reads the other's once
+    for each of its own moves, and once more at the beginning."""
+    options = mixing_options("adpsgd", topology=topology)
+
+    def rank(comm):
+        strategy, master = make_strategy(comm, options), torch.zeros(3)
+        strategy.restart(master)
+        with Reporter(tmp_path, strategy, 100, 0) as reporter:
+            strategy.begin_epoch(1000, 10)
+            for _ in range([8, 2][comm.rank]):
+                comm.sleep([1.0, 4.1][comm.rank])
+                strategy.step(master, 10)
+            strategy.step(master, 0)
+            reporter.interval(1, 100, [1.0, 5, 10], 0.1)
+            reporter.interval(1, 100, [1.0, 5, 10], 0.1)
+
+    run_simulated(2, rank, Network(latency_s=1e-6, bandwidth=1e9))
+    fast, slow = [0, 1, 2, 3, 4, 4, 5, 6, 7], [0, 3, 6]  # moves that the other is behind or ahead
+    lines, said = metrics(tmp_path), [line for line in told() if "stale" in line]
+    if not topology:
+        assert not said and all("staleness" not in line for line in lines)
+        return
+    assert lines[0]["staleness"] == pytest.approx(sum(fast + slow) / 12, abs=1e-4) and lines[0]["most_stale"] == 7
+    assert "staleness" not in lines[1] and len(said) == 1 and f"stale by {sum(fast + slow) / 12:.2g} moves, at most 7  " in said[0]
+
+
 def test_time_of_waiting_and_of_communication_are_told_apart(tmp_path):
     """In simulated time: a message takes 0.1 s, one goes before a mixing, which takes two; rank 0 waits for rank 1 besides."""
 

@@ -25,9 +25,9 @@ def vector(parameters):
     return torch.cat([value.flatten() for value in parameters])
 
 
-@pytest.mark.parametrize("name", strategy_names())
-def test_every_scheme_learns_on_uneven_shards(tmp_path, name):
-    options = with_options(mixing=dict(parallel=name), schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)))
+@pytest.mark.parametrize("name, more", [*((name, {}) for name in strategy_names()), ("adpsgd", dict(topology="random-ring"))])
+def test_every_scheme_learns_on_uneven_shards(tmp_path, name, more):
+    options = with_options(mixing=dict(parallel=name, **more), schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)))
 
     def rank(comm):
         job = training(comm, tmp_path / "job", frames_of(comm, options, SIZES), options)

@@ -7,6 +7,7 @@
 #            --fisher /ldc/LDC2004S13:/ldc/LDC2004T19:/ldc/LDC2005S13:/ldc/LDC2005T19 \
 #            --eval2000-audio /ldc/LDC2002S09 --eval2000-text /ldc/LDC2002T43 --rt03 /ldc/LDC2007S10
 #   ./run.sh --scheme hadpsgd ...    H-ADPSGD; other schemes are dpsgd, adpsgd, d1d and gradient (synchronous SGD)
+#   ./run.sh --topology fixed-ring ...    AD-PSGD with the two neighbours on a ring; or random-ring
 #   ./run.sh --help                  the options below
 
 CDPATH='' cd "$(dirname "$0")" || exit 1
@@ -23,6 +24,7 @@ rt03=""             # LDC2007S10 (paths); empty: RT-03 is left out
 rt03_glm=""         # glm for RT-03 (path); empty: that of the disc
 dir=.               # directory of data/ and exp/ (path)
 scheme=adpsgd       # scheme of parallel training (one of gradient dpsgd adpsgd hadpsgd d1d)
+topology=""         # ranks that mix with each other in dpsgd, adpsgd and hadpsgd (docs/topologies.md); empty: the scheme's default
 batch=8192          # segments of 21 frames in a minibatch, over all ranks (at least 1)
 sizes=full          # sizes of the systems, a file in conf/sizes (one of full toy)
 nj=32               # parallel jobs of feature extraction, alignment and decoding (at least 1)
@@ -37,6 +39,7 @@ data=$dir/data exp=$dir/exp lm=$dir/data/local/lm
 . local/evaluation_sets.sh
 decode_opts="--beam 11"
 jobs="--nj $nj"
+blstm=blstm_$scheme${topology:+_$topology}
 
 # sat FROM SYSTEM OPTIONS...: SYSTEM, adapted to the speakers of all training data, on alignments by FROM.
 sat() {
@@ -157,17 +160,17 @@ fi
 
 if stage 9 "BLSTM on $num_ranks MPI ranks by $scheme"; then
   steps/train_dnn.py --cmd "$cuda_cmd" --num-ranks "$num_ranks" --share-devices true --config conf/ibm.conf $network_opts \
-    --parallel "$scheme" ${batch_opts:-$(of_batch)} \
-    "$data/train_all_nodup_streams" "$data/lang_prons" "$exp/tri6a_ali" "$exp/blstm_$scheme"
+    --parallel "$scheme" ${topology:+--topology "$topology"} ${batch_opts:-$(of_batch)} \
+    "$data/train_all_nodup_streams" "$data/lang_prons" "$exp/tri6a_ali" "$exp/$blstm"
   decode_opts="--beam 13 --lattice-beam 8"
-  decode decode "$exp/blstm_$scheme" "$exp/tri6a/graph" _streams
+  decode decode "$exp/$blstm" "$exp/tri6a/graph" _streams
 fi
 
 if stage 10 "Lattices with the 4-gram"; then
   for system in $rescored_gmms; do
     rescore lm_rescore "$exp/$system" "$data/lang_prons_test" "$lm/4g" "" _4g
   done
-  rescore lm_rescore "$exp/blstm_$scheme" "$data/lang_prons_test" "$lm/4g" _streams _4g
+  rescore lm_rescore "$exp/$blstm" "$data/lang_prons_test" "$lm/4g" _streams _4g
 fi
 
 if stage 11 "Results"; then

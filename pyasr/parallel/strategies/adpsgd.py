@@ -4,8 +4,8 @@ References: X. Lian et al., ICML 2018; W. Zhang, X. Cui, et al. (IBM), arXiv:190
 gradient on the weights before the pull) and arXiv:1907.05701 (H-ADPSGD).
 
 Each rank has weights W, which its own moves and exchanges with other ranks change in turn. Odd ranks are senders, even ranks receivers: the
-graph is bipartite, so nobody waits in a circle. A minibatch's gradient g is taken at the weights W_0 that the learner was given; meanwhile
-W goes on being exchanged; then
+graph is bipartite, so ranks never wait for each other in a circle. A minibatch's gradient g is taken at the weights W_0 that the learner
+was given; meanwhile W goes on being exchanged; then
 
     learner    W <- W - a g,  W_0 <- W               a sender waits until its exchange of the weights before is over
     sender i   after each of its moves: exchange with the left or the right neighbour by turns (or a random receiver):
@@ -16,6 +16,8 @@ W goes on being exchanged; then
 The receiver's is the average too, of W_j as it was sent; what its learner did since is kept, and the mean over ranks stays. A sender's
 gradient is at most one exchange stale; a receiver's as many as came meanwhile. Senders make one exchange for each move, never more.
 
+With `--topology` ranks mix with the neighbours of a topology instead, see `neighbours`.
+
 H-ADPSGD: the ranks of a node average their moves after every minibatch (all-reduce), their first rank has W and takes part in AD-PSGD among
 the nodes, and gives W to the others.
 """
@@ -23,16 +25,20 @@ the nodes, and gives W to the others.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pyasr.base.option_uses import unless_set
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
-from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy, merge
+from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy
 from pyasr.parallel.strategies.base import in_host_memory
-from pyasr.parallel.strategies.options import SchemeOptions
+from pyasr.parallel.strategies.neighbours import NeighbourPeer
+from pyasr.parallel.strategies.options import TopologyOptions
+from pyasr.parallel.strategies.peers import ASK, REQUEST_TAG, STOP, Peer
 from pyasr.parallel.strategies.register import register
 from pyasr.parallel.strategies.wire import Wire
 
@@ -41,15 +47,13 @@ if TYPE_CHECKING:
 
     from pyasr.parallel.comm import Comm
 
-_REQUEST_TAG = 1
-_STOP, _EXCHANGE = 0, 1
-
 
 @dataclass(frozen=True)
-class PeerOptions(SchemeOptions):
-    """With whom ranks, or nodes, exchange."""
+class PeerOptions(TopologyOptions):
+    """With whom ranks, or nodes, exchange: in pairs, or with the neighbours of a topology."""
 
-    random_peers: bool = option(False, "exchange with random ranks instead of neighbours")
+    random_peers: bool = option(False, "exchange with random ranks instead of neighbours",
+                                only=unless_set("topology", reason="its rounds say who the neighbours are"))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,89 +63,63 @@ class NodeOptions(PeerOptions):
     ranks_per_node: int | None = option(None, "ranks that make one learner; none: those that share a host", minimum=1)
 
 
-class Peer:
-    """One rank's weights, and the thread that exchanges them.
+class PairPeer(Peer):
+    """One rank's weights, and the thread that exchanges them with one other rank at a time.
 
-    weights    W, on the CPU
-    counts     frames that each learner has seen, merged in every exchange
-    staleness  how many of this rank's moves were applied to weights so many exchanges newer than those of the gradient
+    num_exchanges  since the training began
+    staleness      how many of this rank's moves were applied to weights so many exchanges newer than those of the gradient
     """
 
     def __init__(self, comm: Comm, options: PeerOptions, counts: np.ndarray):
-        self.comm, self.meeting, self.changed = comm.split(0), comm.split(0), comm.condition()
-        self.wire, self.random_peers, self.counts, self.staleness = Wire(self.comm, options), options.random_peers, counts, Counter()
-        self.is_sender, self.num_exchanges, self._given_at = comm.rank % 2 == 1, 0, 0
-        self._exchanging = self._ended = False
-        self._task = None
+        super().__init__(comm, options, counts)
+        self.random_peers, self.num_exchanges, self._given_at = options.random_peers, 0, 0
+        self.is_sender = comm.rank % 2 == 1
+        self.answers = not self.is_sender
 
     def set(self, weights: torch.Tensor) -> None:
         """All ranks begin with these."""
-        self.weights = weights.to("cpu", copy=True)
-        self.wire.agree(self.weights)
+        super().set(weights)
         self._sent, self._incoming, self._given = (self.weights.new_empty(self.weights.shape) for _ in range(3))
         self._given_at = self.num_exchanges
 
-    def resume(self, num_exchanges: int) -> None:
-        """Go on, after `set`, with the exchange of this number."""
-        self.num_exchanges = self._given_at = num_exchanges
+    def state_dict(self) -> dict:
+        """The number of exchanges, by which a sender finds the next receiver."""
+        return {"num_exchanges": self.num_exchanges}
 
-    def start(self) -> None:
-        """Begin to exchange."""
-        self._ended = False
-        if self.comm.size > 1:
-            self._task = self.comm.background(self._send if self.is_sender else self._answer)
+    def load_state_dict(self, state: dict) -> None:
+        """Go on with the exchange of this number."""
+        self.num_exchanges = self._given_at = state["num_exchanges"]
+
+    def threads(self) -> list[Callable[[], None]]:
+        """One, that of a sender or that of a receiver."""
+        return [self._send if self.is_sender else self._answer]
 
     def move(self, delta: torch.Tensor) -> torch.Tensor:
-        """Add the learner's move; returns a copy of the weights for the next gradient, which lasts until the next call."""
+        """Add the learner's move to W; a copy of W is for the next gradient."""
         with self.changed:
-            self._wait_for_exchange()
+            self._wait_for_communication()
             self.staleness[self.num_exchanges - self._given_at] += 1
             self.weights.add_(delta)
-            self._given_at, self._exchanging = self.num_exchanges, self.is_sender
+            self._given_at, self._communicating = self.num_exchanges, self.is_sender
             self.changed.notify_all()
             return self._given.copy_(self.weights)
 
-    def finish(self) -> None:
-        """Wait until no rank exchanges any more. Every rank must call this."""
-        if self._task is None:
-            return
-        with self.changed:
-            self._wait_for_exchange()
-            self._ended = True
-            self.changed.notify_all()
-        self.meeting.barrier()  # all senders have come to their ends
-        if not self.is_sender:
-            self.comm.send(np.array([_STOP]), self.comm.rank, _REQUEST_TAG)
-        self._task.join()
-        self._task = None
-
-    def _wait_for_exchange(self) -> None:
-        while self._exchanging:
-            self._task.check()
-            self.changed.wait(1.0)
-
     def _send(self) -> None:
-        """The life of a sender's thread."""
-        while self._has_something_to_send():
+        """Exchange after each move: the thread of a sender."""
+        while self._has_to_communicate():
             receiver = self._receiver()
-            self.comm.send(np.array([_EXCHANGE]), receiver, _REQUEST_TAG)
+            self.comm.send(self._request(ASK), receiver, REQUEST_TAG)
             others = self._exchange(self.weights, receiver)
             with self.changed:
                 self.weights.lerp_(self._incoming, 0.5)
                 self._end_exchange(others)
 
-    def _has_something_to_send(self) -> bool:
-        with self.changed:
-            while not (self._exchanging or self._ended):
-                self.changed.wait(1.0)
-            return self._exchanging
-
     def _answer(self) -> None:
-        """The life of a receiver's thread."""
-        request = np.zeros(1, np.int64)
+        """Exchange with each sender that asks: the thread of a receiver."""
+        request = self._request(STOP)
         while True:
-            sender = self.comm.receive(request, _REQUEST_TAG)
-            if request[0] == _STOP:
+            sender = self.comm.receive(request, REQUEST_TAG)
+            if request[0] == STOP:
                 return
             with self.changed:
                 self._sent.copy_(self.weights)
@@ -159,10 +137,8 @@ class Peer:
         return others
 
     def _end_exchange(self, others: np.ndarray) -> None:
-        merge(self.counts, others)
         self.num_exchanges += 1
-        self._exchanging = False
-        self.changed.notify_all()
+        self._end_communication(others)
 
     def _receiver(self) -> int:
         """With whom a sender exchanges next."""
@@ -172,6 +148,11 @@ class Peer:
         return (rank + (1 if self.num_exchanges % 2 else -1)) % size
 
 
+def make_peer(comm: Comm, options: PeerOptions, counts: np.ndarray) -> Peer:
+    """This rank's weights among those of `comm`: mixed by a topology where one is given, else by exchanges of pairs."""
+    return (NeighbourPeer if options.topology else PairPeer)(comm, options, counts)
+
+
 class PeerStrategy(AsynchronousStrategy):
     """Schemes in which weights are exchanged by peers.
 
@@ -179,6 +160,13 @@ class PeerStrategy(AsynchronousStrategy):
     """
 
     peer: Peer | None = None
+
+    @property
+    def staleness(self) -> Counter | None:
+        """Of neighbours' weights, where ranks mix by a topology."""
+        if not self.options.topology:
+            return None
+        return self.peer.staleness if self.peer else Counter()
 
     def adopt(self, master: torch.Tensor) -> None:
         """All weights are these."""
@@ -199,14 +187,14 @@ class PeerStrategy(AsynchronousStrategy):
             master.copy_(self.peer.weights)
 
     def state_dict(self) -> dict:
-        """With the number of exchanges, by which a sender finds the next receiver."""
-        return {**super().state_dict(), "num_exchanges": self.peer.num_exchanges if self.peer else 0}
+        """With what belongs to this rank's weights."""
+        return {**super().state_dict(), **(self.peer.state_dict() if self.peer else {})}
 
     def load_state_dict(self, state: dict) -> None:
         """Go on from what `state_dict` gave."""
         super().load_state_dict(state)
         if self.peer:
-            self.peer.resume(state["num_exchanges"])
+            self.peer.load_state_dict(state)
 
 
 @register("adpsgd", options=PeerOptions)
@@ -215,7 +203,7 @@ class AdPsgd(PeerStrategy):
 
     def __init__(self, comm, options):
         super().__init__(comm, options)
-        self.peer = Peer(comm, options, self.counts)
+        self.peer = make_peer(comm, options, self.counts)
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
         """Add the move to W; the learner goes on from there."""
@@ -242,7 +230,7 @@ class HierarchicalAdPsgd(PeerStrategy):
         self.node_wire = Wire(self.node, options)
         self.number, num_nodes = self.node.bcast_object((leaders.rank, leaders.size))
         self.counts = np.zeros(num_nodes, np.int64)
-        self.peer = Peer(leaders, options, self.counts) if self.node.rank == 0 else None
+        self.peer = make_peer(leaders, options, self.counts) if self.node.rank == 0 else None
 
     def share_move(self, master: torch.Tensor, frames: int) -> bool:
         """Average the node's moves, weighted by frames; its first rank adds that to W, and all take W."""

@@ -16,6 +16,7 @@ alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -77,11 +78,13 @@ class Strategy:
                next one measured
     rate       this rank's learning rate since the last mixing, in any unit that stays; the loop sets it
     times      seconds spent so far in waiting for other ranks, and in mixing, float64 (2,)
+    staleness  how many of the parameters that this rank has mixed were so many moves behind its own, for log lines; None: not told
     """
 
     options_kind = SchemeOptions
     objective: Callable[[], float] | None = None
     velocity: torch.Tensor | None = None
+    staleness: Counter | None = None
     before_consensus: Callable[[], None] | None = None
     after_mixing: Callable[[torch.Tensor], None] | None = None
     wants_meeting: Callable[[], bool] | None = None

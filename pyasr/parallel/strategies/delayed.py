@@ -18,23 +18,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyasr.base.errors import UserError
-from pyasr.base.options import option
 from pyasr.parallel.strategies.gossip import Gossiper
-from pyasr.parallel.strategies.options import FirstMixingOptions
+from pyasr.parallel.strategies.options import FirstMixingOptions, TopologyOptions
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
 from pyasr.parallel.strategies.register import register
-from pyasr.parallel.topologies import TOPOLOGIES, Topology
+from pyasr.parallel.topologies import TOPOLOGIES, Topology, topology_named
 
 if TYPE_CHECKING:
     import torch
 
+_USUAL_TOPOLOGY = "fixed-ring"
+
 
 @dataclass(frozen=True)
-class DPsgdOptions(FirstMixingOptions):
-    """With whom ranks mix."""
+class DPsgdOptions(TopologyOptions, FirstMixingOptions):
+    """With whom ranks mix: on a fixed ring, unless another topology is given."""
 
-    topology: str = option("fixed-ring", "with whom a rank mixes (utils/spectral_gap.py has them all)")
+    def __post_init__(self):
+        object.__setattr__(self, "topology", self.topology or _USUAL_TOPOLOGY)
+
+    @staticmethod
+    def upgraded(content: dict) -> dict:
+        """Saved options, with the topology that they left out."""
+        return {"topology": _USUAL_TOPOLOGY} | content
 
 
 class Pending:
@@ -162,9 +168,7 @@ class DPsgd(DelayedByOne):
     @property
     def topology(self) -> Topology:
         """The one that `--topology` names."""
-        if self.options.topology not in TOPOLOGIES:
-            raise UserError(f"--topology '{self.options.topology}': there is no such topology; choose one of {', '.join(TOPOLOGIES)}")
-        return TOPOLOGIES[self.options.topology]
+        return topology_named(self.options.topology)
 
     def mix_copy(self, array: torch.Tensor, number: int) -> None:
         """One round."""

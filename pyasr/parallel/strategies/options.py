@@ -47,6 +47,14 @@ class PeriodicOptions(FirstMixingOptions, PeriodOptions):
 
 
 @dataclass(frozen=True)
+class TopologyOptions(SchemeOptions):
+    """Options of schemes in which each rank mixes with a few others after every minibatch."""
+
+    topology: str | None = option(None, "with whom a rank mixes (utils/spectral_gap.py has them all); none: dpsgd takes fixed-ring; "
+                                  "in adpsgd and hadpsgd pairs exchange, without a topology")  # fmt: skip
+
+
+@dataclass(frozen=True)
 class MomentumMixingOptions(SchemeOptions):
     """Options of schemes whose mixing is linear and keeps no state, so that velocities can be mixed too."""
 
@@ -61,6 +69,7 @@ class AveragingOptions(MomentumMixingOptions, PeriodicOptions):
                                minimum=0)  # fmt: skip
 
 
+_UNUSED_BEFORE = {"adpsgd": {"topology"}, "hadpsgd": {"topology"}}  # options of one class for all that these schemes did not use
 _LEAST = {"outer_momentum": 0.0, "outer_rate": 0.0, "elastic_rate": 1e-9, "ranks_per_node": 1}  # less meant the scheme's own, before
 
 
@@ -81,10 +90,11 @@ class MixingOptions:
             return content
         groups = [content, *(content.get(name, {}) for name in ("server", "outer", "elastic"))]
         flat = {name: value for group in groups for name, value in group.items()}
-        kind = option_kinds().get(content.get("parallel", "allreduce"), SchemeOptions)
-        names = {field.name for field in dataclasses.fields(kind)} & flat.keys()
+        parallel = content.get("parallel", "allreduce")
+        kind = option_kinds().get(parallel, SchemeOptions)
+        names = {field.name for field in dataclasses.fields(kind)} & flat.keys() - _UNUSED_BEFORE.get(parallel, set())
         scheme = {name: None if _is_own_default(name, flat[name]) else flat[name] for name in sorted(names)}
-        return {"parallel": content.get("parallel", "allreduce"), "scheme": scheme}
+        return {"parallel": parallel, "scheme": scheme}
 
 
 def _is_own_default(name: str, value) -> bool:

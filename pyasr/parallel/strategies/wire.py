@@ -104,7 +104,8 @@ class Wire:
         """Have parameters ready for one `exchange` or more, until when they must be left alone."""
         self._offered = x
         if self._narrows:
-            self._pack(x, self.base)
+            self._make_buffers(len(x))
+            self._pack(self._sent, x, self.base)
 
     def exchange(self, to: int, incoming: torch.Tensor, source: int) -> torch.Tensor:
         """Send what was offered to one rank; `incoming` becomes what another has offered, as this one sees it: (2). Returns it."""
@@ -112,15 +113,31 @@ class Wire:
             self.comm.exchange(self._offered, to, incoming, source)
             return incoming
         self.comm.exchange(self._sent, to, self._received, source)
-        received, sent = (2.0 ** -int(message[-1]) for message in (self._received, self._sent))
-        for part in blocks(len(incoming)):
-            incoming[part].copy_(self._received[part]).mul_(received).sub_(self._sent[part], alpha=sent).add_(self._offered[part])
+        for part, difference in self._differences(self._received, self._sent, len(incoming)):
+            incoming[part].copy_(difference).add_(self._offered[part])
         return incoming
+
+    def message(self, length: int) -> torch.Tensor:
+        """Memory for so many parameters on their way from one rank to another."""
+        return _empty(length + self._narrows, self._payload if self._narrows else "float32")
+
+    def pack(self, x: torch.Tensor, message: torch.Tensor) -> None:
+        """Write parameters into a `message`, which one rank sends and another compares with its own by `add_difference`."""
+        if self._narrows:
+            self._pack(message, x, self.base)
+        else:
+            message.copy_(x)
+
+    def add_difference(self, total: torch.Tensor, theirs: torch.Tensor, ours: torch.Tensor, weight: float) -> None:
+        """Add `weight` times what another's parameters, seen by (2), differ by from this rank's own, from the messages of both."""
+        for part, difference in self._differences(theirs, ours, len(total)):
+            total[part].add_(difference, alpha=weight)
 
     def send_move(self, move: torch.Tensor, to: int, tag: int) -> None:
         """As `Comm.send`, (3)."""
         if self._narrows:
-            self._pack(move)
+            self._make_buffers(len(move))
+            self._pack(self._sent, move)
         self.comm.send(self._sent if self._narrows else move, to, tag)
 
     def receive_move(self, move: torch.Tensor, tag: int, source: int) -> None:
@@ -147,13 +164,12 @@ class Wire:
         if self._sent is None or len(self._sent) != length + 1:
             self._sent, self._received = (_empty(length + 1, self._payload) for _ in range(2))
 
-    def _pack(self, x: torch.Tensor, base: torch.Tensor | None = None) -> None:
-        """q(x - base) into `_sent`, without a base q(x)."""
-        self._make_buffers(len(x))
+    def _pack(self, message: torch.Tensor, x: torch.Tensor, base: torch.Tensor | None = None) -> None:
+        """q(x - base) into `message`, without a base q(x)."""
         exponent = self._exponent(max(greatest(moves) for _, moves in self._moves(x, base))) if self._is_scaled else 0
         for part, moves in self._moves(x, base):
-            self._sent[part].copy_(moves.mul_(2.0**exponent) if exponent else moves)
-        self._sent[-1] = exponent
+            message[part].copy_(moves.mul_(2.0**exponent) if exponent else moves)
+        message[-1] = exponent
 
     def _moves(self, x: torch.Tensor, base: torch.Tensor | None) -> Iterator[tuple[slice, torch.Tensor]]:
         """(part, x - base there, which may be changed and lasts until the next)."""
@@ -161,6 +177,14 @@ class Wire:
             moves = self._block[: part.stop - part.start]
             moves.copy_(x[part])
             yield part, moves if base is None else moves.sub_(base[part])
+
+
+    def _differences(self, theirs: torch.Tensor, ours: torch.Tensor, length: int) -> Iterator[tuple[slice, torch.Tensor]]:
+        """(part, parameters of one message less those of another there, which may be changed and last until the next)."""
+        scales = [2.0 ** -int(message[-1]) if self._narrows else 1.0 for message in (theirs, ours)]
+        for part in blocks(length):
+            difference = self._block[: part.stop - part.start]
+            yield part, difference.copy_(theirs[part]).mul_(scales[0]).sub_(ours[part], alpha=scales[1])
 
 
 def _ring_of(comm: Comm, payload: str) -> Callable:

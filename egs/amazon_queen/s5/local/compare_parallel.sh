@@ -61,7 +61,7 @@ fits() {
   [ "$1" != asgd ] || [ "$2" -gt 2 ]
 }
 
-# compare NAME LEARNERS SCHEME OPTIONS...: SCHEME may be dpsgd:TOPOLOGY.
+# compare NAME LEARNERS SCHEME OPTIONS...: SCHEME may be NAME:TOPOLOGY.
 compare() {
   local name=$1 num=$2 scheme=$3 topology=""
   shift 3
@@ -106,7 +106,8 @@ fi
 
 if stage 3 "One straggler"; then
   for factor in 1 2 10 100; do
-    for scheme in $(known allreduce gradient d1d dpsgd:fixed-ring dpsgd:random-ring adpsgd hadpsgd asgd); do
+    for scheme in $(known allreduce gradient d1d dpsgd:fixed-ring dpsgd:random-ring adpsgd adpsgd:fixed-ring adpsgd:random-ring \
+                          hadpsgd asgd); do
       data=$dir/data_small compare "straggler_${scheme/:/_}_$factor" "$most" "$scheme" --straggler "$factor" $tiny $ibm
     done
   done
@@ -120,6 +121,7 @@ if stage 4 "Minibatches between averages"; then
     compare "rarely_$scheme" "$most" "$scheme" --period-frames 12800
   done
   for scheme in $(known adpsgd); do compare "${scheme}_random_$most" "$most" "$scheme" --random-peers true; done
+  for scheme in $(known adpsgd:fixed-ring adpsgd:random-ring); do compare "${scheme/:/_}_$most" "$most" "$scheme"; done
 fi
 
 if stage 5 "Minibatch of 256 and 1024 in eighths, plain and natural gradient"; then
@@ -137,7 +139,8 @@ fi
 # without `dpsgd` mix after the move: they tell what comes of learners that differ, and what of gradients taken before the mixing.
 if stage 6 "Growing batches"; then
   for minibatch in 64 128 256 512; do
-    for scheme in $(known gradient fixed-ring random-ring dpsgd:fixed-ring dpsgd:random-ring d1d adpsgd hadpsgd); do
+    for scheme in $(known gradient fixed-ring random-ring dpsgd:fixed-ring dpsgd:random-ring d1d adpsgd adpsgd:fixed-ring \
+                          adpsgd:random-ring hadpsgd); do
       set_period "$scheme" $minibatch
       fall="" compare "batch_${scheme/:/_}_$minibatch" "$most" "$scheme" --minibatch $minibatch "${mixing_period[@]}" $ibm \
         --momentum 0.9 --data-assignment all --schedule warm-up --num-epochs 4 --warm-up-epochs 2 --warm-up-factor 10 \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# IBM's BLSTM (arXiv:1904.04956, 1907.05701, 2110.11199, 2112.01433) in its settings: synchronous SGD, delay by one, AD-PSGD and D-PSGD on rings,
-# with batches of 256 to 12,288 segments on 1 to 64 learners. Begins with what run.sh made: audio features, fMLLR features and alignments of
-# tri4, the LDA+MLLT system tri3. What is complete is not made anew.
+# IBM's BLSTM (arXiv:1904.04956, 1907.05701, 2110.11199, 2112.01433) in its settings: synchronous SGD, delay by one, AD-PSGD of pairs and on
+# rings, D-PSGD, with batches of 256 to 12,288 segments on 1 to 64 learners. Begins with what run.sh made: audio features, fMLLR features and
+# alignments of tri4, the LDA+MLLT system tri3. What is complete is not made anew.
 #
 #   local/experiments/ibm.sh
 #   local/experiments/ibm.sh --gpus "1 16"     # only the systems of 1 and 16 ranks
@@ -62,7 +62,7 @@ fi
 
 if stage 4 "Batch 8192, by learners"; then
   for num in 16 32 64; do
-    for ring in fixed-ring random-ring; do ibm "${ring}_$num" "$num" 8192 --parallel dpsgd --topology $ring; done
+    for ring in fixed-ring random-ring; do ibm "${ring}_$num" "$num" 8192 --parallel adpsgd --topology $ring; done
     ibm "d1d_$num" "$num" 8192 --parallel d1d
   done
 fi

@@ -1,0 +1,175 @@
+r"""Rings without a barrier: learners mix with what their neighbours have published last, and do not wait for them.
+
+References: W. Zhang, X. Cui, et al. (IBM), arXiv:2002.01119, and X. Cui et al., arXiv:2110.11199: fixed and random mixing (FM, RM).
+
+With T_k the matrix of round k of a topology (`pyasr.parallel.topologies`), learner l makes its step k = 0, 1, ... with
+
+    at the same time    g = gradient at w_l,    h = sum_j T_k[l, j] u_j        u_l = w_l; u_j: the last weights that j has published
+    then                w_l <- h - a g,    which l publishes
+
+A reading thread asks the neighbours for their weights while the learner computes g. An answering thread of each neighbour sends its last
+publication, also while that learner computes, and after its last step, until all ranks meet. So a learner may wait for its own messages,
+but never for another learner's computing, and makes exactly one mixing for each gradient. k is the learner's own number of steps since all
+met, and random rounds are drawn with the number of meetings as the seed: learners that have made equally many steps draw the same ring
+without a message; others each take the row of their own step.
+
+T_k is doubly stochastic, but without a barrier u_j may have more or fewer than k steps in it, and the mean over learners is not preserved.
+One step of l changes it, beside its own move, by
+
+    sum_(j != l) T_k[l, j] (u_j - w_l) / P,    at most    (1 - T_k[l, l]) max_j |u_j - w_l| / P
+
+In rounds in which each learner makes one step, and all read weights with k steps, these add up to 0: that is D-PSGD, W <- W T_k - a g(W).
+Learners with equal weights keep them, in every bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pyasr.parallel.strategies.asynchronous import merge
+from pyasr.parallel.strategies.options import TopologyOptions
+from pyasr.parallel.strategies.peers import ASK, REQUEST_TAG, STOP, Peer
+from pyasr.parallel.topologies import topology_named
+
+if TYPE_CHECKING:
+    import torch
+
+    from pyasr.parallel.comm import Comm
+    from pyasr.parallel.strategies.wire import Wire
+
+_NUMBER_TAG, _WEIGHTS_TAG = 2, 3
+
+
+class Publication(NamedTuple):
+    """Weights as a message (`Wire.pack`), and after how many moves of their rank since all met."""
+
+    message: torch.Tensor
+    number: int
+
+
+class Published:
+    """A rank's last publication. Its learner writes the next one while another thread may still send one.
+
+    Three messages are enough: the last publication, the one on its way, and memory for the next.
+    """
+
+    def __init__(self, wire: Wire, length: int):
+        self._wire, self._messages, self._on_way = wire, [wire.message(length) for _ in range(3)], None
+        self.last = Publication(self._messages[0], 0)
+
+    def write(self, weights: torch.Tensor, number: int) -> Publication:
+        """The next publication, which is not the last one yet."""
+        message = next(message for message in self._messages if message is not self.last.message and message is not self._on_way)
+        self._wire.pack(weights, message)
+        return Publication(message, number)
+
+    def take(self) -> Publication:
+        """The last publication, which is not overwritten until `give_back`."""
+        self._on_way = self.last.message
+        return self.last
+
+    def give_back(self) -> None:
+        """The publication of `take` has been sent."""
+        self._on_way = None
+
+
+class NeighbourPeer(Peer):
+    """One rank's weights, its last publication of them, a thread that reads those of neighbours, and one that sends its own.
+
+    topology       whose rounds are the matrices T_k
+    num_moves      of this rank since all met: k
+    num_stretches  how many stretches between meetings have begun
+    staleness      how many publications were mixed that were so many moves behind this rank's own weights; below 0: ahead of them
+    """
+
+    def __init__(self, comm: Comm, options: TopologyOptions, counts: np.ndarray):
+        super().__init__(comm, options, counts)
+        self.topology, self.num_moves, self.num_stretches = topology_named(options.topology), 0, 0
+        self.topology.round(comm.size, 0)  # refuses numbers of ranks that the topology does not take
+
+    def set(self, weights: torch.Tensor) -> None:
+        """All ranks begin with these weights, and have published them."""
+        super().set(weights)
+        self.num_moves, self._published = 0, Published(self.wire, len(weights))
+        self._published.last = self._published.write(self.weights, 0)
+        self._differences, self._theirs = self.weights.new_zeros(len(weights)), self.wire.message(len(weights))
+
+    def state_dict(self) -> dict:
+        """The number of stretches, which is the seed of random rounds."""
+        return {"num_stretches": self.num_stretches}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on with the stretch after these."""
+        self.num_stretches = state["num_stretches"]
+
+    def threads(self) -> list[Callable[[], None]]:
+        """The reading and the answering thread."""
+        return [self._read, self._answer]
+
+    def start(self) -> None:
+        """Begin a stretch, and read for its first move."""
+        self.num_stretches += 1
+        self._communicating = self.comm.size > 1
+        super().start()
+
+    def move(self, delta: torch.Tensor) -> torch.Tensor:
+        """W <- h + the learner's move; publish W, and begin to read for the next move."""
+        with self.changed:
+            self._wait_for_communication()
+        self.weights.add_(self._differences).add_(delta)
+        self.num_moves += 1
+        if self.comm.size > 1:
+            publication = self._published.write(self.weights, self.num_moves)
+            with self.changed:
+                self._published.last, self._communicating = publication, True
+                self.changed.notify_all()
+        return self.weights
+
+    def _read(self) -> None:
+        """Read the neighbours' weights after each move, for h less this rank's own weights: the reading thread."""
+        while self._has_to_communicate():
+            self._differences.zero_()
+            told = np.zeros_like(self.counts)
+            for source, weight in self._neighbours():
+                self._read_one(source, weight, told)
+            with self.changed:
+                self._end_communication(told)
+
+    def _neighbours(self) -> list[tuple[int, float]]:
+        """(rank, T_k of it) of the ranks that this one mixes with in its next move."""
+        mixing = self.topology.round(self.comm.size, self.num_moves, self.num_stretches)
+        row = [(int(sources[self.comm.rank]), float(weights[self.comm.rank])) for sources, weights in mixing.parts]
+        return [(source, weight) for source, weight in row if source != self.comm.rank]
+
+    def _read_one(self, source: int, weight: float, told: np.ndarray) -> None:
+        """Add a neighbour's part to h. A rank has one request on its way at most, so that whoever answers it can send at once; ranks that
+        answered several readers in different orders would block each other."""
+        header = np.zeros(1 + len(self.counts), np.int64)
+        self.comm.send(self._request(ASK), source, REQUEST_TAG)
+        self.comm.receive(header, _NUMBER_TAG, source)
+        self.comm.receive(self._theirs, _WEIGHTS_TAG, source)
+        self.wire.add_difference(self._differences, self._theirs, self._published.last.message, weight)
+        self.staleness[self.num_moves - int(header[0])] += 1
+        merge(told, header[1:])
+
+    def _request(self, kind: int) -> np.ndarray:
+        """With the counts that this rank knows: so they pass a slow rank too."""
+        return np.array([kind, *self.counts], np.int64)
+
+    def _answer(self) -> None:
+        """Send the last publication to each rank that asks for it: the answering thread."""
+        request = self._request(STOP)
+        while True:
+            reader = self.comm.receive(request, REQUEST_TAG)
+            if request[0] == STOP:
+                return
+            with self.changed:
+                merge(self.counts, request[1:])
+                publication = self._published.take()
+            self.comm.send(np.array([publication.number, *self.counts], np.int64), reader, _NUMBER_TAG)
+            self.comm.send(publication.message, reader, _WEIGHTS_TAG)
+            with self.changed:
+                self._published.give_back()
