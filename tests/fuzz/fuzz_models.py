@@ -22,10 +22,8 @@ from pyasr.feats.options import MfccOptions
 from pyasr.feats.pasted import PasteOptions
 from pyasr.feats.transforms import read_matrix
 from pyasr.hmm.fmllr import FmllrOptions
-from pyasr.hmm.gmm import AmDiagGmm
 from pyasr.hmm.model import read_model, read_transitions, write_model
 from pyasr.hmm.topology import Topology
-from pyasr.hmm.train_gmm import read_vector
 from pyasr.hmm.tree import ContextTree
 from pyasr.io.arrays import load_arrays, save_arrays
 from pyasr.io.fst_archive import read_fsts

@@ -6,7 +6,6 @@ import torch
 from uneven import check_neighbours_do_not_wait
 
 from pyasr.base.errors import UserError
-from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.simulator import Network, run_simulated
 from pyasr.parallel.strategies import make_strategy, mixing_options
 from pyasr.parallel.threads import run_threads

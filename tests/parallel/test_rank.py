@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from pyasr.base.errors import UserError
 from pyasr.base.job_options import JobOptions, RankJobOptions
 from pyasr.base.log import setup
 from pyasr.cluster.jobs import RankLost, Recovery, run_ranks
-from pyasr.parallel.threads import run_threads
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """How great a rate times curvature schemes bear: on a parabola, against the eigenvalues of what they do to learners that differ."""
 
-import numpy as np
 import pytest
 import torch
 from scheme_toys import mixing_of

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("sequence", "..")]

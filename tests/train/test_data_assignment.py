@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from corpora import DIM, make_data
-from toy_jobs import CPU, NUM_PDFS, SEED, Crash, crash_after, shard, store, training, with_options
+from toy_jobs import CPU, NUM_PDFS, SEED, Crash, crash_after, store, training, with_options
 
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
@@ -24,7 +24,6 @@ from pyasr.train.loop import Training
 from pyasr.train.padded_utterances import PaddedUtterances
 from pyasr.train.shard import Shard
 from pyasr.train.stream import ResidentFrames, StreamedFrames
-from pyasr.train.targets import Targets
 
 NUM_UTTERANCES, NUM_LEARNERS, NUM_EPOCHS, SIZE = 60, 4, 40, 30
 LENGTHS = np.random.default_rng(3).integers(8, 25, NUM_UTTERANCES)

@@ -22,7 +22,7 @@ from pyasr.train import soft_targets
 from pyasr.train.dnn import TrainSpec, train_rank
 from pyasr.train.soft_targets import SoftTable, SoftTargets, Teacher, TeacherOptions, keep_mass
 from pyasr.train.steps.dnn import check_teachers_tree, check_training
-from pyasr.train.targets import TARGETS_FILE, Targets
+from pyasr.train.targets import TARGETS_FILE
 
 
 def posteriors(num=50, num_pdfs=7):
