@@ -252,9 +252,9 @@ def test_headers_in_other_words(header, flags, ending, tmp_path):
     assert {one.speaker for one in found.corpus.utterances} == {"s0", "s1", "s2"} and len(found.corpus.utterances) == 12
     assert f"columns of t.csv: file 1 ({header[0]}), text 2 ({header[1]}), speaker 3 ({header[2]})" in found.corpus.notes
     (tmp_path / "a0.wav").unlink()
-    with pytest.raises(UserError, match=rf"audio files that are not there: 1, a0{ending} \(line 2\)"):
+    with pytest.raises(UserError, match=rf"rows with missing audio files: 1, a0{ending} \(line 2\)"):
         prepared(table(tmp_path, "t.csv", [header, *rows], ";"), tmp_path, **flags)
-    with pytest.raises(UserError, match=rf"audio files that are not there: 1, a0{ending} \(line 1\)"):
+    with pytest.raises(UserError, match=rf"rows with missing audio files: 1, a0{ending} \(line 1\)"):
         prepared(table(tmp_path, "t.csv", rows, ";"), tmp_path, columns="file,text,speaker")
 
 
