@@ -145,7 +145,7 @@ class NeighbourPeer(Peer):
         return [(source, weight) for source, weight in row if source != self.comm.rank]
 
     def _read_one(self, source: int, weight: float, told: np.ndarray) -> None:
-        """Add a neighbour's part to h. A rank has one request on its way at most, so that whoever answers it can send at once; ranks that
+        """Add a neighbour's part to h. A rank waits for at most one answer at a time, so the neighbour can send it at once. Ranks that
         answered several readers in different orders would block each other."""
         header = np.zeros(1 + len(self.counts), np.int64)
         self.comm.send(self._request(ASK), source, REQUEST_TAG)

@@ -29,7 +29,7 @@ class Peer:
     weights    W, on the CPU
     counts     frames that each learner has seen, merged with those of others whenever they are told
     staleness  Counter of what the subclass counts
-    answers    whether one of the threads answers requests of other ranks, until it is told to stop
+    answers    whether one of the threads answers requests of other ranks, until STOP
     """
 
     answers = True

@@ -1,6 +1,6 @@
 """What a plan knows of the directories that a recipe's programs read and make: speech, columns of features, models, language models.
 
-What a call makes is told by the call. Of a directory that no recorded call makes, its done-file names the call that made it.
+A call defines its own output. Of a directory that no recorded call makes, its done-file names the call that made it.
 """
 
 from __future__ import annotations

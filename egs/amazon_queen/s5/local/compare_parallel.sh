@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Schemes of parallel training, compared as the papers do, in miniature: real training of a small network on a part of the corpus, by
 # learners that are simulated on one core (steps/simulate_parallel.py), so that all numbers of learners fit. Begins with what run.sh made:
-# fMLLR features, the alignments of the system with SAT, its graph. What is complete is not made anew.
+# fMLLR features, the alignments of the system with SAT, its graph. Complete outputs are left alone.
 #
 #   local/compare_parallel.sh
 #   local/compare_parallel.sh --quick

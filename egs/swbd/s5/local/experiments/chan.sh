@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Chan and Lane's parameter server (GTC 2015, arXiv:1504.01482): the TC-DNN-BLSTM-DNN by SGD and by a server with 3 shards, a CNN with 1 to 5
-# shards. Begins with what run.sh made: fMLLR features and alignments of tri4. What is complete is not made anew.
+# shards. Begins with what run.sh made: fMLLR features and alignments of tri4. Complete outputs are left alone.
 #
 #   local/experiments/chan.sh
 #   local/experiments/chan.sh --gpus "1 4"     # only the systems of 1 and 4 ranks; one of these is the server

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # IBM's BLSTM (arXiv:1904.04956, 1907.05701, 2110.11199, 2112.01433) in its settings: synchronous SGD, delay by one, AD-PSGD of pairs and on
 # rings, D-PSGD, with batches of 256 to 12,288 segments on 1 to 64 learners. Begins with what run.sh made: audio features, fMLLR features and
-# alignments of tri4, the LDA+MLLT system tri3. What is complete is not made anew.
+# alignments of tri4, the LDA+MLLT system tri3. Complete outputs are left alone.
 #
 #   local/experiments/ibm.sh
 #   local/experiments/ibm.sh --gpus "1 16"     # only the systems of 1 and 16 ranks

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Su and Chen's poster on butterfly mixing: all-reduce, butterfly and ring on 1 to 16 nodes, with the network of arXiv:1507.01239. Begins with
-# what run.sh made: fMLLR features, alignments of tri4, the DBN. What is complete is not made anew.
+# what run.sh made: fMLLR features, alignments of tri4, the DBN. Complete outputs are left alone.
 #
 #   local/experiments/poster.sh
 #   local/experiments/poster.sh --gpus "1 4"     # only the systems of 1 and 4 ranks

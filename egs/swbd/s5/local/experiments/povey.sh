@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Povey, Zhang and Khudanpur (arXiv:1410.7455) with the settings of Kaldi's recipes for Switchboard: p-norm and tanh networks and a TDNN with
 # natural gradient, parameters averaged rarely, on a growing number of ranks; the p-norm network by SGD. Begins with what run.sh made: fMLLR
-# features, alignments of tri4, language models. What is complete is not made anew.
+# features, alignments of tri4, language models. Complete outputs are left alone.
 #
 #   local/experiments/povey.sh
 #   local/experiments/povey.sh --gpus 10     # only the systems of 10 ranks

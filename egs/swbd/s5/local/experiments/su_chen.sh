@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Su, Chen and Xu (arXiv:1507.01239) in their settings: averaging models over 1 to 32 GPUs; random or RBM initialisation, minibatches between
 # averages, minibatch, schedule, SGD or natural gradient, all-reduce or butterfly. Begins with what run.sh made: fMLLR features of PLP with
-# pitch, alignments of tri4, the DBN. What is complete is not made anew.
+# pitch, alignments of tri4, the DBN. Complete outputs are left alone.
 #
 #   local/experiments/su_chen.sh
 #   local/experiments/su_chen.sh --gpus "1 8"     # only the systems of 1 and 8 ranks
