@@ -102,7 +102,7 @@ def test_a_gpu_computes_the_same(layer, width):
     x = torch.tensor(numbers(50, width))
     results = []
     for device in ("cpu", "cuda"):
-        at = x.to(device).requires_grad_()
+        at = x.to(device, copy=True).requires_grad_()  # a leaf on either device
         layer.to(device)(at).square().sum().backward()
         results.append(at.grad.cpu())
     torch.testing.assert_close(*results)
