@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from pyasr.base.seeds import generator
+from pyasr.tensor.copies import moved
 from pyasr.train.compact import Bytes, Plain
 from pyasr.train.draws import ALL, num_drawn
 
@@ -65,7 +66,7 @@ class FrameStore:
     def move(self, device: torch.device, dtype: torch.dtype) -> None:
         """Give inputs on `device`, as `dtype`. What is kept in float32 is narrowed to that: no more is lost than in the minibatches."""
         kept = dtype if self.frames.dtype == torch.float32 else self.frames.dtype
-        self.frames = self.frames.to(device, kept, non_blocking=True)
+        self.frames = moved(self.frames, device, kept)
         self.targets = self.targets.to(device, non_blocking=True)
         self._first_row = self._first_row.to(device, non_blocking=True)
         self._window = self._window.to(device)

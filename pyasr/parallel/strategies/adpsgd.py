@@ -35,7 +35,6 @@ from pyasr.base.option_uses import unless_set
 from pyasr.base.options import option
 from pyasr.base.seeds import generator
 from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy
-from pyasr.parallel.strategies.base import in_host_memory
 from pyasr.parallel.strategies.neighbours import NeighbourPeer
 from pyasr.parallel.strategies.options import TopologyOptions
 from pyasr.parallel.strategies.peers import ASK, REQUEST_TAG, STOP, Peer
@@ -257,4 +256,4 @@ class HierarchicalAdPsgd(PeerStrategy):
     def finish(self, master: torch.Tensor) -> None:
         """The node's weights after all exchanges."""
         super().finish(master)
-        in_host_memory(master, self.node.bcast)
+        self.node_wire.host.change(master, self.node.bcast, by_pieces=True)

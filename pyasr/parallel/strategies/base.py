@@ -149,7 +149,7 @@ class Strategy:
     def consensus(self, master: torch.Tensor) -> None:
         """Give all ranks the same parameters: the mean of theirs."""
         if self.comm.size > 1:
-            in_host_memory(master, self.wire.mean)
+            self.wire.host.change(master, self.wire.mean, by_pieces=True)
 
     def model(self, master: torch.Tensor) -> torch.Tensor:
         """The consensus, on all ranks, as a copy; nothing changes."""
@@ -201,11 +201,3 @@ def finish_on_device(master: torch.Tensor) -> None:
         import torch  # here, see above
 
         torch.cuda.synchronize(master.device)
-
-
-def in_host_memory(master: torch.Tensor, communicate: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Let `communicate` change `master` in place; parameters on another device travel through host memory."""
-    if master.device.type == "cpu":
-        communicate(master)
-    else:
-        master.copy_(communicate(master.cpu()))

@@ -6,25 +6,23 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pyasr.parallel.strategies.base import in_host_memory
+from pyasr.parallel.strategies.wire import Wire
 
 if TYPE_CHECKING:
     import torch
 
-    from pyasr.parallel.comm import Comm
 
-
-def choose_best(comm: Comm, master: torch.Tensor, frames: int, objective: float) -> None:
+def choose_best(wire: Wire, master: torch.Tensor, frames: int, objective: float) -> None:
     """All go on with the parameters of the rank with the greatest objective, seen on so many frames; equally good ones: the lowest rank.
 
     A rank that has seen fewer than half as many frames as another is no candidate: its objective says little, and what the others have
     learned would be lost.
     """
-    offers = comm.allgather((frames, objective if math.isfinite(objective) else -math.inf))
+    offers = wire.comm.allgather((frames, objective if math.isfinite(objective) else -math.inf))
     best = best_offer(offers)
     objectives = ", ".join(f"{objective:.4f}" for _, objective in offers)
-    comm.say(f"all ranks go on with the parameters of rank {best}; objectives by rank: {objectives}")
-    in_host_memory(master, lambda array: comm.bcast(array, best))
+    wire.comm.say(f"all ranks go on with the parameters of rank {best}; objectives by rank: {objectives}")
+    wire.host.change(master, lambda array: wire.comm.bcast(array, best), by_pieces=True)
 
 
 def best_offer(offers: list[tuple[int, float]]) -> int:

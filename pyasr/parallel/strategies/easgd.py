@@ -21,7 +21,6 @@ import numpy as np
 
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
-from pyasr.parallel.strategies.base import in_host_memory
 from pyasr.parallel.strategies.options import PeriodicOptions
 from pyasr.parallel.strategies.periodic import PeriodicStrategy
 from pyasr.parallel.strategies.register import register
@@ -57,7 +56,7 @@ class ElasticAveraging(PeriodicStrategy):
     def mix(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         """The equations above; shares of frames do not matter to them."""
         total = master.clone()
-        in_host_memory(total, lambda array: self.wire.sum(array, 1.0, self.comm.size))
+        self.wire.host.change(total, lambda array: self.wire.sum(array, 1.0, self.comm.size), self.wire.adds_pieces)
         master.lerp_(self.centre, self.alpha)
         self.centre.mul_(1 - self.alpha * self.comm.size).add_(total, alpha=self.alpha)
         self.wire.agree(self.centre)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyasr.base.options import option
-from pyasr.parallel.strategies.base import in_host_memory
 from pyasr.parallel.strategies.options import AveragingOptions
 from pyasr.parallel.strategies.periodic import PeriodicStrategy, average
 from pyasr.parallel.strategies.register import register
@@ -54,7 +53,7 @@ class Gossip(PeriodicStrategy):
         if self.mixes_equal:
             average(self.wire, master, np.ones(self.comm.size))
         else:
-            in_host_memory(master, lambda array: self._gossip(array, self._next_round()))
+            self.wire.host.change(master, lambda array: self._gossip(array, self._next_round()))
 
     def wait(self) -> None:
         """For all, where all average; else a byte from each that will send its parameters."""

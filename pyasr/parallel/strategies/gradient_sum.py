@@ -37,11 +37,9 @@ class GradientSum:
 
     def attach(self, grad: torch.Tensor, begins: list[int]) -> None:
         """Add up this tensor (n,), of any type, on any device, from now on; parameters begin at `begins` of it, ascending."""
-        import torch  # here, see `base`
+        from pyasr.parallel.host_copy import HostCopy  # here, because it imports torch; see `base`
 
-        is_added_as_is = grad.dtype == torch.float32 and grad.device.type == "cpu"
-        self._grad, self._parts = grad, parts_from_the_end(begins, len(grad))
-        self._sum = grad if is_added_as_is else torch.empty(len(grad), pin_memory=grad.is_cuda)
+        self._grad, self._parts, self._host = grad, parts_from_the_end(begins, len(grad)), HostCopy()
 
     def begin(self, num_frames: int) -> None:
         """A minibatch begins, on all ranks; this one's has so many frames, 0 where there is none."""
@@ -61,39 +59,26 @@ class GradientSum:
             self._task = self._wire.comm.background(self._adding(self._left.pop(0)))
 
     def finish(self) -> None:
-        """All of it is complete; returns when it is the sum."""
+        """All of it is complete; returns when it is the sum, to what the device does from now on."""
         if self.frames is None:
             return
         for part in self._left:
             self._timed(self._adding(part))
             self._task = None
-        if self._sum is not self._grad:
-            self._grad.copy_(self._sum)
+        self._host.finish(self._grad)
         self.has_been = True
 
     def _adding(self, part: slice) -> Callable[[], None]:
         """A function that adds this part over ranks when those before it have been."""
-        before, computed = self._task, _event_on(self._grad)
+        before, wait = self._task, self._host.fetch(self._grad, part)
 
         def add() -> None:
             if before is not None:
                 before.join()
-            if computed is not None:
-                computed.synchronize()
-            if self._sum is not self._grad:
-                self._sum[part].copy_(self._grad[part])
-            self._wire.sum_moves(self._sum[part], 1 / self._wire.comm.size, 1.0)
+            self._wire.sum_moves(wait(), 1 / self._wire.comm.size, 1.0)
+            self._host.put_back(self._grad, part)
 
         return add
-
-
-def _event_on(tensor: torch.Tensor) -> torch.cuda.Event | None:
-    """An event of the device after the work that it was given so far; None for the host, which works in order."""
-    if not tensor.is_cuda:
-        return None
-    import torch  # here, see `base`
-
-    return torch.cuda.current_stream(tensor.device).record_event()
 
 
 def parts_from_the_end(begins: list[int], length: int) -> list[slice]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyasr.parallel.strategies.base import Mixing, Strategy, finish_on_device, in_host_memory
+from pyasr.parallel.strategies.base import Mixing, Strategy, finish_on_device
 from pyasr.parallel.strategies.best_of_ranks import choose_best
 from pyasr.parallel.strategies.options import PeriodicOptions
 from pyasr.parallel.strategies.timetable import Timetable
@@ -93,13 +93,13 @@ class PeriodicStrategy(Strategy):
 
     def _mix_or_choose(self, master: torch.Tensor, shares: np.ndarray, last: bool) -> None:
         if self.compares:
-            choose_best(self.comm, master, int(shares[self.comm.rank]), self.objective())
+            choose_best(self.wire, master, int(shares[self.comm.rank]), self.objective())
             self.adopt(master)
             return
         if self._takes_turns:
             learning = np.flatnonzero(shares)
             turn = int(learning[self.round % len(learning)])
-            self._with_velocity(master, in_host_memory, lambda x: self.comm.bcast(x, turn))
+            self._with_velocity(master, self.wire.host.change, lambda x: self.comm.bcast(x, turn), True)
             self.adopt(master)
             return
         self._with_velocity(master, self.mix, shares, last)
@@ -146,4 +146,4 @@ class PeriodicStrategy(Strategy):
 def average(wire: Wire, master: torch.Tensor, shares: np.ndarray) -> None:
     """All ranks' parameters become their average with weights in proportion to `shares`."""
     share = float(shares[wire.comm.rank] / shares.sum())
-    in_host_memory(master, lambda array: wire.sum(array, share, 1.0))
+    wire.host.change(master, lambda array: wire.sum(array, share, 1.0), wire.adds_pieces)

@@ -29,7 +29,6 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.options import option
 from pyasr.parallel.strategies.asynchronous import AsynchronousStrategy
-from pyasr.parallel.strategies.base import in_host_memory
 from pyasr.parallel.strategies.options import SchemeOptions
 from pyasr.parallel.strategies.register import register
 from pyasr.parallel.strategies.wire import Wire
@@ -181,7 +180,7 @@ class AsynchronousSgd(AsynchronousStrategy):
         """The server's parameters."""
         if self.server:
             master.copy_(self.server.theta)
-        in_host_memory(master, self.comm.bcast)
+        self.wire.host.change(master, self.comm.bcast, by_pieces=True)
 
     def _synchronise(self, master: torch.Tensor, kind: int) -> bool:
         """Ask the server, and if or when it is this shard's turn, give it the move and take theta. Whether it was."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import torch
 
     from pyasr.parallel.comm import Comm
+    from pyasr.parallel.host_copy import HostCopy
 
 _GREATEST = 15  # float16 numbers are scaled to below 2^15
 _MOST = 126  # 2^-126 is the least normal float32
@@ -66,6 +67,18 @@ class Wire:
     @functools.cached_property
     def _block(self) -> torch.Tensor:
         return _empty(_BLOCK, "float32")
+
+    @functools.cached_property
+    def host(self) -> HostCopy:
+        """By which vectors of a GPU come into host memory and go back."""
+        from pyasr.parallel.host_copy import HostCopy  # here, because it imports torch; see `base`
+
+        return HostCopy()
+
+    @property
+    def adds_pieces(self) -> bool:
+        """Whether the `sum` of a vector may be put together from those of its pieces."""
+        return not self._narrows
 
     def agree(self, x: torch.Tensor) -> None:
         """All ranks have these parameters, on any device: the base."""

@@ -1,0 +1,27 @@
+"""Copies from host memory to a GPU, which converts between types itself: torch has the host convert, in memory that is not pinned."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_PIECE_BYTES = 16 << 20  # that lie on the device in both types at once
+
+
+def moved(source: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The tensor as `dtype` on `device`; from pinned memory to a GPU the host does not wait for it."""
+    if device.type == "cpu" or source.dtype == dtype:
+        return source.to(device, dtype, non_blocking=True)
+    target = torch.empty(source.shape, dtype=dtype, device=device)
+    copy_to_device(source, target)
+    return target
+
+
+def copy_to_device(source: Tensor, target: Tensor) -> None:
+    """Copy `source` (N, ...), in host memory, into `target` on a GPU, of the same shape and any type, on the present stream."""
+    if source.dtype == target.dtype:
+        target.copy_(source, non_blocking=True)
+        return
+    rows = max(_PIECE_BYTES * len(source) // max(source.nbytes, 1), 1)
+    for here, there in zip(source.split(rows), target.split(rows)):
+        there.copy_(here.to(target.device, non_blocking=True))

@@ -1,0 +1,95 @@
+"""Vectors and frames between a GPU and the host: values as on the CPU, in pinned memory that is kept, with no copy that the host waits for."""
+
+import numpy as np
+import pytest
+import torch
+
+mock_gpu = pytest.importorskip("mock_gpu", reason="the mock GPU is not here")
+
+from pyasr.parallel import host_copy  # noqa: E402
+from pyasr.parallel.host_copy import HostCopy  # noqa: E402
+from pyasr.parallel.strategies import SchemeOptions  # noqa: E402
+from pyasr.parallel.strategies.gradient_sum import GradientSum  # noqa: E402
+from pyasr.parallel.strategies.wire import Wire  # noqa: E402
+from pyasr.parallel.threads import run_threads  # noqa: E402
+from pyasr.tensor import copies  # noqa: E402
+from pyasr.train.frames import FrameStore  # noqa: E402
+
+LENGTH = 1000
+GPU = torch.device("cuda", 0)
+
+
+def vector(seed: int) -> torch.Tensor:
+    return torch.randn(LENGTH, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("by_pieces, expected", [(False, [LENGTH]), (True, [300, 300, 300, 100])])
+def test_a_vector_of_a_gpu_is_changed_in_pinned_memory_that_is_kept(by_pieces, expected, monkeypatch):
+    monkeypatch.setattr(host_copy, "PIECE", 300)
+    with mock_gpu.mock_gpu() as gpu:
+        host, x, lengths = HostCopy(), vector(1).to(GPU), []
+        for turn in range(2):
+            lengths.clear()
+            with gpu.counting() as counts:
+                host.change(x, lambda copy: lengths.append(len(copy)) or copy.mul_(2), by_pieces)
+            assert lengths == expected and not counts.blocking_copies and len(counts.syncs) == len(expected)
+            assert len(gpu.pinned) == 1 and torch.equal(mock_gpu.on_host(x), vector(1) * 2 ** (turn + 1))
+
+
+def test_all_pieces_are_on_their_way_before_the_first_is_mixed(monkeypatch):
+    monkeypatch.setattr(host_copy, "PIECE", 300)
+    begun = []
+    monkeypatch.setattr(HostCopy, "fetch", lambda self, x, part, fetch=HostCopy.fetch: begun.append(part) or fetch(self, x, part))
+    with mock_gpu.mock_gpu():
+        seen = []
+        HostCopy().change(vector(1).to(GPU), lambda copy: seen.append(len(begun)), by_pieces=True)
+    assert seen == [4] * 4
+
+
+def summed(device: torch.device, dtype: torch.dtype, counting) -> list[torch.Tensor]:
+    """The gradients of two ranks after `GradientSum`."""
+
+    def rank(comm):
+        wire = Wire(comm, SchemeOptions(all_reduce="library"))
+        total = GradientSum(wire, lambda frames: np.ones(comm.size), lambda function: function())
+        grad = vector(comm.rank).to(dtype).to(device)
+        total.attach(grad, [0, 400, 700])
+        with counting() as counts:
+            for _ in range(2):
+                total.begin(1)
+                for begin in (700, 400, 0):
+                    total.ready(begin)
+                total.finish()
+        assert counts is None or not counts.blocking_copies
+        return mock_gpu.on_host(grad)
+
+    return run_threads(2, rank)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_of_a_gpu_are_added_without_a_blocking_copy(dtype, monkeypatch):
+    from contextlib import nullcontext
+
+    from pyasr.parallel.strategies import gradient_sum
+
+    monkeypatch.setattr(gradient_sum, "_LEAST_PART", 250)
+    expected = summed(torch.device("cpu"), dtype, nullcontext)
+    with mock_gpu.mock_gpu() as gpu:
+        found = summed(GPU, dtype, gpu.counting)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == dtype and torch.equal(one, other)
+
+
+@pytest.mark.parametrize("piece", [100, 1 << 20])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_frames_are_narrowed_on_the_device(dtype, piece, monkeypatch):
+    monkeypatch.setattr(copies, "_PIECE_BYTES", piece)
+    features = [np.random.default_rng(seed).standard_normal((20, 7)).astype(np.float32) for seed in range(3)]
+    here, there = (FrameStore(features, [np.arange(20)] * 3, 2, 1, 7) for _ in range(2))
+    here.move(torch.device("cpu"), dtype)
+    with mock_gpu.mock_gpu() as gpu:
+        there.frames, there.targets, there._first_row, there._window = (gpu.pin(part) for part in there.tensors())
+        with gpu.counting() as counts:
+            there.move(GPU, dtype)
+        assert not [sync for sync in counts.syncs if "copies.py" in sync] and there.frames.dtype == dtype
+        assert torch.equal(mock_gpu.on_host(there.frames), here.frames)
