@@ -74,7 +74,7 @@ def take_gpu(comm: Comm, spec, share: bool, log: Path, find: Callable[[], list[G
     Returns the locks that this rank holds, for all of its host or none, until it releases them or ends. Raises UserError, on every rank,
     where there are fewer GPUs than ranks, or other jobs have them, and for hosts with and without.
     """
-    if asked_device(spec) in (None, "cpu"):
+    if asked(spec, "device") in (None, "cpu"):
         return []
     gpus, host = find(), comm.split_by_host()
     seen = host.allgather(gpus)
@@ -89,6 +89,7 @@ def take_gpu(comm: Comm, spec, share: bool, log: Path, find: Callable[[], list[G
     taken = host.bcast_object([lock.device for lock in locks])[host.rank]
     number = [gpu.uuid for gpu in gpus].index(taken)
     take(number)
+    set_products(asked(spec, "precision"))
     for line in comm.allgather(f"{comm.name} computes on GPU {number}, {gpus[number].name} ({taken})"):
         comm.say(line)
     return locks
@@ -103,11 +104,20 @@ def _lock(seen: list[list[Gpu]], share: bool, log: Path, patience_s: float) -> t
         return [], str(refusal)
 
 
-def asked_device(spec) -> str | None:
-    """The value of `--device` in a work's options, at any depth; None where there is no such option."""
+def set_products(precision: str | None) -> None:
+    """How GPUs multiply from now on. Products of bfloat16 are added up in float32; torch allows sums of bfloat16. Those of float32 are
+    taken in tf32 where `--precision` says so alone; torch allows cuDNN to do so anyway."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+def asked(spec, name: str) -> str | None:
+    """The value of an option in a work's options, at any depth; None where there is no such option."""
     for field in dataclasses.fields(spec) if dataclasses.is_dataclass(spec) else ():
         value = getattr(spec, field.name)
-        found = value if field.name == "device" else asked_device(value)
+        found = value if field.name == name else asked(value, name)
         if found is not None:
             return found
     return None

@@ -155,9 +155,8 @@ def _seed(options: DbnTraining, *names: object) -> int:
 def _announce(job: Training, schedule: ScheduleOptions, number: int) -> None:
     rbm, factor = job.learner.rbm, schedule.scale(job.strategy.num_averaged)
     kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
-    dtype = str(job.learner.flat.work.dtype).removeprefix("torch.")
     job.comm.say(
         f"machine {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.schedule.epoch_frames} frames, "
-        f"{job.comm.size} ranks, products in {dtype}; {schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x "
+        f"{job.comm.size} ranks, products in {job.learner.products}; {schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x "
         f"{factor:g} = {schedule.learning_rate * factor:g} times (1 - momentum)"
     )

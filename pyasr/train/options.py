@@ -41,6 +41,7 @@ class LearnerOptions(ComputeOptions):
 
     def check(self) -> None:
         """Raise UserError for options that no network can be trained by."""
+        super().check()
         self.natural_gradient.check()
         self.schedule_of_dropout()
 

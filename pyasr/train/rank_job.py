@@ -50,9 +50,8 @@ def make_job(kind: Callable[..., Training], learner: Learner, frames: tuple, str
 def _announce(job: Training, terms: float) -> None:
     """What is trained, on how much, with which learning rate."""
     flat, comm, network = job.learner.flat, job.comm, job.learner.network
-    dtype = str(flat.work.dtype).removeprefix("torch.")
     sizes = f"{flat.num_parameters} parameters, {network.num_pdfs} outputs, {job.schedule.epoch_frames} frames an epoch"
-    comm.say(f"{sizes}, {comm.size} ranks, products in {dtype}")
+    comm.say(f"{sizes}, {comm.size} ranks, products in {job.learner.options.products()}")
     comm.say(f"the frames of a rank are {job.training.describe()}")
     comm.say(job.schedule.options.describe(job.strategy.num_averaged, terms))
 

@@ -72,13 +72,15 @@ class RbmLearner:
     generator  of the samples, on the machine's device; each rank has its own
     name       of the machine, for what is told of it
     momentum   m of the equations above, for the training to set
+    products   the name of their type
     """
 
     gradient_sum = None  # ranks mix parameters alone
 
     def __init__(self, rbm: Rbm, below: Below, options: ComputeOptions, l2: float, generator: torch.Generator, name: str = "the machine"):
-        self.rbm, self.below, self.l2, self.momentum = rbm.to(options.torch_device()), below, l2, 0.0
-        self.flat = FlatParameters(rbm.parameters(), options.torch_dtype())
+        self.rbm = self.network = rbm.to(options.torch_device())
+        self.below, self.l2, self.momentum = below, l2, 0.0
+        self.flat, self.products = FlatParameters(rbm.parameters(), options.torch_dtype()), options.products()
         self.velocity = torch.zeros_like(self.flat.master)
         self.rate_scale = torch.ones((), device=self.velocity.device)
         self.skips, self.num_steps = Skips([name], self.velocity.device), 0

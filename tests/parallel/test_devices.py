@@ -17,7 +17,7 @@ from pyasr.cluster.gpus import visible_gpus as gpus_for_jobs
 from pyasr.cluster.jobs import Recovery, run_ranks
 from pyasr.nn.device import DeviceOptions
 from pyasr.parallel.comm import SoloComm
-from pyasr.parallel.devices import Gpu, asked_device, choose, take_gpu
+from pyasr.parallel.devices import Gpu, asked, choose, take_gpu
 from pyasr.parallel.threads import ThreadComm, run_threads
 
 
@@ -41,7 +41,7 @@ def test_the_choice(visible, chosen):
 
 
 def test_the_option_is_found_wherever_it_stands():
-    assert asked_device(Work(DeviceOptions("cuda"), JobOptions())) == "cuda" and asked_device(JobOptions()) is None
+    assert asked(Work(DeviceOptions("cuda"), JobOptions()), "device") == "cuda" and asked(JobOptions(), "device") is None
 
 
 def on_hosts(hosts: list[str], gpus: dict[str, list[str]], monkeypatch, share=False, device="auto"):
