@@ -81,6 +81,7 @@ class Lstm(nn.Module):
     """
 
     preconditioner: FactorsPreconditioner | None = None  # of p
+    in_loop: str | None = None  # what cuDNN lacks for the last minibatch, which the loop computed; "": cuDNN did; None: there was none
 
     def __init__(self, input_dim: int, cell_dim: int, recurrent_dim: int = 0, nonrecurrent_dim: int = 0, peepholes: bool = False,
                  cell_clip: float = 0.0, delay: int = 1, backward: bool = False, bias: bool = True, projection_bias: bool = False,
@@ -113,16 +114,26 @@ class Lstm(nn.Module):
 
     def is_cudnns(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> bool:
         """Whether cuDNN serves these arguments of `forward`. Of states it has that after all frames alone, its cells in the type of x."""
-        p = self.projection
+        self.in_loop = self.why_not_cudnn(x, state, end)
+        return not self.in_loop
+
+    def why_not_cudnn(self, x: Tensor, state: LstmState | None = None, end: int | None = None) -> str:
+        """What cuDNN lacks for these arguments of `forward`; empty where it serves them."""
+        p, is_carried = self.projection, state is not None or end is not None
         is_projected_as_torchs = p is None or p.bias is None and self.output_dim == self.recurrent_dim < self.cell_dim
-        if self.peepholes is not None or self.cell_clip or self.delay > 1 or not is_projected_as_torchs or self.watch:
-            return False
-        if self.gradient_clip and torch.is_grad_enabled():
-            return False
-        if any(isinstance(layer, PreconditionedLinear) for layer in (self.input, self.recurrent, self.projection)):
-            return False
-        is_carried = state is not None or end is not None
-        return cudnn_takes(x) and (not is_carried or end in (None, len(x)) and x.dtype in (torch.float32, torch.float64))
+        lacking = {
+            "peepholes": self.peepholes is not None,
+            "clipped cells": self.cell_clip,
+            "delay of more than one frame": self.delay > 1,
+            "projection of this form": not is_projected_as_torchs,
+            "gates to be measured": self.watch,
+            "clipped derivatives": self.gradient_clip and torch.is_grad_enabled(),
+            "natural gradient": any(isinstance(layer, PreconditionedLinear) for layer in (self.input, self.recurrent, p)),
+            "state within a chunk": is_carried and end not in (None, len(x)),
+            f"state in {_name(x)} that is exact enough": is_carried and x.dtype not in (torch.float32, torch.float64),
+            f"LSTM of {_name(x)} in version {torch.backends.cudnn.version()} with torch {torch.__version__}": not cudnn_takes(x),
+        }
+        return next((name for name, is_wanted in lacking.items() if is_wanted), "")
 
     def remember(self, a: Tensor, state: LstmState | None = None, end: int | None = None) -> tuple[Tensor, LstmState]:
         """The same from W_x x_t + b of all frames (T, N, 4 H); first is the frame that is first in the direction of time."""
@@ -142,6 +153,10 @@ class Lstm(nn.Module):
     def _initial_state(self, a: Tensor, num_sequences: int) -> LstmState:
         wide, shape = torch.promote_types(a.dtype, torch.float32), (self.delay, num_sequences)
         return LstmState(a.new_zeros(*shape, self.recurrent_dim), a.new_zeros(*shape, self.cell_dim, dtype=wide))
+
+
+def _name(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
 
 
 def cudnn_takes(x: Tensor) -> bool:

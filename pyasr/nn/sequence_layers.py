@@ -11,6 +11,7 @@ Sequences that are shorter than T frames have anything behind them, and their ou
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import torch
 import torch.nn.functional as F
@@ -152,6 +153,8 @@ class WindowRecurrent(SequenceLayer):
         super().__init__()
         self.directions, self.left, self.right, self.dropout = nn.ModuleList(directions), left, right, dropout or nn.Identity()
         self.dim_out = sum(lstm.output_dim for lstm in directions)
+        for lstm in directions:
+            lstm.in_loop = "windows around frames"
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
@@ -163,6 +166,13 @@ class WindowRecurrent(SequenceLayer):
         parts = [a[first : first + num] for first in range(self.left + 1 + self.right)]
         y, _ = lstm.remember(torch.stack(parts[::-1] if lstm.backward else parts).flatten(1, 2))
         return y[-1].view(num, x.shape[1], -1)
+
+
+def lstm_paths(network: nn.Module) -> list[str]:
+    """By what the LSTM layers of the last minibatch were computed on a GPU, for the log; empty where there are none."""
+    paths = Counter(lstm.in_loop for lstm in network.modules() if isinstance(lstm, Lstm) and lstm.in_loop is not None)
+    return [f"LSTM layers computed by the loop over frames: {number}; cuDNN has no {lacking}" if lacking else
+            f"LSTM layers computed by cuDNN: {number}" for lacking, number in paths.items()]  # fmt: skip
 
 
 @torch.no_grad()

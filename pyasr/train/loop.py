@@ -14,6 +14,7 @@ import torch
 from pyasr.base import log
 from pyasr.base.errors import UserError
 from pyasr.base.stop_request import StopRequested, heeding, is_stop_requested
+from pyasr.nn.sequence_layers import lstm_paths
 from pyasr.parallel.strategies import Mixing, Strategy
 from pyasr.train.calibration import frames_per_s_alone
 from pyasr.train.checkpoint_index import MODELS
@@ -72,6 +73,7 @@ class Training:
         if not self._resume():
             self._start()
         self.check_memory()
+        self._tell_lstm_paths()
         self._saved_at = time.monotonic()
         self.total_frames = self.schedule.epoch_frames * self.schedule.options.num_epochs
         alone = self.speed_alone() if self.comm.size > 1 else 0.0
@@ -84,6 +86,13 @@ class Training:
     def check_memory(self) -> None:
         """Raise UserError where memory does not hold the largest minibatch. Every rank must call this."""
         try_out(self)
+
+    def _tell_lstm_paths(self) -> None:
+        """Log what computes LSTM layers on GPUs, as the minibatch of `check_memory` has shown. Every rank must call this."""
+        if self.learner.flat.master.device.type == "cuda":
+            lines = self.comm.allgather(lstm_paths(self.learner.network))
+            for line in sorted({line for of_rank in lines for line in of_rank}):
+                self.comm.say(line)
 
     def speed_alone(self) -> float:
         """Frames a second of one rank by itself. Every rank must call this."""
