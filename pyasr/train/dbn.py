@@ -157,6 +157,6 @@ def _announce(job: Training, schedule: ScheduleOptions, number: int) -> None:
     kind, (hidden_dim, visible_dim) = "Gaussian" if rbm.gaussian else "Bernoulli", rbm.weight.shape
     job.comm.say(
         f"machine {number}: {kind} {visible_dim}-{hidden_dim}, {schedule.num_epochs} epochs of {job.schedule.epoch_frames} frames, "
-        f"{job.comm.size} ranks, products in {job.learner.products}; {schedule.lr_scaling} scaling: effective rate {schedule.learning_rate:g} x "
-        f"{factor:g} = {schedule.learning_rate * factor:g} times (1 - momentum)"
+        f"{job.comm.size} ranks, products in {job.learner.products}; {schedule.lr_scaling} scaling: "
+        f"effective rate {schedule.learning_rate:g} x {factor:g} = {schedule.learning_rate * factor:g} times (1 - momentum)"
     )

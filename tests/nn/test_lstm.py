@@ -7,7 +7,7 @@ from pyasr.nn import lstm
 from pyasr.nn.layered import parse_line
 from pyasr.nn.lstm import Lstm, LstmState
 from pyasr.nn.preconditioned_layers import NaturalGradientOptions, precondition
-from pyasr.nn.sequence_layers import Recurrent, WindowRecurrent
+from pyasr.nn.sequence_layers import Recurrent, WindowRecurrent, lstm_paths
 from pyasr.parallel.flat import FlatParameters
 
 T, N, D, H = 12, 3, 5, 4
@@ -253,22 +253,32 @@ def test_cudnn_is_given_both_directions_at_once(recurrent_dim, on_cudnn, monkeyp
     assert on_cudnn == [2, 1, 1]
 
 
-KEPT = [dict(peepholes=True), dict(cell_clip=0.3), dict(delay=2), dict(recurrent_dim=2, nonrecurrent_dim=1), dict(recurrent_dim=H),
-        dict(recurrent_dim=2, projection_bias=True), dict(gradient_clip=30.0)]  # fmt: skip
+def test_what_computes_is_told_of_the_last_minibatch(on_cudnn):
+    layers = torch.nn.ModuleList([Recurrent([layer_of(1), layer_of(2, backward=True)]), Recurrent([layer_of(3, peepholes=True)])])
+    assert lstm_paths(layers) == []
+    for layer in layers:
+        layer(inputs())
+    by_loop = "LSTM layers computed by the loop over frames: 1; cuDNN has no peepholes"
+    assert lstm_paths(layers) == ["LSTM layers computed by cuDNN: 2", by_loop]
 
 
-@pytest.mark.parametrize("shape", KEPT)
-def test_what_cudnn_does_not_know_stays_in_the_loop(shape, on_cudnn):
+KEPT = [(dict(peepholes=True), "peepholes"), (dict(cell_clip=0.3), "clipped cells"), (dict(delay=2), "delay of more than one frame"),
+        (dict(recurrent_dim=2, nonrecurrent_dim=1), "projection of this form"), (dict(recurrent_dim=H), "projection of this form"),
+        (dict(recurrent_dim=2, projection_bias=True), "projection of this form"), (dict(gradient_clip=30.0), "clipped derivatives")]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape, lacking", KEPT)
+def test_what_cudnn_does_not_know_stays_in_the_loop(shape, lacking, on_cudnn):
     layer, x = layer_of(**shape), inputs()
     torch.testing.assert_close(layer(x)[0], by_equations(layer, x))
-    assert not on_cudnn
+    assert not on_cudnn and lstm_paths(layer) == [f"LSTM layers computed by the loop over frames: 1; cuDNN has no {lacking}"]
 
 
 def test_natural_gradient_stays_in_the_loop(on_cudnn):
     layer = layer_of()
     precondition(layer, NaturalGradientOptions(natural_gradient="online", ng_rank_in=1, ng_rank_out=2))
     layer(inputs())
-    assert not on_cudnn
+    assert not on_cudnn and layer.in_loop == "natural gradient"
 
 
 def test_the_state_after_fewer_frames_stays_in_the_loop(on_cudnn):
@@ -288,7 +298,7 @@ def test_cells_that_are_carried_in_bfloat16_stay_in_the_loop(on_cudnn):
     assert on_cudnn == [1] and y.dtype == torch.bfloat16 and state.c.dtype == torch.float32
     layer(x, state)
     layer(x, end=T)
-    assert on_cudnn == [1]
+    assert on_cudnn == [1] and layer.in_loop == "state in bfloat16 that is exact enough"
 
 
 @pytest.mark.parametrize("version, taken", [(91200, False), (91300, True)])
@@ -299,8 +309,9 @@ def test_cudnn_takes_bfloat16_from_a_version_on(version, taken, monkeypatch):
 
 
 def test_windows_stay_in_the_loop(on_cudnn):
-    WindowRecurrent([layer_of(), layer_of(backward=True)], 2, 2)(inputs())
-    assert not on_cudnn
+    layer = WindowRecurrent([layer_of(), layer_of(backward=True)], 2, 2)
+    layer(inputs())
+    assert not on_cudnn and lstm_paths(layer) == ["LSTM layers computed by the loop over frames: 2; cuDNN has no windows around frames"]
 
 
 def test_a_cpu_has_the_loop(calls):

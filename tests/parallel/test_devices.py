@@ -19,6 +19,7 @@ from pyasr.nn.device import DeviceOptions
 from pyasr.parallel.comm import SoloComm
 from pyasr.parallel.devices import Gpu, asked, choose, take_gpu
 from pyasr.parallel.threads import ThreadComm, run_threads
+from pyasr.train.compute import ComputeOptions
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,19 @@ def test_ranks_of_a_host_take_its_gpus_in_turn(monkeypatch):
     taken, said = on_hosts(["a", "b", "a", "a"], {"a": ["x", "y", "z"], "b": ["w"]}, monkeypatch)
     assert taken == [[0], [0], [1], [2]]
     assert said[2] == "rank 2 of 4 on a computes on GPU 1, H200 (y)" and len(said) == 4
+
+
+@pytest.mark.parametrize("precision, is_tf32", [("tf32", True), ("float32", False), ("auto", False)])
+def test_how_a_gpu_multiplies_is_set_when_it_is_taken(precision, is_tf32, monkeypatch):
+    """torch's own settings are others: tf32 in cuDNN, and sums in bfloat16."""
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", not is_tf32)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not is_tf32)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", True)
+    work = ComputeOptions(device="cuda", precision=precision)
+    for lock in take_gpu(SoloComm(), work, False, Path("x.log"), lambda: [Gpu("x", "H200")], lambda number: None):
+        lock.release()
+    assert torch.backends.cuda.matmul.allow_tf32 == torch.backends.cudnn.allow_tf32 == is_tf32
+    assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
 
 
 def test_sharing_is_refused_unless_asked_for(monkeypatch):
